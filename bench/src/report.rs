@@ -159,11 +159,9 @@ impl Report {
             let mean = |of: fn(&Usage) -> u64| {
                 Estimate::of(rounds.iter().map(|round| of(&round.usage[at]) as f64).collect()).value
             };
-            let (elapsed, cpu, peak) = (
-                mean(|usage| usage.elapsed_ns),
-                mean(|usage| usage.cpu_ns),
-                mean(|usage| usage.peak_bytes),
-            );
+            let elapsed = mean(|usage| usage.elapsed_ns);
+            let cpu = mean(|usage| usage.cpu_ns);
+            let peak = mean(|usage| usage.peak_bytes);
             table.push(format!(
                 "{:<24} {:>12.3} {:>12.3} {:>12.0}",
                 variant.name,

@@ -60,7 +60,8 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
 /// # Errors
 /// It can't be started.
 pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
-    let (mut out, mut log) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut out = tempfile::tempfile()?;
+    let mut log = tempfile::tempfile()?;
     let started = Instant::now();
     let child = start(words, out.try_clone()?.into(), &log)
         .with_context(|| format!("running '{}'", words.join(" ")))?;

@@ -85,8 +85,8 @@ pub(crate) fn unwind(input: &[u8]) {
         let (dsos, dso) = only(DsoKind::Elf, path);
         let mut space = AddressSpace::default();
         space.add(Mapping { start: 0, end: 1 << 16, pgoff: 0, dso });
-        let (unwinder, mut cache) =
-            (Unwinder::new(SymbolOptions::default()), UnwindCache::default());
+        let unwinder = Unwinder::new(SymbolOptions::default());
+        let mut cache = UnwindCache::default();
         let copy: Vec<u8> =
             (0..256).flat_map(|at: u64| (1 + at % ASKED * STEP).to_le_bytes()).collect();
         let mut found = Vec::new();
@@ -127,7 +127,8 @@ pub(crate) fn kallsyms(input: &[u8]) {
 /// The library, compiled with these options.
 fn compiled(options: &[&str]) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().ok()?;
-    let (source, path) = (folder.path().join("seed.c"), folder.path().join("seed.so"));
+    let source = folder.path().join("seed.c");
+    let path = folder.path().join("seed.so");
     std::fs::write(&source, SOURCE).ok()?;
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code", "-o"]);
@@ -169,7 +170,8 @@ pub(crate) fn call_frames() -> Vec<Vec<u8>> {
 pub(crate) fn symbol_lists() -> Vec<Vec<u8>> {
     let mut text = String::from("ffffffff81000000 T _text\nffffffff81000000 T _stext\n");
     for at in 0..40_u64 {
-        let (kernel, module) = (0xffff_ffff_8100_0010 + at * 16, 0xffff_ffff_c000_0000 + at * 16);
+        let kernel = 0xffff_ffff_8100_0010 + at * 16;
+        let module = 0xffff_ffff_c000_0000 + at * 16;
         text += &format!("{kernel:016x} t kernel_{at}\n{module:016x} W of_module_{at}\t[ext4]\n");
     }
     vec![text.into_bytes()]

@@ -86,7 +86,8 @@ pub(crate) fn feed(program: &Path, targets: &[&Target], time: Duration) -> anyho
 /// libFuzzer can't be run, or a file can't be written.
 pub(crate) fn minimize(program: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     for target in targets {
-        let (folder, least) = (filled(target)?, tempfile::tempdir()?);
+        let folder = filled(target)?;
+        let least = tempfile::tempdir()?;
         let words = [
             "-merge=1".to_owned(),
             least.path().display().to_string(),

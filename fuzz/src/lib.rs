@@ -55,7 +55,8 @@ pub enum Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn try_input(target: &Target, input: &[u8]) -> Result<(), Failure> {
-    let (region, begin) = (Region::new(ALLOCATOR), cpu_time());
+    let region = Region::new(ALLOCATOR);
+    let begin = cpu_time();
     catch_unwind(AssertUnwindSafe(|| (target.read)(input))).map_err(|_| Failure::Panic)?;
     let asked = region.change().bytes_allocated;
     if asked > FIXED_BYTES + BYTES_FOR_EACH * input.len() {

@@ -25,7 +25,8 @@ fn main() -> anyhow::Result<()> {
     let minimizes = words.next_if_eq("--minimize").is_some();
     let seconds =
         words.next_if(|word| word.parse::<u64>().is_ok()).map_or(Ok(60), |word| word.parse())?;
-    let (chosen, time) = (named(&words.collect::<Vec<_>>())?, Duration::from_secs(seconds));
+    let chosen = named(&words.collect::<Vec<_>>())?;
+    let time = Duration::from_secs(seconds);
     match guide {
         Some(program) if minimizes => guided::minimize(Path::new(&program), &chosen),
         Some(program) => guided::feed(Path::new(&program), &chosen, time),
@@ -59,7 +60,9 @@ fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     let seed = fastrand::u64(..);
     let mut rng = Rng::with_seed(seed);
     let seeds = [(target.seeds)(), corpus(target.name)?].concat();
-    let (started, mut inputs, mut bytes) = (Instant::now(), 0_u64, 0_u64);
+    let started = Instant::now();
+    let mut inputs = 0_u64;
+    let mut bytes = 0_u64;
     while started.elapsed() < time {
         let mut input = seeds[rng.usize(..seeds.len())].clone();
         damage(&mut input, &mut rng);

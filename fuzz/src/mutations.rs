@@ -116,7 +116,8 @@ fn record(tare: &Path, folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> 
     const WORK: &str = "i=0; while [ $i -lt 40 ]; do /bin/true; i=$((i+1)); done; echo $(ls /)";
     let mut recordings = Vec::new();
     for options in RECORDED {
-        let (file, what) = (folder.join("recorded"), options.join(" "));
+        let file = folder.join("recorded");
+        let what = options.join(" ");
         let mut command = Command::new(tare);
         command.args(["record", "-q", "-o"]).arg(&file).args(options);
         let output =
@@ -149,7 +150,8 @@ impl Mutations<'_> {
     /// What one thread tries.
     fn try_some(&self, thread: u64, number: usize) -> anyhow::Result<Seen> {
         let mut rng = Rng::with_seed(self.seed.wrapping_add(thread));
-        let (mut seen, file) = (Seen::default(), self.folder.join(format!("damaged-{thread}")));
+        let mut seen = Seen::default();
+        let file = self.folder.join(format!("damaged-{thread}"));
         // ATOMICS: relaxed, as it is only counted.
         while self.done.fetch_add(1, Ordering::Relaxed) < number {
             let (what, bytes) = &self.recordings[rng.usize(..self.recordings.len())];

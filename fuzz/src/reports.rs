@@ -103,7 +103,8 @@ pub(crate) fn report(input: &[u8]) {
                 ..ProfileOptions::default()
             };
             let Ok(summary) = summarize(recording, &options) else { continue };
-            let (mut text, mut json) = (Vec::new(), Vec::new());
+            let mut text = Vec::new();
+            let mut json = Vec::new();
             let written = tare_render::text(&mut text, &summary.profile, view).and_then(|()| {
                 tare_render::json(&mut json, &summary.profile, view, summary.ledger.as_ref())
             });
@@ -157,7 +158,8 @@ impl Exports {
             let written = Written::default();
             (new(Box::new(written.clone())), written, check)
         });
-        let (switches, sched) = (Tracepoints::default(), Sched::new(SchedOptions::default()));
+        let switches = Tracepoints::default();
+        let sched = Sched::new(SchedOptions::default());
         Self {
             inner,
             exporters: exporters.into(),
@@ -173,7 +175,8 @@ impl Exports {
         self.locks.learn(sample.description);
         let head = &sample.fields.head;
         let (Some(event), Some(raw)) = (sample.event, sample.fields.raw) else { return };
-        let (time_ns, cpu) = (sample.time_ns.unwrap_or(0), head.cpu.unwrap_or(0));
+        let time_ns = sample.time_ns.unwrap_or(0);
+        let cpu = head.cpu.unwrap_or(0);
         if let Some(happened) = self.switches.decode(event, raw, Task::default(), cpu) {
             black_box(self.sched.take(time_ns, &happened));
         }
@@ -228,7 +231,8 @@ pub(crate) fn export(input: &[u8]) {
         let Exports { inner, exporters, mut sched, locks, .. } = exports;
         let summary = inner.finish(recording.description(), losses);
         let session = Session { tool: "tare".to_owned(), ..Session::default() };
-        let (profile, ledger) = (&summary.profile, summary.ledger.as_ref());
+        let profile = &summary.profile;
+        let ledger = summary.ledger.as_ref();
         for (exporter, written, check) in exporters {
             let finished = exporter.finish(&Whole { profile, ledger, session: &session });
             assert!(finished.is_ok(), "{finished:?}");

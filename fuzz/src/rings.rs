@@ -44,7 +44,8 @@ fn framed<'a>(records: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
 /// System calls.
 pub(crate) fn calls(input: &[u8]) {
     for json in [false, true] {
-        let (mut lines, mut text) = (Lines::new(options(json)), String::new());
+        let mut lines = Lines::new(options(json));
+        let mut text = String::new();
         for record in records(input).filter_map(CallRecord::parse) {
             lines.add(&Seen::Record { record, cgroup: 0 }, &mut text);
             lines.idle(record.time_ns.saturating_add(1 << 30), &mut text);

@@ -135,7 +135,8 @@ pub(crate) fn sample_of(id: u64, time_ns: u64, raw: &[u8]) -> Vec<u8> {
         8, 0x5555, // STACK_USER: eight bytes, and below how many of them are there
     ];
     let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let (front, back): (Vec<u8>, Vec<u8>) = (bytes(&front), bytes(&back));
+    let front: Vec<u8> = bytes(&front);
+    let back: Vec<u8> = bytes(&back);
     let len = u32::try_from(raw.len()).unwrap_or(0).to_ne_bytes();
     record(9, &[&front, &len[..], raw, &back, &8_u64.to_ne_bytes()].concat())
 }

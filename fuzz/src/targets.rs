@@ -59,7 +59,8 @@ fn recording(input: &[u8]) {
     let Ok(mut reader) = Reader::open(Cursor::new(input)) else { return };
     let mut sorter = Sorter::new(1 << 20);
     while let Ok(Some(entry)) = reader.next_record() {
-        let (raw, events) = (&entry.record, entry.description.lookup());
+        let raw = &entry.record;
+        let events = entry.description.lookup();
         fields(raw, events.layout_of(raw));
         match events.time_ns(raw) {
             Some(time_ns) => sorter.push(time_ns, entry.offset, raw),

@@ -100,7 +100,8 @@ pub(crate) fn recording() -> Vec<u8> {
         raw[16..24].fill(0);
         raw
     };
-    let (mut data, mut time_ns) = (Vec::new(), 0);
+    let mut data = Vec::new();
+    let mut time_ns = 0;
     for id in [1, 2, 3, 2, 4, 5, 2, 3, 4, 5] {
         time_ns += 10;
         data.extend(seeds::sample_of(id, time_ns, &raw(u8::try_from(id).unwrap_or(0))));

@@ -177,7 +177,8 @@ fn flushed(when: &'static str, ran: &Ran<'_>, files: &Files, mark: usize) -> Res
 
 /// Ledgers say what files hold.
 fn ledgers(ran: &Ran<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
-    let (mut samples, mut lost) = (0, 0);
+    let mut samples = 0;
+    let mut lost = 0;
     for (file, contents) in files {
         samples += contents.samples.len() as u64;
         lost += contents.lost;

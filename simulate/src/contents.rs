@@ -81,7 +81,8 @@ impl Contents {
             name: Some(event.name.into_bytes()),
         });
         let description = Description::of_events(Endian::NATIVE, events);
-        let (bytes, mut contents) = (records.bytes(), Self::default());
+        let bytes = records.bytes();
+        let mut contents = Self::default();
         let mut all = Records::new(&bytes, Endian::NATIVE);
         for record in all.by_ref() {
             let entry = Entry { offset: 0, record, description: &description, payload: None };
@@ -128,7 +129,9 @@ impl Contents {
     /// # Errors
     /// [`Failure::Order`].
     pub(crate) fn order(&self, file: &str) -> Result<(), Failure> {
-        let (mut newest, mut limit, mut next_limit) = (0, 0, 0);
+        let mut newest = 0;
+        let mut limit = 0;
+        let mut next_limit = 0;
         for time_ns in &self.times {
             match *time_ns {
                 None => (limit, next_limit) = (next_limit, newest),

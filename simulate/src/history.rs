@@ -79,7 +79,8 @@ impl Model {
             id: Some(ID),
             ..SampleId::default()
         };
-        let (encoder, mut bytes) = (Encoder::new(&layout, &id), Vec::new());
+        let encoder = Encoder::new(&layout, &id);
+        let mut bytes = Vec::new();
         match rng.u32(..20) {
             0 | 1 => encoder.fork(&mut bytes, &self.fork(rng, pid, tid), false)?,
             2 => {
@@ -170,7 +171,8 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     let cpus = rng.usize(1..5);
     let mut made = vec![first(&model)?];
     for _ in 0..rng.u32(1..2000) {
-        let (cpu, bytes) = (rng.usize(..cpus), model.step(rng)?);
+        let cpu = rng.usize(..cpus);
+        let bytes = model.step(rng)?;
         made.push(Made { time_ns: model.now_ns, cpu, bytes });
     }
     let folder = tempfile::tempdir()?;
@@ -234,10 +236,12 @@ fn equal(path: &Path, expected: &[ReplayedSample]) -> anyhow::Result<()> {
     let samples = replayed::samples(path, Detail::Full)?;
     let differs = expected.iter().zip(&samples).find(|(expected, found)| expected != found);
     if let Some((expected, found)) = differs {
-        let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
+        let expected = format!("{expected:?}");
+        let found = format!("{found:?}");
         return Err(Failure::Replayed { expected, found }.into());
     }
-    let (are, should) = (samples.len(), expected.len());
+    let are = samples.len();
+    let should = expected.len();
     if are == should { Ok(()) } else { Err(Failure::ReplayedSamples { are, should }.into()) }
 }
 

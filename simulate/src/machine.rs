@@ -103,9 +103,11 @@ impl Machine {
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;
         fs::create_dir_all(root.path().join(CPUS))?;
         fs::create_dir(root.path().join("proc"))?;
-        let (kernel, truth) = (Simulated::default(), Rc::default());
+        let kernel = Simulated::default();
+        let truth = Rc::default();
         let processes = Rc::default();
-        let (offline, came_back) = (BTreeSet::new(), 0);
+        let offline = BTreeSet::new();
+        let came_back = 0;
         let mut machine =
             Self { root, kernel, truth, processes, last: 0, names: 0, cpus, offline, came_back };
         machine.list_cpus()?;
@@ -310,8 +312,10 @@ impl SampleSource {
         let ip = truth.samples.len() as u64;
         let emitted = self.kernel.sample(event, Sample { pid, tid, ip });
         let cpu = if let Target::Cpu(cpu) = target { cpu } else { 0 };
-        let (id, time_ns) = (self.kernel.id_of(event), self.kernel.now_ns());
-        let (comm, period) = (process.comm, self.kernel.period_of(event));
+        let id = self.kernel.id_of(event);
+        let time_ns = self.kernel.now_ns();
+        let comm = process.comm;
+        let period = self.kernel.period_of(event);
         truth.samples.push(Emission { id, cpu, time_ns, tid, comm, period, emitted });
     }
 }

@@ -194,7 +194,8 @@ impl Session<'_> {
 
     /// As many descriptors are open as at the beginning, and those of CPUs that came back.
     fn descriptors(&self, were: usize) -> Result<(), Failure> {
-        let (are, cpus) = (self.recording.open_files(), self.scenario.cpus as usize);
+        let are = self.recording.open_files();
+        let cpus = self.scenario.cpus as usize;
         let most = were + were / cpus * self.machine.came_back;
         if (were..=most).contains(&are) {
             Ok(())

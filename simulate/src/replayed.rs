@@ -32,7 +32,8 @@ impl Sink for Samples {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
         let head = sample.fields.head;
-        let (pid, ip) = (head.pid.unwrap_or(-1), head.ip.unwrap_or(u64::MAX));
+        let pid = head.pid.unwrap_or(-1);
+        let ip = head.ip.unwrap_or(u64::MAX);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let at = match self.detail {
             Detail::Full => machine.dso_address(CpuMode::User, pid, ip),

@@ -165,7 +165,9 @@ fn absolute(user: &[String], named: &[String], modules: &Modules) -> Option<Vec<
 /// The groups of two and more that all reach each other.
 fn strongly_connected<'a>(edges: &BTreeSet<(&'a str, &'a str)>) -> Vec<BTreeSet<&'a str>> {
     let reach = |from: &'a str| {
-        let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
+        let mut reached = BTreeSet::new();
+        let mut open = vec![from];
+
         while let Some(at) = open.pop() {
             for &(_, to) in edges.iter().filter(|(from, _)| *from == at) {
                 if reached.insert(to) {

@@ -3,6 +3,7 @@
 
 pub mod circles;
 mod source;
+pub mod syntax;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +63,9 @@ pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
         let code = line.trim_start();
         let Some(name) = function_name(code) else { continue };
         let indent = &line[..line.len() - code.len()];
-        let (end, end_of_signature) = (format!("{indent}}}"), format!("{indent})"));
+        let end = format!("{indent}}}");
+        let end_of_signature = format!("{indent})");
+
         let is_end = |line: &&str| {
             *line == end || line.starts_with(&end_of_signature) && line.ends_with(';')
         };

@@ -151,7 +151,9 @@ fn without_tests<'a>(tokens: &[&'a str]) -> Vec<&'a str> {
 
 /// The number of tokens of the item at the front: up to its semicolon, or the end of its braces.
 fn item(tokens: &[&str]) -> usize {
-    let (mut depth, mut braces) = (0, 0);
+    let mut depth = 0;
+    let mut braces = 0;
+
     for (at, token) in tokens.iter().enumerate() {
         match *token {
             "(" | "[" => depth += 1,

@@ -39,7 +39,8 @@ extern "C-unwind" fn panics(seed: u64) -> u64 {
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C-unwind" fn work(seconds: f64) {
-    let (begin, wanted) = (Instant::now(), Duration::from_secs_f64(seconds));
+    let begin = Instant::now();
+let wanted = Duration::from_secs_f64(seconds);
     let mut round = 0;
     while begin.elapsed() < wanted {
         round += 1;

@@ -37,7 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn frame(out: &mut impl Write, name: &str, at: Option<&CodeInfo<'_>>) -> std::io::Result<()> {
     match at {
         Some(at) => {
-            let (line, column) = (at.line.unwrap_or(0), at.column.unwrap_or(0));
+            let line = at.line.unwrap_or(0);
+let column = at.column.unwrap_or(0);
             writeln!(out, "{name}\n{}:{line}:{column}", at.to_path().display())
         }
         None => writeln!(out, "{name}\n??:0:0"),

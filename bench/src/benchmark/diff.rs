@@ -167,7 +167,8 @@ fn report(equal: &[Value], planted: &[Value]) -> anyhow::Result<Report> {
         measured: Estimate::exact(number as f64),
         bound,
     };
-    let (n, m) = (equal.len(), planted.len());
+    let n = equal.len();
+    let m = planted.len();
     let detectable = |figure: &str| mean_of(planted, figure, "detectable");
     let table = vec![
         format!(

@@ -7,7 +7,8 @@ use crate::setting::Setting;
 const EVENTS: &str = "page-faults,minor-faults,major-faults,context-switches,cpu-migrations";
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let (tare, script) = (setting.tare(), setting.workload("forks.sh"));
+    let tare = setting.tare();
+    let script = setting.workload("forks.sh");
     let variants = vec![
         Variant::new("bare", [&script, "2000"]),
         Variant::new("tare", [&tare, "stat", "-o", "/dev/null", "-e", EVENTS, &script, "2000"]),

@@ -26,7 +26,8 @@ struct Run {
 /// records switches with call chains.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let (tare, file) = (setting.tare(), scratch.path("recorded.data"));
+    let tare = setting.tare();
+    let file = scratch.path("recorded.data");
     let path = file.display().to_string();
     let with = |words: &[&str]| {
         let all = words.iter().copied().chain(COMMAND).chain([OPERATIONS]);
@@ -53,7 +54,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Estimate::of_ratios(measured.iter().map(|runs| of(&runs[at]) / of(&runs[to])))
     };
     let finding = |what: &str, measured, bound| Finding { what: what.into(), measured, bound };
-    let (seconds, bytes) = (|run: &Run| run.seconds, |run: &Run| run.bytes as f64);
+    let seconds = |run: &Run| run.seconds;
+    let bytes = |run: &Run| run.bytes as f64;
     let findings = vec![
         finding("time, reasons alone/bare", ratio(1, 0, seconds), Bound::AtMost(1.5)),
         finding("time, call chains: tare/perf", ratio(2, 3, seconds), Bound::AtMost(1.0)),

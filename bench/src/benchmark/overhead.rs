@@ -72,7 +72,8 @@ fn highest(figures: impl Iterator<Item = f64>) -> f64 {
 /// At 0 Hz no loop loses anything.
 pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "0"])?;
-    let (mut findings, mut table) = (Vec::new(), Vec::new());
+    let mut findings = Vec::new();
+    let mut table = Vec::new();
     for load in Kind::ALL.map(Kind::name) {
         let losses = studies.iter().filter_map(|study| {
             rows(study)[0]["losses"].as_array()?.iter().find(|loss| loss["load"] == load)

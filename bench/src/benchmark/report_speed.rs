@@ -42,7 +42,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 pub(crate) fn grown(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let [small, large] = [SMALL, 10 * SMALL].map(|programs| recording(&scratch, programs));
-    let ((small, bytes), (large, large_bytes)) = (small?, large?);
+    let (small, bytes) = small?;
+    let (large, large_bytes) = large?;
     let variants = [of_tare(&setting.tare(), &small), of_tare(&setting.tare(), &large)].concat();
     let all = cold_rounds(&variants, setting.rounds.unwrap_or(5))?;
     let findings = ten_times(&all, large_bytes as f64 / bytes as f64);

@@ -25,7 +25,9 @@ fn lines(text: &str) -> Vec<Line<'_>> {
         let (place, rest) = line.trim().split_once("]  ")?;
         let mut words = rest.split_whitespace().rev();
         let mut us = || words.next()?.replace('.', "").parse::<u64>().ok();
-        let (run, delay, wait) = (us()?, us()?, us()?);
+        let run = us()?;
+        let delay = us()?;
+        let wait = us()?;
         Some((place.len(), [wait, delay, run]))
     };
     let found = |text: &'_ str| line(text);

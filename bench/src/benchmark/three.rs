@@ -73,7 +73,8 @@ fn series(
     runs: usize,
 ) -> anyhow::Result<Series> {
     let file = tempfile::NamedTempFile::new()?;
-    let (output, three) = (file.path().display().to_string(), setting.workload("three"));
+    let output = file.path().display().to_string();
+    let three = setting.workload("three");
     let options =
         ["stat", "-x,", "-o", &output, "-e", "raw_syscalls:sys_enter,page-faults", &three];
     let command: Vec<String> = tool.iter().chain(&options).map(|word| (*word).to_owned()).collect();

@@ -51,7 +51,8 @@ fn ns_per_call(words: &[String]) -> anyhow::Result<f64> {
 
 /// A loop of getppid(2): bare, under programs that do nothing, under tare, perf and strace.
 pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
-    let (tare, flood) = (setting.tare(), setting.workload("flood"));
+    let tare = setting.tare();
+    let flood = setting.workload("flood");
     let with = |words: &[&str]| {
         let all = words.iter().copied().chain([flood.as_str(), SECONDS]);
         all.map(str::to_owned).collect::<Vec<_>>()
@@ -105,7 +106,8 @@ pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
 /// buffers that it has by itself. Each call is two samples.
 pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let (tare, flood) = (setting.tare(), setting.workload("flood"));
+    let tare = setting.tare();
+    let flood = setting.workload("flood");
     let file = |name: &str| scratch.path(name).display().to_string();
     let with = |words: &[&str]| {
         let all = words.iter().copied().chain([flood.as_str(), SECONDS]);

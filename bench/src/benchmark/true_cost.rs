@@ -19,7 +19,8 @@ const TARE_NULL: usize = 6;
 const STATIC_SAME: usize = 7;
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
-    let (tare, starts) = (setting.tare(), setting.workload("starts"));
+    let tare = setting.tare();
+    let starts = setting.workload("starts");
     let stat = ["stat", "-o", "/dev/null"];
     let counting = |tool: &str, options: &[&str]| -> Vec<String> {
         let words = [&[tool], &stat[..], options, &["true"]].concat();

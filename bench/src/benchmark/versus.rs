@@ -35,11 +35,13 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
 /// The documents of so many comparisons, without their pairs.
 fn compare(setting: &Setting, passes_of_b: u64, count: usize) -> anyhow::Result<Vec<Value>> {
     let file = tempfile::NamedTempFile::new()?;
-    let (output, spin) = (file.path().display().to_string(), setting.workload("spin"));
+    let output = file.path().display().to_string();
+    let spin = setting.workload("spin");
     (1..=count)
         .map(|seed| {
-            let (seed, b, a) =
-                (seed.to_string(), format!("'{spin}' {passes_of_b}"), PASSES.to_string());
+            let seed = seed.to_string();
+            let b = format!("'{spin}' {passes_of_b}");
+            let a = PASSES.to_string();
             let tare = setting.tare();
             let words = [
                 &tare,

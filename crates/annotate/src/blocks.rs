@@ -125,7 +125,8 @@ impl Blocks {
     /// A block that ends with a branch, which is the one with this number.
     fn block(&mut self, machine: &mut Machine, pid: i32, (start, end): (u64, u64), branch: usize) {
         let Some(code) = self.code(machine, pid, (start, end)) else { return };
-        let (mut count, mut next) = (0, start);
+        let mut count = 0;
+        let mut next = start;
         for instruction in code.iter() {
             let address = next;
             self.function(machine, pid, address);

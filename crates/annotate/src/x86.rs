@@ -32,7 +32,8 @@ pub(super) fn disassemble(
         options.set_hex_prefix("0x");
         options.set_hex_suffix("");
     }
-    let (mut found, mut decoded) = (Vec::new(), Decoded::default());
+    let mut found = Vec::new();
+    let mut decoded = Decoded::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut decoded);
         let mut text = String::new();

@@ -179,7 +179,8 @@ fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
             let rest = name.strip_prefix(spelling)?;
             (rest.is_empty() || rest.starts_with('-')).then_some((cache, uses, rest))
         })?;
-    let (mut use_, mut result) = (None, None);
+    let mut use_ = None;
+    let mut result = None;
     while let Some(after) = rest.strip_prefix('-') {
         if let Some((number, tail)) = USES
             .iter()

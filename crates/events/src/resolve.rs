@@ -39,7 +39,9 @@ fn group(
     of_group: Modifiers,
     sources: &Sources,
 ) -> Result<Vec<EventGroup>, LocatedProblem> {
-    let (mut all, mut weak, mut sample_read) = (Vec::new(), of_group.weak, of_group.sample_read);
+    let mut all = Vec::new();
+    let mut weak = of_group.weak;
+    let mut sample_read = of_group.sample_read;
     for (index, typed) in members.iter().enumerate() {
         let word = modifiers_of(typed);
         let own = Modifiers::parse(word)?;
@@ -233,7 +235,8 @@ fn of_pmus(
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
     let modifiers = only_modifiers(typed)?;
-    let (mut events, mut refused) = (Vec::new(), None);
+    let mut events = Vec::new();
+    let mut refused = None;
     for one in pmus {
         match pmu::event(one, typed.whole.text, given, sources) {
             Ok(mut event) => {

@@ -210,9 +210,10 @@ pub(super) fn number(text: &str) -> Option<u64> {
 /// `[!a-z]` (one of a set).
 #[must_use]
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let mut p = 0;
+    let mut n = 0;
     // Where to go on when the text after the last star didn't fit: one character further.
     let mut star = None;
     while n < name.len() {
@@ -249,7 +250,8 @@ fn one_of(pattern: &[char], c: char) -> Option<usize> {
                 ['!' | '^', rest @ ..] => (true, rest),
                 _ => (false, inside),
             };
-            let (mut found, mut at) = (false, 0);
+            let mut found = false;
+            let mut at = 0;
             while at < inside.len() {
                 let range = inside.get(at + 1) == Some(&'-') && at + 2 < inside.len();
                 let last = if range { inside[at + 2] } else { inside[at] };

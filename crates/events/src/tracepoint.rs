@@ -14,7 +14,8 @@ use super::{Event, Sources, Tracepoint};
 const NOT_FOR_EVENTS: &str = "ftrace";
 
 pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
-    let (system, name) = (typed.words[0], typed.words[1]);
+    let system = typed.words[0];
+    let name = typed.words[1];
     let modifiers = match (&typed.words[2..], typed.tail) {
         ([], tail) => tail,
         ([word], None) => Some(*word),

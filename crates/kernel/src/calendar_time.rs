@@ -45,7 +45,8 @@ impl CalendarTime {
             let done = convert(&raw const seconds, fields.as_mut_ptr());
             (!done.is_null()).then(|| fields.assume_init())
         }?;
-        let (year, month) = (fields.tm_year + 1900, fields.tm_mon + 1);
+        let year = fields.tm_year + 1900;
+        let month = fields.tm_mon + 1;
         Some(Self {
             year,
             month,

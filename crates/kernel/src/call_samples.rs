@@ -142,7 +142,8 @@ impl CallSamples {
         })?;
         let mut cpus: Array<_, RawCpu> = programs.take("cpus")?.try_into()?;
         for place in &places {
-            let (control, mask) = (place.control, place.bytes as u64 - 1);
+            let control = place.control;
+            let mask = place.bytes as u64 - 1;
             cpus.set(place.cpu, RawCpu { control, mask, ..RawCpu::default() }, 0)?;
         }
         let Map::Array(rings) = programs.take("rings")? else {

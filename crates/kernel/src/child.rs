@@ -196,8 +196,8 @@ fn clone_into(cgroup: BorrowedFd<'_>) -> Option<i32> {
     // SAFETY: a structure of numbers alone, for which 0 means 'not asked for'.
     #[allow(unsafe_code)]
     let nothing: clone_args = unsafe { mem::zeroed() };
-    let (exit_signal, cgroup) =
-        (u64::try_from(libc::SIGCHLD).ok()?, u64::try_from(cgroup.as_raw_fd()).ok()?);
+    let exit_signal = u64::try_from(libc::SIGCHLD).ok()?;
+    let cgroup = u64::try_from(cgroup.as_raw_fd()).ok()?;
     let args = clone_args { flags: CLONE_INTO_CGROUP, exit_signal, cgroup, ..nothing };
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of all memory. It makes only
     // async-signal-safe calls until it executes or exits, see `run_child`, none of which needs what

@@ -107,7 +107,8 @@ impl Command {
     pub fn gives_other_rights(&self) -> bool {
         let Ok(found) = rustix::fs::stat(self.program.as_c_str()) else { return false };
         let mode = Mode::from_raw_mode(found.st_mode);
-        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let uid = rustix::process::geteuid();
+        let gid = rustix::process::getegid();
         let sets_user = mode.contains(Mode::SUID) && found.st_uid != uid.as_raw();
         let sets_group = mode.contains(Mode::SGID | Mode::XGRP) && found.st_gid != gid.as_raw();
         let mut capabilities = [0; 64];

@@ -64,7 +64,9 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
         let mut left = share * all as f64;
         let mut longest = 0.0;
         for (from, to, count) in self.buckets() {
-            let (from, to, count) = (from as f64, to as f64, count as f64);
+            let from = from as f64;
+            let to = to as f64;
+            let count = count as f64;
             if left <= count {
                 return from + (to - from) * left / count;
             }

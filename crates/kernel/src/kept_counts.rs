@@ -120,8 +120,8 @@ fn had_child() -> bool {
             -1 => false,
             0 => {
                 let page = rustix::param::page_size();
-                let (access, kind) =
-                    (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let access = libc::PROT_READ | libc::PROT_WRITE;
+                let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                 let memory = libc::mmap(ptr::null_mut(), PAGES * page, access, kind, -1, 0);
                 if memory == libc::MAP_FAILED {
                     libc::_exit(1);

@@ -45,7 +45,9 @@ pub fn mounts(host: &Host, fs_types: &[&str]) -> std::io::Result<Vec<Mount>> {
 /// fields end at the lone `-`.
 fn parse(line: &[u8], fs_types: &[&str]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let (root, point, options) = (fields.nth(3)?, fields.next()?, fields.next()?);
+    let root = fields.nth(3)?;
+    let point = fields.next()?;
+    let options = fields.next()?;
     fields.find(|field| *field == b"-")?;
     let fs_type = fields.next()?;
     let fs_type = (*fs_types.iter().find(|wanted| wanted.as_bytes() == fs_type)?).to_owned();

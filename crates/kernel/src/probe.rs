@@ -91,7 +91,8 @@ impl<'a> Probe<'a> {
 
     /// The fields of a tracepoint of an own thread, by its number in tracefs.
     pub fn tracepoint_fields(&self, id: u64) -> Answer {
-        let (flags, sample_type) = (Flags::DISABLED, PERF_SAMPLE_RAW.into());
+        let flags = Flags::DISABLED;
+        let sample_type = PERF_SAMPLE_RAW.into();
         let attr = Attr {
             kind: PERF_TYPE_TRACEPOINT,
             config: id,

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn both_clocks_move_on() {
-        let (ticks_before, ns_before) = (ticks(), raw_ns());
+        let ticks_before = ticks();
+        let ns_before = raw_ns();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(raw_ns() - ns_before >= 1_000_000);
         assert!(ticks() > ticks_before);

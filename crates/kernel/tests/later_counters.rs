@@ -67,7 +67,8 @@ fn samples(bytes: &[u8], path: &Path) -> Option<[usize; 2]> {
         println!("skipped: perf can't be run");
         return None;
     };
-    let (text, errors) = (String::from_utf8(output.stdout).unwrap(), output.stderr);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = output.stderr;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&errors));
     Some(NAMES.map(|name| text.lines().filter(|line| line.contains(name)).count()))
 }

@@ -93,7 +93,8 @@ impl Drop for Touched {
 
 /// What a ring held: the samples, and how many were lost.
 fn drain(ring: &mut Ring) -> (u64, u64) {
-    let (mut samples, mut lost) = (0, 0);
+    let mut samples = 0;
+    let mut lost = 0;
     while let Some(record) = ring.next() {
         assert!(record.is_whole());
         match record.kind() {
@@ -143,7 +144,8 @@ fn samples_and_losses_add_up_to_the_count() {
     let Some(event) = open(&faults, Target::Task(0)) else { return };
     let mut ring = Ring::map(&*event, 1).unwrap();
     let holds = ring.size() as u64 / 24;
-    let (mut samples, mut lost) = (0, 0);
+    let mut samples = 0;
+    let mut lost = 0;
     event.enable().unwrap();
     for _ in 0..50 {
         drop(touch(40));
@@ -200,7 +202,8 @@ fn two_events_share_a_ring() {
     assert_eq!(Ring::map(&*clock, 1 << 20).unwrap_err(), RingError::Taken);
     waiting.start().unwrap().wait().unwrap();
 
-    let (of_clock, of_faults) = (clock.id().unwrap(), faults.id().unwrap());
+    let of_clock = clock.id().unwrap();
+    let of_faults = faults.id().unwrap();
     // Rings are read on threads of their own.
     let read =
         std::thread::spawn(move || ring.batch().records().map(|record| word(&record, 8)).collect());
@@ -239,7 +242,8 @@ fn without_rights_a_ring_is_as_large_as_may_be_locked() {
     setrlimit(Resource::Memlock, Rlimit { current: Some(4 << 20), maximum: limit.maximum })
         .unwrap();
     let nobody = || {
-        let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
+        let uid = Uid::from_raw(65534);
+        let gid = Gid::from_raw(65534);
         rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
         rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
         let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::empty());

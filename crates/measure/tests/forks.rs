@@ -16,7 +16,8 @@ fn lifetimes_have_a_heavy_tail() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut lives: Vec<f64> = (0..10_000).map(|_| lifetime_ns(&mut rng)).collect();
     lives.sort_by(f64::total_cmp);
-    let (all, longest): (f64, f64) = (lives.iter().sum(), lives[9_900..].iter().sum());
+    let all: f64 = lives.iter().sum();
+    let longest: f64 = lives[9_900..].iter().sum();
     assert!(lives[5_000] < 0.5e6 && longest > 0.2 * all, "{} {}", lives[5_000], longest / all);
 }
 
@@ -35,10 +36,8 @@ fn events_of_cpus_see_all_time_at_the_rate_that_was_asked_for_on_any_machine() {
 #[test]
 fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
     for policy in POLICIES.into_iter().filter(|policy| *policy != Policy::PerCpu) {
-        let (small, large) = (
-            simulate(&setting(policy, 1, 1000.0)),
-            simulate(&Setting { events: 5, ..setting(policy, 256, 1000.0) }),
-        );
+        let small = simulate(&setting(policy, 1, 1000.0));
+        let large = simulate(&Setting { events: 5, ..setting(policy, 256, 1000.0) });
         assert_eq!((small.cloned, large.cloned), (1.0, 1280.0));
         assert!(small.unseen > 0.1, "{policy:?}: {small:?}");
     }
@@ -47,12 +46,10 @@ fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
 #[test]
 fn a_start_at_period_1_interrupts_more_and_a_stale_or_average_one_sees_fewer_tasks() {
     let at = |policy, rate| simulate(&setting(policy, 1, rate));
-    let (one, stale, average, per_cpu) = (
-        at(Policy::One, 4000.0),
-        at(Policy::Stale, 4000.0),
-        at(Policy::Average, 4000.0),
-        at(Policy::PerCpu, 4000.0),
-    );
+    let one = at(Policy::One, 4000.0);
+    let stale = at(Policy::Stale, 4000.0);
+    let average = at(Policy::Average, 4000.0);
+    let per_cpu = at(Policy::PerCpu, 4000.0);
     assert!(one.interrupts > 1.5 * per_cpu.interrupts, "{one:?} {per_cpu:?}");
     assert!(one.tasks_unseen == 0.0 && stale.tasks_unseen > 0.1, "{stale:?}");
     assert!(average.interrupts < one.interrupts && average.unseen > per_cpu.unseen, "{average:?}");

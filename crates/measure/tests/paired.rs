@@ -8,7 +8,8 @@ use simulation::{designs, false_alarms, found_at_detectable, verdicts};
 
 #[test]
 fn pairs_find_what_blocks_drown() {
-    let (equal, planted) = (designs(1.0, 100), designs(1.03, 100));
+    let equal = designs(1.0, 100);
+    let planted = designs(1.03, 100);
     assert!(equal.blocks > 0.3, "drift between blocks looks like a difference: {}", equal.blocks);
     assert!(equal.paired < 0.12, "{}", equal.paired);
     assert!(planted.paired > 0.85, "{}", planted.paired);

@@ -275,7 +275,9 @@ impl Filling<'_> {
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
             let (own, own_by_space, total) = Default::default();
-            let (depth, last, chain) = (0, NONE, NONE);
+            let depth = 0;
+            let last = NONE;
+            let chain = NONE;
             let new = Entry {
                 comm,
                 thread,

@@ -34,7 +34,8 @@ impl Profile {
             .frame_ids()
             .map(|frame| self.function_name(frame).filter(|name| is_parent(self.string(*name))))
             .collect();
-        let (rows, weights) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.weights));
+        let rows = std::mem::take(&mut self.rows);
+        let weights = std::mem::take(&mut self.weights);
         for (row, weight) in rows.iter().zip(weights) {
             let mut frames = self.frames_of(row.stack).iter();
             let parent = frames.find_map(|frame| fits.get(frame.index())?.as_ref());
@@ -55,7 +56,8 @@ impl Profile {
             .frame_ids()
             .map(|frame| self.function_name(frame).is_some_and(|name| fits(self.string(name))))
             .collect();
-        let (rows, weights) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.weights));
+        let rows = std::mem::take(&mut self.rows);
+        let weights = std::mem::take(&mut self.weights);
         for (row, weight) in rows.iter().zip(weights) {
             let chain = self.frames_of(row.stack);
             let is_meant = |frame: &FrameId| is_meant.get(frame.index()) == Some(&true);

@@ -79,7 +79,8 @@ impl Losses {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };
-        let (frame_pointers, unnamed) = (self.frame_pointers.clone(), self.unnamed.clone());
+        let frame_pointers = self.frame_pointers.clone();
+        let unnamed = self.unnamed.clone();
         *self
             == Self { unwinding, frame_pointers, unnamed, off_cpu: self.off_cpu, ..Self::default() }
     }

@@ -148,7 +148,8 @@ impl Profile {
         if !self.rows().any(|(row, _)| goes(self, row)) {
             return removed;
         }
-        let (mut rows, mut weights) = (Set::default(), Vec::new());
+        let mut rows = Set::default();
+        let mut weights = Vec::new();
         for (row, weight) in self.rows() {
             if goes(self, row) {
                 removed.add(weight);
@@ -173,8 +174,10 @@ impl Profile {
         let stacks = std::mem::take(&mut self.stacks);
         let mut replaced: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState> =
             HashMap::default();
-        let (mut chain, mut now) = (Vec::new(), Vec::new());
-        let (rows, weights) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.weights));
+        let mut chain = Vec::new();
+        let mut now = Vec::new();
+        let rows = std::mem::take(&mut self.rows);
+        let weights = std::mem::take(&mut self.weights);
         for (row, weight) in rows.iter().zip(weights) {
             let stack = row.stack.and_then(|stack| {
                 *replaced.entry(stack).or_insert_with(|| {

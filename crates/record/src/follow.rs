@@ -104,7 +104,8 @@ fn own_cgroup(
 
 /// Asks with an event that never happens.
 fn may_count(target: Target, kernel: &dyn Kernel) -> Result<(), Errno> {
-    let (kind, config) = (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY.into());
+    let kind = PERF_TYPE_SOFTWARE;
+    let config = PERF_COUNT_SW_DUMMY.into();
     kernel
         .open(
             &Attr {

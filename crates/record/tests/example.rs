@@ -9,8 +9,8 @@ fn the_hottest_functions_of_a_closure_are_named() {
     let mut run = Command::new(cargo);
     run.args(["run", "-q", "--offline", "--example", "hottest_functions"]);
     let output = run.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
-    let (text, said) =
-        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
     if said.contains("NotPermitted") {
         return println!("skipped: events need perf_event_paranoid 2 or less");
     }

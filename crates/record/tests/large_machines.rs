@@ -46,7 +46,8 @@ fn start(cpus: u32, target: Target) -> (i128, usize) {
         synthesize: Synthesize { tasks: false, maps: false, ..Synthesize::default() },
         ..Options::default()
     };
-    let (kernel, clock) = (Rc::new(Scripted::new()), Arc::new(VirtualClock::new()));
+    let kernel = Rc::new(Scripted::new());
+    let clock = Arc::new(VirtualClock::new());
     let disk = SimulatedDisk::new(Faults::default(), Arc::clone(&clock), false);
     let clock = clock as Arc<dyn Clock>;
     let backend = Backend { host, kernel: Rc::clone(&kernel) as Rc<_>, clock: Arc::clone(&clock) };

@@ -195,7 +195,8 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
 /// What the file says of modules, in its order, among the samples: name, address, length, and the
 /// build id that the record has.
 fn modules(machine: &Machine) -> Vec<String> {
-    let (mut reader, mut all) = (machine.reader(), Vec::new());
+    let mut reader = machine.reader();
+    let mut all = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
         let word = match entry.record.decode() {
             Ok(Record::Mmap(mmap)) if mmap.pid == -1 => {

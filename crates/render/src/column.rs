@@ -155,7 +155,8 @@ impl Column {
                     }
                     _ => None,
                 };
-                let (left, right) = (left.function(profile), right.function(profile));
+                let left = left.function(profile);
+                let right = right.function(profile);
                 name(left).cmp(&name(right)).then_with(|| left.cmp(&right))
             }
         }

@@ -50,7 +50,8 @@ pub(crate) fn section(
     }
     let names = events.iter().filter_map(|id| profile.event(*id));
     let names: Vec<_> = names.map(|event| printable(profile.string(event.name))).collect();
-    let (samples, name) = (rounded(all.samples), printable(group.name.as_bytes()));
+    let samples = rounded(all.samples);
+    let name = printable(group.name.as_bytes());
     writeln!(out, "# Samples: {samples} of events '{name} {{ {} }}'", names.join(", "))?;
     writeln!(out, "# Event count (approx.): {}\n#", all.period)?;
     let joined = Side { profile, view, tables: &tables, group };

@@ -79,7 +79,8 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
         }
     }
     for node in features.numa_topology().unwrap_or_default() {
-        let (total, free) = (node.total_kib, node.free_kib);
+        let total = node.total_kib;
+        let free = node.free_kib;
         writeln!(
             out,
             "# node{} meminfo : total = {total} kB, free = {free} kB\n# node{} cpu list : {}",
@@ -89,8 +90,9 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
         )?;
     }
     for cache in features.caches().unwrap_or_default() {
-        let (kind, size, cpus) =
-            (printable(cache.kind), printable(cache.size), printable(cache.cpus));
+        let kind = printable(cache.kind);
+        let size = printable(cache.size);
+        let cpus = printable(cache.cpus);
         writeln!(out, "# L{} {kind:<15} {size} [{cpus}]", cache.level)?;
     }
     for group in features.group_desc().unwrap_or_default() {
@@ -103,7 +105,8 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
         )?;
     }
     if let Ok(clock) = features.clock_data() {
-        let (wall_clock_ns, clock_ns) = (clock.wall_clock_ns, clock.clock_ns);
+        let wall_clock_ns = clock.wall_clock_ns;
+        let clock_ns = clock.clock_ns;
         writeln!(
             out,
             "# clock {} was at {clock_ns} ns when the time of day was {wall_clock_ns} ns",

@@ -153,7 +153,8 @@ impl Drawing<'_> {
         };
         let figures: String = self.figures.iter().map(figure).collect();
         let name = name.split('\0').next().unwrap_or(name);
-        let (before, between) = (depth * INDENT, self.levels.saturating_sub(1) * INDENT + 2);
+        let before = depth * INDENT;
+        let between = self.levels.saturating_sub(1) * INDENT + 2;
         let line = format!("{:before$}{figures}{:between$}{name}", "", "");
         writeln!(out, "{}", line.trim_end())
     }

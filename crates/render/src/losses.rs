@@ -25,7 +25,8 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
         what: format!("{} {} {what}", plural(number, noun), agreeing(number, "was", "were")),
     };
     let is = |number, noun, of: &str, what: &str| {
-        let (noun, are) = (plural(number, noun), agreeing(number, "is", "are"));
+        let noun = plural(number, noun);
+        let are = agreeing(number, "is", "are");
         Line { number, what: format!("{noun}{of} {are} {what}") }
     };
     let plain = |number, noun, what: &str| Line {
@@ -67,9 +68,8 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
             "not shown (perf stat report does)",
         ),
     ];
-    let counted = counted.into_iter().filter(|line| line.number > 0);
-    let mut lines: Vec<_> =
-        counted.map(|Line { number, what }| format!("{number} {what}")).collect();
+    let counted = counted.iter().filter(|line| line.number > 0);
+    let mut lines: Vec<_> = counted.map(|line| format!("{} {}", line.number, line.what)).collect();
     lines.extend(names(losses));
     lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
@@ -113,7 +113,8 @@ fn remedy(losses: &Losses) -> Option<String> {
 
 /// Of what lies in mappings that were left out there is no name.
 fn left_out_mappings(number: u64) -> Option<String> {
-    let (mappings, are) = (plural(number, "mapping"), agreeing(number, "is", "are"));
+    let mappings = plural(number, "mapping");
+    let are = agreeing(number, "is", "are");
     (number > 0).then(|| {
         format!(
             "{number} {mappings} of address spaces {are} left out: more than real processes have"

@@ -196,7 +196,8 @@ impl<'a> FrameText<'a> {
     #[must_use]
     pub fn of(profile: &'a Profile, frame: FrameId) -> Self {
         let Some(frame) = profile.frame(frame) else {
-            let (name, kind) = (Cow::Borrowed("[unknown]"), Kind::Unresolved);
+            let name = Cow::Borrowed("[unknown]");
+            let kind = Kind::Unresolved;
             return Self { name, dso: None, kind, address: 0 };
         };
         let dso = frame.dso.and_then(|dso| profile.dso(dso));

@@ -21,7 +21,8 @@ pub(crate) fn lines(losses: &Losses) -> impl Iterator<Item = String> {
 /// (80 no binary, most in /opt/app); --call-graph dwarf,24576 would have held 99.2%`; `None` where
 /// all are whole.
 fn line(unwinding: &Unwinding) -> Option<String> {
-    let (all, truncated) = (unwinding.stacks(), unwinding.truncated_stacks());
+    let all = unwinding.stacks();
+    let truncated = unwinding.truncated_stacks();
     if unwinding.whole == all {
         return None;
     }

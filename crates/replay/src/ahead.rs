@@ -113,7 +113,8 @@ impl Ahead {
         sink: &S,
     ) {
         (self.looked_at, self.gone) = (0, 0);
-        let (mut stacks, mut bytes) = (Vec::new(), 0);
+        let mut stacks = Vec::new();
+        let mut bytes = 0;
         for Ordered { time_ns, record: raw, .. } in due {
             if stacks.len() >= SAMPLES || bytes > BYTES {
                 break;

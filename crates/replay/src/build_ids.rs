@@ -41,7 +41,8 @@ pub(crate) fn recorded_kernel(description: &Description, ids: &mut BuildIds) -> 
     for listed in features.build_ids().into_iter().flatten() {
         build_id = ids.add(&listed).or(build_id);
     }
-    let (release, arch) = (text(OSRELEASE), text(ARCH));
+    let release = text(OSRELEASE);
+    let arch = text(ARCH);
     RecordedKernel { release, arch, build_id, reference: None }
 }
 

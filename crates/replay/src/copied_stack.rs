@@ -50,8 +50,8 @@ impl<'a> CopiedStack<'a> {
         position: usize,
         space: Option<&AddressSpace>,
     ) -> Option<Self> {
-        let (recorded, stack) =
-            (sample.regs_user?, sample.stack_user.filter(|stack| stack.room > 0)?);
+        let recorded = sample.regs_user?;
+        let stack = sample.stack_user.filter(|stack| stack.room > 0)?;
         // A thread of the kernel has no user stack.
         if recorded.abi == 0 {
             return None;

@@ -185,7 +185,8 @@ impl State {
         }
         for Member { event, id, period } in &self.members {
             let head = SampleHead { id: Some(*id), period: Some(*period), ..fields.head };
-            let (event, fields) = (Some(*event), &Sample { head, ..fields });
+            let event = Some(*event);
+            let fields = &Sample { head, ..fields };
             let sample = Replayed { time_ns, description, event, raw, fields };
             if sink.sample(&mut self.machine, &sample)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -63,7 +63,8 @@ pub(crate) fn of_attr(attr: &Attr) -> String {
 
 fn cache(config: u64) -> Option<String> {
     let byte = |shift: u32| usize::try_from(config >> shift & 0xff).unwrap_or(usize::MAX);
-    let (cache, access) = (CACHES.get(byte(0))?, CACHE_ACCESSES.get(byte(8))?);
+    let cache = CACHES.get(byte(0))?;
+    let access = CACHE_ACCESSES.get(byte(8))?;
     Some(match byte(16) {
         0 => format!("{cache}-{}", access.1),
         1 => format!("{cache}-{}-misses", access.0),

@@ -238,7 +238,8 @@ impl Machine {
 
     /// A process maps its jitdump as code, which is how profilers learn of it.
     fn map_jitdump(&mut self, mmap: &Mmap<'_>) {
-        let (pid, name) = (mmap.pid, mmap.path.to_vec());
+        let pid = mmap.pid;
+        let name = mmap.path.to_vec();
         let dso = Dso { kind: DsoKind::JitDump { pid }, name, build_id: None };
         let Some(dso) = self.dsos.intern(dso) else { return };
         let dump = match self.symbolizer.jitdump(&self.dsos, dso) {
@@ -264,7 +265,8 @@ impl Machine {
     }
 
     fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
-        let (start, end) = (ksymbol.addr, ksymbol.addr.saturating_add(ksymbol.len.into()));
+        let start = ksymbol.addr;
+        let end = ksymbol.addr.saturating_add(ksymbol.len.into());
         let kind = DsoKind::Ksymbol { bytes: ksymbol.len.into() };
         if u32::from(ksymbol.flags) & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER != 0 {
             self.spaces.remove_kernel(start, end);

@@ -119,7 +119,8 @@ fn read(recording: &mut Recording, waiting: &mut Waiting, out: &mut Out) -> io::
                 let _ = out.take_due(waiting);
                 return Ok(Ended::Whole);
             };
-            let (kind, description) = (entry.record.kind, entry.description);
+            let kind = entry.record.kind;
+            let description = entry.description;
             let is_new = changes(kind) || follows_tracing_data;
             follows_tracing_data = kind == kind::HEADER_TRACING_DATA;
             if is_new && out.renew(description).is_break() || out.take(&entry, waiting).is_break() {
@@ -219,7 +220,8 @@ impl Batch {
 
     fn add(&mut self, due: &Due<'_>) {
         let Due { time_ns, event, raw: RawRecord { kind, misc, body, endian } } = *due;
-        let (start, len) = (self.bodies.len(), body.len());
+        let start = self.bodies.len();
+        let len = body.len();
         self.bodies.extend_from_slice(body);
         self.records.push(Placed { time_ns, event, start, len, kind, misc, endian });
     }

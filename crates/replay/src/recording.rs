@@ -166,7 +166,8 @@ impl Recording {
             self.bytes.inspect(|bytes| self.position.0.store(*bytes, Ordering::Relaxed));
             return Ok(None);
         };
-        let (description, part) = (self.main.description(), &mut self.parts[index]);
+        let description = self.main.description();
+        let part = &mut self.parts[index];
         let Some(entry) = part.reader.next_record()? else { return Ok(None) };
         let read = entry.offset.saturating_sub(part.offset);
         part.offset = entry.offset;

@@ -160,7 +160,9 @@ mod tests {
     use super::*;
 
     fn mmap(start: u64, len: u64, path: &[u8]) -> Mmap<'_> {
-        let (file, prot, flags) = (FileId::None, 5, 2);
+        let file = FileId::None;
+        let prot = 5;
+        let flags = 2;
         Mmap { pid: 7, tid: 7, start, len, pgoff: 0, file, prot, flags, path, is_data: false }
     }
 

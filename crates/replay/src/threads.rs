@@ -96,7 +96,8 @@ impl Threads {
     }
 
     fn follow(&mut self, follow: Follow) {
-        let (root, is_system) = (follow.root, follow.mode == FollowMode::System);
+        let root = follow.root;
+        let is_system = follow.mode == FollowMode::System;
         // Inherited events begin with the program.
         let has_others = follow.mode != FollowMode::Inherit && root != 0;
         self.command = has_others.then_some(Command { root, is_system });

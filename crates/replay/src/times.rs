@@ -104,7 +104,8 @@ fn of_part((from, to): (f64, f64), (first, last): (u64, u64)) -> (u64, u64) {
         let part = Duration::from_secs_f64(length * (percent / 100.0) / 1e9);
         first.saturating_add(part.as_nanos().try_into().unwrap_or(u64::MAX))
     };
-    let (from, to) = (at(from), at(to));
+    let from = at(from);
+    let to = at(to);
     (from, if to > from && to != last { to - 1 } else { to })
 }
 
@@ -114,7 +115,8 @@ fn part(text: &str) -> Option<(f64, f64)> {
         return Some((percent(from)?, percent(to)?)).filter(|(from, to)| from <= to);
     }
     let (part, nth) = text.split_once('/')?;
-    let (part, nth) = (percent(part)?, nth.parse::<u32>().ok().filter(|nth| *nth > 0)?);
+    let part = percent(part)?;
+    let nth = nth.parse::<u32>().ok().filter(|nth| *nth > 0)?;
     let end = part * f64::from(nth);
     (part > 0.0 && end <= 100.0).then_some((end - part, end))
 }

@@ -50,7 +50,8 @@ fn data(description: &writer::Description, stacks: bool) -> Vec<u8> {
     let mut data = FINISHED_INIT.to_vec();
     let mut rings = [Vec::new(), Vec::new()];
     for step in 0..STEPS {
-        let (time_ns, tid) = (1000 + 10 * step, 100 + step / 100);
+        let time_ns = 1000 + 10 * step;
+        let tid = 100 + step / 100;
         let ring = &mut rings[usize::try_from(step * 7 % 3 % 2).unwrap()];
         let trailer = [ids(tid, tid), time_ns, 10];
         match step % 100 {
@@ -135,7 +136,8 @@ impl Sink for Seen {
         let comm = machine.comm(tid).unwrap_or(b"?").to_vec();
         let events = sample.description.events();
         let known = events.iter().map(|event| 10 + event.ids.len()).sum();
-        let (time_ns, event) = (sample.time_ns.unwrap_or(0), sample.event);
+        let time_ns = sample.time_ns.unwrap_or(0);
+        let event = sample.event;
         self.all.push(SeenSample { time_ns, tid, comm, event, known });
         let is_enough = self.all.len() == self.most;
         Ok(if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -117,7 +117,8 @@ fn replayed(detail: Detail, description: &Description, records: &[Pushed]) -> (S
 fn rings() -> [Vec<Pushed>; 3] {
     let mut rings = [Vec::new(), Vec::new(), Vec::new()];
     for step in 0..300_u64 {
-        let (time_ns, tid) = (10 + 10 * step, 100 + i32::try_from(step / 10).unwrap());
+        let time_ns = 10 + 10 * step;
+        let tid = 100 + i32::try_from(step / 10).unwrap();
         let record = match step % 10 {
             0 => fork(tid, tid - 1, time_ns),
             1 => comm(tid, format!("t{tid}\0\0\0\0").as_bytes().try_into().unwrap(), time_ns),

@@ -115,7 +115,8 @@ fn moving() -> Vec<Pushed> {
         records.push(mmap(pid, (0x1000, 0x2000), b"//anon\0\0", 1));
     }
     for step in 0..6000_u64 {
-        let (time_ns, pid) = (10 + step, 1 + u32::try_from(step % 2).unwrap());
+        let time_ns = 10 + step;
+        let pid = 1 + u32::try_from(step % 2).unwrap();
         records.push(match step % 97 {
             // The callers lie nowhere for a while.
             40 => mmap(pid, (0x1000 + step % 7, 0x2000), b"/bin/x\0\0", time_ns),
@@ -232,7 +233,8 @@ fn chains_that_never_come_are_not_waited_for_without_end() {
 fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let options = Options { threads: NonZero::new(2), most_stacks: Some(30), ..Options::default() };
-    let (mut replay, mut seen) = (Replay::new(options), Seen::default());
+    let mut replay = Replay::new(options);
+    let mut seen = Seen::default();
     let push = |replay: &mut Replay, seen: &mut Seen, (kind, misc, body): &Pushed| {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
         let entry = Entry { offset: 0, record, description: &description, payload: None };
@@ -268,7 +270,8 @@ fn what_is_recorded_now_has_4096_copies_unwound_at_a_time() {
     let attr = description(REGS_USER | STACK_USER, Flags::empty()).events()[0].attr.clone();
     let event = EventDescription { attr, ids: vec![1], name: "cpu-clock".to_owned() };
     let described = Written { events: vec![event], ..Written::default() };
-    let (window, symbols) = (Duration::from_secs(10), SymbolOptions::default());
+    let window = Duration::from_secs(10);
+    let symbols = SymbolOptions::default();
     let mut live = Live::new(LiveOptions { window, symbols, left_out: None });
     live.describe(&described.stream_beginning().unwrap()).unwrap();
     let mut sink = SampleSink::new(SampleSinkOptions::default(), live.description());

@@ -22,7 +22,8 @@ const BLOCK: usize = 1 << 13;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
-    let (mut threads, mut file) = (NonZeroUsize::MIN, None);
+    let mut threads = NonZeroUsize::MIN;
+    let mut file = None;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or("an option wants a value");

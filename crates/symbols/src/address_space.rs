@@ -268,7 +268,8 @@ mod tests {
         for at in 0..2_000 {
             spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
         }
-        let (one, workers) = (spaces.held_bytes(), 1_000);
+        let one = spaces.held_bytes();
+        let workers = 1_000;
         for child in 2..2 + workers {
             spaces.fork(1, child);
             spaces.add(child, map(5, 6, 0, 2));
@@ -281,11 +282,13 @@ mod tests {
     /// Mappings in any order, within and across pieces, are those of a plain list.
     #[test]
     fn pieces_are_as_a_plain_list() {
-        let (mut space, mut plain) = (AddressSpace::default(), vec![0; 4096]);
+        let mut space = AddressSpace::default();
+        let mut plain = vec![0; 4096];
         let mut number = 1_u64;
         for dso in 1..3_000 {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-            let (start, len) = (number >> 33 & 0xfff, 1 + (number >> 50 & 0xf));
+            let start = number >> 33 & 0xfff;
+            let len = 1 + (number >> 50 & 0xf);
             let end = (start + len).min(4096);
             if dso % 5 == 0 {
                 space.remove(start, end);

@@ -126,10 +126,12 @@ impl SymbolCache {
     fn sweep(&self, just_written: &Path) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();
-        let (mut files, mut bytes) = (Vec::new(), 0_u64);
+        let mut files = Vec::new();
+        let mut bytes = 0_u64;
         for entry in entries.filter_map(Result::ok).take(FILES) {
             let Ok(meta) = entry.metadata() else { continue };
-            let (path, used) = (entry.path(), meta.modified().unwrap_or(SystemTime::UNIX_EPOCH));
+            let path = entry.path();
+            let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let is_temporary = path.as_os_str().as_bytes().ends_with(b".tmp");
             let age = now.duration_since(used).unwrap_or_default();
             if is_temporary && age > LEFT {

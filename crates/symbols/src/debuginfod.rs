@@ -277,7 +277,9 @@ impl Debuginfod {
             return Err(Failure::TooLarge(max_bytes));
         }
         let start = Instant::now();
-        let (mut bytes, mut window, mut buffer) = (0_u64, (start, 0_u64), vec![0; CHUNK]);
+        let mut bytes = 0_u64;
+        let mut window = (start, 0_u64);
+        let mut buffer = vec![0; CHUNK];
         loop {
             let size = match from.read(&mut buffer) {
                 Ok(size) => size,

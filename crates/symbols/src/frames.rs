@@ -84,7 +84,8 @@ impl Symbolizer {
         for at in addresses {
             by_dso.entry(at.dso).or_default().push(at.address);
         }
-        let (mut parts, mut sorted) = (Vec::new(), BTreeMap::new());
+        let mut parts = Vec::new();
+        let mut sorted = BTreeMap::new();
         for (dso, mut addresses) in by_dso {
             addresses.sort_unstable();
             addresses.dedup();

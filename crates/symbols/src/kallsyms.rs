@@ -107,7 +107,8 @@ impl<'a> KallsymsLine<'a> {
     /// it is none.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
-        let (mut address, mut digits) = (0_u64, 0);
+        let mut address = 0_u64;
+        let mut digits = 0;
         while let Some(digit) = line.get(digits).and_then(|byte| hex_digit(*byte)) {
             address = address << 4 | digit;
             digits += 1;

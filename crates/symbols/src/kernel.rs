@@ -233,7 +233,9 @@ fn build_id_in(options: &SymbolOptions, path: &[u8]) -> Option<BuildId> {
 fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
     loop {
         let word = |at: usize| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
-        let (name_size, size, kind) = (word(0)?, word(4)?, word(8)?);
+        let name_size = word(0)?;
+        let size = word(4)?;
+        let kind = word(8)?;
         let name = notes.get(12..)?.get(..name_size)?;
         let behind_name =
             notes.get(12_usize.checked_add(name_size.checked_next_multiple_of(4)?)?..)?;

@@ -37,7 +37,8 @@ struct Range {
 impl PerfMap {
     /// Reads a file.
     pub(crate) fn read(file: File) -> Result<Self, Unresolved> {
-        let (mut text, most) = (Vec::new(), limits::PERF_MAP_BYTES);
+        let mut text = Vec::new();
+        let most = limits::PERF_MAP_BYTES;
         if file.metadata().is_ok_and(|meta| meta.len() > most) {
             return Err(Unresolved::OverLimit);
         }
@@ -48,7 +49,9 @@ impl PerfMap {
     /// Takes a text apart. Lines that are no symbols are left out.
     #[must_use]
     pub fn parse(text: Vec<u8>) -> Self {
-        let (mut lines, mut ranges, mut offset) = (Vec::new(), BTreeMap::new(), 0);
+        let mut lines = Vec::new();
+        let mut ranges = BTreeMap::new();
+        let mut offset = 0;
         for line in text.split(|byte| *byte == b'\n') {
             let at = offset;
             offset += line.len() + 1;
@@ -120,7 +123,8 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, (usize, usize))> {
         let digits = std::str::from_utf8(words.next()?).ok()?;
         u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()
     };
-    let (start, size) = (number()?, number()?);
+    let start = number()?;
+    let size = number()?;
     let name = words.next()?;
     let end = start.checked_add(size).filter(|end| *end > start)?;
     Some((start, end, (line.len() - name.len(), name.trim_ascii_end().len())))

@@ -288,7 +288,8 @@ impl Symbolizer {
 
     fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
         let dso = recorded.dso;
-        let (binary, mut kernel_file) = (OnceLock::new(), OnceLock::new());
+        let binary = OnceLock::new();
+        let mut kernel_file = OnceLock::new();
         let source = match dso.kind {
             DsoKind::Kernel | DsoKind::Module => {
                 let (source, file) = self.kernel_source(recorded)?;

@@ -138,7 +138,8 @@ pub(crate) struct Builder {
 impl Builder {
     /// Collects symbols of a table whose names it copies.
     pub(crate) fn new(source: NameSource) -> Self {
-        let (entries, hidden) = (Vec::new(), Vec::new());
+        let entries = Vec::new();
+        let hidden = Vec::new();
         Self { source, entries, hidden, copied: Vec::new(), names: Names::default() }
     }
 
@@ -312,7 +313,8 @@ impl Table {
         let near = &self.ends[behind.saturating_sub(Self::LOOK_BACK)..behind];
         let found = near.iter().rposition(|end| address < *end)?;
         let at = behind - near.len() + found;
-        let (start, end) = (self.starts[at], self.ends[at]);
+        let start = self.starts[at];
+        let end = self.ends[at];
         Some(Found { number: u32::try_from(at).ok()?, start, end })
     }
 
@@ -373,7 +375,10 @@ mod tests {
     fn names(symbols: Given<'_>, address: u64) -> Option<String> {
         let mut builder = Builder::new(NameSource::Symtab);
         for (start, size, name, (binding, kind)) in symbols {
-            let (start, size, binding, kind) = (*start, *size, *binding, *kind);
+            let start = *start;
+            let size = *size;
+            let binding = *binding;
+            let kind = *kind;
             assert!(builder.add(NewSymbol { start, size, binding, kind }, name.as_bytes()));
         }
         let table = builder.build(true);

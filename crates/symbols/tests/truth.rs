@@ -107,7 +107,8 @@ fn addresses(folder: &Path, file: &str) -> Option<Vec<u64>> {
 /// The frames of each address, as LLVM's symbolizer writes them.
 fn ours(file: &Path, addresses: &[u64], threads: usize) -> Vec<String> {
     let options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
-    let (mut dsos, symbolizer) = (DsoTable::default(), Symbolizer::new(options));
+    let mut dsos = DsoTable::default();
+    let symbolizer = Symbolizer::new(options);
     let name = file.as_os_str().as_bytes().to_vec();
     let dso =
         dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).expect("as the test made it");
@@ -146,7 +147,8 @@ fn theirs(folder: &Path, file: &str, addresses: &[u64]) -> Option<Vec<String>> {
 /// Whether two answers say the same. A function with several symbols may be called by either, and
 /// files of functions without debug info come from the table of symbols there.
 fn agree(ours: &str, theirs: &str, aliases: &dyn Fn(&str, &str) -> bool) -> bool {
-    let (ours, theirs): (Vec<_>, Vec<_>) = (ours.lines().collect(), theirs.lines().collect());
+    let ours: Vec<_> = ours.lines().collect();
+    let theirs: Vec<_> = theirs.lines().collect();
     let ([our_inner @ .., our_name, our_place], [inner @ .., name, place]) =
         (&ours[..], &theirs[..])
     else {
@@ -311,7 +313,8 @@ fn stripped_files_have_names_in_mini_debug_info() {
     let line = symbols.lines().find(|line| line.ends_with(" t order")).expect("a static function");
     let address = u64::from_str_radix(line.split(' ').next().expect("as the test made it"), 16)
         .expect("as the test made it");
-    let (mut dsos, symbolizer) = (DsoTable::default(), Symbolizer::new(SymbolOptions::default()));
+    let mut dsos = DsoTable::default();
+    let symbolizer = Symbolizer::new(SymbolOptions::default());
     let name = path.join("stripped").as_os_str().as_bytes().to_vec();
     let dso =
         dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).expect("as the test made it");

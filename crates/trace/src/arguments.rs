@@ -95,7 +95,8 @@ impl Invocation<'_> {
             }
             Items::One if name == "fds" && self.descriptors > DescriptorInfo::Number => {
                 let at = u8::try_from(at).unwrap_or_default();
-                let (first, second) = (self.descriptor(at), self.descriptor(at | SECOND));
+                let first = self.descriptor(at);
+                let second = self.descriptor(at | SECOND);
                 let f = Fields(bytes);
                 Some(format!("[{}{first}, {}{second}]", f.int(0), f.int(4)))
             }
@@ -203,7 +204,8 @@ impl Invocation<'_> {
         let Some(bytes) = self.bytes(at) else { return pointer(self.values[at]) };
         let mut items: Vec<String> = Vec::new();
         for (index, vector) in (0..).zip(bytes.chunks_exact(16)) {
-            let (base, length) = (Fields(vector).long(0), Fields(vector).long(8));
+            let base = Fields(vector).long(0);
+            let length = Fields(vector).long(8);
             let shown = self.part(at, Part::Element, index);
             let base = match shown {
                 Some(data) => text::buffer(

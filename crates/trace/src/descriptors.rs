@@ -25,7 +25,8 @@ impl Invocation<'_> {
         let Some(description) = description else { return String::new() };
         let parts = chunks().filter(|chunk| chunk.part == Part::PathPart);
         let parts: Vec<&[u8]> = parts.map(|chunk| name(chunk.bytes.unwrap_or(b"?"))).collect();
-        let (inode, kind) = (description.inode, description.mode & TYPE);
+        let inode = description.inode;
+        let kind = description.mode & TYPE;
         let details = self.descriptors == DescriptorInfo::Details;
         let what = match kind {
             SOCKET if details => socket(&description),

@@ -283,7 +283,8 @@ mod tests {
 
     #[test]
     fn every_word_means_something() {
-        let (signatures, flags) = (Signatures::default(), Flags::default());
+        let signatures = Signatures::default();
+        let flags = Flags::default();
         let names: Vec<_> = CallNames::default().calls().map(|(_, name)| name).collect();
         for (call, kinds) in &signatures.0 {
             assert!(names.contains(call) || cfg!(not(target_arch = "x86_64")), "{call}");

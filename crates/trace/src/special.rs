@@ -234,7 +234,9 @@ pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
     if call.name != "clone" {
         return None;
     }
-    let (flags, stack, parent) = (call.values[0], call.values[1], call.values[2]);
+    let flags = call.values[0];
+    let stack = call.values[1];
+    let parent = call.values[2];
     let (child, tls) = if cfg!(target_arch = "aarch64") {
         (call.values[4], call.values[3])
     } else {

@@ -93,7 +93,8 @@ pub(crate) fn signals(flags: &Flags, set: u64) -> String {
 
 /// What a child's status says.
 pub(crate) fn status(flags: &Flags, status: u32) -> String {
-    let (code, term) = (status >> 8 & 0xff, status & 0x7f);
+    let code = status >> 8 & 0xff;
+    let term = status & 0x7f;
     let text = match (term, status) {
         (_, 0xffff) => "WIFCONTINUED(s)".to_owned(),
         (0, _) => format!("WIFEXITED(s) && WEXITSTATUS(s) == {code}"),
@@ -331,7 +332,8 @@ fn offsets(f: Fields<'_>, start: usize, names: &[&str]) -> String {
 /// `siginfo_t`: the fields that this signal has.
 pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     let f = Fields(bytes);
-    let (number, code) = (f.word(0), f.word(8));
+    let number = f.word(0);
+    let code = f.word(8);
     let sent = f.int(8) <= 0;
     let table = match number {
         17 => "childcode",

@@ -82,7 +82,8 @@ impl Summary {
     /// Sorts sums into rows. `subject` says whose a scope's are.
     #[must_use]
     pub fn new(sums: &Sums, chosen: &Chosen, subject: impl Fn(u64) -> Subject) -> Self {
-        let (names, errnos) = (CallNames::default(), Errno::default());
+        let names = CallNames::default();
+        let errnos = Errno::default();
         let mut by_subject: BTreeMap<Subject, Vec<Row>> = BTreeMap::new();
         for sums in sums.calls.iter().filter(|sums| chosen.has_call(&names, sums.call)) {
             by_subject.entry(subject(sums.scope)).or_default().push(row(sums, &names, &errnos));

@@ -56,7 +56,8 @@ impl Input {
             }
             let _ = sender.send(Message::Gone);
         });
-        let (sender, signals) = (self.sender.clone(), Arc::clone(&self.signals));
+        let sender = self.sender.clone();
+        let signals = Arc::clone(&self.signals);
         let is_stopping = Arc::clone(&self.is_stopping);
         std::thread::spawn(move || {
             loop {

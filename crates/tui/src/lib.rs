@@ -138,7 +138,8 @@ pub fn run(shown: Shown) -> Result<Ended, Error> {
     let shared = Shared::new(Model::new(&source));
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
-    let (filled, sender) = (shared.clone(), input.sender());
+    let filled = shared.clone();
+    let sender = input.sender();
     let loader = std::thread::Builder::new().name("loader".to_owned()).spawn(move || {
         model::load(&filled, source);
         // Nobody waits for it any more where this fails.

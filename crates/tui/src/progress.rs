@@ -65,7 +65,8 @@ impl ProgressLine {
         let mut progress = Self { bar, position, ends: None, drawer: None };
         if is_shown {
             let (ends, ended) = channel();
-            let (bar, position) = (progress.bar.clone(), Arc::clone(&progress.position));
+            let bar = progress.bar.clone();
+            let position = Arc::clone(&progress.position);
             let draw = move || draw(&bar, &position, &ended);
             // What can't be shown is done all the same.
             progress.drawer = std::thread::Builder::new().spawn(draw).ok();

@@ -42,7 +42,8 @@ impl Browser {
         let child = shell.spawn()?;
         let commands = File::options().write(true).open(folder.path().join("in"))?;
         let answers = BufReader::new(File::open(folder.path().join("out"))?);
-        let (number, session) = (0, None);
+        let number = 0;
+        let session = None;
         let mut browser = Self { child, commands, answers, number, session, _folder: folder };
         let targets = browser.call("Target.getTargets", &json!({}))?;
         let targets = targets["targetInfos"].as_array().context("no targets")?;

@@ -112,7 +112,8 @@ impl Page {
         let (data, _) = data.context("the page has no data")?;
         let parsed: serde_json::Value = serde_json::from_str(data)?;
         let number = |name: &str| parsed[name].as_u64().with_context(|| format!("no {name}"));
-        let (functions, merged) = (number("count")?, number("merged")?);
+        let functions = number("count")?;
+        let merged = number("merged")?;
         Ok(Self { bytes: text.len(), data: data.len(), functions, merged })
     }
 }

@@ -26,7 +26,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let round = || Ok(in_random_order(&Who::ALL, |&who| compare(&scratch, who, &command))?.1);
     let rounds: Vec<Vec<Compared>> =
         (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<anyhow::Result<_>>()?;
-    let (mut table, mut findings) = (Vec::new(), Vec::new());
+    let mut table = Vec::new();
+    let mut findings = Vec::new();
     for (at, who) in Who::ALL.into_iter().enumerate() {
         let furthest = Estimate::median(rounds.iter().map(|round| round[at].furthest()).collect());
         let exact = rounds.last().map_or_else(String::new, |round| round[at].line());

@@ -33,7 +33,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             runs.push(Run { who, rate, recorded });
         }
     }
-    let (mut table, mut findings) = (Vec::new(), Vec::new());
+    let mut table = Vec::new();
+    let mut findings = Vec::new();
     for who in Who::ALL {
         for rate in RATES {
             let of = runs.iter().filter(|run| run.who == who && run.rate == rate);

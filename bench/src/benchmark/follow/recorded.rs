@@ -91,10 +91,8 @@ impl Scratch<'_> {
         command: &[String],
     ) -> anyhow::Result<Recorded> {
         // Processes may have other working folders.
-        let (used, library) = (
-            std::path::absolute(self.path("used"))?,
-            std::fs::canonicalize(self.setting.workload("waits.so"))?,
-        );
+        let used = std::path::absolute(self.path("used"))?;
+        let library = std::fs::canonicalize(self.setting.workload("waits.so"))?;
         let mut noted = vec![
             self.setting.workload("waited"),
             library.display().to_string(),

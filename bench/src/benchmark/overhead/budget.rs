@@ -124,7 +124,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let mut findings = Vec::new();
     for (program, ways) in PROGRAMS.iter().zip(&recordings) {
         for (budget, way) in BUDGETS.iter().zip(1..) {
-            let (name, percent) = (format!("{}, {budget}%", program.name), budget.parse::<f64>()?);
+            let name = format!("{}, {budget}%", program.name);
+            let percent = budget.parse::<f64>()?;
             findings.extend(costs(program, &name, &ways[way], percent, cpus));
             findings.extend(shares(program, &name, &ways[way], &ways[0]));
             table.push(line(&name, &ways[way], cpus));
@@ -282,7 +283,8 @@ fn share(runs: &[Recording], name: &str) -> (f64, f64) {
         rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>()
     };
     let all = pooled(runs);
-    let (share, n) = (of(&all), runs.len() as f64);
+    let share = of(&all);
+    let n = runs.len() as f64;
     let squares: f64 = runs.iter().map(|run| (of(&run.rows) - share).powi(2)).sum();
     let of_runs = if runs.len() > 1 { squares / (n * (n - 1.0)) } else { 0.0 };
     (share, of_runs.max(share * (1.0 - share) / samples(&all)))
@@ -294,7 +296,8 @@ fn furthest(runs: &[Recording], full: &[Recording]) -> f64 {
     let names: BTreeSet<&String> =
         runs.iter().chain(full).flat_map(|run| run.rows.keys()).collect();
     let beyond = names.into_iter().filter_map(|name| {
-        let ((one, one_variance), (other, other_variance)) = (share(runs, name), share(full, name));
+        let (one, one_variance) = share(runs, name);
+        let (other, other_variance) = share(full, name);
         (one.max(other) >= ROW).then(|| {
             100.0 * ((one - other).abs() - 2.0 * (one_variance + other_variance).sqrt()).max(0.0)
         })

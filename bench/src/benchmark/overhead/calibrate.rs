@@ -91,7 +91,8 @@ fn pair(setting: &Setting, call_graph: &'static str) -> anyhow::Result<Pair> {
 
 /// A recording's time in nanoseconds, and its ledger.
 fn recorded(scratch: &Scratch<'_>, call_graph: &str) -> anyhow::Result<(f64, Value)> {
-    let (state, file) = (scratch.folder().canonicalize()?, scratch.path("perf.data"));
+    let state = scratch.folder().canonicalize()?;
+    let file = scratch.path("perf.data");
     let tare = scratch.setting.tare();
     let chains = if call_graph == "none" { "--no-call-graph" } else { "-g" };
     let into = file.display().to_string();

@@ -49,7 +49,8 @@ struct Found {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let times = setting.rounds.unwrap_or(TIMES);
-    let (mut table, mut raw) = (Vec::new(), Vec::new());
+    let mut table = Vec::new();
+    let mut raw = Vec::new();
     for case in cases(&scratch) {
         let found =
             if case.is_short { short(&scratch, &case, times) } else { long(&scratch, &case) };
@@ -140,7 +141,8 @@ fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Fou
         // The shell between them is not theirs.
         profile.weights(&["tare", "true"])
     };
-    let (by_tare, by_perf) = (profile(Tool::Tare)?, profile(Tool::Perf)?);
+    let by_tare = profile(Tool::Tare)?;
+    let by_perf = profile(Tool::Perf)?;
     Ok(Found { us: Estimate::median(used).value, by_tare, by_perf, bytes: 0.0 })
 }
 
@@ -157,9 +159,12 @@ impl Drop for Recorder {
 /// What goes on: a second of it, after its beginning. First alone, then under each profiler.
 fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Found> {
     let (us, bytes) = {
-        let (recorder, file) = (start(scratch, case)?, scratch.path("recording"));
+        let recorder = start(scratch, case)?;
+        let file = scratch.path("recording");
         let length = || std::fs::metadata(&file).map_or(0, |found| found.len());
-        let (began, before, long) = (Instant::now(), Watched::now(recorder.0.id())?, length());
+        let began = Instant::now();
+        let before = Watched::now(recorder.0.id())?;
+        let long = length();
         std::thread::sleep(WATCHED);
         let used = Watched::now(recorder.0.id())?.since(before);
         let seconds = began.elapsed().as_secs_f64();
@@ -172,7 +177,8 @@ fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Found> {
         drop(recorder);
         profile.weights(&["tare", "tare-output"])
     };
-    let (by_tare, by_perf) = (profile(Tool::Tare)?, profile(Tool::Perf)?);
+    let by_tare = profile(Tool::Tare)?;
+    let by_perf = profile(Tool::Perf)?;
     Ok(Found { us, by_tare, by_perf, bytes })
 }
 

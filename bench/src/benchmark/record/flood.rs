@@ -43,8 +43,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     lines.extend(table(&both, &on_each));
     lines.extend(busy::table(&of_machine));
     for (at, trial) in trials.iter().enumerate() {
-        let (calls, cpu) =
-            (median(&rounds, at, Run::printed_sum), median(&rounds, at, Run::cpu_per_gb));
+        let calls = median(&rounds, at, Run::printed_sum);
+        let cpu = median(&rounds, at, Run::cpu_per_gb);
         let cpu = if at != 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
         lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
     }

@@ -105,7 +105,8 @@ fn stop(
     what: &'static str,
     way: &'static str,
 ) -> anyhow::Result<Stopped> {
-    let (folder, copy) = (scratch.path("tmpfs"), scratch.path("stopped"));
+    let folder = scratch.path("tmpfs");
+    let copy = scratch.path("stopped");
     std::fs::create_dir_all(&folder)?;
     let _ = std::fs::remove_file(&copy);
     let is_tmpfs = limit == "tmpfs";

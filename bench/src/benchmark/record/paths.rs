@@ -91,8 +91,10 @@ fn file_system(folder: &Path) -> anyhow::Result<String> {
 
 fn row(label: &str, rounds: &[Round], at: usize) -> String {
     let value = |of: fn(&Run) -> f64| median(rounds, at, of).value;
-    let (cpu, size) = (value(|run| run.cpu_s * 1e3), value(|run| run.file_bytes as f64 / 1e6));
-    let (elapsed, pass) = (value(|run| run.elapsed_s), value(|run| run.first_pass_s * 1e3));
+    let cpu = value(|run| run.cpu_s * 1e3);
+    let size = value(|run| run.file_bytes as f64 / 1e6);
+    let elapsed = value(|run| run.elapsed_s);
+    let pass = value(|run| run.first_pass_s * 1e3);
     let cached = value(|run| run.cached_bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6));
     let counts = [
         value(|run| run.system_calls.unwrap_or(f64::NAN)),

@@ -25,7 +25,9 @@ const SUBJECTS: [(&str, &str, &str); 2] = [
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let (mut lines, mut findings, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut findings = Vec::new();
+    let mut all = Vec::new();
     for (name, options, command) in SUBJECTS {
         let command = words(command);
         let mut trials = vec![

@@ -15,7 +15,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let file = scratch.path("large");
     let bytes = synthetic::write(&file, SAMPLES)?;
-    let (tare, file) = (setting.tare(), file.display().to_string());
+    let tare = setting.tare();
+    let file = file.display().to_string();
     let report = |tool: &str| {
         [tool, "report", "--stdio", "--sort", "comm", "-i", &file].map(str::to_owned).to_vec()
     };

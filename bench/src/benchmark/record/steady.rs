@@ -63,7 +63,8 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
         to_null,
         command: command.to_vec(),
     };
-    let (chains, idle) = ("-F 4000 -g", "-a -F 99");
+    let chains = "-F 4000 -g";
+    let idle = "-a -F 99";
     // What no recorder that hands over four times a second can do without.
     let writes = |bytes: &str| {
         let file = scratch.path("recording").display().to_string();
@@ -127,7 +128,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         finding("99 Hz -a, idle: wake-ups a second, tare", of(4, wake_ups_a_second), 4.0),
     ];
     let line = |(at, case): (usize, &Case)| {
-        let (cpu, wake_ups) = (of(at, percent).value, of(at, wake_ups_a_second).value);
+        let cpu = of(at, percent).value;
+        let wake_ups = of(at, wake_ups_a_second).value;
         format!("{:<34} {cpu:>8.4}% of a CPU {wake_ups:>8.1} wake-ups a second", case.name)
     };
     let table = cases.iter().enumerate().map(line).collect();

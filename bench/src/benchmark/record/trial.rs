@@ -93,7 +93,8 @@ fn cached(file: &Path) -> Option<u64> {
 
 /// Seconds that reading a file takes.
 fn first_pass(file: &Path) -> anyhow::Result<f64> {
-    let (mut file, mut buffer) = (File::open(file)?, vec![0; 1 << 20]);
+    let mut file = File::open(file)?;
+    let mut buffer = vec![0; 1 << 20];
     let began = Instant::now();
     while file.read(&mut buffer)? > 0 {}
     Ok(began.elapsed().as_secs_f64())
@@ -129,7 +130,8 @@ impl Scratch<'_> {
     fn run(&self, trial: &Trial, bare_calls: f64) -> anyhow::Result<Run> {
         let folder = trial.folder.as_deref().unwrap_or_else(|| self.folder());
         let file = folder.join("recording");
-        let (used, stat) = (self.path("used"), self.path("stat"));
+        let used = self.path("used");
+        let stat = self.path("stat");
         let mut words = if trial.counted { self.counting(&stat) } else { Vec::new() };
         words.extend(self.recorder(trial.tool, &file));
         words.extend(trial.options.iter().cloned());
@@ -140,7 +142,8 @@ impl Scratch<'_> {
         drop(beside);
         let [used_us, used_faults] = numbers(&used)?;
         let mut cpu_s = (done.ended.user + done.ended.system).as_secs_f64() - used_us / 1e6;
-        let (mut system_calls, mut page_faults) = (None, None);
+        let mut system_calls = None;
+        let mut page_faults = None;
         if trial.counted {
             let [calls, faults, clock_ms] = counts(&stat)?;
             cpu_s = clock_ms / 1e3 - used_us / 1e6;
@@ -181,15 +184,17 @@ impl Scratch<'_> {
 
     /// The system calls of a command alone.
     fn bare_calls(&self, command: &[String]) -> anyhow::Result<f64> {
-        let (used, stat) = (self.path("used"), self.path("stat"));
+        let used = self.path("used");
+        let stat = self.path("stat");
         let words = [self.counting(&stat), self.using(&used, command)].concat();
         succeed(&words)?;
         Ok(counts(&stat)?[0])
     }
 
     fn counting(&self, stat: &Path) -> Vec<String> {
-        let (tare, events, stat) =
-            (self.setting.tare(), COUNTED.join(","), stat.display().to_string());
+        let tare = self.setting.tare();
+        let events = COUNTED.join(",");
+        let stat = stat.display().to_string();
         [&tare, "stat", "-x,", "-o", &stat, "-e", &events, "--"].map(str::to_owned).to_vec()
     }
 

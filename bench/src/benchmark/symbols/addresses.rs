@@ -70,7 +70,8 @@ impl SymbolTable {
 
     /// Whether two names are those of one address.
     pub(super) fn are_aliases(&self, one: &str, other: &str) -> bool {
-        let (one, other) = (self.addresses.get(one), self.addresses.get(other));
+        let one = self.addresses.get(one);
+        let other = self.addresses.get(other);
         one.zip(other).is_some_and(|(one, other)| !one.is_disjoint(other))
     }
 

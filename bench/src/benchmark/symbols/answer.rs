@@ -31,7 +31,8 @@ const UNKNOWN: &str = "??";
 /// tare's answers, names as the file has them.
 pub(super) fn of_tare(file: &Path, addresses: &[u64]) -> anyhow::Result<Vec<Frames>> {
     let options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
-    let (mut dsos, symbolizer) = (DsoTable::default(), Symbolizer::new(options));
+    let mut dsos = DsoTable::default();
+    let symbolizer = Symbolizer::new(options);
     let name = std::fs::canonicalize(file)?.as_os_str().as_bytes().to_vec();
     let dso = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None });
     let dso = dso.context("one file is not too many")?;
@@ -92,7 +93,9 @@ pub(super) fn frames(text: &str) -> anyhow::Result<Frames> {
 fn frame(lines: &[&str]) -> anyhow::Result<Frame> {
     let place = lines.get(1).context("a name without a place")?;
     let mut parts = place.rsplitn(3, ':');
-    let (_column, line, file) = (parts.next(), parts.next(), parts.next());
+    let _column = parts.next();
+    let line = parts.next();
+    let file = parts.next();
     Ok(Frame {
         name: lines[0].to_owned(),
         file: file.context("a place without a file")?.to_owned(),

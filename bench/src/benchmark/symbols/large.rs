@@ -86,7 +86,8 @@ fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     // Names that all copies have are there once.
     let copies = (DEBUG_BYTES / each + 1) * 21 / 20;
     ensure!(copies < 1000, "{copies} copies of {each} bytes");
-    let (mut calls, mut declared) = (String::new(), String::new());
+    let mut calls = String::new();
+    let mut declared = String::new();
     let mut objects = Vec::new();
     for number in 0..copies {
         let name = format!("Key{number:03}");
@@ -96,7 +97,8 @@ fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
         calls += &format!("sum += run{name}(count, words); ");
         objects.push(copy);
     }
-    let (start, file) = (folder.join("start.cc"), folder.join("large"));
+    let start = folder.join("start.cc");
+    let file = folder.join("large");
     std::fs::write(
         &start,
         format!("{declared}{MAIN} {{ int sum = 0; {calls} return sum & 1; }}\n"),

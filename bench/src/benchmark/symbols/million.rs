@@ -29,7 +29,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let addresses = scratch.path("addresses");
     // In the order of the text, which costs neither of them a search.
     std::fs::write(&addresses, answer::text(&drawn(&file, COUNT, setting.seed.unwrap_or(1))?))?;
-    let (ours, addr2line) = (programs::symbolize()?, programs::addr2line()?);
+    let ours = programs::symbolize()?;
+    let addr2line = programs::addr2line()?;
     let blazesym = programs::blazesym()?;
     let [file, ours, addr2line, blazesym, addresses] =
         [&file, &ours, &addr2line, &blazesym, &addresses].map(|path| path.display().to_string());
@@ -106,7 +107,8 @@ fn read(file: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 fn differs(ours: &str, theirs: &str) -> anyhow::Result<Option<&'static str>> {
-    let (ours, theirs) = (answer::frames(ours)?, answer::frames(theirs)?);
+    let ours = answer::frames(ours)?;
+    let theirs = answer::frames(theirs)?;
     let (last, their_last) = (ours.last().context("no frame")?, theirs.last().context("no frame")?);
     let same_place = |(our, their): (&Frame, &Frame)| {
         let is_symbols = our.line == 0 && their.line == 0;

@@ -92,7 +92,8 @@ int main(int count, char **words) {
 
 /// A program of many instantiations of templates.
 pub(super) fn cpp(folder: &Path) -> anyhow::Result<PathBuf> {
-    let (source, file) = (folder.join("templates.cc"), folder.join("templates"));
+    let source = folder.join("templates.cc");
+    let file = folder.join("templates");
     std::fs::write(&source, templates(16))?;
     call("c++ -O2 -g -std=c++17 -o", &[&file, &source])?;
     Ok(file)
@@ -148,7 +149,8 @@ pub(super) fn go(folder: &Path) -> anyhow::Result<PathBuf> {
 
 /// A program without symbols of its own, and beside it what `.gnu_debuglink` names.
 fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
-    let (file, debug) = (folder.join("stripped.so"), folder.join("stripped.debug"));
+    let file = folder.join("stripped.so");
+    let debug = folder.join("stripped.debug");
     // A build id would be another way to the debug file.
     let options = ["-O3", "-g", "-gdwarf-4", "-ffunction-sections", "-Wl,--build-id=none"];
     let whole = c(folder, "whole.so", &options)?;

@@ -110,7 +110,8 @@ fn compare(
         }
         all
     };
-    let (differ, peers_differ) = (of(&ours), of(&peers));
+    let differ = of(&ours);
+    let peers_differ = of(&peers);
     let list = Path::new(LISTED).join(format!("{}.txt", program.name.replace([' ', ','], "-")));
     list_all(&list, &differ)?;
     let inlined = ours.iter().filter(|frames| frames.len() > 1).count();
@@ -225,7 +226,8 @@ mod tests {
         };
         let table =
             SymbolTable::read(&std::env::current_exe().expect("a test has a file")).unwrap();
-        let (a, b) = ([frame("a", "f.c", 1)], [frame("b", "f.c", 2)]);
+        let a = [frame("a", "f.c", 1)];
+        let b = [frame("b", "f.c", 2)];
         let both = [&a[..], &b[..]].concat();
         let cause = |ours: &[answer::Frame], theirs: &[answer::Frame]| {
             cause(&table, &ours.to_vec(), &theirs.to_vec())
@@ -235,7 +237,8 @@ mod tests {
         assert_eq!(cause(&a, &b), Some(Cause::Name));
         assert_eq!(cause(&a, &[frame("a", "f.c", 2)]), Some(Cause::Line));
         assert_eq!(cause(&a, &[frame("a", "g.c", 1)]), Some(Cause::File));
-        let (unknown, nothing) = (frame("a", "??", 0), frame("a", "nothing.c", 0));
+        let unknown = frame("a", "??", 0);
+        let nothing = frame("a", "nothing.c", 0);
         assert_eq!(cause(&[unknown], &[nothing]), Some(Cause::File));
         assert_eq!(cause(&[frame("b.part.0", "f.c", 2)], &b), Some(Cause::Clone));
     }

@@ -53,7 +53,8 @@ fn now() -> anyhow::Result<(Vec<BTreeSet<u64>>, String)> {
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let count = setting.rounds.unwrap_or(200);
-    let (before, ways) = (now()?, ways(setting));
+    let before = now()?;
+    let ways = ways(setting);
     let mut killed_early = 0;
     for at in 0..count {
         let mut tracer = Command::new(setting.tare())

@@ -30,7 +30,8 @@ struct Loop {
 
 /// `tare trace --json` into the file that [`document`] reads, with these words behind.
 fn trace(setting: &Setting, scratch: &Scratch<'_>, words: &[&str]) -> Vec<String> {
-    let (tare, path) = (setting.tare(), scratch.path(DOCUMENT).display().to_string());
+    let tare = setting.tare();
+    let path = scratch.path(DOCUMENT).display().to_string();
     let front = [tare.as_str(), "trace", "--json", "-o", &path];
     front.iter().chain(words).map(|word| (*word).to_owned()).collect()
 }
@@ -72,7 +73,8 @@ fn looked_at(variant: &Variant, scratch: &Scratch<'_>) -> anyhow::Result<Loop> {
 /// How far p50 and p99 are from what the program measured itself, in percent; the larger.
 fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     let latency = setting.workload("latency");
-    let (probe, count) = (format!("{latency}:work"), SLEEPS.to_string());
+    let probe = format!("{latency}:work");
+    let count = SLEEPS.to_string();
     let outcome = succeed(&trace(setting, scratch, &["--probe", &probe, "--", &latency, &count]))?;
     let own: Result<Vec<f64>, _> = outcome.stdout.lines().map(str::parse).collect();
     let mut own = own.context("latency's own times")?;
@@ -83,7 +85,8 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     for (name, percent) in [("p50_ns", 50), ("p99_ns", 99)] {
         // As many are not longer as the share says: the one there, or the next.
         let at = percent * SLEEPS / 100;
-        let (low, high) = (own[at - 1], own[at.min(SLEEPS - 1)]);
+        let low = own[at - 1];
+        let high = own[at.min(SLEEPS - 1)];
         let got = number(&seen[name])?;
         most = most.max(100.0 * (low / got - 1.0)).max(100.0 * (got / high - 1.0));
     }
@@ -104,7 +107,8 @@ fn places(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
 /// How many calls of a million are not counted, or too many.
 fn million(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let latency = setting.workload("latency");
-    let (probe, calls) = (format!("{latency}:quick"), MILLION.to_string());
+    let probe = format!("{latency}:quick");
+    let calls = MILLION.to_string();
     succeed(&trace(setting, scratch, &["--probe", &probe, "--", &latency, &calls, "quick"]))?;
     let seen = document(scratch)?["probes"][0].take();
     let counted = |name: &str| seen[name].as_u64().unwrap_or(0).abs_diff(MILLION);
@@ -114,7 +118,8 @@ fn million(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let latency = setting.workload("latency");
-    let (probe, calls) = (format!("{latency}:quick"), CALLS.to_string());
+    let probe = format!("{latency}:quick");
+    let calls = CALLS.to_string();
     let program = format!(
         "uprobe:{latency}:quick {{ @start[tid] = nsecs; }} \
          uretprobe:{latency}:quick /@start[tid]/ {{ @ns = hist(nsecs - @start[tid]); delete(@start[tid]); }}"
@@ -129,7 +134,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("bpftrace", ["bpftrace", "-e", &program, "-c", &command]),
     ];
     let count = setting.rounds.unwrap_or(10);
-    let (mut measured, mut off_by, mut passes_off) = (Vec::new(), Vec::new(), 0);
+    let mut measured = Vec::new();
+    let mut off_by = Vec::new();
+    let mut passes_off = 0;
     for _ in 0..count {
         let (_, loops) = in_random_order(&variants, |variant| looked_at(variant, &scratch))?;
         measured.push(loops);

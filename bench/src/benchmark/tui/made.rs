@@ -53,7 +53,8 @@ struct Library {
 impl Library {
     /// Assembles functions of equal size, one behind the other.
     fn build(folder: &Path) -> anyhow::Result<Self> {
-        let (source, path) = (folder.join("functions.s"), folder.join("libfunctions.so"));
+        let source = folder.join("functions.s");
+        let path = folder.join("libfunctions.so");
         let mut text = String::from(".text\n.balign 4096\nfirst:\n");
         for number in 0..FUNCTIONS {
             writeln!(
@@ -141,7 +142,8 @@ impl Made {
             words.iter().chain(&frames).for_each(|word| record.extend(word.to_ne_bytes()));
             out.write_all(&record)?;
             if number % ROUND == ROUND - 1 {
-                let (misc, size) = (0_u16, 8_u16);
+                let misc = 0_u16;
+                let size = 8_u16;
                 out.write_all(&kind::FINISHED_ROUND.to_ne_bytes())?;
                 out.write_all(&[misc.to_ne_bytes(), size.to_ne_bytes()].concat())?;
             }
@@ -152,10 +154,12 @@ impl Made {
     /// The addresses of a chain, the innermost first. Chains of different numbers go through
     /// different functions.
     fn frames(&self, chain: u32, offset: u64) -> Vec<u64> {
-        let (mut rest, mut function) = (chain, 0_u32);
+        let mut rest = chain;
+        let mut function = 0_u32;
         let mut frames = vec![address(0, offset, 8)];
         for _ in 0..LEVELS {
-            let (digit, parent) = (rest % CALLED, function);
+            let digit = rest % CALLED;
+            let parent = function;
             rest /= CALLED;
             // What a function calls are four neighbours somewhere: a chain tells them apart.
             function = (parent.wrapping_mul(0x9e37_79b1).rotate_left(9) % (FUNCTIONS / CALLED))

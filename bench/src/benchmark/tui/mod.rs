@@ -45,7 +45,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let bytes = Made { samples: SAMPLES, chains: CHAINS, seed: SEED }.write(&file)?;
     let tare = Path::new(&setting.tare()).canonicalize()?.display().to_string();
     let file = file.canonicalize()?.display().to_string();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut ours = Vec::new();
+    let mut theirs = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(3) {
         let whole = |screen: &str| screen.contains("Missing: ") && !screen.contains("loading");
         let begun = |screen: &str| screen.contains("Missing: ");

@@ -55,7 +55,8 @@ pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
 
 /// Stacks that are as they should be, and all.
 fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u64, u64)> {
-    let (chains, script) = (scratch.path("chains"), scratch.path("script"));
+    let chains = scratch.path("chains");
+    let script = scratch.path("script");
     std::fs::write(&chains, Command::new(program).arg("--chains").output()?.stdout)?;
     let fields = ["script", "-F", "ip,sym,dso", "-i"];
     let printed = Command::new(scratch.setting.tare()).args(fields).arg(file).output()?;

@@ -55,7 +55,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 
 /// A compiler's stacks.
 fn record(scratch: &Scratch<'_>) -> anyhow::Result<PathBuf> {
-    let (source, file) = (scratch.path("large.cc"), scratch.path("large.data"));
+    let source = scratch.path("large.cc");
+    let file = scratch.path("large.data");
     std::fs::write(&source, large_source())?;
     let largest = SIZES[SIZES.len() - 1];
     let how = format!("dwarf,{largest}");
@@ -91,7 +92,8 @@ impl<'p> OfSize<'p> {
 
     /// Both by turns begin: the first one meets cold memory.
     fn unwind(&mut self, batch: &[Copied], round: usize) {
-        let (tare, framehop) = (&mut self.ours.0, &mut self.theirs.0);
+        let tare = &mut self.ours.0;
+        let framehop = &mut self.theirs.0;
         let (ours, theirs) = if round.is_multiple_of(2) {
             let ours = tare.unwind(batch, self.bytes);
             (ours, framehop.unwind(batch, self.bytes))

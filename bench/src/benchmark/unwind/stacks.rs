@@ -98,7 +98,8 @@ pub(super) fn batches(
     mut take: impl FnMut(&[Copied]),
 ) -> anyhow::Result<usize> {
     const BATCH: usize = 100;
-    let (mut batch, mut taken) = (Vec::new(), 0);
+    let mut batch = Vec::new();
+    let mut taken = 0;
     let mut reader = Reader::open(File::open(path)?)?;
     while taken < most
         && let Some(entry) = reader.next_record()?
@@ -181,7 +182,8 @@ pub(super) struct Tare<'p> {
 
 impl<'p> Tare<'p> {
     pub(super) fn new(process: &'p Process) -> Self {
-        let (unwinder, cache) = (Unwinder::new(SymbolOptions::default()), UnwindCache::default());
+        let unwinder = Unwinder::new(SymbolOptions::default());
+        let cache = UnwindCache::default();
         Self { process, unwinder, cache }
     }
 
@@ -224,7 +226,8 @@ impl Framehop {
         let begin = Instant::now();
         for (registers, copy) in stacks {
             let Registers::X86_64 { ip, general } = registers else { continue };
-            let (start, copy) = (general[7], &copy[..copy.len().min(bytes)]);
+            let start = general[7];
+            let copy = &copy[..copy.len().min(bytes)];
             let mut read = |address: u64| {
                 let at = usize::try_from(address.checked_sub(start).ok_or(())?).map_err(|_| ())?;
                 let bytes = copy.get(at..).and_then(<[u8]>::first_chunk).ok_or(())?;
@@ -249,7 +252,8 @@ impl Framehop {
 
 /// A sample's registers and stack, of x86-64.
 fn copied(sample: &Sample<'_>) -> Option<Copied> {
-    let (recorded, stack) = (sample.regs_user?, sample.stack_user?);
+    let recorded = sample.regs_user?;
+    let stack = sample.stack_user?;
     let get = |number| recorded.get(number);
     // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
     let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]

@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn the_words_of_the_kernel_are_taken() {
-        let (load, sp) = (|offset| Load { offset, of_user: true }, Register::stack_pointer());
+        let load = |offset| Load { offset, of_user: true };
+        let sp = Register::stack_pointer();
         let of = |base, loads: &[i64], size, text: Option<i64>| Argument {
             base,
             loads: loads.iter().copied().map(load).collect(),

@@ -242,7 +242,8 @@ pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, Prob
     if provider.is_empty() || name.is_empty() {
         return Err(form(text, WANTED));
     }
-    let (mut places, mut has) = (Vec::new(), Vec::new());
+    let mut places = Vec::new();
+    let mut has = Vec::new();
     let mut last_problem = None;
     for file in &named {
         let all = match usdt::read(file) {
@@ -281,11 +282,8 @@ pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, Prob
         [first, ..] => format!("{} and what it has mapped", first.display()),
     };
     has.truncate(12);
-    let has = if has.is_empty() {
-        "it has none at all".to_owned()
-    } else {
-        format!("it has {}", list(&has))
-    };
+    let has =
+        if has.is_empty() { "it has none".to_owned() } else { format!("it has {}", list(&has)) };
     Err(ProbeError::NoUsdt { file: shown, wanted: format!("{provider}:{name}"), has })
 }
 

@@ -98,7 +98,8 @@ fn notes(mut data: &[u8]) -> impl Iterator<Item = Note<'_>> {
             let word = |at: usize| {
                 u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
             };
-            let (name_len, len) = (word(0) as usize, word(4) as usize);
+            let name_len = word(0) as usize;
+            let len = word(4) as usize;
             let name = rest.get(..name_len)?;
             let rest = rest.get(name_len.checked_next_multiple_of(4)?..)?;
             let description = rest.get(..len)?;

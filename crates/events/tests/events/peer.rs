@@ -92,7 +92,8 @@ fn read(block: &str) -> Attr {
 #[test]
 fn perf_reads_the_same_events() {
     let sources = Sources::new(Host::default());
-    let (mut compared, mut wrong) = (0, String::new());
+    let mut compared = 0;
+    let mut wrong = String::new();
     for text in TEXTS {
         let ours = match parse(text, &sources) {
             Ok(groups) => groups,

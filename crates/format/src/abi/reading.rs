@@ -151,9 +151,11 @@ impl Reading {
                 .map(|b| u64::from_ne_bytes(std::array::from_fn(|k| b[k])))
                 .ok_or(truncated)
         };
-        let (first, enabled, running) = (word(0)?, word(1)?, word(2)?);
-        let (with_id, with_lost) =
-            (usize::from(format.contains(ReadFormat::ID)), format.contains(ReadFormat::LOST));
+        let first = word(0)?;
+        let enabled = word(1)?;
+        let running = word(2)?;
+        let with_id = usize::from(format.contains(ReadFormat::ID));
+        let with_lost = format.contains(ReadFormat::LOST);
         if !format.contains(ReadFormat::GROUP) {
             let lost = if with_lost { vec![word(3 + with_id)?] } else { Vec::new() };
             return Ok(Self { counts: vec![Count::new(first, enabled, running)], lost });

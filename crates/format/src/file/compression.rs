@@ -148,7 +148,8 @@ impl Stream {
         let mut input = InBuffer::around(&self.input[self.taken..]);
         let mut output = OutBuffer::around(&mut self.buffer[self.filled..]);
         self.decoder.run(&mut input, &mut output).map_err(|_| Why::Compressed)?;
-        let (read, made) = (input.pos, output.pos());
+        let read = input.pos;
+        let made = output.pos();
         self.taken += read;
         self.filled += made;
         self.has_more = self.filled == self.buffer.len();

@@ -55,7 +55,8 @@ impl FileHeader {
     pub(super) fn decode(bytes: &[u8], endian: Endian) -> Option<Self> {
         let mut fields = Cursor::new(bytes, endian);
         let attr_size = fields.u64()?;
-        let (attrs, data) = (Section::decode(&mut fields)?, Section::decode(&mut fields)?);
+        let attrs = Section::decode(&mut fields)?;
+        let data = Section::decode(&mut fields)?;
         let _event_types = Section::decode(&mut fields)?;
         let features = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
         Some(Self { attr_size, attrs, data, features })

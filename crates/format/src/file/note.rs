@@ -112,7 +112,8 @@ impl Notes {
 fn part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
     let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);
-    let (total, offset) = (fields.u32()?, fields.u32()?);
+    let total = fields.u32()?;
+    let offset = fields.u32()?;
     Some((usize::try_from(total).ok()?, usize::try_from(offset).ok()?, fields.rest()))
 }
 

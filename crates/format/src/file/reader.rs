@@ -337,7 +337,8 @@ impl<R: Read + Seek> Reader<R> {
 
 /// The byte order and the header's size.
 fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
-    let (mut magic, mut size) = ([0; 8], [0; 8]);
+    let mut magic = [0; 8];
+    let mut size = [0; 8];
     source.read_exact(&mut magic).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => OpenError::NotPerfData,
         _ => OpenError::Io(error),

@@ -44,7 +44,8 @@ impl Estimate {
     /// The figure in another unit, or as another share.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
-        let (a, b) = (self.low * factor, self.high * factor);
+        let a = self.low * factor;
+        let b = self.high * factor;
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
     }
 
@@ -72,10 +73,8 @@ mod tests {
 
     #[test]
     fn differences_widen_and_factors_scale() {
-        let (a, b) = (
-            Estimate { value: 5.0, low: 2.0, high: 8.0 },
-            Estimate { value: 1.0, low: -3.0, high: 5.0 },
-        );
+        let a = Estimate { value: 5.0, low: 2.0, high: 8.0 };
+        let b = Estimate { value: 1.0, low: -3.0, high: 5.0 };
         assert_eq!(a.minus(&b), Estimate { value: 4.0, low: -1.0, high: 9.0 });
         assert_eq!(a.times(-2.0), Estimate { value: -10.0, low: -16.0, high: -4.0 });
         assert!(a.holds(2.0) && !a.holds(8.1));

@@ -93,7 +93,8 @@ fn expected(recording: &Recording) -> Vec<(u64, u64, Vec<u8>)> {
 fn what_goes_out_is_sorted_and_complete() {
     for seed in 1..=300 {
         let mut numbers = Numbers(seed);
-        let (rings, rounds) = (1 + numbers.below(6), numbers.below(30));
+        let rings = 1 + numbers.below(6);
+        let rounds = numbers.below(30);
         let recording = recording(&mut numbers, rings, rounds);
         let out = sort(&recording, usize::MAX);
         assert_eq!((out.records, out.late), (expected(&recording), 0), "seed {seed}");

@@ -107,9 +107,13 @@ pub struct AuxtraceError<'a> {
 
 impl<'a> AuxtraceError<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
-        let (kind, code) = (fields.u32()?, fields.u32()?);
-        let (cpu, pid, tid) = (fields.i32()?, fields.i32()?, fields.i32()?);
-        let (format, ip) = (fields.u32()?, fields.u64()?);
+        let kind = fields.u32()?;
+        let code = fields.u32()?;
+        let cpu = fields.i32()?;
+        let pid = fields.i32()?;
+        let tid = fields.i32()?;
+        let format = fields.u32()?;
+        let ip = fields.u64()?;
         // Format 0 has no time.
         let time_ns = if format > 0 { Some(fields.u64()?) } else { None };
         let message = until_nul(&fields.rest()[..fields.rest().len().min(64)]);

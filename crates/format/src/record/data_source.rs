@@ -112,7 +112,9 @@ impl DataSource {
 /// All of it, as `perf script -F data_src` has it.
 impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (level, snoop, tlb) = (self.level(), self.snoop(), self.tlb());
+        let level = self.level();
+        let snoop = self.snoop();
+        let tlb = self.tlb();
         write!(f, "|OP {}|LVL {level}|SNP {snoop}|TLB {tlb}", self.operation())?;
         write!(f, "|LCK {}|BLK {}", self.locked(), self.blocked())
     }

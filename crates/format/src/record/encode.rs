@@ -73,7 +73,9 @@ impl Encoder {
         let mode = if mmap.pid == -1 { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
         let misc = mode | if mmap.is_data { PERF_RECORD_MISC_MMAP_DATA } else { 0 };
         let place = [mmap.start, mmap.len, mmap.pgoff].map(u64::to_ne_bytes);
-        let (ids, place, path) = (ids(mmap.pid, mmap.tid), place.as_flattened(), text(mmap.path));
+        let ids = ids(mmap.pid, mmap.tid);
+        let place = place.as_flattened();
+        let path = text(mmap.path);
         let access = [mmap.prot, mmap.flags].map(u32::to_ne_bytes);
         match mmap.file {
             FileId::None => self.put(into, PERF_RECORD_MMAP, misc, &[&ids, place, &path]),

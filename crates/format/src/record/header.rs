@@ -57,7 +57,8 @@ impl RecordHeader {
     #[inline]
     #[must_use]
     pub const fn encode(self) -> [u8; Self::SIZE] {
-        let ([a, b, c, d], [e, f]) = (self.kind.to_ne_bytes(), self.misc.to_ne_bytes());
+        let [a, b, c, d] = self.kind.to_ne_bytes();
+        let [e, f] = self.misc.to_ne_bytes();
         let [g, h] = self.size.to_ne_bytes();
         [a, b, c, d, e, f, g, h]
     }

@@ -161,7 +161,9 @@ pub struct TextPoke<'a> {
 
 impl<'a> TextPoke<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
-        let (addr, old, new) = (fields.u64()?, fields.u16()?, fields.u16()?);
+        let addr = fields.u64()?;
+        let old = fields.u16()?;
+        let new = fields.u16()?;
         Some(Self { addr, old: fields.take(old.into())?, new: fields.take(new.into())? })
     }
 }
@@ -188,7 +190,9 @@ pub struct NamespaceLink {
 
 impl<'a> Namespaces<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
-        let (pid, tid, count) = (fields.i32()?, fields.i32()?, fields.u64()?);
+        let pid = fields.i32()?;
+        let tid = fields.i32()?;
+        let count = fields.u64()?;
         let links = fields.take(count.checked_mul(16)?)?.as_chunks().0;
         Some(Self { pid, tid, links, endian: fields.endian() })
     }

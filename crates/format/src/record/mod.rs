@@ -135,7 +135,8 @@ impl<'a> RawRecord<'a> {
             }
             kind::PERF_RECORD_AUX_OUTPUT_HW_ID => Record::AuxOutputHwId { hw_id: fields.u64()? },
             kind::PERF_RECORD_CALLCHAIN_DEFERRED => {
-                let (cookie, count) = (fields.u64()?, fields.u64()?);
+                let cookie = fields.u64()?;
+                let count = fields.u64()?;
                 Record::CallchainDeferred { cookie, callchain: fields.words(count)? }
             }
             _ => Record::Unknown,

@@ -55,8 +55,9 @@ impl<'a> ReadValues<'a> {
     pub fn values(&self) -> impl Iterator<Item = ReadValue> + 'a {
         let Self { format, members, single, .. } = *self;
         let has = |flag| usize::from(format.contains(flag));
-        let (own, id, lost) =
-            (usize::from(single.is_none()), has(ReadFormat::ID), has(ReadFormat::LOST));
+        let own = usize::from(single.is_none());
+        let id = has(ReadFormat::ID);
+        let lost = has(ReadFormat::LOST);
         let step = own + id + lost;
         let count = if single.is_some() { 1 } else { members.len() / step };
         (0..count).map(move |member| {

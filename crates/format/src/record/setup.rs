@@ -62,7 +62,8 @@ pub enum Update<'a> {
 
 impl<'a> EventUpdate<'a> {
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
-        let (kind, id) = (fields.u64()?, fields.u64()?);
+        let kind = fields.u64()?;
+        let id = fields.u64()?;
         let update = match kind {
             0 => Update::Unit(fields.text()),
             1 => Update::Scale(f64::from_bits(fields.u64()?)),
@@ -111,7 +112,8 @@ impl<'a> CpuMap<'a> {
                 Some(Self::List { bytes: fields.take(u64::from(count) * 2)?.as_chunks().0, endian })
             }
             1 => {
-                let (count, word_size) = (fields.u16()?, fields.u16()?);
+                let count = fields.u16()?;
+                let word_size = fields.u16()?;
                 match word_size {
                     4 => {}
                     // `struct perf_record_mask_cpu_map64` has four bytes of padding before its
@@ -139,7 +141,8 @@ impl<'a> CpuMap<'a> {
             Self::Mask { bytes, word_size, endian } => {
                 let bits = bytes.len() * 8;
                 let is_set = move |cpu: &u32| {
-                    let (byte, bit) = (*cpu as usize / 8, cpu % 8);
+                    let byte = *cpu as usize / 8;
+                    let bit = cpu % 8;
                     let within = byte % word_size;
                     let at = byte - within
                         + if endian == Endian::Big { word_size - 1 - within } else { within };
@@ -169,7 +172,8 @@ impl<'a> BuildId<'a> {
     /// The body of such a record: also in the feature section of the same name.
     pub(crate) fn decode(mut fields: Cursor<'a>, misc: u16) -> Option<Self> {
         let pid = fields.i32()?;
-        let (id, size) = (fields.take(20)?, fields.u8()?);
+        let id = fields.take(20)?;
+        let size = fields.u8()?;
         fields.take(3)?;
         // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the size is not there, and the id is that of
         // SHA-1.
@@ -257,10 +261,14 @@ pub struct TimeConv {
 
 impl TimeConv {
     pub(super) fn decode(mut fields: Cursor<'_>) -> Option<Self> {
-        let (shift, mult, zero) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let shift = fields.u64()?;
+        let mult = fields.u64()?;
+        let zero = fields.u64()?;
         let mut short = || {
-            let (cycles, mask) = (fields.u64()?, fields.u64()?);
-            let (_has_zero, is_short) = (fields.u8()?, fields.u8()?);
+            let cycles = fields.u64()?;
+            let mask = fields.u64()?;
+            let _has_zero = fields.u8()?;
+            let is_short = fields.u8()?;
             (is_short != 0).then_some((cycles, mask))
         };
         Some(Self { shift, mult, zero, short: short() })

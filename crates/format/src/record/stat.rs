@@ -20,7 +20,8 @@ impl StatConfig {
         let words = fields.words(count.checked_mul(2)?)?;
         let mut config = Self::default();
         for entry in 0..words.len() / 2 {
-            let (tag, value) = (words.get(2 * entry)?, words.get(2 * entry + 1)?);
+            let tag = words.get(2 * entry)?;
+            let value = words.get(2 * entry + 1)?;
             match tag {
                 0 => config.aggregation = Some(value),
                 1 => config.interval_ms = Some(value),

@@ -61,7 +61,8 @@ impl TracingData {
     }
 
     fn read(&mut self, fields: &mut Cursor<'_>) -> Option<()> {
-        let (_long_size, _page_size) = (fields.u8()?, fields.u32()?);
+        let _long_size = fields.u8()?;
+        let _page_size = fields.u32()?;
         for _header in 0..2 {
             text_to_nul(fields)?;
             let size = fields.u64()?;

@@ -113,8 +113,8 @@ impl Raw<'_> {
                 }
             }
             Expression::Hex(bytes, len, between) => {
-                let (len, bytes) =
-                    (usize::try_from(self.number(len)).unwrap_or(usize::MAX), self.buffer(bytes));
+                let len = usize::try_from(self.number(len)).unwrap_or(usize::MAX);
+                let bytes = self.buffer(bytes);
                 let digits: Vec<_> =
                     bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect();
                 out.extend_from_slice(digits.join(between).as_bytes());

@@ -43,7 +43,8 @@ impl Field {
         let declaration = parts.next()?.trim();
         let mut number =
             |name: &str| parts.next()?.trim().strip_prefix(name)?.parse::<usize>().ok();
-        let (offset, size) = (number("offset:")?, number("size:")?);
+        let offset = number("offset:")?;
+        let size = number("size:")?;
         let is_signed = number("signed:").is_some_and(|signed| signed != 0);
         let location = match declaration.split_whitespace().next()? {
             "__data_loc" => Location::Data,
@@ -64,7 +65,8 @@ impl Field {
         };
         let plain = plain.trim_end();
         let at = plain.rfind([' ', '*'])? + 1;
-        let (kind, name) = (plain[..at].trim().to_owned(), plain[at..].to_owned());
+        let kind = plain[..at].trim().to_owned();
+        let name = plain[at..].to_owned();
         Some(Self {
             name,
             kind,
@@ -100,7 +102,8 @@ impl Field {
             return (self.offset, self.size);
         }
         let word = self.number(raw, endian);
-        let (offset, len) = ((word & 0xffff) as usize, (word >> 16 & 0xffff) as usize);
+        let offset = (word & 0xffff) as usize;
+        let len = (word >> 16 & 0xffff) as usize;
         let before = if self.location == Location::Relative {
             self.offset.saturating_add(self.size)
         } else {

@@ -99,8 +99,11 @@ fn conversion<'f>(
     }
     let has = |flag: u8| flags.contains(&flag);
     let argument = arguments.next()?;
-    let (left, zeros, plus, space, alternate) =
-        (has(b'-'), has(b'0'), has(b'+'), has(b' '), has(b'#'));
+    let left = has(b'-');
+    let zeros = has(b'0');
+    let plus = has(b'+');
+    let space = has(b' ');
+    let alternate = has(b'#');
     let extension = behind[..letters].to_vec();
     let conversion = Conversion {
         left,

@@ -52,9 +52,11 @@ fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
 /// Decodes everything there is. The sum keeps the work from being left out.
 fn read_all(bytes: &[u8]) -> Option<usize> {
     let mut reader = Reader::open(Cursor::new(bytes)).ok()?;
-    let (mut sum, mut covered) = (0, 0);
+    let mut sum = 0;
+    let mut covered = 0;
     while let Some(entry) = reader.next_record().unwrap() {
-        let (record, events) = (&entry.record, entry.description.lookup());
+        let record = &entry.record;
+        let events = entry.description.lookup();
         covered += record.size();
         sum += usize::from(events.time_ns(record).is_some());
         sum += record.decode().map_or(0, |record| lists(&record));

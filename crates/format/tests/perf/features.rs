@@ -172,7 +172,8 @@ fn build_ids_are_those_that_perf_lists() {
         .build_ids()
         .unwrap()
         .map(|file| format!("{} {}", hex(file.build_id), text(Ok(file.path))));
-    let (mut ours, mut theirs) = (ours.collect::<Vec<_>>(), listed(&recording));
+    let mut ours = ours.collect::<Vec<_>>();
+    let mut theirs = listed(&recording);
     ours.sort();
     theirs.sort();
     assert!(!ours.is_empty());

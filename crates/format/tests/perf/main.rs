@@ -213,7 +213,9 @@ fn rounds_of_perf_are_put_in_order() {
         return;
     };
     let mut sorter = Sorter::default();
-    let (mut came, mut went, mut rounds) = (Vec::new(), Vec::new(), 0);
+    let mut came = Vec::new();
+    let mut went = Vec::new();
+    let mut rounds = 0;
     let mut drain = |sorter: &mut Sorter| {
         while let Some(ordered) = sorter.pop() {
             went.push((ordered.time_ns, ordered.tag));
@@ -275,7 +277,8 @@ fn a_real_pipe_is_read_as_it_comes() {
         .spawn()
         .unwrap();
     let mut reader = Reader::stream(child.stdout.take().unwrap()).unwrap();
-    let (mut samples, mut last) = (0, 0);
+    let mut samples = 0;
+    let mut last = 0;
     while let Some(entry) = reader.next_record().unwrap() {
         samples += u32::from(entry.record.kind == kind::PERF_RECORD_SAMPLE);
         last = entry.record.kind;

@@ -63,7 +63,8 @@ impl<'b> Types<'b> {
         let mut at = Some(0);
         std::iter::from_fn(move || {
             let start = at?;
-            let (name, info) = (word(self.types, start)?, word(self.types, start + 4)?);
+            let name = word(self.types, start)?;
+            let info = word(self.types, start + 4)?;
             let kind = info >> 24 & 0x1f;
             at = tail(kind, (info & 0xffff) as usize).map(|tail| start + 12 + tail);
             Some(Type { kind, name })
@@ -80,7 +81,8 @@ impl<'b> Types<'b> {
 pub(super) fn written(types: &[u32], strings: &[u8]) -> Vec<u8> {
     const HEADER: u32 = 24;
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    let (types_length, strings_length) = (length(4 * types.len()), length(strings.len()));
+    let types_length = length(4 * types.len());
+    let strings_length = length(strings.len());
     let mut bytes = MAGIC.to_ne_bytes().to_vec();
     bytes.extend([1, 0]); // version and flags
     let header = [HEADER, 0, types_length, types_length, strings_length];

@@ -184,7 +184,8 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     std::iter::from_fn(move || {
         let (header, rest) = payload.split_first_chunk::<8>()?;
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| header[at + byte]));
-        let (length, [argument, what, low, high]) = (word(0) as usize, word(4).to_le_bytes());
+        let length = word(0) as usize;
+        let [argument, what, low, high] = word(4).to_le_bytes();
         let bytes = rest.get(..length)?;
         payload = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
         let part = match what & 0x7f {

@@ -82,7 +82,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 fn task(bytes: &[u8], is_followed: bool) -> Option<SchedTask<'_>> {
     let comm = bytes.get(8..NAME)?;
     let end = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
-    let (tid, process) = (word(bytes, 0)?, word(bytes, 4)?);
+    let tid = word(bytes, 0)?;
+    let process = word(bytes, 4)?;
     Some(SchedTask { tid, process, comm: &comm[..end], is_followed })
 }
 
@@ -107,7 +108,8 @@ impl<'a> SchedRecord<'a> {
         let kind_and_flags = word(bytes, 12)?.to_ne_bytes();
         let [kind, flags] =
             [0, 2].map(|at| u16::from_ne_bytes([kind_and_flags[at], kind_and_flags[at + 1]]));
-        let (state, to) = (word(bytes, 16)?, word(bytes, 20)?);
+        let state = word(bytes, 16)?;
+        let to = word(bytes, 20)?;
         let event = match kind {
             1 => SchedEvent::Switch(reported(state, flags & 4 != 0)),
             2 => SchedEvent::Wakeup,

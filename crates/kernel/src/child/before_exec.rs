@@ -36,7 +36,8 @@ impl Prepared {
         files: &FileLimit,
         [ours, childs]: [&OwnedFd; 2],
     ) -> Self {
-        let (program, args) = (command.program.clone(), command.args.clone());
+        let program = command.program.clone();
+        let args = command.args.clone();
         let null = std::iter::once(ptr::null());
         let pointers = args.iter().map(|arg| arg.as_ptr());
         let argv: Vec<_> = pointers.chain(null).collect();

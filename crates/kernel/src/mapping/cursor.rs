@@ -44,7 +44,8 @@ impl<'a> Span<'a> {
     pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
         let in_first = at.min(self.first.len());
         let in_second = (at - in_first).min(self.second.len());
-        let ((a, b), (c, d)) = (self.first.split_at(in_first), self.second.split_at(in_second));
+        let (a, b) = self.first.split_at(in_first);
+        let (c, d) = self.second.split_at(in_second);
         (Self::new(a, c), if b.is_empty() { Self::new(d, &[]) } else { Self::new(b, d) })
     }
 

@@ -41,7 +41,8 @@ pub struct Module {
 /// `_etext`.
 #[must_use]
 pub fn kernel_text(host: &Host) -> Option<KernelText> {
-    let (mut text, mut stext) = (None, None);
+    let mut text = None;
+    let mut stext = None;
     for line in BufReader::new(File::open(host.path("/proc/kallsyms")).ok()?).split(b'\n') {
         let line = line.ok()?;
         let Some((address, name)) = symbol(&line) else { continue };
@@ -80,7 +81,8 @@ pub fn kernel_functions<T>(
     choose: impl Fn(&[u8]) -> Option<T>,
 ) -> Vec<(Range<u64>, T)> {
     let Ok(file) = File::open(host.path("/proc/kallsyms")) else { return Vec::new() };
-    let (mut starts, mut chosen) = (Vec::new(), Vec::new());
+    let mut starts = Vec::new();
+    let mut chosen = Vec::new();
     for line in BufReader::with_capacity(1 << 16, file).split(b'\n') {
         let Ok(line) = line else { break };
         let is_code = line.get(17).is_some_and(|kind| matches!(kind, b't' | b'T' | b'w' | b'W'));
@@ -147,7 +149,8 @@ pub fn find_module_files(host: &Host, modules: &mut [Module]) {
 /// `ext4 1001472 1 - Live 0xffffffffc0600000`
 fn module(line: &str) -> Option<Module> {
     let mut fields = line.split(' ');
-    let (name, len) = (fields.next()?, fields.next()?.parse().ok()?);
+    let name = fields.next()?;
+    let len = fields.next()?.parse().ok()?;
     let start = u64::from_str_radix(fields.nth(3)?.strip_prefix("0x")?, 16).ok()?;
     Some(Module { name: name.to_owned(), start, len, path: None })
 }
@@ -190,7 +193,8 @@ mod tests {
         // Readers move the symbol that is named to where it was.
         let headless = SYMBOLS.replace("ffff800080000000 T _text\n", "");
         let files = [("/proc/kallsyms", headless.as_str()), files[1]];
-        let (start, len) = (0xffff_8000_8001_0000, Some(0x188_0000));
+        let start = 0xffff_8000_8001_0000;
+        let len = Some(0x188_0000);
         let of_headless = KernelText { start, symbol: "_stext", len };
         assert_eq!(kernel_text(&machine(&files).host()), Some(of_headless));
         let hidden =

@@ -78,7 +78,8 @@ fn any_records_come_out_byte_for_byte() {
             .flat_map(|start| [start, start.wrapping_sub(size as u64)]);
         for start in starts {
             let (mut producer, mut ring) = Producer::ring(size, start);
-            let (mut written, mut read) = (Vec::new(), Vec::new());
+            let mut written = Vec::new();
+            let mut read = Vec::new();
             for _ in 0..40 {
                 // Of any length, not only multiples of 8: headers wrap around as well.
                 let length = 8 + random.usize(..size / 2 - 7);

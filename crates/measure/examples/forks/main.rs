@@ -20,7 +20,8 @@ fn main() {
     ] {
         for policy in POLICIES {
             let outcome = simulate(&Setting { policy, cpus, events, rate, tasks: 20_000, seed: 1 });
-            let (unseen, tasks) = (100.0 * outcome.unseen, 100.0 * outcome.tasks_unseen);
+            let unseen = 100.0 * outcome.unseen;
+            let tasks = 100.0 * outcome.tasks_unseen;
             println!(
                 "| {rate} | {cpus} | {events} | {policy:?} | {:.0} | {:.0} | {unseen:.1}% | {tasks:.1}% |",
                 outcome.interrupts, outcome.cloned

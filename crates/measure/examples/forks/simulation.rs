@@ -67,7 +67,8 @@ impl Event {
 
     /// Counts on; how many samples there were, and what they stand for.
     fn run(&mut self, mut time_ns: f64, wanted: f64) -> (u64, f64) {
-        let (mut samples, mut stands_for) = (0, 0.0);
+        let mut samples = 0;
+        let mut stands_for = 0.0;
         while time_ns >= self.period - self.since {
             time_ns -= self.period - self.since;
             stands_for += self.period;
@@ -89,7 +90,8 @@ pub(crate) fn lifetime_ns(rng: &mut Rng) -> f64 {
 /// alike, so that one is followed.
 pub(crate) fn simulate(setting: &Setting) -> Outcome {
     let Setting { policy, cpus, events, rate, tasks, seed } = *setting;
-    let (mut rng, wanted) = (Rng::with_seed(seed), 1e9 / rate);
+    let mut rng = Rng::with_seed(seed);
+    let wanted = 1e9 / rate;
     // The first program, the shell, starts up in some 5 ms on two CPUs: there its events come to a
     // period.
     let mut first = vec![Event::at(1.0); cpus];
@@ -99,14 +101,18 @@ pub(crate) fn simulate(setting: &Setting) -> Outcome {
     let stale: Vec<f64> = first.iter().map(|event| event.period).collect();
     let mut of_cpus = vec![Event::at(wanted); cpus];
     let mut average = 1.0;
-    let (mut used, mut seen, mut samples, mut silent) = (0.0, 0.0, 0, 0);
+    let mut used = 0.0;
+    let mut seen = 0.0;
+    let mut samples = 0;
+    let mut silent = 0;
     for _ in 0..tasks {
         let mut of_task: Vec<Option<Event>> = vec![None; cpus];
         let mut left = lifetime_ns(&mut rng);
         used += left;
         let mut samples_of_task = 0;
         while left > 0.0 {
-            let (slice, cpu) = (left.min(SLICE_NS), rng.usize(..cpus));
+            let slice = left.min(SLICE_NS);
+            let cpu = rng.usize(..cpus);
             left -= slice;
             let start = match policy {
                 Policy::Stale => stale[cpu],

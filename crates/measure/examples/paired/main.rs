@@ -13,7 +13,8 @@ fn main() {
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!("30 runs of each command, {TRIALS} trials: p < 0.05\n");
     println!("| how | equal commands | B takes 3% more |\n|---|---|---|");
-    let (equal, planted) = (designs(1.0, TRIALS), designs(1.03, TRIALS));
+    let equal = designs(1.0, TRIALS);
+    let planted = designs(1.03, TRIALS);
     println!(
         "| all runs of A, then all of B; Mann-Whitney | {} | {} |",
         percent(equal.blocks),

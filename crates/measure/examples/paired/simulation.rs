@@ -265,7 +265,8 @@ pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
 /// Whether Mann and Whitney's test of two unpaired samples has p < 0.05 (normal approximation, no
 /// ties in times).
 fn mann_whitney_differs(a: &[f64], b: &[f64]) -> bool {
-    let (n, m) = (a.len() as f64, b.len() as f64);
+    let n = a.len() as f64;
+    let m = b.len() as f64;
     let b_above: usize = a.iter().map(|x| b.iter().filter(|y| *y > x).count()).sum();
     let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();
     ((b_above as f64 - n * m / 2.0) / deviation).abs() > 1.96

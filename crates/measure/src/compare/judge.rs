@@ -184,7 +184,8 @@ impl<'a> Column<'a> {
             interval: interval.map(|i| Interval { low: shown(i.low), high: shown(i.high) }),
             detectable: smallest_detectable(&self.differences, level, relevant).map(shown),
         };
-        let (median_a, median_b) = (self.median_a, self.median_b);
+        let median_a = self.median_a;
+        let median_b = self.median_b;
         Judged {
             metric: self.metric.clone(),
             pairs: self.differences.len(),

@@ -127,7 +127,9 @@ pub fn metric(
     of: Valued,
     elapsed_ns: f64,
 ) -> Option<Metric> {
-    let (key, value, of) = (of.key, of.value?, subjects.get(of.subject)?);
+    let key = of.key;
+    let value = of.value?;
+    let of = subjects.get(of.subject)?;
     let comparable = ComparableCounts { subjects, values, key, of };
     let attr = &of.event.attr;
     if is_clock(attr) {

@@ -36,7 +36,8 @@ impl Repeated {
             // Runs of the same events have the same rows in the same order.
             let guess = self.rows.get(nth).is_some_and(same).then_some(nth);
             let at = guess.or_else(|| self.rows.iter().position(same)).unwrap_or_else(|| {
-                let (key, locations) = (row.key, row.locations);
+                let key = row.key;
+                let locations = row.locations;
                 self.rows.push(RepeatedRow {
                     key,
                     locations,

@@ -65,7 +65,8 @@ impl Fit {
     pub fn of(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
         let mut points = points.to_vec();
         points.sort_by(|a, b| a.hz.total_cmp(&b.hz));
-        let (first, last) = (points.first()?, points.last()?);
+        let first = points.first()?;
+        let last = points.last()?;
         if last.hz <= first.hz {
             return None;
         }
@@ -77,8 +78,11 @@ impl Fit {
         let sum = |of: &dyn Fn(&Point) -> f64| {
             points.iter().map(|point| weight(point) * of(point)).sum::<f64>()
         };
-        let (w, wx, wy) = (sum(&|_| 1.0), sum(&|p| p.hz), sum(&|p| p.cost.value));
-        let (mean_x, mean_y) = (wx / w, wy / w);
+        let w = sum(&|_| 1.0);
+        let wx = sum(&|p| p.hz);
+        let wy = sum(&|p| p.cost.value);
+        let mean_x = wx / w;
+        let mean_y = wy / w;
         let spread = sum(&|p| (p.hz - mean_x).powi(2));
         let slope = sum(&|p| (p.hz - mean_x) * (p.cost.value - mean_y)) / spread;
         let intercept = mean_y - slope * mean_x;
@@ -128,7 +132,8 @@ impl Fit {
             return None;
         }
         let hz = (share - self.intercept.value) / (self.slope_us.value * 1e-6);
-        let (mut within, mut beyond) = (0.0, HIGHEST_HZ);
+        let mut within = 0.0;
+        let mut beyond = HIGHEST_HZ;
         if self.predict(within).high > share {
             return None;
         }
@@ -186,8 +191,8 @@ mod tests {
     fn scatter_beyond_the_errors_widens_them() {
         let mut bent = points(1e-6);
         bent[2].cost = Estimate::with_error(0.006, 1e-6);
-        let (straight, bent) =
-            (Fit::of(&points(1e-6), None).unwrap(), Fit::of(&bent, None).unwrap());
+        let straight = Fit::of(&points(1e-6), None).unwrap();
+        let bent = Fit::of(&bent, None).unwrap();
         assert!(
             bent.chi2_per_freedom.unwrap() > 100.0
                 && bent.slope_us.error() > 10.0 * straight.slope_us.error()

@@ -118,7 +118,8 @@ pub fn cost(
             .filter(|_| hz > 0)
             .and_then(|probe| Trace::open(kernel, probe, plan.cpu).ok())
     };
-    let (mut handler, mut interrupt) = (open(&probes.handler), open(&probes.interrupt));
+    let mut handler = open(&probes.handler);
+    let mut interrupt = open(&probes.interrupt);
     let traced = handler.is_some() || interrupt.is_some();
     let mut order = [0, 1, 2];
     for _ in 0..plan.handler_slices() {
@@ -192,7 +193,9 @@ impl Slices {
     /// Adds a slice; all times ascend.
     fn add(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
         self.elapsed_ns += elapsed_ns;
-        let (mut stolen, mut background, mut samples) = (0, 0, 0);
+        let mut stolen = 0;
+        let mut background = 0;
+        let mut samples = 0;
         let mut singles = Vec::new();
         let mut rest = times;
         for gap in gaps {
@@ -214,7 +217,9 @@ impl Slices {
         if samples > 0 {
             self.stolen_ns.push(stolen as f64 / samples as f64);
         }
-        let (mut inside, mut samples, mut rest) = (0, 0, times);
+        let mut inside = 0;
+        let mut samples = 0;
+        let mut rest = times;
         for span in spans {
             let holds = within(&mut rest, span, 0);
             if holds > 0 && span.length() < STALL_NS {

@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn every_round_has_every_switch_once() {
-        let (mut one, mut two) = (Counted(0, 0), Counted(0, 0));
+        let mut one = Counted(0, 0);
+        let mut two = Counted(0, 0);
         let mut switches: Vec<(String, &mut dyn Switch)> =
             vec![("events".into(), &mut one), ("other".into(), &mut two)];
         let clock = Clock::measure();
@@ -200,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_failing_switch_and_an_impatient_user_end_it() {
-        let (mut one, clock) = (Counted(0, 0), Clock::measure());
+        let mut one = Counted(0, 0);
+        let clock = Clock::measure();
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![("events".into(), &mut one)];
         let mut rng = Rng::with_seed(1);
         assert!(

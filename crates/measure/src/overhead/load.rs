@@ -80,7 +80,8 @@ impl Load {
     pub fn run(&mut self, ticks: u64) -> Progress {
         let steps = STEPS[self.kind as usize];
         let begin = timestamp::ticks();
-        let (mut passes, mut spent) = (0_u64, 0);
+        let mut passes = 0_u64;
+        let mut spent = 0;
         while spent < ticks {
             match self.kind {
                 Kind::Counting => self.place = count(self.place, steps),

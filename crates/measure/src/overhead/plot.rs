@@ -18,7 +18,8 @@ pub(super) struct Series {
 pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let points = || series.iter().flat_map(|one| &one.points);
     let highest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
-    let (hz, share) = (highest(|point| point.0), highest(|point| point.1));
+    let hz = highest(|point| point.0);
+    let share = highest(|point| point.1);
     if hz <= 0.0 || share <= 0.0 {
         return Vec::new();
     }

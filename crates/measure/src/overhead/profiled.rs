@@ -93,7 +93,8 @@ struct Added {
 
 impl Added {
     fn of(judged: &Judged) -> Self {
-        let (effect, bare) = (&judged.effect, judged.median_a);
+        let effect = &judged.effect;
+        let bare = judged.median_a;
         let is_ratio = effect.scale == Scale::Ratio;
         let added = |x: f64| if is_ratio { (x - 1.0) * bare } else { x };
         let share = |x: f64| is_ratio.then_some(x - 1.0);
@@ -202,8 +203,9 @@ impl ProfiledProgram {
                 let share = added
                     .share
                     .map_or_else(|| "-".to_owned(), |share| format!("{:+.2}%", share * 100.0));
-                let (bare, profiled, more) =
-                    (amount(added.bare), amount(added.profiled), amount(added.added));
+                let bare = amount(added.bare);
+                let profiled = amount(added.profiled);
+                let more = amount(added.added);
                 writeln!(
                     out,
                     "   {:<17}{bare:>12}{profiled:>12}{more:>12}  {interval:<24}{share:>9}  {}",

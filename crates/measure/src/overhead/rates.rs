@@ -282,10 +282,11 @@ impl Recorder {
         let ticks = Clock::measure().ticks_in(STRETCH_NS);
         let mut load = Load::new(Kind::Counting, seed);
         profiler.on()?;
-        let (began_ns, cpu_ns) = (tare_kernel::timestamp::raw_ns(), profiler.cpu_ns());
+        let began_ns = tare_kernel::timestamp::raw_ns();
+        let cpu_ns = profiler.cpu_ns();
         load.run(ticks);
-        let (used_ns, on_ns) =
-            (profiler.cpu_ns().saturating_sub(cpu_ns), tare_kernel::timestamp::raw_ns() - began_ns);
+        let used_ns = profiler.cpu_ns().saturating_sub(cpu_ns);
+        let on_ns = tare_kernel::timestamp::raw_ns() - began_ns;
         profiler.off()?;
         Ok(Self { profiler: name.to_owned(), cpu_share: used_ns as f64 / on_ns.max(1) as f64 })
     }

@@ -141,7 +141,8 @@ mod tests {
     /// The bare command takes a second, each profiler 10% more than the variant before; with this
     /// much noise.
     fn made(plan: &Plan, noise: f64, fails_at: usize) -> (Vec<Round>, Stop<&'static str>, usize) {
-        let (mut rng, mut runs) = (Rng::with_seed(2), 0);
+        let mut rng = Rng::with_seed(2);
+        let mut runs = 0;
         let clock = std::cell::Cell::new(Duration::ZERO);
         let mut run = |at: usize| {
             runs += 1;

@@ -72,7 +72,8 @@ pub fn measure(
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let pinned = Pinned::to(None)?;
     let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
-    let (event, hz) = (in_user_mode(attr), HZ.min(limit_hz));
+    let event = in_user_mode(attr);
+    let hz = HZ.min(limit_hz);
     let sampler = Sampler::with_ring(kernel, &event, call_graph, hz, pinned.cpu(), bytes)?;
     let mut runner = SliceRunner::new(SLICE_NS, sampler);
     // What the first samples find in no cache is not what most cost.

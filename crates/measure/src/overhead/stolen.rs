@@ -41,7 +41,8 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> Watched {
     let threshold = clock.ticks_in(GAP_NS);
     let begin = Anchor::now();
     let end = begin.ticks + clock.ticks_in(duration_ns);
-    let (mut last, mut passes) = (timestamp::ticks(), 0_u64);
+    let mut last = timestamp::ticks();
+    let mut passes = 0_u64;
     while last < end {
         let now = timestamp::ticks();
         // The clocks of different cores may differ; the loop is pinned, but a hypervisor may move
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn lines_map_both_ends() {
-        let (from, to) = (Anchor { ticks: 100, ns: 5000 }, Anchor { ticks: 300, ns: 5100 });
+        let from = Anchor { ticks: 100, ns: 5000 };
+        let to = Anchor { ticks: 300, ns: 5100 };
         let line = Line::through(&from, &to);
         assert_eq!([100, 200, 300].map(|ticks| line.ns(ticks)), [5000, 5050, 5100]);
     }

@@ -248,10 +248,11 @@ pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
              -> io::Result<()> {
                 let Some(Estimate { value, low, high }) = estimate else { return Ok(()) };
                 let text = |text: &str| printable(text).replace([',', '"'], " ");
-                let (event, graph) =
-                    (text(&study.conditions.event), study.conditions.call_graph.name());
-                let (asked, delivered, throttled) =
-                    (row.asked_hz, row.delivered_hz, row.throttled());
+                let event = text(&study.conditions.event);
+                let graph = study.conditions.call_graph.name();
+                let asked = row.asked_hz;
+                let delivered = row.delivered_hz;
+                let throttled = row.throttled();
                 writeln!(
                     out,
                     "{event},{graph},{asked},{delivered:.3},{throttled},{},{figure},{unit},{value},{low},{high}",
@@ -302,8 +303,8 @@ pub(crate) mod tests {
     use super::*;
 
     fn row(asked_hz: u64) -> Row {
-        let (hz, us) =
-            (asked_hz as f64, |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02)));
+        let hz = asked_hz as f64;
+        let us = |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02));
         let loss = |load: Kind, us: f64| Loss {
             load,
             profiler: EVENTS.to_owned(),

@@ -33,8 +33,9 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         shown(&study.conditions.event),
         study.conditions.call_graph.name()
     )?;
-    let (host, kernel, model) =
-        (shown(&machine.host), shown(&machine.kernel), shown(&machine.cpu_model));
+    let host = shown(&machine.host);
+    let kernel = shown(&machine.kernel);
+    let model = shown(&machine.cpu_model);
     writeln!(
         out,
         " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {}, {:.0} s",

@@ -170,8 +170,11 @@ impl Trace {
 
     /// Empties the ring: what was bracketed, ascending, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
     pub fn take(&mut self) -> Vec<Span> {
-        let (layout, first_id, took_at) = (self.layout, self.first_id, self.took_at);
-        let (mut spans, mut began) = (Vec::new(), None);
+        let layout = self.layout;
+        let first_id = self.first_id;
+        let took_at = self.took_at;
+        let mut spans = Vec::new();
+        let mut began = None;
         empty(&mut self.ring, |record| {
             if record.kind != PERF_RECORD_SAMPLE {
                 // Something was lost: what began before it has no end.

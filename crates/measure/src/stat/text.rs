@@ -22,7 +22,8 @@ const VALUE: usize = 18;
 /// # Errors
 /// The writer's own.
 pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::Result<()> {
-    let (runs, lines) = (results.runs(), results.lines());
+    let runs = results.runs();
+    let lines = results.lines();
     let description = results.description();
     let repeated = description.repeated;
     writeln!(

@@ -48,7 +48,8 @@ fn resampled_mean(sorted: &[f64], times_drawn: &mut [usize], rng: &mut Rng) -> f
         times_drawn[rng.usize(..n)] += 1;
     }
     let cut = n / TRIM_DIVISOR;
-    let (mut seen, mut sum) = (0, 0.0);
+    let mut seen = 0;
+    let mut sum = 0.0;
     for (value, &times) in sorted.iter().zip(times_drawn.iter()) {
         // Of the draws seen..seen + times, those within cut..n - cut.
         let kept = (seen + times).min(n - cut).saturating_sub(seen.max(cut));

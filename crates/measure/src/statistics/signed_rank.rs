@@ -66,7 +66,8 @@ fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
         }
     };
     // p grows with the sum: halve the range that the answer lies in.
-    let (mut rejected, mut accepted) = (0, total / 4 + 1);
+    let mut rejected = 0;
+    let mut accepted = total / 4 + 1;
     if p(0) > level {
         return None;
     }
@@ -150,8 +151,8 @@ mod tests {
         let ranks = doubled_ranks(&differences);
         let total = ranks.iter().map(|&(r, _)| r).sum();
         for smaller in [total / 4, total / 3, total / 2 - 10] {
-            let (exact, normal) =
-                (counted(&ranks, total, smaller), approximated(&ranks, total, smaller));
+            let exact = counted(&ranks, total, smaller);
+            let normal = approximated(&ranks, total, smaller);
             assert!((exact - normal).abs() < 0.002, "{exact} {normal}");
         }
     }

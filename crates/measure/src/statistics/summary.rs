@@ -87,7 +87,8 @@ mod tests {
     fn five_runs_by_hand() {
         // Sum of squares 40 over 4: deviation √10; t(0.975, 4) = 2.776.
         let s = Summary::of(&[2.0, 4.0, 6.0, 8.0, 10.0]).unwrap();
-        let (deviation, interval) = (s.deviation.unwrap(), s.interval.unwrap());
+        let deviation = s.deviation.unwrap();
+        let interval = s.interval.unwrap();
         assert_eq!((s.runs, s.mean), (5, 6.0));
         assert!((deviation - 10f64.sqrt()).abs() < 1e-12);
         assert!((interval.half_width() - 2.776 * 2f64.sqrt()).abs() < 0.001);

@@ -33,7 +33,8 @@ impl Trimmed {
         let n = sorted.len();
         let cut = n / TRIM_DIVISOR;
         let kept = sorted.get(cut..n - cut).filter(|kept| !kept.is_empty())?;
-        let (low, high) = (kept[0], kept[kept.len() - 1]);
+        let low = kept[0];
+        let high = kept[kept.len() - 1];
         let mean = kept.iter().sum::<f64>() / kept.len() as f64;
         let freedom = kept.len() - 1;
         if n == 1 {

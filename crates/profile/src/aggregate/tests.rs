@@ -28,7 +28,8 @@ fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
             });
             frames.insert(0, frame);
         }
-        let (leaf, stack) = (frames.first().copied(), profile.add_stack(&frames));
+        let leaf = frames.first().copied();
+        let stack = profile.add_stack(&frames);
         let row = Row {
             event,
             thread: Some(thread),

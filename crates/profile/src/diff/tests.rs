@@ -13,8 +13,10 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<Sliced>) {
         let name = profile.add_string(name.as_bytes());
         let start = name.index() as u64 * 16;
         let symbol = profile.add_symbol(Symbol { dso, name, start });
-        let (space, line) = (Space::User, None);
-        let (function, is_inlined) = (Ok(symbol), false);
+        let space = Space::User;
+        let line = None;
+        let function = Ok(symbol);
+        let is_inlined = false;
         profile.add_frame(Frame { space, dso: Some(dso), function, address: 0, is_inlined, line })
     });
     let thread = Some(profile.add_thread(Thread { pid: 1, tid: 1 }));

@@ -234,7 +234,9 @@ impl Samples {
         replace: impl FnOnce(&mut Profile) -> Option<ReplacedRows>,
     ) {
         profile.clear_rows();
-        let (thread, comm, cpu) = (None, None, None);
+        let thread = None;
+        let comm = None;
+        let cpu = None;
         let row = |location: &SampleLocation| {
             let SampleLocation { leaf, stack, trace, details } = *location;
             Row { event, thread, comm, cpu, leaf, stack, trace, details }
@@ -264,7 +266,8 @@ mod tests {
 
     #[test]
     fn what_went_in_comes_out_across_chunks() {
-        let (mut profile, mut samples) = (Profile::default(), Samples::default());
+        let mut profile = Profile::default();
+        let mut samples = Samples::default();
         let comm = profile.add_string(b"sh");
         let event = profile.name_event(0, comm);
         let thread = profile.add_thread(Thread { pid: 1, tid: 1 });

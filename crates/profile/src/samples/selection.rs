@@ -285,7 +285,8 @@ mod tests {
     /// Two threads, `a` of the command sh on CPU 0 and `b` of the command date on CPU 1, each once
     /// in `main -> work` and once in `main`, at the times 1 to 4.
     fn made() -> (Profile, Samples) {
-        let (mut profile, mut samples) = (Profile::default(), Samples::default());
+        let mut profile = Profile::default();
+        let mut samples = Samples::default();
         let text = |profile: &mut Profile, text: &str| profile.add_string(text.as_bytes());
         let event = text(&mut profile, "cycles");
         let event = profile.name_event(0, event);

@@ -53,7 +53,8 @@ impl Samples {
     pub fn since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, Renumbered) {
         let mut copy = Copier::new(profile);
         let mut samples = Self::default();
-        let (mut tasks, mut locations) = (HashMap::new(), HashMap::new());
+        let mut tasks = HashMap::new();
+        let mut locations = HashMap::new();
         for sample in self.iter().filter(|sample| sample.time_ns.is_none_or(|at| at >= from_ns)) {
             let task = match tasks.get(&sample.task) {
                 Some(task) => *task,
@@ -189,7 +190,8 @@ impl<'a> Copier<'a> {
             return now;
         }
         let Some(symbol) = self.from.symbol(id).copied() else { return id };
-        let (dso, name) = (self.dso(symbol.dso), self.string(symbol.name));
+        let dso = self.dso(symbol.dso);
+        let name = self.string(symbol.name);
         let now = self.to.add_symbol(Symbol { dso, name, ..symbol });
         self.numbers.symbols.insert(id, now);
         now
@@ -214,7 +216,8 @@ mod tests {
 
     /// A sample each nanosecond, each of a function, a thread and a name of its own.
     fn made(samples: u32) -> (Profile, Samples) {
-        let (mut profile, mut all) = (Profile::default(), Samples::default());
+        let mut profile = Profile::default();
+        let mut all = Samples::default();
         let name = profile.add_string(b"cycles");
         let event = profile.name_event(0, name);
         for at in 0..samples {

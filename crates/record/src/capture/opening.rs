@@ -179,7 +179,8 @@ impl Events {
     pub(crate) fn set_filters(&self, filters: &[Option<CString>]) -> Result<(), OpenError> {
         for opened in &self.opened {
             let Some(filter) = filters.get(opened.event).and_then(Option::as_ref) else { continue };
-            let (event, text) = (&self.wanted[opened.event].name, filter.to_string_lossy());
+            let event = &self.wanted[opened.event].name;
+            let text = filter.to_string_lossy();
             let refused = |errno| OpenError::Filter {
                 event: event.clone(),
                 filter: text.into_owned(),

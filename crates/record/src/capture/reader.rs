@@ -343,7 +343,8 @@ impl Reader {
     pub(crate) fn drain(&mut self, shared: &Shared) -> Result<()> {
         let since = shared.lock().rounds.number();
         let mut pending: Vec<PendingBatch<'_>> = Vec::with_capacity(self.rings.len());
-        let (mut bytes, mut noted) = (0, Vec::new());
+        let mut bytes = 0;
+        let mut noted = Vec::new();
         let filter = |batch: &Batch<'_>| shared.filtered(batch);
         for ring in &mut self.rings {
             let Some(batch) = ring.take(None, filter, &mut noted) else { continue };

@@ -254,11 +254,13 @@ impl Scanner {
     /// Goes through whole records, and returns what is left: the beginning of a record.
     fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         let known = Arc::clone(&self.known);
-        let (mut previous, mut last): (&[u8], &[u8]) = (&[], &[]);
+        let mut previous: &[u8] = &[];
+        let mut last: &[u8] = &[];
         // How many of the bytes, at their end, were not asked for.
         let mut far = bytes.len();
         let only_counts = known.only_counts();
-        let (mut samples, mut in_kernel) = (0, 0);
+        let mut samples = 0;
+        let mut in_kernel = 0;
         while let Some(header) = RecordHeader::first(bytes, Endian::NATIVE) {
             if bytes.len() <= far && header.record_size() <= SMALL {
                 let near = &bytes[..bytes.len().min(AHEAD)];

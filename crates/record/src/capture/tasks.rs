@@ -43,7 +43,8 @@ impl Tasks {
         let place = match self.last {
             Some((last, place)) if last == tid => place,
             _ => {
-                let (new, events) = (self.places.len(), self.events);
+                let new = self.places.len();
+                let events = self.events;
                 let place = *self.places.entry(tid).or_insert(new);
                 if place == new {
                     self.periods.resize((new + 1) * events, 0);
@@ -141,7 +142,8 @@ mod tests {
     /// knows of the grandchild first.
     #[test]
     fn only_what_comes_from_the_command_counts() {
-        let (mut one, mut two) = (Tasks::of(2), Tasks::of(2));
+        let mut one = Tasks::of(2);
+        let mut two = Tasks::of(2);
         [fork(8, 7), fork(9, 7), fork(51, 50), exit(8)].iter().for_each(|record| one.see(record));
         [fork(10, 9), exit(7), exit(10)].iter().for_each(|record| two.see(record));
         one.sample(7, 0, 100);

@@ -112,7 +112,8 @@ fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
     };
     let ours = folder.path().join("ours.data");
     write(&ours, events_of(&theirs), features(&Host::default(), &session), None);
-    let (ours, theirs) = (header(&ours), header(&theirs));
+    let ours = header(&ours);
+    let theirs = header(&theirs);
     let common = |lines: &[String]| {
         let kept = lines.iter().filter(|line| {
             !OWN_LINES.iter().any(|own| line.trim_start_matches("# ").starts_with(own))

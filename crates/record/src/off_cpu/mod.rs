@@ -190,7 +190,9 @@ impl OffCpuTimes {
     /// The kernel's own.
     pub(crate) fn drain(&mut self) -> Result<Vec<u8>, BpfError> {
         let Self { source, functions, fields, ahead_ns, cpus, callchain, .. } = self;
-        let (samples, waits, ns) = (&mut self.samples, &mut self.waits, &mut self.ns);
+        let samples = &mut self.samples;
+        let waits = &mut self.waits;
+        let ns = &mut self.ns;
         let wakers = &mut self.wakers;
         let since_ns = std::mem::replace(&mut self.drained_ns, monotonic_ns());
         let time_ns = |ns: u64| ns.wrapping_add_signed(*ahead_ns);
@@ -234,7 +236,8 @@ impl OffCpuTimes {
         };
         let OffCpuCounts { missing_waits, missing_ns, missing_copies, short_waits, short_ns } =
             counts;
-        let (waits, ns) = (self.waits, self.ns);
+        let waits = self.waits;
+        let ns = self.ns;
         Ledger { waits, ns, missing_waits, missing_ns, missing_copies, short_waits, short_ns }
     }
 }

@@ -18,7 +18,8 @@ const CHAINS: u32 =
 /// The event: nobody opens it. perf has it as an output of BPF programs (`off_cpu_config` in
 /// `tools/perf/util/bpf_off_cpu.c`) and reads samples that aren't raw data as those of any event.
 pub(crate) fn event() -> Event {
-    let (kind, config) = (abi::PERF_TYPE_SOFTWARE, u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT));
+    let kind = abi::PERF_TYPE_SOFTWARE;
+    let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
     Event::new(EVENT, Attr { kind, config, sampling: Sampling::Period(1), ..Attr::default() })
 }
 

@@ -178,8 +178,10 @@ impl Switches {
             let WaitSum { ns, waits, end_ns, cpu } = sum;
             let (kernel, user) = parts(&callchain);
             let user = if tells_users { user } else { &[] };
-            let (pid, tid) = (unsigned(pid), unsigned(tid));
-            let (user_key, waker) = (0, None);
+            let pid = unsigned(pid);
+            let tid = unsigned(tid);
+            let user_key = 0;
+            let waker = None;
             each(Seen::Wait(Wait {
                 pid,
                 tid,
@@ -208,7 +210,8 @@ impl Switches {
         let Self { rings, layouts, fields, waits, waiting, lost, .. } = self;
         rings.drain(before_ns);
         while let Some(next) = rings.next_record() {
-            let (record, time_ns) = (next.record, next.time_ns);
+            let record = next.record;
+            let time_ns = next.time_ns;
             if record.kind == kind::PERF_RECORD_SAMPLE {
                 let sample = layouts.of(&record).zip(Sample::of(&record, layouts).ok());
                 if let Some((event, sample)) = sample {
@@ -240,7 +243,8 @@ impl Fields {
         if event != SWITCH {
             return;
         }
-        let (pid, tid) = (sample.head.pid.unwrap_or(-1), sample.head.tid.unwrap_or(-1));
+        let pid = sample.head.pid.unwrap_or(-1);
+        let tid = sample.head.tid.unwrap_or(-1);
         let chain: Arc<[u64]> = sample.callchain.iter().flat_map(|chain| chain.iter()).collect();
         // Threads of the kernel have no user call chain, not even an empty one.
         if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
@@ -316,7 +320,8 @@ mod tests {
 
     #[test]
     fn call_chains_have_a_kernels_and_a_users_part() {
-        let (of_kernel, of_user) = (abi::PERF_CONTEXT_KERNEL, abi::PERF_CONTEXT_USER);
+        let of_kernel = abi::PERF_CONTEXT_KERNEL;
+        let of_user = abi::PERF_CONTEXT_USER;
         assert_eq!(parts(&[of_kernel, 1, 2, of_user, 3]), (&[1, 2][..], &[3][..]));
         assert_eq!(parts(&[of_user, 3]), (&[][..], &[3][..]));
         assert_eq!(parts(&[of_kernel, 1]), (&[1][..], &[][..]));

@@ -40,7 +40,8 @@ pub(super) fn write_anew(
 }
 
 fn copy(file: &dyn DiskFile, to: &mut File) -> Result<(), Errno> {
-    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
     loop {
         let read = file.read_at(&mut piece, at)?;
         if read == 0 {

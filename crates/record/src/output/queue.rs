@@ -167,7 +167,8 @@ impl Queue {
 
     /// See [`super::Output::size_when_finished`]. Waits until everything was written.
     pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        let (description, records) = (closing.description.clone(), closing.records.to_vec());
+        let description = closing.description.clone();
+        let records = closing.records.to_vec();
         self.call(move |recording| {
             let closing = Closing { description: &description, records: &records };
             Ok(recording.size_when_finished(&closing))
@@ -182,8 +183,10 @@ impl Queue {
         beginning: &Description,
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
-        let (ending, last) = (closing.description.clone(), closing.records.to_vec());
-        let (beginning, records) = (beginning.clone(), records.concat());
+        let ending = closing.description.clone();
+        let last = closing.records.to_vec();
+        let beginning = beginning.clone();
+        let records = records.concat();
         self.call(move |recording| {
             recording.switch(
                 &Closing { description: &ending, records: &last },
@@ -195,7 +198,8 @@ impl Queue {
 
     /// See [`super::Output::add_ids`].
     pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
-        let (description, ids) = (description.clone(), ids.to_vec());
+        let description = description.clone();
+        let ids = ids.to_vec();
         self.call(move |recording| recording.add_ids(&description, &ids))
     }
 
@@ -245,7 +249,8 @@ impl Queue {
 
     fn spare(&self) -> Result<PageBuffer> {
         let mut state = self.shared.lock();
-        let (memory, place) = (state.spare.pop(), state.next);
+        let memory = state.spare.pop();
+        let place = state.next;
         drop(state);
         Ok(piece::empty(memory, place, self.is_large)?)
     }

@@ -146,7 +146,8 @@ impl Sink {
     fn leave_direct(&mut self, error: Option<DirectError>) -> Result<(), Errno> {
         let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
         let calls = writer.calls();
-        let (file, (end, rest)) = (writer.file(), writer.rest());
+        let file = writer.file();
+        let (end, rest) = writer.rest();
         let mut next = FileWriter::new(file, end);
         let written = match error {
             // A write would hide it behind a hole.

@@ -130,7 +130,8 @@ impl PlannedEvent {
         };
         let longest = rustix::param::page_size() - 1;
         if text.len() > longest {
-            let (event, bytes) = (self.event.name.clone(), text.len());
+            let event = self.event.name.clone();
+            let bytes = text.len();
             return Err(FilterError::TooLong { event, bytes, longest });
         }
         CString::new(text)

@@ -80,7 +80,8 @@ impl<'a> Rates<'a> {
         let a_second = if is_clock(&event.attr) {
             NANOSECONDS
         } else if is_cycles(event) {
-            let (host, kernel) = (self.host, self.kernel);
+            let host = self.host;
+            let kernel = self.kernel;
             (*self.speed.get_or_init(|| cycles_per_second(host, kernel)))?
         } else {
             return None;

@@ -213,7 +213,8 @@ impl<'a> Settling<'a> {
         let cpu = planned.cpus.as_slice().first().copied().unwrap_or(0);
         let target = if self.per_cpu { Target::Cpu(cpu) } else { Target::TaskOnCpu(0, cpu) };
         if is_traced(&planned.event) {
-            let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
+            let kind = abi::PERF_TYPE_SOFTWARE;
+            let config = abi::PERF_COUNT_SW_DUMMY.into();
             let stand_in =
                 Attr { kind, config, config1: 0, config2: 0, uprobe_path: None, ..attr.clone() };
             return self.kernel.open(&stand_in, target, leader);

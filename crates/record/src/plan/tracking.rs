@@ -46,7 +46,8 @@ pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
 /// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with
 /// those that are sampled.
 pub(super) fn dummy(defaults: &AttrDefaults<'_>) -> (Event, Attr) {
-    let (kind, config) = (abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into());
+    let kind = abi::PERF_TYPE_SOFTWARE;
+    let config = abi::PERF_COUNT_SW_DUMMY.into();
     let event = Event::new(
         "dummy:u",
         Attr { kind, config, flags: Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV, ..Attr::default() },

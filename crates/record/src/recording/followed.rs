@@ -181,12 +181,10 @@ fn rate(planned: &PlannedEvent) -> Option<u64> {
 }
 
 fn of_levels(time: CpuTime, attr: &Attr) -> u64 {
-    let (no_user, no_kernel) =
-        (attr.flags.contains(Flags::EXCLUDE_USER), attr.flags.contains(Flags::EXCLUDE_KERNEL));
-    let (user, system) = (
-        if no_user { Duration::ZERO } else { time.user },
-        if no_kernel { Duration::ZERO } else { time.system },
-    );
+    let no_user = attr.flags.contains(Flags::EXCLUDE_USER);
+    let no_kernel = attr.flags.contains(Flags::EXCLUDE_KERNEL);
+    let user = if no_user { Duration::ZERO } else { time.user };
+    let system = if no_kernel { Duration::ZERO } else { time.system };
     nanos(user + system)
 }
 

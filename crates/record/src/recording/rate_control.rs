@@ -55,7 +55,8 @@ impl RateControl {
         };
         let costs = (0..steps).map(of_step).collect();
         let controller = Controller::new(budget.share, costs, session.number_of_cpus());
-        let (recorded, floor) = (Duration::ZERO, Duration::ZERO);
+        let recorded = Duration::ZERO;
+        let floor = Duration::ZERO;
         Some(Self {
             budget,
             controller,
@@ -115,7 +116,8 @@ impl Recording {
     /// Looks at what was used since the last look, and changes the rates where the budget wants it.
     pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
         let Some(control) = &mut self.rate_control else { return Ok(()) };
-        let (recorded, throttled) = (self.enabled.so_far(), self.shared.throttled());
+        let recorded = self.enabled.so_far();
+        let throttled = self.shared.throttled();
         // Start-up is apart.
         let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);

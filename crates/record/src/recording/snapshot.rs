@@ -136,7 +136,8 @@ mod tests {
             [&[9, 0, 0, 0, 0, 0][..], &size.to_ne_bytes(), &vec![byte; usize::from(size) - 8]]
                 .concat()
         };
-        let (newest, oldest) = (record(24, 1), record(16, 2));
+        let newest = record(24, 1);
+        let oldest = record(16, 2);
         assert_eq!(
             oldest_first(&[newest.clone(), oldest.clone()].concat()),
             [oldest, newest].concat()

@@ -218,7 +218,8 @@ fn start_off_cpu(
     command: Option<i32>,
 ) -> Result<Option<OffCpuTimes>, RecordError> {
     let Some(attr) = &mut session.plan.off_cpu else { return Ok(None) };
-    let (options, host) = (&session.options, &session.backend.host);
+    let options = &session.options;
+    let host = &session.backend.host;
     OffCpuTimes::start(options, attr, tasks.whose(command), host).map(Some)
 }
 
@@ -251,7 +252,8 @@ struct Taken {
 }
 
 fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
-    let (now, options) = (session.backend.clock.now(), &session.options);
+    let now = session.backend.clock.now();
+    let options = &session.options;
     Deadlines {
         flush: now + options.rings.flush_interval,
         begin: if let Begin::After(delay) = options.begin { Some(now + delay) } else { None },

@@ -38,7 +38,8 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
 
 /// Each record as a line, and what was counted.
 fn lines(host: &Host, targets: &Targets, options: Options) -> (Vec<String>, Synthesized) {
-    let (layout, mut bytes) = (layout(), Vec::new());
+    let layout = layout();
+    let mut bytes = Vec::new();
     let done = synthesize(host, targets, &options, &layout, &mut |piece| {
         bytes.extend_from_slice(piece);
         Ok(())

@@ -168,7 +168,8 @@ impl DiffRow {
     /// What is said of it: of its weight where that is shown, else of its share.
     #[must_use]
     pub fn verdict(&self) -> DiffVerdict {
-        let (weight, share) = (&self.weight, &self.share);
+        let weight = &self.weight;
+        let share = &self.share;
         let change = if weight.is_shown { weight } else { share };
         match change.delta() {
             _ if self.is_rare => DiffVerdict::TooFew,

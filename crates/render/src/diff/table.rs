@@ -53,7 +53,8 @@ pub fn titles(diff: &Diff, event: &EventDiff, view: &DiffView) -> Vec<Cell> {
 /// What stands in the columns of a row.
 #[must_use]
 pub fn cells(row: &DiffRow, unit: Unit, view: &DiffView) -> Vec<Cell> {
-    let (share, weight) = (&row.share, &row.weight);
+    let share = &row.share;
+    let weight = &row.weight;
     let mut cells = vec![
         figure(if share.a > 0.0 { format!("{:.2}%", 100.0 * share.a) } else { String::new() }),
         figure(signed_percent(share.delta())),

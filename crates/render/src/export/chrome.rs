@@ -118,9 +118,15 @@ impl Events<'_> {
 
     /// Ends all functions of a thread but the outermost `kept`.
     fn close(&mut self, open: &mut Open, kept: usize, time_ns: u64) -> io::Result<()> {
-        let (pid, tid, ts) = (open.pid, open.tid, microseconds(time_ns));
+        let pid = open.pid;
+        let tid = open.tid;
+        let ts = microseconds(time_ns);
         for _ in kept..open.frames.len() {
-            let (ph, name, cat, s, args) = ("E", None, None, None, None);
+            let ph = "E";
+            let name = None;
+            let cat = None;
+            let s = None;
+            let args = None;
             self.put(&Event { ph, ts, pid, tid, name, cat, s, args })?;
             open.frames.pop();
         }
@@ -133,9 +139,14 @@ impl Chrome {
     fn switch(&mut self, switch: &CpuSwitch, time_ns: u64) -> io::Result<()> {
         let Self { out, has_begun, cpus, .. } = self;
         let mut events = Events { out, has_begun };
-        let (pid, tid, ts) = (CPUS, switch.cpu.cast_signed(), microseconds(time_ns));
+        let pid = CPUS;
+        let tid = switch.cpu.cast_signed();
+        let ts = microseconds(time_ns);
         let has_task = cpus.entry(switch.cpu).or_default();
-        let (name, cat, s, args) = (None, None, None, None);
+        let name = None;
+        let cat = None;
+        let s = None;
+        let args = None;
         if std::mem::replace(has_task, switch.tid != 0) {
             events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
         }
@@ -151,14 +162,18 @@ impl Chrome {
     fn finish_cpus(&mut self) -> io::Result<()> {
         let Self { out, has_begun, cpus, last_ns, .. } = self;
         let mut events = Events { out, has_begun };
-        let (pid, cat, s) = (CPUS, None, None);
+        let pid = CPUS;
+        let cat = None;
+        let s = None;
         if !cpus.is_empty() {
             events.put(&title("process_name", 0, "CPUs"))?;
         }
         for (cpu, has_task) in cpus {
             let tid = cpu.cast_signed();
             if *has_task {
-                let (ts, name, args) = (microseconds(*last_ns), None, None);
+                let ts = microseconds(*last_ns);
+                let name = None;
+                let args = None;
                 events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
             }
             events.put(&title("thread_name", tid, &format!("CPU {cpu}")))?;
@@ -202,7 +217,9 @@ impl SampleSink for Chrome {
         let same = open.frames.iter().zip(chain.iter()).take_while(|(a, b)| a == b).count();
         let kept = if end_ns < time_ns { 0 } else { same };
         events.close(open, kept, end_ns)?;
-        let (pid, tid, ts) = (thread.pid, thread.tid, microseconds(time_ns));
+        let pid = thread.pid;
+        let tid = thread.tid;
+        let ts = microseconds(time_ns);
         for frame in chain.iter().skip(kept) {
             let named = frames.get(frame);
             events.put(&Event {
@@ -228,7 +245,8 @@ impl SampleSink for Chrome {
         let Some(fields) = sample.row.trace else { return Ok(()) };
         let fields = String::from_utf8_lossy(profile.string(fields));
         let args = Some(Args { dso: None, fields: Some(&fields), name: None });
-        let (name, s) = (Some(&name[..]), Some("t"));
+        let name = Some(&name[..]);
+        let s = Some("t");
         events.put(&Event { ph: "i", ts, pid, tid, name, cat: None, s, args })
     }
 }
@@ -243,15 +261,19 @@ impl Exporter for Chrome {
             events.close(open, 0, end_ns)?;
             let comm = open.comm.map(|comm| whole.profile.string(comm)).unwrap_or_default();
             let comm = String::from_utf8_lossy(comm);
-            let (pid, tid) = (open.pid, open.tid);
+            let pid = open.pid;
+            let tid = open.tid;
             let titles = [("thread_name", true), ("process_name", pid == tid)];
             for (title, _) in titles.into_iter().filter(|(_, is_said)| *is_said) {
                 let args = Some(Args { dso: None, fields: None, name: Some(&comm) });
-                let (name, cat, s) = (Some(title), None, None);
+                let name = Some(title);
+                let cat = None;
+                let s = None;
                 events.put(&Event { ph: "M", ts: 0.0, pid, tid, name, cat, s, args })?;
             }
         }
-        let (session, ledger) = (whole.session, whole.ledger);
+        let session = whole.session;
+        let ledger = whole.ledger;
         let other = Other { session, losses: whole.loss_lines(), ledger };
         let begin = if *has_begun { "" } else { "{\"traceEvents\":[" };
         write!(out, "{begin}\n],\"displayTimeUnit\":\"ms\",\"otherData\":")?;

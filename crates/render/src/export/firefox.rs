@@ -58,7 +58,9 @@ impl SampleSink for Firefox {
         let time_ns = sample.time_ns.unwrap_or(0);
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
         self.last_ns = self.last_ns.max(time_ns);
-        let (event, thread, comm) = (sample.row.event, sample.row.thread, sample.row.comm);
+        let event = sample.row.event;
+        let thread = sample.row.thread;
+        let comm = sample.row.comm;
         let samples = self.tracks.entry(Track { event, thread, comm }).or_default();
         profile.frames_of_row(&sample.row, &mut self.chain);
         let mut stack = None;
@@ -204,7 +206,8 @@ impl Tables {
         let number = |of: fn(&tare_profile::Line) -> u32| {
             source.as_ref().map(of).filter(|number| *number > 0)
         };
-        let (line, column) = (number(|at| at.line), number(|at| at.column));
+        let line = number(|at| at.line);
+        let column = number(|at| at.column);
         let row = FrameRow { function, kind: place.kind, line, column };
         self.frames.insert_full((id, depth), row).0
     }

@@ -136,7 +136,9 @@ impl SampleSink for JsonLines {
 impl Exporter for JsonLines {
     fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
         self.begin()?;
-        let (samples, session, ledger) = (self.samples, whole.session, whole.ledger);
+        let samples = self.samples;
+        let session = whole.session;
+        let ledger = whole.ledger;
         let losses = whole.loss_lines();
         json_line(&mut self.out, &Line::End { samples, session, losses, ledger })?;
         self.out.flush()

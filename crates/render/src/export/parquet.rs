@@ -238,7 +238,8 @@ impl Rows {
         optional::<Int64Type>(group, &self.address)?;
         optional::<ByteArrayType>(group, &self.trace)?;
         for lists in [&self.stack, &self.stack_dso] {
-            let (levels, repeats) = (Some(&lists.levels[..]), Some(&lists.repeats[..]));
+            let levels = Some(&lists.levels[..]);
+            let repeats = Some(&lists.repeats[..]);
             put::<ByteArrayType>(group, &lists.values, levels, repeats)?;
         }
         Ok(())

@@ -115,7 +115,8 @@ struct Building<'a> {
 impl<'a> Building<'a> {
     fn new(whole: &'a Whole<'a>, sums: &Sums) -> Self {
         let events: Vec<EventId> = sums.events().into_iter().map(|(event, _)| event).collect();
-        let (message, mut strings) = (Message::default(), IndexSet::default());
+        let message = Message::default();
+        let mut strings = IndexSet::default();
         strings.insert(Vec::new());
         let (locations, functions, mappings) = Default::default();
         let mut building = Self { whole, message, strings, events, locations, functions, mappings };

@@ -33,7 +33,8 @@ impl Graph {
             let totals = self.totals(side, at).into_iter();
             totals.map(|total| total.period as f64 / all).collect::<Vec<_>>()
         };
-        let (now, before) = (shares(0), shares(1));
+        let now = shares(0);
+        let before = shares(1);
         let mut places = vec![None; self.nodes.len()];
         let mut nodes = Vec::new();
         for (place, node) in self.nodes.iter().enumerate() {
@@ -44,8 +45,10 @@ impl Graph {
             if place == 0 || is_kept {
                 let function = &self.functions[node.function];
                 places[place] = Some(nodes.len());
-                let (name, dso) = (function.name.clone(), function.dso.clone());
-                let (before, now) = (before[place], now[place]);
+                let name = function.name.clone();
+                let dso = function.dso.clone();
+                let before = before[place];
+                let now = now[place];
                 nodes.push(ComparedNode { parent, depth: node.depth, name, dso, before, now });
             }
         }

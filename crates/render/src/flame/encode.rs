@@ -65,7 +65,8 @@ pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
         let Some(first) = group.first() else { continue };
         let header = [first.side, first.event, first.thread, group.len()];
         header.into_iter().for_each(|number| bytes.put_index(number));
-        let (mut node, mut slice) = (0, 0);
+        let mut node = 0;
+        let mut slice = 0;
         for row in group {
             bytes.put_index(row.node - node);
             bytes.put(u64::from(if row.node == node { row.slice - slice } else { row.slice }));

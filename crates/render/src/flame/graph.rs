@@ -246,7 +246,8 @@ impl Building {
                 .entry((key.comm, key.leaf, key.stack))
                 .or_insert_with(|| self.node(profile, key, &mut frames));
             let thread = self.thread(profile, key);
-            let (slice, weight) = (key.slice, *weight);
+            let slice = key.slice;
+            let weight = *weight;
             self.rows.push(Row { side, event, thread, node, slice, weight });
         }
     }
@@ -335,7 +336,8 @@ impl Building {
 
     fn finish(self, slices: Slices) -> Graph {
         let Self { functions, threads, events, nodes, rows, .. } = self;
-        let (functions, threads) = (functions.into_iter().collect(), threads.into_iter().collect());
+        let functions = functions.into_iter().collect();
+        let threads = threads.into_iter().collect();
         let mut graph = Graph { events, threads, functions, nodes, rows, slices, merged: 0 };
         for (event, side) in (0..graph.events.len()).flat_map(|event| [(event, 0), (event, 1)]) {
             let all = graph.events[event].all[side].period.max(1) as f64;

@@ -64,7 +64,9 @@ struct Event<'a> {
 
 impl<'a> Event<'a> {
     fn of((event, usual): (&'a super::graph::Event, &u64)) -> Self {
-        let (name, unit, usual) = (&event.name[..], event.unit, *usual);
+        let name = &event.name[..];
+        let unit = event.unit;
+        let usual = *usual;
         Self { name, unit, usual, samples: event.all.map(|all| all.samples) }
     }
 }

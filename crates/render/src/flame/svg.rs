@@ -204,7 +204,8 @@ fn frames(
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 200")]
         let fits = fits as usize;
         if fits >= 3 && known.function != MERGED {
-            let (x, y) = (x + 3.0, y + HEIGHT - 5.0);
+            let x = x + 3.0;
+            let y = y + HEIGHT - 5.0;
             write!(
                 body,
                 r#"<text x="{x:.1}" y="{y:.0}">{}</text>"#,
@@ -227,11 +228,12 @@ fn compared(share: f64, was: f64) -> (String, String) {
 
 /// What a function is called and weighs.
 fn described(function: &Function, total: Weight, event: &Event) -> String {
-    let (name, dso) = (&function.name, &function.dso);
+    let name = &function.name;
+    let dso = &function.dso;
     let dso = if dso.is_empty() { String::new() } else { format!(" ({dso})") };
     let share = 100.0 * total.period as f64 / event.all[0].period.max(1) as f64;
-    let (amount, samples) =
-        (amount(total.period, event.unit), crate::count(total.samples, "sample"));
+    let amount = amount(total.period, event.unit);
+    let samples = crate::count(total.samples, "sample");
     format!("{name}{dso}: {share:.2}%, {amount}, {samples}")
 }
 

@@ -12,7 +12,8 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let spent = budget
         .spent
         .map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
-    let (asked, changes) = (percent(budget.asked), count(budget.changes, "change"));
+    let asked = percent(budget.asked);
+    let changes = count(budget.changes, "change");
     Some(format!(
         "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} of rate, {} Hz at the end",
         budget.hz
@@ -22,7 +23,8 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
 /// A warning where the lowest rate costs more than the budget.
 pub(super) fn warning(ledger: &Ledger) -> Option<String> {
     let budget = ledger.budget.as_ref().filter(|budget| budget.floor_ns > 0)?;
-    let (time, hz) = (seconds(budget.floor_ns), budget.min_hz);
+    let time = seconds(budget.floor_ns);
+    let hz = budget.min_hz;
     Some(format!(
         "budget: the floor won for {time}: {hz} Hz were kept though the budget has no room for them (--min-rate, --max-overhead)"
     ))

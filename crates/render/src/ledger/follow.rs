@@ -23,8 +23,9 @@ fn coverage(coverage: Coverage) -> Option<String> {
     let amount = |number: u64| {
         if coverage.is_time { seconds(number) } else { grouped(number) }
     };
-    let (percent, sampled, used) =
-        (coverage.percent()?, amount(coverage.sampled), amount(coverage.used));
+    let percent = coverage.percent()?;
+    let sampled = amount(coverage.sampled);
+    let used = amount(coverage.used);
     Some(if coverage.is_little {
         format!("{sampled} of {used} (too little to tell a share)")
     } else {
@@ -97,7 +98,8 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
     }
     if follow.left_cgroup > 0 {
         let left = follow.left_cgroup;
-        let (were, them) = (agreeing(left, "was", "were"), agreeing(left, "it", "them"));
+        let were = agreeing(left, "was", "were");
+        let them = agreeing(left, "it", "them");
         lines.push(format!(
             "{} left the command's cgroup and {were} not recorded from then on: --follow=system sees {them}",
             count(left, "task")
@@ -107,7 +109,8 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
         let outlived = follow.outlived as u64;
         let processes = count(outlived, "process");
         let outlive = agreeing(outlived, "outlives", "outlive");
-        let (they, are) = (agreeing(outlived, "it", "they"), agreeing(outlived, "is", "are"));
+        let they = agreeing(outlived, "it", "they");
+        let are = agreeing(outlived, "is", "are");
         lines.push(format!(
             "{processes} {outlive} the command: {they} {are} where {they} would have been without tare"
         ));

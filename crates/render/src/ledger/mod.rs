@@ -77,7 +77,8 @@ fn details(ledger: &Ledger) -> Vec<String> {
     lines.push(cost(&ledger.cost, ledger.recorded_ns));
     lines.push(rings(ledger));
     if let Some(command) = &ledger.command {
-        let (user, system) = (seconds(command.user_ns), seconds(command.system_ns));
+        let user = seconds(command.user_ns);
+        let system = seconds(command.system_ns);
         lines.push(format!("the command: {user} of CPU in user mode, {system} in the kernel"));
     }
     lines
@@ -121,7 +122,8 @@ fn samples(ledger: &Ledger) -> String {
             bytes(dropped)
         ),
     };
-    let (elapsed, size) = (seconds(ledger.recorded_ns), bytes(ledger.output.written_bytes));
+    let elapsed = seconds(ledger.recorded_ns);
+    let size = bytes(ledger.output.written_bytes);
     format!("{} in {elapsed}{lost}; {size}", count(samples, "sample"))
 }
 
@@ -129,7 +131,8 @@ fn samples(ledger: &Ledger) -> String {
 fn cost_summary(ledger: &Ledger) -> String {
     let cost = &ledger.cost;
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
-    let (recording, rest) = (ms(cost.recording_cpu_ns), ms(cost.start_cpu_ns + cost.end_cpu_ns));
+    let recording = ms(cost.recording_cpu_ns);
+    let rest = ms(cost.start_cpu_ns + cost.end_cpu_ns);
     let calibration = match cost.calibration_cpu_ns {
         0 => String::new(),
         ns => format!(", and {} once to measure what a sample costs here", ms(ns)),
@@ -166,7 +169,8 @@ fn losses(ledger: &Ledger) -> Vec<String> {
         ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.6}", ns as f64 / SECOND_NS))
     };
     let of = |loss: &Loss| {
-        let (cpu, records) = (loss.cpu, count(loss.records, "record"));
+        let cpu = loss.cpu;
+        let records = count(loss.records, "record");
         format!("CPU {cpu} lost {records} between {} and {}", time(loss.from_ns), time(loss.to_ns))
     };
     let mut lines: Vec<String> = ledger.losses.iter().map(of).collect();
@@ -208,14 +212,16 @@ fn cost(cost: &Cost, recorded_ns: u64) -> String {
         .map_or_else(String::new, |peak| format!(", {} of memory", bytes(peak)));
     let [start, recording, end] = [cost.start_cpu_ns, cost.recording_cpu_ns, cost.end_cpu_ns]
         .map(|ns| format!("{:.1} ms", ns as f64 / 1e6));
-    let (wakes, calls) = (count(cost.wake_ups, "wake-up"), count(cost.system_calls, "system call"));
+    let wakes = count(cost.wake_ups, "wake-up");
+    let calls = count(cost.system_calls, "system call");
     format!(
         "the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes}, {calls}{memory}"
     )
 }
 
 fn rings(ledger: &Ledger) -> String {
-    let (rings, output) = (&ledger.rings, &ledger.output);
+    let rings = &ledger.rings;
+    let output = &ledger.output;
     let full = (rings.fullest_bytes.saturating_mul(100)).checked_div(rings.bytes).unwrap_or(0);
     let fallback = output.fallback.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
     let spills = match output.spills {
@@ -230,7 +236,8 @@ fn rings(ledger: &Ledger) -> String {
             bytes(most as u64)
         ),
     };
-    let (number, size) = (rings.number, bytes(rings.bytes as u64));
+    let number = rings.number;
+    let size = bytes(rings.bytes as u64);
     let records = bytes(output.record_bytes);
     let rate = per_second(output.record_bytes, ledger.recorded_ns)
         .map_or_else(String::new, |rate| format!(" ({}/s)", bytes(rate)));
@@ -281,7 +288,8 @@ mod tests {
     }
 
     fn losses_of_cpu_1() -> Vec<Loss> {
-        let (from_ns, to_ns) = (Some(1_500_000_000), Some(1_600_000_000));
+        let from_ns = Some(1_500_000_000);
+        let to_ns = Some(1_600_000_000);
         vec![Loss { cpu: 1, records: 7, from_ns, to_ns }]
     }
 

@@ -81,7 +81,8 @@ pub fn attr_line(attr: &Attr) -> String {
         let names = (attr.flags & shown).iter_names();
         words.extend(names.map(|(name, _)| format!("{}: 1", name.to_lowercase())));
     };
-    let (mut first, mut second) = (Flags::empty(), Flags::empty());
+    let mut first = Flags::empty();
+    let mut second = Flags::empty();
     BEFORE_FREQ.iter().for_each(|flag| first |= *flag);
     BEFORE_PRECISE.iter().for_each(|flag| second |= *flag);
     flags(&mut words, first);

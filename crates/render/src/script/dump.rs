@@ -74,8 +74,10 @@ fn sample(out: &mut dyn Write, raw: &RawRecord<'_>, layout: Option<&Layout>) -> 
         return writeln!(out, "it belongs to no event, or ends within its fields");
     };
     let head = &sample.head;
-    let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
-    let (ip, period) = (head.ip.unwrap_or(0), head.period.unwrap_or(0));
+    let pid = head.pid.unwrap_or(-1);
+    let tid = head.tid.unwrap_or(-1);
+    let ip = head.ip.unwrap_or(0);
+    let period = head.period.unwrap_or(0);
     let addr = head.addr.unwrap_or(0);
     writeln!(out, "{pid}/{tid}: {} period: {period} addr: {}", c_hex(ip), c_hex(addr))?;
     if let Some(chain) = sample.callchain {
@@ -84,7 +86,9 @@ fn sample(out: &mut dyn Write, raw: &RawRecord<'_>, layout: Option<&Layout>) -> 
     if let Some(branches) = &sample.branches {
         writeln!(out, "... branch stack: nr:{}", branches.iter().count())?;
         for (number, branch) in branches.iter().enumerate() {
-            let (from, to, cycles) = (branch.from, branch.to, branch.cycles);
+            let from = branch.from;
+            let to = branch.to;
+            let cycles = branch.cycles;
             writeln!(out, "..... {number:2}: {from:016x} -> {to:016x} {cycles} cycles")?;
         }
     }

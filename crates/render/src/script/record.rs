@@ -39,7 +39,8 @@ pub fn record(text: &mut Vec<u8>, raw: &RawRecord<'_>, fields: &Record<'_>) {
         Record::TextPoke(TextPoke { addr, old, new }) => {
             let bytes =
                 |code: &[u8]| code.iter().map(|byte| format!(" {byte:02x}")).collect::<String>();
-            let (old_len, new_len) = (old.len(), new.len());
+            let old_len = old.len();
+            let new_len = new.len();
             let what = format!(" addr {addr:#x} old len {old_len} new len {new_len}");
             text.extend_from_slice(what.as_bytes());
             let code = format!("\n  old bytes:{}\n  new bytes:{}", bytes(old), bytes(new));
@@ -75,7 +76,8 @@ fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
         let is_data = u32::from(misc) & PERF_RECORD_MISC_MMAP_DATA != 0;
         text.extend_from_slice(if is_data { b"]: r " } else { b"]: x " });
     } else {
-        let (prot, is_shared) = (mmap.prot, mmap.flags & 1 != 0);
+        let prot = mmap.prot;
+        let is_shared = mmap.flags & 1 != 0;
         let letters = [
             flag(prot & 1 != 0, 'r'),
             flag(prot & 2 != 0, 'w'),

@@ -90,7 +90,9 @@ pub(crate) fn play(
 ) -> Result<Played, Box<dyn Error>> {
     let mut player = Player::new()?;
     let each = (samples / processes).max(CPUS);
-    let (mut played, mut number, mut warm) = (0, 0, None);
+    let mut played = 0;
+    let mut number = 0;
+    let mut warm = None;
     while played < samples {
         let pids: Vec<i32> = (0..CPUS)
             .map(|cpu| i32::try_from(100 + (number + cpu) % 30_000))
@@ -179,7 +181,8 @@ impl Player {
 
     /// A process begins: with a name of its own, a program, and code of a compiler's in one of ten.
     fn begin(&mut self, pid: i32, number: u64, program: &str) -> Result<(), TooLong> {
-        let (encoder, task) = (self.encoder(pid), self.task(pid));
+        let encoder = self.encoder(pid);
+        let task = self.task(pid);
         let records = &mut self.records;
         encoder.fork(records, &task, false)?;
         let name = format!("short-{number}");
@@ -208,7 +211,8 @@ impl Player {
     }
 
     fn end(&mut self, pid: i32) -> Result<(), TooLong> {
-        let (encoder, task) = (self.encoder(pid), self.task(pid));
+        let encoder = self.encoder(pid);
+        let task = self.task(pid);
         encoder.exit(&mut self.records, &task)
     }
 

@@ -104,7 +104,8 @@ impl BlockCycles {
                 (0..ends.len()).map(|at| (line(2 * at), line(2 * at + 1))).collect();
             let block =
                 |(((symbol, end), sum), (start_line, end_line)): (((Symbol, u64), Sum), _)| {
-                    let (name, dso) = (machine.symbol_name(symbol), machine.dso_name(symbol.dso));
+                    let name = machine.symbol_name(symbol);
+                    let dso = machine.dso_name(symbol.dso);
                     Block {
                         function: profile.add_string(name.as_bytes()),
                         dso: profile.add_string(&short_name(dso)),

@@ -41,7 +41,8 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     /// Bytes of the mapping or of the function that a sample lies in.
     fn size(&self, machine: &Machine, detail: Detail) -> Option<u64> {
-        let (mode, ip) = (CpuMode::of_misc(self.sample.raw.misc), self.sample.fields.head.ip?);
+        let mode = CpuMode::of_misc(self.sample.raw.misc);
+        let ip = self.sample.fields.head.ip?;
         if detail == Detail::DsoSize {
             return machine.mapping_bytes(mode, self.pid(), ip);
         }
@@ -186,7 +187,8 @@ impl Details {
     /// The beginning of the slice that a time lies in, in seconds.
     fn slice(&self, time_ns: u64) -> String {
         let begin_ns = time_ns - time_ns.checked_rem(self.quantum_ns).unwrap_or(0);
-        let (seconds, rest_ns) = (begin_ns / 1_000_000_000, begin_ns % 1_000_000_000);
+        let seconds = begin_ns / 1_000_000_000;
+        let rest_ns = begin_ns % 1_000_000_000;
         if self.nanoseconds {
             format!("{seconds}.{rest_ns:09}")
         } else {

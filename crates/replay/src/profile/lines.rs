@@ -110,7 +110,8 @@ impl Lines {
                 Some((name, dso)) => {
                     let name = profile.add_string(name.as_bytes());
                     let symbol = profile.add_symbol(Symbol { dso, name, start: 0 });
-                    let (function, address) = (Ok(symbol), 0);
+                    let function = Ok(symbol);
+                    let address = 0;
                     profile.add_frame(Frame { function, address, is_inlined: true, line, ..own })
                 }
                 None => profile.add_frame(Frame { line, ..own }),

@@ -170,7 +170,8 @@ impl SampleSink {
         event: Event,
     ) {
         let head = &sample.fields.head;
-        let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
+        let pid = head.pid.unwrap_or(-1);
+        let tid = head.tid.unwrap_or(-1);
         let (_, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
         let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
@@ -238,7 +239,8 @@ impl SampleSink {
         let mode = CpuMode::of_misc(sample.raw.misc);
         let at = sample.fields.head.ip.map(|address| CodeAddress { mode, address });
         let (leaf, offset) = at.map(|at| self.leaf(machine, pid, at)).unzip();
-        let (profile, frames) = (&mut self.profile, &mut self.frames);
+        let profile = &mut self.profile;
+        let frames = &mut self.frames;
         let stack = sample.fields.callchain.and_then(|_| {
             machine.callchain(sample, usize::MAX, &mut self.chain);
             frames.stack(profile, machine, pid, &self.chain)

@@ -196,7 +196,8 @@ impl ProfileSink {
             return match self.threads.row(at, row.event, row.cpu) {
                 Some(row) => self.profile.add_to_row(row, weight),
                 None => {
-                    let (event, cpu) = (row.event, row.cpu);
+                    let event = row.event;
+                    let cpu = row.cpu;
                     let id = self.profile.add_samples(row, weight);
                     self.threads.keep_row(at, event, cpu, id);
                 }
@@ -266,7 +267,8 @@ impl ProfileSink {
         };
         let weight = Weight { period, samples: 1 };
         let cpu = head.cpu.filter(|_| self.by_cpu);
-        let (pid, tid) = (head.pid.unwrap_or(-1), head.tid.unwrap_or(-1));
+        let pid = head.pid.unwrap_or(-1);
+        let tid = head.tid.unwrap_or(-1);
         let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
         let (thread, comm) = (Some(thread.id), Some(thread.comm));
         let (leaf, stack, trace, details) = Default::default();
@@ -295,11 +297,13 @@ impl ProfileSink {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> (Option<FrameId>, Option<StackId>) {
-        let (most, keeps_callers) = (self.max_stack, self.keeps_callers);
+        let most = self.max_stack;
+        let keeps_callers = self.keeps_callers;
         let Self { profile, frames: Some(frames), chain, frame_pointers, .. } = self else {
             return (None, None);
         };
-        let (mode, pid) = (CpuMode::of_misc(sample.raw.misc), sample.fields.head.pid.unwrap_or(-1));
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let pid = sample.fields.head.pid.unwrap_or(-1);
         let ip = sample.fields.head.ip;
         let leaf =
             ip.map(|address| frames.frame(profile, machine, pid, CodeAddress { mode, address }));

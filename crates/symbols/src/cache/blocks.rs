@@ -174,7 +174,8 @@ impl Blocks {
 
     /// How many numbers of a sorted table are not above one; `None` where a block is damaged.
     pub(super) fn not_above(&self, table: usize, wanted: u64) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len(table, 8));
+        let mut low = 0;
+        let mut high = self.len(table, 8);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.u64(table, middle)? <= wanted { low = middle + 1 } else { high = middle }
@@ -296,7 +297,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path);
-        let (whole, uid) = (std::fs::read(&path).unwrap(), own_uid(&path));
+        let whole = std::fs::read(&path).unwrap();
+        let uid = own_uid(&path);
         let read = |blocks: &Blocks| {
             for number in 0..20_000 {
                 let found = blocks.u64(0, number);

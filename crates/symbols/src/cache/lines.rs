@@ -180,7 +180,9 @@ impl NewAnswers {
 
     /// The tables' bytes.
     pub(super) fn tables(self) -> [Vec<u8>; 4] {
-        let (mut addresses, mut ends, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        let mut addresses = Vec::new();
+        let mut ends = Vec::new();
+        let mut frames = Vec::new();
         let mut end = 0_u32;
         for (address, of_address) in &self.by_address {
             addresses.extend(address.to_ne_bytes());

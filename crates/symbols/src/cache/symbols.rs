@@ -28,7 +28,8 @@ impl KeptTable {
         let at = (first..behind)
             .rev()
             .find(|at| self.0.u64(ENDS, *at).is_some_and(|end| address < end))?;
-        let (start, end) = (self.0.u64(STARTS, at)?, self.0.u64(ENDS, at)?);
+        let start = self.0.u64(STARTS, at)?;
+        let end = self.0.u64(ENDS, at)?;
         let number = u32::try_from(at).ok()?;
         // One whose name is damaged is none.
         self.name(number)?;
@@ -60,7 +61,9 @@ impl KeptTable {
 
 /// The tables' bytes; `None` where they would be too large.
 pub(super) fn tables(table: &Table) -> Option<[Vec<u8>; 4]> {
-    let (mut starts, mut ends, mut names_at) = (Vec::new(), Vec::new(), Vec::new());
+    let mut starts = Vec::new();
+    let mut ends = Vec::new();
+    let mut names_at = Vec::new();
     let mut names = Texts::default();
     let mut known: HashMap<&[u8], u32, foldhash::fast::RandomState> = HashMap::default();
     for number in 0..u32::try_from(table.len()).ok()? {

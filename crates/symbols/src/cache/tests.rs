@@ -32,7 +32,8 @@ fn kept_symbols_are_those_of_the_table() {
     cache.keep_table(id(1), true, &table);
     let kept = cache.table(id(1), true).unwrap();
     for address in (0..20_100 * 16).step_by(7) {
-        let (found, expected) = (kept.find(address), table.find(address));
+        let found = kept.find(address);
+        let expected = table.find(address);
         assert_eq!(found, expected, "{address}");
         if let Some(found) = found {
             assert_eq!(kept.name(found.number), table.name(found.number));
@@ -51,7 +52,8 @@ fn found(addresses: &[u64]) -> Answers {
     for address in addresses {
         let name = Some(answers.texts.add(format!("name {address}").as_bytes()));
         let file = Some(answers.texts.add(b"/a/file.rs"));
-        let (line, column) = (u32::try_from(*address).unwrap(), 7);
+        let line = u32::try_from(*address).unwrap();
+        let column = 7;
         let inner = AnswerFrame { name, file, line, column, is_inlined: true };
         let outer = AnswerFrame { name: None, file, line, column: 0, is_inlined: false };
         answers.push(if address % 3 == 0 { vec![] } else { vec![inner, outer] });
@@ -60,7 +62,8 @@ fn found(addresses: &[u64]) -> Answers {
 }
 
 fn keep(cache: &SymbolCache, addresses: &[u64]) {
-    let (answers, mut new) = (found(addresses), NewAnswers::default());
+    let answers = found(addresses);
+    let mut new = NewAnswers::default();
     for (number, address) in addresses.iter().enumerate() {
         new.add(*address, &answers, number);
     }
@@ -72,7 +75,8 @@ fn words(answers: &Answers, number: usize) -> Vec<String> {
     let text = |id| answers.texts.get(id).to_owned();
     let frames = answers.get(number).iter();
     let words = |frame: &AnswerFrame| {
-        let (name, file) = (frame.name.map(text), frame.file.map(text));
+        let name = frame.name.map(text);
+        let file = frame.file.map(text);
         format!("{name:?} {file:?} {} {} {}", frame.line, frame.column, frame.is_inlined)
     };
     frames.map(words).collect()

@@ -141,7 +141,8 @@ impl<'d> Front<'d> {
     /// Reads the line number program's front too.
     pub(super) fn with_lines(mut self, dwarf: &Dwarf<Slice<'d>>) -> Unit<Slice<'d>> {
         let size = self.unit.header.address_size();
-        let (folder, name) = (self.unit.comp_dir, self.unit.name);
+        let folder = self.unit.comp_dir;
+        let name = self.unit.name;
         self.unit.line_program =
             self.lines.and_then(|offset| dwarf.debug_line.program(offset, size, folder, name).ok());
         self.unit
@@ -154,7 +155,8 @@ fn empty<'d>(
     header: UnitHeader<Slice<'d>>,
     abbreviations: Arc<Abbreviations>,
 ) -> Unit<Slice<'d>> {
-    let (encoding, kind) = (header.encoding(), dwarf.file_type);
+    let encoding = header.encoding();
+    let kind = dwarf.file_type;
     Unit {
         abbreviations,
         name: None,
@@ -232,7 +234,8 @@ pub(super) fn text<'d>(
             of(*dwarf.sup.as_ref()?.debug_str.reader(), offset.0)
         }
         AttributeValue::DebugStrOffsetsIndex(index) => {
-            let (format, base) = (unit.header.format(), unit.str_offsets_base);
+            let format = unit.header.format();
+            let base = unit.str_offsets_base;
             let offset = dwarf.debug_str_offsets.get_str_offset(format, base, index).ok()?;
             of(*dwarf.debug_str.reader(), offset.0)
         }

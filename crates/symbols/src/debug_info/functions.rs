@@ -85,7 +85,8 @@ impl<'d> Walk<'_, 'd> {
         let mut told = 0;
         let mut open: Vec<Open> = Vec::new();
         while !entries.is_empty() && self.left > 0 {
-            let (offset, depth) = (entries.next_offset(), entries.next_depth());
+            let offset = entries.next_offset();
+            let depth = entries.next_depth();
             if offset.0 - told >= TOLD_BYTES {
                 passed(offset.0 - told);
                 told = offset.0;
@@ -131,7 +132,8 @@ impl<'d> Walk<'_, 'd> {
         entries: &mut EntriesRaw<'_, Slice<'d>>,
         abbreviation: &Abbreviation,
     ) -> gimli::Result<Attributes> {
-        let (dwarf, unit) = (self.dwarf, self.unit);
+        let dwarf = self.dwarf;
+        let unit = self.unit;
         let mut found = Attributes::default();
         for specification in abbreviation.attributes() {
             let attribute = entries.read_attribute(*specification)?;

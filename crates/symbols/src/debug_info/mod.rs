@@ -98,7 +98,8 @@ impl DebugInfo {
     /// # Errors
     /// Where it can't be read.
     pub(crate) fn of_symbols(file: &File, path: &Path) -> Result<Self, Unresolved> {
-        let (main, alternative) = (DebugFile::open(file, path)?, None);
+        let main = DebugFile::open(file, path)?;
+        let alternative = None;
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
@@ -144,12 +145,14 @@ impl DebugInfo {
                 self.main.give_pages_back();
             }
         };
-        let (main, split) = (&self.main, &self.split);
+        let main = &self.main;
+        let split = &self.split;
         let shared = Shared { options, main, units, alternative, split, passed: &passed };
         let tasks = tasks(units, addresses, self.main.line_bytes());
         let bytes: usize = tasks.iter().map(|task| task.bytes).sum();
         let threads = threads.get().min(tasks.len()).min(1 + bytes / THREAD_BYTES);
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::new());
         let work = || {
             let mut worker = Worker::new(shared);
             let mut found = Vec::new();

@@ -67,7 +67,8 @@ struct Named<'d> {
 
 impl<'d> Names<'d> {
     pub(super) fn new(main: Info<'d>, alternative: Option<Info<'d>>) -> Self {
-        let (units, names) = (HashMap::default(), HashMap::default());
+        let units = HashMap::default();
+        let names = HashMap::default();
         Self { main, alternative, units, names, left: READ }
     }
 
@@ -113,7 +114,8 @@ impl<'d> Names<'d> {
         if let Some(name) = self.names.get(&key) {
             return *name;
         }
-        let (mut at, mut short) = ((of.clone(), offset), None);
+        let mut at = (of.clone(), offset);
+        let mut short = None;
         let mut found = None;
         for _ in 0..HOPS {
             let Some(named) = self.named(&at.0, at.1) else { break };

@@ -140,7 +140,9 @@ fn number(bytes: &[u8], endian: Endianness) -> u64 {
 
 /// As many of a number's lowest bytes as there is room for.
 fn write(to: &mut [u8], value: u64, endian: Endianness) {
-    let (little, big, count) = (value.to_le_bytes(), value.to_be_bytes(), to.len());
+    let little = value.to_le_bytes();
+    let big = value.to_be_bytes();
+    let count = to.len();
     if endian.is_little_endian() {
         to.copy_from_slice(&little[..count]);
     } else {

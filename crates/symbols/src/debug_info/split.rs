@@ -98,7 +98,8 @@ fn unit<'d>(
         kind => kind != UnitType::Compilation,
     };
     let tables = Tables::of(&dwarf);
-    let (mut headers, mut looked_at) = (dwarf.units(), 0);
+    let mut headers = dwarf.units();
+    let mut looked_at = 0;
     while let Ok(Some(header)) = headers.next() {
         if is_other(header.type_()) {
             continue;

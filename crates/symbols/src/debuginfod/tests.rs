@@ -16,7 +16,8 @@ fn server(answer: Vec<Vec<u8>>, pause: Duration) -> (String, Arc<Mutex<Vec<Strin
     let seen = Arc::clone(&asked);
     std::thread::spawn(move || {
         for connection in listener.incoming() {
-            let (answer, seen) = (answer.clone(), Arc::clone(&seen));
+            let answer = answer.clone();
+            let seen = Arc::clone(&seen);
             std::thread::spawn(move || {
                 let mut connection = connection.unwrap();
                 let mut lines = BufReader::new(connection.try_clone().unwrap()).lines();

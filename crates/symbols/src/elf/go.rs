@@ -93,7 +93,8 @@ impl GoFunctions {
         sections: &Sections<'d, H, R>,
     ) -> Option<Self> {
         let section = SECTIONS.iter().find_map(|name| sections.named(name))?;
-        let (endian, table) = (sections.endian, sections.bytes(section).ok()?);
+        let endian = sections.endian;
+        let table = sections.bytes(section).ok()?;
         let front: &[u8; 8] = table.first_chunk()?;
         let magic = u32_at(endian, table, 0)?;
         let version = *VERSIONS.iter().find(|version| version.magic == magic)?;
@@ -155,7 +156,8 @@ impl GoFunctions {
     }
 
     fn find(&self, address: u64) -> Option<GoFunction> {
-        let (mut low, mut high) = (0, self.count);
+        let mut low = 0;
+        let mut high = self.count;
         while low < high {
             let middle = low.midpoint(high);
             let is_behind = self.function(middle).is_some_and(|of| of.start <= address);
@@ -223,7 +225,9 @@ impl GoFunctions {
         if table == 0 {
             return None;
         }
-        let (mut value, mut end, mut is_first) = (-1_i64, 0_u64, true);
+        let mut value = -1_i64;
+        let mut end = 0_u64;
+        let mut is_first = true;
         loop {
             *left = left.checked_sub(1)?;
             let delta = number(&mut steps)?;
@@ -329,8 +333,8 @@ impl<'m> Module<'m> {
             section.sh_type(endian) == elf::SHT_PROGBITS && flags.contains(elf::SHF_WRITE)
         };
         sections.headers().iter().filter(is_data).find_map(|section| {
-            let (start, bytes): (u64, _) =
-                (section.sh_addr(endian).into(), sections.bytes(section).ok()?);
+            let start: u64 = section.sh_addr(endian).into();
+            let bytes = sections.bytes(section).ok()?;
             let words = bytes.chunks_exact(8).zip((start..).step_by(8));
             let mut places = words.filter(|(word, _)| u64_at(endian, word, 0) == Some(table));
             places.find_map(|(_, place)| at(place))

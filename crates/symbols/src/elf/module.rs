@@ -55,8 +55,8 @@ impl Layout {
                 bases.push(None);
                 continue;
             }
-            let (align, size): (u64, u64) =
-                (section.sh_addralign(endian).into(), section.sh_size(endian).into());
+            let align: u64 = section.sh_addralign(endian).into();
+            let size: u64 = section.sh_size(endian).into();
             let base = next.checked_next_multiple_of(align.max(1)).unwrap_or(u64::MAX);
             next = base.saturating_add(size);
             bases.push(Some(base));

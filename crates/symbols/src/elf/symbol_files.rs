@@ -100,7 +100,8 @@ mod tests {
         let files = SymbolFiles { symbols, names: 2..11 };
         let bytes = b"..\0a.c\0b.S\0";
         let found = [9, 10, 14, 15, 20, 29, 30].map(|address| files.of(bytes, address));
-        let (a, b) = (Some(&b"a.c"[..]), Some(&b"b.S"[..]));
+        let a = Some(&b"a.c"[..]);
+        let b = Some(&b"b.S"[..]);
         assert_eq!(found, [None, a, a, None, b, b, None]);
     }
 

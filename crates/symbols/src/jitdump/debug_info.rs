@@ -69,7 +69,9 @@ impl Lines<'_> {
     /// The best of entries whose names end with a NUL byte; the inner `None` where none is good, the
     /// outer one where they aren't such entries.
     fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<Found<'e>> {
-        let (mut rest, mut file, mut best) = (entries, &b""[..], None);
+        let mut rest = entries;
+        let mut file = &b""[..];
+        let mut best = None;
         for _ in 0..number {
             let name = rest.get(ENTRY..)?;
             let name = &name[..name.iter().position(|byte| *byte == 0)?];
@@ -115,7 +117,8 @@ impl Lines<'_> {
         }
         let is_nearer = best.as_ref().is_none_or(|best| address >= best.address);
         if address <= wanted && is_nearer {
-            let (line, column) = (self.endian.u32(entry, 8), self.endian.u32(entry, 12));
+            let line = self.endian.u32(entry, 8);
+            let column = self.endian.u32(entry, 12);
             *best = Some(Entry { address, line, column, file });
         }
         Some(())

@@ -155,7 +155,8 @@ impl<S: ReadAt> JitDump<S> {
     /// The function that an address of the DSO lies in.
     pub(crate) fn find(&self, address: u64) -> Option<Found> {
         let (number, function) = self.function(address)?;
-        let (start, number) = (function.code, u32::try_from(number).ok()?);
+        let start = function.code;
+        let number = u32::try_from(number).ok()?;
         Some(Found { number, start, end: start.saturating_add(function.bytes) })
     }
 
@@ -221,7 +222,8 @@ impl Records {
     fn read<S: ReadAt>(&mut self, window: &mut Window<'_, S>, mut at: u64) -> io::Result<bool> {
         loop {
             let Some(prefix) = window.bytes(at, PREFIX)? else { return window.is_end(at) };
-            let (kind, size) = (self.endian.u32(prefix, 0), u64::from(self.endian.u32(prefix, 4)));
+            let kind = self.endian.u32(prefix, 0);
+            let size = u64::from(self.endian.u32(prefix, 4));
             let time_ns = self.endian.u64(prefix, 8);
             let is_over = self.functions.len() >= limits::JIT_FUNCTIONS
                 || self.changes.len() >= 2 * limits::JIT_FUNCTIONS
@@ -254,7 +256,8 @@ impl Records {
         // What is longer than a name is the code.
         let most = (size - LOAD as u64).min(limits::NAME_BYTES as u64);
         let Some(record) = window.bytes(at, LOAD as u64 + most)? else { return Ok(()) };
-        let (start, bytes) = (self.endian.u64(record, 32), self.endian.u64(record, 40));
+        let start = self.endian.u64(record, 32);
+        let bytes = self.endian.u64(record, 40);
         let index = self.endian.u64(record, 48);
         let rest = record.get(LOAD..).unwrap_or_default();
         let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -265,7 +268,8 @@ impl Records {
         };
         let name = (name_at, u32::try_from(name.len()).unwrap_or(0), name);
         self.names.extend_from_slice(name.2);
-        let (code, name) = (self.code, (name.0, name.1));
+        let code = self.code;
+        let name = (name.0, name.1);
         self.code = code.saturating_add(bytes);
         self.by_index.insert(index, (self.functions.len(), start));
         self.functions.push(Function { code, address: start, bytes, name, lines });
@@ -280,7 +284,8 @@ impl Records {
         time_ns: u64,
     ) -> io::Result<()> {
         let Some(record) = window.bytes(at, MOVE)? else { return Ok(()) };
-        let (start, index) = (self.endian.u64(record, 40), self.endian.u64(record, 56));
+        let start = self.endian.u64(record, 40);
+        let index = self.endian.u64(record, 56);
         let Some((function, lies_at)) = self.by_index.get_mut(&index) else { return Ok(()) };
         let Function { code, bytes, .. } = self.functions[*function];
         let Some(end) = start.checked_add(bytes) else { return Ok(()) };

@@ -94,7 +94,8 @@ fn functions_and_lines_are_read_in_both_byte_orders() {
             [b"first", b"first", b"second", b"second", b"replaced", b"replaced", b"-"];
         assert_eq!(names, expected);
         let lines = [0, 7, 8, 15, 16].map(|at| dump.line(at));
-        let (third, fourth) = (line("a.js", 3, 0), line("a.js", 4, 7));
+        let third = line("a.js", 3, 0);
+        let fourth = line("a.js", 4, 7);
         assert_eq!(lines, [third.clone(), third, fourth, line("b.js", 1, 1), None]);
         let changes: Vec<_> = dump
             .changes()

@@ -229,7 +229,8 @@ const CRC: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let (mut crc, mut bit) = (byte, 0);
+        let mut crc = byte;
+        let mut bit = 0;
         while bit < 8 {
             crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
             bit += 1;

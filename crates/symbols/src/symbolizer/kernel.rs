@@ -75,7 +75,8 @@ impl Symbolizer {
         recorded: &Recorded<'_>,
         source: Option<&Source>,
     ) -> Result<KernelFile, Unresolved> {
-        let (options, kernel) = (&self.options, &self.recorded_kernel);
+        let options = &self.options;
+        let kernel = &self.recorded_kernel;
         if recorded.dso.kind == DsoKind::Kernel {
             return KernelFile::vmlinux(options, kernel);
         }

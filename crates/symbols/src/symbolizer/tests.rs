@@ -47,11 +47,15 @@ fn threads_that_ask_at_once_get_what_one_gets() {
     let expected = ask(&symbolizer(folder.path()), &dsos, &ids);
     assert!(expected.iter().filter(|found| found.is_ok()).count() > 100);
     assert!(expected.contains(&Err(Unresolved::NoFile)));
-    let (shared, start) = (symbolizer(folder.path()), std::sync::Barrier::new(8));
+    let shared = symbolizer(folder.path());
+    let start = std::sync::Barrier::new(8);
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let (shared, dsos, start) = (&shared, &dsos, &start);
-            let (mut ids, expected) = (ids.clone(), &expected);
+            let shared = &shared;
+            let dsos = &dsos;
+            let start = &start;
+            let mut ids = ids.clone();
+            let expected = &expected;
             scope.spawn(move || {
                 // Each begins with another file.
                 let first = thread % ids.len();
@@ -185,7 +189,8 @@ fn what_was_looked_up_is_known_without_the_file() {
     let Some(build_id) = crate::elf::build_id(&bytes).unwrap() else {
         return println!("skipped: the linker gives no build ids");
     };
-    let (own, kept) = (folder.path().join("own"), folder.path().join("kept"));
+    let own = folder.path().join("own");
+    let kept = folder.path().join("kept");
     std::fs::copy(&exe, &own).unwrap();
     std::fs::create_dir(&kept).unwrap();
     let name = own.clone().into_os_string().into_encoded_bytes();

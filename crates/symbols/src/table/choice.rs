@@ -26,10 +26,12 @@ impl Choice<'_> {
     /// code, it is the last one, as for LLVM's symbolizer.
     pub(super) fn is_better(&mut self, later: &Candidate, kept: &Candidate) -> bool {
         let merits = |(entry, binding, kind): &Candidate| {
-            let (is_weak, is_global) = (*binding == Binding::Weak, *binding == Binding::Global);
+            let is_weak = *binding == Binding::Weak;
+            let is_global = *binding == Binding::Global;
             (entry.end > entry.start, *kind, !is_weak, is_global)
         };
-        let (later_name, kept_name) = (later.0.name, kept.0.name);
+        let later_name = later.0.name;
+        let kept_name = kept.0.name;
         match merits(later).cmp(&merits(kept)) {
             std::cmp::Ordering::Equal if later_name == kept_name => false,
             std::cmp::Ordering::Equal => {

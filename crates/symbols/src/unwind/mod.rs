@@ -47,12 +47,15 @@ impl Registers {
     pub fn by_perf_number(get: impl Fn(u32) -> Option<u64>) -> Option<Self> {
         const PC: u32 = 32;
         if let Some(pc) = get(PC) {
-            let (_fp, _lr, _sp) = (get(29)?, get(30)?, get(31)?);
+            let _fp = get(29)?;
+            let _lr = get(30)?;
+            let _sp = get(31)?;
             let mut general = [0; 32];
             (0..).zip(&mut general).for_each(|(number, value)| *value = get(number).unwrap_or(0));
             return Some(Self::Aarch64 { pc, general });
         }
-        let (ip, _sp) = (get(8)?, get(7)?);
+        let ip = get(8)?;
+        let _sp = get(7)?;
         let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]
             .map(|number| get(number).unwrap_or(0));
         Some(Self::X86_64 { ip, general })

@@ -121,7 +121,8 @@ impl Row {
             *register != origin.return_address && usize::from(register.0) < arch.registers
         };
         let registers = row.registers().filter(|(register, _)| is_kept(register));
-        let (mut saved, mut others) = (Vec::new(), Vec::new());
+        let mut saved = Vec::new();
+        let mut others = Vec::new();
         for (register, rule) in registers {
             let register = u8::try_from(register.0).ok()?;
             match origin.rule(rule)? {
@@ -130,7 +131,8 @@ impl Row {
                 rule => others.push((register, rule)),
             }
         }
-        let (saved, others) = (saved.into(), others.into());
+        let saved = saved.into();
+        let others = others.into();
         Some(Self { cfa, return_address, saved, others, is_signal_frame: origin.is_signal_frame })
     }
 

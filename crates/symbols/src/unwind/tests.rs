@@ -22,7 +22,8 @@ impl Process {
         let mut intern = |kind, name: &[u8]| -> DsoId {
             dsos.intern(Dso { kind, name: name.to_vec(), build_id: None }).unwrap()
         };
-        let (dso, stack) = (intern(kind, name), intern(DsoKind::Anonymous, b"[stack]"));
+        let dso = intern(kind, name);
+        let stack = intern(DsoKind::Anonymous, b"[stack]");
         let mut space = AddressSpace::default();
         space.add(Mapping { start: 0x1000, end: 0x9000, pgoff, dso });
         space.add(Mapping { start: START, end: START + 0x10000, pgoff: 0, dso: stack });
@@ -35,7 +36,8 @@ impl Process {
         stack: &[u64],
         frame_pointers: &[u64],
     ) -> (Unwound, usize, Vec<u64>) {
-        let (mut cache, mut addresses) = (UnwindCache::default(), Vec::new());
+        let mut cache = UnwindCache::default();
+        let mut addresses = Vec::new();
         let stack = Stack { registers, copy: &bytes(stack), frame_pointers };
         let unwinder = Unwinder::new(SymbolOptions::default());
         let place = (&self.dsos, &self.space);
@@ -108,7 +110,8 @@ fn frame_pointers_go_on_where_the_copy_ended() {
 fn trampolines_of_python_lead_to_the_interpreter() {
     let mut process = Process::new(JIT, b"/tmp/perf-1.map", 0);
     // It has no tables here, and keeps a frame pointer.
-    let (kind, name) = (DsoKind::PerfMap { pid: 2 }, b"/usr/lib/libpython3.13.so.1.0".to_vec());
+    let kind = DsoKind::PerfMap { pid: 2 };
+    let name = b"/usr/lib/libpython3.13.so.1.0".to_vec();
     let interpreter = process.dsos.intern(Dso { kind, name, build_id: None }).unwrap();
     process.space.add(Mapping { start: 0x10000, end: 0x11000, pgoff: 0, dso: interpreter });
     let caller = [0, 0, 0, 0x3001];
@@ -131,7 +134,8 @@ fn trampolines_of_python_lead_to_the_interpreter() {
 
 /// A shared object from assembly, for x86-64; `None` where it can't be made here.
 fn assembled(folder: &std::path::Path, text: &str) -> Option<std::path::PathBuf> {
-    let (source, path) = (folder.join("code.s"), folder.join("code.so"));
+    let source = folder.join("code.s");
+    let path = folder.join("code.so");
     std::fs::write(&source, text).unwrap();
     let mut cc = std::process::Command::new("cc");
     let built = cc.args(["-shared", "-nostdlib", "-o"]).arg(&path).arg(&source).status();

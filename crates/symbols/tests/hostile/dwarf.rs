@@ -279,7 +279,8 @@ fn what_was_split_off_is_the_file_itself() {
         let attributes = [(DWO_NAME, STRING), (LOW_PC, ADDR), (HIGH_PC, DATA4)];
         let table = [abbreviation(1, 0x4a, false, &attributes), vec![0]].concat();
         let entry = [&[1][..], b"hostile\0", &[1, 0, 0, 0, 0, 0, 0, 0], &long(1 << 20)].concat();
-        let (skeleton, split) = (unit(4, &entry), unit(5, &entry));
+        let skeleton = unit(4, &entry);
+        let split = unit(5, &entry);
         let sections = [
             (".debug_abbrev", table.clone()),
             (".debug_info", skeleton.repeat(1000)),

@@ -21,7 +21,8 @@ pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> Unwound {
     let dso = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).unwrap();
     let mut space = AddressSpace::default();
     space.add(Mapping { start: 0, end: 1 << 24, pgoff: 0, dso });
-    let (unwinder, mut cache) = (Unwinder::new(SymbolOptions::default()), UnwindCache::default());
+    let unwinder = Unwinder::new(SymbolOptions::default());
+    let mut cache = UnwindCache::default();
     let mut end = Unwound::Whole;
     for turn in 0..4 {
         let words: Vec<u64> = (0..64).map(|at| 1 + ip + (turn << 14) + at * 16).collect();

@@ -63,7 +63,8 @@ fn frames(sections: &[Section], addresses: impl Iterator<Item = u64>) -> Vec<Vec
 #[test]
 fn a_table_in_order_is_read() {
     let found = frames(&program(&[]), [TEXT, TEXT + 32, TEXT + 64].into_iter());
-    let (outer, inner) = ("outer a.go:10".to_owned(), "inner a.go:10".to_owned());
+    let outer = "outer a.go:10".to_owned();
+    let inner = "inner a.go:10".to_owned();
     assert_eq!(found[..2], [vec![outer.clone()], vec![inner, outer]]);
     assert_eq!(found[2], ["NoSymbol"]);
 }

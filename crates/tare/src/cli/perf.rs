@@ -63,7 +63,9 @@ pub struct PerfOption {
 impl PerfOption {
     fn parse(line: &'static str) -> Option<Self> {
         let mut cells = line.strip_prefix("| ")?.strip_suffix('|')?.split(" |").map(str::trim);
-        let (names, state, text) = (cells.next()?, cells.next()?, cells.next()?);
+        let names = cells.next()?;
+        let state = cells.next()?;
+        let text = cells.next()?;
         let state = match state {
             "same" => State::Same,
             "other name" => State::OtherName,

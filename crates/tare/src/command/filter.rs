@@ -61,7 +61,8 @@ impl<'a> Passing<'a> {
         if dsos.is_empty() && symbols.is_empty() {
             return true;
         }
-        let (mode, ip) = (CpuMode::of_misc(sample.raw.misc), sample.fields.head.ip.unwrap_or(0));
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let ip = sample.fields.head.ip.unwrap_or(0);
         let at = machine.dso_address(mode, sample.fields.head.pid.unwrap_or(-1), ip);
         let is_dso = |path: &[u8]| {
             let short = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);

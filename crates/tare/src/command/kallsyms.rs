@@ -55,7 +55,9 @@ pub(crate) fn run(raw: &Kallsyms) -> Outcome {
 }
 
 fn document(name: &[u8], module: Option<&[u8]>, (address, end): (u64, u64)) -> Value {
-    let (address, end) = (format!("{address:#x}"), format!("{end:#x}"));
-    let (name, module) = (String::from_utf8_lossy(name), module.map(String::from_utf8_lossy));
+    let address = format!("{address:#x}");
+    let end = format!("{end:#x}");
+    let name = String::from_utf8_lossy(name);
+    let module = module.map(String::from_utf8_lossy);
     json!({ "name": name, "module": module, "address": address, "end": end })
 }

@@ -73,7 +73,8 @@ pub(crate) fn replay(
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
     let Routing { inner, own, taken, .. } = routing;
     let summary = inner.finish(recording.description(), losses);
-    let (mut profile, ledger) = (summary.profile, summary.ledger);
+    let mut profile = summary.profile;
+    let ledger = summary.ledger;
     profile.losses.own_samples = own.samples;
     refuse_unknown(samples, &profile)?;
     if taken == 0 {

@@ -22,7 +22,8 @@ fn attaching_to_another_users_process_takes_ptrace_access() {
         &["record", "-o", "/dev/null", "-p", &id, "-e", "task-clock:u", "sleep", "0.05"],
     ];
     for case in cases {
-        let (command, options) = (case[0], &case[1..]);
+        let command = case[0];
+        let options = &case[1..];
         let output = user.tare(command, options);
         let text = stderr(&output);
         assert!(![0, 2].contains(&status(&output)), "{options:?}: {output:?}");

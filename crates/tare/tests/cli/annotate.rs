@@ -127,7 +127,8 @@ fn a_terminal_shows_the_function_with_perfs_keys() {
         .map(|function| function["name"].as_str().unwrap())
         .collect();
     let open = |words: &str| {
-        let (tare, file) = (binary(), folder.file());
+        let tare = binary();
+        let file = folder.file();
         let folder = terminal.folder().display();
         terminal.run(&format!(
             "cd {folder}; {} annotate -i {} {words}",

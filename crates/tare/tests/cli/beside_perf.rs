@@ -130,7 +130,8 @@ fn parts_of_the_time_are_those_of_perf() {
         "33.3%/2",
     ] {
         let words = ["script", "-F", "time,ip", "--time", time];
-        let (ours, theirs) = (drawn.tare(&words), drawn.perf(&words));
+        let ours = drawn.tare(&words);
+        let theirs = drawn.perf(&words);
         assert_eq!(ours, theirs, "--time {time}");
         assert!(!ours.is_empty() && ours.len() < 14, "{ours:?}");
         let words = ["report", "--stdio", "-s", "sym", "-F", "sample,sym", "--time", time];
@@ -193,7 +194,8 @@ fn sources_that_were_moved_are_found() {
 fn held(drawn: &Drawn, option: &str, lists: &[&str], mode: &[&str]) {
     for columns in lists {
         let words = [&["report", "--stdio", option, columns][..], mode].concat();
-        let (mut ours, mut theirs) = (rows(&drawn.tare(&words)), rows(&drawn.perf(&words)));
+        let mut ours = rows(&drawn.tare(&words));
+        let mut theirs = rows(&drawn.perf(&words));
         // Rows that weigh the same come in an order of perf's own.
         ours.sort_unstable();
         theirs.sort_unstable();
@@ -225,7 +227,8 @@ fn branches_are_rows_where_they_were_recorded_as_in_perf() {
     ];
     let all = asked.map(|words| {
         let words = [&["report", "--stdio"], words].concat();
-        let (mut ours, mut theirs) = (rows(&drawn.tare(&words)), rows(&drawn.perf(&words)));
+        let mut ours = rows(&drawn.tare(&words));
+        let mut theirs = rows(&drawn.perf(&words));
         // Rows that weigh the same come in an order of perf's own.
         ours.sort_unstable();
         theirs.sort_unstable();
@@ -241,7 +244,8 @@ fn branches_are_rows_on_a_terminal_too() {
     let Some(drawn) = loops() else { return };
     let Some(terminal) = Terminal::new(140, 20) else { return };
     let open = |options: &str| {
-        let (tare, file) = (binary(), drawn.file());
+        let tare = binary();
+        let file = drawn.file();
         terminal.run(&format!("{} report -i {} {options}", tare.display(), file.display()));
         terminal.wait_loaded()
     };
@@ -339,7 +343,8 @@ fn keys_of_memory_accesses_are_those_of_perf() {
     };
     for columns in ["overhead,symbol_daddr,dso_daddr", "overhead,dcacheline"] {
         let words = ["report", "--stdio", "--mem-mode", "-F", columns];
-        let (ours, theirs) = (rows(&drawn.tare(&words)), rows(&drawn.perf(&words)));
+        let ours = rows(&drawn.tare(&words));
+        let theirs = rows(&drawn.perf(&words));
         assert_eq!(shares(&words, &ours), shares(&words, &theirs));
         let named = |line: &&String| line.contains("names+") || line.contains("counts+");
         assert_eq!(ours.iter().filter(named).count(), 2, "{ours:?}");

@@ -43,7 +43,8 @@ impl Hostile {
     }
 
     fn map(&mut self, pid: i32, start: u64, len: u64, path: &str) {
-        let (path, file) = (path.as_bytes(), FileId::None);
+        let path = path.as_bytes();
+        let file = FileId::None;
         let map = Mmap {
             pid,
             tid: pid,
@@ -116,7 +117,8 @@ fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
 #[test]
 fn copies_of_a_large_address_space() {
     const MAPPINGS: u64 = 60_000;
-    let (folder, mut hostile) = (TempDir::new().unwrap(), Hostile::new());
+    let folder = TempDir::new().unwrap();
+    let mut hostile = Hostile::new();
     for at in 0..MAPPINGS {
         hostile.map(1, at * 0x2000, 0x1000, "/a");
     }
@@ -140,7 +142,8 @@ fn ids_that_events_share() {
     const EVENTS: u64 = 4000;
     const ENTRY: u64 = 144 + 16;
     let folder = TempDir::new().unwrap();
-    let (ids, size) = (104 + EVENTS * ENTRY, 8 << 20);
+    let ids = 104 + EVENTS * ENTRY;
+    let size = 8 << 20;
     let mut bytes = b"PERFILE2".to_vec();
     let words =
         |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
@@ -167,7 +170,8 @@ fn ids_that_events_share() {
 #[test]
 fn names_that_overlap() {
     const SYMBOLS: u32 = 100_000;
-    let (folder, mut hostile) = (TempDir::new().unwrap(), Hostile::new());
+    let folder = TempDir::new().unwrap();
+    let mut hostile = Hostile::new();
     let root = folder.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let binary = root.join("hostile");
@@ -194,7 +198,8 @@ fn library(symbols: u32) -> Vec<u8> {
     let half = |value: u16| value.to_le_bytes().to_vec();
     let word = |value: u32| value.to_le_bytes().to_vec();
     let long = |value: u64| value.to_le_bytes().to_vec();
-    let (table, count) = (HEADER + 56, u64::from(symbols) + 1);
+    let table = HEADER + 56;
+    let count = u64::from(symbols) + 1;
     let names = table + count * 24;
     let sections = names + NAME as u64 + 2;
     let machine = if cfg!(target_arch = "x86_64") { 62 } else { 183 };

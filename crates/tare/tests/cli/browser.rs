@@ -48,7 +48,9 @@ impl Browser {
         let child = Guarded::spawn(&mut command);
         let commands = File::options().write(true).open(folder.path().join("in")).unwrap();
         let answers = BufReader::new(File::open(folder.path().join("out")).unwrap());
-        let (number, session, told) = (0, None, Vec::new());
+        let number = 0;
+        let session = None;
+        let told = Vec::new();
         let mut browser = Self { child, commands, answers, number, session, told, folder };
         let targets = browser.call("Target.getTargets", &json!({}));
         let is_page = |target: &&Value| target["type"] == "page";

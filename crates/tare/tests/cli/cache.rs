@@ -9,7 +9,8 @@ use crate::symbols::build_id;
 
 /// A program with many functions, three of which run.
 fn program(folder: &Path) -> PathBuf {
-    let (text, binary) = (folder.join("many.c"), folder.join("many"));
+    let text = folder.join("many.c");
+    let binary = folder.join("many");
     let functions: String = (0..3000)
         .map(|n| format!("__attribute__((noinline)) int function_{n}(int a) {{ for (volatile int i = 0; i < 20000; i++) a += i ^ {n}; return a; }}\n"))
         .collect();

@@ -101,7 +101,8 @@ impl Drawn {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        let (source, program) = (folder.path().join("drawn.s"), folder.path().join("drawn"));
+        let source = folder.path().join("drawn.s");
+        let program = folder.path().join("drawn");
         std::fs::write(&source, PROGRAM).unwrap();
         let flags = ["-g", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id", "-o"];
         let built = Command::new("cc").args(flags).arg(&program).arg(&source).status();
@@ -155,7 +156,8 @@ impl Drawn {
             name: event.name.to_owned(),
         });
         let time = |at: usize| 1_000_000_000 + at as u64 * 1_000_000;
-        let (first_ns, last_ns) = (time(0), time(samples.len() - 1));
+        let first_ns = time(0);
+        let last_ns = time(samples.len() - 1);
         let arch = Feature::Arch("x86_64".to_owned());
         let mut features = vec![arch, Feature::SampleTime { first_ns, last_ns }];
         features.extend((events[0].more & BRANCHES != 0).then_some(Feature::BranchStack));

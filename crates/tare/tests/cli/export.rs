@@ -57,7 +57,8 @@ fn every_text_format_has_the_sums_of_the_report() {
     }
     check("folded", &folded);
     let lines = json_lines(&export("jsonl", &file, &[]));
-    let (mut rows, mut samples) = (BTreeMap::new(), 0_u64);
+    let mut rows = BTreeMap::new();
+    let mut samples = 0_u64;
     for line in lines.iter().filter(|line| line["kind"] == "sample") {
         let leaf = line["stack"][0]["function"].as_str().unwrap().to_owned();
         *rows.entry(leaf).or_default() += line["period"].as_u64().unwrap();

@@ -36,7 +36,8 @@ impl Nested {
         // gcc's ranges of inlined functions are empty with DWARF 4 and statement frontiers.
         let usual = ["-fno-omit-frame-pointer", "-gno-statement-frontiers"];
         let flags = [&usual[..], flags].concat();
-        let (binary, file) = (compile(path, NESTED, "nested", &flags)?, path.join("perf.data"));
+        let binary = compile(path, NESTED, "nested", &flags)?;
+        let file = path.join("perf.data");
         let mut command = tare();
         command.args(["record", "-q", "-g", "-e", "cpu-clock", "-o"]).arg(&file).arg("--");
         let output = command.arg(&binary).output().unwrap();
@@ -129,7 +130,8 @@ fn flame_graphs_and_exports_have_inlined_functions_as_frames() {
 fn firefox(nested: &Nested) {
     let profile = document(&nested.run("export -f firefox -o - --inline"));
     let thread = &profile["threads"][0];
-    let (frames, functions) = (&thread["frameTable"], &thread["funcTable"]);
+    let frames = &thread["frameTable"];
+    let functions = &thread["funcTable"];
     let number = |of: &serde_json::Value| usize::try_from(of.as_u64().unwrap()).unwrap();
     let text = |of: &serde_json::Value| thread["stringArray"][number(of)].as_str().unwrap();
     let function = |at: usize| number(&frames["func"][at]);
@@ -158,7 +160,8 @@ fn pprof(nested: &Nested) {
 fn the_interactive_report_has_lines_and_inlined_functions_too() {
     let Some(terminal) = Terminal::new(100, 24) else { return };
     let Some(nested) = Nested::record(&["-g"]) else { return };
-    let (tare, file) = (tmux::tare(), nested.file.display().to_string());
+    let tare = tmux::tare();
+    let file = nested.file.display().to_string();
     let report = format!("{} report -i {file} --no-children", tare.display());
     // The letter opens the call graph of the first row as a tree.
     for (option, is_there) in [(" --inline", true), ("", false)] {

@@ -62,7 +62,8 @@ int main(int argc, char **argv) {
 "#;
 
 fn compile(folder: &Path) -> PathBuf {
-    let (text, binary) = (folder.join("replaces.c"), folder.join("replaces"));
+    let text = folder.join("replaces.c");
+    let binary = folder.join("replaces");
     std::fs::write(&text, REPLACES).unwrap();
     let built = Command::new("cc").args(["-O1", "-w", "-o"]).arg(&binary).arg(&text).status();
     assert!(built.unwrap().success(), "a machine without a C compiler can't build tare either");
@@ -133,7 +134,8 @@ fn code_that_was_replaced_has_the_name_of_each_samples_time() {
 #[test]
 fn without_a_common_clock_the_last_name_is_shown_and_said_to_be() {
     let folder = tempfile::tempdir().unwrap();
-    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    let binary = compile(folder.path());
+    let file = folder.path().join("perf.data");
     for (options, is_known) in [(&["-q"][..], false), (&["-q", "-k", "mono"], true)] {
         let mut perf = Command::new("perf");
         perf.args(["record", "-e", "cpu-clock:u", "-o"]).arg(&file).args(options).arg("--");
@@ -155,7 +157,8 @@ fn dumps_of_the_processs_user_are_believed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    let binary = compile(folder.path());
+    let file = folder.path().join("perf.data");
     let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(folder.path(), everyone).unwrap();
     let mut command = Command::new("setpriv");
@@ -176,7 +179,8 @@ fn dumps_of_the_processs_user_are_believed() {
 #[test]
 fn kept_dumps_outlive_their_files() {
     let folder = tempfile::tempdir().unwrap();
-    let (binary, file) = (compile(folder.path()), folder.path().join("perf.data"));
+    let binary = compile(folder.path());
+    let file = folder.path().join("perf.data");
     let kept = folder.path().join("kept").display().to_string();
     let options = format!("--keep-binaries={kept}");
     if record(&file, &[&options], Command::new(&binary).arg(folder.path())).is_none() {

@@ -51,8 +51,8 @@ impl Machine {
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        let (text, symbol) =
-            (format!("-Wl,-Ttext={LINKED:#x}"), format!("-Wl,--defsym=_text={LINKED:#x}"));
+        let text = format!("-Wl,-Ttext={LINKED:#x}");
+        let symbol = format!("-Wl,--defsym=_text={LINKED:#x}");
         let flags = [
             "-g",
             "-ffreestanding",
@@ -68,7 +68,8 @@ impl Machine {
         let flags = ["-g", "-ffreestanding", "-nostdlib", "-fno-pie", "-c"];
         compile(path, MODULE, "module", &flags)?;
         run("ld", &["-r", "--build-id=sha1", "-o", "my-mod.ko", "module"], path);
-        let (file, module) = (path.join("perf.data"), path.join("my-mod.ko"));
+        let file = path.join("perf.data");
+        let module = path.join("my-mod.ko");
         let machine = Self { folder, file, vmlinux, module };
         let kernel = build_id(&machine.vmlinux);
         machine.write(&kernel, 0);
@@ -335,7 +336,8 @@ fn modules_are_read_compressed_and_have_debug_files() {
 #[test]
 fn a_running_kernels_list_says_where_a_modules_sections_lie() {
     let Some(machine) = Machine::new() else { return };
-    let (root, id) = (machine.folder.path().join("root"), build_id(&machine.module));
+    let root = machine.folder.path().join("root");
+    let id = build_id(&machine.module);
     machine.put(&machine.module, "lib/modules/9.9.9-test/kernel/my-mod.ko");
     let expected: Vec<_> = machine.expected().into_iter().filter(|(at, ..)| *at >= BASE).collect();
     // This start of the machine the module lies elsewhere, and its second section 0x100 higher.

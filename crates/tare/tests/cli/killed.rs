@@ -101,7 +101,8 @@ fn the_cgroup_of_a_killed_recorder_goes_with_the_next_run() {
         return println!("skipped: no cgroup can be made");
     };
     let folder = tempfile::tempdir().unwrap();
-    let (file, pid) = (folder.path().join("perf.data"), Written(folder.path().join("pid")));
+    let file = folder.path().join("perf.data");
+    let pid = Written(folder.path().join("pid"));
     let record = |line: &str| {
         let mut record = tare();
         record.args(["record", "-q", "--off-cpu", "--follow=cgroup", "-e", "cpu-clock", "-o"]);

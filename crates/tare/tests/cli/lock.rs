@@ -113,7 +113,8 @@ fn beside_perf(path: &str, rows: &[Value]) {
     let Some(perf) = perf.ok().filter(|perf| perf.status.success()) else {
         return println!("skipped: perf script doesn't read it");
     };
-    let (mut waiting, mut theirs) = (HashMap::new(), 0);
+    let mut waiting = HashMap::new();
+    let mut theirs = 0;
     let text = String::from_utf8_lossy(&perf.stdout);
     for line in text.lines() {
         // `29216 lock:contention_begin: 0xffff888102fcd898 (flags=MUTEX)`

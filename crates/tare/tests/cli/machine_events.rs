@@ -165,7 +165,8 @@ fn a_disk_that_hangs_costs_samples_and_no_more() {
     }
     for way in ["write", "mmap", "direct"] {
         let place = RecordingFolder::new();
-        let (image, mounted) = (place.folder.path().join("image"), place.folder.path().join("at"));
+        let image = place.folder.path().join("image");
+        let mounted = place.folder.path().join("at");
         fs::create_dir(&mounted).unwrap();
         fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
         let made = Command::new("mkfs.ext4").arg("-q").arg(&image).output();
@@ -253,7 +254,8 @@ fn numbers_of_processes_that_come_again_are_kept_apart() {
     let tids: BTreeSet<&str> = samples().map(|(_, tid)| tid).collect();
     assert!(tids.len() <= 400, "600 processes have {} numbers", tids.len());
     let of = |comm: &str| samples().filter(|(name, _)| name.trim() == comm).count() as f64;
-    let (all, ratio) = (samples().count() as f64, of("true") / of("false"));
+    let all = samples().count() as f64;
+    let ratio = of("true") / of("false");
     assert!((0.9..1.1).contains(&ratio), "{} of true, {} of false", of("true"), of("false"));
     assert!(of("true") + of("false") > 0.9 * all, "{all} samples, {} of true", of("true"));
 }

@@ -93,8 +93,8 @@ fn the_interrupts_are_those_of_the_samples() {
         &["--rates", "4000", "--pairs", "20", "--loops", "counting", "--no-save"],
     );
     let cost = &rows(&study)[0]["cost"];
-    let (samples, interrupts) =
-        (cost["traced_samples"].as_u64().unwrap(), cost["traced_interrupts"].as_u64().unwrap());
+    let samples = cost["traced_samples"].as_u64().unwrap();
+    let interrupts = cost["traced_interrupts"].as_u64().unwrap();
     // A timer that is late delivers two samples at once only where the hypervisor held the CPU
     // back.
     assert!(

@@ -77,7 +77,8 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
         .find(|(line, _)| line.contains("by a study"))
         .expect("one of three studies can be fitted");
     assert!(line.contains("with call graph none, not fp"), "{line}");
-    let (sampling, event) = (&ledger["sampling"], &ledger["events"][0]);
+    let sampling = &ledger["sampling"];
+    let event = &ledger["events"][0];
     assert_eq!(sampling["calibrated"], true);
     assert_eq!(event["sample_cost"]["origin"], "study");
     let number = |value: &Value| value.as_f64().unwrap();

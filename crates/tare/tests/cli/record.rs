@@ -389,8 +389,8 @@ fn overwritten_rings_hold_what_came_last() {
 #[test]
 fn orders_are_taken_and_answered() {
     let place = RecordingFolder::new();
-    let (orders, answers) =
-        (place.folder.path().join("orders"), place.folder.path().join("answers"));
+    let orders = place.folder.path().join("orders");
+    let answers = place.folder.path().join("answers");
     assert!(sh(&format!("mkfifo {} {}", orders.display(), answers.display())).status.success());
     let control = format!("fifo:{},{}", orders.display(), answers.display());
     let options = [

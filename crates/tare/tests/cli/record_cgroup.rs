@@ -47,7 +47,8 @@ fn cgroups_below_are_removed() {
 #[test]
 fn a_daemon_in_a_cgroup_below_outlives_the_command_and_has_not_left() {
     let place = RecordingFolder::new();
-    let (to, daemon) = (place.folder.path().join("own"), Written(place.folder.path().join("pid")));
+    let to = place.folder.path().join("own");
+    let daemon = Written(place.folder.path().join("pid"));
     let line = format!(
         "mkdir $own/sub && echo $own >{}; sh -c 'echo $$ >'$own/sub/cgroup.procs'; echo $$ >{}; exec sleep 60' \
          >/dev/null 2>&1 & sleep 0.3",
@@ -72,7 +73,8 @@ fn what_cannot_be_removed_is_named() {
     let line =
         format!("mkdir $own/sub && mount --bind $own/sub $own/sub && echo $own >{}", to.display());
     let Some((said, _)) = record(&place, &line) else { return };
-    let (own, name) = (folder(&place), folder(&place));
+    let own = folder(&place);
+    let name = folder(&place);
     let name = name.file_name().unwrap().to_string_lossy().into_owned();
     let is_left = own.exists();
     let _ = Command::new("umount").arg(own.join("sub")).status();

@@ -39,7 +39,8 @@ fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<Recorded> {
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (image, mounted) = (folder.path().join("image"), folder.path().join("mounted"));
+    let image = folder.path().join("image");
+    let mounted = folder.path().join("mounted");
     fs::create_dir(&mounted).unwrap();
     File::create(&image).unwrap().set_len(320 << 20).unwrap();
     let below = if kind == "overlay" { "ext4" } else { kind };
@@ -118,7 +119,8 @@ fn direct_output_goes_on_by_writes_where_it_is_of_no_use() {
 fn a_disk_of_any_kind_that_gets_full_keeps_a_whole_file() {
     for kind in ["ext4", "xfs"] {
         // How much of the last few blocks XFS gives away differs: compressed data may find no room.
-        let (auto, direct) = ("--output-path=auto", "--output-path=direct");
+        let auto = "--output-path=auto";
+        let direct = "--output-path=direct";
         let ways = [&[direct][..], &[auto], &["-z", direct]];
         for way in &ways[..if kind == "xfs" { 1 } else { 3 }] {
             let room = if way.len() == 1 { 6 << 20 } else { 512 << 10 };

@@ -151,7 +151,10 @@ fn sigusr2_has_what_there_is_written() {
 /// Records of a kind, by their place among all, and of those that name this process.
 fn places(path: &Path, pid: u32) -> (Vec<usize>, Vec<usize>, usize) {
     let mut reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
-    let (mut comms, mut maps, mut last_sample, mut at) = (Vec::new(), Vec::new(), 0, 0);
+    let mut comms = Vec::new();
+    let mut maps = Vec::new();
+    let mut last_sample = 0;
+    let mut at = 0;
     while let Some(entry) = reader.next_record().unwrap() {
         let is_of = entry
             .record

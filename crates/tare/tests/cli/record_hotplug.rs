@@ -108,7 +108,8 @@ fn check(path: &Path, is_plain: bool, said: &str) {
         assert_eq!(samples_of(&ledger), read(path).samples, "{said}");
         let [gap] = ledger.gaps.as_slice() else { panic!("{:?}", ledger.gaps) };
         assert_eq!(gap.cpu, 1);
-        let (gap_from_ns, gap_to_ns) = (gap.from_ns.unwrap(), gap.to_ns.unwrap());
+        let gap_from_ns = gap.from_ns.unwrap();
+        let gap_to_ns = gap.to_ns.unwrap();
         assert!(from_ns <= gap_from_ns && gap_from_ns < gap_to_ns, "{gap:?} {from_ns}");
         assert!(gap_to_ns.abs_diff(to_ns) < 300_000_000, "{gap:?} {to_ns}");
     }

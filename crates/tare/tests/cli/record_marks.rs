@@ -14,8 +14,11 @@ use crate::support::stderr;
 fn marks(path: &Path) -> (usize, usize) {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     // The newest record before the last mark, before the one before that, and of all.
-    let (mut before_last, mut before_previous, mut newest) = (0, 0, 0);
-    let (mut marks, mut late) = (0, 0);
+    let mut before_last = 0;
+    let mut before_previous = 0;
+    let mut newest = 0;
+    let mut marks = 0;
+    let mut late = 0;
     while let Some(entry) = reader.next_record().unwrap() {
         if entry.record.kind == kind::FINISHED_ROUND {
             (before_previous, before_last) = (before_last, newest);

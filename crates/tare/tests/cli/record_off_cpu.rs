@@ -96,8 +96,10 @@ fn wrong_times(document: &Value, what: &str, reason: &str, said: [u64; 2]) -> Ve
         wrong.push(format!("{what}: {off} and {on} of {lived}"));
     }
     // The workload has no frame pointers.
-    let (all, whole) = (&document["loss"]["off_cpu_ns"], &document["loss"]["off_cpu_whole_ns"]);
-    let (all, whole) = (all.as_u64().unwrap(), whole.as_u64().unwrap());
+    let all = &document["loss"]["off_cpu_ns"];
+    let whole = &document["loss"]["off_cpu_whole_ns"];
+    let all = all.as_u64().unwrap();
+    let whole = whole.as_u64().unwrap();
     if whole * 10 < all * 9 {
         wrong.push(format!("{what}: {whole} of {all} reaches main"));
     }

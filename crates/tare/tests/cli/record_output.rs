@@ -170,7 +170,8 @@ fn dev_null_a_fifo_and_stdout_take_a_recording() {
         assert!(output.status.success(), "{way:?}: {}", stderr(&output));
         assert!(samples_of_both(&saved) > 10, "{way:?}");
 
-        let (fifo, saved) = (folder.path().join("fifo"), folder.path().join("saved"));
+        let fifo = folder.path().join("fifo");
+        let saved = folder.path().join("saved");
         let _ = fs::remove_file(&fifo);
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let mut reader =
@@ -187,7 +188,8 @@ fn dev_null_a_fifo_and_stdout_take_a_recording() {
 #[test]
 fn what_is_there_is_kept_and_links_in_shared_folders_are_not_followed() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, old) = (folder.path().join("perf.data"), folder.path().join("perf.data.old"));
+    let file = folder.path().join("perf.data");
+    let old = folder.path().join("perf.data.old");
     fs::write(&file, "before").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     fs::write(&old, "long before").unwrap();
@@ -198,7 +200,8 @@ fn what_is_there_is_kept_and_links_in_shared_folders_are_not_followed() {
     assert_eq!(fs::read_to_string(&old).unwrap(), "before");
 
     // In a folder of one's own a link leads to the file.
-    let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+    let link = folder.path().join("link");
+    let target = folder.path().join("target");
     fs::write(&target, "before").unwrap();
     symlink(&target, &link).unwrap();
     assert!(run(&mut record(&["-o", text(&link), "true"])).status.success());

@@ -132,8 +132,10 @@ fn the_ledger_knows_the_recorders_system_calls() {
     ];
     for options in ways {
         // What starting and ending take is in both, and falls out of the difference.
-        let (short, long) = (system_calls(options, "0.2"), system_calls(options, "1.2"));
-        let (kernel, ledger) = (long.0 - short.0, long.1 - short.1);
+        let short = system_calls(options, "0.2");
+        let long = system_calls(options, "1.2");
+        let kernel = long.0 - short.0;
+        let ledger = long.1 - short.1;
         println!("{options:?}: {kernel} by the kernel, {ledger} by the ledger");
         assert!(
             kernel > 50.0 && (0.85..1.15).contains(&(ledger / kernel)),

@@ -14,7 +14,8 @@ fn judged(program: &Path, place: &RecordingFolder) -> (u64, u64, String) {
         assert!(output.status.success(), "{command:?}: {}", stderr(&output));
         output.stdout
     };
-    let (chains, script) = (place.folder.path().join("chains"), place.folder.path().join("script"));
+    let chains = place.folder.path().join("chains");
+    let script = place.folder.path().join("script");
     std::fs::write(&chains, output(Command::new(program).arg("--chains"))).unwrap();
     let fields = ["script", "-F", "ip,sym,dso", "-i"];
     std::fs::write(&script, output(tare().args(fields).arg(place.file()))).unwrap();
@@ -107,7 +108,8 @@ fn one_cpu_unwinds_as_several() {
         output
     };
     let all = std::thread::available_parallelism().unwrap().get();
-    let (one, several) = (printed("0"), printed(&format!("0-{}", all - 1)));
+    let one = printed("0");
+    let several = printed(&format!("0-{}", all - 1));
     assert!(one.stdout == several.stdout && one.stderr == several.stderr);
     assert!(one.stdout.len() > 10_000);
 }

@@ -98,7 +98,8 @@ fn a_share_of_next_to_nothing_is_not_told() {
 fn a_program_with_other_rights_is_named_where_it_cannot_be_recorded() {
     let Some(nobody) = Unprivileged::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let (program, file) = (folder.path().join("program"), folder.path().join("perf.data"));
+    let program = folder.path().join("program");
+    let file = folder.path().join("perf.data");
     sh(&format!("chmod 777 {}", folder.path().display()));
     std::fs::copy("/bin/sh", &program).unwrap();
     sh(&format!("chmod 4755 {}", program.display()));

@@ -131,7 +131,8 @@ fn files_on_sigusr2_show_the_command_and_what_it_left_behind() {
                 files.iter().map(|file| shown(file).0.into_keys().collect()).collect();
             let stranger = i32::try_from(stranger.id()).unwrap();
             assert!(of_file.iter().all(|tids| !tids.contains(&stranger)), "{what}");
-            let (first, last) = (&of_file[0], of_file.last().unwrap());
+            let first = &of_file[0];
+            let last = of_file.last().unwrap();
             assert_eq!(first.intersection(last).count(), 3, "{what}: {of_file:?}");
         }
     }

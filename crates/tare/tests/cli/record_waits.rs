@@ -113,7 +113,8 @@ impl SlowDisk {
         let cgroup = mount.join(format!("tare-test-slow-{}", std::process::id()));
         let disk = Self { _image: image, device, cgroup };
         let number = fs::metadata(&disk.device).unwrap().rdev();
-        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let major = rustix::fs::major(number);
+        let minor = rustix::fs::minor(number);
         let limit = format!("{major}:{minor} {word}{bytes_a_second}");
         let limited =
             fs::create_dir(&disk.cgroup).and_then(|()| fs::write(disk.cgroup.join(file), &limit));
@@ -253,7 +254,8 @@ fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
         return println!("skipped: {}: {error}", cgroup.display());
     }
     let enters = format!("echo $$ > {}/cgroup.procs && exec sleep 1000", cgroup.display());
-    let (mut within, mut beside) = (sleeper(&enters), sleeper("exec sleep 1000"));
+    let mut within = sleeper(&enters);
+    let mut beside = sleeper("exec sleep 1000");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let record = |words: &[&str]| {
@@ -311,7 +313,8 @@ fn perf_events_tell_reasons_and_times_where_programs_cannot_be_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     for (what, reason) in [("sleep", "sleep"), ("pipe", "pipe")] {
-        let (to, program) = (file.display(), workload("blocked"));
+        let to = file.display();
+        let program = workload("blocked");
         let line =
             format!("record --off-cpu -e dummy -o {to} -- {} {what} 5 30", program.display());
         one_of_five(|| {

@@ -128,8 +128,8 @@ fn figures_are_those_of_perf_for_each_combination_of_keys() {
             |keys: &&str| name == "plain" || !of_others.iter().any(|key| keys.contains(key));
         for keys in keys.into_iter().filter(is_fit) {
             let args = ["-n", "--show-total-period", "--sort", keys];
-            let (ours, theirs) =
-                (stdout(&report(&made.file(name), &args)), perf_report(&made.file(name), &args));
+            let ours = stdout(&report(&made.file(name), &args));
+            let theirs = perf_report(&made.file(name), &args);
             assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{name} {keys}");
             assert!(!rows(&ours).is_empty(), "{name} {keys}");
         }
@@ -161,8 +161,8 @@ fn totals_and_titles_are_those_of_perf() {
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let args = ["--sort", "comm,pid"];
-    let (ours, theirs) =
-        (stdout(&report(&made.file("plain"), &args)), perf_report(&made.file("plain"), &args));
+    let ours = stdout(&report(&made.file("plain"), &args));
+    let theirs = perf_report(&made.file("plain"), &args);
     assert_eq!(titles(&ours), titles(&theirs));
     assert_eq!(titles(&ours).len(), 6, "two events: {ours}");
 }
@@ -176,8 +176,8 @@ fn filters_hide_rows_and_leave_the_shares() {
         &["--dsos", "[kernel.kallsyms]"],
         &["--sort", "comm", "--percent-limit", "5"],
     ] {
-        let (ours, theirs) =
-            (stdout(&report(&made.file("plain"), args)), perf_report(&made.file("plain"), args));
+        let ours = stdout(&report(&made.file("plain"), args));
+        let theirs = perf_report(&made.file("plain"), args);
         assert_eq!(comparable(rows(&ours)), comparable(rows(&theirs)), "{args:?}");
     }
     let all = stdout(&report(&made.file("plain"), &["--sort", "comm"]));
@@ -211,8 +211,8 @@ fn call_graphs_are_those_of_perf() {
         &["--no-children", "--sort", "sym"],
     ] {
         let args = [args, &["--percent-limit", "4"]].concat();
-        let (ours, theirs) =
-            (graphs(&stdout(&report(&graph, &args))), graphs(&perf_report(&graph, &args)));
+        let ours = graphs(&stdout(&report(&graph, &args)));
+        let theirs = graphs(&perf_report(&graph, &args));
         let known = |lines: &Vec<String>| !lines.iter().any(|line| line.contains("0xffff"));
         let mut compared = 0;
         for (row, lines) in theirs.iter().filter(|(_, lines)| known(lines)) {
@@ -245,9 +245,10 @@ fn call_graphs_are_those_of_perf() {
 fn a_function_weighs_what_it_calls_as_in_perf() {
     let Some(made) = Recordings::get() else { return };
     let args = ["--children", "-g", "none", "--sort", "comm,sym", "--percent-limit", "1"];
-    let (ours, theirs) =
-        (stdout(&report(&made.file("graph"), &args)), perf_report(&made.file("graph"), &args));
-    let (ours, theirs) = (comparable(rows(&ours)), comparable(rows(&theirs)));
+    let ours = stdout(&report(&made.file("graph"), &args));
+    let theirs = perf_report(&made.file("graph"), &args);
+    let ours = comparable(rows(&ours));
+    let theirs = comparable(rows(&theirs));
     let missing: Vec<_> = theirs.iter().filter(|row| !ours.contains(row)).collect();
     assert!(missing.is_empty() && !theirs.is_empty(), "{missing:?} in {ours:#?}");
 }
@@ -263,10 +264,8 @@ fn threads_have_the_counts_that_were_recorded() {
         lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     let args = ["-T", "--sort", "comm"];
-    let (ours, theirs) = (
-        counts(&stdout(&report(&made.file("plain"), &args))),
-        counts(&perf_report(&made.file("plain"), &args)),
-    );
+    let ours = counts(&stdout(&report(&made.file("plain"), &args)));
+    let theirs = counts(&perf_report(&made.file("plain"), &args));
     assert_eq!(ours, theirs);
     assert!(ours.len() > 4, "{ours:?}");
 }
@@ -373,8 +372,9 @@ fn time_selects_samples() {
         assert_eq!(document["version"], 1);
         document["events"][0]["samples"].as_u64().unwrap()
     };
-    let (all, first, rest) =
-        (count(&[]), count(&["--time", "0%-30%"]), count(&["--time", "30.0001%-100%"]));
+    let all = count(&[]);
+    let first = count(&["--time", "0%-30%"]);
+    let rest = count(&["--time", "30.0001%-100%"]);
     assert!(first > 0 && rest > 0 && all.abs_diff(first + rest) <= 1, "{all} = {first} + {rest}");
     let refused = report(&file, &["--time", "soon"]);
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));

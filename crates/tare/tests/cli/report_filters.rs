@@ -43,7 +43,8 @@ fn lines(program: &mut Command, file: &Path, args: &[&str]) -> Option<Vec<Vec<St
 fn rows_and_shares_are_perfs() {
     let file = recording("filters");
     let ids = lines(tare().args(["script", "-G"]), &file.0, &["-F", "pid,cpu"]).unwrap();
-    let (first, last) = (&ids[0][0], &ids[ids.len() - 1][0]);
+    let first = &ids[0][0];
+    let last = &ids[ids.len() - 1][0];
     let cpu: u32 = ids[0][1].trim_matches(['[', ']']).parse().unwrap();
     let cpu = &cpu.to_string();
     assert_ne!(first, last);

@@ -120,8 +120,8 @@ fn samples_of_the_recorder_are_left_out_and_counted() {
     let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
     // Both ways through a recording.
     for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
-        let (without, with) =
-            (document(&args), document(&[&args[..], &["--include-self"]].concat()));
+        let without = document(&args);
+        let with = document(&[&args[..], &["--include-self"]].concat());
         let own = without["loss"]["own_samples_left_out"].as_u64().unwrap();
         assert_eq!(samples(&without) + own, samples(&with));
         assert_eq!(Some(own), with["ledger"]["events"][0]["own"].as_u64());

@@ -27,8 +27,8 @@ impl Recorded {
     /// The rows that both print, without blanks beside `separator`s, in order of text: rows of the
     /// same weight may stand in any order.
     fn compare(&self, options: &[&str]) {
-        let (ours, theirs) =
-            (self.rows(&mut tare(), options), self.rows(&mut Command::new("perf"), options));
+        let ours = self.rows(&mut tare(), options);
+        let theirs = self.rows(&mut Command::new("perf"), options);
         if theirs.is_empty() {
             return println!("skipped: perf report {options:?} prints nothing");
         }

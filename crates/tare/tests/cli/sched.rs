@@ -60,7 +60,8 @@ fn each_switch_is_as_perf_has_it() {
     let ours = sched(&["-i", file, "--timehist"]);
     assert_eq!(status(&ours), 0, "{ours:?}");
     let perf = Command::new("perf").args(["sched", "timehist", "-i", file]).output().unwrap();
-    let (ours, perf) = (lines(&ours.stdout), lines(&perf.stdout));
+    let ours = lines(&ours.stdout);
+    let perf = lines(&perf.stdout);
     assert!(perf.len() > 50 && ours.len() == perf.len(), "{} {}", ours.len(), perf.len());
     let mut compared = 0;
     for (ours, perf) in ours.iter().zip(&perf) {

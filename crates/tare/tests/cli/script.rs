@@ -232,10 +232,8 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
         theirs.iter().all(|line| ours.any(|own| own == line))
     };
     let pairs = || ours.iter().zip(&theirs);
-    let (as_far, all) = (
-        pairs().filter(|(ours, theirs)| ours.starts_with(theirs)).count(),
-        pairs().filter(has_all).count(),
-    );
+    let as_far = pairs().filter(|(ours, theirs)| ours.starts_with(theirs)).count();
+    let all = pairs().filter(has_all).count();
     let other = pairs().find(|pair| !has_all(pair));
     println!("of {} stacks {as_far} begin with perf's, {all} have all of its frames", ours.len());
     assert!(
@@ -300,7 +298,8 @@ fn piped(options: &str) -> std::process::Output {
 #[test]
 fn what_tare_records_into_a_pipe_is_printed_with_its_ledger() {
     let done = piped("");
-    let (text, said) = (String::from_utf8_lossy(&done.stdout).into_owned(), stderr(&done));
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let said = stderr(&done);
     if !is_root() {
         return;
     }
@@ -386,7 +385,8 @@ fn what_can_not_be_read_is_one_line() {
 #[test]
 fn names_that_turn_text_are_escaped() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, program) = (folder.path().join("data"), folder.path().join("a\u{202e}b\u{feff}c"));
+    let file = folder.path().join("data");
+    let program = folder.path().join("a\u{202e}b\u{feff}c");
     std::fs::copy("/bin/gzip", &program).unwrap();
     let input = "head -c 3000000 /dev/urandom";
     let recorded = Command::new("sh")

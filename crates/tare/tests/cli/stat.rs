@@ -231,7 +231,8 @@ fn a_child_is_counted_with_its_parent_unless_told_not_to() {
         );
         csv_values(&output)[0].parse::<u32>().unwrap()
     };
-    let (all, own) = (faults(&[]), faults(&["-i"]));
+    let all = faults(&[]);
+    let own = faults(&["-i"]);
     assert!(all > own + 50, "{all} with children, {own} without");
 }
 

@@ -57,7 +57,8 @@ fn a_cgroup_counts_what_children_inherit() {
     if !has_cgroup() {
         return;
     }
-    let (inherited, own) = (counts("--follow=inherit"), counts("--follow=cgroup"));
+    let inherited = counts("--follow=inherit");
+    let own = counts("--follow=cgroup");
     let ratio = |event: &str| own[event] / inherited[event];
     assert!((ratio("page-faults") - 1.0).abs() < 0.03, "{own:?} {inherited:?}");
     // These differ from run to run, and with what else the machine does.

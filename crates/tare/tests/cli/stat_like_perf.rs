@@ -96,7 +96,8 @@ fn json_keys_are_perfs_in_its_order() {
                 })
                 .collect::<Vec<Map<String, Value>>>()
         };
-        let (ours, theirs) = (read(&ours), read(&theirs));
+        let ours = read(&ours);
+        let theirs = read(&theirs);
         assert_eq!(ours.len(), theirs.len(), "{case:?}");
         for (our, their) in ours.iter().zip(&theirs) {
             assert_eq!(

@@ -20,8 +20,8 @@ fn repeated_runs_have_a_mean_a_deviation_and_an_interval() {
     let mean = runs.iter().sum::<f64>() / 8.0;
     assert_eq!((runs.len(), document["runs"].as_u64()), (8, Some(8)));
     assert!((clock["value"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9);
-    let (low, high) =
-        (clock["interval_95"][0].as_f64().unwrap(), clock["interval_95"][1].as_f64().unwrap());
+    let low = clock["interval_95"][0].as_f64().unwrap();
+    let high = clock["interval_95"][1].as_f64().unwrap();
     assert!(
         low < mean && mean < high && clock["standard_deviation"].as_f64().unwrap() > 0.0,
         "{clock}"
@@ -111,7 +111,9 @@ fn names_from_outside_do_not_reach_the_terminal_as_they_are() {
                 .concat(),
         ))
     };
-    let (text, csv, lines) = (of(&[]), of(&["-x,"]), of(&["-j"]));
+    let text = of(&[]);
+    let csv = of(&["-x,"]);
+    let lines = of(&["-j"]);
     child.end();
     for form in [&text, &csv, &lines] {
         assert!(!form.contains('\u{1b}') && form.contains(&id), "{form}");
@@ -207,7 +209,9 @@ fn levels_of_all_events_part_their_counts() {
         let output = stat(&[&["-x,", "-e", "page-faults"], more, &dd].concat());
         csv_values(&output)[0].parse::<u64>().unwrap()
     };
-    let (user, kernel, all) = (count(&["--all-user"]), count(&["--all-kernel"]), count(&[]));
+    let user = count(&["--all-user"]);
+    let kernel = count(&["--all-kernel"]);
+    let all = count(&[]);
     assert!(user > 0 && kernel > 100 && user + 100 < all, "{user} {kernel} {all}");
     assert!(kernel + 20 < all, "{user} {kernel} {all}");
 }

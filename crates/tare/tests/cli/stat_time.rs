@@ -12,7 +12,8 @@ use crate::support::{
 #[test]
 fn the_command_lives_on_if_tare_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let (started, done) = (folder.path().join("started"), folder.path().join("done"));
+    let started = folder.path().join("started");
+    let done = folder.path().join("done");
     let script = format!("touch {}; sleep 0.3; touch {}", started.display(), done.display());
     let mut child = spawn_stat(&["-e", "page-faults", "sh", "-c", &script]);
     wait_until("the command starts", || started.exists());
@@ -121,7 +122,8 @@ fn a_timeout_and_a_delay() {
 #[test]
 fn orders_come_over_descriptors_and_fifos() {
     let folder = tempfile::tempdir().unwrap();
-    let (control, ack) = (folder.path().join("control"), folder.path().join("ack"));
+    let control = folder.path().join("control");
+    let ack = folder.path().join("ack");
     sh(&format!("mkfifo {} {}", control.display(), ack.display()));
     // The program under test counts exactly what lies between its own orders.
     let script = format!(

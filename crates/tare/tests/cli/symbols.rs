@@ -70,7 +70,8 @@ pub(crate) fn compile_with(
     name: &str,
     flags: &[&str],
 ) -> Option<PathBuf> {
-    let (text, binary) = (folder.join(name), folder.join(name).with_extension(""));
+    let text = folder.join(name);
+    let binary = folder.join(name).with_extension("");
     std::fs::write(&text, source).unwrap();
     let mut cc = Command::new(compiler);
     let built = cc.args(["-O1", "-o"]).arg(&binary).arg(&text).args(flags).status();
@@ -335,7 +336,8 @@ fn a_kernels_build_id_under_the_path_of_its_image_is_the_kernels() {
     if !recorded || kernel_names(&file, &[]) == 0 {
         return println!("skipped: no perf, or the kernel's symbols are not readable here");
     }
-    let (listed, name) = (folder.join("listed.data"), b"[kernel.kallsyms]\0");
+    let listed = folder.join("listed.data");
+    let name = b"[kernel.kallsyms]\0";
     if patch(&file, &listed, name, b"/boot/vmlinux-9.9\0") == 0 {
         return println!("skipped: perf lists no build id of the kernel");
     }

@@ -45,7 +45,8 @@ impl Gone {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let binary = compile(path, SPIN, "spin", &["-Wl,--build-id=sha1", "-g"])?;
-        let (file, id) = (path.join("perf.data"), build_id(&binary));
+        let file = path.join("perf.data");
+        let id = build_id(&binary);
         let served = path.join("served");
         std::fs::create_dir(&served).unwrap();
         run("objcopy", &["--only-keep-debug", "spin", "served/spin.debug"], path);
@@ -102,7 +103,8 @@ fn debian_s_server_has_what_is_gone() {
 fn what_the_server_lacks_is_noted_as_elfutils_does() {
     let Some(gone) = Gone::record() else { return };
     let folder = gone.folder.path();
-    let (served, other) = (folder.join("served"), folder.join("other"));
+    let served = folder.join("served");
+    let other = folder.join("other");
     std::fs::create_dir(&other).unwrap();
     let source = SPIN.replace("hot_function", "other_function");
     let binary = compile(&other, &source, "spin", &["-Wl,--build-id=sha1", "-g"]).unwrap();

@@ -36,7 +36,8 @@ impl Stripped {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let binary = compile(path, SPIN, "spin", &["-Wl,--build-id=sha1"])?;
-        let (file, id) = (path.join("perf.data"), build_id(&binary));
+        let file = path.join("perf.data");
+        let id = build_id(&binary);
         run("objcopy", &["--only-keep-debug", "spin", "apart"], path);
         run("objcopy", &["--strip-all", "spin"], path);
         record(&binary, &file)?;

@@ -23,7 +23,8 @@ impl Terminal {
         }
         let folder = tempfile::tempdir().unwrap();
         let terminal = Self { folder, marks: Cell::new(0) };
-        let (width, height) = (width.to_string(), height.to_string());
+        let width = width.to_string();
+        let height = height.to_string();
         let started = terminal.tmux(&[
             "-f",
             "/dev/null",
@@ -70,7 +71,8 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, width: u16, height: u16) {
-        let (width, height) = (width.to_string(), height.to_string());
+        let width = width.to_string();
+        let height = height.to_string();
         self.tmux(&["resize-window", "-x", &width, "-y", &height]);
     }
 

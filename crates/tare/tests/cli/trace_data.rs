@@ -54,7 +54,8 @@ fn script(file: &Path) -> String {
 
 /// The lines of an event that speak of this call.
 fn of(text: &str, event: &str, call: &str) -> usize {
-    let (event, call) = (format!("raw_syscalls:{event}: "), format!("{call} "));
+    let event = format!("raw_syscalls:{event}: ");
+    let call = format!("{call} ");
     text.lines().filter(|line| line.contains(&event) && line.contains(&call)).count()
 }
 
@@ -136,7 +137,8 @@ fn perf_reads_what_the_programs_wrote() {
     if status(&script_of_perf) != 0 {
         return println!("skipped: {}", stderr(&script_of_perf));
     }
-    let (text, ours) = (String::from_utf8_lossy(&script_of_perf.stdout), script(&file));
+    let text = String::from_utf8_lossy(&script_of_perf.stdout);
+    let ours = script(&file);
     for event in ["sys_enter", "sys_exit"] {
         assert_eq!(of(&text, event, GETPPID), 24 * 500);
         assert_eq!(of(&text, event, "NR"), of(&ours, event, "NR"));
@@ -186,7 +188,8 @@ fn a_full_ring_buffer_loses_what_it_says() {
 #[test]
 fn data_of_a_process_has_its_children_and_of_all_has_not_the_recorder() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, go) = (folder.path().join("trace.data"), folder.path().join("go"));
+    let file = folder.path().join("trace.data");
+    let go = folder.path().join("go");
     for by in ways() {
         let line = format!(
             "while [ ! -e {} ]; do sleep 0.05; done; cat /proc/self/comm >/dev/null; mkdir /proc/x 2>/dev/null",

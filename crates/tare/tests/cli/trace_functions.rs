@@ -57,7 +57,8 @@ fn durations_are_those_that_the_program_measures() {
     if !can_probe() {
         return;
     }
-    let (latency, before) = (workload("latency"), probes());
+    let latency = workload("latency");
+    let before = probes();
     let program = latency.to_str().unwrap();
     let probe = format!("{program}:work");
     let (document, output) = summary(&["--probe", &probe, "--", program, "60"]);
@@ -114,8 +115,9 @@ fn a_probed_caller_of_a_probed_function_is_in_its_stack() {
     }
     let latency = workload("latency");
     let program = latency.to_str().unwrap();
-    let (work, caller, main) =
-        (format!("{program}:work"), format!("{program}:caller"), format!("{program}:main"));
+    let work = format!("{program}:work");
+    let caller = format!("{program}:caller");
+    let main = format!("{program}:main");
     let (document, _) =
         summary(&["--probe", &work, "--probe", &caller, "--probe", &main, "--", program, "3"]);
     let calls = |at: usize| document["probes"][at]["returned"].as_u64().unwrap();
@@ -269,7 +271,8 @@ fn killed_tracers_leave_nothing() {
     if !can_probe() {
         return;
     }
-    let (latency, before) = (workload("latency"), probes());
+    let latency = workload("latency");
+    let before = probes();
     let program = latency.to_str().unwrap();
     let probe = format!("{program}:work");
     for wait_ms in [0, 60, 200] {

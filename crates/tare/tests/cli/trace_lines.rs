@@ -116,7 +116,8 @@ impl Likeness {
         let common = in_common(&ours, &theirs);
         self.all += ours.len().max(theirs.len());
         self.same += common;
-        let (our_pairs, their_pairs) = (pairs(&ours), pairs(&theirs));
+        let our_pairs = pairs(&ours);
+        let their_pairs = pairs(&theirs);
         self.all_pairs += our_pairs.union(&their_pairs).count();
         self.same_pairs += our_pairs.intersection(&their_pairs).count();
         for line in ours.iter().filter(|line| !theirs.contains(line)) {
@@ -239,9 +240,10 @@ fn what_happens_between_calls_stands_there() {
     let options = ["-F", "all", "--switches", "-e", "clock_nanosleep,sched:sched_process_e*"];
     let text = stderr(&trace(&[&options[..], &["sleep", "0.1"]].concat()));
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no '{what}' in\n{text}"));
-    let (begins, out) = (at("clock_nanosleep("), at("--- switched out {waits} ---"));
-    let (resumed, end) =
-        (at("<... clock_nanosleep resumed>"), at("sched:sched_process_exit {comm="));
+    let begins = at("clock_nanosleep(");
+    let out = at("--- switched out {waits} ---");
+    let resumed = at("<... clock_nanosleep resumed>");
+    let end = at("sched:sched_process_exit {comm=");
     assert!(begins < end && begins < resumed && resumed < end && out < end, "{text}");
     let between = &text[begins..resumed];
     assert!(between.contains("switched out {waits}"), "{text}");
@@ -341,7 +343,8 @@ fn tasks_of_32_bit_calls_have_their_own_names() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (folder.path().join("compat.c"), folder.path().join("compat"));
+    let source = folder.path().join("compat.c");
+    let program = folder.path().join("compat");
     let code = "int main(void) { int r; __asm__ volatile(\"int $0x80\" : \"=a\"(r) : \"a\"(64), \"b\"(0)); return r < 0; }";
     std::fs::write(&source, code).unwrap();
     let built = Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap();

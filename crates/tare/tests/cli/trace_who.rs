@@ -154,7 +154,8 @@ fn perf_events_follow_processes_and_leave_the_tracer_out() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (go, out) = (folder.path().join("go"), folder.path().join("out"));
+    let go = folder.path().join("go");
+    let out = folder.path().join("out");
     let line = format!(
         "while [ ! -e {} ]; do sleep 0.05; done; sh -c 'mkdir /proc/x; mkdir /proc/y' 2>/dev/null",
         go.display()

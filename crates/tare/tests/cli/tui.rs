@@ -21,7 +21,8 @@ fn recorded() -> RecordingFolder {
 }
 
 fn open(terminal: &Terminal, folder: &RecordingFolder, options: &str) {
-    let (tare, file) = (binary(), folder.file());
+    let tare = binary();
+    let file = folder.file();
     terminal.run(&format!("{} report -i {} {options}", tare.display(), file.display()));
 }
 
@@ -115,8 +116,10 @@ fn text_is_for_pipes_old_terminals_and_whoever_asks() {
     assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
     assert!(message.contains("stdout is no terminal"), "{message}");
     let Some(terminal) = Terminal::new(100, 24) else { return };
-    let (tare, file) = (binary(), folder.file());
-    let (tare, file) = (tare.display(), file.display());
+    let tare = binary();
+    let file = folder.file();
+    let tare = tare.display();
+    let file = file.display();
     terminal.run(&format!(
         "TERM=dumb {tare} report -i {file} | cat; TERM=dumb {tare} report -i {file} | head -1"
     ));

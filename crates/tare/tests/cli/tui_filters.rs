@@ -61,7 +61,9 @@ fn filters_of_the_command_line_have_the_texts_rows() {
     let Some(terminal) = Terminal::new(160, 40) else { return };
     let folder = recorded();
     let file = folder.file();
-    let (pids, tids, cpus) = (ids(&file, "pid"), ids(&file, "tid"), ids(&file, "cpu"));
+    let pids = ids(&file, "pid");
+    let tids = ids(&file, "tid");
+    let cpus = ids(&file, "cpu");
     let all_cpus = cpus.join(",");
     let cases: Vec<Vec<&str>> = vec![
         vec!["--pid", &pids[0]],
@@ -97,11 +99,13 @@ fn filters_that_are_typed_stack_and_are_shown() {
     let Some(terminal) = Terminal::new(160, 40) else { return };
     let folder = recorded();
     let file = folder.file();
-    let (pids, cpus) = (ids(&file, "pid"), ids(&file, "cpu"));
+    let pids = ids(&file, "pid");
+    let cpus = ids(&file, "cpu");
     let usual = USUAL.join(" ");
     terminal.run(&format!("{} report -i {} {usual}", binary().display(), file.display()));
     terminal.wait_loaded();
-    let (pid, cpu) = (format!("pid={}", pids[0]), format!("cpu={}", cpus[0]));
+    let pid = format!("pid={}", pids[0]);
+    let cpu = format!("cpu={}", cpus[0]);
     let mut shown = Vec::new();
     for filter in [&pid, "comm=mix,perl", "dso=mix", "symbol=ty", "time=0,", &cpu] {
         terminal.press(&["f"]);

@@ -253,7 +253,8 @@ impl Walk {
         if !before.is_empty() {
             self.press(before);
         }
-        let (shown, was) = (self.above(), self.terminal.screen());
+        let shown = self.above();
+        let was = self.terminal.screen();
         let what = format!("{key} in {view:?} ({})", binding.help);
         self.terminal.press(&[&typed(key)]);
         match wanted {
@@ -300,7 +301,8 @@ fn cursor(colored: &str) -> Option<usize> {
 fn recorded() -> Option<RecordingFolder> {
     let folder = RecordingFolder::new();
     let path = folder.folder.path();
-    let (source, program) = (path.join("made.c"), path.join("made"));
+    let source = path.join("made.c");
+    let program = path.join("made");
     std::fs::write(&source, SOURCE).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-g", "-O0", "-o"]).arg(&program).arg(&source);

@@ -12,7 +12,8 @@ fn program(folder: &Path) -> Option<PathBuf> {
                   __attribute__((noinline)) void tick(int n) { sum += n; }\n\
                   __attribute__((noinline)) void ticks(void) { for (int i = 0; i < 100; i++) tick(i); sum++; }\n\
                   int main(void) { ticks(); return sum != 4951; }\n";
-    let (path, file) = (folder.join("prog"), folder.join("prog.c"));
+    let path = folder.join("prog");
+    let file = folder.join("prog.c");
     std::fs::write(&file, source).unwrap();
     match Command::new("cc").arg("-O1").arg("-o").arg(&path).arg(file).status() {
         Ok(built) => built.success().then_some(path),
@@ -40,7 +41,8 @@ fn can_probe() -> bool {
 fn calls_and_returns_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
-    let (path, before) = (program.to_str().unwrap(), probes());
+    let path = program.to_str().unwrap();
+    let before = probes();
     let events = format!(
         "uprobe:{path}:tick,uretprobe:{path}:tick:u,uprobe:{path}:ticks/name=once/,{{uprobe:{path}:main}}"
     );

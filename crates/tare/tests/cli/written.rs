@@ -30,7 +30,8 @@ impl WrittenKernel<'_> {
         let mut data = Vec::new();
         let encoder = Encoder::default();
         for (path, _, start, len, pgoff) in &self.mappings {
-            let (path, file) = (path.as_bytes(), FileId::None);
+            let path = path.as_bytes();
+            let file = FileId::None;
             let mmap = Mmap {
                 pid: -1,
                 tid: 0,

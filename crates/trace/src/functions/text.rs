@@ -85,7 +85,9 @@ impl FunctionCall {
         } else {
             " ".repeat(14)
         };
-        let (comm, tid, name) = (&self.comm, self.tid, printable(&of.name));
+        let comm = &self.comm;
+        let tid = self.tid;
+        let name = printable(&of.name);
         format!("{at_ms:10.3} {took}: {comm}/{tid} {name}({})\n", self.list())
     }
 }
@@ -153,7 +155,8 @@ impl FunctionRow {
     }
 
     fn line(&self) -> String {
-        let (name, sums) = (printable(&self.name), &self.sums);
+        let name = printable(&self.name);
+        let sums = &self.sums;
         if !self.returns || sums.returned == 0 {
             return format!("{:11} {:9}{:46}{name}\n", "", sums.calls, "");
         }

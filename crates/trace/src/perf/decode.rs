@@ -193,7 +193,8 @@ impl Decoder {
                     process: task.ppid.unsigned_abs(),
                     ..place
                 };
-                let (tid, process) = (task.tid.unsigned_abs(), task.pid.unsigned_abs());
+                let tid = task.tid.unsigned_abs();
+                let process = task.pid.unsigned_abs();
                 if tid == process {
                     // What another process of this number said is past.
                     self.groups.remove(&process);
@@ -201,7 +202,8 @@ impl Decoder {
                 each(place.record(TaskEvent::Fork { tid, process }))
             }
             Record::Exit(task) => {
-                let (tid, process) = (task.tid.unsigned_abs(), task.pid.unsigned_abs());
+                let tid = task.tid.unsigned_abs();
+                let process = task.pid.unsigned_abs();
                 let status = self.status(tid, process);
                 each(Where { tid, process, ..place }.record(TaskEvent::End(status)))
             }
@@ -294,7 +296,8 @@ impl Decoder {
             Some(Kind::Exit) => self.exit(place, raw, each),
             Some(Kind::Signal) => {
                 let task = self.tasks.entry(place.tid).or_default();
-                let (signal, handler) = (word(raw, 8), long(raw, 24));
+                let signal = word(raw, 8);
+                let handler = long(raw, 24);
                 task.deadly = (handler == 0).then_some(signal);
                 let info = raw.get(8..20).unwrap_or_default();
                 if signal == SIGKILL {
@@ -303,7 +306,8 @@ impl Decoder {
                 each(place.record(TaskEvent::Signal { number: signal, ignored: false, info }))
             }
             Some(Kind::Fault { major }) => {
-                let (address, ip) = (sample.head.addr.unwrap_or(0), sample.head.ip.unwrap_or(0));
+                let address = sample.head.addr.unwrap_or(0);
+                let ip = sample.head.ip.unwrap_or(0);
                 each(place.between(Between::Fault { is_major: *major, address, ip }))
             }
             Some(Kind::Tracepoint(point)) => {

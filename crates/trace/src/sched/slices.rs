@@ -158,7 +158,8 @@ impl Sched {
         if time_ns < from_ns || is_late || !self.has_cpu(cpu) {
             return None;
         }
-        let (begin_ns, end_ns) = (since_ns.max(from_ns), time_ns.min(to_ns));
+        let begin_ns = since_ns.max(from_ns);
+        let end_ns = time_ns.min(to_ns);
         let mut slice = Slice { time_ns: end_ns, ..Slice::default() };
         if since_ns > 0 {
             slice.since_ns = Some(begin_ns);

@@ -33,7 +33,8 @@ impl Timehist {
     /// Begins with the titles.
     pub fn new(options: TimehistOptions, into: &mut Vec<u8>) -> Self {
         let state = if options.state { "  state" } else { "" };
-        let (dots, rule) = ("-".repeat(15), "-".repeat(9));
+        let dots = "-".repeat(15);
+        let rule = "-".repeat(9);
         let _ = writeln!(
             into,
             "{:>15} {:>6}  {:<TASK$}  {:>9}  {:>9}  {:>9}{state}",
@@ -231,7 +232,8 @@ mod tests {
             run_ns: 1_234_567_890_123,
             ..Slice::default()
         };
-        let (prev, next) = (task(i32::MAX, "größe".as_bytes()), task(-1, b""));
+        let prev = task(i32::MAX, "größe".as_bytes());
+        let next = task(-1, b"");
         let switch = Happened::Switch { cpu: 123_456, prev, state: State(0), next };
         lines.add(0, &switch, Some(&slice), &mut text);
         let text = String::from_utf8(text).unwrap();

@@ -73,7 +73,8 @@ impl SchedTracer {
         is_over: bool,
         mut each: impl FnMut(u64, &Happened<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (own, idle_is_meant) = (self.own, self.follows_all);
+        let own = self.own;
+        let idle_is_meant = self.follows_all;
         let programs = match &mut self.how {
             How::Bpf(programs) => programs,
             How::Perf(perf) => return perf.drain(is_over, each),
@@ -105,11 +106,14 @@ impl SchedTracer {
 
 fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> Happened<'a> {
     let task = |task: &SchedTask<'a>| {
-        let (tid, pid) = (task.tid.cast_signed(), task.process.cast_signed());
+        let tid = task.tid.cast_signed();
+        let pid = task.process.cast_signed();
         let is_meant = if tid == 0 { idle_is_meant } else { task.is_followed && pid != own };
         Task { tid, pid: Some(pid), comm: task.comm, is_meant }
     };
-    let (cpu, of, other) = (record.cpu, task(&record.task), task(&record.other));
+    let cpu = record.cpu;
+    let of = task(&record.task);
+    let other = task(&record.other);
     match record.event {
         SchedEvent::Switch(state) => {
             Happened::Switch { cpu, prev: of, state: State(state.into()), next: other }

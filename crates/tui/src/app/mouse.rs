@@ -12,7 +12,8 @@ const WHEEL: usize = 3;
 
 impl App {
     pub(super) fn mouse(&mut self, model: &mut Model, event: &MouseEvent) -> Next {
-        let (column, row) = (event.column, event.row);
+        let column = event.column;
+        let row = event.row;
         if self.prompt.is_some() {
             return Next::Show;
         }

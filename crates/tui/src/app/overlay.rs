@@ -95,8 +95,8 @@ impl Menu {
     fn frame(&self, area: Rect) -> Rect {
         let widest = self.items.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
         let fits = |cells: usize, most: u16| u16::try_from(cells).unwrap_or(most).min(most);
-        let (cells, lines) =
-            (fits(widest + 4, area.width), fits(self.items.len() + 2, area.height));
+        let cells = fits(widest + 4, area.width);
+        let lines = fits(self.items.len() + 2, area.height);
         Rect {
             x: area.x + (area.width - cells) / 2,
             y: area.y + (area.height - lines) / 2,
@@ -120,7 +120,8 @@ impl Menu {
 
     pub(super) fn draw(&self, buffer: &mut Buffer, area: Rect, theme: Theme) {
         let frame = self.frame(area);
-        let (cells, lines) = (frame.width, frame.height);
+        let cells = frame.width;
+        let lines = frame.height;
         for line in 0..lines {
             Pen::new(buffer, frame, line).text(&" ".repeat(cells.into()), theme.bar());
         }

@@ -53,8 +53,8 @@ impl App {
     fn refresh_callers(&mut self, model: &mut Model) {
         let Some(frame) = self.subject else { return };
         let profile = model.profile();
-        let (function, name) =
-            (Function::of(profile, Some(frame)), function_name(profile, Some(frame)));
+        let function = Function::of(profile, Some(frame));
+        let name = function_name(profile, Some(frame));
         let [callers, callees] = callers_and_callees(model, &self.query, function, LEAST_PERCENT);
         let part = |title: String, tree, has_own| {
             let of = Some(frame);

@@ -87,7 +87,8 @@ impl App {
     }
 
     fn body(&mut self, buffer: &mut Buffer, area: Rect, model: &mut Model) {
-        let (theme, search) = (self.theme, self.search.clone());
+        let theme = self.theme;
+        let search = self.search.clone();
         if let Some(text) = &mut self.text {
             self.top = area.y + 1;
             return text.draw(buffer, area, (theme, &search));

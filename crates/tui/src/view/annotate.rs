@@ -374,14 +374,16 @@ impl AnnotateView {
         let bytes = instruction.bytes.iter().filter(|_| self.code.with_bytes);
         let bytes: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
         let width = if self.code.with_bytes { BYTES } else { 0 };
-        let (place, text) = (self.place(line), printable(&instruction.text));
+        let place = self.place(line);
+        let text = printable(&instruction.text);
         let rest = format!("{mark}{place}  {:<width$}{text}", bytes.join(" "));
         [format!("{figure:>cells$}"), rest]
     }
 
     /// Where an instruction lies, and how many jumps lead there.
     fn place(&self, line: &Line) -> String {
-        let (instruction, shown) = (&line.instruction, self.addresses);
+        let instruction = &line.instruction;
+        let shown = self.addresses;
         let jumps = match line.jumps_from.len() {
             _ if !shown.with_jumps => String::new(),
             0 => " ".repeat(4),

@@ -148,7 +148,8 @@ impl ComparedView {
             let Some(from) = next[parent] else { continue };
             let to = from + self.share(at) * whole;
             (next[at], next[parent]) = (Some(from), Some(to));
-            let (first, end) = (cell(from), cell(to).min(width));
+            let first = cell(from);
+            let end = cell(to).min(width);
             if end > first {
                 found.push((at, first, end));
             }

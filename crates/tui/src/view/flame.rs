@@ -219,8 +219,8 @@ impl FlameView {
     ) {
         let mut pen = Pen::new(buffer, area, 0);
         if let Some(node) = self.current(profile).and_then(|at| self.node(at)) {
-            let (total, own) =
-                (percent(node.total, self.tree.all), percent(node.own, self.tree.all));
+            let total = percent(node.total, self.tree.all);
+            let own = percent(node.own, self.tree.all);
             pen.text(&format!("{total:.2}% (self {own:.2}%) "), theme.percent(total));
             pen.text(&node_name(profile, node.frame, true), theme.title());
         }
@@ -268,7 +268,8 @@ impl FlameView {
             for at in children {
                 let Some(node) = self.node(at) else { continue };
                 let wide = cells * node.total.period as f64 / (all.max(1)) as f64;
-                let (first, end) = (cell(from), cell(from + wide).min(width));
+                let first = cell(from);
+                let end = cell(from + wide).min(width);
                 if end > first {
                     found.push((at, depth, first, end));
                     pending.push((node.children.clone(), depth + 1, from, wide, node.total.period));

@@ -235,7 +235,8 @@ mod tests {
         interrupt(0, 6000, 6000 + STALL_NS, &[7]);
         interrupt(1, 200_000, 202_000, &[8, 7]);
         let samples = Samples::from([((0, 1500), true), ((0, 5100), false), ((1, 200_500), false)]);
-        let (of_kernel, of_user) = (Part { number: 1, ns: 3000 }, Part { number: 1, ns: 2000 });
+        let of_kernel = Part { number: 1, ns: 3000 };
+        let of_user = Part { number: 1, ns: 2000 };
         assert_eq!(
             spans.of(&samples),
             Interrupts { number: 3, ns: 5000, stalled: 1, foreign: 1, of_user, of_kernel }

@@ -95,7 +95,8 @@ impl<'a> StateFolder<'a> {
         command: &str,
         sort: &str,
     ) -> anyhow::Result<Recording> {
-        let (data, looks) = (self.file("perf.data"), self.file("looks"));
+        let data = self.file("perf.data");
+        let looks = self.file("looks");
         let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
         let mut words = self.tare(&format!("record -e cpu-clock {options} -o {data} --"));
         words.extend([

@@ -69,7 +69,8 @@ fn wakes(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
 
 /// Microseconds of CPU time that copying a megabyte takes, between places that are in no cache.
 fn copy_us() -> f64 {
-    let (from, mut to) = (vec![1_u8; MEGABYTES * 1_000_000], vec![2_u8; MEGABYTES * 1_000_000]);
+    let from = vec![1_u8; MEGABYTES * 1_000_000];
+    let mut to = vec![2_u8; MEGABYTES * 1_000_000];
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3

@@ -87,7 +87,8 @@ fn run(scratch: &Scratch<'_>, tool: Tool, options: &str) -> anyhow::Result<Busy>
         let text = std::fs::read_to_string(path)?;
         Ok(text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
     };
-    let (left, used) = (numbers(&left)?, numbers(&used)?);
+    let left = numbers(&left)?;
+    let used = numbers(&used)?;
     let ([all_ns, left_ns, ..], [loop_us, ..]) = (&left[..], &used[..]) else {
         anyhow::bail!("numbers are missing: {left:?}, {used:?}")
     };

@@ -31,17 +31,21 @@ struct Shares<'a> {
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
-    let (mut table, mut findings, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+    let mut table = Vec::new();
+    let mut findings = Vec::new();
+    let mut raw = Vec::new();
     for recorded in recorded::all(&scratch)? {
         let file = scratch.path("perf.data");
         recorded.record(&scratch, &file)?;
-        let (ours, theirs) = (of_tare(&scratch, &file)?, of_perf(&scratch, &file)?);
+        let ours = of_tare(&scratch, &file)?;
+        let theirs = of_perf(&scratch, &file)?;
         let ours = name_variants_as_perf(ours, &theirs);
         recorded.clear_up();
         let all = compare(&ours, &theirs)?;
         let stubs_named_alike = name_stubs_as_perf(&ours, &theirs);
         let but_for_stubs = furthest(&compare(&stubs_named_alike, &theirs)?);
-        let (ours, theirs): (u64, u64) = (ours.values().sum(), theirs.values().sum());
+        let ours: u64 = ours.values().sum();
+        let theirs: u64 = theirs.values().sum();
         table.push(format!(
             "{}: {} symbols named by perf; samples: tare {ours}, perf {theirs}",
             recorded.name,
@@ -58,7 +62,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         }
         // perf's `_init` lies in the section `.init`, and a stub never does: where perf calls one so,
         // it is perf that is wrong.
-        let (exact, right) = (furthest(&all), but_for_stubs.min(furthest(&all)));
+        let exact = furthest(&all);
+        let right = but_for_stubs.min(furthest(&all));
         if exact > right {
             table.push(format!("  {exact:.3} points with the stubs that perf calls _init"));
         }
@@ -82,7 +87,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 /// The shares of all symbols that perf names.
 fn compare<'a>(ours: &'a Rows, theirs: &'a Rows) -> anyhow::Result<Vec<Shares<'a>>> {
     let sum = |rows: &Rows| rows.values().sum::<u64>() as f64;
-    let (our_sum, their_sum) = (sum(ours), sum(theirs));
+    let our_sum = sum(ours);
+    let their_sum = sum(theirs);
     anyhow::ensure!(our_sum > 0.0 && their_sum > 0.0, "a recording without samples");
     let named = theirs.keys().filter(|(_, symbol)| is_name(symbol));
     let share = |of: &'a (String, String)| Shares {
@@ -136,7 +142,8 @@ fn is_name(symbol: &str) -> bool {
 }
 
 fn of_tare(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
-    let (tare, file) = (scratch.setting.tare(), file.display().to_string());
+    let tare = scratch.setting.tare();
+    let file = file.display().to_string();
     let words = [&tare, "report", "--json", "--no-children", "-g", "none", "--no-demangle"];
     let words = [&words[..], &["--no-cache", "--sort", "dso,sym", "-i", &file]].concat();
     let done = succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>())?;
@@ -152,7 +159,8 @@ fn of_tare(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
 }
 
 fn of_perf(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
-    let (cache, file) = (scratch.path("buildid").display().to_string(), file.display().to_string());
+    let cache = scratch.path("buildid").display().to_string();
+    let file = file.display().to_string();
     let words = ["perf", "--buildid-dir", &cache, "report", "--stdio", "--no-children", "-g"];
     let further = ["none", "--no-demangle", "-F", "sample,dso,sym", "-t", "|", "-i", &file];
     let words = [&words[..], &further].concat();
@@ -191,7 +199,8 @@ mod tests {
         let rows = |rows: &[(&str, u64)]| -> Rows {
             rows.iter().map(|(name, n)| (("a".to_owned(), (*name).to_owned()), *n)).collect()
         };
-        let (ours, theirs) = (rows(&[("f", 3), ("g", 1)]), rows(&[("f", 1), ("0x12", 1)]));
+        let ours = rows(&[("f", 3), ("g", 1)]);
+        let theirs = rows(&[("f", 1), ("0x12", 1)]);
         let shares = compare(&ours, &theirs).unwrap();
         let found: Vec<_> =
             shares.iter().map(|share| (share.of.1.as_str(), share.tare, share.perf)).collect();

@@ -122,8 +122,8 @@ impl Features {
     pub fn cpu_topology(&self) -> Result<CpuTopology<'_>, FeatureError> {
         let cpus = self.cpus().map_or(0, |(available, _)| available);
         self.decode(CPU_TOPOLOGY, |fields| {
-            let (sockets, cores) =
-                (list(fields, Cursor::header_string)?, list(fields, Cursor::header_string)?);
+            let sockets = list(fields, Cursor::header_string)?;
+            let cores = list(fields, Cursor::header_string)?;
             let mut topology = CpuTopology { sockets, cores, dies: Vec::new(), cpus: Vec::new() };
             if fields.rest().is_empty() || cpus > limits::LIST_ITEMS {
                 return Some(topology);
@@ -227,7 +227,9 @@ impl Features {
             let count = fields.u64().filter(|count| *count <= limits::LIST_ITEMS.into())?;
             let node = |_| {
                 // The bits are counted twice: for the node, and as the size of the bitmap.
-                let (node, _bits, bits) = (fields.u64()?, fields.u64()?, fields.u64()?);
+                let node = fields.u64()?;
+                let _bits = fields.u64()?;
+                let bits = fields.u64()?;
                 Some(MemoryNode { node, bitmap: fields.words(bits.div_ceil(64))? })
             };
             Some(MemoryTopology {

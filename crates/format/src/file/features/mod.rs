@@ -88,7 +88,8 @@ impl Features {
 
     /// Adds to the section of build ids one that came as a record. `false`: it is one too many.
     pub(super) fn add_build_id(&mut self, record: &RawRecord<'_>) -> bool {
-        let (kind, misc) = (record.kind.to_le_bytes(), record.misc.to_le_bytes());
+        let kind = record.kind.to_le_bytes();
+        let misc = record.misc.to_le_bytes();
         // A record's size is of two bytes.
         let size = u16::try_from(record.size()).unwrap_or(0).to_le_bytes();
         let mut header = [kind.as_slice(), &misc, &size].map(<[u8]>::to_vec);

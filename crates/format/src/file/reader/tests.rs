@@ -328,7 +328,8 @@ fn a_frame_may_be_divided_anywhere_and_may_be_cut() {
 
 #[test]
 fn garbage_ends_what_is_compressed_and_not_what_is_not() {
-    let (good, garbage) = (frame(50), b"no frame at all");
+    let good = frame(50);
+    let garbage = b"no frame at all";
     let (kinds, losses) = compressed(&[&good, garbage, &good]);
     assert_eq!(kinds.len(), 50);
     let why: Vec<_> = losses.gaps().iter().map(|gap| (gap.why, gap.bytes)).collect();
@@ -427,7 +428,8 @@ impl Seek for Sparse {
 #[test]
 fn sections_of_ids_that_overlap_are_read_once() {
     const EVENTS: u64 = 8000;
-    let (ids, size) = (104 + EVENTS * 80, limits::IDS as u64 * 8);
+    let ids = 104 + EVENTS * 80;
+    let size = limits::IDS as u64 * 8;
     let header = [104, 80, 104, EVENTS * 80, ids, 0, 0, 0, 0, 0, 0, 0];
     let bytes = Bytes::magic(Endian::Little).words(&header);
     let bytes = (0..EVENTS).fold(bytes, |bytes, at| bytes.attr(at).words(&[ids, size]));

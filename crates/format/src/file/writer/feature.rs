@@ -191,7 +191,8 @@ impl Feature {
             Self::Compression { level, ratio, block_bytes } => {
                 // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's
                 // version.
-                let (version, zstd) = (0_u32, 1_u32);
+                let version = 0_u32;
+                let zstd = 1_u32;
                 into.extend(
                     [version, zstd, *level, *ratio, *block_bytes]
                         .map(u32::to_ne_bytes)

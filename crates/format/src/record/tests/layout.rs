@@ -59,8 +59,8 @@ fn id_and_time_are_found_without_decoding_the_rest() {
         let mut events = Events::default();
         events.add(layout, 1..=20);
         events.add(layout, []);
-        let (sample, other) =
-            (body.record(PERF_RECORD_SAMPLE, 0), body.record(PERF_RECORD_COMM, 0));
+        let sample = body.record(PERF_RECORD_SAMPLE, 0);
+        let other = body.record(PERF_RECORD_COMM, 0);
         let decoded = Sample::decode(&sample, &layout).unwrap();
         assert_eq!(layout.time_ns(&sample), decoded.head.time_ns, "{chosen:#x}");
         assert_eq!(layout.time_ns(&other), layout.sample_id(&other).time_ns, "{chosen:#x}");
@@ -105,7 +105,8 @@ fn ids_near_each_other_and_far_apart_lead_to_events() {
     assert!(events.add_id(0, 2000) && !events.add_id(1, 2000) && !events.add_id(1, u64::MAX));
     let found = [1000, 1002, u64::MAX, 7, 1001, 1000 + (1 << 20), 2000, 1003, 5000, 6, 999]
         .map(|id| events.with_id(id));
-    let (first, second) = (Some(0), Some(1));
+    let first = Some(0);
+    let second = Some(1);
     let none = [None; 4];
     assert_eq!(found[..3], [first; 3]);
     assert_eq!(found[3..7], [second, second, second, first]);

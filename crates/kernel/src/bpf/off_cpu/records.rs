@@ -190,15 +190,18 @@ impl<'a> StackCopy<'a> {
         }
         let stack = record.get(32 + 8 * REGISTERS..)?;
         let bytes = stack.get(..word(record, 4)? as usize)?;
-        let (pid, tid) = (word(record, 8)?, word(record, 12)?);
-        let (time_ns, key) = (long(record, 16)?, long(record, 24)?);
+        let pid = word(record, 8)?;
+        let tid = word(record, 12)?;
+        let time_ns = long(record, 16)?;
+        let key = long(record, 24)?;
         Some(Self { pid, tid, time_ns, key, registers, bytes })
     }
 }
 
 impl LongWait {
     fn parse(record: &[u8]) -> Option<Self> {
-        let (word, long) = (|at| word(record, at), |at| long(record, at));
+        let word = |at| word(record, at);
+        let long = |at| long(record, at);
         Some(Self {
             key: [long(40)?, long(48)?, long(56)?],
             cpu: word(4)?,

@@ -58,7 +58,8 @@ fn what_dead_owners_left_is_swept() {
     let stat = |pid: i32, started: u32| {
         (format!("/proc/{pid}/stat"), format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)))
     };
-    let (reused, alive) = (stat(2, 11), stat(3, 10));
+    let reused = stat(2, 11);
+    let alive = stat(3, 10);
     let machine = machine(&[(&reused.0, &reused.1), (&alive.0, &alive.1)]);
     let host = machine.host();
     for pid in 1..=3 {

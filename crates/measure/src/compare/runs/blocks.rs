@@ -64,7 +64,8 @@ pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Chan
     let mut p = p.into_iter();
     let changes = pairs.iter().map(|pair| {
         let is_judged = pair.is_judged();
-        let (error, difference) = (pair.error(), pair.difference());
+        let error = pair.error();
+        let difference = pair.difference();
         let half = t_quantile(0.975, freedom) * error;
         let interval = Interval { low: difference - half, high: difference + half };
         Change {
@@ -240,7 +241,8 @@ mod tests {
     }
 
     fn judged(a: [f64; 4], b: [f64; 4], stay: f64, rng: &mut Rng) -> Vec<Change> {
-        let (a, b) = (phases(a, stay, 512, rng), phases(b, stay, 512, rng));
+        let a = phases(a, stay, 512, rng);
+        let b = phases(b, stay, 512, rng);
         let things: Vec<Slices> = a.into_iter().zip(b).map(|(a, b)| Slices { a, b }).collect();
         let all = Slices { a: vec![10.0; 512], b: vec![10.0; 512] };
         let of = |weights| SlicedSeries { weights, all: &all, steps: [1.0; 2] };
@@ -263,7 +265,8 @@ mod tests {
     #[test]
     fn a_clear_change_is_shown_with_its_size() {
         let mut rng = Rng::with_seed(8);
-        let (mut shown, mut held) = (0, 0);
+        let mut shown = 0;
+        let mut held = 0;
         for _ in 0..20 {
             let changes = judged([0.4, 0.3, 0.2, 0.1], [0.5, 0.2, 0.2, 0.1], 0.3, &mut rng);
             shown += usize::from(changes[0].shown().is_some() && changes[1].shown().is_some());

@@ -97,7 +97,8 @@ impl Change {
 #[must_use]
 pub fn judge_runs(series: &[Series], seed: u64) -> (Method, Vec<Change>) {
     let Some(first) = series.first() else { return (Method::Nothing, Vec::new()) };
-    let (n_a, n_b) = (first.a.len(), first.b.len());
+    let n_a = first.a.len();
+    let n_b = first.b.len();
     if n_a == 0 || n_b == 0 || n_a + n_b < 3 {
         return (Method::Nothing, series.iter().map(unjudged).collect());
     }
@@ -159,7 +160,8 @@ struct Spread {
 impl Spread {
     fn of(series: &Series) -> Self {
         let Series { a, b, step } = series;
-        let (n_a, n_b) = (a.len() as f64, b.len() as f64);
+        let n_a = a.len() as f64;
+        let n_b = b.len() as f64;
         let least = (step / 2.0).powi(2);
         let pooled = ((squares(a) + squares(b)) / (n_a + n_b - 2.0)).max(least);
         let own = |values: &[f64]| match values.len() {
@@ -191,10 +193,12 @@ impl Spread {
     }
 
     fn ratio(&self) -> Option<Interval> {
-        let (a, b) = (self.mean_a, self.mean_b);
+        let a = self.mean_a;
+        let b = self.mean_b;
         (a > 0.0 && b > 0.0).then(|| {
             let error = (self.errors[0] / a.powi(2) + self.errors[1] / b.powi(2)).sqrt();
-            let (log, half) = ((b / a).ln(), t_quantile(0.975, self.freedom) * error);
+            let log = (b / a).ln();
+            let half = t_quantile(0.975, self.freedom) * error;
             Interval { low: (log - half).exp(), high: (log + half).exp() }
         })
     }

@@ -57,7 +57,8 @@ pub(super) fn corrected(series: &[Series], seed: u64) -> Corrected {
     });
     let looked_at = largest.len();
     let mut p = vec![1.0; series.len()];
-    let (mut so_far, mut shown) = (0.0_f64, 0);
+    let mut so_far = 0.0_f64;
+    let mut shown = 0;
     for (place, index) in order.iter().enumerate() {
         so_far = so_far.max(f64::from(reached[place]) / looked_at as f64);
         p[*index] = so_far;
@@ -132,7 +133,8 @@ impl Rows {
             }
         }
         let n = self.columns.len() as f64;
-        let (n_b, freedom) = (self.n_b as f64, n - 2.0);
+        let n_b = self.n_b as f64;
+        let freedom = n - 2.0;
         let both = 1.0 / (n - n_b) + 1.0 / n_b;
         for (sum, (squares, least)) in sums.iter_mut().zip(self.squares.iter().zip(&self.least)) {
             let between = *sum * *sum * both;

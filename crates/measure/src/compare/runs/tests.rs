@@ -84,7 +84,8 @@ fn a_function_that_got_slower_is_named_and_its_interval_holds_the_truth() {
     assert!(named >= 17, "{named} of 20");
     let share = 0.44 / 1.04 - 0.4;
     let holds = |changes: &[Change]| {
-        let (share_in, ratio) = (changes[0].interval.unwrap(), changes[9].ratio.unwrap());
+        let share_in = changes[0].interval.unwrap();
+        let ratio = changes[9].ratio.unwrap();
         (share_in.low..=share_in.high).contains(&share) && (ratio.low..=ratio.high).contains(&1.10)
     };
     // Both at once: 95% each.
@@ -111,7 +112,8 @@ fn the_smallest_change_that_would_have_been_shown_is_shown_in_four_of_five() {
 #[test]
 fn permutations_find_no_less_than_students_t() {
     let mut machine = machine(11);
-    let (mut permuted, mut by_t) = (0, 0);
+    let mut permuted = 0;
+    let mut by_t = 0;
     for seed in 0..40 {
         let series = machine.series([10, 10], 1.07);
         let t = series.iter().map(|one| 2.0 * t_above(Spread::of(one).t().abs(), 18.0));

@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn links_lead_nowhere() {
-        let (base, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let base = tempfile::tempdir().unwrap();
+        let other = tempfile::tempdir().unwrap();
         symlink(other.path(), base.path().join("tare")).unwrap();
         assert!(open(base.path(), true).unwrap_err().to_string().contains("symbolic link"));
         std::fs::remove_file(base.path().join("tare")).unwrap();

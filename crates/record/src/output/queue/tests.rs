@@ -92,7 +92,8 @@ fn stream(
     .unwrap();
     let mut queue = Queue::start(recording, capacity).unwrap();
     queue.begin(&description()).unwrap();
-    let (mut appended, mut failed) = (0, None);
+    let mut appended = 0;
+    let mut failed = None;
     for _ in 0..random.usize(1..40) {
         let end = appended + [1, 100, 2000][random.usize(..3)];
         let batch: Vec<u8> =
@@ -274,7 +275,8 @@ fn the_thread_has_a_file_while_much_comes() {
     .unwrap();
     let mut queue = Queue::later(recording, 2 << 20);
     queue.begin(&description()).unwrap();
-    let (mut end, mut has) = (0, Vec::new());
+    let mut end = 0;
+    let mut has = Vec::new();
     for (seconds, a_second) in [(30, 100), (5, 4000), (30, 100), (5, 4000), (30, 100)] {
         for _ in 0..seconds {
             clock.1.fetch_add(1, Ordering::Relaxed);

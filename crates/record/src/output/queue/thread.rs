@@ -110,7 +110,8 @@ fn work(shared: &Shared, mut recording: FileSeries, capacity: usize) -> FileSeri
         if is_late {
             recording.spill();
         }
-        let (mut done, before) = (None, recording.written());
+        let mut done = None;
+        let before = recording.written();
         let is_flush = matches!(job, Job::Flush);
         let result = match job {
             Job::Append { piece, ends } => {

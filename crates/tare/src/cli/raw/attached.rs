@@ -53,8 +53,8 @@ fn short_options(command: &Command, word: &[u8], argument: &mut OsString) -> boo
     for (at, &letter) in word.iter().enumerate().skip(1) {
         let option =
             command.get_arguments().find(|arg| arg.get_short() == Some(char::from(letter)));
-        let (rest, takes_value) =
-            (&word[at + 1..], option.is_some_and(|arg| arg.get_action().takes_values()));
+        let rest = &word[at + 1..];
+        let takes_value = option.is_some_and(|arg| arg.get_action().takes_values());
         match option {
             Some(arg) if takes_value && arg.is_require_equals_set() => {
                 if !rest.is_empty() && !rest.starts_with(b"=") {

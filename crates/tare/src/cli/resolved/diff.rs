@@ -83,7 +83,9 @@ impl Diff {
             () => Form::Fitting,
         };
         let options = options(&raw)?;
-        let (seed, flame, events) = (raw.seed, raw.flame.clone(), raw.events.clone());
+        let seed = raw.seed;
+        let flame = raw.flame.clone();
+        let events = raw.events.clone();
         Ok(Self { sides: sides(raw)?, events, per, options, view, gates, seed, form, flame })
     }
 }
@@ -170,7 +172,8 @@ fn order(text: &str) -> Result<DiffOrder, Refusal> {
 
 /// The recordings of both sides.
 fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
-    let (mut a, mut b) = (raw.files, raw.after);
+    let mut a = raw.files;
+    let mut b = raw.after;
     let is_option = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"-");
     let typed = b.iter().filter(is_option).find(|path| *path != Path::new("-") && !path.exists());
     if let Some(option) = typed {

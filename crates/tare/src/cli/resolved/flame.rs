@@ -41,14 +41,17 @@ impl Flame {
         if samples.input == Path::new("-") && raw.vs.as_deref() == Some(Path::new("-")) {
             return Err(Refusal::usage("--vs -: standard input is the other recording already"));
         }
-        let (vs, icicle, title) = (raw.vs, raw.icicle, raw.title);
+        let vs = raw.vs;
+        let icicle = raw.icicle;
+        let title = raw.title;
         Ok(Self { samples, vs, output, is_svg, order, icicle, title })
     }
 
     /// All of a recording that was just made.
     pub(crate) fn of_recording(input: PathBuf, output: PathBuf) -> Self {
         let is_svg = is_svg(&output);
-        let (order, icicle) = (Order::Caller, false);
+        let order = Order::Caller;
+        let icicle = false;
         let samples = Samples::all_of(input);
         Self { samples, vs: None, output, is_svg, order, icicle, title: None }
     }

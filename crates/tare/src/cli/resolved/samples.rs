@@ -58,8 +58,11 @@ impl Samples {
     pub(crate) fn all_of(input: PathBuf) -> Self {
         let filter = Filter::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());
-        let (events, time, include_self) = (Vec::new(), TimeRanges::All, false);
-        let (inline, wall_clock) = (false, false);
+        let events = Vec::new();
+        let time = TimeRanges::All;
+        let include_self = false;
+        let inline = false;
+        let wall_clock = false;
         Self { input, events, wall_clock, filter, time, include_self, inline, symbols }
     }
 }

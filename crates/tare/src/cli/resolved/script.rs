@@ -185,7 +185,8 @@ pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     let Some(list) = list else { return Ok(Vec::new()) };
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        let first = first.parse::<u32>().ok()?;
+        let last = last.parse::<u32>().ok()?;
         (first <= last && last < MOST).then_some(first..=last)
     };
     let ranges = list.split(',').map(range).collect::<Option<Vec<_>>>();

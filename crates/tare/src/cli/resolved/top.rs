@@ -62,7 +62,8 @@ impl Top {
     /// # Errors
     /// A [`Refusal`] that names the remedy.
     pub(crate) fn resolve(raw: &raw::Top, host: &Host) -> Result<Self, Refusal> {
-        let (delay, window) = (seconds("-d", &raw.delay)?, seconds("--window", &raw.window)?);
+        let delay = seconds("-d", &raw.delay)?;
+        let window = seconds("--window", &raw.window)?;
         let form = form(raw)?;
         let mut options = Record::resolve(record(raw), host)?.options;
         let has_usual_budget =

@@ -27,7 +27,8 @@ pub(super) fn write(
 }
 
 fn function(function: &Function, shown: Shown) -> Value {
-    let (name, event) = (&function.name, &function.event);
+    let name = &function.name;
+    let event = &function.event;
     match &function.result {
         Err(why) => json!({ "name": name, "event": event, "error": why.to_string() }),
         Ok(annotated) => {

@@ -21,7 +21,8 @@ pub(super) fn write(
     }
     let mut sources = Sources::new(moved);
     for function in functions {
-        let (name, event) = (printable(&function.name), printable(&function.event));
+        let name = printable(&function.name);
+        let event = printable(&function.event);
         match &function.result {
             Ok(annotated) => write_one(out, annotated, &event, (shown, &mut sources))?,
             Err(why) => writeln!(out, "# {name}, event '{event}': no instructions: {why}\n")?,

@@ -43,7 +43,8 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
         let message = format!("{}: a folder of recordings can't be archived", input.display());
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
-    let (mut options, used) = (symbols::resolve(raw.symbol_search), UsedFiles::default());
+    let mut options = symbols::resolve(raw.symbol_search);
+    let used = UsedFiles::default();
     options.used = Some(used.clone());
     // What is known from there needs no file here, and all of them elsewhere.
     options.cache = None;

@@ -194,7 +194,8 @@ fn share(runs: &Runs, at: usize, event: usize) -> Series {
 fn weight(runs: &Runs, work: &Work, at: usize, event: usize) -> Series {
     let [a, b] = [0, 1].map(|side| per_work(runs.weights(side, at), &work.0[side]));
     let all = [0, 1].into_iter().flat_map(|side| runs.totals(side, event));
-    let (mut period, mut samples) = (0.0, 0);
+    let mut period = 0.0;
+    let mut samples = 0;
     all.for_each(|all| {
         period += all.period as f64;
         samples += all.samples;
@@ -210,6 +211,7 @@ fn per_work(weights: impl Iterator<Item = Weight>, work: &[f64]) -> Vec<f64> {
 
 fn unjudged(series: &Series) -> Change {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let (mean_a, mean_b) = (mean(&series.a), mean(&series.b));
+    let mean_a = mean(&series.a);
+    let mean_b = mean(&series.b);
     Change { mean_a, mean_b, interval: None, ratio: None, p: None, detectable: None }
 }

@@ -20,7 +20,8 @@ pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyh
     notes.extend(why_not(&judged.method, runs));
     let event = |(event, all): &(usize, Change)| {
         let unit = taken.iter().flatten().find_map(|taken| {
-            let (profile, session) = (&taken.read.profile, &taken.read.session);
+            let profile = &taken.read.profile;
+            let session = &taken.read.session;
             let id =
                 profile.events().find(|(_, of)| profile.string(of.name) == &*runs.events()[*event]);
             id.map(|(id, _)| session.unit(profile, id))
@@ -174,7 +175,8 @@ fn met(gate: &Condition, runs: &Runs, judged: &Judged) -> Gate {
     let meant =
         judged.entries.iter().filter(|of| is_meant(of.at) && !(gate.is_any() && of.is_rare));
     let mut failing = Vec::new();
-    let (mut unknown, mut count) = (0, 0);
+    let mut unknown = 0;
+    let mut count = 0;
     for of in meant {
         count += 1;
         match gate.judge(&change(of)) {

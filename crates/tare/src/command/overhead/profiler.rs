@@ -99,8 +99,9 @@ fn words(
             words.into_iter().map(OsStr::to_owned).collect()
         }
     };
-    let (rate, tid, cpu) =
-        (placeholders.rate.to_string(), placeholders.tid.to_string(), placeholders.cpu.to_string());
+    let rate = placeholders.rate.to_string();
+    let tid = placeholders.tid.to_string();
+    let cpu = placeholders.cpu.to_string();
     let filling = [
         ("{rate}", rate.as_str()),
         ("{event}", placeholders.event),
@@ -117,7 +118,8 @@ fn words(
 }
 
 fn fill(word: &OsStr, placeholder: &str, with: &str) -> OsString {
-    let (mut filled, mut rest) = (Vec::new(), word.as_bytes());
+    let mut filled = Vec::new();
+    let mut rest = word.as_bytes();
     while let Some(at) =
         rest.windows(placeholder.len()).position(|window| window == placeholder.as_bytes())
     {
@@ -140,7 +142,8 @@ impl Attached {
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
                 .context("no pipe for a profiler")
         };
-        let ((childs_orders, orders), (answers, childs_answers)) = (pipe()?, pipe()?);
+        let (childs_orders, orders) = pipe()?;
+        let (answers, childs_answers) = pipe()?;
         for end in [&childs_orders, &childs_answers] {
             rustix::io::fcntl_setfd(end, FdFlags::empty())?;
         }

@@ -58,7 +58,8 @@ impl<'a> RateLimit<'a> {
     /// What the kernel lowered it to since it was last right; it is right again afterwards, if this
     /// user may set it.
     pub(super) fn lowered_to(&mut self) -> Option<i64> {
-        let (before, now) = (self.before?, limit(self.host)?);
+        let before = self.before?;
+        let now = limit(self.host)?;
         if now >= before {
             return None;
         }

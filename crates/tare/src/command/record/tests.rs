@@ -243,7 +243,9 @@ fn outcome(machine: &str, line: &str) -> String {
 
 #[test]
 fn every_command_line_gives_its_attributes() {
-    let (mut now, mut machine, mut lines) = (String::new(), "", 0);
+    let mut now = String::new();
+    let mut machine = "";
+    let mut lines = 0;
     for line in GOLDEN.lines() {
         if let Some(name) = line.strip_prefix("@ ") {
             machine = name;

@@ -47,7 +47,8 @@ impl Listing<'_> {
         (tid, task): (i32, &TaskSeen),
         level: usize,
     ) -> anyhow::Result<()> {
-        let (TaskSeen { pid, ppid, comm }, blank) = (task, "");
+        let TaskSeen { pid, ppid, comm } = task;
+        let blank = "";
         writeln!(out, "  {pid:8} {tid:8} {ppid:8} |{blank:level$}{}", printable(comm))?;
         if self.mmaps {
             self.list.mappings(tid).try_for_each(|mapping| line(out, mapping, level))?;
@@ -75,7 +76,8 @@ fn line(
     ]
     .iter()
     .collect();
-    let (indent, path) = (32 + level, printable(path));
+    let indent = 32 + level;
+    let path = printable(path);
     writeln!(out, "{:indent$}{start:x}-{end:x} {letters} {pgoff:08x} {inode} {path}", "")?;
     Ok(())
 }

@@ -38,8 +38,10 @@ pub(super) struct Chains {
 impl Chains {
     pub(super) fn new(script: &Script) -> Self {
         let (named, chain) = Default::default();
-        let (max_stack, stop_at) = (script.max_stack, script.stop_at.clone());
-        let (inline, with_paths) = (script.inline, script.full_source_paths);
+        let max_stack = script.max_stack;
+        let stop_at = script.stop_at.clone();
+        let inline = script.inline;
+        let with_paths = script.full_source_paths;
         let open = OpenLines::new(with_paths);
         let data_source_width = 0;
         Self { named, max_stack, stop_at, chain, inline, with_paths, open, data_source_width }
@@ -96,7 +98,8 @@ impl Chains {
             let is_last = match at.filter(|at| asks && may_have_lines(machine, *at)) {
                 Some(at) => {
                     let within = within(at, is_caller);
-                    let (with_inlined, with_paths) = (self.inline, self.with_paths);
+                    let with_inlined = self.inline;
+                    let with_paths = self.with_paths;
                     let asked = Asked { at, within, fields, with_inlined, with_paths };
                     self.open.push(begin, (&text[begin..], b"\n"), asked);
                     text.truncate(begin);

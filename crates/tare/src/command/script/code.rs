@@ -85,7 +85,8 @@ impl Code {
         sample: &Sample<'_>,
         fields: Fields,
     ) {
-        let (pid, ip) = (sample.head.pid.unwrap_or(-1), sample.head.ip.unwrap_or(0));
+        let pid = sample.head.pid.unwrap_or(-1);
+        let ip = sample.head.ip.unwrap_or(0);
         if fields.intersects(Fields::INSN | Fields::INSNLEN | Fields::DISASM) {
             let instruction = self.blocks.instruction(machine, pid, ip);
             sampled(text, instruction.as_deref(), fields);

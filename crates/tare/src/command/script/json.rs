@@ -138,7 +138,8 @@ impl<'a> Objects<'a> {
         };
         self.samples += 1;
         let head = &sample.fields.head;
-        let (mode, pid) = (CpuMode::of_misc(sample.raw.misc), head.pid.unwrap_or(-1));
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let pid = head.pid.unwrap_or(-1);
         let trace = sample.fields.raw.and_then(|raw| {
             let trace = self.tracepoints.fields(machine, event.attr.config, raw);
             (!trace.is_empty()).then(|| text_of(trace))

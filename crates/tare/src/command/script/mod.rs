@@ -62,7 +62,8 @@ fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> an
     let arch = description.features().text(ARCH).unwrap_or_default();
     let filter = Passing::new(&script.filter, description)?;
     let outputs = Outputs::new(script, arch, Box::new(std::io::stdout()));
-    let (has_samples, callchains) = (false, script.callchains);
+    let has_samples = false;
+    let callchains = script.callchains;
     let mut sink = TextSink { outputs, filter, header, has_samples, callchains };
     let losses = replay(script).run(&mut recording, &mut sink);
     let has_samples = sink.has_samples;
@@ -154,8 +155,8 @@ fn objects(
     mut recording: Recording,
     lines: &mut Lines<impl Write>,
 ) -> anyhow::Result<()> {
-    let (objects, filter) =
-        (Objects::new(script), Passing::new(&script.filter, recording.description())?);
+    let objects = Objects::new(script);
+    let filter = Passing::new(&script.filter, recording.description())?;
     Objects::begin(lines.text())?;
     let mut sink = ObjectSink { objects, filter, lines, callchains: script.callchains };
     let losses = replay(script).run(&mut recording, &mut sink)?;

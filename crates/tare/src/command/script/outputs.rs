@@ -48,7 +48,8 @@ pub(super) struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     /// `arch` is the recorded machine's, as `uname -m` has it.
     pub(super) fn new(script: &'a Script, arch: &[u8], stdout: Box<dyn Write + 'a>) -> Self {
-        let (printer, lines) = (Printer::new(script, arch), Lines::new(stdout));
+        let printer = Printer::new(script, arch);
+        let lines = Lines::new(stdout);
         let stdout = Output { printer, lines, file: None };
         Self {
             script,

@@ -115,7 +115,9 @@ impl<'a> Printer<'a> {
         let Some(event) = sample.event.and_then(|event| self.events.get(event)) else {
             return Ok(());
         };
-        let (fields, has_chain, period) = (event.fields, event.has_chain, event.period);
+        let fields = event.fields;
+        let has_chain = event.has_chain;
+        let period = event.period;
         if fields.is_empty() {
             return Ok(());
         }
@@ -175,7 +177,8 @@ impl<'a> Printer<'a> {
         if let Some(raw) = sample.fields.raw.filter(|_| fields.contains(Fields::TRACE)) {
             line::name(text, self.tracepoints.fields(machine, event.config, raw));
         }
-        let (misc, about) = (sample.raw.misc, (fields, event.has_data_address));
+        let misc = sample.raw.misc;
+        let about = (fields, event.has_data_address);
         extra::before_ip(text, (machine, &mut self.chains), sample.fields, misc, about);
         if fields.contains(Fields::IP) {
             if event.has_chain {
@@ -183,8 +186,10 @@ impl<'a> Printer<'a> {
                 self.chains.chain(text, machine, sample, fields);
             } else {
                 let head = &sample.fields.head;
-                let (mode, address) = (CpuMode::of_misc(misc), head.ip.unwrap_or(0));
-                let (pid, at) = (head.pid.unwrap_or(-1), CodeAddress { mode, address });
+                let mode = CpuMode::of_misc(misc);
+                let address = head.ip.unwrap_or(0);
+                let pid = head.pid.unwrap_or(-1);
+                let at = CodeAddress { mode, address };
                 self.chains.address(text, machine, pid, at, fields);
             }
         }
@@ -209,7 +214,8 @@ impl<'a> Printer<'a> {
         if record.raw.kind != kind::FINISHED_ROUND
             && let Some(event) = self.events.get(record.event.unwrap_or(0))
         {
-            let (fields, has_chain) = (event.fields, event.has_chain);
+            let fields = event.fields;
+            let has_chain = event.has_chain;
             let layout = record.description.lookup().layouts().get(record.event.unwrap_or(0));
             let id = layout.map(|layout| layout.sample_id(&record.raw)).unwrap_or_default();
             let (pid, tid, comm_tid) = match about {
@@ -248,7 +254,8 @@ impl<'a> Printer<'a> {
             }
             text.push(b' ');
         }
-        let (pid, tid) = (who.pid.unwrap_or(-1), who.tid.unwrap_or(-1));
+        let pid = who.pid.unwrap_or(-1);
+        let tid = who.tid.unwrap_or(-1);
         match (fields.contains(Fields::PID), fields.contains(Fields::TID)) {
             (true, true) => {
                 line::signed(text, pid, 5);
@@ -331,7 +338,8 @@ fn misc(text: &mut Vec<u8>, misc: u16, record: u32) {
 
 /// Adds a time: seconds, and micro- or nanoseconds.
 fn time(text: &mut Vec<u8>, time_ns: u64, nanoseconds: bool) {
-    let (seconds, below) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let seconds = time_ns / 1_000_000_000;
+    let below = time_ns % 1_000_000_000;
     line::decimal(text, seconds, 5, b' ');
     text.push(b'.');
     if nanoseconds {

@@ -77,7 +77,8 @@ pub(super) fn run(
     // Counting is over when the cgroup is dropped, which moves out who outlives the command.
     let cgroup = session.cgroup()?;
     let folder = cgroup.as_ref().map(AsFd::as_fd);
-    let (signals, files) = (session.signals, &session.files);
+    let signals = session.signals;
+    let files = &session.files;
     // Nobody asks for the command's peak memory.
     let fork = |command| match folder {
         Some(_) => WaitingChild::fork_into(command, signals, files, folder),

@@ -50,7 +50,9 @@ impl Writer {
             self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
             self.since_heading = 0;
         }
-        let (out, columns, span) = (&mut self.out, self.columns, Span::Interval(at));
+        let out = &mut self.out;
+        let columns = self.columns;
+        let span = Span::Interval(at);
         match &self.form {
             Form::Text => text::interval(out, columns, at, lines, &mut self.since_heading),
             Form::Csv(separator) => csv::lines(out, separator, columns, span, lines),
@@ -66,7 +68,8 @@ impl Writer {
 
     /// Writes the sums over everything.
     pub(super) fn totals(&mut self, results: &Results) -> anyhow::Result<()> {
-        let (out, columns) = (&mut self.out, self.columns);
+        let out = &mut self.out;
+        let columns = self.columns;
         match &self.form {
             Form::Text => text::totals(out, columns, results),
             Form::Csv(separator) => {

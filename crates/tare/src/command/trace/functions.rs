@@ -19,7 +19,8 @@ const VERSION: u32 = 1;
 pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let (places, owners) = plans(&functions.probes, functions.each, functions.min_duration_ns);
-    let (follow, options) = (session.follow(), &functions.options);
+    let follow = session.follow();
+    let options = &functions.options;
     let mut tracer =
         FunctionTracer::start(&places, options, &follow, &session.host).map_err(explain)?;
     let files = clones(tracer.files())?;

@@ -115,7 +115,8 @@ impl<'a> Runner<'a> {
             Ok(command
                 .with_standard_files(standard_files(&versus.command_output, output.as_ref())?))
         };
-        let (a, b) = (command(Side::A)?, command(Side::B)?);
+        let a = command(Side::A)?;
+        let b = command(Side::B)?;
         Ok(Self {
             stat,
             versus,
