@@ -131,11 +131,11 @@ fn dependencies_are_those_of_the_table() {
     let others = dependencies.filter(|d| d["path"].is_null() && d["kind"].is_null());
     let others = others.filter(is_built);
     let wanted: BTreeSet<&str> = others.filter_map(|d| d["name"].as_str()).collect();
-    let page = std::fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/internals/dependencies.md")).unwrap();
     let names = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let names: BTreeSet<&str> =
         names.flat_map(|names| names.split(", ").map(|name| name.trim_matches('`'))).collect();
-    assert_eq!(names, wanted, "docs/dependencies.md");
+    assert_eq!(names, wanted, "docs/internals/dependencies.md");
 }
 
 #[test]

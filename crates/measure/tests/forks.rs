@@ -1,4 +1,4 @@
-//! What docs/forks.md claims of the ways to follow forks: `cargo run --release -p tare-measure
+//! What docs/internals/forks.md claims of the ways to follow forks: `cargo run --release -p tare-measure
 //! --example forks` prints its tables.
 
 #[path = "../examples/forks/simulation.rs"]

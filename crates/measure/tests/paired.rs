@@ -1,4 +1,4 @@
-//! What docs/statistics.md claims, with fewer trials than its tables: `cargo run --release -p
+//! What docs/internals/statistics.md claims, with fewer trials than its tables: `cargo run --release -p
 //! tare-measure --example paired` prints those.
 
 #[path = "../examples/paired/simulation.rs"]

@@ -1,4 +1,4 @@
-//! Where tare's own CPU time goes: profiles of tare by tare and by perf, for what docs/costs.md is
+//! Where tare's own CPU time goes: profiles of tare by tare and by perf, for what bench/notes/costs.md is
 //! about, each beside what a program uses that does nothing else.
 
 mod floor;

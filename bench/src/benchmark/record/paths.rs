@@ -1,4 +1,4 @@
-//! The table of docs/output-path.md: the ways into a file, on a disk and in memory, with and
+//! The table of docs/internals/output-path.md: the ways into a file, on a disk and in memory, with and
 //! without compression, at rest and in a flood, for three kinds of trace, with perf beside them.
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! What the kernel is handed for what users type, on machines that are described as folders.
-//! docs/untested.md says which of them no test machine is.
+//! docs/internals/untested.md says which of them no test machine is.
 
 use crate::machines::{TestMachine, arm64, hybrid, intel, vm};
 use tare_events::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};

@@ -153,7 +153,7 @@ pub struct Cost {
     /// How often it was woken while events were enabled.
     pub wake_ups: u64,
     /// System calls that it made to wait and to write, as its code counts them
-    /// (`docs/output-path.md`).
+    /// (`docs/internals/output-path.md`).
     pub system_calls: u64,
     /// The most memory that it had, in bytes (`VmHWM`).
     pub peak_memory_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! The tables of docs/forks.md: `cargo run --release -p tare-measure --example forks`.
+//! The tables of docs/internals/forks.md: `cargo run --release -p tare-measure --example forks`.
 #![allow(clippy::print_stdout)]
 
 mod simulation;

@@ -1,4 +1,4 @@
-//! Prints the tables of docs/statistics.md: `cargo run --release -p tare-measure --example paired`.
+//! Prints the tables of docs/internals/statistics.md: `cargo run --release -p tare-measure --example paired`.
 #![allow(clippy::print_stdout)]
 
 mod simulation;

@@ -124,7 +124,7 @@ pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
 }
 
 /// What makes a hypervisor show a PMU: the vendors' own names of the settings, none of which was
-/// tried by the project (see docs/untested.md). Compute Engine's is from its documentation of
+/// tried by the project (see docs/internals/untested.md). Compute Engine's is from its documentation of
 /// `performanceMonitoringUnit`.
 pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     let amazon = || {

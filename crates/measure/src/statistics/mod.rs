@@ -1,6 +1,6 @@
 //! Statistics of repeated runs: pure functions, deterministic given a seed.
 //!
-//! Why these and not others: docs/statistics.md.
+//! Why these and not others: docs/internals/statistics.md.
 
 mod bootstrap;
 mod estimate;

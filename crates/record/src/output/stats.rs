@@ -52,7 +52,7 @@ pub struct OutputStats {
     pub queue_high_water: usize,
     /// Bytes that the queue may hold; 0 where there is none.
     pub queue_bytes: usize,
-    /// System calls that writing took, those of helper threads included; `docs/output-path.md` says
+    /// System calls that writing took, those of helper threads included; `docs/internals/output-path.md` says
     /// which.
     pub system_calls: u64,
     /// Times that more came in than a disk took past the page cache, and went through it for a while.

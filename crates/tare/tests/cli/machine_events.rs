@@ -1,4 +1,4 @@
-//! `tare record` where the machine is in trouble: docs/reliability.md has the list.
+//! `tare record` where the machine is in trouble: docs/internals/reliability.md has the list.
 
 use std::collections::BTreeSet;
 use std::fs;
