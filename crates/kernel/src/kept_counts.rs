@@ -1,6 +1,6 @@
 //! Whether this kernel keeps what an inherited event counted when its task ends, and lets the next
-//! child go on from there: the series in patches/linux does. No version tells, so it is made to
-//! happen (docs/kernel.md, 'How a recorder can notice').
+//! child go on from there: the series in linux/ does. No version tells, so it is made to
+//! happen (linux/inherited-events.md, 'How a recorder can notice').
 
 use std::os::fd::OwnedFd;
 use std::ptr;

@@ -71,7 +71,7 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     };
     lines.extend(sentence.map(|sentence| format!("coverage: {sentence}{}", tasks(follow))));
     if follow.kernel_keeps_counts == Some(true) {
-        lines.push("this kernel keeps what short-lived children count, for their siblings: see docs/kernel.md".to_owned());
+        lines.push("this kernel keeps what short-lived children count, for their siblings: see linux/inherited-events.md".to_owned());
     }
     lines
 }

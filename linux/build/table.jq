@@ -1,5 +1,5 @@
 # result.json as a table: a row for each run, the kernels beside each other.
-include "kernel-rows";
+include "rows";
 def cells: [.samples // "-", (if .coverage then .coverage | percent else "-" end), .low // "-", .instructions // "-"];
 .rows |= map(select(.workload | test("^selftest|^cost, ") | not))
 | (.rows | map(.kernel) | unique | sort_by({stock: 0, series: 9}[.] // 5)) as $kernels

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs in the guest of vm/kernel.sh: every workload, one line of JSON each. `checking` is set where the kernel checks itself: fewer runs, and what it
+# Runs in the guest of linux/build/compare.sh: every workload, one line of JSON each. `checking` is set where the kernel checks itself: fewer runs, and what it
 # had to say.
 cpus=$(nproc)
 # Where things lie in memory decides over a few instructions.

@@ -1,5 +1,5 @@
-# result.json as the tables of docs/kernel.md.
-include "kernel-rows";
+# result.json as the tables of linux/inherited-events.md.
+include "rows";
 def change: (. - 1) * 10000 | round / 100 | if . > 0 then "+\(.)%" else "\(.)%" end;
 def row: "| " + join(" | ") + " |";
 def heading: row, (map("---") | "|" + join("|") + "|");

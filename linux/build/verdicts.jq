@@ -1,5 +1,5 @@
 # What the series promises, held against result.json: lines 'ok …' and 'FAILED …'.
-include "kernel-rows";
+include "rows";
 def verdict(what; failures): if (failures | length) == 0 then "ok \(what)" else "FAILED \(what): \(failures | join("; "))" end;
 def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
 (.rows | controls) as $controls
@@ -16,7 +16,7 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
 | ($main | map(select(.cpus == 2)) | length) as $measurable
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
   # What the last child of a family leaves and what the shell leaves find nobody: each is less than a period, so that with both a row may lack up to two, seldom more
-  # than one: docs/kernel.md has how often.
+  # than one: linux/inherited-events.md has how often.
   ($main | map(select(.coverage < 0.99 and missing >= .cpus * .events))) as $short
 | verdict("coverage is at least 99%, or less than one period for each CPU and event is missing, in \(($main - $short) | length) of \($main | length) rows of cycles, in all but one at least; \($main | map(select(.coverage >= 0.99)) | length) have 99%\($short | map("; \(name) has \(.coverage), \(missing * 100 | round / 100) periods missing") | join(""))";
     if ($short | length) > 1 then [$short | length] else [] end),

@@ -1,6 +1,6 @@
 /*
  * kernel-measure: runs a workload under inherited, sampling events, one per CPU, as a recorder without privileges would, and prints what came
- * out as one line of JSON. Runs in the guest of vm/kernel.sh; see docs/kernel.md.
+ * out as one line of JSON. Runs in the guest of linux/build/compare.sh; see linux/inherited-events.md.
  *
  *   kernel-measure [-n EVENTS] [-g] [-u] [-a] [-e NAME] [-F HZ | -c PERIOD | -i] [-t] [-l LABEL] -- WORKLOAD
  *

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Builds a small arm64 kernel of Debian's linux-source package without and with a series of patches/linux, boots both with an emulated PMU, runs
-# the workloads of vm/kernel-run.sh, prints one table and writes target/vm-kernel/LINUX/result.json: see docs/kernel.md.
+# Builds a small arm64 kernel of Debian's linux-source package without and with a series of linux/, boots both with an emulated PMU, runs
+# the workloads of linux/build/in-guest.sh, prints one table and writes target/vm-kernel/LINUX/result.json: see linux/inherited-events.md.
 #
 #   ./x vm-kernel              both kernels, with 1 and 2 CPUs
 #   ./x vm-kernel --steps      also after each patch of the series
 #   ./x vm-kernel --lockdep    the kernel with the series checks its own locking (PROVE_LOCKING, DEBUG_ATOMIC_SLEEP); no table
-#   ./x vm-kernel --review     what reviewers run over the patches, and the selftest on x86-64: vm/kernel-review.sh
-#   ./x vm-kernel --markdown   the tables of docs/kernel.md, from the result.json that is there; builds and runs nothing
+#   ./x vm-kernel --review     what reviewers run over the patches, and the selftest on x86-64: linux/build/review.sh
+#   ./x vm-kernel --markdown   the tables of linux/inherited-events.md, from the result.json that is there; builds and runs nothing
 #
 # --linux 6.1 or --linux 7.3 (the default) says of which Linux.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 root=$PWD
 linux=7.3 task=measure steps=no
 while [ $# -gt 0 ]; do
@@ -23,12 +23,12 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-if [ ! -d "patches/linux/$linux" ]; then
-    echo "vm-kernel: there is no series for Linux '$linux' in patches/linux" >&2
+if [ ! -d "linux/$linux" ]; then
+    echo "vm-kernel: there is no series for Linux '$linux' in linux/" >&2
     exit 2
 fi
-. vm/kernel-tree.sh
-if [ "$task" = review ]; then exec vm/kernel-review.sh "$linux"; fi
+. linux/build/tree.sh
+if [ "$task" = review ]; then exec linux/build/review.sh "$linux"; fi
 cross=(make -s ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
 # A timer of QEMU's that runs out 20,000 times a second. What is left until the next timer runs out is what its CPUs share as their turns; without it turns are
 # so long that counters pass whole periods before their CPU gets to see an interrupt.
@@ -39,10 +39,10 @@ boots=3
 
 # The image of the kernel with the first N patches; built unless it is there.
 image() { # image N
-    local kind=build image configs=(vm/kernel.config)
+    local kind=build image configs=(linux/build/arm64.config)
     if [ "$task" = lockdep ]; then
         kind="build-lockdep"
-        configs+=(vm/kernel-lockdep.config)
+        configs+=(linux/build/lockdep.config)
     fi
     patched "$1"
     image=$work/images/$kind-$(fingerprint "${configs[@]}")
@@ -60,12 +60,12 @@ image() { # image N
 measure() { # measure NAME IMAGE CPUS [BOOT]
     local log=$work/log.$1.$3
     RIG_IMAGE=$2 RIG_CPUS=$3 vm/rig.sh run "$work/job-$task" >"$log" || die "the guest failed: $log"
-    grep '^{' "$log" | jq -c --arg kernel "$1" --argjson cpus "$3" --argjson boot "${4:-1}" -f vm/kernel-row.jq >"$work/rows.$1.$3"
+    grep '^{' "$log" | jq -c --arg kernel "$1" --argjson cpus "$3" --argjson boot "${4:-1}" -f linux/build/row.jq >"$work/rows.$1.$3"
 }
 
 # Whether the last boot of the stock kernel makes enough of the rows with 2 CPUs measurable.
 measurable() {
-    jq -es -L vm 'include "kernel-rows"; controls as $controls | map(select(is_promised and .cpus == 2 and is_measurable($controls))) | length >= enough_measurable' "$work/rows.stock.2" >/dev/null
+    jq -es -L linux/build 'include "rows"; controls as $controls | map(select(is_promised and .cpus == 2 and is_measurable($controls))) | length >= enough_measurable' "$work/rows.stock.2" >/dev/null
 }
 
 # Every kernel with 1 CPU, one after the other, and beside that every kernel with 2: a guest takes one CPU of the host, and those with 1 are done sooner.
@@ -92,7 +92,7 @@ with_two() {
             measure "$1" "$2" 2 $boot
             if [ "$1" != stock ] || [ $boot = $boots ] || measurable; then break; fi
             say "too few rows with 2 CPUs are measurable: booting the stock kernel again"
-            jq -c -L vm 'include "kernel-rows"; select(is_control)' "$work/rows.stock.2" >"$work/rows.boot-$boot.2"
+            jq -c -L linux/build 'include "rows"; select(is_control)' "$work/rows.stock.2" >"$work/rows.boot-$boot.2"
         done
         shift 2
     done
@@ -103,12 +103,12 @@ job() { # job PID: of what builds tare for the guest
     wait "$1" || die "tare does not build for the guest"
     rm -rf "$work/job-$task"
     mkdir -p "$work/job-$task"
-    aarch64-linux-gnu-gcc -O2 -static -Wall -Wextra -pthread -o "$work/job-$task/kernel-measure" vm/kernel-measure.c
+    aarch64-linux-gnu-gcc -O2 -static -Wall -Wextra -pthread -o "$work/job-$task/kernel-measure" linux/build/measure.c
     if [ -e "$selftest" ]; then
         aarch64-linux-gnu-gcc -O2 -static -Wall -I "$work/linux/tools/testing/selftests" -I "$work/linux/tools/testing/selftests/perf_events" \
             -o "$work/job-$task/selftest" "$selftest"
     fi
-    cp vm/kernel-run.sh "$work/job-$task/run.sh"
+    cp linux/build/in-guest.sh "$work/job-$task/run.sh"
     cp target/aarch64-unknown-linux-gnu/release/tare "$work/job-$task/"
     if [ "$task" = lockdep ]; then touch "$work/job-$task/checking"; fi
 }
@@ -127,17 +127,17 @@ style() {
 
 table() {
     cat "$work"/rows.*.[12] | jq -s --arg linux "$version" '{linux: $linux, rows: .}' >"$work/result.json"
-    jq -r -L vm -f vm/kernel-table.jq "$work/result.json" | awk -F '\t' '
+    jq -r -L linux/build -f linux/build/table.jq "$work/result.json" | awk -F '\t' '
         { for (i = 1; i <= NF; i++) { cell[NR, i] = $i; if (length($i) > wide[i]) wide[i] = length($i) } fields[NR] = NF }
         END { for (r = 1; r <= NR; r++) { for (i = 1; i <= fields[r]; i++) printf i <= 3 ? "%-*s  " : "%*s  ", wide[i], cell[r, i]; print "" } }'
     echo
-    jq -r -L vm -f vm/kernel-verdicts.jq "$work/result.json"
+    jq -r -L linux/build -f linux/build/verdicts.jq "$work/result.json"
     grep -h '^FAILED ' "$work"/log.* | sort -u || true
 }
 
 if [ "$task" = markdown ]; then
     [ -e "$work/result.json" ] || die "there are no figures yet: ./x vm-kernel --linux $linux"
-    exec jq -r -L vm -f vm/kernel-markdown.jq "$work/result.json"
+    exec jq -r -L linux/build -f linux/build/markdown.jq "$work/result.json"
 fi
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils jq:jq
 vm/rig.sh setup-base

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What vm/kernel.sh and vm/kernel-review.sh share: Linux of Debian's linux-source package, and what a series of patches/linux makes of it.
+# What linux/build/compare.sh and linux/build/review.sh share: Linux of Debian's linux-source package, and what a series of linux/ makes of it.
 # They set $root (of this project) and $linux (6.1 or 7.3) before.
 # shellcheck disable=SC2154 # both come from who sources this
 package=linux-source-$linux
 # shellcheck disable=SC2154
 work=$root/target/vm-kernel/$linux
-patches=("$root/patches/linux/$linux"/0*.patch)
+patches=("$root/linux/$linux"/0*.patch)
 
 say() { echo "vm-kernel: $*" >&2; }
 
@@ -58,7 +58,7 @@ patched() { # patched N
     in_patched commit -q -m "Linux $version"
     for patch in "${patches[@]:0:$1}"; do
         said=$(in_patched apply --check --verbose "$patch" 2>&1) ||
-            die "$patch does not apply to $package $version any more: bring the series up to date, see patches/linux/README.md: $said"
+            die "$patch does not apply to $package $version any more: bring the series up to date, see linux/README.md: $said"
         # A change that moved may have found a wrong place.
         if grep -q offset <<<"$said"; then say "$patch was made for another version than $version: read what it did in $work/patched"; fi
         in_patched am -q "$patch" || die "git am refuses $patch"

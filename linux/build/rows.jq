@@ -1,4 +1,4 @@
-# What the tables and the verdicts of vm/kernel.sh know of a row of result.json.
+# What the tables and the verdicts of linux/build/compare.sh know of a row of result.json.
 def key: [.cpus, .workload, .event, .events, .group, .rate] | tojson;
 def percent: . * 1000 | round / 10 | tostring + "%";
 # Those that hardly fork; what the series must leave as it is.

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What reviewers run over a series of patches/linux: called by vm/kernel.sh as `./x vm-kernel --review`, with the Linux that it is for.
+# What reviewers run over a series of linux/: called by linux/build/compare.sh as `./x vm-kernel --review`, with the Linux that it is for.
 #
 # After each patch kernel/events is built with W=1 and sparse: for arm64 with its PMU, for arm64 with CONFIG_PERF_EVENTS but no PMU, and for a 32-bit x86;
 # what the series adds to the compiler's and sparse's warnings is a failure. Then an x86-64 kernel without and with the series is booted in QEMU without
 # acceleration and runs the kernel's own tests of perf events: inherit_samples must fail on the first and pass on the second, others must say the same on both.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 root=$PWD
 linux=$1
-. vm/kernel-tree.sh
+. linux/build/tree.sh
 arm64=(make -s ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
 x86=(make -s ARCH=x86_64)
 i386=(make -s ARCH=i386)
@@ -99,7 +99,7 @@ result() { # result NAME TEST: its exit status
 x86_64() {
     local test stock series
     patched "${#patches[@]}" && put_in_place
-    configure build-x86 vm/kernel-x86.config -- "${x86[@]}"
+    configure build-x86 linux/build/x86.config -- "${x86[@]}"
     x86_tests
     boot_x86 series
     patched 0 && put_in_place
@@ -124,8 +124,8 @@ tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-util
 vm/rig.sh setup-base
 source_tree
 : >"$verdicts"
-each_patch "arm64" build-review-arm64 vm/kernel.config -- "${arm64[@]}"
-each_patch "arm64 without a PMU" build-review-none vm/kernel.config vm/kernel-no-pmu.config -- "${arm64[@]}"
-each_patch "32-bit x86" build-review-i386 vm/kernel-i386.config -- "${i386[@]}"
+each_patch "arm64" build-review-arm64 linux/build/arm64.config -- "${arm64[@]}"
+each_patch "arm64 without a PMU" build-review-none linux/build/arm64.config linux/build/no-pmu.config -- "${arm64[@]}"
+each_patch "32-bit x86" build-review-i386 linux/build/i386.config -- "${i386[@]}"
 x86_64
 if grep -q '^FAILED ' "$verdicts"; then exit 1; fi
