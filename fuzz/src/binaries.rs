@@ -100,8 +100,8 @@ pub(crate) fn unwind(input: &[u8]) {
                 frame_pointers: &[ip, ip.wrapping_add(1)],
             };
             found.clear();
-            black_box(unwinder.unwind(&mut cache, (&dsos, &space), &stack, &mut found));
-            black_box(unwinder.keeps_frame_pointer(&mut cache, &dsos, (dso, ip)));
+            black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
+            black_box(unwinder.keeps_frame_pointer(&mut cache, &dsos, dso, ip));
         }
     });
 }

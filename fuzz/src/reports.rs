@@ -180,8 +180,8 @@ impl Exports {
         if let Some(happened) = self.switches.decode(event, raw, Task::default(), cpu) {
             black_box(self.sched.take(time_ns, &happened));
         }
-        let who = (head.tid.unwrap_or(0).cast_unsigned(), cpu);
-        self.locks.take(event, time_ns, who, raw, sample.fields.callchain);
+        let tid = head.tid.unwrap_or(0).cast_unsigned();
+        self.locks.add(event, time_ns, tid, cpu, raw, sample.fields.callchain);
     }
 }
 

@@ -78,7 +78,8 @@ impl Blocks {
     pub fn of(
         &mut self,
         machine: &mut Machine,
-        (pid, ip): (i32, u64),
+        pid: i32,
+        ip: u64,
         branches: &[TakenBranch],
         most: Option<usize>,
     ) -> &[Step] {
@@ -87,7 +88,7 @@ impl Blocks {
         let shown = most.map_or(branches.len(), |most| branches.len().min(most.saturating_add(1)));
         let Some(oldest) = shown.checked_sub(1) else { return &self.steps };
         let from = branches[oldest].from;
-        if let Some(code) = self.code(machine, pid, (from, from))
+        if let Some(code) = self.code(machine, pid, from, from)
             && let Some(first) = code.first()
         {
             self.function(machine, pid, from);
@@ -103,11 +104,11 @@ impl Blocks {
             if is_kernel(start) != is_kernel(branches[at].from) && at > 0 {
                 at -= 1;
             }
-            self.block(machine, pid, (start, branches[at].from), at);
+            self.block(machine, pid, start, branches[at].from, at);
         }
         let latest = branches[0];
         if latest.from != ip && !latest.is_abort {
-            self.last_block(machine, pid, (latest.to, ip));
+            self.last_block(machine, pid, latest.to, ip);
         }
         &self.steps
     }
@@ -119,12 +120,12 @@ impl Blocks {
         pid: i32,
         address: u64,
     ) -> Option<Rc<Instruction>> {
-        self.code(machine, pid, (address, address))?.first().cloned()
+        self.code(machine, pid, address, address)?.first().cloned()
     }
 
     /// A block that ends with a branch, which is the one with this number.
-    fn block(&mut self, machine: &mut Machine, pid: i32, (start, end): (u64, u64), branch: usize) {
-        let Some(code) = self.code(machine, pid, (start, end)) else { return };
+    fn block(&mut self, machine: &mut Machine, pid: i32, start: u64, end: u64, branch: usize) {
+        let Some(code) = self.code(machine, pid, start, end) else { return };
         let mut count = 0;
         let mut next = start;
         for instruction in code.iter() {
@@ -148,12 +149,12 @@ impl Blocks {
 
     /// From where the latest branch went to the sample. Branches that the CPU hasn't recorded yet
     /// may lie in between: the first one ends it.
-    fn last_block(&mut self, machine: &mut Machine, pid: i32, (start, ip): (u64, u64)) {
+    fn last_block(&mut self, machine: &mut Machine, pid: i32, start: u64, ip: u64) {
         let end = if ip < start { start.saturating_add(MISSING) } else { ip };
-        let code = self.code(machine, pid, (start, end));
+        let code = self.code(machine, pid, start, end);
         self.function(machine, pid, start);
         let Some(code) = code else {
-            let Some(code) = self.code(machine, pid, (ip, ip)) else { return };
+            let Some(code) = self.code(machine, pid, ip, ip) else { return };
             self.steps.push(Step::Instruction(ran(machine, pid, ip, code.first())));
             return;
         };
@@ -197,7 +198,8 @@ impl Blocks {
         &mut self,
         machine: &mut Machine,
         pid: i32,
-        (start, end): (u64, u64),
+        start: u64,
+        end: u64,
     ) -> Option<Rc<[Rc<Instruction>]>> {
         let length = end.checked_sub(start).filter(|length| *length <= MOST_BYTES)?;
         if start == 0 || is_kernel(start) != is_kernel(end) {

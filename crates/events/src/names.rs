@@ -205,7 +205,8 @@ fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
 }
 
 /// The number of the spelling that the text begins with, as a whole word, and what follows.
-fn begins_with<'a>(text: &'a str, (spellings, number): &Spellings) -> Option<(u32, &'a str)> {
+fn begins_with<'a>(text: &'a str, entry: &Spellings) -> Option<(u32, &'a str)> {
+    let (spellings, number) = entry;
     let rests = spellings.iter().filter_map(|spelling| text.strip_prefix(spelling));
     rests.filter(|rest| rest.is_empty() || rest.starts_with('-')).map(|rest| (*number, rest)).next()
 }

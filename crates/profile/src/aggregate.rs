@@ -249,7 +249,7 @@ impl Filling<'_> {
                 self.entries[entry].own.add(row.weight);
                 self.add_space(entry, row);
                 if !self.from_entries || frames.is_empty() {
-                    self.add(entry, (id, row.weight), 0, frames.len());
+                    self.add(entry, id, row.weight, 0, frames.len());
                 }
             }
             let frames = if children { frames } else { &[] };
@@ -259,7 +259,7 @@ impl Filling<'_> {
                 if let Some(entry) = self.entry(row, frames.get(at).copied())
                     && self.entries[entry].last != id
                 {
-                    self.add(entry, (id, row.weight), skip, frames.len() - skip);
+                    self.add(entry, id, row.weight, skip, frames.len() - skip);
                 }
             }
         }
@@ -316,7 +316,7 @@ impl Filling<'_> {
     }
 
     /// Adds a merged row whose chain has `depth` frames behind those to skip.
-    fn add(&mut self, entry: usize, (id, weight): (u32, Weight), skip: usize, depth: usize) {
+    fn add(&mut self, entry: usize, id: u32, weight: Weight, skip: usize, depth: usize) {
         let entry = &mut self.entries[entry];
         entry.total.add(weight);
         entry.last = id;

@@ -220,7 +220,7 @@ pub fn json(
     view: &View,
     ledger: Option<&impl Serialize>,
 ) -> io::Result<()> {
-    write(out, profile, view, (ledger, None))
+    write(out, profile, view, ledger, None)
 }
 
 /// Writes the document of what is recorded now, in one line.
@@ -233,14 +233,15 @@ pub fn live_json(
     view: &View,
     live: &LiveFigures,
 ) -> io::Result<()> {
-    write(out, profile, view, (None::<&()>, Some(live)))
+    write(out, profile, view, None::<&()>, Some(live))
 }
 
 fn write(
     out: &mut dyn Write,
     profile: &Profile,
     view: &View,
-    (ledger, live): (Option<&impl Serialize>, Option<&LiveFigures>),
+    ledger: Option<&impl Serialize>,
+    live: Option<&LiveFigures>,
 ) -> io::Result<()> {
     let counted = profile.counted().iter().map(|known| Counted {
         event: text(profile, profile.event(known.event).map(|event| event.name)),

@@ -80,7 +80,7 @@ fn tree(
         roots = &last.children;
     }
     written |= !roots.is_empty();
-    drawing.branches(out, (roots, whole), margin, &mut vec![true])?;
+    drawing.branches(out, roots, whole, margin, &mut vec![true])?;
     if written { writeln!(out) } else { Ok(()) }
 }
 
@@ -131,7 +131,8 @@ impl<'a> Drawing<'a> {
     fn branches(
         &self,
         out: &mut dyn Write,
-        (nodes, whole): (&[usize], Weight),
+        nodes: &[usize],
+        whole: Weight,
         margin: usize,
         open: &mut Vec<bool>,
     ) -> io::Result<()> {
@@ -147,39 +148,41 @@ impl<'a> Drawing<'a> {
             for (line, node) in trunk.into_iter().enumerate() {
                 let name = frame_name(self.profile, node);
                 if line == 0 {
-                    self.first_line(out, (node.total, whole, &name), (margin, left == 0), open)?;
+                    let value = self.graph.amount.text(node.total, whole);
+                    let text = format!("{value}--{name}");
+                    first_line(out, &text, margin, left == 0, open)?;
                 } else {
                     writeln!(out, "{:margin$}{}{name}", "", lines(open))?;
                 }
             }
             let whole = if self.graph.style == Style::Fractal { below(self, last) } else { whole };
             open.push(true);
-            self.branches(out, (&last.children, whole), margin, open)?;
+            self.branches(out, &last.children, whole, margin, open)?;
             open.pop();
         }
         if let Some(rest) = rest {
             writeln!(out, "{:margin$}{}", "", lines(open))?;
-            self.first_line(out, (rest, whole, "[...]"), (margin, true), open)?;
+            let text = format!("{}--[...]", self.graph.amount.text(rest, whole));
+            first_line(out, &text, margin, true, open)?;
         }
         Ok(())
     }
+}
 
-    /// The line of a branch that says what it weighs.
-    fn first_line(
-        &self,
-        out: &mut dyn Write,
-        (total, whole, name): (Weight, Weight, &str),
-        (margin, is_last): (usize, bool),
-        open: &mut [bool],
-    ) -> io::Result<()> {
-        if let Some(last) = open.last_mut().filter(|_| is_last) {
-            *last = false;
-        }
-        let upper = lines(&open[..open.len() - 1]);
-        let begin = if open.last() == Some(&true) { '|' } else { ' ' };
-        let value = self.graph.amount.text(total, whole);
-        writeln!(out, "{:margin$}{upper}{begin}--{value}--{name}", "")
+/// Writes the line of a branch with its value and name.
+fn first_line(
+    out: &mut dyn Write,
+    text: &str,
+    margin: usize,
+    is_last: bool,
+    open: &mut [bool],
+) -> io::Result<()> {
+    if let Some(last) = open.last_mut().filter(|_| is_last) {
+        *last = false;
     }
+    let upper = lines(&open[..open.len() - 1]);
+    let begin = if open.last() == Some(&true) { '|' } else { ' ' };
+    writeln!(out, "{:margin$}{upper}{begin}--{text}", "")
 }
 
 /// What the children of a node weigh.

@@ -121,7 +121,7 @@ impl Ahead {
             }
             bytes += raw.body.len();
             if raw.kind == kind::PERF_RECORD_SAMPLE {
-                let stack = self.stack(description, (Some(time_ns), raw), self.looked_at, sink);
+                let stack = self.stack(description, Some(time_ns), raw, self.looked_at, sink);
                 if stack.is_some() && self.left == 0 {
                     self.stats.too_many += 1;
                 } else if let Some(stack) = stack {
@@ -148,7 +148,8 @@ impl Ahead {
     fn stack<'a, S: Sink>(
         &self,
         description: &Description,
-        (time_ns, raw): (Option<u64>, RawRecord<'a>),
+        time_ns: Option<u64>,
+        raw: RawRecord<'a>,
         position: usize,
         sink: &S,
     ) -> Option<CopiedStack<'a>> {
@@ -181,7 +182,7 @@ impl Ahead {
         sink: &S,
     ) -> Option<Vec<u64>> {
         (self.looked_at, self.gone) = (1, 0);
-        let stack = self.stack(description, (None, raw), 0, sink)?;
+        let stack = self.stack(description, None, raw, 0, sink)?;
         self.unwind(&[stack]);
         self.next()
     }

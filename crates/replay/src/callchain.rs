@@ -26,7 +26,8 @@ pub struct CodeAddress {
 pub(crate) fn read(
     sample: &Sample<'_>,
     layout: Option<&Layout>,
-    (most, with_user_part): (usize, bool),
+    most: usize,
+    with_user_part: bool,
     chain: &mut Vec<CodeAddress>,
 ) {
     chain.clear();

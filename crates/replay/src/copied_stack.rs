@@ -84,7 +84,7 @@ impl<'a> CopiedStack<'a> {
             (Some(registers), Some(space)) => {
                 let stack =
                     Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
-                unwinder.unwind(cache, (dsos, space), &stack, &mut addresses)
+                unwinder.unwind(cache, dsos, space, &stack, &mut addresses)
             }
             (Some(_), None) => (Unwound::NoMapping, 0),
             (None, _) => (Unwound::NoRegisters, 0),

@@ -176,7 +176,7 @@ impl State {
             return Ok(ControlFlow::Continue(()));
         }
         let Self { off_cpu, machine, is_whole, .. } = self;
-        if !off_cpu.pass(description, (event, &fields), machine, *is_whole) {
+        if !off_cpu.pass(description, event, &fields, machine, *is_whole) {
             return Ok(ControlFlow::Continue(()));
         }
         if fields.read.is_none() {

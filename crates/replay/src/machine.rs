@@ -363,7 +363,7 @@ impl Machine {
     ) {
         let layouts = sample.description.lookup().layouts();
         let layout = sample.event.and_then(|event| layouts.get(event));
-        callchain::read(sample.fields, layout, (most, self.user_chain.is_none()), chain);
+        callchain::read(sample.fields, layout, most, self.user_chain.is_none(), chain);
         let user = self.user_chain.iter().flatten().take(most);
         chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
         chain.extend_from_slice(&self.waker_chain);
@@ -372,7 +372,7 @@ impl Machine {
     /// Whether a function keeps a frame pointer; `None` where nothing is known of it.
     pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
         let Self { unwinder, unwind_cache, dsos, .. } = self;
-        unwinder.keeps_frame_pointer(unwind_cache, dsos, (at.dso, at.address))
+        unwinder.keeps_frame_pointer(unwind_cache, dsos, at.dso, at.address)
     }
 
     /// The address space of a process.

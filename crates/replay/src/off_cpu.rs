@@ -69,7 +69,8 @@ impl OffCpuStacks {
     pub(crate) fn pass(
         &mut self,
         description: &Description,
-        (event, sample): (Option<usize>, &Sample<'_>),
+        event: Option<usize>,
+        sample: &Sample<'_>,
         machine: &mut Machine,
         is_whole: bool,
     ) -> bool {
@@ -114,7 +115,7 @@ impl OffCpuStacks {
         }
         let pid = sample.head.pid.unwrap_or(-1);
         let mut chain = Vec::new();
-        callchain::read(sample, None, (usize::MAX, true), &mut chain);
+        callchain::read(sample, None, usize::MAX, true, &mut chain);
         for at in chain.iter_mut().filter(|at| at.mode == CpuMode::User) {
             at.mode = CpuMode::UserOf(pid);
         }

@@ -66,8 +66,8 @@ impl TimeRanges {
                 ranges.iter().map(|(from, to)| (at(*from), at(*to))).collect()
             }
             Self::Percent(parts) => {
-                let times = times()?;
-                parts.iter().map(|part| of_part(*part, times)).collect()
+                let (first, last) = times()?;
+                parts.iter().map(|(from, to)| part_window(*from, *to, first, last)).collect()
             }
         }))
     }
@@ -96,9 +96,9 @@ impl TimeWindows {
     }
 }
 
-/// A part of the time from the first sample to the last: as in perf, the last nanosecond belongs to
-/// the part behind, but for that at the end.
-fn of_part((from, to): (f64, f64), (first, last): (u64, u64)) -> (u64, u64) {
+/// The window between two percentages of the time from the first sample to the last. As in perf, its
+/// last nanosecond belongs to the next window, except at the end of the recording.
+fn part_window(from: f64, to: f64, first: u64, last: u64) -> (u64, u64) {
     let length = last.saturating_sub(first) as f64;
     let at = |percent: f64| {
         let part = Duration::from_secs_f64(length * (percent / 100.0) / 1e9);

@@ -42,7 +42,7 @@ fn ids(pid: u32) -> u64 {
     u64::from(pid) | u64::from(pid) << 32
 }
 
-fn mmap(pid: u32, (start, end): (u64, u64), path: &[u8; 8], time_ns: u64) -> Pushed {
+fn mmap(pid: u32, start: u64, end: u64, path: &[u8; 8], time_ns: u64) -> Pushed {
     let body = words(&[ids(pid), start, end - start, 0]);
     let trailer = words(&[ids(pid), time_ns]);
     (kind::PERF_RECORD_MMAP, 2, [body, path.to_vec(), trailer].concat())
@@ -111,16 +111,16 @@ fn replayed(threads: usize, description: &Description, records: &[Pushed]) -> (S
 fn moving() -> Vec<Pushed> {
     let mut records = Vec::new();
     for pid in [1, 2] {
-        records.push(mmap(pid, STACK, b"[stack]\0", 1));
-        records.push(mmap(pid, (0x1000, 0x2000), b"//anon\0\0", 1));
+        records.push(mmap(pid, STACK.0, STACK.1, b"[stack]\0", 1));
+        records.push(mmap(pid, 0x1000, 0x2000, b"//anon\0\0", 1));
     }
     for step in 0..6000_u64 {
         let time_ns = 10 + step;
         let pid = 1 + u32::try_from(step % 2).unwrap();
         records.push(match step % 97 {
             // The callers lie nowhere for a while.
-            40 => mmap(pid, (0x1000 + step % 7, 0x2000), b"/bin/x\0\0", time_ns),
-            60 => mmap(pid, (0x1000, 0x2000), b"//anon\0\0", time_ns),
+            40 => mmap(pid, 0x1000 + step % 7, 0x2000, b"/bin/x\0\0", time_ns),
+            60 => mmap(pid, 0x1000, 0x2000, b"//anon\0\0", time_ns),
             _ => copied(pid, time_ns, 1 + step % 40, 1 + step % 30, &[]),
         });
         if step % 701 == 0 {
@@ -153,7 +153,8 @@ fn any_number_of_threads_unwinds_the_same() {
 #[test]
 fn the_size_that_would_have_sufficed_is_measured_from_the_base_of_the_stack() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
-    let maps = [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)];
+    let maps =
+        [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
     let short = (0..50).map(|at| copied(1, 10 + at, 40, 10, &[]));
     let whole = (0..50).map(|at| copied(1, 100 + at, 20, 20, &[]));
     let records: Vec<_> = maps.into_iter().chain(short).chain(whole).collect();
@@ -165,7 +166,8 @@ fn the_size_that_would_have_sufficed_is_measured_from_the_base_of_the_stack() {
 #[test]
 fn frame_pointers_go_on_where_a_copy_ends() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
-    let maps = [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)];
+    let maps =
+        [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
     // The kernel's chain: marks, where the CPU was, and return addresses.
     let callers = (0..7).map(|at| 0x1001 + at);
     let chain: Vec<_> = [PERF_CONTEXT_USER, 0x1000].into_iter().chain(callers).collect();
@@ -240,7 +242,9 @@ fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted
         let entry = Entry { offset: 0, record, description: &description, payload: None };
         assert!(replay.push(&entry, seen).unwrap().is_continue());
     };
-    for mapping in [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)] {
+    for mapping in
+        [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)]
+    {
         push(&mut replay, &mut seen, &mapping);
     }
     // The kernel saw where the CPU was, and a caller that the copy doesn't lead to.
@@ -275,7 +279,8 @@ fn what_is_recorded_now_has_4096_copies_unwound_at_a_time() {
     let mut live = Live::new(LiveOptions { window, symbols, left_out: None });
     live.describe(&described.stream_beginning().unwrap()).unwrap();
     let mut sink = SampleSink::new(SampleSinkOptions::default(), live.description());
-    let maps = [mmap(1, STACK, b"[stack]\0", 1), mmap(1, (0x1000, 0x2000), b"//anon\0\0", 1)];
+    let maps =
+        [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
     let samples = (0..5000).map(|at| copied(1, 10 + at, 2, 2, &[]));
     let mut records = Vec::new();
     for (kind, misc, body) in maps.into_iter().chain(samples) {

@@ -50,7 +50,8 @@ impl Symbolizer {
     pub fn code_at(
         &self,
         dsos: &DsoTable,
-        (dso, start): (DsoId, u64),
+        dso: DsoId,
+        start: u64,
         length: usize,
     ) -> Result<Code, Unresolved> {
         let end = start.saturating_add(length as u64);

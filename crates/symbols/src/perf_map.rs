@@ -63,7 +63,7 @@ impl PerfMap {
                 break;
             }
             lines.push(Line { start, end, name: (name_at, name_size) });
-            add(&mut ranges, start, (end, number));
+            add(&mut ranges, start, end, number);
         }
         let range = |(start, (end, line))| Range { start, end, line };
         Self { text, lines, ranges: ranges.into_iter().map(range).collect() }
@@ -101,7 +101,7 @@ impl PerfMap {
 }
 
 /// Adds a range, and cuts those that it overlaps.
-fn add(ranges: &mut BTreeMap<u64, (u64, u32)>, start: u64, (end, line): (u64, u32)) {
+fn add(ranges: &mut BTreeMap<u64, (u64, u32)>, start: u64, end: u64, line: u32) {
     while let Some((&old_start, &(old_end, old_line))) =
         ranges.range(..end).next_back().filter(|(_, (old_end, _))| *old_end > start)
     {

@@ -129,7 +129,7 @@ impl Lines {
         match seen {
             Seen::Record { record, .. } => self.record(record, out),
             Seen::Between { time_ns, tid, process, what } => {
-                self.between(*time_ns, (*process, *tid), what, out);
+                self.between(*time_ns, *process, *tid, what, out);
             }
             Seen::Missing(records) => self.missing(None, *records, out),
             Seen::Stack { tid, frames } => {

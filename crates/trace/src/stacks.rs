@@ -159,7 +159,7 @@ impl Stacks {
         let mut addresses = Vec::new();
         if let (Some((registers, copy)), Some(space)) = (copied, self.spaces.of(pid)) {
             let stack = Stack { registers, copy, frame_pointers: &frame_pointers };
-            self.unwinder.unwind(&mut self.cache, (&self.dsos, space), &stack, &mut addresses);
+            self.unwinder.unwind(&mut self.cache, &self.dsos, space, &stack, &mut addresses);
         }
         if addresses.is_empty() {
             addresses = frame_pointers;
@@ -194,7 +194,7 @@ impl Stacks {
         let mut addresses = Vec::new();
         if let Some(space) = self.spaces.of(pid) {
             let stack = Stack { registers: &registers, copy: copy.stack, frame_pointers: &[] };
-            self.unwinder.unwind(&mut self.cache, (&self.dsos, space), &stack, &mut addresses);
+            self.unwinder.unwind(&mut self.cache, &self.dsos, space, &stack, &mut addresses);
         }
         if addresses.is_empty() {
             addresses.push(first);

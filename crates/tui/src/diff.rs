@@ -56,7 +56,7 @@ pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<
     let input = Input::new().map_err(Error::Signals)?;
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
-    let mut table = Table::new((diff, chains), view, Theme { color: !is_plain });
+    let mut table = Table::new(diff, chains, view, Theme { color: !is_plain });
     loop {
         let picture = table.picture(screen.area());
         screen.show(picture).map_err(Error::Screen)?;
@@ -89,7 +89,7 @@ struct Table {
 }
 
 impl Table {
-    fn new((diff, chains): (Diff, Graph), view: DiffView, theme: Theme) -> Self {
+    fn new(diff: Diff, chains: Graph, view: DiffView, theme: Theme) -> Self {
         let mut table = Self {
             limit: 0.0,
             is_reversed: false,
@@ -294,10 +294,10 @@ impl Table {
         let mut buffer = Buffer::empty(area);
         if let Some(text) = &mut self.text {
             let height = area.height.saturating_sub(1);
-            text.draw(&mut buffer, Rect { height, ..area }, (self.theme, &self.search));
+            text.draw(&mut buffer, Rect { height, ..area }, self.theme, &self.search);
         } else if let Some(flame) = &mut self.flame {
             let height = area.height.saturating_sub(1);
-            flame.draw(&mut buffer, Rect { height, ..area }, (self.theme, &self.search));
+            flame.draw(&mut buffer, Rect { height, ..area }, self.theme, &self.search);
         } else {
             self.above(&mut buffer, area);
             self.lines(&mut buffer, area);

@@ -194,8 +194,10 @@ impl<'p> Tare<'p> {
         for (registers, copy) in stacks {
             let copy = &copy[..copy.len().min(bytes)];
             let stack = Stack { registers, copy, frame_pointers: &[] };
-            let place = (&self.process.dsos, &self.process.space);
-            let (end, _) = self.unwinder.unwind(&mut self.cache, place, &stack, &mut all.addresses);
+            let dsos = &self.process.dsos;
+            let space = &self.process.space;
+            let (end, _) =
+                self.unwinder.unwind(&mut self.cache, dsos, space, &stack, &mut all.addresses);
             let how = match end {
                 Unwound::Whole => End::Whole,
                 end if end.is_truncated() => End::Truncated,
@@ -216,7 +218,11 @@ pub(super) struct Framehop {
 impl Framehop {
     pub(super) fn new(process: &Process) -> Self {
         let mut unwinder = UnwinderX86_64::new();
-        process.code.iter().filter_map(module).for_each(|module| unwinder.add_module(module));
+        process
+            .code
+            .iter()
+            .filter_map(|(mapping, path)| module(mapping, path))
+            .for_each(|module| unwinder.add_module(module));
         Self { unwinder, cache: CacheX86_64::new() }
     }
 
@@ -262,7 +268,7 @@ fn copied(sample: &Sample<'_>) -> Option<Copied> {
 }
 
 /// A file where it was mapped.
-fn module((mapping, path): &(Mapping, String)) -> Option<Module<Vec<u8>>> {
+fn module(mapping: &Mapping, path: &str) -> Option<Module<Vec<u8>>> {
     let bytes = std::fs::read(path).ok()?;
     let file = object::File::parse(bytes.as_slice()).ok()?;
     let range = |name: &str| {
@@ -285,5 +291,5 @@ fn module((mapping, path): &(Mapping, String)) -> Option<Module<Vec<u8>>> {
         ..ExplicitModuleSectionInfo::default()
     };
     let base = mapping.start.checked_sub(address)?;
-    Some(Module::new(path.clone(), mapping.start..mapping.end, base, sections))
+    Some(Module::new(path.to_owned(), mapping.start..mapping.end, base, sections))
 }

@@ -120,7 +120,7 @@ impl Raw<'_> {
                 out.extend_from_slice(digits.join(between).as_bytes());
             }
             Expression::Array(array, len, size) => {
-                self.array(array, (self.number(len), self.number(size)), out);
+                self.array(array, self.number(len), self.number(size), out);
             }
             Expression::Bitmask(_) => bitmask(self.buffer(expression), self.endian, out),
             Expression::Field(field) => self.field_text(*field, out),
@@ -134,7 +134,7 @@ impl Raw<'_> {
         }
     }
 
-    fn array(&self, array: &Expression, (len, size): (u64, u64), out: &mut Vec<u8>) {
+    fn array(&self, array: &Expression, len: u64, size: u64, out: &mut Vec<u8>) {
         let bytes = self.buffer(array);
         let size = usize::try_from(size).unwrap_or(1).clamp(1, 8);
         let elements = bytes.chunks_exact(size).take(usize::try_from(len).unwrap_or(usize::MAX));

@@ -129,7 +129,7 @@ struct RawCall {
 unsafe impl Pod for RawCall {}
 
 impl RawArgument {
-    fn new((copied, when): (Copied, When)) -> Self {
+    fn new(copied: Copied, when: When) -> Self {
         let (kind, count, size, most) = match copied {
             Copied::Nothing => (0, 0, 0, 0),
             Copied::Text(most) => (1, 0, 0, most),
@@ -346,7 +346,7 @@ impl Calls {
         })?;
         let mut calls: Array<_, RawCall> = loaded.take("calls")?.try_into()?;
         for (call, plan) in plans {
-            let arguments = plan.arguments.map(RawArgument::new);
+            let arguments = plan.arguments.map(|(copied, when)| RawArgument::new(copied, when));
             let wanted = 1 | u32::from(plan.returns_descriptor) << 1;
             let raw = RawCall { wanted, above_stack: plan.above_stack, arguments };
             calls.set(call.slot(), raw, 0)?;

@@ -248,7 +248,8 @@ impl Probes {
     pub fn start(
         places: &[ProbePlan],
         follow: &Follow,
-        (slowest, ring_bytes): (u32, u32),
+        slowest: u32,
+        ring_bytes: u32,
         host: &Host,
     ) -> Result<Self, ProbesError> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);

@@ -158,13 +158,13 @@ impl Simulated {
 
     /// A thread got a name, as an event reports it.
     pub fn comm(&self, event: usize, comm: &Comm<'_>) -> Emitted {
-        self.tell(event, (comm.pid, comm.tid), |encoder, into| encoder.comm(into, comm).is_ok())
+        self.tell(event, comm.pid, comm.tid, |encoder, into| encoder.comm(into, comm).is_ok())
     }
 
     /// A thread began, as an event reports it; its time is now.
     pub fn fork(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
-        self.tell(event, (task.ppid, task.ptid), |encoder, into| {
+        self.tell(event, task.ppid, task.ptid, |encoder, into| {
             encoder.fork(into, &task, false).is_ok()
         })
     }
@@ -172,7 +172,7 @@ impl Simulated {
     /// A thread ended, as an event reports it; its time is now.
     pub fn exit(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
-        self.tell(event, (task.pid, task.tid), |encoder, into| encoder.exit(into, &task).is_ok())
+        self.tell(event, task.pid, task.tid, |encoder, into| encoder.exit(into, &task).is_ok())
     }
 
     /// An event is stopped for sampling too often (`PERF_RECORD_THROTTLE`).
@@ -184,14 +184,15 @@ impl Simulated {
         };
         let mut bytes =
             [now_ns, id(event), id(event)].map(u64::to_ne_bytes).as_flattened().to_vec();
-        bytes.extend(one.trailer((0, 0), id(event), now_ns));
+        bytes.extend(one.trailer(id(event), now_ns));
         state.emit(event, &record(abi::PERF_RECORD_THROTTLE, 0, &bytes))
     }
 
     fn tell(
         &self,
         event: usize,
-        (pid, tid): (i32, i32),
+        pid: i32,
+        tid: i32,
         encode: impl FnOnce(&Encoder, &mut Vec<u8>) -> bool,
     ) -> Emitted {
         let mut state = self.state.borrow_mut();
@@ -199,7 +200,7 @@ impl Simulated {
         let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
             return Emitted::Off;
         };
-        let end = one.sample_id((pid, tid), id(event), now_ns);
+        let end = one.sample_id(pid, tid, id(event), now_ns);
         let mut bytes = Vec::new();
         if !encode(&Encoder::new(&Layout::from(&one.attr), &end), &mut bytes) {
             return Emitted::Off;
@@ -243,7 +244,7 @@ impl Event {
         }
     }
 
-    fn sample_id(&self, (pid, tid): (i32, i32), id: u64, time_ns: u64) -> SampleId {
+    fn sample_id(&self, pid: i32, tid: i32, id: u64, time_ns: u64) -> SampleId {
         SampleId {
             pid: Some(pid),
             tid: Some(tid),
@@ -254,9 +255,9 @@ impl Event {
         }
     }
 
-    /// What records other than samples end with.
-    fn trailer(&self, task: (i32, i32), id: u64, time_ns: u64) -> Vec<u8> {
-        Layout::from(&self.attr).trailer(&self.sample_id(task, id, time_ns))
+    /// The sample id at the end of a record that names no task.
+    fn trailer(&self, id: u64, time_ns: u64) -> Vec<u8> {
+        Layout::from(&self.attr).trailer(&self.sample_id(0, 0, id, time_ns))
     }
 }
 
@@ -295,7 +296,7 @@ fn sample(event: &Event, id: u64, of: Sample, time_ns: u64) -> Vec<u8> {
 /// `PERF_RECORD_LOST`, with the fields of `sample_id_all`.
 fn lost(event: &Event, id: u64, records: u64, time_ns: u64) -> Vec<u8> {
     let mut body = [id, records].map(u64::to_ne_bytes).as_flattened().to_vec();
-    body.extend(event.trailer((0, 0), id, time_ns));
+    body.extend(event.trailer(id, time_ns));
     record(abi::PERF_RECORD_LOST, 0, &body)
 }
 

@@ -81,17 +81,21 @@ pub(super) fn examine(facts: &Facts<'_>) -> (Abilities, Vec<Item>) {
     };
     let items = vec![
         paranoid(facts),
-        opens(facts, ("software", "software events", 2), answers[0], "nothing can be counted"),
+        opens(facts, "software", "software events", 2, answers[0], "nothing can be counted"),
         hardware(facts, cycles),
         opens(
             facts,
-            ("kernel_mode", "in the kernel", 1),
+            "kernel_mode",
+            "in the kernel",
+            1,
             answers[1],
             "counts hold user mode only; context switches and migrations read 0, tracepoints too",
         ),
         opens(
             facts,
-            ("system_wide", "whole system", 0),
+            "system_wide",
+            "whole system",
+            0,
             answers[2],
             "-a, -C, -A and cgroups can't be counted",
         ),
@@ -153,7 +157,9 @@ pub(super) fn reason(why: Refusal) -> String {
 /// An event that opens unless it is forbidden; `level` is the paranoid level that would allow it.
 fn opens(
     facts: &Facts<'_>,
-    (id, title, level): (&'static str, &'static str, i32),
+    id: &'static str,
+    title: &'static str,
+    level: i32,
     answer: Answer,
     cost: &str,
 ) -> Item {
@@ -170,7 +176,7 @@ fn opens(
 fn hardware(facts: &Facts<'_>, cycles: Answer) -> Item {
     const COST: &str = "cycles, instructions, cache and branch events are <not supported>; clocks and software events stand in";
     if cycles != Err(Refusal::NoSuchEvent) {
-        return opens(facts, ("hardware", "hardware events", 2), cycles, COST);
+        return opens(facts, "hardware", "hardware events", 2, cycles, COST);
     }
     let place = if facts.hypervisor.is_some() {
         "no PMU in this virtual machine"
@@ -273,7 +279,9 @@ fn tracepoint_fields(facts: &Facts<'_>, tracepoint: Option<u64>) -> Item {
         ),
         Some(id) => opens(
             facts,
-            ("tracepoint_fields", "tracepoint fields", -1),
+            "tracepoint_fields",
+            "tracepoint fields",
+            -1,
             facts.probe().tracepoint_fields(id),
             cost,
         ),

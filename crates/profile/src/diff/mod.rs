@@ -265,11 +265,11 @@ impl Adding {
         let mut found: Vec<usize> = Vec::new();
         if options.children && !options.stacks && is_taken {
             for frame in frames.iter().filter(|frame| takes(Some(**frame))) {
-                let entry = self.entry(runs, profile, row, (event, Some(*frame)));
+                let entry = self.entry(runs, profile, row, event, Some(*frame));
                 found.push(runs.entries.insert_full(entry).0);
             }
         } else if is_taken && takes(leaf) {
-            let mut entry = self.entry(runs, profile, row, (event, leaf));
+            let mut entry = self.entry(runs, profile, row, event, leaf);
             if options.stacks {
                 entry.stack =
                     frames.iter().rev().map(|frame| self.name(runs, profile, *frame)).collect();
@@ -287,7 +287,8 @@ impl Adding {
         runs: &mut Runs,
         profile: &Profile,
         row: &Row,
-        (event, frame): (usize, Option<FrameId>),
+        event: usize,
+        frame: Option<FrameId>,
     ) -> DiffEntry {
         let has = |runs: &Runs, key| runs.options.keys.contains(&key);
         let comm = row.comm.filter(|_| has(runs, Key::Comm));

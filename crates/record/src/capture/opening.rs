@@ -105,7 +105,7 @@ impl Events {
         match gone.first() {
             Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
             _ => {
-                let unswapped = open_unswapped(kernel, &wanted, (needed, opened.len()))?;
+                let unswapped = open_unswapped(kernel, &wanted, needed, opened.len())?;
                 Ok(Self { wanted, opened, unswapped, ..Self::default() })
             }
         }
@@ -332,7 +332,8 @@ fn scaled(count: Count) -> Option<u64> {
 fn open_unswapped(
     kernel: &dyn Kernel,
     wanted: &[EventToOpen],
-    (needed, opened): (usize, usize),
+    needed: usize,
+    opened: usize,
 ) -> Result<Vec<Box<dyn EventFile>>, OpenError> {
     let mut files = Vec::new();
     for (name, attr, target) in unswapped(wanted) {

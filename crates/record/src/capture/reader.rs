@@ -84,7 +84,8 @@ impl Shared {
         readers: usize,
         known: &Arc<EventTable>,
         keep: Option<Duration>,
-        (clock, jit): (Arc<dyn Clock>, JitProcesses),
+        clock: Arc<dyn Clock>,
+        jit: JitProcesses,
     ) -> Self {
         let step = output.step();
         let state = State {

@@ -209,8 +209,7 @@ impl OffCpuTimes {
                     *ns += wait.ns;
                     if let Some(waker) = &wait.waker {
                         // Before all waits that name it.
-                        let at = (*fields, time_ns(since_ns));
-                        wakers.tell(waker, functions, at, &mut bytes);
+                        wakers.tell(waker, functions, *fields, time_ns(since_ns), &mut bytes);
                     }
                     of_wait(wait, functions, callchain)
                 }

@@ -77,12 +77,12 @@ pub(super) struct Switches {
     lost: u64,
 }
 
-/// Where the numbers lie that are read of tracepoints.
+/// The tracepoint fields that are read.
 #[derive(Clone, Copy, Debug)]
 struct Fields {
-    prev_state: (usize, usize),
-    next_pid: (usize, usize),
-    woken_pid: (usize, usize),
+    prev_state: FieldRange,
+    next_pid: FieldRange,
+    woken_pid: FieldRange,
 }
 
 impl Switches {
@@ -95,7 +95,10 @@ impl Switches {
             return Err(SwitchesError::Cgroups);
         }
         let tracefs = Tracefs::find(host)?;
-        let place = |event, field| tracefs.field_place("sched", event, field);
+        let place = |event, field| -> Result<FieldRange, TracefsError> {
+            let (offset, size) = tracefs.field_place("sched", event, field)?;
+            Ok(FieldRange { offset, size })
+        };
         let fields = Fields {
             prev_state: place("sched_switch", "prev_state")?,
             next_pid: place("sched_switch", "next_pid")?,
@@ -225,7 +228,7 @@ impl Switches {
                     *waiting = None;
                     waits.execute(comm.tid);
                 }
-                Ok(Record::Fork(task)) => waits.fork(task.ptid, (task.pid, task.tid), time_ns),
+                Ok(Record::Fork(task)) => waits.fork(task.ptid, task.pid, task.tid, time_ns),
                 Ok(Record::Exit(task)) => waits.exit(task.tid),
                 Ok(Record::Lost(of)) => *lost += of.lost,
                 _ => {}
@@ -238,7 +241,7 @@ impl Fields {
     fn see(&self, event: usize, sample: &Sample<'_>, time_ns: u64, waits: &mut Waits) {
         let raw = sample.raw.unwrap_or_default();
         if event == WAKING {
-            return waits.wake(number(raw, self.woken_pid).cast_signed(), time_ns);
+            return waits.wake(self.woken_pid.read_u32(raw).cast_signed(), time_ns);
         }
         if event != SWITCH {
             return;
@@ -248,18 +251,27 @@ impl Fields {
         let chain: Arc<[u64]> = sample.callchain.iter().flat_map(|chain| chain.iter()).collect();
         // Threads of the kernel have no user call chain, not even an empty one.
         if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
-            waits.leave((pid, tid), number(raw, self.prev_state), chain, time_ns);
+            waits.leave(pid, tid, self.prev_state.read_u32(raw), chain, time_ns);
         }
         let cpu = sample.head.cpu.unwrap_or(0);
-        waits.come_back(number(raw, self.next_pid).cast_signed(), cpu, time_ns);
+        waits.come_back(self.next_pid.read_u32(raw).cast_signed(), cpu, time_ns);
     }
 }
 
-/// A number of four bytes, or the lower half of one of eight.
-fn number(raw: &[u8], (offset, size): (usize, usize)) -> u32 {
-    let word = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    let low = if cfg!(target_endian = "big") && size == 8 { 4 } else { 0 };
-    word(raw.get(offset + low..).and_then(<[u8]>::first_chunk))
+/// The bytes of a tracepoint's field in a sample's raw data.
+#[derive(Clone, Copy, Debug)]
+struct FieldRange {
+    offset: usize,
+    size: usize,
+}
+
+impl FieldRange {
+    /// Reads a field of four bytes, or the lower half of one of eight; 0 if the data is too short.
+    fn read_u32(&self, raw: &[u8]) -> u32 {
+        let low = if cfg!(target_endian = "big") && self.size == 8 { 4 } else { 0 };
+        let bytes = raw.get(self.offset + low..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    }
 }
 
 /// The kernel's and the user's addresses of a call chain.
@@ -331,6 +343,7 @@ mod tests {
     #[test]
     fn numbers_that_are_cut_are_none() {
         let raw = 0x1_0000_0007_u64.to_ne_bytes();
-        assert_eq!((number(&raw, (0, 8)), number(&raw, (6, 4))), (7, 0));
+        assert_eq!(FieldRange { offset: 0, size: 8 }.read_u32(&raw), 7);
+        assert_eq!(FieldRange { offset: 6, size: 4 }.read_u32(&raw), 0);
     }
 }

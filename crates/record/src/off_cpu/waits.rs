@@ -107,7 +107,7 @@ impl Waits {
     }
 
     /// A task begins: it waits for its first turn.
-    pub(super) fn fork(&mut self, parent: i32, (pid, tid): (i32, i32), time_ns: u64) {
+    pub(super) fn fork(&mut self, parent: i32, pid: i32, tid: i32, time_ns: u64) {
         let is_followed = match self.threads.get(&parent) {
             Some(parent) => parent.is_followed,
             None => self.all,
@@ -130,7 +130,8 @@ impl Waits {
     /// A thread leaves its CPU; `state` is the tracepoint's.
     pub(super) fn leave(
         &mut self,
-        (pid, tid): (i32, i32),
+        pid: i32,
+        tid: i32,
         state: u32,
         callchain: Arc<[u64]>,
         time_ns: u64,
@@ -159,7 +160,7 @@ impl Waits {
         let woken_ns = std::mem::take(&mut thread.woken_ns);
         let pid = thread.pid;
         if let Some(wait) = thread.wait.take() {
-            self.end((pid, tid), &wait, woken_ns, (time_ns, cpu));
+            self.end(pid, tid, &wait, woken_ns, (time_ns, cpu));
         }
     }
 
@@ -178,17 +179,17 @@ impl Waits {
         let cut = |(tid, thread): (&i32, &mut Thread)| {
             let Open { start_ns, state, ref callchain } = *thread.wait.as_ref()?;
             let wait = Open { start_ns, state, callchain: Arc::clone(callchain) };
-            Some(((thread.pid, *tid), wait, thread.woken_ns))
+            Some((thread.pid, *tid, wait, thread.woken_ns))
         };
         let waiting: Vec<_> = waiting.filter_map(cut).collect();
-        for (who, wait, woken_ns) in waiting {
-            self.end(who, &wait, woken_ns, (now_ns, 0));
+        for (pid, tid, wait, woken_ns) in waiting {
+            self.end(pid, tid, &wait, woken_ns, (now_ns, 0));
         }
         self.since_ns = None;
     }
 
     /// A wait is over, or is cut off here.
-    fn end(&mut self, (pid, tid): (i32, i32), wait: &Open, woken_ns: u64, end: (u64, u32)) {
+    fn end(&mut self, pid: i32, tid: i32, wait: &Open, woken_ns: u64, end: (u64, u32)) {
         let Some(since_ns) = self.since_ns else { return };
         let (now_ns, cpu) = end;
         let start_ns = wait.start_ns.max(since_ns);
@@ -258,13 +259,13 @@ mod tests {
         waits.add(7, 7, true, None);
         waits.enable(100);
         let chain: Arc<[u64]> = [1, 2].into();
-        waits.leave((7, 7), 1, Arc::clone(&chain), 1000);
+        waits.leave(7, 7, 1, Arc::clone(&chain), 1000);
         waits.wake(7, 5000);
         waits.come_back(7, 0, 5200);
-        waits.leave((7, 7), 0x100, Arc::clone(&chain), 6000);
+        waits.leave(7, 7, 0x100, Arc::clone(&chain), 6000);
         waits.come_back(7, 0, 6050);
         // Not followed.
-        waits.leave((8, 8), 1, chain, 6000);
+        waits.leave(8, 8, 1, chain, 6000);
         waits.come_back(8, 0, 9000);
         assert_eq!(found(&mut waits), [(7, 0, true, 50), (7, 1, false, 4000), (7, 1, true, 200)]);
         assert_eq!(found(&mut waits), []);
@@ -275,12 +276,12 @@ mod tests {
         let mut waits = Waits::new(false, None, LIMITS);
         waits.add(7, 7, false, None);
         waits.enable(0);
-        waits.fork(7, (8, 8), 10);
+        waits.fork(7, 8, 8, 10);
         waits.execute(7);
-        waits.fork(7, (9, 9), 100);
+        waits.fork(7, 9, 9, 100);
         waits.come_back(8, 0, 130);
         waits.come_back(9, 1, 140);
-        waits.leave((9, 9), 0x20, [].into(), 200);
+        waits.leave(9, 9, 0x20, [].into(), 200);
         waits.exit(9);
         waits.come_back(9, 1, 500);
         waits.disable(900);
@@ -293,7 +294,7 @@ mod tests {
         waits.add(7, 7, true, Some((50, 1)));
         waits.add(3, 3, true, Some((50, 1)));
         waits.enable(100);
-        waits.leave((5, 5), 2, [].into(), 150);
+        waits.leave(5, 5, 2, [].into(), 150);
         waits.disable(400);
         assert_eq!(found(&mut waits), [(5, 2, false, 250), (7, 1, false, 300)]);
         waits.come_back(5, 0, 500);
@@ -301,7 +302,7 @@ mod tests {
         waits.come_back(7, 0, 700);
         assert_eq!(found(&mut waits), [(7, 1, false, 100)]);
         // What another CPU says too late is no wait.
-        waits.leave((7, 7), 1, [].into(), 650);
+        waits.leave(7, 7, 1, [].into(), 650);
         waits.disable(800);
         assert_eq!(found(&mut waits), []);
     }
@@ -311,7 +312,7 @@ mod tests {
         let mut waits = Waits::new(true, None, Limits { min_ns: 10, long_ns: Some(100) });
         waits.enable(0);
         for (from, to) in [(0, 5), (10, 30), (40, 60), (1000, 1100), (2000, 2100)] {
-            waits.leave((7, 7), 1, [].into(), from);
+            waits.leave(7, 7, 1, [].into(), from);
             waits.come_back(7, 0, to);
         }
         assert_eq!((waits.counts.short_waits, waits.counts.short_ns), (1, 5));
@@ -323,7 +324,7 @@ mod tests {
         let mut waits = Waits::new(true, None, LIMITS);
         waits.enable(0);
         for at in 0..MOST_SUMS as u64 + 3 {
-            waits.leave((7, 7), 1, [at].into(), 10 * at + 1);
+            waits.leave(7, 7, 1, [at].into(), 10 * at + 1);
             waits.come_back(7, 0, 10 * at + 3);
         }
         assert_eq!((waits.counts.missing_waits, waits.counts.missing_ns), (3, 6));

@@ -29,13 +29,14 @@ pub(super) struct Wakers {
 }
 
 impl Wakers {
-    /// Appends records that make a waker known, where it isn't. `at`: the fields of samples, and a time
-    /// before all waits that it ended.
+    /// Appends the records that introduce a waker, unless it is known. `fields`: the samples'
+    /// `sample_type`; `time_ns`: a time before all waits that the waker ended.
     pub(super) fn tell(
         &mut self,
         waker: &Waker<'_>,
         functions: &WaitFunctions,
-        (fields, time_ns): (u64, u64),
+        fields: u64,
+        time_ns: u64,
         into: &mut Vec<u8>,
     ) {
         if self.told.len() >= KNOWN {
@@ -51,7 +52,7 @@ impl Wakers {
             (false, 0) => b"woken by an idle CPU".to_vec(),
             _ => [b"woken by ", comm].concat(),
         };
-        let symbol = self.symbol(name, (fields, time_ns), into);
+        let symbol = self.symbol(name, fields, time_ns, into);
         let mut callchain = vec![PERF_CONTEXT_KERNEL, symbol];
         callchain.extend_from_slice(kernel);
         if !by_interrupt && !waker.user.is_empty() {
@@ -74,7 +75,7 @@ impl Wakers {
     }
 
     /// The address of a waker's symbol; where it is new, its record is appended.
-    fn symbol(&mut self, name: Vec<u8>, (fields, time_ns): (u64, u64), into: &mut Vec<u8>) -> u64 {
+    fn symbol(&mut self, name: Vec<u8>, fields: u64, time_ns: u64, into: &mut Vec<u8>) -> u64 {
         if let Some(known) = self.names.get(&name) {
             return *known;
         }

@@ -128,7 +128,7 @@ impl Recording {
         let clock = &session.backend.clock;
         let host = session.backend.host.clone();
         let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
-        let shared = Shared::new(output, readers, &table, keep, (Arc::clone(clock), jit));
+        let shared = Shared::new(output, readers, &table, keep, Arc::clone(clock), jit);
         let shared = Arc::new(shared);
         hold_binaries(&session, &shared)?;
         let Rings { consumed, overwritten } = rings;

@@ -272,13 +272,13 @@ impl DiffView {
             DiffOrder::Delta => row.share.delta(),
             DiffOrder::DeltaAbs => row.share.delta().abs(),
             DiffOrder::Ratio => row.weight.quotient(),
-            DiffOrder::Weighted(a, b) => weighted(row, (a, b)),
+            DiffOrder::Weighted(a, b) => weighted(row, a, b),
         };
         value(right).total_cmp(&value(left))
     }
 }
 
-fn weighted(row: &DiffRow, (a, b): (f64, f64)) -> f64 {
+fn weighted(row: &DiffRow, a: f64, b: f64) -> f64 {
     row.weight.b * b - row.weight.a * a
 }
 

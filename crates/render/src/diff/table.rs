@@ -71,7 +71,7 @@ pub fn cells(row: &DiffRow, unit: Unit, view: &DiffView) -> Vec<Cell> {
         figure(finds(weight)),
     ]);
     if let DiffOrder::Weighted(a, b) = view.order {
-        cells.push(figure(amount(weighted(row, (a, b)), unit)));
+        cells.push(figure(amount(weighted(row, a, b), unit)));
     }
     if view.verbose {
         let p = |p: Option<f64>| figure(p.map(|p| format!("{p:.4}")).unwrap_or_default());

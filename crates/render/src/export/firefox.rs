@@ -88,7 +88,7 @@ impl Exporter for Firefox {
         )?;
         for (at, (track, samples)) in self.tracks.iter().enumerate() {
             self.out.write_all(if at > 0 { b",\n" } else { b"\n" })?;
-            let thread = thread(whole, (track, samples), first_ns, several);
+            let thread = thread(whole, track, samples, first_ns, several);
             serde_json::to_writer(&mut self.out, &thread)?;
         }
         writeln!(self.out, "]}}")?;
@@ -215,7 +215,8 @@ impl Tables {
 
 fn thread(
     whole: &Whole<'_>,
-    (track, samples): (&Track, &Samples),
+    track: &Track,
+    samples: &Samples,
     first_ns: u64,
     several: bool,
 ) -> Value {

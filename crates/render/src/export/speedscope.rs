@@ -82,11 +82,10 @@ impl SampleSink for Speedscope {
 
 impl Exporter for Speedscope {
     fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
-        let mut frames = IndexSet::default();
-        let mut known = HashMap::default();
+        let mut table = FrameTable::default();
         let events = self.sums.events();
         let profiles = events.iter().map(|(event, all)| {
-            let mut profile = sampled(&self.sums, whole, *event, (&mut frames, &mut known));
+            let mut profile = sampled(&self.sums, whole, *event, &mut table);
             profile.end = all.period;
             profile
         });
@@ -97,7 +96,7 @@ impl Exporter for Speedscope {
             if losses.is_empty() { command } else { format!("{command} ({})", losses.join("; ")) };
         let document = Document {
             schema: "https://www.speedscope.app/file-format-schema.json",
-            shared: Shared { frames: frames.into_iter().collect() },
+            shared: Shared { frames: table.frames.into_iter().collect() },
             profiles,
             name,
             exporter: &whole.session.tool,
@@ -110,16 +109,37 @@ impl Exporter for Speedscope {
     }
 }
 
-type Frames<'a> = (
-    &'a mut IndexSet<Frame, foldhash::fast::RandomState>,
-    &'a mut HashMap<FrameId, usize, foldhash::fast::RandomState>,
-);
+/// The document's frames, each once.
+#[derive(Default)]
+struct FrameTable {
+    frames: IndexSet<Frame, foldhash::fast::RandomState>,
+    /// The number of each frame of the profile that is in the table.
+    known: HashMap<FrameId, usize, foldhash::fast::RandomState>,
+}
+
+impl FrameTable {
+    fn insert(&mut self, frame: Frame) -> usize {
+        self.frames.insert_full(frame).0
+    }
+
+    /// The number of a frame of the profile.
+    fn number(&mut self, profile: &Profile, id: FrameId) -> usize {
+        if let Some(number) = self.known.get(&id) {
+            return *number;
+        }
+        let text = FrameText::of(profile, id);
+        let file = text.dso.map(std::borrow::Cow::into_owned);
+        let number = self.insert(Frame { name: text.name.into_owned(), file });
+        self.known.insert(id, number);
+        number
+    }
+}
 
 fn sampled(
     sums: &Sums,
     whole: &Whole<'_>,
     event: EventId,
-    (all, known): Frames<'_>,
+    table: &mut FrameTable,
 ) -> SampledProfile {
     let profile = whole.profile;
     let unit = match whole.session.unit(profile, event) {
@@ -135,14 +155,8 @@ fn sampled(
         key.frames(profile, &mut frames);
         let comm = key.comm.map(|comm| String::from_utf8_lossy(profile.string(comm)).into_owned());
         let thread = Frame { name: comm.unwrap_or_default(), file: None };
-        let mut stack = vec![all.insert_full(thread).0];
-        stack.extend(frames.iter().rev().map(|frame| {
-            *known.entry(*frame).or_insert_with(|| {
-                let place = FrameText::of(profile, *frame);
-                let file = place.dso.map(std::borrow::Cow::into_owned);
-                all.insert_full(Frame { name: place.name.into_owned(), file }).0
-            })
-        }));
+        let mut stack = vec![table.insert(thread)];
+        stack.extend(frames.iter().rev().map(|frame| table.number(profile, *frame)));
         sampled.samples.push(stack);
         sampled.weights.push(weight.period);
     }

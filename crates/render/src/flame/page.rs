@@ -63,7 +63,7 @@ struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    fn of((event, usual): (&'a super::graph::Event, &u64)) -> Self {
+    fn of(event: &'a super::graph::Event, usual: &u64) -> Self {
         let name = &event.name[..];
         let unit = event.unit;
         let usual = *usual;
@@ -140,7 +140,12 @@ fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::
         icicle: style.icicle,
         callee: style.callee,
         accounts,
-        events: graph.events.iter().zip(&usual).map(Event::of).collect(),
+        events: graph
+            .events
+            .iter()
+            .zip(&usual)
+            .map(|(event, usual)| Event::of(event, usual))
+            .collect(),
         threads: &graph.threads,
         slices: Slices { width_ns: graph.slices.width_ns, count: graph.slices.count.max(1) },
         dsos: dsos.iter().copied().collect(),

@@ -99,7 +99,7 @@ fn picture(
             let samples = crate::count(event.all[0].samples, "sample");
             let all = amount(event.all[0].period, event.unit);
             text(&mut body, &mut y, "e", &format!("{}: {samples}, {all}", event.name))?;
-            y = frames(&mut body, graph, (at, event), style, y - LINE / 2.0)? + LINE;
+            y = frames(&mut body, graph, at, event, style, y - LINE / 2.0)? + LINE;
         }
     }
     if accounts.len() > 1 {
@@ -160,7 +160,8 @@ fn css() -> Result<String, std::fmt::Error> {
 fn frames(
     body: &mut String,
     graph: &Graph,
-    (at, event): (usize, &Event),
+    at: usize,
+    event: &Event,
     style: &Style,
     top: f64,
 ) -> Result<f64, std::fmt::Error> {

@@ -18,7 +18,7 @@ impl Machine {
     /// # Errors
     /// They are not there: why.
     pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<Code, Unresolved> {
-        self.symbolizer.code_at(&self.dsos, (at.dso, at.address), length)
+        self.symbolizer.code_at(&self.dsos, at.dso, at.address, length)
     }
 
     /// Where in the symbol's file an address lies, as the file itself calls addresses.

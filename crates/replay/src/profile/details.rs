@@ -94,8 +94,8 @@ impl Details {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
         for at in 0..self.wanted.len() {
-            let asked = (self.wanted[at], subject);
-            values.push(self.value(profile, machine, frames.as_deref_mut(), asked));
+            let detail = self.wanted[at];
+            values.push(self.value(profile, machine, frames.as_deref_mut(), detail, subject));
         }
         let details = profile.add_details(&values);
         self.values = values;
@@ -107,7 +107,8 @@ impl Details {
         profile: &mut Profile,
         machine: &mut Machine,
         frames: Option<&mut Frames>,
-        (detail, subject): (Detail, Subject<'_>),
+        detail: Detail,
+        subject: Subject<'_>,
     ) -> Value {
         let sample = subject.sample.fields;
         let number = |number: Option<u64>| number.map_or(Value::None, Value::Number);
@@ -134,7 +135,7 @@ impl Details {
             Detail::CodeSymbol => {
                 let mode = CpuMode::of_misc(subject.sample.raw.misc);
                 let place = sample.head.ip.map(|address| CodeAddress { mode, address });
-                place_value(profile, machine, frames, (subject.pid(), place), detail)
+                place_value(profile, machine, frames, subject.pid(), place, detail)
             }
             Detail::Socket => number(self.socket(subject.sample.description, sample.head.cpu)),
             Detail::Address => number(sample.head.ip),
@@ -149,9 +150,9 @@ impl Details {
             Detail::Blocked => text(profile, source.map(DataSource::blocked)),
             Detail::DataSymbol | Detail::DataCacheline | Detail::DataDso => {
                 let place = sample.head.addr.map(Subject::code);
-                place_value(profile, machine, frames, (subject.pid(), place), detail)
+                place_value(profile, machine, frames, subject.pid(), place, detail)
             }
-            _ => self.of_branch(profile, machine, frames, (detail, subject)),
+            _ => self.of_branch(profile, machine, frames, detail, subject),
         }
     }
 
@@ -160,7 +161,8 @@ impl Details {
         profile: &mut Profile,
         machine: &mut Machine,
         frames: Option<&mut Frames>,
-        (detail, subject): (Detail, Subject<'_>),
+        detail: Detail,
+        subject: Subject<'_>,
     ) -> Value {
         let Some(branch) = subject.branch else { return Value::None };
         let flag = |profile: &mut Profile, is_set: bool, set: &str, other: &str| {
@@ -174,12 +176,12 @@ impl Details {
             Detail::Cycles if branch.cycles == 0 => Value::None,
             Detail::Cycles => Value::Number(branch.cycles.into()),
             Detail::SymbolFrom | Detail::AddressFrom | Detail::DsoFrom => {
-                let place = (subject.pid(), Some(Subject::code(branch.from)));
-                place_value(profile, machine, frames, place, detail)
+                let from = Some(Subject::code(branch.from));
+                place_value(profile, machine, frames, subject.pid(), from, detail)
             }
             _ => {
-                let place = (subject.pid(), Some(Subject::code(branch.to)));
-                place_value(profile, machine, frames, place, detail)
+                let to = Some(Subject::code(branch.to));
+                place_value(profile, machine, frames, subject.pid(), to, detail)
             }
         }
     }
@@ -217,7 +219,8 @@ fn place_value(
     profile: &mut Profile,
     machine: &mut Machine,
     frames: Option<&mut Frames>,
-    (pid, place): (i32, Option<CodeAddress>),
+    pid: i32,
+    place: Option<CodeAddress>,
     detail: Detail,
 ) -> Value {
     let (Some(frames), Some(place)) = (frames, place) else { return Value::None };

@@ -97,7 +97,7 @@ impl Frames {
         at: CodeAddress,
     ) -> FrameId {
         let version = machine.mappings_version(at.mode, pid);
-        self.frame_of_version(profile, machine, (pid, version), at)
+        self.frame_of_version(profile, machine, pid, version, at)
     }
 
     /// The same, where the version of the mappings is known.
@@ -105,7 +105,8 @@ impl Frames {
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        (pid, version): (i32, Option<u64>),
+        pid: i32,
+        version: Option<u64>,
         at: CodeAddress,
     ) -> FrameId {
         let Some(version) = version else { return self.look_up(profile, machine, pid, at) };
@@ -143,7 +144,7 @@ impl Frames {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => {
                 let reason = self.reason(profile, why);
-                self.lacks.note(machine, at, why, (dso, reason));
+                self.lacks.note(machine, at, why, dso, reason);
                 (Err(reason), at.address)
             }
         };
@@ -280,7 +281,7 @@ impl Frames {
                 CpuMode::User => user,
                 mode => machine.mappings_version(mode, pid),
             };
-            self.frame_of_version(profile, machine, (pid, version), *at)
+            self.frame_of_version(profile, machine, pid, version, *at)
         }));
         let stack = profile.add_stack(&frames);
         self.chain = frames;

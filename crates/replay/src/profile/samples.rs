@@ -172,7 +172,7 @@ impl SampleSink {
         let head = &sample.fields.head;
         let pid = head.pid.unwrap_or(-1);
         let tid = head.tid.unwrap_or(-1);
-        let (_, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
+        let (_, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
         let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
         // As in perf a branch stands for itself.

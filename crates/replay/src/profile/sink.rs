@@ -269,7 +269,7 @@ impl ProfileSink {
         let cpu = head.cpu.filter(|_| self.by_cpu);
         let pid = head.pid.unwrap_or(-1);
         let tid = head.tid.unwrap_or(-1);
-        let (at, thread) = self.threads.find(&mut self.profile, machine, (pid, tid));
+        let (at, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
         let (thread, comm) = (Some(thread.id), Some(thread.comm));
         let (leaf, stack, trace, details) = Default::default();
         let row = Row { event, thread, comm, cpu, leaf, stack, trace, details };
@@ -385,7 +385,7 @@ impl ProfileSink {
             let unnamed = || profile.add_string(format!(":{tid}").as_bytes());
             threads.last_comm(tid).unwrap_or_else(unnamed)
         };
-        let by_name = counts.by_name(profile, last_of, events, (description, ledger));
+        let by_name = counts.by_name(profile, last_of, events, description, ledger);
         let last_name = |thread: &Thread| threads.last_comm(thread.tid);
         profile.compare_with_counts(&by_name, last_name);
         if self.exact {

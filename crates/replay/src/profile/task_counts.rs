@@ -63,7 +63,8 @@ impl TaskCounts {
         profile: &mut Profile,
         last_name: impl Fn(&mut Profile, i32) -> StringId,
         events: &[EventId],
-        (description, ledger): (&Description, &Ledger),
+        description: &Description,
+        ledger: &Ledger,
     ) -> BTreeMap<(EventId, StringId), u64> {
         let mut sums = BTreeMap::new();
         let Some(follow) =

@@ -37,7 +37,8 @@ impl ThreadTable {
         &mut self,
         profile: &mut Profile,
         machine: &Machine,
-        (pid, tid): (i32, i32),
+        pid: i32,
+        tid: i32,
     ) -> (Index, Known) {
         let thread = machine.thread(tid);
         let version = thread.map_or(0, crate::Thread::version);

@@ -21,7 +21,8 @@ impl Lacks {
         machine: &Machine,
         at: DsoAddress,
         why: Unresolved,
-        (dso, reason): (DsoId, StringId),
+        dso: DsoId,
+        reason: StringId,
     ) {
         if !self.0.contains_key(&(dso, reason))
             && let Some(lack) = lack(machine, at, why)

@@ -121,13 +121,13 @@ impl DebugFile {
         let mut sections = Vec::new();
         for id in SECTIONS {
             for name in [Some(id.name()), id.dwo_name()].into_iter().flatten() {
-                if let Some(section) = section(&reader, bytes, name, (relocations, &mut left)) {
+                if let Some(section) = section(&reader, bytes, name, relocations, &mut left) {
                     sections.push(section);
                 }
             }
         }
         for name in PACKAGED {
-            sections.extend(section(&reader, bytes, name, (relocations, &mut left)));
+            sections.extend(section(&reader, bytes, name, relocations, &mut left));
         }
         let endian = match reader.endian {
             Endianness::Little => RunTimeEndian::Little,
@@ -229,7 +229,8 @@ fn section<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     file: &'d [u8],
     name: &'static str,
-    (relocations, left): (Option<&Relocations<'d, H>>, &mut u64),
+    relocations: Option<&Relocations<'d, H>>,
+    left: &mut u64,
 ) -> Option<Section> {
     let old = name.replacen(".debug", ".zdebug", 1);
     let (header, is_old) = match reader.named(name.as_bytes()) {

@@ -66,7 +66,8 @@ struct Attributes {
 /// address is the last one in the order of the entries that has it, as LLVM has it too. `passed` is
 /// told from time to time how many bytes were gone through.
 pub(super) fn functions(
-    (dwarf, unit): (&Dwarf<Slice<'_>>, &Unit<Slice<'_>>),
+    dwarf: &Dwarf<Slice<'_>>,
+    unit: &Unit<Slice<'_>>,
     addresses: &[u64],
     passed: &dyn Fn(usize),
 ) -> Functions {

@@ -65,7 +65,8 @@ pub(super) fn positions(
 /// The path of a unit's file: the file's name, below its folder, below the folder that was
 /// compiled in.
 pub(super) fn path(
-    (dwarf, unit): (&Dwarf<Slice<'_>>, &Unit<Slice<'_>>),
+    dwarf: &Dwarf<Slice<'_>>,
+    unit: &Unit<Slice<'_>>,
     header: &LineProgramHeader<Slice<'_>>,
     file: u64,
 ) -> Option<Vec<u8>> {

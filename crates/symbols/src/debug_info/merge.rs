@@ -52,7 +52,7 @@ pub(super) fn merge(
     let look_up = |range: Range<usize>| {
         let mut answers = Answers::default();
         answers.reserve(range.len(), frames / addresses.len().max(1) * (range.len() * 9 / 8));
-        found((main, addresses), (&stretches, &ids), range, answers)
+        found(main, addresses, &stretches, &ids, range, answers)
     };
     let threads = threads.clamp(1, 1 + addresses.len() / THREAD_ADDRESSES);
     let each = addresses.len().div_ceil(threads).max(1);
@@ -108,8 +108,10 @@ fn stretches<'p>(tasks: &[Task], parts: &'p [Part]) -> Vec<Stretch<'p>> {
 
 /// The answers of addresses in a range of them.
 fn found<'f>(
-    (main, addresses): (&'f DebugFile, &[u64]),
-    (stretches, ids): (&[Stretch<'_>], &[Option<Vec<TextId>>]),
+    main: &'f DebugFile,
+    addresses: &[u64],
+    stretches: &[Stretch<'_>],
+    ids: &[Option<Vec<TextId>>],
     range: Range<usize>,
     answers: Answers,
 ) -> Merged<'f> {

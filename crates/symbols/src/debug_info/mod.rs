@@ -184,11 +184,11 @@ impl Task {
         let Some(first) = self.runs.first() else { return Answers::default() };
         if let [only] = self.runs.as_slice() {
             let own = &addresses[only.addresses.clone()];
-            return worker.answers((first.unit, self.with_lines), own);
+            return worker.answers(first.unit, self.with_lines, own);
         }
         let runs = self.runs.iter().flat_map(|run| &addresses[run.addresses.clone()]);
         let own: Vec<u64> = runs.copied().collect();
-        worker.answers((first.unit, self.with_lines), &own)
+        worker.answers(first.unit, self.with_lines, &own)
     }
 }
 

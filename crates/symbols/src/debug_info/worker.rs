@@ -58,11 +58,7 @@ impl<'d> Worker<'d> {
 
     /// The frames of sorted addresses that lie in a unit, with lines where these are wanted. Their
     /// texts are this worker's.
-    pub(super) fn answers(
-        &mut self,
-        (unit, with_lines): (u32, bool),
-        addresses: &[u64],
-    ) -> Answers {
+    pub(super) fn answers(&mut self, unit: u32, with_lines: bool, addresses: &[u64]) -> Answers {
         let mut answers = Answers::default();
         let Some(of) = self.names.main_unit(unit, with_lines) else {
             addresses.iter().for_each(|_| answers.push([]));
@@ -74,11 +70,11 @@ impl<'d> Worker<'d> {
             None => vec![None; addresses.len()],
         };
         let whole = split.find(options, &main.path, &of, unit).unwrap_or_else(|| of.clone());
-        let functions = functions((&whole.dwarf, &whole.unit), addresses, self.shared.passed);
+        let functions = functions(&whole.dwarf, &whole.unit, addresses, self.shared.passed);
         let mut files = Files { of: &of, paths: HashMap::default() };
         let mut left = addresses.len().saturating_mul(FRAMES_EACH).saturating_add(1 << 16);
         for (place, innermost) in places.into_iter().zip(&functions.innermost) {
-            let mut frames = self.frames((&whole, &mut files), &functions, *innermost, place);
+            let mut frames = self.frames(&whole, &mut files, &functions, *innermost, place);
             frames.truncate(left.max(FRAMES_EACH));
             left = left.saturating_sub(frames.len());
             answers.push(frames);
@@ -89,7 +85,8 @@ impl<'d> Worker<'d> {
     /// The frames of an address, the innermost first: each has the line of the call in it.
     fn frames(
         &mut self,
-        (of, files): (&UnitOf<'d>, &mut Files<'_, 'd>),
+        of: &UnitOf<'d>,
+        files: &mut Files<'_, 'd>,
         functions: &Functions,
         innermost: Option<u32>,
         place: Option<SourcePosition>,
@@ -125,7 +122,7 @@ impl Files<'_, '_> {
         let UnitOf { dwarf, unit, .. } = self.of;
         *self.paths.entry(file).or_insert_with(|| {
             let header = unit.line_program.as_ref()?.header();
-            lines::path((dwarf, unit), header, file).map(|path| texts.add(&path))
+            lines::path(dwarf, unit, header, file).map(|path| texts.add(&path))
         })
     }
 }

@@ -117,7 +117,7 @@ impl GoFunctions {
         let address = section.sh_addr(endian).into();
         let names = address.checked_add(found.names as u64)?;
         let relocated = relocated(sections);
-        let module = Module::find(sections, &relocated, (address, names));
+        let module = Module::find(sections, &relocated, address, names);
         if let Some(module) = &module {
             found.text = module.word(TEXT)?;
             let calls = module.word(version.inline_word);
@@ -316,7 +316,8 @@ impl<'m> Module<'m> {
     fn find<'d: 'm, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         relocated: &'m [(u64, u64)],
-        (table, names): (u64, u64),
+        table: u64,
+        names: u64,
     ) -> Option<Self> {
         let endian = sections.endian;
         let at = |address: u64| -> Option<Self> {

@@ -233,7 +233,7 @@ impl Records {
                 return Ok(false);
             }
             match kind {
-                0 if size > LOAD as u64 => self.load(window, (at, size), time_ns)?,
+                0 if size > LOAD as u64 => self.load(window, at, size, time_ns)?,
                 1 if size >= MOVE => self.moved(window, at, time_ns)?,
                 2 => {
                     let bytes =
@@ -249,7 +249,8 @@ impl Records {
     fn load<S: ReadAt>(
         &mut self,
         window: &mut Window<'_, S>,
-        (at, size): (u64, u64),
+        at: u64,
+        size: u64,
         time_ns: u64,
     ) -> io::Result<()> {
         let lines = self.lines.take();

@@ -43,7 +43,7 @@ impl Writer {
         });
     }
 
-    fn moved(&mut self, time_ns: u64, (from, to): (u64, u64), bytes: u64, index: u64) {
+    fn moved(&mut self, time_ns: u64, from: u64, to: u64, bytes: u64, index: u64) {
         self.record(1, time_ns, |dump| {
             [77, 78].iter().for_each(|id| dump.u32(*id));
             [to, from, to, bytes, index].iter().for_each(|number| dump.u64(*number));
@@ -77,7 +77,7 @@ fn whole(is_big: bool) -> Vec<u8> {
     dump.load(10, 0x1000, &[0x90; 16], 1, "first");
     dump.load(20, 0x2000, &[0x91; 32], 2, "second");
     dump.record(99, 25, |_| ());
-    dump.moved(30, (0x1000, 0x3000), 16, 1);
+    dump.moved(30, 0x1000, 0x3000, 16, 1);
     dump.load(40, 0x2000, &[0x92; 8], 3, "replaced");
     dump.record(3, 50, |_| ());
     dump.bytes

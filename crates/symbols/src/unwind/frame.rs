@@ -119,8 +119,8 @@ impl Frame {
         let pc = memory.word(at).ok_or(Stop::Unread(at))?;
         let sp = self.get(arch.stack_pointer).unwrap_or(0);
         self.set(arch.stack_pointer, Some(cfa));
-        self.restore(row, (cfa, sp), memory);
-        self.arrive(row, (cfa, sp), pc, arch)
+        self.restore(row, cfa, sp, memory);
+        self.arrive(row, cfa, sp, pc, arch)
     }
 
     /// The same by rules of any kind, which take the registers as they were.
@@ -149,16 +149,16 @@ impl Frame {
         };
         let sp = old.frame.get(arch.stack_pointer).unwrap_or(0);
         self.set(arch.stack_pointer, Some(cfa));
-        self.restore(row, (cfa, sp), old.memory);
+        self.restore(row, cfa, sp, old.memory);
         for (register, rule) in &row.others {
             self.set(*register, old.apply(*rule, *register, cfa).unwrap_or(None));
         }
-        self.arrive(row, (cfa, sp), pc, arch)
+        self.arrive(row, cfa, sp, pc, arch)
     }
 
     /// Gives registers that were saved in memory their values in the caller.
     #[inline]
-    fn restore(&mut self, row: &Row, (cfa, sp): (u64, u64), memory: &Memory<'_>) {
+    fn restore(&mut self, row: &Row, cfa: u64, sp: u64, memory: &Memory<'_>) {
         for (register, bytes) in &row.saved {
             let at = cfa.wrapping_add_signed((*bytes).into());
             // What lies below the stack pointer was popped already: rows don't always say so, since
@@ -172,13 +172,7 @@ impl Frame {
     /// Ends a step. Each call takes some of the stack; only what an interruption interrupted need
     /// not.
     #[inline]
-    fn arrive(
-        &mut self,
-        row: &Row,
-        (cfa, sp): (u64, u64),
-        pc: u64,
-        arch: &Arch,
-    ) -> Result<(), Stop> {
+    fn arrive(&mut self, row: &Row, cfa: u64, sp: u64, pc: u64, arch: &Arch) -> Result<(), Stop> {
         let is_further = cfa > sp || self.is_exact && cfa == sp && pc != self.pc;
         if !is_further && !row.is_signal_frame {
             return Err(Stop::Damaged);

@@ -173,12 +173,7 @@ impl Tables {
     }
 
     /// The row that is valid at an address of this file.
-    pub(super) fn row(
-        &self,
-        (dso, address): (u32, u64),
-        arch: &Arch,
-        context: &mut Context,
-    ) -> Found {
+    pub(super) fn row(&self, dso: u32, address: u64, arch: &Arch, context: &mut Context) -> Found {
         if self.frames.eh_frame.bytes.is_empty() && self.frames.debug_frame.bytes.is_empty() {
             return Found::NoTable;
         }

@@ -109,7 +109,7 @@ impl RecentRows {
 
     /// Fibonacci hashing.
     #[inline]
-    fn index((dso, address): (u32, u64)) -> usize {
+    fn index(dso: u32, address: u64) -> usize {
         const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = (address ^ u64::from(dso) << 40).wrapping_mul(FACTOR);
         (mixed >> (u64::BITS - Self::BITS)) as usize
@@ -117,7 +117,7 @@ impl RecentRows {
 
     #[inline]
     fn get(&self, key: (u32, u64)) -> Option<u32> {
-        let place = self.0.get(Self::index(key))?;
+        let place = self.0.get(Self::index(key.0, key.1))?;
         if (place.dso, place.address) == key { place.row.checked_sub(1) } else { None }
     }
 
@@ -125,7 +125,7 @@ impl RecentRows {
         if self.0.is_empty() {
             self.0.resize(1 << Self::BITS, RecentRow::default());
         }
-        if let Some(place) = self.0.get_mut(Self::index(key)) {
+        if let Some(place) = self.0.get_mut(Self::index(key.0, key.1)) {
             *place = RecentRow { dso: key.0, address: key.1, row: row.saturating_add(1) };
         }
     }
@@ -172,7 +172,8 @@ impl Unwinder {
     pub fn unwind(
         &self,
         cache: &mut UnwindCache,
-        (dsos, space): (&DsoTable, &AddressSpace),
+        dsos: &DsoTable,
+        space: &AddressSpace,
         stack: &Stack<'_>,
         addresses: &mut Vec<u64>,
     ) -> (Unwound, usize) {
@@ -210,7 +211,8 @@ impl Unwinder {
         &self,
         cache: &mut UnwindCache,
         dsos: &DsoTable,
-        (dso, address): (DsoId, u64),
+        dso: DsoId,
+        address: u64,
     ) -> Option<bool> {
         let loaded = self.loaded(dsos, dso).as_ref().ok()?;
         let own = loaded.tables.segments().to_address(address)?;
@@ -391,7 +393,7 @@ impl Walk<'_> {
         if tables.arch().is_none_or(|arch| arch.machine != self.arch.machine) {
             return How::Not(Unwound::NoBinary);
         }
-        let found = tables.row((dso.number(), own), self.arch, &mut self.cache.context);
+        let found = tables.row(dso.number(), own, self.arch, &mut self.cache.context);
         // A handler returns to the first byte of a function that it wasn't called from, so the byte
         // before it belongs to another one, or to none.
         let leaves_signal = |at: u64| loaded.has_code(at, self.arch.signal_return);

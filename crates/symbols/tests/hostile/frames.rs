@@ -31,7 +31,7 @@ pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> Unwound {
         let registers = Registers::X86_64 { ip: ip + turn, general };
         let stack = Stack { registers: &registers, copy: &elf::words(&words), frame_pointers: &[] };
         let mut addresses = Vec::new();
-        (end, _) = unwinder.unwind(&mut cache, (&dsos, &space), &stack, &mut addresses);
+        (end, _) = unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut addresses);
         assert!(addresses.len() <= 1 << 12);
     }
     end

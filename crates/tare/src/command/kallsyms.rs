@@ -37,7 +37,7 @@ pub(crate) fn run(raw: &Kallsyms) -> Outcome {
             let end = lines[at..].iter().map(|line| line.address).find(|next| *next > address);
             let end = end.unwrap_or(address);
             if raw.json {
-                found.push(document(name, module, (address, end)));
+                found.push(document(name, module, address, end));
                 continue;
             }
             let name = printable(name);
@@ -54,7 +54,7 @@ pub(crate) fn run(raw: &Kallsyms) -> Outcome {
     Ok(Exit::Success)
 }
 
-fn document(name: &[u8], module: Option<&[u8]>, (address, end): (u64, u64)) -> Value {
+fn document(name: &[u8], module: Option<&[u8]>, address: u64, end: u64) -> Value {
     let address = format!("{address:#x}");
     let end = format!("{end:#x}");
     let name = String::from_utf8_lossy(name);

@@ -120,7 +120,7 @@ impl Browser {
     }
 
     /// Moves the pointer, with or without its button pressed.
-    pub(crate) fn pointer(&mut self, kind: &str, (x, y): (f64, f64)) {
+    pub(crate) fn pointer(&mut self, kind: &str, x: f64, y: f64) {
         let pressed = kind != "mouseReleased" && self.js("!!window.isPressed") == true;
         let button = if kind == "mouseMoved" && !pressed { "none" } else { "left" };
         let event = json!({"type": kind, "x": x, "y": y, "button": button, "buttons": i32::from(pressed), "clickCount": 1});
@@ -129,14 +129,14 @@ impl Browser {
 
     /// Drags from one place to another; without a way between them, clicks.
     pub(crate) fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
-        self.pointer("mouseMoved", from);
-        self.pointer("mousePressed", from);
+        self.pointer("mouseMoved", from.0, from.1);
+        self.pointer("mousePressed", from.0, from.1);
         self.js("window.isPressed = true");
         if from != to {
-            self.pointer("mouseMoved", to);
+            self.pointer("mouseMoved", to.0, to.1);
         }
         self.js("window.isPressed = false");
-        self.pointer("mouseReleased", to);
+        self.pointer("mouseReleased", to.0, to.1);
     }
 
     /// Requests but for the page itself, errors, and what was written to the console.

@@ -91,7 +91,7 @@ fn hovering_ranges_threads_views_and_themes_do_what_they_say() {
         (at(0), at(1), at(2), at(3))
     };
     let (x, y, width, height) = box_of(&mut browser, "graph");
-    browser.pointer("mouseMoved", (x + width / 2.0, y + height - 60.0));
+    browser.pointer("mouseMoved", x + width / 2.0, y + height - 60.0);
     assert!(browser.text("tip").starts_with("function_1"), "{}", browser.text("tip"));
     assert!(browser.text("tip").contains("100.00%"), "{}", browser.text("tip"));
     let (x, y, width, height) = box_of(&mut browser, "time");

@@ -36,7 +36,8 @@ fn held(pid: u32) -> BTreeSet<(&'static str, String)> {
     all
 }
 
-fn exists((kind, id): &(&'static str, String)) -> bool {
+fn exists(object: &(&'static str, String)) -> bool {
+    let (kind, id) = object;
     let output = Command::new("bpftool").args([*kind, "show", "id", id]).output().unwrap();
     output.status.success()
 }

@@ -4,7 +4,7 @@ use crate::made::Made;
 use crate::tmux::{Terminal, tare as binary};
 
 /// Button 0 is the left one, 2 the right; 32 more while it is moved; 64 and 65 are the wheel.
-fn mouse(terminal: &Terminal, button: u32, (column, row): (u32, u32)) {
+fn mouse(terminal: &Terminal, button: u32, column: u32, row: u32) {
     terminal.type_in(&format!("\x1b[<{button};{column};{row}M"));
     if button < 3 {
         terminal.type_in(&format!("\x1b[<{button};{column};{row}m"));
@@ -27,27 +27,27 @@ fn lines_titles_views_menus_and_ranges_are_clicked() {
     terminal.run(&format!("cd {}; {line}", terminal.folder().display()));
     terminal.wait_loaded();
     // The first row is in the fifth line; the cursor is there.
-    mouse(&terminal, 0, (10, 5));
+    mouse(&terminal, 0, 10, 5);
     terminal.wait_for("- 100.00% main");
-    mouse(&terminal, 0, (10, 5));
+    mouse(&terminal, 0, 10, 5);
     terminal.wait_without("- 100.00% main");
-    mouse(&terminal, 0, (16, 4));
+    mouse(&terminal, 0, 16, 4);
     terminal.wait_for("sorted by Self");
     // The first line is parse now.
-    mouse(&terminal, 0, (10, 5));
-    mouse(&terminal, 65, (10, 5));
-    mouse(&terminal, 64, (10, 5));
-    mouse(&terminal, 2, (10, 5));
+    mouse(&terminal, 0, 10, 5);
+    mouse(&terminal, 65, 10, 5);
+    mouse(&terminal, 64, 10, 5);
+    mouse(&terminal, 2, 10, 5);
     terminal.wait_for("Zoom into file");
-    mouse(&terminal, 0, (1, 1));
+    mouse(&terminal, 0, 1, 1);
     terminal.wait_without("Zoom into file");
     // `3 tree` and `5 time` in the last line.
-    mouse(&terminal, 0, (26, 20));
+    mouse(&terminal, 0, 26, 20);
     terminal.wait_for("Self    Function");
-    mouse(&terminal, 0, (43, 20));
+    mouse(&terminal, 0, 43, 20);
     terminal.wait_for(" s of ");
-    mouse(&terminal, 0, (30, 6));
-    mouse(&terminal, 32, (60, 6));
+    mouse(&terminal, 0, 30, 6);
+    mouse(&terminal, 32, 60, 6);
     terminal.wait_for("ENTER: only this range");
     terminal.press(&["Enter"]);
     terminal.wait_for("Filter: time=");

@@ -78,8 +78,9 @@ impl FunctionTracer {
             ..PerfOptions::default()
         };
         let with_stacks = options.slowest > 0 && places.iter().any(|place| place.returns);
-        let sizes = (if with_stacks { options.slowest } else { 0 }, options.ring_bytes);
-        let probes = Probes::start(places, follow, sizes, host).map_err(|error| match error {
+        let slowest = if with_stacks { options.slowest } else { 0 };
+        let probes = Probes::start(places, follow, slowest, options.ring_bytes, host);
+        let probes = probes.map_err(|error| match error {
             ProbesError::Bpf(error) => TraceError::Bpf(error),
             ProbesError::Attach { place, error } => places.get(place).map_or_else(
                 || TraceError::Place { place: String::new(), why: error.to_string() },

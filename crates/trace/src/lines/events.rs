@@ -36,7 +36,8 @@ impl Lines {
     pub(super) fn between(
         &mut self,
         time_ns: u64,
-        (process, tid): (u32, u32),
+        process: u32,
+        tid: u32,
         what: &Between<'_>,
         out: &mut String,
     ) {

@@ -39,7 +39,7 @@ pub(super) struct ContentionSums {
 
 impl ContentionSums {
     /// A task on a CPU begins to wait.
-    pub(super) fn begin(&mut self, (tid, cpu): (u32, u32), wait: Wait) {
+    pub(super) fn begin(&mut self, tid: u32, cpu: u32, wait: Wait) {
         let waiter = if is_spinning(wait.flags) { Waiter::Cpu(cpu) } else { Waiter::Task(tid) };
         let waits = self.waits.entry(waiter).or_default();
         // A mutex says so again when it stops spinning and sleeps.
@@ -53,7 +53,7 @@ impl ContentionSums {
     }
 
     /// It has the lock.
-    pub(super) fn end(&mut self, (tid, cpu): (u32, u32), lock: u64, time_ns: u64) {
+    pub(super) fn end(&mut self, tid: u32, cpu: u32, lock: u64, time_ns: u64) {
         let found = [Waiter::Cpu(cpu), Waiter::Task(tid)].into_iter().find_map(|waiter| {
             let waits = self.waits.get_mut(&waiter)?;
             let at = waits.iter().rposition(|wait| wait.lock == lock)?;
@@ -106,17 +106,17 @@ mod tests {
     #[test]
     fn waits_within_others_end_with_their_own_lock() {
         let mut sums = ContentionSums::default();
-        sums.begin((5, 0), wait(0x10, 33, 100));
-        sums.begin((5, 1), wait(0x20, 1, 110));
-        sums.end((5, 1), 0x20, 115);
-        sums.begin((5, 0), wait(0x10, 32, 150));
-        sums.end((6, 0), 0x10, 160);
-        sums.end((5, 1), 0x10, 300);
+        sums.begin(5, 0, wait(0x10, 33, 100));
+        sums.begin(5, 1, wait(0x20, 1, 110));
+        sums.end(5, 1, 0x20, 115);
+        sums.begin(5, 0, wait(0x10, 32, 150));
+        sums.end(6, 0, 0x10, 160);
+        sums.end(5, 1, 0x10, 300);
         let of =
             |flags| sums.by_chain.get(&(flags, vec![7])).map(|sums| (sums.waits, sums.total_ns));
         assert_eq!((of(33), of(1), of(32)), (Some((1, 200)), Some((1, 5)), None));
         for lock in 0..100 {
-            sums.begin((5, 0), wait(lock, 32, 1));
+            sums.begin(5, 0, wait(lock, 32, 1));
         }
         assert!(sums.waits[&Waiter::Task(5)].len() <= NESTED);
     }

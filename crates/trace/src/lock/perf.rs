@@ -40,9 +40,9 @@ impl PerfLocks {
                 let flags = u32::try_from(long(raw, 16) & 0xffff_ffff).unwrap_or(0);
                 if event == 0 {
                     let wait = Wait { lock, flags, since_ns: time_ns, chain: chain.to_vec() };
-                    sums.begin((tid, cpu), wait);
+                    sums.begin(tid, cpu, wait);
                 } else {
-                    sums.end((tid, cpu), lock, time_ns);
+                    sums.end(tid, cpu, lock, time_ns);
                 }
             }
             Ok::<_, std::convert::Infallible>(())

@@ -68,12 +68,13 @@ impl RecordedLocks {
         self.events.of(event).is_some()
     }
 
-    /// Takes the sample of an event, of this thread on this CPU.
-    pub fn take(
+    /// Adds a sample of an event, made by this thread on this CPU.
+    pub fn add(
         &mut self,
         event: usize,
         time_ns: u64,
-        who: (u32, u32),
+        tid: u32,
+        cpu: u32,
         raw: &[u8],
         callchain: Option<Words<'_>>,
     ) {
@@ -82,10 +83,10 @@ impl RecordedLocks {
                 let flags = flags.number(raw, endian).cast_unsigned();
                 let chain = callchain.map(kernels_part).unwrap_or_default();
                 let lock = lock.long(raw, endian);
-                self.sums.begin(who, Wait { lock, flags, since_ns: time_ns, chain });
+                self.sums.begin(tid, cpu, Wait { lock, flags, since_ns: time_ns, chain });
             }
             Some((&Fields::End { lock }, endian)) => {
-                self.sums.end(who, lock.long(raw, endian), time_ns);
+                self.sums.end(tid, cpu, lock.long(raw, endian), time_ns);
             }
             None => {}
         }

@@ -85,7 +85,7 @@ impl Sched {
     pub fn take(&mut self, time_ns: u64, happened: &Happened<'_>) -> Option<Slice> {
         match happened {
             Happened::Switch { cpu, prev, state, next } => {
-                return self.switch(time_ns, *cpu, (prev, *state), next);
+                return self.switch(time_ns, *cpu, prev, *state, next);
             }
             Happened::Wakeup { task, .. } => {
                 if let Some(known) = self.known(task)
@@ -134,7 +134,8 @@ impl Sched {
         &mut self,
         time_ns: u64,
         cpu: u32,
-        (prev, state): (&Task<'_>, State),
+        prev: &Task<'_>,
+        state: State,
         next: &Task<'_>,
     ) -> Option<Slice> {
         let SchedOptions { from_ns, to_ns, .. } = self.options;

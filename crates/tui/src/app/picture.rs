@@ -91,22 +91,22 @@ impl App {
         let search = self.search.clone();
         if let Some(text) = &mut self.text {
             self.top = area.y + 1;
-            return text.draw(buffer, area, (theme, &search));
+            return text.draw(buffer, area, theme, &search);
         }
         let titles = !matches!(self.view, View::Functions) || self.functions.titles;
         self.top = area.y + u16::from(titles);
         match self.view {
-            View::Callers => self.callers.draw(buffer, area, theme, (model.profile(), &search)),
-            View::Tree => self.tree.draw(buffer, area, theme, (model.profile(), &search)),
-            View::Flame => self.flame.draw(buffer, area, theme, (model.profile(), &search)),
-            View::Annotate => self.annotate.draw(buffer, area, (theme, &search)),
+            View::Callers => self.callers.draw(buffer, area, theme, model.profile(), &search),
+            View::Tree => self.tree.draw(buffer, area, theme, model.profile(), &search),
+            View::Flame => self.flame.draw(buffer, area, theme, model.profile(), &search),
+            View::Annotate => self.annotate.draw(buffer, area, theme, &search),
             View::Timeline => {
                 if !self.timeline.is_of(area.width) {
                     self.timeline.refresh(model, &self.query, area.width);
                 }
                 self.timeline.draw(buffer, area, theme, model.profile());
             }
-            _ => self.functions.draw(buffer, area, theme, (model.profile(), &search)),
+            _ => self.functions.draw(buffer, area, theme, model.profile(), &search),
         }
     }
 

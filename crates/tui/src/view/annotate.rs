@@ -313,7 +313,7 @@ impl AnnotateView {
         }
     }
 
-    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
+    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below = below_title(area);
         let cursor = self.list.cursor;
@@ -322,13 +322,13 @@ impl AnnotateView {
         let crossed = target.map_or(0..0, |target| cursor.min(target) + 1..cursor.max(target));
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
-            self.line(&mut pen, &item, (theme, crossed.contains(&at)));
+            self.line(&mut pen, &item, theme, crossed.contains(&at));
             let is_found = has(&self.text(&item), search);
             pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(&self, pen: &mut Pen<'_>, item: &Item, (theme, is_crossed): (Theme, bool)) {
+    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, is_crossed: bool) {
         let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
         let Some(row) = self.rows.get(at) else { return };
         let [figure, rest] = self.cells(row);

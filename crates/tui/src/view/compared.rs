@@ -87,7 +87,7 @@ impl ComparedView {
         found.is_some()
     }
 
-    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
+    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
         self.cells.clear();
         let Some(node) = self.nodes.get(self.cursor) else {
             Pen::new(buffer, area, 0).text("no call chains were recorded", Style::new());

@@ -170,11 +170,12 @@ impl FlameView {
         buffer: &mut Buffer,
         area: Rect,
         theme: Theme,
-        (profile, search): (&Profile, &str),
+        profile: &Profile,
+        search: &str,
     ) {
         self.cells.clear();
         let current = self.current(profile);
-        self.title(buffer, area, theme, (profile, search));
+        self.title(buffer, area, theme, profile, search);
         let area = below_title(area);
         // What the cursor is on is always on the screen.
         let above = self.path.len().saturating_sub(usize::from(area.height).max(1));
@@ -189,7 +190,7 @@ impl FlameView {
             let line = if self.is_flame { area.height - 1 - line } else { line };
             let rect = Rect { x: area.x + from, y: area.y + line, width: to - from, height: 1 };
             let Some(node) = self.node(at) else { continue };
-            let mut style = self.style(theme, space(profile, Some(node.frame)), (at, depth));
+            let mut style = self.style(theme, space(profile, Some(node.frame)), at, depth);
             if self.is_found(profile, at, search) {
                 style = style.patch(theme.found());
             }
@@ -215,7 +216,8 @@ impl FlameView {
         buffer: &mut Buffer,
         area: Rect,
         theme: Theme,
-        (profile, search): (&Profile, &str),
+        profile: &Profile,
+        search: &str,
     ) {
         let mut pen = Pen::new(buffer, area, 0);
         if let Some(node) = self.current(profile).and_then(|at| self.node(at)) {
@@ -281,7 +283,7 @@ impl FlameView {
     }
 
     /// Neighbours differ; the kernel is yellow, programs are red, as in other flame graphs.
-    fn style(&self, theme: Theme, space: Space, (at, depth): (usize, usize)) -> Style {
+    fn style(&self, theme: Theme, space: Space, at: usize, depth: usize) -> Style {
         let is_odd = (at + depth) % 2 == 1;
         if !theme.color {
             return if is_odd {

@@ -268,7 +268,8 @@ impl FunctionsView {
         buffer: &mut Buffer,
         mut area: Rect,
         theme: Theme,
-        (profile, search): (&Profile, &str),
+        profile: &Profile,
+        search: &str,
     ) {
         let columns = self.columns(area.width);
         if self.titles && area.height > 1 {
@@ -295,7 +296,7 @@ impl FunctionsView {
         }
         for (line, (at, item)) in (0..).zip(self.list.window(area.height.into())) {
             let mut pen = Pen::new(buffer, area, line);
-            self.line(&mut pen, &item, (theme, profile), &columns);
+            self.line(&mut pen, &item, theme, profile, &columns);
             let is_found = has(&self.text(profile, &item), search);
             pen.mark(area, theme, is_found, at == self.list.cursor);
         }
@@ -305,7 +306,8 @@ impl FunctionsView {
         &self,
         pen: &mut Pen<'_>,
         item: &Item,
-        (theme, profile): (Theme, &Profile),
+        theme: Theme,
+        profile: &Profile,
         columns: &[(Column, usize)],
     ) {
         let Some(data) = &self.data else { return };
@@ -316,7 +318,7 @@ impl FunctionsView {
                     .text(" ", Default::default());
                 for (column, width) in columns {
                     let text = column.text(profile, &data.table, entry);
-                    let style = self.style(*column, entry, (theme, profile));
+                    let style = self.style(*column, entry, theme, profile);
                     match column.figure_width() {
                         Some(_) => pen.right(&text, *width, style),
                         None => pen.field(shifted(&text, self.shift), *width, style),
@@ -344,7 +346,8 @@ impl FunctionsView {
         &self,
         column: Column,
         entry: &Entry,
-        (theme, profile): (Theme, &Profile),
+        theme: Theme,
+        profile: &Profile,
     ) -> ratatui::style::Style {
         let Some(data) = &self.data else { return Default::default() };
         match column {

@@ -28,7 +28,7 @@ impl TextView {
         self.lines.get(at).cloned().unwrap_or_default()
     }
 
-    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, (theme, search): (Theme, &str)) {
+    pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below = below_title(area);
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {

@@ -131,7 +131,8 @@ impl TreesView {
         buffer: &mut Buffer,
         area: Rect,
         theme: Theme,
-        (profile, search): (&Profile, &str),
+        profile: &Profile,
+        search: &str,
     ) {
         Pen::new(buffer, area, 0)
             .right("Total", 8, theme.title())
@@ -140,13 +141,13 @@ impl TreesView {
         let below = below_title(area);
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
-            self.line(&mut pen, &item, (theme, profile));
+            self.line(&mut pen, &item, theme, profile);
             let is_found = has(&self.text(profile, &item), search);
             pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(&self, pen: &mut Pen<'_>, item: &Item, (theme, profile): (Theme, &Profile)) {
+    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, profile: &Profile) {
         match item.kind {
             LineKind::Heading(at) => {
                 if let Some(part) = self.parts.get(at) {

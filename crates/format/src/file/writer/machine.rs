@@ -102,7 +102,8 @@ pub(super) fn caches(into: &mut Vec<u8>, caches: &[Cache]) {
     });
 }
 
-pub(super) fn pair(into: &mut Vec<u8>, (name, value): &(String, String)) {
+pub(super) fn pair(into: &mut Vec<u8>, entry: &(String, String)) {
+    let (name, value) = entry;
     text(into, name);
     text(into, value);
 }

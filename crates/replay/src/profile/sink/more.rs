@@ -63,7 +63,7 @@ impl ProfileSink {
             .values()
             .find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(index)));
         let Some(value) = own.map(|own| own.value) else { return };
-        let (_, thread) = self.threads.find(&mut self.profile, machine, (read.pid, read.tid));
+        let (_, thread) = self.threads.find(&mut self.profile, machine, read.pid, read.tid);
         self.counts.add(index, thread.comm, &read, value);
         self.profile.add_count(thread.id, event, value);
     }

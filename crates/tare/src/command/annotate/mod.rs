@@ -82,7 +82,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
         let moved = moved(raw.prefix, raw.prefix_strip);
-        text::write(&mut out, &functions, (shown, moved), &losses)?;
+        text::write(&mut out, &functions, shown, moved, &losses)?;
     }
     out.flush()?;
     Ok(Exit::Success)

@@ -13,7 +13,8 @@ use tare_annotate::{Annotated, Line, Moved, Sources};
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[Function],
-    (shown, moved): (Shown, Option<Moved>),
+    shown: Shown,
+    moved: Option<Moved>,
     losses: &Losses,
 ) -> io::Result<()> {
     for line in loss_lines(losses) {
@@ -24,7 +25,7 @@ pub(super) fn write(
         let name = printable(&function.name);
         let event = printable(&function.event);
         match &function.result {
-            Ok(annotated) => write_one(out, annotated, &event, (shown, &mut sources))?,
+            Ok(annotated) => write_one(out, annotated, &event, shown, &mut sources)?,
             Err(why) => writeln!(out, "# {name}, event '{event}': no instructions: {why}\n")?,
         }
     }
@@ -35,7 +36,8 @@ fn write_one(
     out: &mut dyn Write,
     annotated: &Annotated,
     event: &str,
-    (shown, sources): (Shown, &mut Sources),
+    shown: Shown,
+    sources: &mut Sources,
 ) -> io::Result<()> {
     let kind = match shown.percent_type {
         PercentType::LocalPeriod => "local period",
@@ -56,7 +58,7 @@ fn write_one(
     let mut before = None;
     for line in &annotated.lines {
         if line.source.is_some() && line.source != before {
-            write_source(out, line, (shown, sources))?;
+            write_source(out, line, shown, sources)?;
         }
         before.clone_from(&line.source);
         let percent = percent(line.weight, annotated, shown.percent_type);
@@ -79,7 +81,8 @@ fn write_one(
 fn write_source(
     out: &mut dyn Write,
     line: &Line,
-    (shown, sources): (Shown, &mut Sources),
+    shown: Shown,
+    sources: &mut Sources,
 ) -> io::Result<()> {
     let Some((path, number)) = &line.source else { return Ok(()) };
     if shown.print_line {

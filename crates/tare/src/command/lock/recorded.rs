@@ -66,8 +66,8 @@ impl Sink for Reading {
         if let (Some(time_ns), Some(event), Some(raw)) = (sample.time_ns, sample.event, fields.raw)
         {
             let tid = fields.head.tid.unwrap_or(0).unsigned_abs();
-            let who = (tid, fields.head.cpu.unwrap_or(0));
-            self.locks.take(event, time_ns, who, raw, fields.callchain);
+            let cpu = fields.head.cpu.unwrap_or(0);
+            self.locks.add(event, time_ns, tid, cpu, raw, fields.callchain);
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -29,7 +29,7 @@ pub(super) fn write(
             listing.children.entry(task.ppid).or_default().push((tid, task));
         }
     }
-    first.into_iter().try_for_each(|task| listing.task(out, task, 0))
+    first.into_iter().try_for_each(|(tid, task)| listing.task(out, tid, task, 0))
 }
 
 struct Listing<'a> {
@@ -44,26 +44,29 @@ impl Listing<'_> {
     fn task(
         &self,
         out: &mut dyn Write,
-        (tid, task): (i32, &TaskSeen),
+        tid: i32,
+        task: &TaskSeen,
         level: usize,
     ) -> anyhow::Result<()> {
         let TaskSeen { pid, ppid, comm } = task;
         let blank = "";
         writeln!(out, "  {pid:8} {tid:8} {ppid:8} |{blank:level$}{}", printable(comm))?;
         if self.mmaps {
-            self.list.mappings(tid).try_for_each(|mapping| line(out, mapping, level))?;
+            let mut mappings = self.list.mappings(tid);
+            mappings.try_for_each(|(start, mapping)| line(out, start, mapping, level))?;
         }
         if level >= DEEPEST {
             return Ok(());
         }
         let children = self.children.get(&tid).into_iter().flatten();
-        children.copied().try_for_each(|child| self.task(out, child, level + 1))
+        children.copied().try_for_each(|(tid, task)| self.task(out, tid, task, level + 1))
     }
 }
 
 fn line(
     out: &mut dyn Write,
-    (start, mapping): (u64, &TaskMapping),
+    start: u64,
+    mapping: &TaskMapping,
     level: usize,
 ) -> anyhow::Result<()> {
     let TaskMapping { end, prot, flags, pgoff, inode, path } = mapping;

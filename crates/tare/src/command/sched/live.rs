@@ -24,7 +24,7 @@ pub(super) fn run(options: &Sched, traced: &Traced, ring_bytes: u32) -> Outcome 
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let mut output = Output::new(options, out, (0, u64::MAX));
+    let mut output = Output::new(options, out, 0, u64::MAX);
     let over = session.wait(&files, |is_over| {
         tracer.drain(is_over, |time_ns, happened| output.take(time_ns, happened))?;
         if is_over { Ok(()) } else { output.flush() }

@@ -31,7 +31,8 @@ impl<'a> Output<'a> {
     pub(super) fn new(
         options: &'a resolved::Sched,
         out: BufWriter<Box<dyn Write>>,
-        (from_ns, to_ns): (u64, u64),
+        from_ns: u64,
+        to_ns: u64,
     ) -> Self {
         let mut text = Vec::new();
         let lines = match options.form {

@@ -23,12 +23,12 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
     let out = create(options.output.as_deref().unwrap_or(Path::new("-")))?;
     let windows = recorded.times.of(recording.description()).map_err(refusal)?;
     let mut windows = windows.iter();
-    let window = windows.next().unwrap_or((0, u64::MAX));
+    let (from_ns, to_ns) = windows.next().unwrap_or((0, u64::MAX));
     if windows.next().is_some() {
         return Err(Refusal::usage("--time: one range at a time").into());
     }
     let out: Box<dyn std::io::Write> = out;
-    let output = Output::new(options, BufWriter::new(out), window);
+    let output = Output::new(options, BufWriter::new(out), from_ns, to_ns);
     let shown = Shown::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let reads_ahead = matches!(options.form, Form::Timehist(_));

@@ -66,7 +66,7 @@ impl Chains {
         if let Some(at) = with_line {
             let with_paths = self.with_paths;
             let asked = Asked { at, within: at, fields, with_inlined: false, with_paths };
-            self.open.push(text.len(), (b"", b""), asked);
+            self.open.push(text.len(), b"", b"", asked);
         } else {
             self.symbol(text, machine, at, fields);
         }
@@ -101,7 +101,7 @@ impl Chains {
                     let with_inlined = self.inline;
                     let with_paths = self.with_paths;
                     let asked = Asked { at, within, fields, with_inlined, with_paths };
-                    self.open.push(begin, (&text[begin..], b"\n"), asked);
+                    self.open.push(begin, &text[begin..], b"\n", asked);
                     text.truncate(begin);
                     !self.stop_at.is_empty() && self.name(machine, at, Fields::SYM).is_last
                 }

@@ -42,7 +42,8 @@ impl Code {
     pub(super) fn branches(
         &mut self,
         text: &mut Vec<u8>,
-        (machine, chains): (&mut Machine, &mut Chains),
+        machine: &mut Machine,
+        chains: &mut Chains,
         sample: &Sample<'_>,
         fields: Fields,
     ) {
@@ -81,7 +82,8 @@ impl Code {
     pub(super) fn add(
         &mut self,
         text: &mut Vec<u8>,
-        (machine, chains): (&mut Machine, &mut Chains),
+        machine: &mut Machine,
+        chains: &mut Chains,
         sample: &Sample<'_>,
         fields: Fields,
     ) {
@@ -105,17 +107,17 @@ impl Code {
             is_abort: branch.abort,
         };
         let taken: Vec<_> = branches.iter().map(taken).collect();
-        let steps = self.blocks.of(machine, (pid, ip), &taken, self.most);
+        let steps = self.blocks.of(machine, pid, ip, &taken, self.most);
         let mut cycles = 0;
         for (place, step) in steps.iter().enumerate() {
             match step {
                 Step::Function(symbol, at) => {
                     let with_line = fields.contains(Fields::SRCLINE);
-                    function(text, (machine, chains), (*symbol, *at), with_line);
+                    function(text, machine, chains, *symbol, *at, with_line);
                 }
                 Step::Instruction(ran) => {
                     let branch = ran.branch.and_then(|(branch, _)| branches.get(branch));
-                    instruction(text, ran, branch, (fields, &mut cycles));
+                    instruction(text, ran, branch, fields, &mut cycles);
                     let is_last = matches!(steps.get(place + 1), Some(Step::NotReached));
                     let wants_source = fields.contains(Fields::SRCCODE) && !is_last;
                     let at = ran.at.filter(|at| wants_source && may_have_lines(machine, *at));
@@ -137,8 +139,10 @@ impl Code {
 /// Adds the name of a function that begins or goes on: `\tmain+12:`.
 fn function(
     text: &mut Vec<u8>,
-    (machine, chains): (&Machine, &mut Chains),
-    (symbol, at): (Symbol, DsoAddress),
+    machine: &Machine,
+    chains: &mut Chains,
+    symbol: Symbol,
+    at: DsoAddress,
     with_line: bool,
 ) {
     text.push(b'\t');
@@ -182,7 +186,8 @@ fn instruction(
     text: &mut Vec<u8>,
     ran: &Ran,
     branch: Option<&Branch>,
-    (fields, cycles): (Fields, &mut u64),
+    fields: Fields,
+    cycles: &mut u64,
 ) {
     text.extend_from_slice(format!("\t{:016x}\t", ran.address).as_bytes());
     let begin = text.len();

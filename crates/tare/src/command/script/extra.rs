@@ -6,16 +6,19 @@ use super::chain::Chains;
 use super::code::Code;
 use super::line;
 use tare_render::script::{self, Fields, page_size};
-use tare_replay::{CpuMode, Machine};
+use tare_replay::{CpuMode, Machine, Replayed};
 
 /// Fields that stand before the address of the code.
 pub(super) fn before_ip(
     text: &mut Vec<u8>,
-    (machine, chains): (&mut Machine, &mut Chains),
-    sample: &Sample<'_>,
-    misc: u16,
-    (fields, has_data_address): (Fields, bool),
+    machine: &mut Machine,
+    chains: &mut Chains,
+    sample: &Replayed<'_, Sample<'_>>,
+    fields: Fields,
+    has_data_address: bool,
 ) {
+    let misc = sample.raw.misc;
+    let sample = sample.fields;
     if let Some(addr) = sample.head.addr.filter(|_| fields.contains(Fields::ADDR)) {
         line::hex(text, addr, 16);
         if has_data_address && fields.intersects(Fields::SYM | Fields::DSO) {
@@ -50,7 +53,9 @@ pub(super) fn before_ip(
 /// Fields that stand behind it.
 pub(super) fn behind_ip(
     text: &mut Vec<u8>,
-    (machine, chains, code): (&mut Machine, &mut Chains, &mut Code),
+    machine: &mut Machine,
+    chains: &mut Chains,
+    code: &mut Code,
     sample: &Sample<'_>,
     fields: Fields,
 ) {
@@ -60,8 +65,8 @@ pub(super) fn behind_ip(
     if let Some(registers) = sample.regs_user.as_ref().filter(|_| fields.contains(Fields::UREGS)) {
         script::registers(text, registers);
     }
-    code.branches(text, (machine, chains), sample, fields);
-    code.add(text, (machine, chains), sample, fields);
+    code.branches(text, machine, chains, sample, fields);
+    code.add(text, machine, chains, sample, fields);
     if let Some(address) = sample.phys_addr.filter(|_| fields.contains(Fields::PHYS_ADDR)) {
         line::hex(text, address, 16);
     }

@@ -89,12 +89,7 @@ impl OpenLines {
     }
 
     /// Leaves lines open at a position of the text.
-    pub(super) fn push(
-        &mut self,
-        position: usize,
-        (front, end): (&[u8], &'static [u8]),
-        asked: Asked,
-    ) {
+    pub(super) fn push(&mut self, position: usize, front: &[u8], end: &'static [u8], asked: Asked) {
         self.open.push(Open { position, awaited: Awaited::Frames(front.into(), end, asked) });
     }
 

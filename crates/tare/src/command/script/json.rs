@@ -160,7 +160,7 @@ impl<'a> Objects<'a> {
             period: head.period.or(fixed),
             at: head
                 .ip
-                .map(|address| self.frame(machine, pid, (CodeAddress { mode, address }, false))),
+                .map(|address| self.frame(machine, pid, CodeAddress { mode, address }, false)),
             addr: head.addr.map(|addr| format!("{addr:#x}")),
             trace,
             callchain: has_chain.then(|| self.callchain(machine, pid)),
@@ -177,7 +177,7 @@ impl<'a> Objects<'a> {
         let frames = self.chain.iter().map(|at| {
             // Each part begins where the CPU was, and goes on with return addresses.
             let is_caller = mode_before.replace(at.mode) == Some(at.mode);
-            self.frame(machine, pid, (*at, is_caller))
+            self.frame(machine, pid, *at, is_caller)
         });
         frames.collect()
     }
@@ -220,12 +220,7 @@ impl<'a> Objects<'a> {
 }
 
 impl Objects<'_> {
-    fn frame(
-        &self,
-        machine: &mut Machine,
-        pid: i32,
-        (at, is_caller): (CodeAddress, bool),
-    ) -> Frame {
+    fn frame(&self, machine: &mut Machine, pid: i32, at: CodeAddress, is_caller: bool) -> Frame {
         let CodeAddress { mode, address: ip } = at;
         let mut frame = Frame { ip: format!("{ip:#x}"), ..Frame::default() };
         let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };

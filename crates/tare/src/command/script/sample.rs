@@ -178,8 +178,8 @@ impl<'a> Printer<'a> {
             line::name(text, self.tracepoints.fields(machine, event.config, raw));
         }
         let misc = sample.raw.misc;
-        let about = (fields, event.has_data_address);
-        extra::before_ip(text, (machine, &mut self.chains), sample.fields, misc, about);
+        let has_address = event.has_data_address;
+        extra::before_ip(text, machine, &mut self.chains, sample, fields, has_address);
         if fields.contains(Fields::IP) {
             if event.has_chain {
                 text.push(b'\n');
@@ -193,7 +193,7 @@ impl<'a> Printer<'a> {
                 self.chains.address(text, machine, pid, at, fields);
             }
         }
-        extra::behind_ip(text, (machine, &mut self.chains, &mut self.code), sample.fields, fields);
+        extra::behind_ip(text, machine, &mut self.chains, &mut self.code, sample.fields, fields);
     }
 
     /// Adds a record other than a sample, where it was asked for.

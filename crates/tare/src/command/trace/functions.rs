@@ -51,7 +51,7 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions
     let missing = (tracer.missing().map_err(explain)?, options.ring_bytes);
     let seen = FunctionsSeen { rows, missing, cost: tracer.cost() };
     let written = if trace.json {
-        document(&mut out, functions.each, (trace, &over), &seen)
+        document(&mut out, functions.each, trace, &over, &seen)
     } else {
         out.write_all(seen.table(functions.histograms).as_bytes())
     };
@@ -62,7 +62,8 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions
 fn document(
     out: &mut impl Write,
     each: bool,
-    (trace, over): (&Trace, &Over),
+    trace: &Trace,
+    over: &Over,
     seen: &FunctionsSeen,
 ) -> io::Result<()> {
     let words: Vec<_> = trace.traced.command.iter().map(|word| word.to_string_lossy()).collect();
