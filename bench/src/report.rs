@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use tare_measure::statistics::{Interval, Trimmed, bootstrap_interval, median};
+use tare_measure::statistics::{Interval, TrimmedMean, bootstrap_interval, median};
 
 use crate::machine::HostInfo;
 use crate::rounds::{Round, Variant};
@@ -28,7 +28,7 @@ impl Estimate {
     /// Of one figure a round.
     pub(crate) fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
-        let value = Trimmed::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
+        let value = TrimmedMean::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&figures, &mut fastrand::Rng::with_seed(1));
         Self {
             value,
@@ -179,7 +179,7 @@ impl Report {
     /// The file system's own.
     pub(crate) fn save(&self, name: &str, machine: &HostInfo) -> anyhow::Result<PathBuf> {
         #[derive(Serialize)]
-        struct Saved<'a> {
+        struct SavedReport<'a> {
             version: u32,
             benchmark: &'a str,
             machine: &'a HostInfo,
@@ -189,8 +189,12 @@ impl Report {
         let folder = PathBuf::from("bench/runs");
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{name}-{}.json", machine.label()));
-        let text =
-            serde_json::to_string(&Saved { version: 1, benchmark: name, machine, report: self })?;
+        let text = serde_json::to_string(&SavedReport {
+            version: 1,
+            benchmark: name,
+            machine,
+            report: self,
+        })?;
         std::fs::write(&file, text + "\n")?;
         Ok(file)
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 use tare_kernel::command::find_in_path;
-use tare_kernel::ended::{Ended, wait_for};
+use tare_kernel::ended::{ChildExit, wait_for};
 
 /// What a process used, with the children that it waited for: `wait4(2)`.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
     pub(crate) pid: i32,
     /// Its first child, some time after the start.
     pub(crate) grandchild: Option<i32>,
-    pub(crate) ended: Ended,
+    pub(crate) ended: ChildExit,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What all threads of a process have used by a moment, or between two.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Watched {
+pub(crate) struct ProcessUsage {
     /// CPU time: the first field of `/proc/PID/task/TID/schedstat`.
     pub(crate) cpu_ns: u64,
     /// How often it gave a CPU up to wait, and so how often it was woken:
@@ -13,7 +13,7 @@ pub(crate) struct Watched {
     pub(crate) wake_ups: u64,
 }
 
-impl Watched {
+impl ProcessUsage {
     /// By now.
     ///
     /// # Errors

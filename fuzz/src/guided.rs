@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use tare_fuzz::{Target, corpus, keep};
-use tare_kernel::ended::{Ended, wait_for};
+use tare_kernel::ended::{ChildExit, wait_for};
 
 /// Where inputs are kept while they are looked for.
 const INPUTS: &str = "target/fuzz/corpus";
@@ -118,7 +118,7 @@ fn filled(target: &Target) -> anyhow::Result<PathBuf> {
 }
 
 /// Runs the program on a target, with files of its own in memory.
-fn run(program: &Path, target: &Target, words: &[String]) -> anyhow::Result<(Ended, String)> {
+fn run(program: &Path, target: &Target, words: &[String]) -> anyhow::Result<(ChildExit, String)> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;
     let said = scratch.path().join("said");

@@ -16,7 +16,7 @@ use fastrand::Rng;
 use tare_format::abi::Attr;
 use tare_format::file::writer::{Description, EventDescription};
 use tare_fuzz::damage;
-use tare_kernel::ended::{Ended, wait_for};
+use tare_kernel::ended::{ChildExit, wait_for};
 
 /// What tare may take beside the input's size, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -59,7 +59,7 @@ struct Mutations<'a> {
 
 /// The most that was seen.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct PeakUsage {
     memory: u64,
     cpu: Duration,
     failed: usize,
@@ -91,9 +91,9 @@ pub(crate) fn run(tare: &Path, number: usize) -> anyhow::Result<()> {
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
         };
-        threads.into_iter().map(join).collect::<anyhow::Result<Vec<Seen>>>()
+        threads.into_iter().map(join).collect::<anyhow::Result<Vec<PeakUsage>>>()
     })?;
-    let seen = seen.into_iter().fold(Seen::default(), |one, other| Seen {
+    let seen = seen.into_iter().fold(PeakUsage::default(), |one, other| PeakUsage {
         memory: one.memory.max(other.memory),
         cpu: one.cpu.max(other.cpu),
         failed: one.failed + other.failed,
@@ -148,9 +148,9 @@ impl Mutations<'_> {
     }
 
     /// What one thread tries.
-    fn try_some(&self, thread: u64, number: usize) -> anyhow::Result<Seen> {
+    fn try_some(&self, thread: u64, number: usize) -> anyhow::Result<PeakUsage> {
         let mut rng = Rng::with_seed(self.seed.wrapping_add(thread));
-        let mut seen = Seen::default();
+        let mut seen = PeakUsage::default();
         let file = self.folder.join(format!("damaged-{thread}"));
         // ATOMICS: relaxed, as it is only counted.
         while self.done.fetch_add(1, Ordering::Relaxed) < number {
@@ -181,7 +181,7 @@ impl Mutations<'_> {
     }
 
     /// Lets tare read a file: how it ended, and what it said.
-    fn read(&self, words: &[&str], file: &Path) -> anyhow::Result<(Ended, String)> {
+    fn read(&self, words: &[&str], file: &Path) -> anyhow::Result<(ChildExit, String)> {
         let said = file.with_extension("said");
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", "30"]).arg(self.tare).args(words).arg("-i").arg(file);

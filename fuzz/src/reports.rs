@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::record::{Record, Sample};
 use tare_profile::{Detail, Filter, Key, Order};
-use tare_render::export::{Chrome, Exporter, Firefox, Folded, JsonLines, Out, Pprof, Speedscope};
-use tare_render::{Amount, Column, Graph, Layout, Session, Style, View, Whole};
+use tare_render::export::{
+    Chrome, ExportWriter, Exporter, Firefox, Folded, JsonLines, Pprof, Speedscope,
+};
+use tare_render::{Amount, Column, Graph, Layout, RecordingSummary, Session, Style, View};
 use tare_replay::{
     Code, Error, Machine, Options, ProfileOptions, ProfileSink, Recording, Replay, Replayed, Sink,
     summarize,
@@ -116,9 +118,9 @@ pub(crate) fn report(input: &[u8]) {
 
 /// What is written, for whoever looks at it later.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Written {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -134,7 +136,7 @@ type Check = fn(&[u8]) -> Result<(), String>;
 
 struct Exports {
     inner: ProfileSink,
-    exporters: Vec<(Box<dyn Exporter>, Written, Check)>,
+    exporters: Vec<(Box<dyn Exporter>, SharedBuffer, Check)>,
     switches: Tracepoints,
     sched: Sched,
     locks: RecordedLocks,
@@ -145,7 +147,7 @@ impl Exports {
         fn binary(_: &[u8]) -> Result<(), String> {
             Ok(())
         }
-        type New = fn(Out) -> Box<dyn Exporter>;
+        type New = fn(ExportWriter) -> Box<dyn Exporter>;
         let all: [(New, Check); 6] = [
             (|out| Box::new(Folded::new(out)), strict::plain),
             (|out| Box::new(Pprof::new(out)), binary),
@@ -155,7 +157,7 @@ impl Exports {
             (|out| Box::new(JsonLines::new(out)), strict::json_lines),
         ];
         let exporters = all.map(|(new, check)| {
-            let written = Written::default();
+            let written = SharedBuffer::default();
             (new(Box::new(written.clone())), written, check)
         });
         let switches = Tracepoints::default();
@@ -234,7 +236,8 @@ pub(crate) fn export(input: &[u8]) {
         let profile = &summary.profile;
         let ledger = summary.ledger.as_ref();
         for (exporter, written, check) in exporters {
-            let finished = exporter.finish(&Whole { profile, ledger, session: &session });
+            let finished =
+                exporter.finish(&RecordingSummary { profile, ledger, session: &session });
             assert!(finished.is_ok(), "{finished:?}");
             let written = written.0.lock().unwrap_or_else(PoisonError::into_inner);
             assert_eq!(check(&written), Ok(()), "{:.200}", String::from_utf8_lossy(&written));

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tare_kernel::bpf::{Call, CallPlan, CallRecord, Copied, SchedRecord, StackCopy};
 use tare_kernel::functions::ProbeCall;
-use tare_trace::{Chosen, DescriptorInfo, LineOptions, Lines, Seen};
+use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, PerfRecord};
 
 use crate::strict;
 
@@ -13,7 +13,7 @@ const COMPAT: u16 = 512;
 
 fn options(json: bool) -> LineOptions {
     LineOptions {
-        calls: Chosen::default(),
+        calls: CallSelection::default(),
         string: 40,
         durations: true,
         failures: false,
@@ -47,7 +47,7 @@ pub(crate) fn calls(input: &[u8]) {
         let mut lines = Lines::new(options(json));
         let mut text = String::new();
         for record in records(input).filter_map(CallRecord::parse) {
-            lines.add(&Seen::Record { record, cgroup: 0 }, &mut text);
+            lines.add(&PerfRecord::Record { record, cgroup: 0 }, &mut text);
             lines.idle(record.time_ns.saturating_add(1 << 30), &mut text);
         }
         lines.finish(&mut text);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tare_format::file::writer::HEADER_SIZE;
 use tare_format::ledger::Ledger;
-use tare_record::Finished;
+use tare_record::RecordingResult;
 use tare_record::options::Keep;
 use tare_record::output::Switch;
 use tare_replay::{Code, Detail, ProfileOptions, Recording, summarize};
@@ -15,12 +15,12 @@ use crate::disk::SimulatedDisk;
 use crate::failure::Failure;
 use crate::machine::{Truth, comm_of};
 use crate::replayed::{self, ReplayedSample};
-use crate::scenario::{Scenario, To};
+use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran<'a> {
+pub(crate) struct FinishedRun<'a> {
     /// What was drawn.
     pub(crate) scenario: &'a Scenario,
     /// What really happened.
@@ -28,7 +28,7 @@ pub(crate) struct Ran<'a> {
     /// A folder for files.
     pub(crate) folder: &'a Path,
     /// What the recorder said.
-    pub(crate) finished: &'a Finished,
+    pub(crate) finished: &'a RecordingResult,
     /// Samples that were due before the last flush began.
     pub(crate) flushed: usize,
     /// When it ended, in the events' clock.
@@ -45,11 +45,11 @@ type Files = Vec<(String, Contents)>;
 /// # Errors
 /// What doesn't hold first.
 pub(crate) fn after(
-    ran: &Ran<'_>,
+    ran: &FinishedRun<'_>,
     disk: &SimulatedDisk,
     records: &KeptRecords,
 ) -> anyhow::Result<()> {
-    let Finished { ledger, output } = ran.finished;
+    let RecordingResult { ledger, output } = ran.finished;
     let stopped = output.stopped.is_some() || output.unfinished || ledger.stopped.is_some();
     // Files have room for the ids of CPUs that come back, as long as they are not finished: for so many.
     let has_room = ran.came_back <= 4 * ran.scenario.cpus as usize;
@@ -57,11 +57,11 @@ pub(crate) fn after(
         return Ok(());
     }
     let files = match ran.scenario.to {
-        To::Sink => vec![("sink".to_owned(), Contents::of_sink(records)?)],
+        RecordDestination::Sink => vec![("sink".to_owned(), Contents::of_sink(records)?)],
         // A stream ends where the disk failed.
-        To::Stream if stopped => return Ok(()),
-        To::Stream => read(&disk.snapshot().files, true)?,
-        To::File => read(&disk.snapshot().files, false)?,
+        RecordDestination::Stream if stopped => return Ok(()),
+        RecordDestination::Stream => read(&disk.snapshot().files, true)?,
+        RecordDestination::File => read(&disk.snapshot().files, false)?,
     };
     each_once(ran.truth, &files)?;
     for (file, contents) in &files {
@@ -71,7 +71,7 @@ pub(crate) fn after(
         complete(ran, &files)?;
     }
     ledgers(ran, &files, stopped)?;
-    if ran.scenario.to == To::File {
+    if ran.scenario.to == RecordDestination::File {
         if !may_be_cut_back(ran) {
             flushed("at the end", ran, &files, ran.flushed)?;
         }
@@ -90,7 +90,7 @@ pub(crate) fn after(
 }
 
 /// A disk that gets full, or a limit, has data cut back for what the file ends with.
-fn may_be_cut_back(ran: &Ran<'_>) -> bool {
+fn may_be_cut_back(ran: &FinishedRun<'_>) -> bool {
     ran.scenario.faults.room.is_some() || ran.scenario.faults.failing.is_some()
 }
 
@@ -139,7 +139,7 @@ fn numbers(files: &Files) -> std::collections::BTreeSet<usize> {
 }
 
 /// All that found room is there, as far as it was to stay.
-fn complete(ran: &Ran<'_>, files: &Files) -> Result<(), Failure> {
+fn complete(ran: &FinishedRun<'_>, files: &Files) -> Result<(), Failure> {
     let there = numbers(files);
     let missing: Vec<usize> = match ran.scenario.keep {
         Keep::All => ran.truth.stored().filter(|number| !there.contains(number)).collect(),
@@ -162,7 +162,12 @@ fn complete(ran: &Ran<'_>, files: &Files) -> Result<(), Failure> {
     }
 }
 
-fn flushed(when: &'static str, ran: &Ran<'_>, files: &Files, mark: usize) -> Result<(), Failure> {
+fn flushed(
+    when: &'static str,
+    ran: &FinishedRun<'_>,
+    files: &Files,
+    mark: usize,
+) -> Result<(), Failure> {
     if ran.scenario.keep != Keep::All {
         return Ok(());
     }
@@ -176,14 +181,14 @@ fn flushed(when: &'static str, ran: &Ran<'_>, files: &Files, mark: usize) -> Res
 }
 
 /// Ledgers say what files hold.
-fn ledgers(ran: &Ran<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
+fn ledgers(ran: &FinishedRun<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
     let mut samples = 0;
     let mut lost = 0;
     for (file, contents) in files {
         samples += contents.samples.len() as u64;
         lost += contents.lost;
         let Some(ledger) = &contents.ledger else {
-            if stopped || ran.scenario.to == To::Sink {
+            if stopped || ran.scenario.to == RecordDestination::Sink {
                 continue;
             }
             return Err(Failure::NoLedger(file.clone()));
@@ -225,7 +230,7 @@ fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Fa
 }
 
 /// A profile of a file weighs what its samples stood for, whatever their rates were then.
-fn weights(ran: &Ran<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
+fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
     let options =
         ProfileOptions { code: Code::None, include_self: true, ..ProfileOptions::default() };
     let profile = summarize(Recording::open(real)?, &options)?.profile;
@@ -240,7 +245,7 @@ fn weights(ran: &Ran<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
 }
 
 /// Each file by itself names threads as they were.
-fn names(ran: &Ran<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
+fn names(ran: &FinishedRun<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
     if ran.scenario.keep != Keep::All || ran.truth.tasks_lost || ran.scenario.describes_at_the_end {
         return Ok(());
     }

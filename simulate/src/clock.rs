@@ -8,7 +8,7 @@ use tare_record::describe::RecordingClock;
 
 /// What has passed, and of it CPU time of the recorder.
 #[derive(Clone, Copy, Debug)]
-struct Passed {
+struct ElapsedTime {
     time: Duration,
     cpu: Duration,
     /// What the time of day is ahead of the rest: it is set, and goes on in a machine that sleeps.
@@ -21,7 +21,7 @@ struct Passed {
 #[derive(Debug)]
 pub struct VirtualClock {
     start: Instant,
-    passed: Mutex<Passed>,
+    passed: Mutex<ElapsedTime>,
 }
 
 impl VirtualClock {
@@ -29,7 +29,7 @@ impl VirtualClock {
     #[must_use]
     pub fn new() -> Self {
         let zero = Duration::ZERO;
-        let passed = Passed { time: zero, cpu: zero, day_ahead: zero, per_mille: 10 };
+        let passed = ElapsedTime { time: zero, cpu: zero, day_ahead: zero, per_mille: 10 };
         Self { start: Instant::now(), passed: Mutex::new(passed) }
     }
 
@@ -51,7 +51,7 @@ impl VirtualClock {
         self.passed().day_ahead = by;
     }
 
-    fn passed(&self) -> MutexGuard<'_, Passed> {
+    fn passed(&self) -> MutexGuard<'_, ElapsedTime> {
         self.passed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use crate::sink::KeptRecords;
 
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct SampleContent {
     /// Its event's id.
     pub(crate) id: u64,
     /// Its address: which sample it is.
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// Its samples, as they lie in it.
-    pub(crate) samples: Vec<Seen>,
+    pub(crate) samples: Vec<SampleContent>,
     /// Records that its `PERF_RECORD_LOST` tell of.
     pub(crate) lost: u64,
     /// Its `PERF_RECORD_THROTTLE`.
@@ -104,7 +104,7 @@ impl Contents {
                 let head = sample.head;
                 let whole = head.id.zip(head.ip).zip(head.time_ns).zip(head.tid);
                 let (((id, ip), time_ns), tid) = whole.ok_or("a sample lacks a field")?;
-                self.samples.push(Seen { id, ip, time_ns, tid, period: head.period });
+                self.samples.push(SampleContent { id, ip, time_ns, tid, period: head.period });
                 self.times.push(Some(time_ns));
             }
             kind::FINISHED_ROUND => self.times.push(None),

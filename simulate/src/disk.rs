@@ -66,11 +66,11 @@ pub struct Snapshot {
 /// The disk. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DiskState {
     faults: Faults,
     clock: Arc<VirtualClock>,
     state: Mutex<State>,
@@ -108,7 +108,7 @@ impl SimulatedDisk {
     /// An empty disk. `is_stream`: its only file is a FIFO.
     #[must_use]
     pub fn new(faults: Faults, clock: Arc<VirtualClock>, is_stream: bool) -> Self {
-        Self { shared: Arc::new(Shared { faults, clock, state: Mutex::default(), is_stream }) }
+        Self { shared: Arc::new(DiskState { faults, clock, state: Mutex::default(), is_stream }) }
     }
 
     /// Has the snapshot of a cut say how far the recording was when it was made.
@@ -145,7 +145,7 @@ impl SimulatedDisk {
     }
 }
 
-impl Shared {
+impl DiskState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,7 +255,7 @@ impl Disk for SimulatedDisk {
 
 #[derive(Debug)]
 struct SimulatedFile {
-    shared: Arc<Shared>,
+    shared: Arc<DiskState>,
     number: usize,
     /// Past the page cache.
     is_direct: bool,

@@ -28,7 +28,7 @@ const ID: u64 = 77;
 const MAPPED: u64 = 0x4000;
 
 /// A record, the CPU that it came from, and when.
-struct Made {
+struct HistoryRecord {
     time_ns: u64,
     cpu: usize,
     bytes: Vec<u8>,
@@ -173,7 +173,7 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     for _ in 0..rng.u32(1..2000) {
         let cpu = rng.usize(..cpus);
         let bytes = model.step(rng)?;
-        made.push(Made { time_ns: model.now_ns, cpu, bytes });
+        made.push(HistoryRecord { time_ns: model.now_ns, cpu, bytes });
     }
     let folder = tempfile::tempdir()?;
     let path = write(rng, made, cpus, folder.path())?;
@@ -182,17 +182,22 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
 }
 
 /// The first thread has a name.
-fn first(model: &Model) -> anyhow::Result<Made> {
+fn first(model: &Model) -> anyhow::Result<HistoryRecord> {
     let id = SampleId { time_ns: Some(0), id: Some(ID), ..SampleId::default() };
     let mut bytes = Vec::new();
     let comm = Comm { pid: 1, tid: 1, comm: model.threads[&1].1.as_bytes(), is_exec: false };
     Encoder::new(&Layout::from(&attr()), &id).comm(&mut bytes, &comm)?;
-    Ok(Made { time_ns: 0, cpu: 0, bytes })
+    Ok(HistoryRecord { time_ns: 0, cpu: 0, bytes })
 }
 
 /// Writes records as a recorder does that drains one ring after the other: in each round each at a
 /// moment of its own.
-fn write(rng: &mut Rng, made: Vec<Made>, cpus: usize, folder: &Path) -> anyhow::Result<PathBuf> {
+fn write(
+    rng: &mut Rng,
+    made: Vec<HistoryRecord>,
+    cpus: usize,
+    folder: &Path,
+) -> anyhow::Result<PathBuf> {
     let clock = Arc::new(VirtualClock::new());
     let faults =
         Faults { room: None, most: usize::MAX, failing: None, takes: Duration::ZERO, cut_at: None };
@@ -205,7 +210,7 @@ fn write(rng: &mut Rng, made: Vec<Made>, cpus: usize, folder: &Path) -> anyhow::
     let description = Description { events: vec![event], ..Description::default() };
     output.begin(&description)?;
     let end_ns = made.last().map_or(0, |last| last.time_ns);
-    let mut rings: Vec<std::collections::VecDeque<Made>> = Vec::new();
+    let mut rings: Vec<std::collections::VecDeque<HistoryRecord>> = Vec::new();
     rings.resize_with(cpus, Default::default);
     made.into_iter().for_each(|record| rings[record.cpu].push_back(record));
     let mut began_ns = 0;

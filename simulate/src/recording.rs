@@ -12,15 +12,15 @@ use tare_kernel::host::CpuList;
 use tare_record::clock::Clock;
 use tare_record::options::{Budget, Keep, Options, Rings, Sampling, Synthesize, Target};
 use tare_record::output::{Destination, Output, Switch};
-use tare_record::{Backend, Finished, Recorder, Recording, Start, State};
+use tare_record::{Backend, Recorder, Recording, RecordingResult, Start, State};
 
-use crate::checks::{self, Ran};
+use crate::checks::{self, FinishedRun};
 use crate::clock::VirtualClock;
 use crate::disk::{SimulatedDisk, happens_meanwhile};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::memory;
-use crate::scenario::{Scenario, To};
+use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
 
 /// Bytes of memory that the recorder may have beside its queue, its ring buffers and what it keeps:
@@ -39,8 +39,11 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
 fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
     let machine = Machine::new(scenario.cpus)?;
     let clock = Arc::new(VirtualClock::new());
-    let disk =
-        SimulatedDisk::new(scenario.faults.clone(), Arc::clone(&clock), scenario.to == To::Stream);
+    let disk = SimulatedDisk::new(
+        scenario.faults.clone(),
+        Arc::clone(&clock),
+        scenario.to == RecordDestination::Stream,
+    );
     let records = KeptRecords::default();
     let before = memory::in_use();
     let output = open(scenario, &disk, &clock, &records);
@@ -70,7 +73,7 @@ fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
     happens_meanwhile(None);
     let (machine, disk, finished, flushed) = ran?;
     let truth = machine.truth.borrow();
-    let ran = Ran {
+    let ran = FinishedRun {
         scenario,
         truth: &truth,
         folder: machine.folder(),
@@ -91,7 +94,7 @@ fn open(
     clock: &Arc<VirtualClock>,
     records: &KeptRecords,
 ) -> anyhow::Result<Output> {
-    if scenario.to == To::Sink {
+    if scenario.to == RecordDestination::Sink {
         return Ok(Output::to_sink(Box::new(records.clone())));
     }
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
@@ -217,7 +220,7 @@ impl Session<'_> {
         self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {
             // A queue writes later: then nothing is promised of this moment.
-            if !self.scenario.is_queued() && self.scenario.to == To::File {
+            if !self.scenario.is_queued() && self.scenario.to == RecordDestination::File {
                 self.flushed = due;
                 self.disk.mark(due);
             }
@@ -225,7 +228,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn finish(self) -> anyhow::Result<(Machine, SimulatedDisk, Finished, usize)> {
+    fn finish(self) -> anyhow::Result<(Machine, SimulatedDisk, RecordingResult, usize)> {
         let finished = self.recording.finish(None)?;
         Ok((self.machine, self.disk, finished, self.flushed))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
     /// Whether running tasks are described at the end.
     pub(crate) describes_at_the_end: bool,
     /// Where records go.
-    pub(crate) to: To,
+    pub(crate) to: RecordDestination,
     /// How they are written there.
     pub(crate) output: Options,
     /// The disk.
@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
 
 /// Where records go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum RecordDestination {
     /// One file, or several.
     File,
     /// A FIFO.
@@ -55,16 +55,17 @@ impl Scenario {
     pub(crate) fn is_queued(&self) -> bool {
         self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
-            || (self.to == To::File && self.output.direct_at < Options::default().direct_at)
-            || self.to == To::Stream
+            || (self.to == RecordDestination::File
+                && self.output.direct_at < Options::default().direct_at)
+            || self.to == RecordDestination::Stream
     }
 
     /// Draws one.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let to = match rng.u32(..10) {
-            0 => To::Sink,
-            1 => To::Stream,
-            _ => To::File,
+            0 => RecordDestination::Sink,
+            1 => RecordDestination::Stream,
+            _ => RecordDestination::File,
         };
         let output = draw_output(rng, to);
         let keep = match rng.u32(..8) {
@@ -91,23 +92,23 @@ impl Scenario {
     }
 }
 
-fn draw_output(rng: &mut Rng, to: To) -> Options {
-    let switch = (to == To::File && rng.u32(..3) == 0).then(|| match rng.u32(..3) {
+fn draw_output(rng: &mut Rng, to: RecordDestination) -> Options {
+    let switch = (to == RecordDestination::File && rng.u32(..3) == 0).then(|| match rng.u32(..3) {
         0 => Switch::Size(rng.u64(4096..200_000)),
         1 => Switch::Time(Duration::from_millis(rng.u64(100..4000))),
         _ => Switch::Signal,
     });
     Options {
-        choice: if to == To::File && rng.u32(..4) == 0 {
+        choice: if to == RecordDestination::File && rng.u32(..4) == 0 {
             PathChoice::Direct
         } else {
             PathChoice::default()
         },
-        compress: (to != To::Sink && rng.u32(..4) == 0).then(|| rng.i32(1..4)),
+        compress: (to != RecordDestination::Sink && rng.u32(..4) == 0).then(|| rng.i32(1..4)),
         sync: rng.u32(..6) == 0,
         max_size: (switch.is_none() && rng.u32(..8) == 0).then(|| rng.u64(4096..200_000)),
         switch,
-        timestamp: to == To::File && rng.u32(..8) == 0,
+        timestamp: to == RecordDestination::File && rng.u32(..8) == 0,
         queue_bytes: 1 << rng.u32(..21),
         // How a file gets to its path past the page cache on the way.
         direct_at: if rng.u32(..3) == 0 { rng.u64(..50_000) } else { Options::default().direct_at },
@@ -115,7 +116,7 @@ fn draw_output(rng: &mut Rng, to: To) -> Options {
     }
 }
 
-fn draw_faults(rng: &mut Rng, to: To) -> Faults {
+fn draw_faults(rng: &mut Rng, to: RecordDestination) -> Faults {
     let is_odd = rng.bool();
     let failing = (is_odd && rng.u32(..4) == 0).then(|| Failing {
         from: rng.u64(..120),
@@ -128,6 +129,6 @@ fn draw_faults(rng: &mut Rng, to: To) -> Faults {
         failing,
         takes: Duration::from_micros(if rng.u32(..4) == 0 { rng.u64(..100_000) } else { 0 }),
         // What a stream's reader got can't be looked at by call, and a sink makes none.
-        cut_at: (to == To::File && rng.bool()).then(|| rng.u64(..80)),
+        cut_at: (to == RecordDestination::File && rng.bool()).then(|| rng.u64(..80)),
     }
 }

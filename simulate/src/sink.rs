@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::file::writer::Description;
-use tare_record::output::{Closed, RecordSink};
+use tare_record::output::{RecordSink, SinkClosed};
 
 /// Records as they were handed over. Clones are the same one.
 #[derive(Clone, Debug, Default)]
@@ -28,11 +28,11 @@ impl KeptRecords {
 }
 
 impl RecordSink for KeptRecords {
-    fn begin(&mut self, _description: &Description) -> ControlFlow<Closed> {
+    fn begin(&mut self, _description: &Description) -> ControlFlow<SinkClosed> {
         ControlFlow::Continue(())
     }
 
-    fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+    fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(records);
         ControlFlow::Continue(())
     }

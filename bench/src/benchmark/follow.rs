@@ -7,7 +7,7 @@ pub(super) mod coverage;
 mod recorded;
 pub(super) mod threads;
 
-use self::recorded::Who;
+use self::recorded::RecorderKind;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
 use crate::scratch::Scratch;
@@ -46,7 +46,7 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
     let mut variants = vec![Variant::new("bare", command.clone()); BARE_RUNS];
     for number in 1..=events.len() {
         let chosen = events[..number].join(",");
-        for who in Who::ALL {
+        for who in RecorderKind::ALL {
             let words = scratch.following(who, &["-F", "4000", "-e", &chosen], &command);
             variants.push(Variant::new(format!("{}, {number} events", who.name()), words));
         }
@@ -62,7 +62,7 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
                     .collect(),
             )
         };
-        let added: Vec<_> = Who::ALL
+        let added: Vec<_> = RecorderKind::ALL
             .iter()
             .enumerate()
             .map(|(nth, who)| format!("{} {:+.1}%", who.name(), added(nth).value))
@@ -77,7 +77,7 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
 
 /// Among the variants, of the nth of [`Who::ALL`]: perf is 0, then come tare's modes.
 fn place(number: usize, nth: usize) -> usize {
-    BARE_RUNS + (number - 1) * Who::ALL.len() + nth
+    BARE_RUNS + (number - 1) * RecorderKind::ALL.len() + nth
 }
 
 /// The middle one of a round's bare runs.
@@ -91,7 +91,7 @@ fn elapsed(round: &Round, at: usize) -> f64 {
 
 fn findings(rounds: &[Round], events: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (nth, who) in Who::ALL.iter().enumerate().skip(1).take(2) {
+    for (nth, who) in RecorderKind::ALL.iter().enumerate().skip(1).take(2) {
         let who = who.name();
         // Where noise has perf add nothing the ratio says nothing: medians of both are held against
         // each other.

@@ -42,7 +42,7 @@ fn lines(text: &str) -> Vec<Line<'_>> {
 
 /// How many switches both list, and how many of them differ by more than a microsecond.
 #[derive(Default)]
-struct Compared {
+struct SwitchComparison {
     switches: u64,
     /// perf has no number for the task, as it has ended.
     unnamed: u64,
@@ -53,9 +53,9 @@ struct Compared {
     differ: u64,
 }
 
-fn compare(ours: &[Line<'_>], perf: &[Line<'_>]) -> anyhow::Result<Compared> {
+fn compare(ours: &[Line<'_>], perf: &[Line<'_>]) -> anyhow::Result<SwitchComparison> {
     ensure!(ours.len() == perf.len(), "{} switches here, {} by perf", ours.len(), perf.len());
-    let mut all = Compared::default();
+    let mut all = SwitchComparison::default();
     for (ours, perf) in ours.iter().zip(perf) {
         ensure!(ours.place == perf.place, "'{}' here, '{}' by perf", ours.place, perf.place);
         let is_near = |at: usize| ours.us[at].abs_diff(perf.us[at]) <= 1;
@@ -115,7 +115,7 @@ pub(crate) fn timehist(setting: &Setting) -> anyhow::Result<Report> {
         ),
     ];
     let mut report = Report::of_rounds(&variants, &all, findings);
-    let Compared { switches, unnamed, unknown, preempted, differ } = compared;
+    let SwitchComparison { switches, unnamed, unknown, preempted, differ } = compared;
     report.table.push(format!(
         "{switches} switches: {differ} differ; {preempted} delays of preempted tasks that perf leaves out, {unnamed} of tasks without a number in perf, {unknown} behind a missing switch"
     ));

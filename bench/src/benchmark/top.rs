@@ -12,7 +12,7 @@ use super::tui::Terminal;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::setting::Setting;
-use crate::watched::Watched;
+use crate::watched::ProcessUsage;
 
 /// Both read symbols and draw their first screens meanwhile.
 const BEGINNING: Duration = Duration::from_secs(10);
@@ -39,14 +39,14 @@ impl Drop for Load {
 /// What each used.
 #[derive(Debug, Serialize)]
 struct Round {
-    tare: Watched,
-    perf: Watched,
-    tare_with_chains: Watched,
-    perf_with_chains: Watched,
+    tare: ProcessUsage,
+    perf: ProcessUsage,
+    tare_with_chains: ProcessUsage,
+    perf_with_chains: ProcessUsage,
 }
 
 /// Percent of a CPU.
-fn percent(used: &Watched) -> f64 {
+fn percent(used: &ProcessUsage) -> f64 {
     100.0 * used.cpu_ns as f64 / MEASURED.as_nanos() as f64
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         ),
     ];
     let line = |round: &Round| {
-        let used = |used: &Watched| {
+        let used = |used: &ProcessUsage| {
             let wake_ups = used.wake_ups as f64 / MEASURED.as_secs_f64();
             format!("{:.3}% ({wake_ups:.1} wake-ups a second)", percent(used))
         };
@@ -94,16 +94,16 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 }
 
 /// What a program on a terminal uses after its beginning.
-fn watch(line: &str) -> anyhow::Result<Watched> {
+fn watch(line: &str) -> anyhow::Result<ProcessUsage> {
     let terminal = Terminal::new()?;
     let line = format!("exec {line}");
     terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "40", &line])?;
     let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"])?;
     let pid = pid.trim().parse().context("tmux names no process")?;
     std::thread::sleep(BEGINNING);
-    let before = Watched::now(pid)?;
+    let before = ProcessUsage::now(pid)?;
     std::thread::sleep(MEASURED);
-    let used = Watched::now(pid)?.since(before);
+    let used = ProcessUsage::now(pid)?.since(before);
     let screen = terminal.tmux(&["capture-pane", "-p"])?;
     ensure!(screen.contains('%'), "'{line}' shows nothing:\n{screen}");
     Ok(used)
@@ -111,7 +111,7 @@ fn watch(line: &str) -> anyhow::Result<Watched> {
 
 /// What the library's example prints.
 #[derive(Debug, Deserialize, Serialize)]
-struct Played {
+struct ReplayedDay {
     samples: u64,
     shown: u64,
     warm_resident: u64,
@@ -127,7 +127,7 @@ pub(crate) fn memory(_setting: &Setting) -> anyhow::Result<Report> {
     let mut example = Command::new("target/release/examples/live_memory");
     let output = example.args([SAMPLES, PROCESSES].map(|number| number.to_string())).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let played: Played = serde_json::from_slice(&output.stdout)?;
+    let played: ReplayedDay = serde_json::from_slice(&output.stdout)?;
     let grown = |before: u64, after: u64| (after as f64 - before as f64) / f64::from(1 << 20);
     let finding = |what: &str, mib| Finding {
         what: what.to_owned(),

@@ -123,7 +123,7 @@ pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
     ];
     let files = [None, Some(scratch.path("tare.data")), Some(scratch.path("perf.data"))];
     let count = setting.rounds.unwrap_or(15);
-    let mut measured: Vec<Vec<Recorded>> = Vec::new();
+    let mut measured: Vec<Vec<RecordedLoop>> = Vec::new();
     for _ in 0..count {
         let at = |variant: &Variant| variants.iter().position(|other| other.name == variant.name);
         let (_, runs) = in_random_order(&variants, |variant| {
@@ -134,7 +134,7 @@ pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
     let ratio = |at: usize, to: usize| {
         Estimate::of_ratios(measured.iter().map(|runs| runs[at].ns / runs[to].ns))
     };
-    let most = |at: usize, of: fn(&Recorded) -> u64| {
+    let most = |at: usize, of: fn(&RecordedLoop) -> u64| {
         let most = measured.iter().map(|runs| of(&runs[at])).max();
         Estimate::exact(most.unwrap_or(0) as f64)
     };
@@ -167,7 +167,7 @@ pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
 
 /// A recorded loop.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-struct Recorded {
+struct RecordedLoop {
     /// Nanoseconds a call.
     ns: f64,
     /// Records that found no room.
@@ -176,14 +176,18 @@ struct Recorded {
     missing: u64,
 }
 
-fn recorded(variant: &Variant, file: Option<&Path>) -> anyhow::Result<Recorded> {
+fn recorded(variant: &Variant, file: Option<&Path>) -> anyhow::Result<RecordedLoop> {
     let stdout = succeed(&variant.words)?.stdout;
     let calls: u64 = stdout.trim().parse().with_context(|| format!("flood said '{stdout}'"))?;
     let ns = SECONDS.parse::<f64>()? * 1e9 / calls as f64;
-    let Some(file) = file else { return Ok(Recorded { ns, lost: 0, missing: 0 }) };
+    let Some(file) = file else { return Ok(RecordedLoop { ns, lost: 0, missing: 0 }) };
     let summary = summarize(file, None)?;
     std::fs::remove_file(file)?;
-    Ok(Recorded { ns, lost: summary.lost, missing: (2 * calls).saturating_sub(summary.samples) })
+    Ok(RecordedLoop {
+        ns,
+        lost: summary.lost,
+        missing: (2 * calls).saturating_sub(summary.samples),
+    })
 }
 
 /// `true`, bare and under `tare trace -s`.

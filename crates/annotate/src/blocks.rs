@@ -36,7 +36,7 @@ pub enum Step {
     /// A function begins, or goes on.
     Function(Symbol, DsoAddress),
     /// An instruction.
-    Instruction(Ran),
+    Instruction(ExecutedInstruction),
     /// The block's last instruction is not where the branch came from.
     Mismatch,
     /// A branch that isn't recorded lies before the sample's own address.
@@ -45,7 +45,7 @@ pub enum Step {
 
 /// An instruction that ran.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct ExecutedInstruction {
     /// Its address in the address space.
     pub address: u64,
     /// The same in its file.
@@ -92,7 +92,10 @@ impl Blocks {
             && let Some(first) = code.first()
         {
             self.function(machine, pid, from);
-            let ran = Ran { branch: Some((oldest, 0)), ..ran(machine, pid, from, Some(first)) };
+            let ran = ExecutedInstruction {
+                branch: Some((oldest, 0)),
+                ..ran(machine, pid, from, Some(first))
+            };
             self.steps.push(Step::Instruction(ran));
         }
         let mut at = oldest;
@@ -135,7 +138,7 @@ impl Blocks {
             count += 1;
             let ran = ran(machine, pid, address, Some(instruction));
             let branch = is_end.then_some((branch, count));
-            self.steps.push(Step::Instruction(Ran { branch, ..ran }));
+            self.steps.push(Step::Instruction(ExecutedInstruction { branch, ..ran }));
             if is_end {
                 return;
             }
@@ -236,10 +239,10 @@ fn ran(
     pid: i32,
     address: u64,
     instruction: Option<&Rc<Instruction>>,
-) -> Ran {
+) -> ExecutedInstruction {
     let at = machine.dso_address(CpuMode::of_address(address), pid, address);
     let instruction = instruction.filter(|one| !is_bad(one)).cloned();
-    Ran { address, at, instruction, branch: None }
+    ExecutedInstruction { address, at, instruction, branch: None }
 }
 
 fn is_bad(instruction: &Instruction) -> bool {

@@ -10,13 +10,13 @@ mod x86;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
-use tare_profile::{EventId, Profile, Samples, Selected, SymbolId, Weight};
+use tare_profile::{EventId, Profile, Samples, SelectedSamples, SymbolId, Weight};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
-pub use blocks::{Blocks, Ran, Step, TakenBranch};
+pub use blocks::{Blocks, ExecutedInstruction, Step, TakenBranch};
 pub use disassembly::{Instruction, Style};
-pub use source::{Moved, Sources};
+pub use source::{PathPrefix, Sources};
 
 /// A function, instruction by instruction.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub type Offsets = HashMap<u32, Weight>;
 pub fn weights(
     profile: &Profile,
     samples: &Samples,
-    selected: &Selected,
+    selected: &SelectedSamples,
 ) -> HashMap<(EventId, SymbolId), Offsets> {
     let mut weights: HashMap<(EventId, SymbolId), Offsets> = HashMap::new();
     for sample in samples.iter().filter(|sample| selected.takes(sample)) {
@@ -79,7 +79,7 @@ pub fn sum(offsets: &Offsets) -> Weight {
 
 /// What is asked of a function.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnnotateRequest<'a> {
     /// The recorded machine, after the replay.
     pub machine: &'a Machine,
     /// The recorded machine's architecture, as `uname -m` has it.
@@ -90,7 +90,7 @@ pub struct Asked<'a> {
     pub with_source: bool,
 }
 
-impl Asked<'_> {
+impl AnnotateRequest<'_> {
     /// Takes a function apart.
     ///
     /// # Errors

@@ -11,19 +11,19 @@ const BYTES: u64 = 16 << 20;
 #[derive(Debug, Default)]
 pub struct Sources {
     lines: HashMap<String, Vec<String>>,
-    moved: Option<Moved>,
+    moved: Option<PathPrefix>,
 }
 
 /// Where sources lie that were compiled elsewhere, as objdump has it.
 #[derive(Clone, Debug, Default)]
-pub struct Moved {
+pub struct PathPrefix {
     /// The folder below which absolute paths are looked for.
     pub prefix: String,
     /// How many folders at the beginning of a path are left out.
     pub strip: usize,
 }
 
-impl Moved {
+impl PathPrefix {
     fn path(&self, path: &str) -> String {
         let Some(rest) = path.strip_prefix('/') else { return path.to_owned() };
         let stripped = rest.splitn(self.strip + 1, '/').nth(self.strip);
@@ -36,7 +36,7 @@ impl Moved {
 impl Sources {
     /// Sources that lie elsewhere than where they were compiled.
     #[must_use]
-    pub fn new(moved: Option<Moved>) -> Self {
+    pub fn new(moved: Option<PathPrefix>) -> Self {
         Self { lines: HashMap::new(), moved }
     }
 
@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn paths_are_moved_as_objdump_does() {
-        let moved = |strip, path: &str| Moved { prefix: "/here/".to_owned(), strip }.path(path);
+        let moved =
+            |strip, path: &str| PathPrefix { prefix: "/here/".to_owned(), strip }.path(path);
         assert_eq!(moved(0, "/a/b/c.c"), "/here/a/b/c.c");
         assert_eq!(moved(1, "/a/b/c.c"), "/here/b/c.c");
         assert_eq!(moved(2, "/a/b/c.c"), "/here/c.c");

@@ -8,14 +8,14 @@ use tare_format::abi::bindings::{
 use super::Event;
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::finish;
-use super::syntax::{Typed, Word, number};
+use super::syntax::{EventText, Word, number};
 
 /// Bytes that a breakpoint watches where the user doesn't say: perf's choice.
 const DATA_LEN: u64 = 4;
 /// The kernel wants the size of a `long` for execution.
 const EXECUTE_LEN: u64 = size_of::<std::ffi::c_long>() as u64;
 
-pub(super) fn event(typed: &Typed<'_>) -> Result<Event, LocatedProblem> {
+pub(super) fn event(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
     let mut words = typed.words.iter().copied().skip(1).peekable();
     let shape = |at| {
         LocatedProblem::new(

@@ -20,7 +20,7 @@ use tare_format::abi::bindings::{
 
 /// An event with a fixed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedEvent {
     /// The name that lists show.
     pub name: &'static str,
     /// A second name for the same event.
@@ -29,12 +29,12 @@ pub struct Named {
     pub config: u32,
 }
 
-const fn named(name: &'static str, alias: Option<&'static str>, config: u32) -> Named {
-    Named { name, alias, config }
+const fn named(name: &'static str, alias: Option<&'static str>, config: u32) -> NamedEvent {
+    NamedEvent { name, alias, config }
 }
 
 /// What a CPU's own counters count (`PERF_TYPE_HARDWARE`).
-pub const HARDWARE: [Named; 10] = [
+pub const HARDWARE: [NamedEvent; 10] = [
     named("cycles", Some("cpu-cycles"), PERF_COUNT_HW_CPU_CYCLES),
     named("instructions", None, PERF_COUNT_HW_INSTRUCTIONS),
     named("cache-references", None, PERF_COUNT_HW_CACHE_REFERENCES),
@@ -56,7 +56,7 @@ pub const HARDWARE: [Named; 10] = [
 ];
 
 /// What the kernel itself counts (`PERF_TYPE_SOFTWARE`).
-pub const SOFTWARE: [Named; 12] = [
+pub const SOFTWARE: [NamedEvent; 12] = [
     named("task-clock", None, PERF_COUNT_SW_TASK_CLOCK),
     named("cpu-clock", None, PERF_COUNT_SW_CPU_CLOCK),
     named("page-faults", Some("faults"), PERF_COUNT_SW_PAGE_FAULTS),
@@ -146,7 +146,7 @@ pub(super) struct NoSuchUse;
 
 /// What this name stands for on every machine, if anything.
 pub(super) fn generic(name: &str) -> Option<Result<GenericEvent, NoSuchUse>> {
-    let find = |table: &[Named], kind| {
+    let find = |table: &[NamedEvent], kind| {
         let found = table.iter().find(|event| event.name == name || event.alias == Some(name))?;
         Some(GenericEvent { kind, config: found.config.into() })
     };

@@ -9,7 +9,7 @@ use tare_format::abi::bindings::{
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::{self, Modifiers, finish};
 use super::names::{self, GenericEvent, generic};
-use super::syntax::{self, Item, Term, Typed, Word, number};
+use super::syntax::{self, EventText, Item, Term, Word, number};
 use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
 /// PMUs of the kernel's own, whose events go into any group (`perf_sw_context` in the kernel).
@@ -35,7 +35,7 @@ pub(super) fn item(item: &Item<'_>, sources: &Sources) -> Result<Vec<EventGroup>
 }
 
 fn group(
-    members: &[Typed<'_>],
+    members: &[EventText<'_>],
     of_group: Modifiers,
     sources: &Sources,
 ) -> Result<Vec<EventGroup>, LocatedProblem> {
@@ -104,7 +104,7 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
 }
 
 /// The word that holds an event's modifiers, wherever it stands.
-fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
+fn modifiers_of<'a>(typed: &EventText<'a>) -> Option<Word<'a>> {
     if syntax::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
         return typed.tail; // a function can be called k
     }
@@ -117,7 +117,7 @@ fn modifiers_of<'a>(typed: &Typed<'a>) -> Option<Word<'a>> {
     })
 }
 
-fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
+fn events(typed: &EventText<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
     let first = typed.words[0];
     let second = typed.words.get(1).copied();
     if first.text == "mem" && second.is_some() {
@@ -159,7 +159,7 @@ fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedPro
 }
 
 /// `type:config[:modifiers]`
-fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, LocatedProblem> {
+fn numeric(typed: &EventText<'_>, kind: u64, config: Word<'_>) -> Result<Event, LocatedProblem> {
     let shape = |at| {
         LocatedProblem::new(
             at,
@@ -179,7 +179,7 @@ fn numeric(typed: &Typed<'_>, kind: u64, config: Word<'_>) -> Result<Event, Loca
 }
 
 /// The modifiers after a name that takes at most one colon.
-fn only_modifiers<'a>(typed: &Typed<'a>) -> Result<Option<Word<'a>>, LocatedProblem> {
+fn only_modifiers<'a>(typed: &EventText<'a>) -> Result<Option<Word<'a>>, LocatedProblem> {
     match (&typed.words[1..], typed.tail) {
         ([], tail) => Ok(tail),
         ([word], None) => Ok(Some(*word)),
@@ -192,7 +192,7 @@ fn only_modifiers<'a>(typed: &Typed<'a>) -> Result<Option<Word<'a>>, LocatedProb
 
 /// A name that every kernel knows; on a hybrid machine one event for each kind of core.
 fn of_known(
-    typed: &Typed<'_>,
+    typed: &EventText<'_>,
     found: GenericEvent,
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
@@ -229,7 +229,7 @@ fn of_known(
 
 /// `pmu/terms/`: one event for each PMU that the name stands for and that has such an event.
 fn of_pmus(
-    typed: &Typed<'_>,
+    typed: &EventText<'_>,
     pmus: &[tare_kernel::host::Pmu],
     given: &[Term<'_>],
     sources: &Sources,
@@ -255,7 +255,7 @@ fn of_pmus(
 /// An event by the name that PMUs give it, without the PMU: `mem-loads`, `tsc`. Kinds of cores are
 /// told apart in the names.
 fn named_by_pmus(
-    typed: &Typed<'_>,
+    typed: &EventText<'_>,
     pmus: &[tare_kernel::host::Pmu],
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
@@ -280,7 +280,7 @@ fn named_by_pmus(
     Ok(events)
 }
 
-fn unknown(typed: &Typed<'_>, sources: &Sources) -> LocatedProblem {
+fn unknown(typed: &EventText<'_>, sources: &Sources) -> LocatedProblem {
     let name = typed.words[0];
     if names::OWN_TIMES.contains(&name.text) {
         return LocatedProblem::new(name.at, Problem::OwnTime(name.text.to_owned()));

@@ -19,7 +19,7 @@ pub(super) struct Term<'a> {
 
 /// `word:word/terms/modifiers`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Typed<'a> {
+pub(super) struct EventText<'a> {
     /// All of it.
     pub(super) whole: Word<'a>,
     /// What colons separate, before the terms: never empty.
@@ -33,8 +33,8 @@ pub(super) struct Typed<'a> {
 /// An event, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item<'a> {
-    Event(Typed<'a>),
-    Group { events: Vec<Typed<'a>>, modifiers: Option<Word<'a>> },
+    Event(EventText<'a>),
+    Group { events: Vec<EventText<'a>>, modifiers: Option<Word<'a>> },
 }
 
 struct Cursor<'a> {
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         Ok(Item::Group { events, modifiers: modifiers.map(Word::trimmed) })
     }
 
-    fn event(&mut self) -> Result<Typed<'a>, LocatedProblem> {
+    fn event(&mut self) -> Result<EventText<'a>, LocatedProblem> {
         let start = self.at;
         let first = self.word();
         if first.text.is_empty() {
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
             return Err(self.error("a comma or the end belongs here"));
         }
         let whole = Word { at: start, text: &self.text[start..self.at] };
-        Ok(Typed { whole: whole.trimmed(), words, terms, tail })
+        Ok(EventText { whole: whole.trimmed(), words, terms, tail })
     }
 
     fn word(&mut self) -> Word<'a> {

@@ -6,14 +6,17 @@ use tare_kernel::tracefs::{Tracefs, TracefsError};
 
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::finish;
-use super::syntax::{Typed, Word, glob_matches};
+use super::syntax::{EventText, Word, glob_matches};
 use super::{Event, Sources, Tracepoint};
 
 /// Tracepoints of the function tracer's own records: events can't be opened on them, so patterns
 /// leave them out.
 const NOT_FOR_EVENTS: &str = "ftrace";
 
-pub(super) fn events(typed: &Typed<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
+pub(super) fn events(
+    typed: &EventText<'_>,
+    sources: &Sources,
+) -> Result<Vec<Event>, LocatedProblem> {
     let system = typed.words[0];
     let name = typed.words[1];
     let modifiers = match (&typed.words[2..], typed.tail) {

@@ -16,13 +16,13 @@ use tare_kernel::host::Pmu;
 
 use super::error::{LocatedProblem, Problem};
 use super::modifiers::finish;
-use super::syntax::{Typed, Word, number};
+use super::syntax::{EventText, Word, number};
 use super::{Event, Sources};
 
 /// The name of the PMU in sysfs.
 const PMU: &str = "uprobe";
 
-pub(super) fn event(typed: &Typed<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
+pub(super) fn event(typed: &EventText<'_>, sources: &Sources) -> Result<Event, LocatedProblem> {
     let (kind, path, place, modifiers) = match (typed.words.as_slice(), typed.tail) {
         (&[kind, path, place], tail) => (kind, path, place, tail),
         (&[kind, path, place, modifiers], None) => (kind, path, place, Some(modifiers)),

@@ -34,9 +34,9 @@ pub struct Sorter {
     /// Of `bodies`, what has not gone out.
     live_bytes: usize,
     /// In the order of the recording, which is that of `bodies`.
-    waiting: Vec<Queued>,
+    waiting: Vec<QueuedRecord>,
     /// In order of time, the next one last.
-    due: Vec<Queued>,
+    due: Vec<QueuedRecord>,
     /// The youngest time of this round, and of the one before.
     youngest_ns: Option<u64>,
     youngest_before_ns: Option<u64>,
@@ -47,7 +47,7 @@ pub struct Sorter {
 
 /// A record that waits; its body is in the buffer.
 #[derive(Clone, Copy, Debug)]
-struct Queued {
+struct QueuedRecord {
     time_ns: u64,
     tag: u64,
     start: usize,
@@ -59,7 +59,7 @@ struct Queued {
 
 /// A record whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ordered<'a> {
+pub struct OrderedRecord<'a> {
     /// When it was made, in the recording's clock.
     pub time_ns: u64,
     /// What it was pushed with.
@@ -106,7 +106,7 @@ impl Sorter {
         self.late += u64::from(time_ns < self.out_ns);
         self.youngest_ns = self.youngest_ns.max(Some(time_ns));
         let RawRecord { kind, misc, body, endian } = *record;
-        self.waiting.push(Queued {
+        self.waiting.push(QueuedRecord {
             time_ns,
             tag,
             start: self.bodies.len(),
@@ -141,19 +141,19 @@ impl Sorter {
     }
 
     /// The next record whose turn it is; `None` until more are due.
-    pub fn pop(&mut self) -> Option<Ordered<'_>> {
-        let Queued { time_ns, tag, start, len, kind, misc, endian } = self.due.pop()?;
+    pub fn pop(&mut self) -> Option<OrderedRecord<'_>> {
+        let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = self.due.pop()?;
         self.live_bytes -= len;
         let body = self.bodies.get(start..start + len)?;
-        Some(Ordered { time_ns, tag, record: RawRecord { kind, misc, body, endian } })
+        Some(OrderedRecord { time_ns, tag, record: RawRecord { kind, misc, body, endian } })
     }
 
     /// The records that [`Self::pop`] hands out next, in order; fewer are due than there may be.
-    pub fn upcoming(&self) -> impl ExactSizeIterator<Item = Ordered<'_>> {
+    pub fn upcoming(&self) -> impl ExactSizeIterator<Item = OrderedRecord<'_>> {
         self.due.iter().rev().map(|queued| {
-            let Queued { time_ns, tag, start, len, kind, misc, endian } = *queued;
+            let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = *queued;
             let body = self.bodies.get(start..start + len).unwrap_or_default();
-            Ordered { time_ns, tag, record: RawRecord { kind, misc, body, endian } }
+            OrderedRecord { time_ns, tag, record: RawRecord { kind, misc, body, endian } }
         })
     }
 
@@ -167,11 +167,11 @@ impl Sorter {
     /// Bytes that wait now, the bodies and what is kept for each.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<Queued>()
+        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<QueuedRecord>()
     }
 
     /// What is due goes out before anything that becomes due later: it is at the end of the list.
-    fn release(&mut self, is_due: impl Fn(&Queued) -> bool) {
+    fn release(&mut self, is_due: impl Fn(&QueuedRecord) -> bool) {
         let already = self.due.len();
         self.due.reverse();
         self.due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
@@ -186,7 +186,7 @@ impl Sorter {
         let mut by_time: Vec<_> = self
             .waiting
             .iter()
-            .map(|queued| (queued.time_ns, queued.start, queued.len + size_of::<Queued>()))
+            .map(|queued| (queued.time_ns, queued.start, queued.len + size_of::<QueuedRecord>()))
             .collect();
         by_time.sort_unstable();
         let mut left = self.held() / 2;

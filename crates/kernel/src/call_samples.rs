@@ -8,7 +8,7 @@ use aya::{Pod, include_bytes_aligned};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use crate::bpf::{BpfError, Follow, Loaded, Plan};
+use crate::bpf::{BpfError, Follow, LoadedObject, Plan};
 use crate::host::CpuList;
 use crate::ring::Ring;
 
@@ -79,7 +79,7 @@ fn places(cpus: &CpuList, bytes: usize) -> Option<(Vec<RingPlace>, u32)> {
 /// gone; ring buffers that were mapped stay.
 pub struct CallSamples {
     /// `None` when stopped.
-    programs: Option<Loaded>,
+    programs: Option<LoadedObject>,
     rings: MapData,
     cpus: Array<MapData, RawCpu>,
     wakes: RingBuf<MapData>,
@@ -129,7 +129,7 @@ impl CallSamples {
         let (places, chunks) = places(plan.cpus, bytes).ok_or(BpfError::Kernel(Errno::TOOBIG))?;
         let words = |bytes: usize| u32::try_from(bytes / 8).unwrap_or(0);
         let last = plan.possible.iter().chain(plan.cpus.iter()).max().unwrap_or(0);
-        let mut programs = Loaded::load(&Plan {
+        let mut programs = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", plan.all_tasks.into()),

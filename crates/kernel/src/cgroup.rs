@@ -20,7 +20,7 @@ use crate::pseudo_file;
 pub(crate) use transient::move_to;
 #[cfg(test)]
 pub(crate) use transient::tests::alone;
-pub use transient::{CpuTime, Removed, TransientCgroup, TransientError, TransientParent};
+pub use transient::{CgroupRemoval, CpuTime, TransientCgroup, TransientError, TransientParent};
 
 /// The controller whose hierarchy events of cgroups go by.
 const PERF_EVENT: &str = "perf_event";

@@ -20,10 +20,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use crate::cgroup::move_to;
 pub use crate::command::{Command, CommandError};
 use crate::ended;
-pub use crate::ended::Ended;
+pub use crate::ended::ChildExit;
 use crate::host::open_files;
 use crate::signals::Signals;
-use before_exec::{ChildMemory, Prepared, run_child};
+use before_exec::{ChildMemory, ExecPlan, run_child};
 
 /// A forked child that waits to be let go. Dropped before that, it exits without having executed
 /// anything.
@@ -44,7 +44,7 @@ pub struct RunningChild {
     name: String,
     /// When the child was let go.
     pub started: Instant,
-    ended: Option<Ended>,
+    ended: Option<ChildExit>,
     memory: Option<ChildMemory>,
 }
 
@@ -113,7 +113,7 @@ impl WaitingChild {
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<Self, CommandError> {
         let (ours, childs) = channel()?;
-        let prepared = Prepared::new(command, signals, files, [&ours, &childs]);
+        let prepared = ExecPlan::new(command, signals, files, [&ours, &childs]);
         let inside = cgroup.and_then(clone_into);
         let pid = match inside.map_or_else(fork, Ok)? {
             0 => run_child(&prepared),
@@ -139,7 +139,7 @@ impl WaitingChild {
         files: &FileLimit,
     ) -> Result<Self, CommandError> {
         let (ours, childs) = channel()?;
-        let mut memory = ChildMemory::new(Prepared::new(command, signals, files, [&ours, &childs]));
+        let mut memory = ChildMemory::new(ExecPlan::new(command, signals, files, [&ours, &childs]));
         let pid = memory.clone_child()?;
         Ok(Self { pid, channel: Some(ours), name: command.name(), memory: Some(memory) })
     }
@@ -237,7 +237,7 @@ impl RunningChild {
     ///
     /// # Errors
     /// The program could not be executed, or the kernel's own.
-    pub fn try_wait(&mut self) -> Result<Option<Ended>, CommandError> {
+    pub fn try_wait(&mut self) -> Result<Option<ChildExit>, CommandError> {
         self.wait_with(libc::WNOHANG)
     }
 
@@ -245,11 +245,11 @@ impl RunningChild {
     ///
     /// # Errors
     /// As [`RunningChild::try_wait`].
-    pub fn wait(&mut self) -> Result<Ended, CommandError> {
+    pub fn wait(&mut self) -> Result<ChildExit, CommandError> {
         self.wait_with(0)?.ok_or_else(|| io::Error::other("wait4 returned without a status").into())
     }
 
-    fn wait_with(&mut self, options: i32) -> Result<Option<Ended>, CommandError> {
+    fn wait_with(&mut self, options: i32) -> Result<Option<ChildExit>, CommandError> {
         if self.ended.is_some() {
             return Ok(self.ended);
         }
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    fn run(words: &[&str]) -> Result<Ended, CommandError> {
+    fn run(words: &[&str]) -> Result<ChildExit, CommandError> {
         let signals = Signals::block()?;
         let command = Command::find(words, std::env::var_os("PATH").as_deref())?;
         let files = FileLimit::now();

@@ -5,7 +5,7 @@ use std::{io, mem};
 
 /// How a child ended and what it used, with the children that it waited for itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct ChildExit {
     /// Its exit status, or 128 + the number of the signal that killed it.
     pub status: u8,
     /// The signal that killed it.
@@ -28,17 +28,17 @@ pub struct Ended {
 ///
 /// # Errors
 /// There is no such child.
-pub fn wait_for(pid: i32, started: Instant) -> io::Result<Ended> {
+pub fn wait_for(pid: i32, started: Instant) -> io::Result<ChildExit> {
     wait(pid, started, 0)?.ok_or_else(|| io::Error::other("wait4 returned without a status"))
 }
 
 /// `None` where the child hasn't ended and `options` has WNOHANG.
-pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Option<Ended>> {
+pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Option<ChildExit>> {
     let Some((status, usage)) = wait4(pid, options)? else { return Ok(None) };
     let elapsed = started.elapsed();
     let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
     let code = signal.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal);
-    Ok(Some(Ended {
+    Ok(Some(ChildExit {
         status: u8::try_from(code).unwrap_or(255),
         signal,
         elapsed,

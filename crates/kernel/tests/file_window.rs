@@ -74,9 +74,9 @@ fn a_window_of_a_file() {
 }
 
 /// A file system that is unmounted when this is dropped.
-struct Mounted(tempfile::TempDir);
+struct MountGuard(tempfile::TempDir);
 
-impl Mounted {
+impl MountGuard {
     fn tmpfs(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
@@ -96,7 +96,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.0.path()).status();
         assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
@@ -105,7 +105,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_tmpfs_that_gets_full() {
-    let Some(tmpfs) = Mounted::tmpfs("4m") else { return };
+    let Some(tmpfs) = MountGuard::tmpfs("4m") else { return };
     a_window_works(&tmpfs.file());
     let file = create(&tmpfs.file());
     let len = 1 << 20;

@@ -59,11 +59,11 @@ fn word(record: &RecordBytes<'_>, at: usize) -> u64 {
 }
 
 /// Pages that were touched once, in order: each was a page fault.
-struct Touched {
+struct FaultingPages {
     place: std::ops::Range<u64>,
 }
 
-fn touch(pages: usize) -> Touched {
+fn touch(pages: usize) -> FaultingPages {
     let page = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the mapping is new and private, and only this function and `drop` know it.
@@ -79,10 +79,10 @@ fn touch(pages: usize) -> Touched {
         }
         base as u64
     };
-    Touched { place: start..start + (pages * page) as u64 }
+    FaultingPages { place: start..start + (pages * page) as u64 }
 }
 
-impl Drop for Touched {
+impl Drop for FaultingPages {
     fn drop(&mut self) {
         let len = usize::try_from(self.place.end - self.place.start).unwrap();
         // SAFETY: the mapping is this value's, and nothing borrows from it.

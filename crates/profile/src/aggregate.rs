@@ -84,7 +84,7 @@ pub struct Table {
     pub keys: Vec<Key>,
     order: Option<Order>,
     functions: Functions,
-    merged: Vec<Merged>,
+    merged: Vec<MergedRow>,
     chains: Vec<EntryChain>,
 }
 
@@ -103,7 +103,7 @@ struct EntryChain {
 
 /// Rows that the sort keys, the leaf and the call chain don't tell apart.
 #[derive(Clone, Copy, Debug)]
-struct Merged {
+struct MergedRow {
     /// The first of them.
     row: Row,
     /// Their [`RowGroup`].
@@ -161,7 +161,7 @@ impl Table {
         let mut chains = Vec::new();
         let mut at = entry.chain;
         while let Some(EntryChain { merged, skip, before }) = self.chains.get(at as usize) {
-            if let Some(Merged { row, weight, .. }) = self.merged.get(*merged as usize)
+            if let Some(MergedRow { row, weight, .. }) = self.merged.get(*merged as usize)
                 && let Some(stack) = row.stack
             {
                 chains.push(Chain { stack, skip: *skip as usize, weight: *weight });
@@ -202,10 +202,10 @@ fn merge(
     event: EventId,
     options: &Options,
     with_stacks: bool,
-) -> (Vec<Merged>, Weight) {
+) -> (Vec<MergedRow>, Weight) {
     type Key = (u32, Option<FrameId>, Option<StackId>);
     let mut all = Weight::default();
-    let mut merged: Vec<Merged> = Vec::new();
+    let mut merged: Vec<MergedRow> = Vec::new();
     let mut by_key: HashMap<Key, u32, foldhash::fast::RandomState> = HashMap::default();
     let mut groups: IndexSet<RowGroup, foldhash::fast::RandomState> = IndexSet::default();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
@@ -220,7 +220,7 @@ fn merge(
         let at = *by_key.entry((group, row.leaf, stack)).or_insert(next);
         match merged.get_mut(at as usize) {
             Some(merged) => merged.weight.add(weight),
-            None => merged.push(Merged { row: Row { stack, ..*row }, group, weight }),
+            None => merged.push(MergedRow { row: Row { stack, ..*row }, group, weight }),
         }
     }
     (merged, all)
@@ -241,7 +241,7 @@ struct Filling<'a> {
 impl Filling<'_> {
     /// Adds each row to the entry of its leaf, and with children to those of all frames of its
     /// chain.
-    fn fill(mut self, merged: &[Merged], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
+    fn fill(mut self, merged: &[MergedRow], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
         let is_callee = self.trees == Some(Order::Callee);
         for (id, row) in (0..).zip(merged) {
             let frames = self.profile.frames_of(row.row.stack);
@@ -268,7 +268,7 @@ impl Filling<'_> {
 
     /// The index of the entry of a row when `frame` is what counts of its stack; `None` where that
     /// is not shown.
-    fn entry(&mut self, row: &Merged, frame: Option<FrameId>) -> Option<usize> {
+    fn entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
         let key = u64::from(row.group) << 32 | u64::from(self.groups.of(frame)?);
         let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
         let at = *self.by_key.entry(key).or_insert(next) as usize;
@@ -298,7 +298,7 @@ impl Filling<'_> {
     }
 
     /// Adds to the part of an entry that its row is of.
-    fn add_space(&mut self, entry: usize, row: &Merged) {
+    fn add_space(&mut self, entry: usize, row: &MergedRow) {
         if !self.by_space {
             return;
         }

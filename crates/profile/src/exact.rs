@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use crate::ids::{EventId, Id, RowId, Set, StringId};
 use crate::profile::{Profile, Row};
-use crate::tables::{Counted, Thread, Weight};
+use crate::tables::{ExactCount, Thread, Weight};
 
 impl Profile {
     /// Puts rows beside exact counts: `counts` by event and name, where `last_name` tells what a
@@ -24,7 +24,7 @@ impl Profile {
                 sampled.entry((row.event, comm)).or_default().add(weight);
             }
         }
-        let of = |((event, comm), sampled)| Counted {
+        let of = |((event, comm), sampled)| ExactCount {
             event,
             comm,
             sampled,
@@ -35,7 +35,7 @@ impl Profile {
 
     /// What [`Profile::compare_with_counts`] found.
     #[must_use]
-    pub fn counted(&self) -> &[Counted] {
+    pub fn counted(&self) -> &[ExactCount] {
         &self.counted
     }
 

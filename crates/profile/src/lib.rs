@@ -37,7 +37,7 @@ pub use aggregate::{Entry, Options, Table, table};
 pub use blocks::{Block, Blocks};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use detail::{Detail, Value};
-pub use diff::{DiffEntry, DiffOptions, Of, Runs, Sliced, source_name};
+pub use diff::{DiffEntry, DiffOptions, Runs, SliceRow, SliceSubject, source_name};
 pub use filter::Filter;
 pub use ids::{
     DetailsId, DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId,
@@ -47,8 +47,8 @@ pub use key::{Function, Key, short_name};
 pub use losses::{Gap, Losses, OffCpuChains};
 pub use profile::{Profile, ReplacedRows, Row};
 pub use samples::{
-    Renumbered, RowKeys, Sample, SampleLocation, Samples, Selected, Selection, Task, Term,
+    NewIds, RowKeys, Sample, SampleLocation, Samples, SelectedSamples, Selection, Task, Term,
 };
-pub use tables::{Counted, Dso, Event, Frame, Line, Space, Symbol, Thread, Weight};
-pub use unnamed::{BinaryFile, Lack, Unnamed};
-pub use unwinding::{Ended, FramePointers, Sufficient, Unwinding};
+pub use tables::{Dso, Event, ExactCount, Frame, Line, Space, Symbol, Thread, Weight};
+pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
+pub use unwinding::{EndReasonCount, FramePointers, Sufficient, Unwinding};

@@ -1,6 +1,6 @@
 //! What a recording, and the profile made of it, lack.
 
-use crate::unnamed::Unnamed;
+use crate::unnamed::NamingAdvice;
 use crate::unwinding::{FramePointers, Unwinding};
 
 /// What is not in the rows, and why: the one account of what was lost while a recording was made,
@@ -35,7 +35,7 @@ pub struct Losses {
     /// Call chains that code without frame pointers broke.
     pub frame_pointers: Option<FramePointers>,
     /// What most samples without a function's name lack.
-    pub unnamed: Option<Unnamed>,
+    pub unnamed: Option<NamingAdvice>,
     /// Samples whose user call chain was to come later, and didn't.
     pub missing_user_chains: u64,
     /// How much of the time that tasks were not on a CPU has whole call chains.

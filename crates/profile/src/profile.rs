@@ -11,7 +11,7 @@ use crate::ids::{
 };
 use crate::losses::Losses;
 use crate::stacks::Stacks;
-use crate::tables::{Counted, Dso, Event, Frame, Symbol, Thread, Weight};
+use crate::tables::{Dso, Event, ExactCount, Frame, Symbol, Thread, Weight};
 
 /// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
 /// told apart.
@@ -61,7 +61,7 @@ pub struct Profile {
     pub(crate) weights: Vec<Weight>,
     names: IndexMap<ThreadId, StringId>,
     counts: IndexMap<(ThreadId, EventId), u64>,
-    pub(crate) counted: Vec<Counted>,
+    pub(crate) counted: Vec<ExactCount>,
     /// What is not in the rows.
     pub losses: Losses,
 }

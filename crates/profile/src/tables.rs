@@ -114,7 +114,7 @@ pub struct Line {
 
 /// What an event counted in all tasks that had a name last, and what their samples stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct ExactCount {
     /// The event.
     pub event: EventId,
     /// The last name of the tasks.

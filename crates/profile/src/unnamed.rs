@@ -2,20 +2,20 @@
 
 /// What most samples without a function's name lack, and what mends it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unnamed {
+pub struct NamingAdvice {
     /// The share of an event's samples that would have names, in percent of their weight.
     pub percent: f64,
     /// What they lack.
-    pub lack: Lack,
+    pub lack: MissingSymbols,
     /// A command or a setting that mends it, in words: whoever knows the machine fills it in.
     pub remedy: Option<String>,
 }
 
-impl Eq for Unnamed {}
+impl Eq for NamingAdvice {}
 
 /// What samples without a function's name lack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lack {
+pub enum MissingSymbols {
     /// A file has no symbols, or few: its debug file.
     DebugFile(BinaryFile),
     /// The file itself, in the build that was recorded.

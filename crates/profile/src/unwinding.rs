@@ -6,9 +6,9 @@ pub struct Unwinding {
     /// Stacks whose thread's first function was reached.
     pub whole: u64,
     /// Stacks that end before, for a reason that is no failure; by reason, the most frequent first.
-    pub truncated: Vec<Ended>,
+    pub truncated: Vec<EndReasonCount>,
     /// Stacks that could not be unwound to their end, likewise.
-    pub failed: Vec<Ended>,
+    pub failed: Vec<EndReasonCount>,
     /// Of all these, the ones that frame pointers continued.
     pub spliced: u64,
     /// A copy that would have been large enough; `None` where no copy was too small, or it isn't
@@ -18,7 +18,7 @@ pub struct Unwinding {
 
 /// Stacks that ended for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndReasonCount {
     /// Why, in words.
     pub why: &'static str,
     /// How many.

@@ -27,7 +27,7 @@ use tare_format::record::{FileId, Mmap, Record, Records};
 use tare_kernel::host::Host;
 
 pub(crate) use self::jit::JitFile;
-use self::store::{Store, Stored};
+use self::store::{StorageKind, Store};
 use crate::describe::elf_build_id;
 
 /// Files that are held open at once; what is more is opened again at the end.
@@ -181,15 +181,15 @@ impl Binaries {
     }
 }
 
-fn count(kept: &mut KeptBinaries, stored: Stored) {
+fn count(kept: &mut KeptBinaries, stored: StorageKind) {
     match stored {
-        Stored::Copied(bytes) => {
+        StorageKind::Copied(bytes) => {
             kept.files += 1;
             kept.copied_bytes += bytes;
         }
-        Stored::Shared => kept.files += 1,
-        Stored::Present => kept.present += 1,
-        Stored::NoId => kept.without_id += 1,
+        StorageKind::Shared => kept.files += 1,
+        StorageKind::Present => kept.present += 1,
+        StorageKind::NoId => kept.without_id += 1,
     }
 }
 

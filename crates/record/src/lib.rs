@@ -102,6 +102,6 @@ pub use error::{FilterError, InheritOption, NotFollowed, NotTaken, PlanError, Re
 pub use follow::Following;
 pub use options::Options;
 pub use recorder::Recorder;
-pub use recording::{Finished, Recording, State, Status, Stopped};
+pub use recording::{Recording, RecordingResult, State, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};
 pub use warning::{Feature, FinishedFile, Notice, RingLimit, Warning};

@@ -18,7 +18,7 @@ use tare_kernel::simulated::{Emitted, Sample, Simulated};
 use tare_record::clock::Clock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
 use tare_record::output::{self, Destination, Output, OutputError};
-use tare_record::{Backend, Recorder, Recording, Start, State, Stopped};
+use tare_record::{Backend, Recorder, Recording, Start, State, StopReason};
 use tare_simulate::clock::VirtualClock;
 use tare_simulate::disk::{Faults, SimulatedDisk};
 use tempfile::TempDir;
@@ -183,7 +183,7 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
         recording.process().unwrap();
         passes += 1;
     }
-    assert_eq!(*recording.state(), State::Stopped(Stopped::Output(OutputError::Full)));
+    assert_eq!(*recording.state(), State::Stopped(StopReason::Output(OutputError::Full)));
     assert_eq!(machine.sample(1), 0, "events are off");
     let finished = recording.finish(None).unwrap();
     assert_eq!(finished.output.stopped, Some(OutputError::Full));

@@ -17,14 +17,14 @@ use crate::tree::Graphs;
 use crate::{Column, View};
 
 /// What several events have for the same sort keys.
-struct Joined {
+struct GroupRow {
     /// What stands in the columns of sort keys.
     names: Vec<String>,
     /// Of each event: whether it has the row.
     entries: Vec<Option<Entry>>,
 }
 
-impl Joined {
+impl GroupRow {
     fn weight(&self, event: usize, column: Column) -> Weight {
         let entry = self.entries.get(event).and_then(Option::as_ref);
         let of = |entry: &Entry| if column == Column::Children { entry.total } else { entry.own };
@@ -67,8 +67,8 @@ struct Side<'a> {
 
 impl Side<'_> {
     /// The rows of all events, those of one name and function together.
-    fn joined(&self) -> Vec<Joined> {
-        let mut joined: Vec<Joined> = Vec::new();
+    fn joined(&self) -> Vec<GroupRow> {
+        let mut joined: Vec<GroupRow> = Vec::new();
         let mut places: HashMap<(Vec<String>, Option<Function>), usize> = HashMap::new();
         let is_key = |column: &&Column| matches!(column, Column::Key(_));
         let keys: Vec<_> = self.view.columns.iter().filter(is_key).collect();
@@ -82,7 +82,7 @@ impl Side<'_> {
                 let key = (names.clone(), function);
                 let at = *places.entry(key).or_insert(joined.len());
                 if at == joined.len() {
-                    joined.push(Joined { names, entries: vec![None; self.tables.len()] });
+                    joined.push(GroupRow { names, entries: vec![None; self.tables.len()] });
                 }
                 joined[at].entries[event] = Some(entry.clone());
             }
@@ -91,11 +91,12 @@ impl Side<'_> {
     }
 
     /// The event that decides comes first, then the others in their order.
-    fn compare(&self, left: &Joined, right: &Joined) -> Ordering {
+    fn compare(&self, left: &GroupRow, right: &GroupRow) -> Ordering {
         let first = if self.view.children { Column::Children } else { Column::Overhead };
         let others = (0..self.tables.len()).filter(|event| *event != self.group.sort_by);
-        let share =
-            |row: &Joined, event: usize| percent(row.weight(event, first), self.tables[event].all);
+        let share = |row: &GroupRow, event: usize| {
+            percent(row.weight(event, first), self.tables[event].all)
+        };
         std::iter::once(self.group.sort_by)
             .chain(others)
             .filter(|event| *event < self.tables.len())
@@ -109,7 +110,7 @@ impl Side<'_> {
         let leader = self.tables.first().map(|table| table.all).unwrap_or_default();
         let first = if self.view.children { Column::Children } else { Column::Overhead };
         let is_shown =
-            |row: &Joined| percent(row.weight(0, first), leader) >= self.view.percent_limit;
+            |row: &GroupRow| percent(row.weight(0, first), leader) >= self.view.percent_limit;
         rows.retain(is_shown);
         rows.sort_by(|left, right| self.compare(left, right));
         let cells: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row)).collect();
@@ -127,7 +128,7 @@ impl Side<'_> {
     }
 
     /// Figures of all events in one cell each; then the sort keys.
-    fn cells(&self, row: &Joined) -> Vec<String> {
+    fn cells(&self, row: &GroupRow) -> Vec<String> {
         let mut names = row.names.iter();
         let cell = |column: &Column| {
             let figure = |event: usize| {
@@ -150,7 +151,7 @@ impl Side<'_> {
     fn graph(
         &self,
         out: &mut dyn Write,
-        row: &Joined,
+        row: &GroupRow,
         graphs: &mut [Option<Graphs<'_>>],
     ) -> io::Result<()> {
         let mut found = row.entries.iter().zip(graphs);

@@ -16,10 +16,10 @@ const INDENT: usize = 3;
 /// Rows that have the first sort keys in common.
 struct Level {
     own: Weight,
-    below: Below,
+    below: LevelContent,
 }
 
-enum Below {
+enum LevelContent {
     Levels(IndexMap<String, Level>),
     /// What the last key tells apart.
     Entry(Box<Entry>),
@@ -27,15 +27,15 @@ enum Below {
 
 impl Level {
     fn new() -> Self {
-        Self { own: Weight::default(), below: Below::Levels(IndexMap::new()) }
+        Self { own: Weight::default(), below: LevelContent::Levels(IndexMap::new()) }
     }
 
     /// Adds an entry below the levels that its sort keys name.
     fn add(&mut self, names: &[String], entry: &Entry, number: usize) {
         self.own.add(entry.own);
-        let Below::Levels(levels) = &mut self.below else { return };
+        let LevelContent::Levels(levels) = &mut self.below else { return };
         match names {
-            [] => self.below = Below::Entry(Box::new(entry.clone())),
+            [] => self.below = LevelContent::Entry(Box::new(entry.clone())),
             // Two functions may have one name.
             [last] => levels.entry(format!("{last}\0{number}")).or_insert_with(Self::new).add(
                 &[],
@@ -50,7 +50,7 @@ impl Level {
 
     /// The heaviest come first.
     fn sort(&mut self) {
-        if let Below::Levels(levels) = &mut self.below {
+        if let LevelContent::Levels(levels) = &mut self.below {
             levels.sort_by(|left_name, left, right_name, right| {
                 right.own.period.cmp(&left.own.period).then_with(|| left_name.cmp(right_name))
             });
@@ -119,7 +119,7 @@ impl Drawing<'_> {
         depth: usize,
         graphs: &mut Option<Graphs<'_>>,
     ) -> io::Result<()> {
-        let Below::Levels(levels) = &level.below else { return Ok(()) };
+        let LevelContent::Levels(levels) = &level.below else { return Ok(()) };
         let limit = self.view.percent_limit;
         let is_shown = |level: &Level| percent(level.own, self.table.all) >= limit;
         let mut is_empty = true;
@@ -127,8 +127,8 @@ impl Drawing<'_> {
             is_empty = false;
             self.line(out, name, level, depth)?;
             match &level.below {
-                Below::Levels(_) => self.levels(out, level, depth + 1, graphs)?,
-                Below::Entry(entry) => {
+                LevelContent::Levels(_) => self.levels(out, level, depth + 1, graphs)?,
+                LevelContent::Entry(entry) => {
                     if let Some(graphs) = graphs {
                         graphs.write(out, entry, entry.own)?;
                     }
@@ -162,7 +162,7 @@ impl Drawing<'_> {
 
 /// The columns of the widest name, with those that it is set off by.
 fn widest(level: &Level, depth: usize) -> usize {
-    let Below::Levels(levels) = &level.below else { return 0 };
+    let LevelContent::Levels(levels) = &level.below else { return 0 };
     let width = |(name, level): (&String, &Level)| {
         let name = name.split('\0').next().unwrap_or(name);
         (depth * INDENT + name.width()).max(widest(level, depth + 1))

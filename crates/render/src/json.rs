@@ -25,7 +25,7 @@ struct Document<'a, L> {
     events: Tables<'a>,
     /// Where tasks were counted exactly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    counted: Vec<Counted<'a>>,
+    counted: Vec<CountedJson<'a>>,
     loss: Losses<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
@@ -36,7 +36,7 @@ struct Document<'a, L> {
 
 /// What the samples of a command name stand for beside what its tasks counted.
 #[derive(Serialize)]
-struct Counted<'a> {
+struct CountedJson<'a> {
     event: Cow<'a, str>,
     comm: Cow<'a, str>,
     sampled: Sum,
@@ -61,7 +61,7 @@ struct Losses<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     frame_pointers: Option<BrokenChains<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unnamed: Option<Mended<'a>>,
+    unnamed: Option<NamingAdviceJson<'a>>,
     missing_user_chains: u64,
     off_cpu_ns: u64,
     off_cpu_whole_ns: u64,
@@ -243,7 +243,7 @@ fn write(
     ledger: Option<&impl Serialize>,
     live: Option<&LiveFigures>,
 ) -> io::Result<()> {
-    let counted = profile.counted().iter().map(|known| Counted {
+    let counted = profile.counted().iter().map(|known| CountedJson {
         event: text(profile, profile.event(known.event).map(|event| event.name)),
         comm: text(profile, Some(known.comm)),
         sampled: sum(known.sampled),
@@ -275,7 +275,7 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
 
 /// What gives most samples without a function's name one.
 #[derive(Debug, Serialize)]
-struct Mended<'a> {
+struct NamingAdviceJson<'a> {
     percent: f64,
     remedy: &'a str,
 }
@@ -296,7 +296,7 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
         copied_stacks: CopiedStacks::new(&losses.unwinding),
         frame_pointers: losses.frame_pointers.as_ref().map(BrokenChains::new),
         unnamed: losses.unnamed.as_ref().and_then(|unnamed| {
-            Some(Mended { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })
+            Some(NamingAdviceJson { percent: unnamed.percent, remedy: unnamed.remedy.as_deref()? })
         }),
         missing_user_chains: losses.missing_user_chains,
         off_cpu_ns: losses.off_cpu.ns,

@@ -43,7 +43,9 @@ pub use live::{LiveFigures, live_line};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
-pub use samples::{CpuSwitch, FrameText, Kind, Sample, SampleSink, Session, Unit, Whole};
+pub use samples::{
+    CpuSwitch, FrameText, Kind, RecordingSummary, Sample, SampleSink, Session, Unit,
+};
 pub use text::text;
 pub use unwinding::CopiedStacks;
 

@@ -1,7 +1,7 @@
 //! What is missing of a recording, in words: the same in every table, text and document.
 
 use tare_format::printable;
-use tare_profile::{Lack, Losses, OffCpuChains};
+use tare_profile::{Losses, MissingSymbols, OffCpuChains};
 
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
@@ -97,16 +97,20 @@ fn remedy(losses: &Losses) -> Option<String> {
     let unnamed = losses.unnamed.as_ref()?;
     let remedy = unnamed.remedy.as_ref()?;
     let why = match &unnamed.lack {
-        Lack::DebugFile(file) => format!("{} is stripped", printable(file.path.as_bytes())),
-        Lack::Binary(file) => {
+        MissingSymbols::DebugFile(file) => {
+            format!("{} is stripped", printable(file.path.as_bytes()))
+        }
+        MissingSymbols::Binary(file) => {
             format!("{} is not here as it was recorded", printable(file.path.as_bytes()))
         }
-        Lack::Permission(file) => {
+        MissingSymbols::Permission(file) => {
             format!("{} can't be read", printable(file.path.as_bytes()))
         }
-        Lack::PerfMap(_) => "compiled code, whose names its process didn't write".to_owned(),
-        Lack::KernelAddresses => "the kernel hides its addresses".to_owned(),
-        Lack::KernelSymbols(_) => "another kernel was recorded".to_owned(),
+        MissingSymbols::PerfMap(_) => {
+            "compiled code, whose names its process didn't write".to_owned()
+        }
+        MissingSymbols::KernelAddresses => "the kernel hides its addresses".to_owned(),
+        MissingSymbols::KernelSymbols(_) => "another kernel was recorded".to_owned(),
     };
     Some(format!("{:.2}% would have a function's name: {remedy} ({why})", unnamed.percent))
 }

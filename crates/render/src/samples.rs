@@ -87,7 +87,7 @@ impl Session {
 
 /// A recording that was read to its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Whole<'a> {
+pub struct RecordingSummary<'a> {
     /// The tables that samples' ids are of, and what is missing.
     pub profile: &'a Profile,
     /// What the recorder said about itself.
@@ -96,7 +96,7 @@ pub struct Whole<'a> {
     pub session: &'a Session,
 }
 
-impl Whole<'_> {
+impl RecordingSummary<'_> {
     /// What is missing, in words.
     #[must_use]
     pub fn loss_lines(&self) -> Vec<String> {

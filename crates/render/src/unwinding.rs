@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tare_format::printable;
-use tare_profile::{Ended, FramePointers, Losses, Unwinding};
+use tare_profile::{EndReasonCount, FramePointers, Losses, Unwinding};
 
 /// Of copied stacks, the share that may be cut off before a larger copy is named.
 const FEW_PERCENT: f64 = 1.0;
@@ -83,8 +83,8 @@ fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     ))
 }
 
-fn reasons(ended: &[Ended]) -> String {
-    let one = |ended: &Ended| match &ended.dso {
+fn reasons(ended: &[EndReasonCount]) -> String {
+    let one = |ended: &EndReasonCount| match &ended.dso {
         Some(dso) => format!("{} {}, most in {}", ended.stacks, ended.why, printable(dso)),
         None => format!("{} {}", ended.stacks, ended.why),
     };
@@ -162,7 +162,7 @@ impl<'a> CopiedStacks<'a> {
     #[must_use]
     pub fn new(unwinding: &'a Unwinding) -> Option<Self> {
         let ended = unwinding.truncated.iter().chain(&unwinding.failed);
-        let reason = |ended: &'a Ended| Reason {
+        let reason = |ended: &'a EndReasonCount| Reason {
             why: ended.why,
             stacks: ended.stacks,
             dso: ended.dso.as_deref(),
@@ -187,8 +187,11 @@ mod tests {
 
     #[test]
     fn shares_and_reasons_are_in_one_line() {
-        let ended =
-            |why, stacks, dso: Option<&str>| Ended { why, stacks, dso: dso.map(str::to_owned) };
+        let ended = |why, stacks, dso: Option<&str>| EndReasonCount {
+            why,
+            stacks,
+            dso: dso.map(str::to_owned),
+        };
         let mut unwinding = Unwinding { whole: 900, ..Unwinding::default() };
         assert_eq!(line(&unwinding), None);
         unwinding.truncated = vec![ended("the copy ended", 93, None)];

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 use tare_format::file::Description;
-use tare_format::order::Ordered;
+use tare_format::order::OrderedRecord;
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_symbols::{UnwindCache, Unwinder, Unwound};
+use tare_symbols::{UnwindCache, UnwindEnd, Unwinder};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
@@ -34,7 +34,7 @@ const UNWIND_BYTES: usize = 64 << 20;
 
 /// What is known at the time of the last record that was looked at.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct AheadState {
     machine: Machine,
     unwinder: Unwinder,
     caches: Vec<UnwindCache>,
@@ -56,7 +56,7 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.sample_type & copies != 0)
 }
 
-impl Ahead {
+impl AheadState {
     /// Knows what the recording says of itself.
     pub(crate) fn new(options: &Options, description: &Description) -> Self {
         let Options { symbols, threads, most_stacks, .. } = options;
@@ -108,14 +108,14 @@ impl Ahead {
     /// Looks at records that are due next, and unwinds the stacks that the sink is going to ask for.
     pub(crate) fn look<'a, S: Sink>(
         &mut self,
-        due: impl Iterator<Item = Ordered<'a>>,
+        due: impl Iterator<Item = OrderedRecord<'a>>,
         description: &Description,
         sink: &S,
     ) {
         (self.looked_at, self.gone) = (0, 0);
         let mut stacks = Vec::new();
         let mut bytes = 0;
-        for Ordered { time_ns, record: raw, .. } in due {
+        for OrderedRecord { time_ns, record: raw, .. } in due {
             if stacks.len() >= SAMPLES || bytes > BYTES {
                 break;
             }
@@ -170,7 +170,7 @@ impl Ahead {
         self.gone += 1;
         self.unwound.front().filter(|stack| stack.position == position)?;
         let stack = self.unwound.pop_front()?;
-        self.is_whole = stack.end == Unwound::Whole;
+        self.is_whole = stack.end == UnwindEnd::Whole;
         Some(stack.addresses)
     }
 

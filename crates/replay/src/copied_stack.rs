@@ -7,7 +7,7 @@ use std::thread;
 
 use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_64;
 use tare_format::record::Sample;
-use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, Unwinder, Unwound};
+use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindEnd, Unwinder};
 
 use crate::callchain;
 
@@ -38,7 +38,7 @@ pub(crate) struct UnwoundStack {
     pub(crate) position: usize,
     /// The innermost first.
     pub(crate) addresses: Vec<u64>,
-    pub(crate) end: Unwound,
+    pub(crate) end: UnwindEnd,
     /// Of the addresses, those that came from frame pointers.
     pub(crate) spliced: usize,
 }
@@ -86,8 +86,8 @@ impl<'a> CopiedStack<'a> {
                     Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
                 unwinder.unwind(cache, dsos, space, &stack, &mut addresses)
             }
-            (Some(_), None) => (Unwound::NoMapping, 0),
-            (None, _) => (Unwound::NoRegisters, 0),
+            (Some(_), None) => (UnwindEnd::NoMapping, 0),
+            (None, _) => (UnwindEnd::NoRegisters, 0),
         };
         UnwoundStack { position: self.position, addresses, end, spliced }
     }

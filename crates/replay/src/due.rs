@@ -16,7 +16,7 @@ use crate::sink::Sink;
 
 /// A record whose turn it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Due<'a> {
+pub(crate) struct DueRecord<'a> {
     /// When it was made, in nanoseconds of the recording's clock, where it says so.
     pub(crate) time_ns: Option<u64>,
     /// The event that it belongs to.
@@ -24,7 +24,7 @@ pub(crate) struct Due<'a> {
     pub(crate) raw: RawRecord<'a>,
 }
 
-impl<'a> Due<'a> {
+impl<'a> DueRecord<'a> {
     /// A sample that was held back.
     pub(crate) fn held(sample: &'a DeferredSample, description: &Description) -> Self {
         let raw = sample.record();
@@ -70,10 +70,10 @@ impl State {
     pub(crate) fn deliver<S: Sink>(
         &mut self,
         description: &Description,
-        due: Due<'_>,
+        due: DueRecord<'_>,
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
-        let Due { time_ns, event, raw } = due;
+        let DueRecord { time_ns, event, raw } = due;
         if let Some(time_ns) = time_ns {
             self.machine.advance(time_ns);
         }
@@ -84,7 +84,7 @@ impl State {
                 Some(None) => Ok(ControlFlow::Continue(())),
                 Some(Some(held)) => {
                     self.machine.user_chain = None;
-                    self.hand_out(description, Due::held(&held, description), sink)
+                    self.hand_out(description, DueRecord::held(&held, description), sink)
                 }
             };
         }
@@ -98,7 +98,7 @@ impl State {
             let addresses = deferred::addresses(callchain.iter());
             for held in self.deferred.take(*cookie) {
                 self.machine.user_chain = Some(addresses.clone());
-                let flow = self.hand_out(description, Due::held(&held, description), sink)?;
+                let flow = self.hand_out(description, DueRecord::held(&held, description), sink)?;
                 self.machine.user_chain = None;
                 if flow.is_break() {
                     return Ok(flow);
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// What a sample's user call chain will be known by, where that comes later.
-    fn cookie(&mut self, description: &Description, due: &Due<'_>) -> Option<u64> {
+    fn cookie(&mut self, description: &Description, due: &DueRecord<'_>) -> Option<u64> {
         let events = description.events().len();
         if self.events != events {
             (self.events, self.has_deferred) = (events, deferred::has_deferred(description));
@@ -143,7 +143,7 @@ impl State {
     fn decode<'a>(
         &self,
         description: &Description,
-        due: &Due<'a>,
+        due: &DueRecord<'a>,
         sample: &mut Sample<'a>,
     ) -> Option<()> {
         let layout = description.lookup().layouts().get(due.event?)?;
@@ -158,10 +158,10 @@ impl State {
     pub(crate) fn hand_out<S: Sink>(
         &mut self,
         description: &Description,
-        due: Due<'_>,
+        due: DueRecord<'_>,
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
-        let Due { time_ns, event, raw } = due;
+        let DueRecord { time_ns, event, raw } = due;
         let mut fields = Sample::default();
         if self.decode(description, &due, &mut fields).is_none() {
             self.losses.malformed_records += 1;

@@ -122,7 +122,7 @@ pub use recording::{Position, Recording};
 pub use replay::Replay;
 pub use replayed::Replayed;
 pub use sink::{EventFilter, Sink};
-pub use switch::{Switch, Switched};
+pub use switch::{Switch, SwitchState};
 pub use tare_symbols::DsoAddress;
 pub use tasks::{TaskList, TaskMapping, TaskSeen};
 pub use threads::Thread;

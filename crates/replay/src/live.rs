@@ -17,7 +17,7 @@ use tare_format::Endian;
 use tare_format::file::note::Notes;
 use tare_format::file::{Description, Entry, OpenError, Reader};
 use tare_format::record::{RawRecord, Record, Records, Sample, kind};
-use tare_profile::{Losses, Renumbered};
+use tare_profile::{Losses, NewIds};
 
 use crate::machine::Machine;
 use crate::options::Options;
@@ -103,7 +103,7 @@ impl Live {
                 continue;
             }
             let entry = Entry { offset: 0, record, description: &self.description, payload: None };
-            let mut taken = Taken::new(sink, self.left_out, &mut self.own_samples);
+            let mut taken = OwnSampleFilter::new(sink, self.left_out, &mut self.own_samples);
             let Ok(_) = self.replay.push(&entry, &mut taken);
             self.now_ns = self.now_ns.max(taken.newest_ns);
         }
@@ -120,7 +120,7 @@ impl Live {
 
     /// All that the ring buffers held at this time was pushed, in nanoseconds of the records' clock.
     pub fn drained(&mut self, time_ns: u64, sink: &mut SampleSink) {
-        let mut taken = Taken::new(sink, self.left_out, &mut self.own_samples);
+        let mut taken = OwnSampleFilter::new(sink, self.left_out, &mut self.own_samples);
         let before_ns = time_ns.saturating_sub(UNDER_WAY_NS);
         let Ok(_) = self.replay.complete_before(before_ns, &self.description, &mut taken);
         self.now_ns = self.now_ns.max(before_ns);
@@ -135,7 +135,7 @@ impl Live {
 
     /// Forgets what is older than the window, if that is due: once a window. Ids in the sink's
     /// tables are then others; what they have become is returned.
-    pub fn forget(&mut self, sink: &mut SampleSink) -> Option<Renumbered> {
+    pub fn forget(&mut self, sink: &mut SampleSink) -> Option<NewIds> {
         let from_ns = self.now_ns.saturating_sub(self.window_ns);
         if from_ns < self.kept_from_ns.saturating_add(self.window_ns) {
             return None;
@@ -169,20 +169,20 @@ fn nanos(time: Duration) -> u64 {
 }
 
 /// Hands samples on, but for those of the recorder.
-struct Taken<'a> {
+struct OwnSampleFilter<'a> {
     sink: &'a mut SampleSink,
     left_out: Option<i32>,
     own_samples: &'a mut u64,
     newest_ns: u64,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> OwnSampleFilter<'a> {
     fn new(sink: &'a mut SampleSink, left_out: Option<i32>, own_samples: &'a mut u64) -> Self {
         Self { sink, left_out, own_samples, newest_ns: 0 }
     }
 }
 
-impl Sink for Taken<'_> {
+impl Sink for OwnSampleFilter<'_> {
     type Error = Infallible;
 
     fn sample(

@@ -17,7 +17,7 @@ use tare_format::file::{Description, Entry};
 use tare_format::record::{RawRecord, kind};
 
 use crate::ahead::has_copied_stacks;
-use crate::due::{Due, State};
+use crate::due::{DueRecord, State};
 use crate::error::Error;
 use crate::recording::Recording;
 use crate::sink::Sink;
@@ -36,13 +36,13 @@ const LEAST: u64 = 1 << 20;
 #[derive(Debug)]
 struct Batch {
     description: Arc<Description>,
-    records: Vec<Placed>,
+    records: Vec<BatchRecord>,
     bodies: Vec<u8>,
 }
 
 /// [`Due`], whose body lies in [`Batch::bodies`].
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct BatchRecord {
     time_ns: Option<u64>,
     event: Option<usize>,
     start: usize,
@@ -54,7 +54,7 @@ struct Placed {
 
 /// Why reading on a thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ReaderEnd {
     /// The recording has.
     Whole,
     /// No thread can be started, or from here on there are samples with copied stacks, which are
@@ -74,7 +74,7 @@ pub(crate) fn replay<S: Sink>(
     waiting: &mut Waiting,
     state: &mut State,
     sink: &mut S,
-) -> Result<ControlFlow<(), Ended>, S::Error>
+) -> Result<ControlFlow<(), ReaderEnd>, S::Error>
 where
     S::Error: From<Error>,
 {
@@ -82,14 +82,14 @@ where
         let (full, batches) = sync_channel(BATCHES);
         let (emptied, empty) = channel();
         let description = Arc::new(recording.description().clone());
-        let mut out = Out { batch: Batch::new(description), full, empty };
+        let mut out = BatchSender { batch: Batch::new(description), full, empty };
         let work = move || {
             let ended = read(recording, waiting, &mut out);
             let _ = out.hand_over();
             ended
         };
         let Ok(reader) = Builder::new().spawn_scoped(scope, work) else {
-            return Ok(ControlFlow::Continue(Ended::Early));
+            return Ok(ControlFlow::Continue(ReaderEnd::Early));
         };
         for mut batch in batches {
             for due in batch.due() {
@@ -109,7 +109,11 @@ where
 }
 
 /// Reads until the recording ends, or nobody takes what is read.
-fn read(recording: &mut Recording, waiting: &mut Waiting, out: &mut Out) -> io::Result<Ended> {
+fn read(
+    recording: &mut Recording,
+    waiting: &mut Waiting,
+    out: &mut BatchSender,
+) -> io::Result<ReaderEnd> {
     // What stands behind such a record is taken in with the next one.
     let mut follows_tracing_data = false;
     loop {
@@ -117,23 +121,23 @@ fn read(recording: &mut Recording, waiting: &mut Waiting, out: &mut Out) -> io::
             let Some(entry) = recording.next_record()? else {
                 waiting.sorter.finish();
                 let _ = out.take_due(waiting);
-                return Ok(Ended::Whole);
+                return Ok(ReaderEnd::Whole);
             };
             let kind = entry.record.kind;
             let description = entry.description;
             let is_new = changes(kind) || follows_tracing_data;
             follows_tracing_data = kind == kind::HEADER_TRACING_DATA;
             if is_new && out.renew(description).is_break() || out.take(&entry, waiting).is_break() {
-                return Ok(Ended::Whole);
+                return Ok(ReaderEnd::Whole);
             }
             if is_new && has_copied_stacks(description) {
-                return Ok(Ended::Early);
+                return Ok(ReaderEnd::Early);
             }
         }
         if let Some(time_ns) = recording.complete_before_ns() {
             waiting.sorter.complete_before(time_ns);
             if out.take_due(waiting).is_break() {
-                return Ok(Ended::Whole);
+                return Ok(ReaderEnd::Whole);
             }
         }
     }
@@ -153,13 +157,13 @@ fn changes(kind: u32) -> bool {
 }
 
 /// Where due records go.
-struct Out {
+struct BatchSender {
     batch: Batch,
     full: SyncSender<Batch>,
     empty: Receiver<Batch>,
 }
 
-impl Out {
+impl BatchSender {
     /// The recording is described otherwise from here on.
     fn renew(&mut self, description: &Description) -> ControlFlow<()> {
         let flow = self.hand_over();
@@ -215,22 +219,22 @@ impl Batch {
     }
 
     fn is_full(&self) -> bool {
-        self.bodies.len() + self.records.len() * size_of::<Placed>() >= BYTES
+        self.bodies.len() + self.records.len() * size_of::<BatchRecord>() >= BYTES
     }
 
-    fn add(&mut self, due: &Due<'_>) {
-        let Due { time_ns, event, raw: RawRecord { kind, misc, body, endian } } = *due;
+    fn add(&mut self, due: &DueRecord<'_>) {
+        let DueRecord { time_ns, event, raw: RawRecord { kind, misc, body, endian } } = *due;
         let start = self.bodies.len();
         let len = body.len();
         self.bodies.extend_from_slice(body);
-        self.records.push(Placed { time_ns, event, start, len, kind, misc, endian });
+        self.records.push(BatchRecord { time_ns, event, start, len, kind, misc, endian });
     }
 
-    fn due(&self) -> impl Iterator<Item = Due<'_>> {
+    fn due(&self) -> impl Iterator<Item = DueRecord<'_>> {
         self.records.iter().map(|placed| {
-            let Placed { time_ns, event, start, len, kind, misc, endian } = *placed;
+            let BatchRecord { time_ns, event, start, len, kind, misc, endian } = *placed;
             let body = &self.bodies[start..start + len];
-            Due { time_ns, event, raw: RawRecord { kind, misc, body, endian } }
+            DueRecord { time_ns, event, raw: RawRecord { kind, misc, body, endian } }
         })
     }
 }

@@ -6,12 +6,12 @@ use tare_format::file::{Description, Entry};
 use tare_format::record::kind;
 use tare_profile::Losses;
 
-use crate::ahead::{self, Ahead};
-use crate::due::{Due, State};
+use crate::ahead::{self, AheadState};
+use crate::due::{DueRecord, State};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::options::{Detail, Options};
-use crate::reader::{self, Ended};
+use crate::reader::{self, ReaderEnd};
 use crate::recording::{Recording, add_unread};
 use crate::sink::Sink;
 use crate::waiting::{BATCH, Waiting};
@@ -28,7 +28,7 @@ pub struct Replay {
     waiting: Waiting,
     is_described: bool,
     /// Where samples have copied stacks.
-    ahead: Option<Ahead>,
+    ahead: Option<AheadState>,
     /// Events that were looked at for that.
     events: usize,
     state: State,
@@ -69,10 +69,10 @@ impl Replay {
             self.describe(recording.description(), sink);
             match reader::replay(recording, &mut self.waiting, &mut self.state, sink)? {
                 ControlFlow::Break(()) => return Ok(()),
-                ControlFlow::Continue(Ended::Whole) => {
+                ControlFlow::Continue(ReaderEnd::Whole) => {
                     return self.finish(recording.description(), sink);
                 }
-                ControlFlow::Continue(Ended::Early) => {}
+                ControlFlow::Continue(ReaderEnd::Early) => {}
             }
         }
         while self.step(recording, sink, BATCH)?.is_continue() {}
@@ -149,7 +149,7 @@ impl Replay {
             self.events = description.events().len();
             let is_full = self.options.detail == Detail::Full;
             self.ahead = (is_full && ahead::has_copied_stacks(description))
-                .then(|| Ahead::new(&self.options, description));
+                .then(|| AheadState::new(&self.options, description));
         }
         if let Some(due) = self.waiting.push(entry) {
             // What changes the machine comes after the records that are due.
@@ -179,7 +179,7 @@ impl Replay {
     fn deliver_at_once<S: Sink>(
         &mut self,
         description: &Description,
-        due: Due<'_>,
+        due: DueRecord<'_>,
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         if let Some(ahead) = &mut self.ahead {
@@ -204,7 +204,7 @@ impl Replay {
         sink: &mut S,
     ) -> Result<ControlFlow<()>, S::Error> {
         self.waiting.sorter.complete_before(time_ns);
-        self.ahead.iter_mut().for_each(Ahead::begin_round);
+        self.ahead.iter_mut().for_each(AheadState::begin_round);
         self.drain(description, sink, 1)
     }
 
@@ -229,7 +229,7 @@ impl Replay {
         while flow.is_continue()
             && let Some(held) = self.state.deferred.oldest()
         {
-            flow = self.state.hand_out(description, Due::held(&held, description), sink)?;
+            flow = self.state.hand_out(description, DueRecord::held(&held, description), sink)?;
         }
         Ok(())
     }
@@ -265,7 +265,7 @@ impl Replay {
                 ahead.look(self.waiting.sorter.upcoming(), description, sink);
             }
             let Some(due) = self.waiting.pop() else { break };
-            self.state.machine.user_chain = self.ahead.as_mut().and_then(Ahead::next);
+            self.state.machine.user_chain = self.ahead.as_mut().and_then(AheadState::next);
             self.state.is_whole = self.ahead.as_ref().is_some_and(|ahead| ahead.is_whole);
             if self.state.deliver(description, due, sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -63,9 +63,9 @@ pub trait Sink {
 
 /// Says which samples a sink looks at, before they are in order of time: what isn't wanted costs no
 /// place among those that wait. It may be asked on another thread than the sink's.
-pub struct EventFilter(Box<Wants>);
+pub struct EventFilter(Box<EventPredicate>);
 
-type Wants = dyn FnMut(&Description, usize) -> bool + Send;
+type EventPredicate = dyn FnMut(&Description, usize) -> bool + Send;
 
 impl EventFilter {
     /// `wants` says whether samples of an event are looked at: an index into the description's

@@ -13,12 +13,12 @@ pub struct Switch {
 
 /// A [`Switch`] at work.
 #[derive(Clone, Debug)]
-pub struct Switched {
+pub struct SwitchState {
     switch: Switch,
     is_off: bool,
 }
 
-impl Switched {
+impl SwitchState {
     /// Off as long as something is to switch it on.
     #[must_use]
     pub fn new(switch: &Switch) -> Self {
@@ -55,7 +55,7 @@ mod tests {
         let name = |text: &str| Some(text.as_bytes().to_vec());
         let switch = Switch { on: name("on"), off: name("off"), shows: false };
         let taken = |switch: &Switch| {
-            let mut switched = Switched::new(switch);
+            let mut switched = SwitchState::new(switch);
             ["a", "off", "on", "a", "on", "off", "a", "on", "a"]
                 .map(|event| switched.takes(event.as_bytes()))
         };

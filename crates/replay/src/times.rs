@@ -192,10 +192,11 @@ mod tests {
 
     #[test]
     fn parts_have_no_nanosecond_in_common() {
-        let times = (1000, 2001);
-        assert_eq!(of_part((0.0, 10.0), times), (1000, 1099));
-        assert_eq!(of_part((10.0, 20.0), times), (1100, 1199));
-        assert_eq!(of_part((90.0, 100.0), times), (1901, 2001));
+        let first = 1000;
+        let last = 2001;
+        assert_eq!(part_window(0.0, 10.0, first, last), (1000, 1099));
+        assert_eq!(part_window(10.0, 20.0, first, last), (1100, 1199));
+        assert_eq!(part_window(90.0, 100.0, first, last), (1901, 2001));
         let windows = TimeWindows(vec![(5, 6), (1, 2)]);
         assert!(windows.takes(Some(1)) && !windows.takes(Some(3)) && windows.takes(None));
         assert!(!windows.is_past(Some(6)) && windows.is_past(Some(7)));

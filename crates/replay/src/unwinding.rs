@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use tare_profile::{Ended, Sufficient, Unwinding};
-use tare_symbols::{Unwound, limits};
+use tare_profile::{EndReasonCount, Sufficient, Unwinding};
+use tare_symbols::{UnwindEnd, limits};
 
 use crate::copied_stack::{CopiedStack, UnwoundStack};
 use crate::machine::Machine;
@@ -32,7 +32,7 @@ pub(crate) struct UnwindStats {
     /// Stacks that were left alone, as more came than are unwound.
     pub(crate) too_many: u64,
     /// By where they ended and the file that the last frame lies in.
-    ends: HashMap<(Unwound, Box<[u8]>), u64, foldhash::fast::RandomState>,
+    ends: HashMap<(UnwindEnd, Box<[u8]>), u64, foldhash::fast::RandomState>,
     /// Stacks whose copy ended, by the [`STEP`]s from their stack pointer to their base.
     distances: [u64; SIZES],
 }
@@ -51,11 +51,11 @@ impl UnwindStats {
         unwound: &UnwoundStack,
     ) {
         self.spliced += u64::from(unwound.spliced > 0);
-        if unwound.end == Unwound::Whole {
+        if unwound.end == UnwindEnd::Whole {
             self.whole += 1;
             return;
         }
-        if unwound.end == Unwound::CopyEnded
+        if unwound.end == UnwindEnd::CopyEnded
             && let Some(distance) = stack.bytes_to_base()
         {
             let step = usize::try_from(distance.div_ceil(STEP)).unwrap_or(SIZES);
@@ -72,28 +72,28 @@ impl UnwindStats {
 
     /// The figures as profiles have them.
     pub(crate) fn summary(&self) -> Unwinding {
-        let ended = |why: Unwound| {
+        let ended = |why: UnwindEnd| {
             let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);
             let stacks = of_this.clone().map(|(_, stacks)| stacks).sum();
             let most = of_this.max_by_key(|((_, name), stacks)| (**stacks, name.clone()));
             let dso = most.map(|((_, name), _)| String::from_utf8_lossy(name).into_owned());
             // Where a copy ends says nothing of the file that it ends in.
-            let dso = dso.filter(|name| why != Unwound::CopyEnded && !name.is_empty());
-            Ended { why: why.reason(), stacks, dso }
+            let dso = dso.filter(|name| why != UnwindEnd::CopyEnded && !name.is_empty());
+            EndReasonCount { why: why.reason(), stacks, dso }
         };
-        let all = |is_wanted: fn(Unwound) -> bool| {
-            let reasons = Unwound::ALL.into_iter().filter(|why| is_wanted(*why));
+        let all = |is_wanted: fn(UnwindEnd) -> bool| {
+            let reasons = UnwindEnd::ALL.into_iter().filter(|why| is_wanted(*why));
             let mut all: Vec<_> = reasons.map(ended).filter(|ended| ended.stacks > 0).collect();
             all.sort_by_key(|ended| std::cmp::Reverse(ended.stacks));
             all
         };
-        let mut failed = all(|why| why != Unwound::Whole && !why.is_truncated());
+        let mut failed = all(|why| why != UnwindEnd::Whole && !why.is_truncated());
         if self.too_many > 0 {
-            failed.push(Ended { why: TOO_MANY, stacks: self.too_many, dso: None });
+            failed.push(EndReasonCount { why: TOO_MANY, stacks: self.too_many, dso: None });
         }
         Unwinding {
             whole: self.whole,
-            truncated: all(Unwound::is_truncated),
+            truncated: all(UnwindEnd::is_truncated),
             failed,
             spliced: self.spliced,
             sufficient: self.sufficient(),

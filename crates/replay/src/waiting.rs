@@ -2,10 +2,10 @@
 
 use tare_format::abi::Flags;
 use tare_format::file::{Description, Entry};
-use tare_format::order::{Ordered, Sorter};
+use tare_format::order::{OrderedRecord, Sorter};
 use tare_format::record::{Layout, RawRecord, kind};
 
-use crate::due::Due;
+use crate::due::DueRecord;
 use crate::options::Detail;
 use crate::sink::EventFilter;
 
@@ -36,7 +36,7 @@ impl Waiting {
 
     /// Takes a record in. What has no time comes back: its turn is now, but for the mark of a round
     /// behind what is due.
-    pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<Due<'a>> {
+    pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<DueRecord<'a>> {
         let Entry { offset, record, description, payload } = *entry;
         self.offset = offset;
         if let Some(payload) = payload {
@@ -52,7 +52,7 @@ impl Waiting {
         let layout = event.and_then(|event| description.lookup().layouts().get(event));
         let raw = self.kept(record, layout)?;
         let Some(time_ns) = layout.and_then(|layout| layout.time_ns(&raw)) else {
-            return Some(Due { time_ns: None, event, raw });
+            return Some(DueRecord { time_ns: None, event, raw });
         };
         self.sorter.push(time_ns, event.map_or(0, |event| event as u64 + 1), &raw);
         None
@@ -66,10 +66,10 @@ impl Waiting {
     }
 
     /// The next record whose turn it is.
-    pub(crate) fn pop(&mut self) -> Option<Due<'_>> {
-        let Ordered { time_ns, tag, record } = self.sorter.pop()?;
+    pub(crate) fn pop(&mut self) -> Option<DueRecord<'_>> {
+        let OrderedRecord { time_ns, tag, record } = self.sorter.pop()?;
         let event = tag.checked_sub(1).and_then(|event| usize::try_from(event).ok());
-        Some(Due { time_ns: Some(time_ns), event, raw: record })
+        Some(DueRecord { time_ns: Some(time_ns), event, raw: record })
     }
 
     /// The part of a record that waits for its turn; `None` where nothing needs it.

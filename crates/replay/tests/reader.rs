@@ -113,14 +113,14 @@ struct SeenSample {
 
 /// What came out: samples, and the time and the kind of other records.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct ReplayedCounts {
     all: Vec<SeenSample>,
     others: Vec<(u64, u32)>,
     most: usize,
     only: Option<usize>,
 }
 
-impl Sink for Seen {
+impl Sink for ReplayedCounts {
     type Error = Error;
 
     fn event_filter(&self) -> Option<EventFilter> {
@@ -154,10 +154,10 @@ impl Sink for Seen {
 }
 
 /// Without and with a thread that reads ahead: what a sink sees, and the records that were lost.
-fn both(path: &Path, most: usize, only: Option<usize>) -> [(Seen, u64); 2] {
+fn both(path: &Path, most: usize, only: Option<usize>) -> [(ReplayedCounts, u64); 2] {
     [false, true].map(|reads_ahead| {
         let options = Options { detail: Detail::Full, reads_ahead, ..Options::default() };
-        let mut seen = Seen { most, only, ..Seen::default() };
+        let mut seen = ReplayedCounts { most, only, ..ReplayedCounts::default() };
         let mut recording = Recording::open(path).unwrap();
         let losses = Replay::new(options).run(&mut recording, &mut seen).unwrap();
         assert!(losses.late_records == 0 && losses.malformed_records == 0, "{losses:?}");

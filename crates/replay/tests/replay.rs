@@ -21,7 +21,7 @@ const ENDIAN: Endian = Endian::Little;
 
 /// A record of one ring.
 #[derive(Clone, Debug)]
-struct Pushed {
+struct PushedRecord {
     kind: u32,
     misc: u16,
     body: Vec<u8>,
@@ -40,29 +40,29 @@ fn trailer(time_ns: u64) -> Vec<u8> {
     words(&[0, time_ns, 0])
 }
 
-fn sample(tid: i32, time_ns: u64, cpu: u64, rest: &[u64]) -> Pushed {
+fn sample(tid: i32, time_ns: u64, cpu: u64, rest: &[u64]) -> PushedRecord {
     let front = words(&[0x1000, ids(tid, tid), time_ns, cpu, 1]);
-    Pushed { kind: kind::PERF_RECORD_SAMPLE, misc: 2, body: [front, words(rest)].concat() }
+    PushedRecord { kind: kind::PERF_RECORD_SAMPLE, misc: 2, body: [front, words(rest)].concat() }
 }
 
-fn fork(tid: i32, parent: i32, time_ns: u64) -> Pushed {
+fn fork(tid: i32, parent: i32, time_ns: u64) -> PushedRecord {
     let body = words(&[ids(tid, parent), ids(tid, parent), time_ns]);
-    Pushed { kind: kind::PERF_RECORD_FORK, misc: 0, body: [body, trailer(time_ns)].concat() }
+    PushedRecord { kind: kind::PERF_RECORD_FORK, misc: 0, body: [body, trailer(time_ns)].concat() }
 }
 
-fn comm(tid: i32, name: &[u8; 8], time_ns: u64) -> Pushed {
+fn comm(tid: i32, name: &[u8; 8], time_ns: u64) -> PushedRecord {
     let body = [words(&[ids(tid, tid)]), name.to_vec(), trailer(time_ns)].concat();
-    Pushed { kind: kind::PERF_RECORD_COMM, misc: 1 << 13, body }
+    PushedRecord { kind: kind::PERF_RECORD_COMM, misc: 1 << 13, body }
 }
 
-fn mmap(pid: i32, start: u64, time_ns: u64) -> Pushed {
+fn mmap(pid: i32, start: u64, time_ns: u64) -> PushedRecord {
     let body = words(&[ids(pid, pid), start, 0x1000, 0]);
     let body = [body, b"/bin/sh\0".to_vec(), trailer(time_ns)].concat();
-    Pushed { kind: kind::PERF_RECORD_MMAP, misc: 2, body }
+    PushedRecord { kind: kind::PERF_RECORD_MMAP, misc: 2, body }
 }
 
-fn round() -> Pushed {
-    Pushed { kind: kind::FINISHED_ROUND, misc: 0, body: Vec::new() }
+fn round() -> PushedRecord {
+    PushedRecord { kind: kind::FINISHED_ROUND, misc: 0, body: Vec::new() }
 }
 
 fn description(extra: u64, branches: u64) -> Description {
@@ -78,12 +78,12 @@ fn description(extra: u64, branches: u64) -> Description {
 
 /// What came out: thread, time, the thread's name, and the call chain.
 #[derive(Debug, Default)]
-struct Seen {
+struct ReplayedSamples {
     samples: Vec<(i32, u64, Vec<u8>)>,
     chains: Vec<Vec<u64>>,
 }
 
-impl Sink for Seen {
+impl Sink for ReplayedSamples {
     type Error = Error;
 
     fn sample(
@@ -101,10 +101,14 @@ impl Sink for Seen {
     }
 }
 
-fn replayed(detail: Detail, description: &Description, records: &[Pushed]) -> (Seen, Replay) {
+fn replayed(
+    detail: Detail,
+    description: &Description,
+    records: &[PushedRecord],
+) -> (ReplayedSamples, Replay) {
     let mut replay = Replay::new(Options { detail, ..Options::default() });
-    let mut seen = Seen::default();
-    for (offset, Pushed { kind, misc, body }) in (0..).zip(records) {
+    let mut seen = ReplayedSamples::default();
+    for (offset, PushedRecord { kind, misc, body }) in (0..).zip(records) {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
         let entry = Entry { offset, record, description, payload: None };
         assert!(replay.push(&entry, &mut seen).unwrap().is_continue());
@@ -114,7 +118,7 @@ fn replayed(detail: Detail, description: &Description, records: &[Pushed]) -> (S
 }
 
 /// Three CPUs' rings: threads that begin, get names and are sampled, all at different times.
-fn rings() -> [Vec<Pushed>; 3] {
+fn rings() -> [Vec<PushedRecord>; 3] {
     let mut rings = [Vec::new(), Vec::new(), Vec::new()];
     for step in 0..300_u64 {
         let time_ns = 10 + 10 * step;
@@ -203,7 +207,7 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
     // Lost records that no counter can hold.
     for _ in 0..3 {
         let body = [words(&[0, u64::MAX]), trailer(5)].concat();
-        records.push(Pushed { kind: kind::PERF_RECORD_LOST, misc: 0, body });
+        records.push(PushedRecord { kind: kind::PERF_RECORD_LOST, misc: 0, body });
     }
     records.push(sample(2_999, 6, 0, &[]));
     let before = resident_bytes();

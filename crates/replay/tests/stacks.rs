@@ -32,7 +32,7 @@ const REGISTERS: u64 = 0b111 << 6;
 const STACK: (u64, u64) = (0x7000_0000, 0x7000_8000);
 
 /// A record: its kind, `misc` and body.
-type Pushed = (u32, u16, Vec<u8>);
+type PushedRecord = (u32, u16, Vec<u8>);
 
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -42,14 +42,14 @@ fn ids(pid: u32) -> u64 {
     u64::from(pid) | u64::from(pid) << 32
 }
 
-fn mmap(pid: u32, start: u64, end: u64, path: &[u8; 8], time_ns: u64) -> Pushed {
+fn mmap(pid: u32, start: u64, end: u64, path: &[u8; 8], time_ns: u64) -> PushedRecord {
     let body = words(&[ids(pid), start, end - start, 0]);
     let trailer = words(&[ids(pid), time_ns]);
     (kind::PERF_RECORD_MMAP, 2, [body, path.to_vec(), trailer].concat())
 }
 
 /// A sample of compiled code with frame pointers: so many frames, of which the copy holds some.
-fn copied(pid: u32, time_ns: u64, frames: u64, copied_frames: u64, chain: &[u64]) -> Pushed {
+fn copied(pid: u32, time_ns: u64, frames: u64, copied_frames: u64, chain: &[u64]) -> PushedRecord {
     let sp = STACK.1 - 32 * frames;
     let frame = |at: u64| match at {
         at if at + 1 == frames => [0, 0, 0, 0],
@@ -77,9 +77,9 @@ fn description(extra: u64, flags: Flags) -> Description {
 
 /// Times and call chains as they came out.
 #[derive(Debug, Default, PartialEq)]
-struct Seen(Vec<(u64, Vec<u64>)>);
+struct ReplayedChains(Vec<(u64, Vec<u64>)>);
 
-impl Sink for Seen {
+impl Sink for ReplayedChains {
     type Error = Error;
 
     fn sample(
@@ -95,9 +95,13 @@ impl Sink for Seen {
     }
 }
 
-fn replayed(threads: usize, description: &Description, records: &[Pushed]) -> (Seen, Losses) {
+fn replayed(
+    threads: usize,
+    description: &Description,
+    records: &[PushedRecord],
+) -> (ReplayedChains, Losses) {
     let mut replay = Replay::new(Options { threads: NonZero::new(threads), ..Options::default() });
-    let mut seen = Seen::default();
+    let mut seen = ReplayedChains::default();
     for (offset, (kind, misc, body)) in (0..).zip(records) {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
         let entry = Entry { offset, record, description, payload: None };
@@ -108,7 +112,7 @@ fn replayed(threads: usize, description: &Description, records: &[Pushed]) -> (S
 }
 
 /// Two processes whose code moves while they are sampled; rounds as a recorder makes them.
-fn moving() -> Vec<Pushed> {
+fn moving() -> Vec<PushedRecord> {
     let mut records = Vec::new();
     for pid in [1, 2] {
         records.push(mmap(pid, STACK.0, STACK.1, b"[stack]\0", 1));
@@ -178,12 +182,12 @@ fn frame_pointers_go_on_where_a_copy_ends() {
     assert_eq!(losses.unwinding.spliced, 1);
 }
 
-fn deferring(tid: u32, time_ns: u64, chain: &[u64]) -> Pushed {
+fn deferring(tid: u32, time_ns: u64, chain: &[u64]) -> PushedRecord {
     let front = [0xffff_1000, ids(tid), time_ns, chain.len() as u64];
     (kind::PERF_RECORD_SAMPLE, 1, words(&[&front[..], chain].concat()))
 }
 
-fn comes_later(tid: u32, time_ns: u64, cookie: u64, chain: &[u64]) -> Pushed {
+fn comes_later(tid: u32, time_ns: u64, cookie: u64, chain: &[u64]) -> PushedRecord {
     let front = [cookie, chain.len() as u64];
     let trailer = [ids(tid), time_ns];
     (kind::PERF_RECORD_CALLCHAIN_DEFERRED, 2, words(&[&front[..], chain, &trailer].concat()))
@@ -236,12 +240,13 @@ fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let options = Options { threads: NonZero::new(2), most_stacks: Some(30), ..Options::default() };
     let mut replay = Replay::new(options);
-    let mut seen = Seen::default();
-    let push = |replay: &mut Replay, seen: &mut Seen, (kind, misc, body): &Pushed| {
-        let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
-        let entry = Entry { offset: 0, record, description: &description, payload: None };
-        assert!(replay.push(&entry, seen).unwrap().is_continue());
-    };
+    let mut seen = ReplayedChains::default();
+    let push =
+        |replay: &mut Replay, seen: &mut ReplayedChains, (kind, misc, body): &PushedRecord| {
+            let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
+            let entry = Entry { offset: 0, record, description: &description, payload: None };
+            assert!(replay.push(&entry, seen).unwrap().is_continue());
+        };
     for mapping in
         [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)]
     {

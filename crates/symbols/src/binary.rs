@@ -7,10 +7,10 @@ use std::path::Path;
 use object::read::ReadCache;
 
 use crate::debug_info::DebugInfo;
-use crate::dso::{BuildId, Dso, Recorded};
+use crate::dso::{BuildId, Dso, RecordedDso};
 use crate::elf::{self, DebugLink, Image, Segments};
 use crate::line_source::LineSource;
-use crate::search::find::{self, Found};
+use crate::search::find::{self, FoundFile};
 use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::Table;
 use crate::unresolved::Unresolved;
@@ -30,7 +30,7 @@ impl Binary {
     pub(crate) fn lines(
         &self,
         options: &SymbolOptions,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Option<LineSource> {
         if let Some(debug_info) = self.debug_info(options, recorded) {
             return Some(LineSource::Dwarf(Box::new(debug_info)));
@@ -50,7 +50,7 @@ impl Binary {
     pub(crate) fn debug_info(
         &self,
         options: &SymbolOptions,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Option<DebugInfo> {
         // It was closed meanwhile, and may be another one by now.
         let found = find::binary(options, recorded).ok()?;
@@ -66,7 +66,10 @@ impl Binary {
 }
 
 /// Looks at a file without its symbols.
-pub(crate) fn open(options: &SymbolOptions, recorded: &Recorded<'_>) -> Result<Binary, Unresolved> {
+pub(crate) fn open(
+    options: &SymbolOptions,
+    recorded: &RecordedDso<'_>,
+) -> Result<Binary, Unresolved> {
     let found = find::binary(options, recorded)?;
     let image = Image::read_outline(&ReadCache::new(&found.file));
     let image = image.map_err(|_| Unresolved::Malformed)?;
@@ -77,7 +80,7 @@ pub(crate) fn open(options: &SymbolOptions, recorded: &Recorded<'_>) -> Result<B
 /// Reads the symbols of a file.
 pub(crate) fn load(
     options: &SymbolOptions,
-    recorded: &Recorded<'_>,
+    recorded: &RecordedDso<'_>,
 ) -> Result<(Table, Binary), Unresolved> {
     let found = find::binary(options, recorded)?;
     let image = read(&found.file, None)?;
@@ -132,8 +135,8 @@ fn may_be_same(recorded: Option<BuildId>, found: Option<BuildId>) -> bool {
 /// The file with the symbols of a stripped one.
 fn debug_file(
     options: &SymbolOptions,
-    recorded: &Recorded<'_>,
-    found: &Found,
+    recorded: &RecordedDso<'_>,
+    found: &FoundFile,
     image: &Image,
 ) -> Option<Image> {
     let usable = |debug: &Image| debug.has_symtab && !debug.symbols.is_empty();

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use blocks::Blocks;
-pub(crate) use lines::{KeptAnswers, Merged, NewAnswers};
+pub(crate) use lines::{KeptAnswers, MergedAnswers, NewAnswers};
 pub(crate) use symbols::KeptTable;
 
 use crate::dso::BuildId;

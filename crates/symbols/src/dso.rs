@@ -141,7 +141,7 @@ pub struct Mapped {
 
 /// What a recording says of a DSO.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recorded<'a> {
+pub(crate) struct RecordedDso<'a> {
     pub(crate) dso: &'a Dso,
     /// The number of its inode, where no build id tells it from others.
     pub(crate) inode: Option<u64>,
@@ -222,10 +222,10 @@ impl DsoTable {
     }
 
     /// What is known of a DSO; `None` for one of another table.
-    pub(crate) fn recorded(&self, id: DsoId) -> Option<Recorded<'_>> {
+    pub(crate) fn recorded(&self, id: DsoId) -> Option<RecordedDso<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
         let path = self.paths.get(&id).map(Vec::as_slice);
-        Some(Recorded { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
+        Some(RecordedDso { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
     }
 
     /// The DSO with a number; `None` for one of another table.

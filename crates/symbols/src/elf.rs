@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(crate) use frames::Frames;
 pub(crate) use go::GoFunctions;
-pub(crate) use module::{Layout, Loaded, Module};
+pub(crate) use module::{Layout, LoadedModule, Module};
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};

@@ -47,14 +47,14 @@ pub struct Frame<'a> {
 pub struct Frames<'a> {
     symbolizer: &'a Symbolizer,
     /// In the order of the addresses, as threads looked them up: so many at a time, and the rest.
-    asked: Vec<Vec<Asked>>,
+    asked: Vec<Vec<FrameRequest>>,
     each: usize,
     parts: Vec<Part>,
 }
 
 /// An address that was asked for.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct FrameRequest {
     symbol: Result<Symbol, Unresolved>,
     /// The DSO's place in [`Frames::parts`], and the address's number there.
     answer: Option<(u32, u32)>,
@@ -95,8 +95,8 @@ impl Symbolizer {
                 sorted.insert(dso, (number, addresses));
             }
         }
-        let look_up = |addresses: &[DsoAddress]| -> Vec<Asked> {
-            let asked = addresses.iter().map(|at| Asked {
+        let look_up = |addresses: &[DsoAddress]| -> Vec<FrameRequest> {
+            let asked = addresses.iter().map(|at| FrameRequest {
                 symbol: self.find(dsos, at.dso, at.address),
                 answer: sorted.get(&at.dso).and_then(|(part, addresses)| {
                     let number = addresses.binary_search(&at.address).ok()?;
@@ -140,7 +140,7 @@ impl Frames<'_> {
     /// The frames of the address that was asked for at this place, at least one: the innermost first,
     /// as in a call chain. The last one is the function that has the symbol.
     pub fn get(&self, place: usize) -> impl Iterator<Item = Frame<'_>> {
-        let nothing = Asked { symbol: Err(Unresolved::NoMapping), answer: None };
+        let nothing = FrameRequest { symbol: Err(Unresolved::NoMapping), answer: None };
         let asked = self.asked.get(place / self.each).and_then(|of| of.get(place % self.each));
         let asked = asked.copied().unwrap_or(nothing);
         let (part, frames) = self.answer(&asked);
@@ -148,7 +148,7 @@ impl Frames<'_> {
         frames.iter().map(move |frame| self.frame(part, frame, &asked))
     }
 
-    fn answer(&self, asked: &Asked) -> (Option<&Part>, &[AnswerFrame]) {
+    fn answer(&self, asked: &FrameRequest) -> (Option<&Part>, &[AnswerFrame]) {
         let found = asked.answer.and_then(|(part, number)| {
             let part = self.parts.get(part as usize)?;
             Some((Some(part), part.answers.get(number as usize)))
@@ -160,7 +160,7 @@ impl Frames<'_> {
         &'f self,
         part: Option<&'f Part>,
         frame: &AnswerFrame,
-        asked: &Asked,
+        asked: &FrameRequest,
     ) -> Frame<'f> {
         let symbol = asked.symbol.ok().filter(|_| !frame.is_inlined);
         let own = frame.name.zip(part).map(|(name, part)| self.name(part, name));
@@ -184,7 +184,7 @@ impl Frames<'_> {
     }
 
     /// Where the names of functions come from that were inlined at an address.
-    fn source_of_inlined(&self, asked: &Asked) -> NameSource {
+    fn source_of_inlined(&self, asked: &FrameRequest) -> NameSource {
         let outer = asked.symbol.ok().and_then(|symbol| self.symbolizer.name_source(symbol));
         // A file that has no better names has no debug info.
         outer.filter(|source| *source == NameSource::Pclntab).unwrap_or(NameSource::Dwarf)

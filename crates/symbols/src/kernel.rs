@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::dso::{BuildId, Recorded};
+use crate::dso::{BuildId, RecordedDso};
 use crate::kallsyms::{Kallsyms, LOCK_SECTIONS};
 use crate::kallsyms_copy;
 use crate::search::{self, SymbolOptions, UsedContent};
@@ -176,7 +176,7 @@ impl KernelSymbols {
         &self,
         options: &SymbolOptions,
         name: &[u8],
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Result<u64, Unresolved> {
         // What an archive has was of the machine that has the symbols.
         let has_machine = self.is_running || !options.is_here();
@@ -327,7 +327,7 @@ mod tests {
             let build_id = build_id.and_then(BuildId::new);
             let dso = Dso { kind: DsoKind::Module, name: name.to_vec(), build_id };
             let mapped = [Mapped { pid: -1, start, end: start + 0x100 }];
-            let recorded = Recorded { dso: &dso, inode: None, mapped: &mapped, path: None };
+            let recorded = RecordedDso { dso: &dso, inode: None, mapped: &mapped, path: None };
             symbols.check_module(&options, name, &recorded)
         };
         for (name, build_id, start, expected) in [

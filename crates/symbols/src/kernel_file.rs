@@ -7,10 +7,10 @@ use std::path::Path;
 use object::read::ReadCache;
 
 use crate::debug_info::DebugInfo;
-use crate::dso::{BuildId, Recorded};
-use crate::elf::{self, DebugLink, Image, Loaded, Module, Segments};
+use crate::dso::{BuildId, RecordedDso};
+use crate::elf::{self, DebugLink, Image, LoadedModule, Module, Segments};
 use crate::kernel::RecordedKernel;
-use crate::search::find::{self, Found};
+use crate::search::find::{self, FoundFile};
 use crate::search::{SymbolOptions, used};
 use crate::table::{Builder, Table};
 use crate::unresolved::Unresolved;
@@ -18,14 +18,14 @@ use crate::unresolved::Unresolved;
 /// A file of the recorded kernel.
 #[derive(Debug)]
 pub(crate) struct KernelFile {
-    found: Found,
+    found: FoundFile,
     debug_link: Option<DebugLink>,
     /// From the file's own addresses to recorded ones.
     pub(crate) own: Segments,
     /// From the file's own addresses to the bytes there.
     code: Segments,
     /// A module, and where it was loaded.
-    module: Option<Loaded>,
+    module: Option<LoadedModule>,
     release: Option<Vec<u8>>,
 }
 
@@ -74,7 +74,7 @@ impl KernelFile {
         file.note(options);
         file.own = Segments::moved(match &kernel.reference {
             Some((symbol, then)) => {
-                let address = |found: &Found| {
+                let address = |found: &FoundFile| {
                     elf::address_of(&ReadCache::new(&found.file), symbol).ok().flatten()
                 };
                 let address = address(&file.found)
@@ -90,7 +90,7 @@ impl KernelFile {
     pub(crate) fn module(
         options: &SymbolOptions,
         kernel: &RecordedKernel,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         known: std::collections::HashMap<Vec<u8>, u64>,
     ) -> Result<Self, Unresolved> {
         let base = recorded.mapped.first().ok_or(Unresolved::NoMapping)?.start;
@@ -98,7 +98,7 @@ impl KernelFile {
         let release = kernel.release.clone();
         let found = find::first_with(id, options.modules(recorded, id, release.as_deref()));
         let found = found.or_else(|| find::served(options, id)).ok_or(Unresolved::NoFile)?;
-        let loaded = Loaded { base, known };
+        let loaded = LoadedModule { base, known };
         let read = Module::read(&ReadCache::new(&found.file), &loaded);
         let Module { code, debug_link, .. } = read.map_err(|_| Unresolved::Malformed)?;
         let module = Some(loaded);
@@ -117,7 +117,7 @@ impl KernelFile {
     pub(crate) fn table(
         &self,
         options: &SymbolOptions,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Result<Table, Unresolved> {
         let own = self.symbols(&self.found)?;
         if !own.is_empty() {
@@ -130,7 +130,7 @@ impl KernelFile {
     }
 
     /// The full table of a file.
-    fn symbols(&self, found: &Found) -> Result<Builder, Unresolved> {
+    fn symbols(&self, found: &FoundFile) -> Result<Builder, Unresolved> {
         let cache = ReadCache::new(&found.file);
         let symbols = match &self.module {
             Some(loaded) => Module::read(&cache, loaded).map(|module| module.symbols),
@@ -143,9 +143,9 @@ impl KernelFile {
     pub(crate) fn debug_info(
         &self,
         options: &SymbolOptions,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Option<DebugInfo> {
-        let open = |found: &Found| {
+        let open = |found: &FoundFile| {
             let path = found.place.path();
             match &self.module {
                 Some(loaded) => DebugInfo::open_module(options, &found.file, &path, loaded).ok(),
@@ -161,8 +161,8 @@ impl KernelFile {
     fn debug_files<'a>(
         &'a self,
         options: &'a SymbolOptions,
-        recorded: Option<&'a Recorded<'a>>,
-    ) -> impl Iterator<Item = Found> + 'a {
+        recorded: Option<&'a RecordedDso<'a>>,
+    ) -> impl Iterator<Item = FoundFile> + 'a {
         let id: Option<BuildId> = self.found.build_id;
         let release = self.release.as_deref();
         let places = id.map_or_else(Vec::new, |id| match recorded {
@@ -181,7 +181,7 @@ impl KernelFile {
     }
 
     /// The file.
-    pub(crate) fn found(&self) -> &Found {
+    pub(crate) fn found(&self) -> &FoundFile {
         &self.found
     }
 }

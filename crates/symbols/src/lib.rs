@@ -94,7 +94,7 @@ pub use runtime::Runtime;
 pub use search::{Download, SymbolOptions, Unpacked, UsedContent, UsedFile, UsedFiles};
 pub use symbolizer::{Symbol, Symbolizer};
 pub use unresolved::Unresolved;
-pub use unwind::{Registers, Stack, UnwindCache, Unwinder, Unwound};
+pub use unwind::{Registers, Stack, UnwindCache, UnwindEnd, Unwinder};
 
 /// How much a file can make its reader do. A file of symbols is untrusted.
 pub mod limits {

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 
 use crate::limits;
-use crate::table::Found;
+use crate::table::SymbolMatch;
 use crate::unresolved::Unresolved;
 
 /// The symbols of a `/tmp/perf-PID.map`. A compiler reuses memory of code that it doesn't need any
@@ -70,11 +70,11 @@ impl PerfMap {
     }
 
     /// The symbol that an address lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let behind = self.ranges.partition_point(|range| range.start <= address);
         let range = self.ranges.get(behind.checked_sub(1)?).filter(|range| address < range.end)?;
         let Line { start, end, .. } = self.lines[range.line as usize];
-        Some(Found { number: range.line, start, end })
+        Some(SymbolMatch { number: range.line, start, end })
     }
 
     /// The name of a symbol.

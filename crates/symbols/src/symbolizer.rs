@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 use crate::binary::{self, Binary};
 use crate::cache::{KeptAnswers, KeptTable, NewAnswers};
 use crate::demangle::demangle;
-use crate::dso::{BuildId, DsoId, DsoKind, DsoTable, Recorded};
+use crate::dso::{BuildId, DsoId, DsoKind, DsoTable, RecordedDso};
 use crate::elf::Segments;
 use crate::jit_file::RecordedProcesses;
 use crate::jitdump::JitDump;
@@ -25,7 +25,7 @@ use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
 use crate::perf_map::PerfMap;
 use crate::search::SymbolOptions;
-use crate::table::{Found, Table};
+use crate::table::{SymbolMatch, Table};
 use crate::unresolved::Unresolved;
 
 /// A symbol. Number and DSO together stay the same as long as the [`Symbolizer`] lives.
@@ -152,7 +152,7 @@ impl Symbolizer {
         }
     }
 
-    fn find_in(&self, source: &Source, address: u64) -> Option<Found> {
+    fn find_in(&self, source: &Source, address: u64) -> Option<SymbolMatch> {
         match source {
             Source::Table(table) => table.find(address),
             Source::Kept(table) => table.find(address),
@@ -160,19 +160,23 @@ impl Symbolizer {
             Source::JitDump(dump) => dump.find(address),
             Source::Kernel => {
                 let kernel = self.kernel.get()?.as_ref().ok()?;
-                let Found { number, start, end } =
+                let SymbolMatch { number, start, end } =
                     kernel.kernel().find(address.wrapping_add(kernel.shift))?;
                 let recorded = |address: u64| address.wrapping_sub(kernel.shift);
-                Some(Found { number, start: recorded(start), end: recorded(end) })
+                Some(SymbolMatch { number, start: recorded(start), end: recorded(end) })
             }
             Source::Module { name, shift } => {
                 let module = self.kernel.get()?.as_ref().ok()?.module(name)?;
                 let found = module.find(address.wrapping_add(*shift))?;
                 let recorded = |address: u64| address.wrapping_sub(*shift);
-                Some(Found { start: recorded(found.start), end: recorded(found.end), ..found })
+                Some(SymbolMatch {
+                    start: recorded(found.start),
+                    end: recorded(found.end),
+                    ..found
+                })
             }
             Source::Ksymbol(bytes, _) => {
-                (address < *bytes).then_some(Found { number: 0, start: 0, end: *bytes })
+                (address < *bytes).then_some(SymbolMatch { number: 0, start: 0, end: *bytes })
             }
         }
     }
@@ -286,7 +290,7 @@ impl Symbolizer {
         }
     }
 
-    fn load(&self, recorded: &Recorded<'_>) -> Result<DsoSymbols, Unresolved> {
+    fn load(&self, recorded: &RecordedDso<'_>) -> Result<DsoSymbols, Unresolved> {
         let dso = recorded.dso;
         let binary = OnceLock::new();
         let mut kernel_file = OnceLock::new();

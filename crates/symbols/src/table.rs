@@ -279,7 +279,7 @@ fn end_of_next_page(address: u64) -> u64 {
 
 /// A symbol of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SymbolMatch {
     /// Stays the same for the life of the table.
     pub(crate) number: u32,
     pub(crate) start: u64,
@@ -308,14 +308,14 @@ impl Table {
     }
 
     /// The symbol that an address lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let behind = self.starts.partition_point(|start| *start <= address);
         let near = &self.ends[behind.saturating_sub(Self::LOOK_BACK)..behind];
         let found = near.iter().rposition(|end| address < *end)?;
         let at = behind - near.len() + found;
         let start = self.starts[at];
         let end = self.ends[at];
-        Some(Found { number: u32::try_from(at).ok()?, start, end })
+        Some(SymbolMatch { number: u32::try_from(at).ok()?, start, end })
     }
 
     /// The name of a symbol as the file has it, and where it comes from; of a stub the name of the
@@ -370,9 +370,9 @@ mod tests {
     const LABEL: (Binding, Kind) = (Binding::Global, Kind::Label);
     const HIDDEN: (Binding, Kind) = (Binding::Local, Kind::HiddenLabel);
 
-    type Given<'a> = &'a [(u64, u64, &'a str, (Binding, Kind))];
+    type TestSymbols<'a> = &'a [(u64, u64, &'a str, (Binding, Kind))];
 
-    fn names(symbols: Given<'_>, address: u64) -> Option<String> {
+    fn names(symbols: TestSymbols<'_>, address: u64) -> Option<String> {
         let mut builder = Builder::new(NameSource::Symtab);
         for (start, size, name, (binding, kind)) in symbols {
             let start = *start;
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn the_best_of_several_names_is_taken() {
-        let cases: [(Given<'_>, &str); 9] = [
+        let cases: [(TestSymbols<'_>, &str); 9] = [
             (&[(16, 8, "local", LOCAL), (16, 8, "global", GLOBAL)], "global"),
             (&[(16, 8, "write", WEAK), (16, 8, "__write", GLOBAL)], "__write"),
             (&[(16, 8, "__a", GLOBAL), (16, 8, "_b", GLOBAL)], "_b"),

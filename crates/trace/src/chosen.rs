@@ -23,13 +23,13 @@ pub enum UnknownCall {
 
 /// A choice of system calls, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct CallSelection {
     /// `None`: all.
     only: Option<BTreeSet<&'static str>>,
     not: BTreeSet<&'static str>,
 }
 
-impl Chosen {
+impl CallSelection {
     /// Reads a list of names and classes, separated by commas. `!` before a word leaves out what it
     /// names; before the first word it means all of the list, as with strace. `trace=` before the
     /// list is taken (`strace -e`), and `all` and `none` are words.
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn has(text: &str, name: &str) -> bool {
-        Chosen::parse(text).unwrap().has(Some(name))
+        CallSelection::parse(text).unwrap().has(Some(name))
     }
 
     #[test]
@@ -141,25 +141,26 @@ mod tests {
         assert!(has("%file,!openat", "execve") && has("!futex", "read"));
         assert!(!has("!futex,read", "read") && !has("none", "read") && has("all", "read"));
         assert!(
-            !Chosen::parse("read").unwrap().has(None) && Chosen::parse("!read").unwrap().has(None)
+            !CallSelection::parse("read").unwrap().has(None)
+                && CallSelection::parse("!read").unwrap().has(None)
         );
     }
 
     #[test]
     fn words_with_a_colon_are_tracepoints() {
-        let (calls, points) = Chosen::with_tracepoints("sched:sched_*").unwrap();
+        let (calls, points) = CallSelection::with_tracepoints("sched:sched_*").unwrap();
         assert!(!calls.has(Some("read")) && !calls.has(None));
         assert_eq!(points, [("sched".to_owned(), "sched_*".to_owned())]);
-        let (calls, points) = Chosen::with_tracepoints("read,irq:softirq_entry").unwrap();
+        let (calls, points) = CallSelection::with_tracepoints("read,irq:softirq_entry").unwrap();
         assert!(calls.has(Some("read")) && !calls.has(Some("write")) && points.len() == 1);
-        let (calls, points) = Chosen::with_tracepoints("!read").unwrap();
+        let (calls, points) = CallSelection::with_tracepoints("!read").unwrap();
         assert!(!calls.has(Some("read")) && calls.has(None) && points.is_empty());
     }
 
     #[test]
     fn a_word_that_names_nothing_is_refused() {
-        assert_eq!(Chosen::parse("opneat"), Err(UnknownCall::Call("opneat".to_owned())));
-        let error = Chosen::parse("%flie").unwrap_err().to_string();
+        assert_eq!(CallSelection::parse("opneat"), Err(UnknownCall::Call("opneat".to_owned())));
+        let error = CallSelection::parse("%flie").unwrap_err().to_string();
         assert!(error.contains("'%flie'") && error.contains("%file, %fstat"), "{error}");
     }
 }

@@ -53,20 +53,20 @@ impl FieldBytes {
 
 /// What is read of each event, by its number.
 #[derive(Debug)]
-pub(crate) struct Learned<F> {
+pub(crate) struct EventFields<F> {
     fields: Vec<Option<F>>,
     endian: Option<Endian>,
     /// Of two events of one kind the first counts.
     seen: Vec<u64>,
 }
 
-impl<F> Default for Learned<F> {
+impl<F> Default for EventFields<F> {
     fn default() -> Self {
         Self { fields: Vec::new(), endian: None, seen: Vec::new() }
     }
 }
 
-impl<F> Learned<F> {
+impl<F> EventFields<F> {
     /// Learns what events there are, where there are more than were known. Their fields are in the
     /// recording; `of` says which of them are read of a tracepoint, called `system:name`.
     pub(crate) fn learn(

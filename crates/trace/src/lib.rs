@@ -30,12 +30,12 @@ mod table;
 mod text;
 mod tracer;
 
-pub use chosen::{Chosen, UnknownCall};
+pub use chosen::{CallSelection, UnknownCall};
 pub use functions::{FunctionCall, FunctionOptions, FunctionRow, FunctionTracer, FunctionsSeen};
 pub use invocation::DescriptorInfo;
 pub use lines::{LineOptions, Lines};
 pub use names::{Abi, CallNames, Errno};
-pub use perf::{Between, Faults, PerfError, PerfEvents, PerfOptions, Seen};
+pub use perf::{Faults, InterveningEvent, PerfError, PerfEvents, PerfOptions, PerfRecord};
 pub use short_time::nanoseconds;
 pub use summary::{Row, Subject, Summary};
 pub use summary_text::subjects;

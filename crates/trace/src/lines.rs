@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 
 use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent, chunks};
 
-use crate::chosen::Chosen;
+use crate::chosen::CallSelection;
 use crate::flags::Flags;
 use crate::invocation::{DescriptorInfo, Invocation};
 use crate::names::{CallNames, Errno};
-use crate::perf::Seen;
+use crate::perf::PerfRecord;
 use crate::result::result;
 use crate::signature::Signatures;
 
@@ -25,7 +25,7 @@ const PATIENCE_NS: u64 = 100_000_000;
 #[derive(Clone, Debug)]
 pub struct LineOptions {
     /// Which calls.
-    pub calls: Chosen,
+    pub calls: CallSelection,
     /// How many bytes of strings and buffers; paths are shown whole.
     pub string: usize,
     /// How long each call took, behind its result.
@@ -125,17 +125,20 @@ impl Lines {
     }
 
     /// Appends what was seen.
-    pub fn add(&mut self, seen: &Seen<'_>, out: &mut String) {
+    pub fn add(&mut self, seen: &PerfRecord<'_>, out: &mut String) {
         match seen {
-            Seen::Record { record, .. } => self.record(record, out),
-            Seen::Between { time_ns, tid, process, what } => {
+            PerfRecord::Record { record, .. } => self.record(record, out),
+            PerfRecord::Between { time_ns, tid, process, what } => {
                 self.between(*time_ns, *process, *tid, what, out);
             }
-            Seen::Missing(records) => self.missing(None, *records, out),
-            Seen::Stack { tid, frames } => {
+            PerfRecord::Missing(records) => self.missing(None, *records, out),
+            PerfRecord::Stack { tid, frames } => {
                 self.tasks.entry(*tid).or_default().stack = frames.to_vec();
             }
-            Seen::Name { .. } | Seen::Copied { .. } | Seen::Raw { .. } | Seen::Function { .. } => {}
+            PerfRecord::Name { .. }
+            | PerfRecord::Copied { .. }
+            | PerfRecord::Raw { .. }
+            | PerfRecord::Function { .. } => {}
         }
     }
 

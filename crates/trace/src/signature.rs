@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use tare_kernel::bpf::{CallPlan, Copied, When};
+use tare_kernel::bpf::{CallPlan, Copied, CopyTime};
 
 /// How an argument is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     /// A socket option's value, and the argument that has its length.
     SocketOption { length: u8, out: bool },
     /// A structure.
-    Struct { name: &'static str, when: When, items: Items },
+    Struct { name: &'static str, when: CopyTime, items: Items },
 }
 
 /// How many structures there are.
@@ -93,11 +93,11 @@ pub(crate) fn size(name: &str) -> Option<u16> {
     })
 }
 
-const ENTER: When = When { enter: true, success: false, failure: false };
-const SUCCESS: When = When { enter: false, success: true, failure: false };
-const FAILURE: When = When { enter: false, success: false, failure: true };
-const RETURN: When = When { enter: false, success: true, failure: true };
-const BOTH: When = When { enter: true, success: true, failure: false };
+const ENTER: CopyTime = CopyTime { enter: true, success: false, failure: false };
+const SUCCESS: CopyTime = CopyTime { enter: false, success: true, failure: false };
+const FAILURE: CopyTime = CopyTime { enter: false, success: false, failure: true };
+const RETURN: CopyTime = CopyTime { enter: false, success: true, failure: true };
+const BOTH: CopyTime = CopyTime { enter: true, success: true, failure: false };
 
 /// The arguments of all calls, by the call's name.
 #[derive(Clone, Debug)]
@@ -228,7 +228,7 @@ pub(crate) const PATH: u16 = 4096;
 /// Of arrays of structures so many bytes are shown.
 const ARRAY: u16 = 512;
 
-fn copied(kind: Kind, string: u16, compat: bool) -> Option<(Copied, When)> {
+fn copied(kind: Kind, string: u16, compat: bool) -> Option<(Copied, CopyTime)> {
     // One byte more than is shown says that there is more; a string's NUL byte takes another.
     let one = string.saturating_add(1).min(PATH);
     let terminated = string.saturating_add(2).min(PATH);

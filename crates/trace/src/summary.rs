@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tare_kernel::bpf::{CallSums, Sums};
 use tare_kernel::histogram::Histogram;
 
-use crate::chosen::Chosen;
+use crate::chosen::CallSelection;
 use crate::names::{Abi, CallNames, Errno};
 
 /// Whose calls a row has.
@@ -81,7 +81,7 @@ pub struct Summary {
 impl Summary {
     /// Sorts sums into rows. `subject` says whose a scope's are.
     #[must_use]
-    pub fn new(sums: &Sums, chosen: &Chosen, subject: impl Fn(u64) -> Subject) -> Self {
+    pub fn new(sums: &Sums, chosen: &CallSelection, subject: impl Fn(u64) -> Subject) -> Self {
         let names = CallNames::default();
         let errnos = Errno::default();
         let mut by_subject: BTreeMap<Subject, Vec<Row>> = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tare_format::printable;
-use tare_kernel::bpf::{By, Sums};
+use tare_kernel::bpf::{SumKey, Sums};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
@@ -35,17 +35,17 @@ impl Summary {
 }
 
 /// Says whose a scope's sums are.
-pub fn subjects<'a>(by: By, host: &'a Host, sums: &'a Sums) -> impl Fn(u64) -> Subject + 'a {
+pub fn subjects<'a>(by: SumKey, host: &'a Host, sums: &'a Sums) -> impl Fn(u64) -> Subject + 'a {
     let mut cgroups = BTreeMap::new();
-    if let (By::Cgroup, Some(top)) = (by, Cgroups::of(host).v2) {
+    if let (SumKey::Cgroup, Some(top)) = (by, Cgroups::of(host).v2) {
         find_cgroups(&host.path(&top.mount.to_string_lossy()), "/", &mut cgroups);
     }
     move |scope| match by {
-        By::Call => Subject::All,
-        By::Cgroup => {
+        SumKey::Call => Subject::All,
+        SumKey::Cgroup => {
             Subject::Cgroup(cgroups.get(&scope).cloned().unwrap_or_else(|| format!("({scope})")))
         }
-        By::Thread => {
+        SumKey::Thread => {
             let tid = u32::try_from(scope).unwrap_or_default();
             let ended = sums.ended.get(&tid).map(|thread| {
                 let length = thread.comm.iter().position(|&byte| byte == 0);

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use tare_kernel::bpf::{By, Call, CallSums, Sums, TaskEvent, ThreadName};
+use tare_kernel::bpf::{Call, CallSums, SumKey, Sums, TaskEvent, ThreadName};
 use tare_kernel::histogram::Histogram;
 
-use crate::perf::Seen;
+use crate::perf::PerfRecord;
 
 /// So many pairs of call and thread, or cgroup, are kept at most: as many as in the kernel.
 const MOST: usize = 65_536;
@@ -13,33 +13,33 @@ const MOST: usize = 65_536;
 /// Adds calls up.
 #[derive(Debug)]
 pub(crate) struct Adder {
-    by: By,
+    by: SumKey,
     calls: HashMap<(u64, Call), CallSums>,
     names: HashMap<u32, [u8; 16]>,
     sums: Sums,
 }
 
 impl Adder {
-    pub(crate) fn new(by: By) -> Self {
+    pub(crate) fn new(by: SumKey) -> Self {
         Self { by, calls: HashMap::new(), names: HashMap::new(), sums: Sums::default() }
     }
 
-    pub(crate) fn add(&mut self, seen: Seen<'_>) {
+    pub(crate) fn add(&mut self, seen: PerfRecord<'_>) {
         match seen {
-            Seen::Name { tid, comm, .. } if self.by == By::Thread => {
+            PerfRecord::Name { tid, comm, .. } if self.by == SumKey::Thread => {
                 let mut name = [0; 16];
                 for (to, from) in name.iter_mut().take(15).zip(comm) {
                     *to = *from;
                 }
                 self.names.insert(tid, name);
             }
-            Seen::Missing(records) => self.sums.missing_calls += records,
-            Seen::Record { record, cgroup } => match record.event {
+            PerfRecord::Missing(records) => self.sums.missing_calls += records,
+            PerfRecord::Record { record, cgroup } => match record.event {
                 TaskEvent::Exit { call, result, duration_ns, .. } => {
                     let scope = match self.by {
-                        By::Call => 0,
-                        By::Thread => record.tid.into(),
-                        By::Cgroup => cgroup,
+                        SumKey::Call => 0,
+                        SumKey::Thread => record.tid.into(),
+                        SumKey::Cgroup => cgroup,
                     };
                     self.call(scope, call, result, duration_ns);
                 }

@@ -2,11 +2,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{BpfError, By, Call, CallPlan, Calls, Follow, StepBack, Sums};
+use tare_kernel::bpf::{BpfError, Call, CallPlan, Calls, Follow, StepBack, SumKey, Sums};
 use tare_kernel::host::Host;
 use thiserror::Error;
 
-use crate::perf::{PerfError, PerfEvents, PerfOptions, Seen};
+use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
 use crate::sums::Adder;
 
 /// Why nothing can be traced.
@@ -107,7 +107,7 @@ impl Tracer {
     pub fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+        mut each: impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if is_over {
             self.perf.iter_mut().for_each(PerfEvents::stop);
@@ -121,7 +121,7 @@ impl Tracer {
                         perf.push_call(&record, bytes);
                         return Ok(());
                     }
-                    each(Seen::Record { record, cgroup: 0 })
+                    each(PerfRecord::Record { record, cgroup: 0 })
                 })?;
                 // Once the programs are gone, what they wrote has an end.
                 if found == 0 || !is_over {
@@ -144,10 +144,10 @@ impl Tracer {
 
 /// Sums of calls, made in the kernel where BPF programs can be had.
 #[derive(Debug)]
-pub struct SumTracer(How);
+pub struct SumTracer(SumSource);
 
 #[derive(Debug)]
-enum How {
+enum SumSource {
     Bpf(Box<tare_kernel::bpf::Summary>),
     Perf(Box<PerfEvents>, Box<Adder>),
 }
@@ -158,23 +158,23 @@ impl SumTracer {
     /// # Errors
     /// See [`TraceError`].
     pub fn start(
-        by: By,
+        by: SumKey,
         follow: &Follow,
         ring_bytes: u32,
         host: &Host,
     ) -> Result<(Self, Option<StepBack>), TraceError> {
         match tare_kernel::bpf::Summary::start(by, follow) {
-            Ok(programs) => Ok((Self(How::Bpf(Box::new(programs))), None)),
+            Ok(programs) => Ok((Self(SumSource::Bpf(Box::new(programs))), None)),
             Err(error) => {
                 let step = step_back(error, SUMS_LACK)?;
                 let wanted = PerfOptions {
                     calls: true,
-                    cgroups: by == By::Cgroup,
+                    cgroups: by == SumKey::Cgroup,
                     ..PerfOptions::default()
                 };
                 match PerfEvents::start(&wanted, follow, ring_bytes, host) {
                     Ok(perf) => {
-                        let how = How::Perf(Box::new(perf), Box::new(Adder::new(by)));
+                        let how = SumSource::Perf(Box::new(perf), Box::new(Adder::new(by)));
                         Ok((Self(how), Some(step)))
                     }
                     Err(perf) => Err(neither(step, perf)),
@@ -186,8 +186,8 @@ impl SumTracer {
     /// What becomes readable when much waits to be read; nothing where the kernel makes the sums.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let perf = match &self.0 {
-            How::Bpf(_) => None,
-            How::Perf(perf, _) => Some(perf),
+            SumSource::Bpf(_) => None,
+            SumSource::Perf(perf, _) => Some(perf),
         };
         perf.into_iter().flat_map(|perf| perf.files())
     }
@@ -195,12 +195,12 @@ impl SumTracer {
     /// Adds up what has happened; with `is_over` nothing more happens.
     pub fn drain(&mut self, is_over: bool) {
         match &mut self.0 {
-            How::Bpf(programs) => {
+            SumSource::Bpf(programs) => {
                 if is_over {
                     programs.stop();
                 }
             }
-            How::Perf(perf, adder) => {
+            SumSource::Perf(perf, adder) => {
                 if is_over {
                     perf.stop();
                 }
@@ -218,8 +218,8 @@ impl SumTracer {
     /// [`TraceError::Bpf`].
     pub fn read(&mut self) -> Result<Sums, TraceError> {
         match &mut self.0 {
-            How::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
-            How::Perf(_, adder) => Ok(adder.finish()),
+            SumSource::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
+            SumSource::Perf(_, adder) => Ok(adder.finish()),
         }
     }
 }

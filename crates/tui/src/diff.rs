@@ -10,14 +10,14 @@ use tare_render::diff::{
 use tare_render::flame::Graph;
 
 use super::app::Next;
-use super::app::overlay::{Answer, Asked, Prompt};
+use super::app::overlay::{Answer, Prompt, PromptKind};
 use super::input::Input;
 use super::list::{Item, LineKind, List, Mark, key};
 use super::paint::{Pen, Theme, has};
 use super::terminal::Screen;
 use super::view::compared::ComparedView;
 use super::view::text::{TextView, wrapped};
-use super::{Ended, Error, keys, take_in};
+use super::{Error, UiExit, keys, take_in};
 
 /// The least share of a function in the flame graph.
 const LEAST: f64 = 0.0005;
@@ -52,7 +52,7 @@ const HELP: &[&str] = &[
 ///
 /// # Errors
 /// See [`Error`].
-pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<Ended, Error> {
+pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<UiExit, Error> {
     let input = Input::new().map_err(Error::Signals)?;
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
@@ -205,7 +205,7 @@ impl Table {
             "HOME" => self.shown().go(isize::MIN),
             "END" => self.shown().go(isize::MAX),
             "/" | "CTRL-f" => {
-                self.prompt = Some(Prompt { asked: Asked::Search, typed: String::new() });
+                self.prompt = Some(Prompt { asked: PromptKind::Search, typed: String::new() });
             }
             "n" => self.find(true),
             "N" => self.find(false),

@@ -32,7 +32,7 @@ use tare_replay::{Recording, SampleSinkOptions};
 
 use app::{App, Next, Settings};
 use input::{Input, Message};
-use model::{Model, Progress, Shared, Source};
+use model::{Model, Progress, SharedModel, Source};
 use paint::Theme;
 use terminal::Screen;
 
@@ -52,7 +52,7 @@ const SHOWING: u32 = 8;
 pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::View + Send>;
 
 /// What is to be shown, and how.
-pub struct Shown {
+pub struct ReportInput {
     /// The recording, at its front.
     pub recording: Recording,
     /// What it is called.
@@ -93,7 +93,7 @@ pub struct OpenedFunction {
 
 /// How the interface ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum UiExit {
     /// The user has seen enough.
     Quit,
     /// A signal ended it.
@@ -131,11 +131,11 @@ pub enum Error {
 ///
 /// # Errors
 /// See [`Error`].
-pub fn run(shown: Shown) -> Result<Ended, Error> {
+pub fn run(shown: ReportInput) -> Result<UiExit, Error> {
     let input = Input::new().map_err(Error::Signals)?;
-    let Shown { recording, symbols, samples, include_self, panics, mend, .. } = shown;
+    let ReportInput { recording, symbols, samples, include_self, panics, mend, .. } = shown;
     let source = Source { recording, symbols, samples, include_self, mend };
-    let shared = Shared::new(Model::new(&source));
+    let shared = SharedModel::new(Model::new(&source));
     let mut screen = Screen::take().map_err(Error::Terminal)?;
     input.start();
     let filled = shared.clone();
@@ -164,13 +164,13 @@ pub fn run(shown: Shown) -> Result<Ended, Error> {
 struct Session<'a> {
     screen: &'a mut Screen,
     input: &'a Input,
-    shared: &'a Shared,
+    shared: &'a SharedModel,
     opened: Option<OpenedFunction>,
     panics: bool,
 }
 
 impl Session<'_> {
-    fn go_on(&mut self, mut app: App) -> Result<Ended, Error> {
+    fn go_on(&mut self, mut app: App) -> Result<UiExit, Error> {
         let mut refreshed = Instant::now();
         let mut cost = Duration::ZERO;
         let mut is_loading = true;
@@ -185,13 +185,13 @@ impl Session<'_> {
                 (cost, refreshed) = (begun.elapsed(), Instant::now());
             }
             if !is_loading && model.samples().is_empty() {
-                return Ok(Ended::NoSamples(Box::new(model.losses().clone())));
+                return Ok(UiExit::NoSamples(Box::new(model.losses().clone())));
             }
             if !is_loading
                 && let Some(OpenedFunction { name }) = self.opened.take()
                 && !app.open_function(&mut model, name.as_deref())
             {
-                return Ok(Ended::NoFunction);
+                return Ok(UiExit::NoFunction);
             }
             let picture = app.picture(&mut model, self.screen.area());
             drop(model);
@@ -213,7 +213,7 @@ fn take_in(
     screen: &mut Screen,
     wait: Option<Duration>,
     mut take: impl FnMut(&Event) -> Next,
-) -> Result<Option<Ended>, Error> {
+) -> Result<Option<UiExit>, Error> {
     let messages = input.messages();
     let mut next = match wait.map(|wait| messages.recv_timeout(wait)) {
         Some(Err(RecvTimeoutError::Timeout)) => None,
@@ -231,28 +231,28 @@ fn take_in(
 }
 
 /// What a message asks for: [`ControlFlow::Break`] for the end.
-fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<Ended, Next> {
+fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<UiExit, Next> {
     ControlFlow::Continue(match message {
         Message::Terminal(event) => take(&event),
         Message::Signal(number) if number == Signal::TSTP.as_raw() => Next::Suspend,
         Message::Signal(number) if is_ending(number) => {
-            return ControlFlow::Break(Ended::Signal(number));
+            return ControlFlow::Break(UiExit::Signal(number));
         }
-        Message::Over => return ControlFlow::Break(Ended::Quit),
-        Message::Gone => return ControlFlow::Break(Ended::Signal(Signal::HUP.as_raw())),
+        Message::Over => return ControlFlow::Break(UiExit::Quit),
+        Message::Gone => return ControlFlow::Break(UiExit::Signal(Signal::HUP.as_raw())),
         Message::Signal(_) | Message::Loaded | Message::Renewed => Next::Show,
     })
 }
 
 /// Does what is asked for, but for showing.
 fn follow(
-    asked: ControlFlow<Ended, Next>,
+    asked: ControlFlow<UiExit, Next>,
     input: &Input,
     screen: &mut Screen,
-) -> Result<ControlFlow<Ended>, Error> {
+) -> Result<ControlFlow<UiExit>, Error> {
     match asked {
         ControlFlow::Break(ended) => return Ok(ControlFlow::Break(ended)),
-        ControlFlow::Continue(Next::Quit) => return Ok(ControlFlow::Break(Ended::Quit)),
+        ControlFlow::Continue(Next::Quit) => return Ok(ControlFlow::Break(UiExit::Quit)),
         ControlFlow::Continue(Next::Suspend) => {
             input.while_stopping(|| screen.suspend()).map_err(Error::Suspended)?;
         }

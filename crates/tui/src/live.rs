@@ -23,10 +23,10 @@ use tare_replay::{Live, LiveOptions, SampleSink};
 
 use crate::app::{App, Settings};
 use crate::input::{Input, Message};
-use crate::model::{LiveModel, Model, Pace, Shared};
+use crate::model::{LiveModel, Model, Pace, SharedModel};
 use crate::paint::Theme;
 use crate::terminal::Screen;
-use crate::{CodeView, Ended, Error, take_in};
+use crate::{CodeView, Error, UiExit, take_in};
 
 /// How often it is looked whether there is something to show, as long as there is nothing.
 const SOON: Duration = Duration::from_millis(250);
@@ -55,13 +55,13 @@ pub struct LiveScreen {
 
 /// Takes in what is recorded.
 #[derive(Clone, Debug)]
-pub struct Feed(Shared);
+pub struct Feed(SharedModel);
 
 /// An interface that is shown. Its file is readable when it has ended, and when the user wants
 /// another pace ([`Running::has_ended`] tells which).
 #[derive(Debug)]
 pub struct Running {
-    thread: JoinHandle<Result<Ended, Error>>,
+    thread: JoinHandle<Result<UiExit, Error>>,
     ended: OwnedFd,
     sender: Sender<Message>,
 }
@@ -82,7 +82,7 @@ impl LiveScreen {
             is_renewed: false,
         };
         let model = Model::of_live(live, trace);
-        Ok(Self { input, feed: Feed(Shared::new(model)) })
+        Ok(Self { input, feed: Feed(SharedModel::new(model)) })
     }
 
     /// Where records go.
@@ -170,7 +170,7 @@ impl Running {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn end(self) -> Result<Ended, Error> {
+    pub fn end(self) -> Result<UiExit, Error> {
         // It may have ended.
         let _ = self.sender.send(Message::Over);
         self.thread.join().map_err(|_| Error::Input)?
@@ -181,13 +181,13 @@ impl Running {
 struct Session {
     screen: Screen,
     input: Input,
-    shared: Shared,
+    shared: SharedModel,
     /// Where the recorder hears of another pace, and when this is closed, of the end.
     orders: OwnedFd,
 }
 
 impl Session {
-    fn go_on(mut self, mut app: App) -> Result<Ended, Error> {
+    fn go_on(mut self, mut app: App) -> Result<UiExit, Error> {
         let wanted = |model: &mut Model| model.live().map(|live| (live.pace, live.is_paused));
         loop {
             let mut model = self.shared.show();

@@ -10,129 +10,129 @@ use std::process::Command;
 use anyhow::{Context, bail, ensure};
 
 /// A defect: in a file, a text that is there once gives way to another.
-struct Planted {
+struct PlantedDefect {
     what: &'static str,
     file: &'static str,
     from: &'static str,
     to: &'static str,
 }
 
-const PLANTED: [Planted; 20] = [
-    Planted {
+const PLANTED: [PlantedDefect; 20] = [
+    PlantedDefect {
         what: "a tail that is eight bytes too far",
         file: "crates/kernel/src/ring/mod.rs",
         from: "self.tail.wrapping_add(self.span.len() as u64)",
         to: "self.tail.wrapping_add(self.span.len() as u64 + 8)",
     },
-    Planted {
+    PlantedDefect {
         what: "a mark that comes twice, the second time too early",
         file: "crates/record/src/capture/reader.rs",
         from: "pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));",
         to: "pieces.extend([&FINISHED_ROUND[..]; 2]);",
     },
-    Planted {
+    PlantedDefect {
         what: "a flush that doesn't say how long the data are",
         file: "crates/record/src/output/file.rs",
         from: "&self.beginning.data_size(end), DATA_SIZE_OFFSET);",
         to: "&self.beginning.data_size(self.start), DATA_SIZE_OFFSET);",
     },
-    Planted {
+    PlantedDefect {
         what: "a next file that doesn't name the threads that run",
         file: "crates/record/src/recording/switch.rs",
         from: "records.append(&mut running);",
         to: "running.clear();",
     },
-    Planted {
+    PlantedDefect {
         what: "a next file that begins before ring buffers were read",
         file: "crates/record/src/recording/switch.rs",
         from: "} else if !self.shared.is_limited()",
         to: "} else if self.shared.is_limited()",
     },
-    Planted {
+    PlantedDefect {
         what: "losses that are taken from the wrong word",
         file: "crates/record/src/capture/scanner.rs",
         from: "PERF_RECORD_LOST => word(record, HEADER + 8),",
         to: "PERF_RECORD_LOST => word(record, HEADER),",
     },
-    Planted {
+    PlantedDefect {
         what: "a record across a ring buffer's end that is not counted",
         file: "crates/record/src/capture/scanner.rs",
         from: "self.walk(&straddling);",
         to: "",
     },
-    Planted {
+    PlantedDefect {
         what: "a throttled event that is counted twice",
         file: "crates/record/src/capture/scanner.rs",
         from: "self.stats.throttled += 1",
         to: "self.stats.throttled += 2",
     },
-    Planted {
+    PlantedDefect {
         what: "a snapshot that repeats the one before",
         file: "crates/kernel/src/ring/overwritten.rs",
         from: "self.taken = head;",
         to: "self.taken = 0;",
     },
-    Planted {
+    PlantedDefect {
         what: "a flight recorder that forgets too early",
         file: "crates/record/src/capture/flight_recorder.rs",
         from: "if age <= self.keep {",
         to: "if age <= self.keep / 2 {",
     },
-    Planted {
+    PlantedDefect {
         what: "a full disk's file with the figures of what was appended",
         file: "crates/record/src/recording/finish.rs",
         from: "counted.iter_mut().for_each(|counted| recount::replace(&mut stats, counted));",
         to: "let _ = (&mut counted, &mut stats, recount::replace);",
     },
-    Planted {
+    PlantedDefect {
         what: "a write that is taken for whole when it was short",
         file: "crates/record/src/output/write.rs",
         from: "let written = file.write_at(pieces, *end)?;\n            *end += written as u64;",
         to: "file.write_at(pieces, *end)?;\n            let written = pieces.iter().map(|piece| piece.len()).sum::<usize>();\n            *end += written as u64;",
     },
-    Planted {
+    PlantedDefect {
         what: "past the page cache: a last block that has grown",
         file: "crates/record/src/output/direct.rs",
         from: "let mut at = self.clean / block * block;",
         to: "let mut at = self.clean.next_multiple_of(block);",
     },
-    Planted {
+    PlantedDefect {
         what: "past the page cache: what a failed write leaves",
         file: "crates/record/src/output/direct.rs",
         from: "&self.buffer.bytes()[self.clean..self.len]",
         to: "&self.buffer.bytes()[self.clean..self.clean]",
     },
-    Planted {
+    PlantedDefect {
         what: "a next file whose ledger begins with the file before",
         file: "crates/record/src/capture/stats.rs",
         from: "self.before.clone_from(&self.now);",
         to: "",
     },
-    Planted {
+    PlantedDefect {
         what: "a last block that is not compressed any more",
         file: "crates/record/src/output/file/ending.rs",
         from: "let _ = self.pack().and_then(|()| self.check());",
         to: "let _ = self.check();",
     },
-    Planted {
+    PlantedDefect {
         what: "a CPU that came back, whose events nobody knows",
         file: "crates/record/src/recording/hotplug.rs",
         from: "self.shared.with_output(|output| output.add_ids(&self.description, &ids));",
         to: "self.shared.with_output(|_| Ok::<(), crate::output::OutputError>(()));",
     },
-    Planted {
+    PlantedDefect {
         what: "samples of a lower rate that weigh as those of the first",
         file: "crates/replay/src/profile/sink.rs",
         from: "head.period.unwrap_or(of_event)",
         to: "head.period.map_or(of_event, |_| 1_001_001)",
     },
-    Planted {
+    PlantedDefect {
         what: "a thread that begins without its parent's name",
         file: "crates/replay/src/threads.rs",
         from: "let comm = parent.and_then(|parent| parent.comm.clone());",
         to: "let comm = parent.and_then(|parent| parent.comm.clone()).filter(|_| task.pid == task.ppid);",
     },
-    Planted {
+    PlantedDefect {
         what: "a mapping that hides more than it replaces",
         file: "crates/symbols/src/address_space/pieces.rs",
         from: "let after = overlapped.last().filter(|old| old.end > end);",
@@ -173,7 +173,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Plants a defect, looks for it, and takes it out again. What was found, if anything.
-fn plant(planted: &Planted, tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
+fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
     let path = tree.join(planted.file);
     let source = fs::read_to_string(&path)?;
     let places = source.matches(planted.from).count();

@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 use serde_json::json;
 
-use super::tui::made::Made;
+use super::tui::made::SyntheticRecording;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
 use crate::scratch::Scratch;
@@ -44,7 +44,7 @@ impl Round {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let file = scratch.path("made.data");
-    Made { samples: CHAINS.into(), chains: CHAINS, seed: SEED }.write(&file)?;
+    SyntheticRecording { samples: CHAINS.into(), chains: CHAINS, seed: SEED }.write(&file)?;
     let page = scratch.path("page.html");
     let words = [&setting.tare(), "flame", "-i"].map(str::to_owned);
     let words = words.into_iter().chain([file.display().to_string()]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::recorded::Who;
+use super::recorded::RecorderKind;
 use crate::benchmark::zstd::sources;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
@@ -23,19 +23,20 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let command =
         ["make", "-s", "-j2", "-B", "-f", &makefile.display().to_string()].map(str::to_owned);
     succeed(&command)?;
-    let round = || Ok(in_random_order(&Who::ALL, |&who| compare(&scratch, who, &command))?.1);
-    let rounds: Vec<Vec<Compared>> =
+    let round =
+        || Ok(in_random_order(&RecorderKind::ALL, |&who| compare(&scratch, who, &command))?.1);
+    let rounds: Vec<Vec<ShareComparison>> =
         (0..setting.rounds.unwrap_or(10)).map(|_| round()).collect::<anyhow::Result<_>>()?;
     let mut table = Vec::new();
     let mut findings = Vec::new();
-    for (at, who) in Who::ALL.into_iter().enumerate() {
+    for (at, who) in RecorderKind::ALL.into_iter().enumerate() {
         let furthest = Estimate::median(rounds.iter().map(|round| round[at].furthest()).collect());
         let exact = rounds.last().map_or_else(String::new, |round| round[at].line());
         table.push(format!(
             "{:<13} furthest from exact {furthest} points; last run: {exact}",
             who.name()
         ));
-        if matches!(who, Who::Tare("cgroup" | "system")) {
+        if matches!(who, RecorderKind::Tare("cgroup" | "system")) {
             let what =
                 format!("share of a program, furthest from the exact one, points, {}", who.name());
             findings.push(Finding { what, measured: furthest, bound: Bound::AtMost(3.0) });
@@ -45,14 +46,18 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         .iter()
         .map(|round| round.iter().map(|compared| json!(compared.0)).collect())
         .collect();
-    Ok(Report { table, findings, raw: json!({ "ways": Who::ALL.map(Who::name), "rounds": raw }) })
+    Ok(Report {
+        table,
+        findings,
+        raw: json!({ "ways": RecorderKind::ALL.map(RecorderKind::name), "rounds": raw }),
+    })
 }
 
 /// By name, in percent: what the report says, and what is exact.
 #[derive(Clone, Debug, Default)]
-struct Compared(BTreeMap<String, (f64, f64)>);
+struct ShareComparison(BTreeMap<String, (f64, f64)>);
 
-impl Compared {
+impl ShareComparison {
     fn furthest(&self) -> f64 {
         self.0.values().map(|(reported, exact)| (reported - exact).abs()).fold(0.0, f64::max)
     }
@@ -67,7 +72,11 @@ impl Compared {
     }
 }
 
-fn compare(scratch: &Scratch<'_>, who: Who, command: &[String]) -> anyhow::Result<Compared> {
+fn compare(
+    scratch: &Scratch<'_>,
+    who: RecorderKind,
+    command: &[String],
+) -> anyhow::Result<ShareComparison> {
     let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", "1000"], command)?;
     let whole: f64 = recorded.names.values().map(|time| time.exact_s).sum();
     let mut compared = BTreeMap::new();
@@ -77,18 +86,20 @@ fn compare(scratch: &Scratch<'_>, who: Who, command: &[String]) -> anyhow::Resul
     for (name, percent) in reported(scratch, who)? {
         compared.entry(name).or_insert((0.0, 0.0)).0 = percent;
     }
-    Ok(Compared(compared))
+    Ok(ShareComparison(compared))
 }
 
 /// The rows of the recorder's own report.
-fn reported(scratch: &Scratch<'_>, who: Who) -> anyhow::Result<Vec<(String, f64)>> {
+fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(String, f64)>> {
     let file = scratch.recording().display().to_string();
     let words = match who {
-        Who::Perf => {
+        RecorderKind::Perf => {
             ["perf", "report", "--stdio", "--sort", "comm", "-i", &file].map(str::to_owned)
         }
-        Who::Tare(_) => [&scratch.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file]
-            .map(str::to_owned),
+        RecorderKind::Tare(_) => {
+            [&scratch.setting.tare(), "report", "-G", "--sort", "comm", "-i", &file]
+                .map(str::to_owned)
+        }
     };
     let done = succeed(&words)?;
     let row = |line: &str| {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use super::recorded::Who;
+use super::recorded::RecorderKind;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::succeed;
 use crate::scratch::Scratch;
@@ -27,7 +27,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     std::fs::create_dir(&temporary)?;
     let before = cgroups()?;
     let script = [setting.workload("commands.sh"), "60".to_owned()];
-    let words = scratch.following(Who::Tare("cgroup"), &["-e", "cpu-clock", "-F", "4000"], &script);
+    let words = scratch.following(
+        RecorderKind::Tare("cgroup"),
+        &["-e", "cpu-clock", "-F", "4000"],
+        &script,
+    );
     let count = setting.rounds.unwrap_or(100);
     let mut groups = Vec::new();
     for at in 0..count {
@@ -111,7 +115,7 @@ fn limits(scratch: &Scratch<'_>) -> anyhow::Result<usize> {
     let command = [scratch.setting.workload("limits.sh")];
     let bare = succeed(&command)?.stdout;
     let mut differ = 0;
-    for who in Who::ALL.into_iter().filter(|who| *who != Who::Perf) {
+    for who in RecorderKind::ALL.into_iter().filter(|who| *who != RecorderKind::Perf) {
         differ += usize::from(
             succeed(&scratch.following(who, &["-e", "cpu-clock"], &command))?.stdout != bare,
         );

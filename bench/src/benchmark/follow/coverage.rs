@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::recorded::{Recorded, Time, Who};
+use super::recorded::{RecordedCommand, RecorderKind, Time};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
@@ -15,9 +15,9 @@ const LOOPS: &str = "1000";
 
 /// One run.
 struct Run {
-    who: Who,
+    who: RecorderKind,
     rate: &'static str,
-    recorded: Recorded,
+    recorded: RecordedCommand,
 }
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -26,7 +26,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let mut runs = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(10) {
         let mut ways: Vec<_> =
-            Who::ALL.into_iter().flat_map(|who| RATES.map(|rate| (who, rate))).collect();
+            RecorderKind::ALL.into_iter().flat_map(|who| RATES.map(|rate| (who, rate))).collect();
         fastrand::shuffle(&mut ways);
         for (who, rate) in ways {
             let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", rate], &command)?;
@@ -35,7 +35,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     }
     let mut table = Vec::new();
     let mut findings = Vec::new();
-    for who in Who::ALL {
+    for who in RecorderKind::ALL {
         for rate in RATES {
             let of = runs.iter().filter(|run| run.who == who && run.rate == rate);
             let coverage = Estimate::median(of.map(|run| run.recorded.coverage()).collect());
@@ -80,13 +80,13 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(raw) })
 }
 
-fn sees_all(who: Who) -> bool {
-    matches!(who, Who::Tare("cgroup" | "system"))
+fn sees_all(who: RecorderKind) -> bool {
+    matches!(who, RecorderKind::Tare("cgroup" | "system"))
 }
 
 /// Of all runs together: how far, in points, the share of a name is from its exact one at most; and
 /// all shares.
-fn split<'a>(runs: impl Iterator<Item = &'a Recorded>) -> (f64, String) {
+fn split<'a>(runs: impl Iterator<Item = &'a RecordedCommand>) -> (f64, String) {
     let mut names: BTreeMap<&str, Time> = BTreeMap::new();
     for (name, time) in runs.flat_map(|recorded| &recorded.names) {
         let sum = names.entry(name).or_default();

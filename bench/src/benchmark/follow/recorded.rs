@@ -17,13 +17,13 @@ use crate::scratch::{Scratch, Tool};
 /// Who records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Who {
+pub(super) enum RecorderKind {
     Perf,
     /// With this `--follow`.
     Tare(&'static str),
 }
 
-impl Who {
+impl RecorderKind {
     /// perf, and tare in each mode.
     pub(super) const ALL: [Self; 4] =
         [Self::Perf, Self::Tare("cgroup"), Self::Tare("system"), Self::Tare("inherit")];
@@ -47,14 +47,14 @@ pub(super) struct Time {
 
 /// A command that was recorded.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Recorded {
+pub(super) struct RecordedCommand {
     pub(super) samples: u64,
     /// By the last name of each process: so what a process does before its execve counts for the
     /// program, in both columns.
     pub(super) names: BTreeMap<String, Time>,
 }
 
-impl Recorded {
+impl RecordedCommand {
     /// What samples stand for, of what was used.
     pub(super) fn coverage(&self) -> f64 {
         let sum = |of: fn(&Time) -> f64| self.names.values().map(of).sum::<f64>();
@@ -68,10 +68,15 @@ impl Scratch<'_> {
     }
 
     /// The whole command line of a recorder that follows a command.
-    pub(super) fn following(&self, who: Who, options: &[&str], command: &[String]) -> Vec<String> {
+    pub(super) fn following(
+        &self,
+        who: RecorderKind,
+        options: &[&str],
+        command: &[String],
+    ) -> Vec<String> {
         let mut words = match who {
-            Who::Perf => self.recorder(Tool::Perf, &self.recording()),
-            Who::Tare(mode) => [
+            RecorderKind::Perf => self.recorder(Tool::Perf, &self.recording()),
+            RecorderKind::Tare(mode) => [
                 self.recorder(Tool::Tare, &self.recording()),
                 vec!["-q".to_owned(), format!("--follow={mode}")],
             ]
@@ -86,10 +91,10 @@ impl Scratch<'_> {
     /// Records a command, with a note of what each of its processes used. The recording stays.
     pub(super) fn follow(
         &self,
-        who: Who,
+        who: RecorderKind,
         options: &[&str],
         command: &[String],
-    ) -> anyhow::Result<Recorded> {
+    ) -> anyhow::Result<RecordedCommand> {
         // Processes may have other working folders.
         let used = std::path::absolute(self.path("used"))?;
         let library = std::fs::canonicalize(self.setting.workload("waits.so"))?;
@@ -135,8 +140,8 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
 
 /// Joins samples with processes. Others than the command's are left out, as a recording of whole
 /// CPUs has them.
-fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<Recorded> {
-    let mut recorded = Recorded { samples: 0, names: BTreeMap::new() };
+fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<RecordedCommand> {
+    let mut recorded = RecordedCommand { samples: 0, names: BTreeMap::new() };
     for (name, own_s) in exact.values() {
         recorded.names.entry(name.clone()).or_default().exact_s += own_s;
     }

@@ -4,7 +4,7 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::SOFTWARE;
-use super::recorded::Who;
+use super::recorded::RecorderKind;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::run::succeed;
@@ -18,7 +18,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let command = [setting.workload("threads"), THREADS.to_owned()];
     let events = SOFTWARE.join(",");
     let options = ["-F", "4000", "-e", &events];
-    let recorders = Who::ALL.map(|who| (who.name(), scratch.following(who, &options, &command)));
+    let recorders =
+        RecorderKind::ALL.map(|who| (who.name(), scratch.following(who, &options, &command)));
     let ways: Vec<_> =
         std::iter::once(("bare".to_owned(), command.to_vec())).chain(recorders).collect();
     let round = || -> anyhow::Result<Vec<f64>> {

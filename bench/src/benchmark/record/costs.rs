@@ -17,7 +17,7 @@ use crate::report::{Estimate, Report};
 use crate::run::{run as used_by, succeed};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
-use crate::watched::Watched;
+use crate::watched::ProcessUsage;
 
 /// Times that what ends at once is repeated.
 const TIMES: usize = 200;
@@ -36,7 +36,7 @@ struct Case {
 }
 
 /// What was found.
-struct Found {
+struct CostProfile {
     /// CPU time in microseconds, of a run or of a second.
     us: f64,
     by_tare: Weights,
@@ -94,7 +94,7 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
 }
 
 /// A table for each: phases, then functions, then floors.
-fn lines(case: &Case, found: &Found, floors: &[(String, f64)]) -> Vec<String> {
+fn lines(case: &Case, found: &CostProfile, floors: &[(String, f64)]) -> Vec<String> {
     let unit = if case.is_short { "us a run" } else { "us a second" };
     let mut lines = vec![
         String::new(),
@@ -128,7 +128,7 @@ fn lines(case: &Case, found: &Found, floors: &[(String, f64)]) -> Vec<String> {
 }
 
 /// What ends at once, again and again: with all that it runs.
-fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Found> {
+fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<CostProfile> {
     let used = (0..times.div_ceil(4).max(5))
         .map(|_| used_by(&case.words).map(|usage| usage.cpu_ns as f64 / 1e3))
         .collect::<anyhow::Result<Vec<f64>>>()?;
@@ -143,7 +143,7 @@ fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Fou
     };
     let by_tare = profile(Tool::Tare)?;
     let by_perf = profile(Tool::Perf)?;
-    Ok(Found { us: Estimate::median(used).value, by_tare, by_perf, bytes: 0.0 })
+    Ok(CostProfile { us: Estimate::median(used).value, by_tare, by_perf, bytes: 0.0 })
 }
 
 /// A recorder that is killed at the end.
@@ -157,16 +157,16 @@ impl Drop for Recorder {
 }
 
 /// What goes on: a second of it, after its beginning. First alone, then under each profiler.
-fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Found> {
+fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<CostProfile> {
     let (us, bytes) = {
         let recorder = start(scratch, case)?;
         let file = scratch.path("recording");
         let length = || std::fs::metadata(&file).map_or(0, |found| found.len());
         let began = Instant::now();
-        let before = Watched::now(recorder.0.id())?;
+        let before = ProcessUsage::now(recorder.0.id())?;
         let long = length();
         std::thread::sleep(WATCHED);
-        let used = Watched::now(recorder.0.id())?.since(before);
+        let used = ProcessUsage::now(recorder.0.id())?.since(before);
         let seconds = began.elapsed().as_secs_f64();
         (used.cpu_ns as f64 / 1e3 / seconds, length().saturating_sub(long) as f64 / seconds)
     };
@@ -179,7 +179,7 @@ fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Found> {
     };
     let by_tare = profile(Tool::Tare)?;
     let by_perf = profile(Tool::Perf)?;
-    Ok(Found { us, by_tare, by_perf, bytes })
+    Ok(CostProfile { us, by_tare, by_perf, bytes })
 }
 
 fn start(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Recorder> {

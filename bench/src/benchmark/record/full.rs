@@ -31,7 +31,7 @@ const WAYS: [&str; 7] = [
 
 /// One recording that could not go on.
 #[derive(Clone, Debug, Serialize)]
-struct Stopped {
+struct FailedRecording {
     limit: &'static str,
     what: &'static str,
     way: &'static str,
@@ -59,7 +59,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             }
         }
     }
-    let count = |is_bad: fn(&Stopped) -> bool| {
+    let count = |is_bad: fn(&FailedRecording) -> bool| {
         Estimate::exact(all.iter().filter(|one| is_bad(one)).count() as f64)
     };
     let none =
@@ -78,7 +78,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             bound: Bound::AtLeast(0.9),
         },
     ];
-    let line = |one: &Stopped| {
+    let line = |one: &FailedRecording| {
         format!(
             "{:<6} {:<12} {:<24} status {} samples {:>8} perf {:>8} share {:.4}",
             one.limit, one.what, one.way, one.status, one.samples, one.perf_samples, one.share
@@ -104,7 +104,7 @@ fn stop(
     limit: &'static str,
     what: &'static str,
     way: &'static str,
-) -> anyhow::Result<Stopped> {
+) -> anyhow::Result<FailedRecording> {
     let folder = scratch.path("tmpfs");
     let copy = scratch.path("stopped");
     std::fs::create_dir_all(&folder)?;
@@ -133,7 +133,7 @@ fn stop(
     };
     let perf_samples =
         script("perf", &copy, &["-F", "time", "-G"]).map_or(0, |(samples, _)| samples);
-    Ok(Stopped {
+    Ok(FailedRecording {
         limit,
         what,
         way,

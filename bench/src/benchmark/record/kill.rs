@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::json;
 
-use super::trial::{Beside, kill_group};
+use super::trial::{BackgroundLoad, kill_group};
 use super::{script, words};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
@@ -32,7 +32,7 @@ const FLUSH_S: f64 = 0.25;
 
 /// One recorder that was killed.
 #[derive(Clone, Debug, Serialize)]
-struct Killed {
+struct KilledRecorder {
     way: &'static str,
     /// From its start.
     after_s: f64,
@@ -48,7 +48,7 @@ struct Killed {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let count = setting.rounds.unwrap_or(200);
-    let killed: Vec<Killed> = (0..count)
+    let killed: Vec<KilledRecorder> = (0..count)
         .map(|at| kill(&scratch, WAYS[at % WAYS.len()]))
         .collect::<anyhow::Result<_>>()?;
     let bad = killed.iter().filter(|one| one.error.is_some()).count();
@@ -81,11 +81,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(killed) })
 }
 
-fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
+fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<KilledRecorder> {
     use std::os::unix::process::CommandExt;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let spin = format!("'{}' 99999999999 & ", scratch.setting.workload("spin"));
-    let load = Beside::start(&format!("{}wait", spin.repeat(cpus)))?;
+    let load = BackgroundLoad::start(&format!("{}wait", spin.repeat(cpus)))?;
     let file = scratch.path("killed");
     let recorder = scratch.recorder(Tool::Tare, &file);
     let mut command = Command::new(&recorder[0]);
@@ -105,7 +105,7 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<Killed> {
     // The command lives on.
     kill_group(&child);
     drop(load);
-    let mut killed = Killed {
+    let mut killed = KilledRecorder {
         way,
         after_s: ended - started,
         tare_samples: 0,

@@ -14,7 +14,7 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
-use crate::watched::Watched;
+use crate::watched::ProcessUsage;
 
 /// Processes and modules that are there already are read meanwhile.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -40,15 +40,15 @@ struct Case {
 #[derive(Clone, Debug, Serialize)]
 struct Round {
     order: Vec<usize>,
-    used: Vec<Watched>,
+    used: Vec<ProcessUsage>,
 }
 
 /// Percent of a CPU.
-fn percent(used: &Watched) -> f64 {
+fn percent(used: &ProcessUsage) -> f64 {
     100.0 * used.cpu_ns as f64 / MEASURED.as_nanos() as f64
 }
 
-fn wake_ups_a_second(used: &Watched) -> f64 {
+fn wake_ups_a_second(used: &ProcessUsage) -> f64 {
     used.wake_ups as f64 / MEASURED.as_secs_f64()
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         })?;
         rounds.push(Round { order, used });
     }
-    let of = |at: usize, figure: fn(&Watched) -> f64| {
+    let of = |at: usize, figure: fn(&ProcessUsage) -> f64| {
         Estimate::of(rounds.iter().map(|round| figure(&round.used[at])).collect())
     };
     let ratio = |at: usize, to: usize| {
@@ -147,7 +147,7 @@ impl Drop for Recorder {
 }
 
 /// What a recorder uses after its beginning.
-fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Watched> {
+fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<ProcessUsage> {
     let file = if case.to_null { "/dev/null".into() } else { scratch.path("recording") };
     let mut line = Vec::new();
     if let Some(tool) = case.tool {
@@ -161,9 +161,9 @@ fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Watched> {
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut recorder = Recorder(command.process_group(0).spawn()?);
     std::thread::sleep(BEGINNING);
-    let before = Watched::now(recorder.0.id())?;
+    let before = ProcessUsage::now(recorder.0.id())?;
     std::thread::sleep(MEASURED);
-    let used = Watched::now(recorder.0.id())?.since(before);
+    let used = ProcessUsage::now(recorder.0.id())?.since(before);
     // One that is not woken uses no time.
     anyhow::ensure!(recorder.0.try_wait()?.is_none(), "it has ended");
     drop(recorder);

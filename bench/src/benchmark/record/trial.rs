@@ -137,7 +137,7 @@ impl Scratch<'_> {
         words.extend(trial.options.iter().cloned());
         words.push("--".into());
         words.extend(self.using(&used, &trial.command));
-        let beside = trial.beside.as_deref().map(Beside::start).transpose()?;
+        let beside = trial.beside.as_deref().map(BackgroundLoad::start).transpose()?;
         let done = succeed(&words)?;
         drop(beside);
         let [used_us, used_faults] = numbers(&used)?;
@@ -229,9 +229,9 @@ fn counts(stat: &Path) -> anyhow::Result<[f64; 3]> {
 
 /// A shell that works until this is dropped.
 #[derive(Debug)]
-pub(super) struct Beside(Child);
+pub(super) struct BackgroundLoad(Child);
 
-impl Beside {
+impl BackgroundLoad {
     pub(super) fn start(line: &str) -> anyhow::Result<Self> {
         let mut command = Command::new("sh");
         command
@@ -246,7 +246,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundLoad {
     fn drop(&mut self) {
         kill_group(&self.0);
         let _ = self.0.wait();

@@ -38,7 +38,7 @@ const PERIOD_NS: u64 = 1_000_000;
 const ROUND: u64 = 10_000;
 
 /// What is drawn.
-pub(in crate::benchmark) struct Made {
+pub(in crate::benchmark) struct SyntheticRecording {
     pub(in crate::benchmark) samples: u64,
     pub(in crate::benchmark) chains: u32,
     pub(in crate::benchmark) seed: u64,
@@ -78,7 +78,7 @@ impl Library {
     }
 }
 
-impl Made {
+impl SyntheticRecording {
     /// Writes the recording, and the library that its samples lie in beside it. Returns its bytes.
     pub(in crate::benchmark) fn write(&self, path: &Path) -> anyhow::Result<u64> {
         let library = Library::build(path.parent().context("a file lies in a folder")?)?;

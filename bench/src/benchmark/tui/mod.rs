@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
-use made::Made;
+use made::SyntheticRecording;
 
 const SAMPLES: u64 = 5_000_000;
 const CHAINS: u32 = 120_000;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What a report took.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Took {
+struct ReportCost {
     /// Until its first screen, in seconds.
     first: f64,
     /// Until its last.
@@ -42,7 +42,7 @@ struct Took {
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let file = scratch.path("made.data");
-    let bytes = Made { samples: SAMPLES, chains: CHAINS, seed: SEED }.write(&file)?;
+    let bytes = SyntheticRecording { samples: SAMPLES, chains: CHAINS, seed: SEED }.write(&file)?;
     let tare = Path::new(&setting.tare()).canonicalize()?.display().to_string();
     let file = file.canonicalize()?.display().to_string();
     let mut ours = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         finding("last screen, tare/perf", median(&|at| ours[at].last / theirs[at].last), 0.25),
         finding("peak memory, MB", median(&|at| ours[at].peak_bytes as f64 / 1e6), 400.0),
     ];
-    let line = |name: &str, took: &Took| {
+    let line = |name: &str, took: &ReportCost| {
         let peak = took.peak_bytes / 1_000_000;
         let given_up = if took.is_whole { "" } else { " (given up then)" };
         format!(
@@ -119,7 +119,7 @@ fn shown(
     name: &str,
     is_begun: impl Fn(&str) -> bool,
     is_whole: impl Fn(&str) -> bool,
-) -> anyhow::Result<Took> {
+) -> anyhow::Result<ReportCost> {
     let terminal = Terminal::new()?;
     let line = format!("exec {line}");
     let started = Instant::now();
@@ -136,7 +136,7 @@ fn shown(
         let is_whole = first.is_some() && is_whole(&screen);
         if is_whole || passed > PATIENCE {
             let last = passed.as_secs_f64();
-            return Ok(Took { first: first.unwrap_or(last), last, peak_bytes, is_whole });
+            return Ok(ReportCost { first: first.unwrap_or(last), last, peak_bytes, is_whole });
         }
         if screen.contains("Press any key") {
             // perf warns that hidden kernel addresses have no names, and waits.

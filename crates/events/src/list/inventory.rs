@@ -1,7 +1,7 @@
 //! What this machine has, by kind.
 
 use crate::Sources;
-use crate::names::{HARDWARE, Named, SOFTWARE, cache_names};
+use crate::names::{HARDWARE, NamedEvent, SOFTWARE, cache_names};
 use serde::Serialize;
 use tare_kernel::host::{Host, Pmu};
 use tare_kernel::open::Kernel;
@@ -90,8 +90,8 @@ fn summed_up(kind: Kind, selection: &Selection, events: Vec<Entry>) -> Section {
     Section { kind, lacks, events, systems: Vec::new() }
 }
 
-fn fixed(kind: Kind, table: &[Named], selection: &Selection, probe: &Probe<'_>) -> Section {
-    let wanted = |event: &&Named| {
+fn fixed(kind: Kind, table: &[NamedEvent], selection: &Selection, probe: &Probe<'_>) -> Section {
+    let wanted = |event: &&NamedEvent| {
         [Some(event.name), event.alias]
             .into_iter()
             .flatten()
@@ -100,7 +100,7 @@ fn fixed(kind: Kind, table: &[Named], selection: &Selection, probe: &Probe<'_>) 
     let clock = |name: &str| {
         if ["task-clock", "cpu-clock"].contains(&name) { "msec".to_owned() } else { String::new() }
     };
-    let entry = |event: &Named| Entry {
+    let entry = |event: &NamedEvent| Entry {
         unit: clock(event.name),
         ..entry(event.name, event.alias, probe.name(event.name))
     };

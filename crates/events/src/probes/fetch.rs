@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tare_kernel::functions::{Argument, Base, Found, LOADS, Load, Register};
+use tare_kernel::functions::{Argument, ArgumentBase, ArgumentValue, LOADS, Load, Register};
 
 use super::{NamedArgument, ProbeError};
 use crate::syntax::number;
@@ -38,7 +38,7 @@ impl Format {
 
     /// Shows what was found; `(fault)` where it could not be read, as in the kernel's own lines.
     #[must_use]
-    pub fn show(self, found: &Found<'_>) -> String {
+    pub fn show(self, found: &ArgumentValue<'_>) -> String {
         let Some(value) = found.value else { return "(fault)".to_owned() };
         let unused = 64 - 8 * u32::from(self.bytes().clamp(1, 8));
         let plain = value << unused >> unused;
@@ -152,10 +152,15 @@ pub(super) fn of_place(
 }
 
 /// What it begins with; the loads are added innermost first.
-fn base(text: &str, fetch: &str, of_user: bool, loads: &mut Vec<Load>) -> Result<Base, ProbeError> {
+fn base(
+    text: &str,
+    fetch: &str,
+    of_user: bool,
+    loads: &mut Vec<Load>,
+) -> Result<ArgumentBase, ProbeError> {
     if let Some(register) = fetch.strip_prefix('%') {
         return Register::named(register)
-            .map(Base::Register)
+            .map(ArgumentBase::Register)
             .ok_or_else(|| wrong(text, "this machine has no such register"));
     }
     if let Some(word) = fetch.strip_prefix('$') {
@@ -163,14 +168,14 @@ fn base(text: &str, fetch: &str, of_user: bool, loads: &mut Vec<Load>) -> Result
     }
     if let Some(immediate) = fetch.strip_prefix('\\') {
         return number(immediate)
-            .map(Base::Constant)
+            .map(ArgumentBase::Constant)
             .ok_or_else(|| wrong(text, "a number belongs after \\"));
     }
     if let Some(address) = fetch.strip_prefix('@') {
         const WANTED: &str = "@ takes an address; of a symbol tare has none";
         let address = number(address).ok_or_else(|| wrong(text, WANTED))?;
         loads.push(Load { offset: 0, of_user });
-        return Ok(Base::Constant(address));
+        return Ok(ArgumentBase::Constant(address));
     }
     if let Some(rest) = fetch.strip_prefix(['+', '-']) {
         const WANTED: &str = "memory is +OFFSET(FETCH), as +8(%di)";
@@ -188,7 +193,7 @@ fn base(text: &str, fetch: &str, of_user: bool, loads: &mut Vec<Load>) -> Result
     }
     match fetch.strip_prefix("arg").map(str::parse::<usize>) {
         Some(Ok(number)) => nth(text, number.saturating_add(1)),
-        _ if fetch == "retval" => Ok(Base::Returned),
+        _ if fetch == "retval" => Ok(ArgumentBase::Returned),
         _ => Err(wrong(
             text,
             "C variables are not read: name a register (%di), memory (+8(%di)), $arg1 or $retval",
@@ -196,9 +201,9 @@ fn base(text: &str, fetch: &str, of_user: bool, loads: &mut Vec<Load>) -> Result
     }
 }
 
-fn nth(text: &str, number: usize) -> Result<Base, ProbeError> {
+fn nth(text: &str, number: usize) -> Result<ArgumentBase, ProbeError> {
     const WANTED: &str = "only so many arguments are in registers: the others are on the stack";
-    Register::argument(number).map(Base::Register).ok_or_else(|| wrong(text, WANTED))
+    Register::argument(number).map(ArgumentBase::Register).ok_or_else(|| wrong(text, WANTED))
 }
 
 /// What stands behind `$`.
@@ -207,10 +212,10 @@ fn special(
     word: &str,
     of_user: bool,
     loads: &mut Vec<Load>,
-) -> Result<Base, ProbeError> {
+) -> Result<ArgumentBase, ProbeError> {
     const WANTED: &str = "$ takes arg1, arg2 and so on, retval, stack and stack0, stack1 and so on";
     if word == "retval" {
-        return Ok(Base::Returned);
+        return Ok(ArgumentBase::Returned);
     }
     if let Some(number) = word.strip_prefix("arg") {
         return nth(text, number.parse().map_err(|_| wrong(text, WANTED))?);
@@ -220,7 +225,7 @@ fn special(
         let slot: u16 = slot.parse().map_err(|_| wrong(text, WANTED))?;
         loads.push(Load { offset: 8 * i64::from(slot), of_user });
     }
-    Ok(Base::Register(Register::stack_pointer()))
+    Ok(ArgumentBase::Register(Register::stack_pointer()))
 }
 
 #[cfg(test)]
@@ -241,7 +246,7 @@ mod tests {
             size,
             text: text.map(load),
         };
-        let register = Base::Register(sp);
+        let register = ArgumentBase::Register(sp);
         for (text, argument) in [
             ("%sp", of(register, &[], 8, None)),
             ("$stack", of(register, &[], 8, None)),
@@ -250,11 +255,11 @@ mod tests {
             ("-0x10(+8(%sp))", of(register, &[8, -16], 8, None)),
             ("+4(+8(%sp)):string", of(register, &[8], 8, Some(4))),
             ("%sp:string", of(register, &[], 8, Some(0))),
-            ("$retval:s32", of(Base::Returned, &[], 4, None)),
-            ("retval", of(Base::Returned, &[], 8, None)),
-            ("+0($retval):string", of(Base::Returned, &[], 8, Some(0))),
-            ("@0x1000:u8", of(Base::Constant(4096), &[0], 1, None)),
-            ("\\7", of(Base::Constant(7), &[], 8, None)),
+            ("$retval:s32", of(ArgumentBase::Returned, &[], 4, None)),
+            ("retval", of(ArgumentBase::Returned, &[], 8, None)),
+            ("+0($retval):string", of(ArgumentBase::Returned, &[], 8, Some(0))),
+            ("@0x1000:u8", of(ArgumentBase::Constant(4096), &[0], 1, None)),
+            ("\\7", of(ArgumentBase::Constant(7), &[], 8, None)),
         ] {
             assert_eq!(read(text).argument, argument, "{text}");
         }
@@ -291,16 +296,16 @@ mod tests {
 
     #[test]
     fn values_are_shown_by_type() {
-        let number = |value| Found { value: Some(value), text: b"" };
+        let number = |value| ArgumentValue { value: Some(value), text: b"" };
         let show = |format: Format, value| format.show(&number(value));
         assert_eq!(show(Format::Signed(4), 0xffff_ffff), "-1");
         assert_eq!(show(Format::Unsigned(1), 0x1ff), "255");
         assert_eq!(show(Format::Hex(8), u64::MAX), "0xffffffffffffffff");
         assert_eq!(show(Format::Char, 65), "'A'");
         assert_eq!(
-            Format::Text.show(&Found { value: Some(1), text: b"a\x1b\xff\"" }),
+            Format::Text.show(&ArgumentValue { value: Some(1), text: b"a\x1b\xff\"" }),
             r#""a\u{1b}\xff\"""#
         );
-        assert_eq!(Format::Text.show(&Found { value: None, text: b"" }), "(fault)");
+        assert_eq!(Format::Text.show(&ArgumentValue { value: None, text: b"" }), "(fault)");
     }
 }

@@ -131,7 +131,7 @@ pub enum ProbeError {
 
 /// What is asked for, as typed.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ProbeRequest<'a> {
     /// Functions of programs: see [`function`].
     pub functions: &'a [String],
     /// Functions of the kernel: see [`kernel_function`].
@@ -140,7 +140,7 @@ pub struct Asked<'a> {
     pub usdt: &'a [String],
 }
 
-impl Asked<'_> {
+impl ProbeRequest<'_> {
     /// All of it, in that order. `files` are where places are looked for that name no file; those
     /// that are no paths are found as other files are.
     ///

@@ -1,6 +1,6 @@
 //! Where the arguments of USDT probes lie: `SIZE@OPERAND` in the assembler's words.
 
-use tare_kernel::functions::{Argument, Base, Load, Register};
+use tare_kernel::functions::{Argument, ArgumentBase, Load, Register};
 
 use super::NamedArgument;
 use super::fetch::Format;
@@ -16,7 +16,7 @@ pub(super) fn arguments(text: &str) -> Vec<NamedArgument> {
     }
     let named = |(number, word): (usize, &String)| {
         let (argument, format) = argument(word).unwrap_or((
-            Argument { base: Base::Constant(0), loads: Vec::new(), size: 8, text: None },
+            Argument { base: ArgumentBase::Constant(0), loads: Vec::new(), size: 8, text: None },
             Format::Unknown,
         ));
         NamedArgument { name: format!("arg{}", number + 1), argument, format }
@@ -39,23 +39,23 @@ fn signed(text: &str) -> Option<i64> {
     Some(if negative { -number } else { number })
 }
 
-fn constant(text: &str) -> Option<(Base, Vec<Load>)> {
-    Some((Base::Constant(signed(text)?.cast_unsigned()), Vec::new()))
+fn constant(text: &str) -> Option<(ArgumentBase, Vec<Load>)> {
+    Some((ArgumentBase::Constant(signed(text)?.cast_unsigned()), Vec::new()))
 }
 
 /// AT&T's syntax: `$5`, `%rax`, `-20(%rbp)`. Indexes, segments and symbols are not read.
 #[cfg(target_arch = "x86_64")]
-fn operand_of(operand: &str) -> Option<(Base, Vec<Load>)> {
+fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
     if let Some(number) = operand.strip_prefix('$') {
         return constant(number);
     }
     if let Some(name) = operand.strip_prefix('%').filter(|name| !name.contains(':')) {
-        return Some((Base::Register(register(name)?), Vec::new()));
+        return Some((ArgumentBase::Register(register(name)?), Vec::new()));
     }
     let (offset, inner) = operand.strip_suffix(')')?.split_once('(')?;
     let register = register(inner.strip_prefix('%')?)?;
     let offset = if offset.is_empty() { 0 } else { signed(offset)? };
-    Some((Base::Register(register), vec![Load { offset, of_user: true }]))
+    Some((ArgumentBase::Register(register), vec![Load { offset, of_user: true }]))
 }
 
 /// A register by the name of any of its parts that begin with the lowest byte.
@@ -83,7 +83,7 @@ fn register(name: &str) -> Option<Register> {
 
 /// `5`, `x0`, `w0`, `[sp, 16]`. Indexes are not read.
 #[cfg(target_arch = "aarch64")]
-fn operand_of(operand: &str) -> Option<(Base, Vec<Load>)> {
+fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
     let register = |name: &str| match name.strip_prefix('w') {
         Some(number) => Register::named(&format!("x{number}")),
         None => Register::named(name),
@@ -91,17 +91,20 @@ fn operand_of(operand: &str) -> Option<(Base, Vec<Load>)> {
     if let Some(inner) = operand.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let (name, offset) = inner.split_once(',').unwrap_or((inner, "0"));
         let offset = signed(offset.trim_start_matches('#'))?;
-        return Some((Base::Register(register(name)?), vec![Load { offset, of_user: true }]));
+        return Some((
+            ArgumentBase::Register(register(name)?),
+            vec![Load { offset, of_user: true }],
+        ));
     }
     constant(operand.trim_start_matches('#'))
-        .or_else(|| Some((Base::Register(register(operand)?), Vec::new())))
+        .or_else(|| Some((ArgumentBase::Register(register(operand)?), Vec::new())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Vec<(Base, Vec<i64>, Format)> {
+    fn read(text: &str) -> Vec<(ArgumentBase, Vec<i64>, Format)> {
         let argument = |one: NamedArgument| {
             let loads = one.argument.loads.iter().map(|load| load.offset).collect();
             (one.argument.base, loads, one.format)
@@ -112,21 +115,21 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn operands_of_x86() {
-        let named = |name| Base::Register(Register::named(name).unwrap());
+        let named = |name| ArgumentBase::Register(Register::named(name).unwrap());
         assert_eq!(
             read(
                 "-4@$-5 8@%rax 4@%r8d 1@%dil -4@-20(%rbp) 8@(%rsp) 8@(%rax,%rbx,8) 4@x(%rip) 9@%rax"
             ),
             [
-                (Base::Constant((-5_i64).cast_unsigned()), vec![], Format::Signed(4)),
+                (ArgumentBase::Constant((-5_i64).cast_unsigned()), vec![], Format::Signed(4)),
                 (named("ax"), vec![], Format::Unsigned(8)),
                 (named("r8"), vec![], Format::Unsigned(4)),
                 (named("di"), vec![], Format::Unsigned(1)),
                 (named("bp"), vec![-20], Format::Signed(4)),
                 (named("sp"), vec![0], Format::Unsigned(8)),
-                (Base::Constant(0), vec![], Format::Unknown),
-                (Base::Constant(0), vec![], Format::Unknown),
-                (Base::Constant(0), vec![], Format::Unknown),
+                (ArgumentBase::Constant(0), vec![], Format::Unknown),
+                (ArgumentBase::Constant(0), vec![], Format::Unknown),
+                (ArgumentBase::Constant(0), vec![], Format::Unknown),
             ]
         );
     }
@@ -134,7 +137,7 @@ mod tests {
     #[cfg(target_arch = "aarch64")]
     #[test]
     fn operands_of_arm() {
-        let named = |name| Base::Register(Register::named(name).unwrap());
+        let named = |name| ArgumentBase::Register(Register::named(name).unwrap());
         assert_eq!(
             read("-4@[sp, 12] 8@x0 4@w1 4@5 8@[x0,x1]"),
             [

@@ -11,7 +11,7 @@ use std::io;
 
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
-use super::loss::{Losses, Why};
+use super::loss::{LossReason, Losses};
 use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RecordHeader;
@@ -52,7 +52,7 @@ impl Unpacker {
     /// taken out.
     pub(super) fn add(&mut self, data: &[u8], offset: u64, losses: &mut Losses) {
         if self.is_broken {
-            losses.add(offset, data.len() as u64, Why::Compressed);
+            losses.add(offset, data.len() as u64, LossReason::Compressed);
             return;
         }
         if self.stream.is_none() {
@@ -61,7 +61,7 @@ impl Unpacker {
         match &mut self.stream {
             Some(stream) => stream.add(data, offset),
             // No memory for a decoder.
-            None => losses.add(offset, data.len() as u64, Why::Compressed),
+            None => losses.add(offset, data.len() as u64, LossReason::Compressed),
         }
     }
 
@@ -77,7 +77,7 @@ impl Unpacker {
         loop {
             let bytes = &stream.buffer[stream.start..stream.filled];
             let why = match RecordHeader::first(bytes, endian) {
-                Some(header) if !header.is_possible() => Why::BadSize,
+                Some(header) if !header.is_possible() => LossReason::BadSize,
                 Some(header) if bytes.len() >= header.record_size() => {
                     return Some(header.record_size());
                 }
@@ -108,7 +108,7 @@ impl Unpacker {
     /// Accounts for a record that was begun and has no end. Nothing is taken out any more.
     pub(super) fn end(&mut self, losses: &mut Losses) {
         if let Some(stream) = self.stream.take().filter(|_| !self.is_broken) {
-            losses.add(stream.offset, (stream.filled - stream.start) as u64, Why::CutRecord);
+            losses.add(stream.offset, (stream.filled - stream.start) as u64, LossReason::CutRecord);
         }
     }
 }
@@ -138,7 +138,7 @@ impl Stream {
     }
 
     /// Takes out more, behind what is in the buffer; `false` where the input has nothing more.
-    fn decode(&mut self) -> Result<bool, Why> {
+    fn decode(&mut self) -> Result<bool, LossReason> {
         if self.taken == self.input.len() && !self.has_more {
             return Ok(false);
         }
@@ -147,7 +147,7 @@ impl Stream {
         self.start = 0;
         let mut input = InBuffer::around(&self.input[self.taken..]);
         let mut output = OutBuffer::around(&mut self.buffer[self.filled..]);
-        self.decoder.run(&mut input, &mut output).map_err(|_| Why::Compressed)?;
+        self.decoder.run(&mut input, &mut output).map_err(|_| LossReason::Compressed)?;
         let read = input.pos;
         let made = output.pos();
         self.taken += read;
@@ -155,10 +155,10 @@ impl Stream {
         self.has_more = self.filled == self.buffer.len();
         self.yielded += made as u64;
         if self.yielded > limits::UNPACKED {
-            return Err(Why::OverLimit);
+            return Err(LossReason::OverLimit);
         }
         if read == 0 && made == 0 && self.taken < self.input.len() {
-            return Err(Why::Compressed);
+            return Err(LossReason::Compressed);
         }
         Ok(made > 0 || self.taken < self.input.len())
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::features::{self, Features};
-use super::loss::{Losses, Why};
+use super::loss::{LossReason, Losses};
 use super::note::Notes;
 use crate::abi::Attr;
 use crate::bytes::Endian;
@@ -175,7 +175,7 @@ impl Description {
             _ => true,
         };
         if !fits {
-            losses.add(offset, record.size() as u64, Why::OverLimit);
+            losses.add(offset, record.size() as u64, LossReason::OverLimit);
         }
     }
 }

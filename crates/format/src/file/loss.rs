@@ -6,7 +6,7 @@ use crate::limits;
 
 /// Why bytes were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum LossReason {
     /// Nothing but zeros: room that the recorder had not filled when it ended.
     Zeros,
     /// A record says that it has fewer than the 8 bytes of its header. Where the next one begins is
@@ -26,7 +26,7 @@ pub enum Why {
     Compressed,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Zeros => "zeros that the recorder had not filled",
@@ -49,7 +49,7 @@ pub struct Gap {
     /// How many there are; of what a header only promises, how many it promises.
     pub bytes: u64,
     /// Why they were left out.
-    pub why: Why,
+    pub why: LossReason,
 }
 
 /// The account of what was left out.
@@ -63,7 +63,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    pub(super) fn add(&mut self, offset: u64, bytes: u64, why: Why) {
+    pub(super) fn add(&mut self, offset: u64, bytes: u64, why: LossReason) {
         if bytes == 0 {
             return;
         }

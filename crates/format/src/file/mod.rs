@@ -20,5 +20,5 @@ pub mod writer;
 pub use description::{Description, Event};
 pub use features::{FeatureError, Features};
 pub use header::{FileHeader, Header, Section};
-pub use loss::{Gap, Losses, Why};
+pub use loss::{Gap, LossReason, Losses};
 pub use reader::{Entry, OpenError, Payload, Reader};

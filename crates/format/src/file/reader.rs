@@ -8,7 +8,7 @@ use super::compression::Unpacker;
 use super::description::Description;
 use super::features;
 use super::header::{FILE_HEADER_SIZE, FileHeader, Header, PIPE_HEADER_SIZE};
-use super::loss::{Losses, Why};
+use super::loss::{LossReason, Losses};
 use super::window::Window;
 use crate::bytes::Endian;
 use crate::record::{RawRecord, Record, RecordHeader, kind};
@@ -231,7 +231,7 @@ impl<R: Read> Reader<R> {
         let missing = match pending {
             Pending::Skip { size } => size - self.window.skip(size)?,
             Pending::TracingData { size, .. } if size > self.description.features().room() => {
-                self.losses.add(offset, size, Why::OverLimit);
+                self.losses.add(offset, size, LossReason::OverLimit);
                 self.window.skip(size.next_multiple_of(8))?;
                 0
             }
@@ -243,7 +243,7 @@ impl<R: Read> Reader<R> {
                 missing
             }
         };
-        self.losses.add(self.window.offset(), missing, Why::CutRecord);
+        self.losses.add(self.window.offset(), missing, LossReason::CutRecord);
         Ok(())
     }
 
@@ -252,7 +252,7 @@ impl<R: Read> Reader<R> {
         loop {
             let offset = self.window.offset();
             if !self.window.fill(RecordHeader::SIZE)? {
-                self.end_of_data(offset, Why::CutRecord)?;
+                self.end_of_data(offset, LossReason::CutRecord)?;
                 return Ok(None);
             }
             let header = RecordHeader::first(self.window.bytes(), self.endian).unwrap_or_default();
@@ -260,11 +260,11 @@ impl<R: Read> Reader<R> {
                 if self.window.fill(header.record_size())? {
                     return Ok(Some(header.record_size()));
                 }
-                self.end_of_data(offset, Why::CutRecord)?;
+                self.end_of_data(offset, LossReason::CutRecord)?;
                 return Ok(None);
             }
             if header != RecordHeader::default() {
-                self.end_of_data(offset, Why::BadSize)?;
+                self.end_of_data(offset, LossReason::BadSize)?;
                 return Ok(None);
             }
             self.skip_zeros(offset)?;
@@ -288,17 +288,17 @@ impl<R: Read> Reader<R> {
             }
             self.window.advance(zeros);
         }
-        self.losses.add(offset, self.window.offset() - offset, Why::Zeros);
+        self.losses.add(offset, self.window.offset() - offset, LossReason::Zeros);
         Ok(())
     }
 
     /// Accounts for what is left, and for what was promised and isn't there.
-    fn end_of_data(&mut self, offset: u64, why: Why) -> io::Result<()> {
+    fn end_of_data(&mut self, offset: u64, why: LossReason) -> io::Result<()> {
         self.unpacker.end(&mut self.losses);
         let left = self.window.skip(u64::MAX)?;
         self.losses.add(offset, left, why);
         if let Some(missing) = self.window.missing() {
-            self.losses.add(self.window.offset(), missing, Why::CutData);
+            self.losses.add(self.window.offset(), missing, LossReason::CutData);
         }
         self.window.close();
         Ok(())

@@ -41,16 +41,16 @@ fn recording(numbers: &mut Numbers, rings: u64, rounds: u64) -> Recording {
 }
 
 /// What went out: times, offsets, bodies. And the most that was held.
-struct Out {
+struct OrderedOutput {
     records: Vec<(u64, u64, Vec<u8>)>,
     most_held: usize,
     late: u64,
 }
 
-fn sort(recording: &Recording, bound: usize) -> Out {
+fn sort(recording: &Recording, bound: usize) -> OrderedOutput {
     let mut sorter = Sorter::new(bound);
-    let mut out = Out { records: Vec::new(), most_held: 0, late: 0 };
-    let drain = |sorter: &mut Sorter, out: &mut Out| {
+    let mut out = OrderedOutput { records: Vec::new(), most_held: 0, late: 0 };
+    let drain = |sorter: &mut Sorter, out: &mut OrderedOutput| {
         while let Some(ordered) = sorter.pop() {
             assert_eq!((ordered.record.kind, ordered.record.misc), (9, 2));
             out.records.push((ordered.time_ns, ordered.tag, ordered.record.body.to_vec()));
@@ -124,7 +124,7 @@ fn a_bound_is_kept_and_what_it_costs_is_counted() {
         records.sort();
         assert_eq!(records, expected(&recording), "seed {seed}");
         assert!(
-            out.most_held <= bound + 40 + size_of::<Queued>(),
+            out.most_held <= bound + 40 + size_of::<QueuedRecord>(),
             "seed {seed}: {} of {bound} bytes",
             out.most_held
         );

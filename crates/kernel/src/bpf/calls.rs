@@ -6,7 +6,7 @@ use aya::maps::Array;
 use aya::{Pod, include_bytes_aligned};
 
 use super::follow::{Call, Follow};
-use super::load::{BpfError, Loaded, Plan};
+use super::load::{BpfError, LoadedObject, Plan};
 use super::record_ring::RecordRing;
 
 #[cfg(target_arch = "x86_64")]
@@ -68,7 +68,7 @@ pub enum Copied {
 
 /// When it is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct When {
+pub struct CopyTime {
     /// When the call begins.
     pub enter: bool,
     /// When it has succeeded.
@@ -81,7 +81,7 @@ pub struct When {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPlan {
     /// For each argument.
-    pub arguments: [(Copied, When); 6],
+    pub arguments: [(Copied, CopyTime); 6],
     /// Where the first argument is on the stack, from the stack pointer (`rt_sigreturn`); 0: it is
     /// in a register.
     pub above_stack: u32,
@@ -91,7 +91,7 @@ pub struct CallPlan {
 
 impl CallPlan {
     fn tells_descriptors(&self) -> bool {
-        let is_descriptor = |(copied, _): &(Copied, When)| {
+        let is_descriptor = |(copied, _): &(Copied, CopyTime)| {
             matches!(copied, Copied::Descriptor | Copied::Descriptors)
         };
         self.returns_descriptor || self.arguments.iter().any(is_descriptor)
@@ -129,7 +129,7 @@ struct RawCall {
 unsafe impl Pod for RawCall {}
 
 impl RawArgument {
-    fn new(copied: Copied, when: When) -> Self {
+    fn new(copied: Copied, when: CopyTime) -> Self {
         let (kind, count, size, most) = match copied {
             Copied::Nothing => (0, 0, 0, 0),
             Copied::Text(most) => (1, 0, 0, most),
@@ -303,7 +303,7 @@ impl<'a> CallRecord<'a> {
 /// gone.
 pub struct Calls {
     /// `None` when stopped.
-    programs: Option<Loaded>,
+    programs: Option<LoadedObject>,
     ring: RecordRing,
 }
 
@@ -334,7 +334,7 @@ impl Calls {
         ];
         let plans: Vec<_> = plans.collect();
         let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.tells_descriptors()));
-        let mut loaded = Loaded::load(&Plan {
+        let mut loaded = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use super::load::{BpfError, Loaded};
+use super::load::{BpfError, LoadedObject};
 use super::syscall::bpf;
 
 /// `BPF_MAP_UPDATE_ELEM` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
@@ -70,7 +70,7 @@ impl Follow {
     }
 
     /// Marks the tasks that are followed, and this process, which is not.
-    pub(crate) fn mark(&self, loaded: &Loaded) -> Result<(), BpfError> {
+    pub(crate) fn mark(&self, loaded: &LoadedObject) -> Result<(), BpfError> {
         let tasks = loaded.storage("tasks")?;
         mark(tasks, getpid().as_raw_pid(), LEFT_OUT)?;
         match self {
@@ -82,7 +82,7 @@ impl Follow {
 }
 
 /// Has this process looked at, too.
-pub(crate) fn follow_own(loaded: &Loaded) -> Result<(), BpfError> {
+pub(crate) fn follow_own(loaded: &LoadedObject) -> Result<(), BpfError> {
     mark(loaded.storage("tasks")?, getpid().as_raw_pid(), FOLLOWED)
 }
 

@@ -97,12 +97,12 @@ fn loader_and_types(tracepoints: &[&str]) -> (EbpfLoader<'static>, Result<Btf, B
 }
 
 /// An object whose programs are in the kernel, not attached yet. Dropping it takes all of it back.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedObject {
     ebpf: Ebpf,
     programs: Vec<&'static str>,
 }
 
-impl Loaded {
+impl LoadedObject {
     /// # Errors
     /// `NotPermitted`, `NoBtf`, `Object` or `Program` of [`BpfError`].
     pub(crate) fn load(plan: &Plan<'_>) -> Result<Self, BpfError> {

@@ -6,7 +6,7 @@ use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::{Pod, include_bytes_aligned};
 
 use super::follow::Follow;
-use super::load::{BpfError, Loaded, Plan};
+use super::load::{BpfError, LoadedObject, Plan};
 
 #[cfg(target_arch = "x86_64")]
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.x86_64.o");
@@ -120,7 +120,7 @@ impl<'a> FutexStack<'a> {
 /// Programs that sum up waits. Dropped, they are gone.
 pub struct Locks {
     /// `None` when stopped.
-    programs: Option<Loaded>,
+    programs: Option<LoadedObject>,
     ring: RingBuf<MapData>,
     by_chain: HashMap<MapData, Key, RawSums>,
     chains: HashMap<MapData, u64, Chain>,
@@ -146,7 +146,7 @@ impl Locks {
         if futexes {
             programs.extend(["sys_exit", "sys_enter"]);
         }
-        let mut loaded = Loaded::load(&Plan {
+        let mut loaded = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[("all_tasks", follow.all_tasks())],
             sizes: &[],

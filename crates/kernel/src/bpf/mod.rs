@@ -23,21 +23,21 @@ mod type_ids;
 
 pub use allowed::try_load;
 pub use calls::{
-    CallPlan, CallRecord, Calls, Chunk, Copied, Part, RESULT, SECOND, TaskEvent, When, chunks,
+    CallPlan, CallRecord, Calls, Chunk, Copied, CopyTime, Part, RESULT, SECOND, TaskEvent, chunks,
 };
 pub use file::Description;
 pub(crate) use follow::follow_own;
 pub use follow::{Call, Follow};
 pub use load::BpfError;
-pub(crate) use load::{Loaded, Plan};
+pub(crate) use load::{LoadedObject, Plan};
 pub use lock::{FutexStack, LockKind, LockSums, Locks};
 pub use off_cpu::{
-    OffCpu, OffCpuCounts, OffCpuPlan, REGISTERS, Seen, StackCopy, Wait, WaitStacks, WaitState,
-    Waker,
+    OffCpu, OffCpuCounts, OffCpuPlan, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
+    WaitState, Waker,
 };
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};
 pub(crate) use record_ring::RecordRing;
 pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
 pub use step_back::StepBack;
-pub use summary::{By, CallSums, Summary, Sums, ThreadName};
+pub use summary::{CallSums, SumKey, Summary, Sums, ThreadName};
 pub(crate) use syscall::bpf_fd;

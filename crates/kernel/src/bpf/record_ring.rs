@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, MapData, RingBuf};
 
-use super::load::{BpfError, Loaded};
+use super::load::{BpfError, LoadedObject};
 
 /// How many records are read before anything else is looked at.
 const BATCH: usize = 10_000;
@@ -17,7 +17,7 @@ pub(crate) struct RecordRing {
 
 impl RecordRing {
     /// Takes both out, to be read after the programs are gone.
-    pub(crate) fn take(loaded: &mut Loaded) -> Result<Self, BpfError> {
+    pub(crate) fn take(loaded: &mut LoadedObject) -> Result<Self, BpfError> {
         let ring = loaded.take("ring")?.try_into()?;
         Ok(Self { ring, missing: loaded.take("missing")?.try_into()? })
     }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use aya::include_bytes_aligned;
 
 use super::follow::Follow;
-use super::load::{BpfError, Loaded, Plan};
+use super::load::{BpfError, LoadedObject, Plan};
 use super::record_ring::RecordRing;
 
 #[cfg(target_arch = "x86_64")]
@@ -131,7 +131,7 @@ impl<'a> SchedRecord<'a> {
 /// they are gone.
 pub struct SchedEvents {
     /// `None` when stopped.
-    programs: Option<Loaded>,
+    programs: Option<LoadedObject>,
     ring: RecordRing,
 }
 
@@ -157,7 +157,7 @@ impl SchedEvents {
         if migrations {
             programs.push("sched_migrate_task");
         }
-        let mut loaded = Loaded::load(&Plan {
+        let mut loaded = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),

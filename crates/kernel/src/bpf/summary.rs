@@ -6,7 +6,7 @@ use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::{Pod, include_bytes_aligned};
 
 use super::follow::{Call, Follow};
-use super::load::{BpfError, Loaded, Plan};
+use super::load::{BpfError, LoadedObject, Plan};
 use crate::histogram::Histogram;
 
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +16,7 @@ static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/summary.aarch64.o");
 
 /// What the sums are of, beside the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum SumKey {
     /// The call alone.
     Call,
     /// Also the thread.
@@ -100,8 +100,8 @@ pub struct Sums {
 /// Programs that sum up system calls. Dropped, they are gone.
 pub struct Summary {
     /// `None` when stopped.
-    programs: Option<Loaded>,
-    by: By,
+    programs: Option<LoadedObject>,
+    by: SumKey,
     by_call: PerCpuArray<MapData, RawSums>,
     by_scope: HashMap<MapData, Key, RawSums>,
     errors: HashMap<MapData, Key, u64>,
@@ -120,18 +120,18 @@ impl Summary {
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(by: By, follow: &Follow) -> Result<Self, BpfError> {
-        let unused = if by == By::Call { "by_scope" } else { "by_call" };
+    pub fn start(by: SumKey, follow: &Follow) -> Result<Self, BpfError> {
+        let unused = if by == SumKey::Call { "by_scope" } else { "by_call" };
         let by_number = match by {
-            By::Call => 0,
-            By::Thread => 1,
-            By::Cgroup => 2,
+            SumKey::Call => 0,
+            SumKey::Thread => 1,
+            SumKey::Cgroup => 2,
         };
         let mut programs = vec!["sys_enter", "sys_exit", "sched_process_fork"];
-        if by == By::Thread {
+        if by == SumKey::Thread {
             programs.push("sched_process_exit");
         }
-        let mut programs = Loaded::load(&Plan {
+        let mut programs = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[("by", by_number), ("all_tasks", follow.all_tasks())],
             sizes: &[(unused, 1)],
@@ -176,7 +176,7 @@ impl Summary {
                 });
             }
         };
-        if self.by == By::Call {
+        if self.by == SumKey::Call {
             for slot in 0..self.by_call.len() {
                 add(0, slot, &sum_of_cpus(&self.by_call.get(&slot, 0)?));
             }

@@ -90,7 +90,7 @@ impl CpuTime {
 
 /// What was there when a transient cgroup was to be removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct CgroupRemoval {
     /// Processes that were moved to the parent.
     pub moved: usize,
     /// Whether it is gone.
@@ -207,13 +207,13 @@ impl TransientCgroup {
 
     /// Moves the processes that are still in it, or below it, to the parent; removes the cgroups
     /// below it, and then it.
-    pub fn remove(&self) -> Removed {
+    pub fn remove(&self) -> CgroupRemoval {
         let remove = || {
             let result = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
             matches!(result, Ok(()) | Err(Errno::NOENT))
         };
         // Most are empty by now, and gone at once.
-        let mut removed = Removed { moved: 0, gone: remove() };
+        let mut removed = CgroupRemoval { moved: 0, gone: remove() };
         for _ in 0..ROUNDS {
             if removed.gone {
                 break;

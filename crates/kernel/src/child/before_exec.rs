@@ -15,7 +15,7 @@ const STACK: usize = 64 << 10;
 
 /// What the child needs until its execve.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct ExecPlan {
     program: CString,
     /// What `argv` and `shell_argv` point to.
     _args: Vec<CString>,
@@ -29,7 +29,7 @@ pub(super) struct Prepared {
     channel: [RawFd; 2],
 }
 
-impl Prepared {
+impl ExecPlan {
     pub(super) fn new(
         command: &Command,
         signals: &Signals,
@@ -59,19 +59,19 @@ impl Prepared {
 /// What a child that shares tare's memory runs on, until its execve or its end.
 #[derive(Debug)]
 pub(super) struct ChildMemory {
-    prepared: Box<Prepared>,
+    prepared: Box<ExecPlan>,
     stack: Box<[MaybeUninit<u8>]>,
 }
 
 impl ChildMemory {
-    pub(super) fn new(prepared: Prepared) -> Self {
+    pub(super) fn new(prepared: ExecPlan) -> Self {
         Self { prepared: Box::new(prepared), stack: Box::new_uninit_slice(STACK) }
     }
 
     /// Starts a child that shares this process's memory; by fork(2) where that is refused, as by
     /// some emulators.
     pub(super) fn clone_child(&mut self) -> io::Result<i32> {
-        let prepared: *const Prepared = &raw const *self.prepared;
+        let prepared: *const ExecPlan = &raw const *self.prepared;
         let top = self.stack.as_mut_ptr_range().end;
         // The ABIs of all architectures want no more.
         let top = top.wrapping_sub(top.addr() % 16);
@@ -108,7 +108,7 @@ unsafe extern "C" {
 }
 
 /// The child's side of the fork.
-pub(super) fn run_child(prepared: &Prepared) -> ! {
+pub(super) fn run_child(prepared: &ExecPlan) -> ! {
     let [channel, tares] = prepared.channel;
     // SAFETY: the descriptors are open in this process, as copies of tare's. While this one has a copy
     // of tare's end, it would never learn that tare is gone.

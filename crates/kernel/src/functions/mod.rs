@@ -14,10 +14,10 @@ use aya::{Pod, include_bytes_aligned};
 pub use attach::Location;
 use attach::{Attached, attach};
 pub use cost::ProbeCost;
-pub use records::{CopiedStack, Found, ProbeCall};
+pub use records::{ArgumentValue, CopiedStack, ProbeCall};
 pub use registers::Register;
 
-use crate::bpf::{BpfError, Follow, Loaded, Plan, RecordRing, follow_own};
+use crate::bpf::{BpfError, Follow, LoadedObject, Plan, RecordRing, follow_own};
 use crate::histogram::Distribution;
 use crate::host::Host;
 
@@ -35,7 +35,7 @@ pub const MOST_SLOWEST: u32 = 32;
 
 /// What an argument begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
+pub enum ArgumentBase {
     /// A number.
     Constant(u64),
     /// A register when the function is called.
@@ -57,7 +57,7 @@ pub struct Load {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// The begin.
-    pub base: Base,
+    pub base: ArgumentBase,
     /// At most [`LOADS`], fewer by one with `text`.
     pub loads: Vec<Load>,
     /// How many bytes the last load has: 1, 2, 4 or 8.
@@ -132,9 +132,9 @@ unsafe impl Pod for RawSums {}
 impl RawArgument {
     fn new(argument: &Argument) -> Self {
         let (base, constant, at) = match argument.base {
-            Base::Constant(number) => (0, number, 0),
-            Base::Register(register) => (1, 0, register.offset()),
-            Base::Returned => (2, 0, Register::returned().offset()),
+            ArgumentBase::Constant(number) => (0, number, 0),
+            ArgumentBase::Register(register) => (1, 0, register.offset()),
+            ArgumentBase::Returned => (2, 0, Register::returned().offset()),
         };
         let mut raw = Self { constant, at, base, size: argument.size, ..Self::default() };
         let most = LOADS - usize::from(argument.text.is_some());
@@ -208,7 +208,7 @@ impl PlaceSums {
 /// Programs on functions. Dropped, they are gone.
 pub struct Probes {
     attached: Vec<Attached>,
-    programs: Loaded,
+    programs: LoadedObject,
     ring: RecordRing,
     sums: PerCpuArray<MapData, RawSums>,
     /// How many places; the sums have one more, for calls of our own.
@@ -254,7 +254,7 @@ impl Probes {
     ) -> Result<Self, ProbesError> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
         let of_each = count.saturating_add(1);
-        let mut loaded = Loaded::load(&Plan {
+        let mut loaded = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),

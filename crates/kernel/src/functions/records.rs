@@ -18,7 +18,7 @@ const STACK: usize = COPIED + 8;
 
 /// What an argument was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct ArgumentValue<'a> {
     /// The number, or the address of the string. `None`: the memory could not be read.
     pub value: Option<u64>,
     /// The string up to its NUL byte, at most 63 bytes of it; empty for a number.
@@ -96,10 +96,10 @@ impl<'a> ProbeCall<'a> {
 
     /// An argument, counted from 0; where it is a string also that.
     #[must_use]
-    pub fn argument(&self, number: usize, is_text: bool) -> Found<'a> {
+    pub fn argument(&self, number: usize, is_text: bool) -> ArgumentValue<'a> {
         let unreadable = word(self.bytes, 28) >> number & 1 != 0;
         let text = &self.bytes[CALL + number % ARGUMENTS * TEXT..][..TEXT];
-        Found {
+        ArgumentValue {
             value: (!unreadable).then(|| long(self.bytes, 48 + 8 * (number % ARGUMENTS))),
             text: if is_text && !unreadable { up_to_nul(text) } else { &[] },
         }
@@ -145,8 +145,8 @@ mod tests {
         bytes[COPIED + 1] = 32;
         let whole = ProbeCall::parse(&bytes).unwrap();
         assert_eq!(whole.stack.unwrap().bytes.len(), 8192);
-        assert_eq!(whole.argument(0, true), Found { value: Some(7), text: b"abc" });
-        assert_eq!(whole.argument(1, true), Found { value: None, text: b"" });
+        assert_eq!(whole.argument(0, true), ArgumentValue { value: Some(7), text: b"abc" });
+        assert_eq!(whole.argument(1, true), ArgumentValue { value: None, text: b"" });
         assert_eq!(whole.stack.unwrap().kernel().count(), 0);
         assert_eq!(whole.stack.unwrap().replaced().count(), 0);
         for length in (0..STACK + 100).step_by(7) {

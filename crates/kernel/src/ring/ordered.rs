@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use tare_format::Endian;
-use tare_format::order::{Ordered, Sorter};
+use tare_format::order::{OrderedRecord, Sorter};
 use tare_format::record::{Events, Layout, RawRecord, Records};
 
 use super::{Ring, RingError};
@@ -117,7 +117,7 @@ impl OrderedRings {
     }
 
     /// The next record that is due.
-    pub fn next_record(&mut self) -> Option<Ordered<'_>> {
+    pub fn next_record(&mut self) -> Option<OrderedRecord<'_>> {
         self.sorter.pop()
     }
 }

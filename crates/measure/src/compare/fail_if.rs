@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::judge::Judged;
+use super::judge::MetricVerdict;
 
 /// A condition that fails a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,11 +47,11 @@ pub enum Judgement {
 impl Condition {
     /// Whether these results fail it.
     #[must_use]
-    pub fn judge(&self, results: &[Judged]) -> Judgement {
+    pub fn judge(&self, results: &[MetricVerdict]) -> Judgement {
         let Some(interval) = results
             .iter()
             .find(|judged| judged.metric.name() == self.metric)
-            .and_then(Judged::relative)
+            .and_then(MetricVerdict::relative)
         else {
             return Judgement::Unknown;
         };

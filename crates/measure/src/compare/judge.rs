@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::metric::{Metric, Pair};
 use crate::statistics::{
-    Interval, Trimmed, bootstrap_interval, holm, median, signed_rank, smallest_detectable,
+    Interval, TrimmedMean, bootstrap_interval, holm, median, signed_rank, smallest_detectable,
 };
 
 /// The p (after Holm) that a difference must fall below.
@@ -73,7 +73,7 @@ impl Verdict {
 
 /// One metric, judged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct MetricVerdict {
     /// Which.
     pub metric: Metric,
     /// Pairs in which both runs have it.
@@ -92,7 +92,7 @@ pub struct Judged {
     pub verdict: Verdict,
 }
 
-impl Judged {
+impl MetricVerdict {
     /// The interval of B relative to A, as a share: 0.02 for 2% more. Where A's median is zero a
     /// difference is infinitely more.
     #[must_use]
@@ -121,7 +121,7 @@ impl Judged {
 /// `step` is one count, or one page: an average difference of less than that is not relevant,
 /// however precisely it is known.
 #[must_use]
-pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<Judged> {
+pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<MetricVerdict> {
     let columns: Vec<Column<'_>> =
         metrics.iter().filter_map(|metric| Column::new(metric, pairs)).collect();
     let p: Vec<f64> = columns.iter().map(|column| signed_rank(&column.differences)).collect();
@@ -166,9 +166,9 @@ impl<'a> Column<'a> {
         }
     }
 
-    fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> Judged {
+    fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> MetricVerdict {
         let relevant = self.relevant(rules.min_effect);
-        let centre = Trimmed::of_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
+        let centre = TrimmedMean::of_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&self.differences, &mut Rng::with_seed(rules.seed));
         let verdict = if p_holm < LEVEL && centre.abs() >= relevant {
             if centre < 0.0 { Verdict::Less } else { Verdict::More }
@@ -186,7 +186,7 @@ impl<'a> Column<'a> {
         };
         let median_a = self.median_a;
         let median_b = self.median_b;
-        Judged {
+        MetricVerdict {
             metric: self.metric.clone(),
             pairs: self.differences.len(),
             median_a,
@@ -213,7 +213,7 @@ mod tests {
         a.iter().zip(b).map(|(&a, &b)| Pair { first: Side::A, a: run(a), b: run(b) }).collect()
     }
 
-    fn judged_counts(a: &[f64], b: &[f64]) -> Judged {
+    fn judged_counts(a: &[f64], b: &[f64]) -> MetricVerdict {
         let event = Metric::Event { index: 0, name: "e".into(), unit: String::new(), step: 1.0 };
         judge(&pairs_of_counts(a, b), &[event], &RULES).remove(0)
     }

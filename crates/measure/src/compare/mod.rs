@@ -16,5 +16,5 @@ pub mod pairs;
 pub mod runs;
 
 pub use fail_if::{BadCondition, Condition, Judgement};
-pub use judge::{Effect, Judged, Rules, Scale, Verdict, judge};
+pub use judge::{Effect, MetricVerdict, Rules, Scale, Verdict, judge};
 pub use metric::{Measurement, Metric, Pair, Side};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::metric::{Measurement, Pair, Side};
-use crate::statistics::{Trimmed, bootstrap_interval};
+use crate::statistics::{TrimmedMean, bootstrap_interval};
 
 /// How many runs to make.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +164,7 @@ fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
     let mut logs: Vec<f64> =
         pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
     logs.sort_by(f64::total_cmp);
-    let half_width = Trimmed::of_sorted(&logs)?.half_width()?;
+    let half_width = TrimmedMean::of_sorted(&logs)?.half_width()?;
     if half_width > plan.precision {
         return Some(half_width);
     }
@@ -177,7 +177,7 @@ mod tests {
 
     /// Runs that take `a` and `b` seconds with noise of up to `noise` of that, on a clock that
     /// moves with them.
-    struct Made {
+    struct SimulatedRuns {
         a: f64,
         b: f64,
         noise: f64,
@@ -188,7 +188,7 @@ mod tests {
         shares: Vec<f64>,
     }
 
-    impl Made {
+    impl SimulatedRuns {
         fn new(a: f64, b: f64, noise: f64) -> Self {
             Self {
                 a,
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    impl Bench for Made {
+    impl Bench for SimulatedRuns {
         type Error = &'static str;
         fn run(&mut self, side: Side) -> Result<Measurement, Self::Error> {
             if self.fail_at == Some(self.order.len()) {
@@ -237,36 +237,39 @@ mod tests {
 
     #[test]
     fn stops_when_precise_not_before_the_fewest_pairs() {
-        let (pairs, stop) = make(&plan(), &mut Made::new(1.0, 1.0, 1e-6));
+        let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(1.0, 1.0, 1e-6));
         assert_eq!((pairs.len(), stop), (10, Stop::Precise));
     }
 
     #[test]
     fn a_wide_interval_goes_on_however_large_the_difference() {
-        let (pairs, stop) = make(&plan(), &mut Made::new(0.1, 0.5, 0.08));
+        let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(0.1, 0.5, 0.08));
         assert_eq!(stop, Stop::Precise);
         assert!(pairs.len() > 50, "{} pairs", pairs.len());
     }
 
     #[test]
     fn limits_of_pairs_and_time_hold() {
-        let (pairs, stop) = make(&Plan { max_pairs: 13, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        let (pairs, stop) =
+            make(&Plan { max_pairs: 13, ..plan() }, &mut SimulatedRuns::new(1.0, 1.0, 1.0));
         assert_eq!((pairs.len(), stop), (13, Stop::MaxPairs));
         let (pairs, stop) = make(
             &Plan { max_time: Duration::from_secs(40), ..plan() },
-            &mut Made::new(1.0, 1.0, 1.0),
+            &mut SimulatedRuns::new(1.0, 1.0, 1.0),
         );
         assert_eq!(stop, Stop::MaxTime);
         assert!((17..=23).contains(&pairs.len()), "{} pairs of 2 s in 40 s", pairs.len());
-        let (pairs, _) =
-            make(&Plan { max_time: Duration::ZERO, ..plan() }, &mut Made::new(1.0, 1.0, 1.0));
+        let (pairs, _) = make(
+            &Plan { max_time: Duration::ZERO, ..plan() },
+            &mut SimulatedRuns::new(1.0, 1.0, 1.0),
+        );
         assert_eq!(pairs.len(), 10, "the fewest pairs are made in any case");
     }
 
     #[test]
     fn order_is_random_within_whole_pairs_and_follows_the_seed() {
         let order = |seed| {
-            let mut made = Made::new(1.0, 1.0, 1.0);
+            let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
             make(&Plan { warmup: 2, max_pairs: 100, seed, ..plan() }, &mut made);
             made.order
         };
@@ -281,11 +284,11 @@ mod tests {
 
     #[test]
     fn a_failure_keeps_the_whole_pairs_before_it() {
-        let mut made = Made::new(1.0, 1.0, 1.0);
+        let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
         made.fail_at = Some(7);
         let (pairs, stop) = make(&plan(), &mut made);
         assert_eq!((pairs.len(), stop), (3, Stop::Failed("failed")));
-        let mut made = Made::new(1.0, 1.0, 1.0);
+        let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
         made.fail_at = Some(0);
         let (pairs, stop) = make(&Plan { warmup: 1, ..plan() }, &mut made);
         assert_eq!((pairs.len(), stop), (0, Stop::Failed("failed")));
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn progress_runs_from_none_to_all() {
-        let mut made = Made::new(1.0, 1.0, 1.0);
+        let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
         make(&Plan { max_pairs: 20, ..plan() }, &mut made);
         assert_eq!((made.shares[0], made.shares[20]), (0.0, 1.0));
     }

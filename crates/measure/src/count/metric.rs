@@ -71,7 +71,7 @@ fn is_clock(attr: &Attr) -> bool {
 
 /// A count as figures are made of: what, where, how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Valued {
+pub struct MetricInput {
     /// What was summed.
     pub key: Key,
     /// The number of its subject.
@@ -84,7 +84,7 @@ pub struct Valued {
 /// The events whose counts can be set against each other: of the same levels, of the same cgroup.
 struct ComparableCounts<'a> {
     subjects: &'a [Subject],
-    values: &'a [Valued],
+    values: &'a [MetricInput],
     key: Key,
     of: &'a Subject,
 }
@@ -123,8 +123,8 @@ impl ComparableCounts<'_> {
 #[must_use]
 pub fn metric(
     subjects: &[Subject],
-    values: &[Valued],
-    of: Valued,
+    values: &[MetricInput],
+    of: MetricInput,
     elapsed_ns: f64,
 ) -> Option<Metric> {
     let key = of.key;

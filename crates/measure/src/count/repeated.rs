@@ -23,11 +23,11 @@ pub struct RepeatedRow {
 
 /// The rows of all runs so far, in the order of the first run that had them.
 #[derive(Clone, Debug, Default)]
-pub struct Repeated {
+pub struct RepeatedCounts {
     rows: Vec<RepeatedRow>,
 }
 
-impl Repeated {
+impl RepeatedCounts {
     /// Adds the rows of a run. `subject` tells the number of a row's event among all subjects.
     pub fn add(&mut self, rows: &[Row], subject: impl Fn(usize) -> usize) {
         for (nth, row) in rows.iter().enumerate() {

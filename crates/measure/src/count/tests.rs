@@ -286,7 +286,7 @@ fn figures_need_their_other_count_at_the_same_levels() {
             .flat_map(|group| group.events)
             .map(|event| Subject { event, cgroup: None })
             .collect();
-    let valued = |subject, value| Valued { key: Key::All, subject, value: Some(value) };
+    let valued = |subject, value| MetricInput { key: Key::All, subject, value: Some(value) };
     let values = [
         valued(0, 200.0),
         valued(1, 300.0),

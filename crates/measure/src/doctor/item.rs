@@ -59,25 +59,25 @@ pub(super) struct Remedy {
     /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's,
     /// the kernel's build).
     #[serde(flatten)]
-    pub how: How,
+    pub how: RemedyAction,
     /// What it brings, and what it opens to others.
     pub note: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum How {
+pub(super) enum RemedyAction {
     Command(String),
     Setting(String),
 }
 
 impl Remedy {
     pub(super) fn command(command: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { how: How::Command(command.into()), note: note.into() }
+        Self { how: RemedyAction::Command(command.into()), note: note.into() }
     }
 
     pub(super) fn setting(setting: impl Into<String>, note: impl Into<String>) -> Self {
-        Self { how: How::Setting(setting.into()), note: note.into() }
+        Self { how: RemedyAction::Setting(setting.into()), note: note.into() }
     }
 }
 

@@ -6,7 +6,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::Target;
 use tempfile::TempDir;
 
-use super::item::{How, State};
+use super::item::{RemedyAction, State};
 use super::*;
 
 fn machine(files: &[(&str, &str)]) -> TempDir {
@@ -37,7 +37,7 @@ fn commands(item: &Item) -> Vec<&str> {
     item.remedies
         .iter()
         .map(|remedy| match &remedy.how {
-            How::Command(text) | How::Setting(text) => text.as_str(),
+            RemedyAction::Command(text) | RemedyAction::Setting(text) => text.as_str(),
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::Report;
-use super::item::{Group, How, Item, State};
+use super::item::{Group, Item, RemedyAction, State};
 use tare_format::printable;
 
 const WIDTH: usize = 100;
@@ -41,8 +41,8 @@ fn render_item<'a>(out: &mut String, item: &'a Item, noted: &mut HashSet<&'a str
     }
     for remedy in &item.remedies {
         let (mark, how) = match &remedy.how {
-            How::Command(command) => ("$", command),
-            How::Setting(setting) => (">", setting),
+            RemedyAction::Command(command) => ("$", command),
+            RemedyAction::Setting(setting) => (">", setting),
         };
         let _ = writeln!(out, "{:11}{} {}", "", painted(mark, "36", color), one_line(how));
         if noted.insert(&remedy.note) {

@@ -22,7 +22,7 @@ use tare_kernel::open::Kernel;
 use tare_kernel::schedule;
 
 use super::plan::Plan;
-use super::sampler::{Delivered, Sampler, SamplerError};
+use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::{Clock, Span, watch};
 use super::tracing::{Probe, Probes, Trace};
 use crate::statistics::estimate;
@@ -100,7 +100,7 @@ pub fn cost(
     kernel: &dyn Kernel,
     probes: &Probes,
     step: &mut dyn FnMut() -> bool,
-) -> Result<Option<(HandlerCost, Delivered)>, SamplerError> {
+) -> Result<Option<(HandlerCost, DeliveredSamples)>, SamplerError> {
     let mut rng = Rng::with_seed(plan.seed ^ hz);
     let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu)?;
     let mut runner = SliceRunner { first: true, ..SliceRunner::new(plan.slice_ns, sampler) };
@@ -147,13 +147,19 @@ pub(super) struct SliceRunner {
     clock: Clock,
     sampler: Sampler,
     /// What the kernel delivered in all slices together.
-    pub(super) all: Delivered,
+    pub(super) all: DeliveredSamples,
 }
 
 impl SliceRunner {
     /// Takes 20 ms, to measure the clock.
     pub(super) fn new(slice_ns: u64, sampler: Sampler) -> Self {
-        Self { slice_ns, first: false, clock: Clock::measure(), sampler, all: Delivered::default() }
+        Self {
+            slice_ns,
+            first: false,
+            clock: Clock::measure(),
+            sampler,
+            all: DeliveredSamples::default(),
+        }
     }
 
     /// A slice with the event on, traced or not.

@@ -6,7 +6,7 @@ use tare_kernel::schedule;
 
 use super::load::{Kind, Load};
 use super::plan::Plan;
-use super::sampler::{Delivered, Sampler, SamplerError};
+use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::Clock;
 use crate::statistics::estimate;
 use tare_format::ledger::Estimate;
@@ -42,14 +42,14 @@ pub enum SwitchError {
 pub struct EventAlone {
     sampler: Sampler,
     /// What was delivered so far.
-    pub delivered: Delivered,
+    pub delivered: DeliveredSamples,
 }
 
 impl EventAlone {
     /// Of an event that was opened.
     #[must_use]
     pub fn new(sampler: Sampler) -> Self {
-        Self { sampler, delivered: Delivered::default() }
+        Self { sampler, delivered: DeliveredSamples::default() }
     }
 }
 
@@ -150,9 +150,9 @@ mod tests {
     use tare_format::abi::Attr;
 
     /// Takes a share of the next slice by running through it.
-    struct Counted(u32, u32);
+    struct LoopShare(u32, u32);
 
-    impl Switch for Counted {
+    impl Switch for LoopShare {
         fn on(&mut self) -> Result<(), SwitchError> {
             self.0 += 1;
             Ok(())
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn every_round_has_every_switch_once() {
-        let mut one = Counted(0, 0);
-        let mut two = Counted(0, 0);
+        let mut one = LoopShare(0, 0);
+        let mut two = LoopShare(0, 0);
         let mut switches: Vec<(String, &mut dyn Switch)> =
             vec![("events".into(), &mut one), ("other".into(), &mut two)];
         let clock = Clock::measure();
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_failing_switch_and_an_impatient_user_end_it() {
-        let mut one = Counted(0, 0);
+        let mut one = LoopShare(0, 0);
         let clock = Clock::measure();
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![("events".into(), &mut one)];
         let mut rng = Rng::with_seed(1);

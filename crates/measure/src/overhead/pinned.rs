@@ -27,13 +27,13 @@ pub enum PinError {
 
 /// This thread, pinned. As before when it goes.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedThread {
     before: CpuSet,
     on: CpuSet,
     cpu: u32,
 }
 
-impl Pinned {
+impl PinnedThread {
     /// Pins this thread to a CPU: the one asked for, or the last that it may run on.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         self.leave();
     }
@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn a_thread_is_pinned_until_the_guard_goes() {
         let before = sched_getaffinity(None).unwrap();
-        let pinned = Pinned::to(None).unwrap();
+        let pinned = PinnedThread::to(None).unwrap();
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
         assert_eq!(pinned.aside(|| sched_getaffinity(None).unwrap()), before);
         drop(pinned);
         assert_eq!(sched_getaffinity(None).unwrap(), before);
-        assert_eq!(Pinned::to(Some(1_000_000)).unwrap_err(), PinError::Forbidden(1_000_000));
+        assert_eq!(PinnedThread::to(Some(1_000_000)).unwrap_err(), PinError::Forbidden(1_000_000));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tare_format::printable;
 
 use super::rounds::{Round, Stop};
-use crate::compare::{Judged, Measurement, Metric, Pair, Rules, Scale, Verdict, judge};
+use crate::compare::{Measurement, Metric, MetricVerdict, Pair, Rules, Scale, Verdict, judge};
 
 /// Raised when a field changes its meaning or goes.
 const VERSION: u32 = 1;
@@ -37,7 +37,7 @@ pub struct ProfilerCost {
     /// Its command.
     pub profiler: String,
     /// The metrics of the program under it against those of the bare one.
-    pub judged: Vec<Judged>,
+    pub judged: Vec<MetricVerdict>,
 }
 
 impl ProfilerCost {
@@ -74,7 +74,7 @@ fn metrics() -> [Metric; 4] {
 
 /// One metric of one profiler: what it adds to the bare command.
 #[derive(Serialize)]
-struct Added {
+struct AddedCost {
     metric: String,
     unit: String,
     rounds: usize,
@@ -91,8 +91,8 @@ struct Added {
     verdict: &'static str,
 }
 
-impl Added {
-    fn of(judged: &Judged) -> Self {
+impl AddedCost {
+    fn of(judged: &MetricVerdict) -> Self {
         let effect = &judged.effect;
         let bare = judged.median_a;
         let is_ratio = effect.scale == Scale::Ratio;
@@ -123,7 +123,7 @@ impl ProfiledProgram {
     /// The writer's own.
     pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
         let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1] });
-        let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(Added::of).collect::<Vec<_>>() });
+        let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(AddedCost::of).collect::<Vec<_>>() });
         let document = json!({
             "version": VERSION,
             "tool": "tare overhead --with",
@@ -151,7 +151,7 @@ impl ProfiledProgram {
         let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
         for ProfilerCost { profiler, judged } in &self.profilers {
             let profiler = printable(profiler).replace([',', '"'], " ");
-            for added in judged.iter().map(Added::of) {
+            for added in judged.iter().map(AddedCost::of) {
                 let numbers = [
                     added.added_low,
                     added.added_high,
@@ -161,8 +161,9 @@ impl ProfiledProgram {
                 ]
                 .map(number)
                 .join(",");
-                let Added { metric, unit, rounds, bare, profiled, added, p_holm, verdict, .. } =
-                    added;
+                let AddedCost {
+                    metric, unit, rounds, bare, profiled, added, p_holm, verdict, ..
+                } = added;
                 writeln!(
                     out,
                     "{profiler},{metric},{unit},{rounds},{bare},{profiled},{added},{numbers},{p_holm},{verdict}"
@@ -194,7 +195,7 @@ impl ProfiledProgram {
                 "", "bare", "profiled", "added", "95% interval", "share"
             )?;
             for judged in judged {
-                let added = Added::of(judged);
+                let added = AddedCost::of(judged);
                 let amount = |x: f64| amount(x, &judged.metric);
                 let interval = match (added.added_low, added.added_high) {
                     (Some(low), Some(high)) => format!("[{}, {}]", amount(low), amount(high)),
@@ -228,7 +229,7 @@ impl ProfiledProgram {
 }
 
 /// What a profiler does to a metric, in a word or two.
-fn verdict(judged: &Judged) -> &'static str {
+fn verdict(judged: &MetricVerdict) -> &'static str {
     match judged.verdict {
         Verdict::More => "costs",
         Verdict::Less => "takes less than bare: look for what differs",
@@ -266,7 +267,7 @@ mod tests {
             })
             .collect();
         let judged = judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1 });
-        let added: Vec<Added> = judged.iter().map(Added::of).collect();
+        let added: Vec<AddedCost> = judged.iter().map(AddedCost::of).collect();
         assert!(
             (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9
         );

@@ -9,7 +9,7 @@ use super::handler::{HandlerCost, cost};
 use super::interference::{EventAlone, Loss, Switch, SwitchError, losses};
 use super::load::{Kind, Load};
 use super::plan::Plan;
-use super::sampler::{Delivered, Sampler, SamplerError};
+use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::Clock;
 use super::tracing::Probes;
 use tare_format::ledger::Estimate;
@@ -252,14 +252,14 @@ fn row<S: StudyHooks>(
 
 fn finish(
     hz: u64,
-    all: &Delivered,
+    all: &DeliveredSamples,
     cost: HandlerCost,
     losses: Vec<Loss>,
     recorders: Vec<Recorder>,
     limit_lowered_to: Option<i64>,
 ) -> Row {
     let frames = (all.frames > 0).then(|| all.frames as f64 / all.samples.max(1) as f64);
-    let &Delivered { samples, lost, throttles, on_ns, .. } = all;
+    let &DeliveredSamples { samples, lost, throttles, on_ns, .. } = all;
     let delivered_hz = (samples + lost) as f64 * 1e9 / on_ns.max(1) as f64;
     Row {
         asked_hz: hz,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::compare::{Measurement, Pair, Side};
-use crate::statistics::{Trimmed, bootstrap_interval};
+use crate::statistics::{TrimmedMean, bootstrap_interval};
 
 /// How many rounds to make.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ fn precise(plan: &Plan, variants: usize, rounds: &[Round]) -> bool {
             .map(|round| (seconds(&round.runs[at]) / seconds(&round.runs[0])).ln())
             .collect();
         logs.sort_by(f64::total_cmp);
-        let roughly = Trimmed::of_sorted(&logs).and_then(|trimmed| trimmed.half_width());
+        let roughly = TrimmedMean::of_sorted(&logs).and_then(|trimmed| trimmed.half_width());
         roughly.is_some_and(|half| half <= plan.precision)
             && bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed))
                 .is_some_and(|interval| interval.half_width() <= plan.precision)

@@ -56,7 +56,7 @@ pub enum SamplerError {
 
 /// What the kernel delivered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delivered {
+pub struct DeliveredSamples {
     /// Samples read.
     pub samples: u64,
     /// Samples that found no room in the ring.
@@ -71,7 +71,7 @@ pub struct Delivered {
     pub times_ns: Vec<u64>,
 }
 
-impl Delivered {
+impl DeliveredSamples {
     /// Adds what another stretch delivered, without its times.
     pub fn add(&mut self, other: &Self) {
         self.samples += other.samples;
@@ -166,8 +166,8 @@ impl Sampler {
     }
 
     /// Empties the ring.
-    pub fn take(&mut self) -> Delivered {
-        let mut delivered = Delivered::default();
+    pub fn take(&mut self) -> DeliveredSamples {
+        let mut delivered = DeliveredSamples::default();
         let layout = self.layout;
         let on_ns = self.on_ns();
         delivered.on_ns = on_ns.saturating_sub(self.on_ns_before);
@@ -179,7 +179,7 @@ impl Sampler {
     }
 }
 
-impl Delivered {
+impl DeliveredSamples {
     fn note(&mut self, record: &RawRecord<'_>, layout: &Layout) {
         match record.kind {
             PERF_RECORD_SAMPLE => {
@@ -258,7 +258,7 @@ mod tests {
             (kernel.opened()[0].0.sampling, kernel.opened()[0].1),
             (Sampling::None, Target::TaskOnCpu(0, 1))
         );
-        assert_eq!(sampler.take(), Delivered::default());
+        assert_eq!(sampler.take(), DeliveredSamples::default());
     }
 
     #[test]

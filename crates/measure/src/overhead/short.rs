@@ -15,7 +15,7 @@ use tare_kernel::open::Kernel;
 use tare_kernel::timestamp;
 
 use super::handler::{SliceRunner, Slices};
-use super::pinned::{PinError, Pinned};
+use super::pinned::{PinError, PinnedThread};
 use super::plan::CallGraph;
 use super::sampler::{Sampler, SamplerError};
 
@@ -70,7 +70,7 @@ pub fn measure(
 ) -> Result<ShortMeasurement, ShortError> {
     let began = timestamp::raw_ns();
     let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let pinned = Pinned::to(None)?;
+    let pinned = PinnedThread::to(None)?;
     let bytes = if call_graph == CallGraph::Dwarf { STACKS_RING_BYTES } else { RING_BYTES };
     let event = in_user_mode(attr);
     let hz = HZ.min(limit_hz);
@@ -78,7 +78,7 @@ pub fn measure(
     let mut runner = SliceRunner::new(SLICE_NS, sampler);
     // What the first samples find in no cache is not what most cost.
     runner.slice(None, &mut Slices::default())?;
-    runner.all = super::sampler::Delivered::default();
+    runner.all = super::sampler::DeliveredSamples::default();
     let mut slices = Slices::default();
     while timestamp::raw_ns().saturating_sub(began) + SLICE_NS <= time_ns {
         runner.slice(None, &mut slices)?;

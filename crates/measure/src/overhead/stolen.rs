@@ -21,7 +21,7 @@ impl Span {
 
 /// What a loop saw, times in nanoseconds of `CLOCK_MONOTONIC_RAW`.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct StolenTimes {
     /// How long it ran.
     pub elapsed_ns: u64,
     /// Gaps, ascending. Each is a pass without its usual length.
@@ -36,7 +36,7 @@ const ROOM: usize = 1 << 14;
 
 /// Watches the clock for so long.
 #[must_use]
-pub fn watch(duration_ns: u64, clock: &Clock) -> Watched {
+pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
     let mut gaps = Vec::with_capacity(ROOM);
     let threshold = clock.ticks_in(GAP_NS);
     let begin = Anchor::now();
@@ -58,7 +58,7 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> Watched {
     let gap_ticks: u64 = gaps.iter().map(Span::length).sum();
     let own = (last.saturating_sub(begin.ticks).saturating_sub(gap_ticks)) / passes.max(1);
     let in_ns = |gap: &Span| Span { from: line.ns(gap.from + own), to: line.ns(gap.to) };
-    Watched { elapsed_ns: finish.ns - begin.ns, gaps: gaps.iter().map(in_ns).collect() }
+    StolenTimes { elapsed_ns: finish.ns - begin.ns, gaps: gaps.iter().map(in_ns).collect() }
 }
 
 /// How fast the CPU's clock ticks.

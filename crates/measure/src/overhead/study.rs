@@ -9,7 +9,7 @@ use tare_kernel::host::Host;
 
 use super::calibration::{Calibration, Conditions};
 use super::fit::{BUDGETS, Budget};
-use super::published::{Published, XEON_E5530};
+use super::published::{PublishedRate, XEON_E5530};
 use super::rates::{EVENTS, Figure, FittedFigure, Row};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
@@ -88,7 +88,7 @@ pub struct Study {
 
 /// What is kept of a study.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct StudyRecord {
     /// For those who predict with it; none where nothing could be fitted.
     pub calibration: Option<Calibration>,
     /// Without its rounds; none where a recording measured.
@@ -152,10 +152,10 @@ impl Study {
 
     /// What is kept of it.
     #[must_use]
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> StudyRecord {
         let frames = self.rows.iter().rev().find_map(|row| row.frames);
         let calibration = Calibration::of(self.conditions.clone(), self.time, &self.fits, frames);
-        Kept { calibration, study: Some(self.without_rounds()) }
+        StudyRecord { calibration, study: Some(self.without_rounds()) }
     }
 }
 
@@ -166,7 +166,7 @@ struct Document<'a> {
     tool: &'static str,
     studies: Vec<Described<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    published: Option<&'static [Published]>,
+    published: Option<&'static [PublishedRate]>,
 }
 
 /// A study with what follows from it.
@@ -380,7 +380,7 @@ pub(crate) mod tests {
     fn what_is_kept_comes_back_without_its_rounds() {
         let study = study();
         let text = serde_json::to_string(&study.kept()).unwrap();
-        let kept: Kept = serde_json::from_str(&text).unwrap();
+        let kept: StudyRecord = serde_json::from_str(&text).unwrap();
         let read = kept.study.unwrap();
         assert!(read.rows[1].losses[0].rounds.is_empty() && read.fits.len() == study.fits.len());
         let calibration = kept.calibration.unwrap();

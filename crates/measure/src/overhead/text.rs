@@ -169,7 +169,7 @@ pub(super) fn cost_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
     rows
 }
 
-fn published(row: &Row, of: fn(&super::published::Published) -> f64) -> String {
+fn published(row: &Row, of: fn(&super::published::PublishedRate) -> f64) -> String {
     let found = XEON_E5530.iter().find(|published| published.hz == row.asked_hz as f64);
     found.map_or_else(|| "-".to_owned(), |published| format!("{:.4}", of(published) * 100.0))
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tare_events::{Event, Unavailable};
-use tare_kernel::child::Ended;
+use tare_kernel::child::ChildExit;
 
 use super::line::{Line, Value};
-use crate::count::{Key, Outcome, Repeated, RepeatedRow, Row, Subject, Valued, metric};
+use crate::count::{Key, MetricInput, Outcome, RepeatedCounts, RepeatedRow, Row, Subject, metric};
 use crate::statistics::Summary;
 
 /// What threads are called, by their id.
@@ -40,7 +40,7 @@ pub struct Run {
     /// The number of the set of `--exact` that was counted; 0 where there is one set.
     pub set: usize,
     /// How the command ended and what it used.
-    pub ended: Option<Ended>,
+    pub ended: Option<ChildExit>,
     /// From the start to the end.
     pub elapsed: Duration,
     /// For how long events were enabled.
@@ -82,8 +82,8 @@ pub struct Results {
     subjects: Vec<Subject>,
     /// The number of each set's first subject; subjects of a set follow each other.
     first_of_set: Vec<Option<usize>>,
-    repeated: Repeated,
-    ended: Vec<Ended>,
+    repeated: RepeatedCounts,
+    ended: Vec<ChildExit>,
     elapsed: Vec<f64>,
     counted: Vec<f64>,
     /// The reasons for missing counts that were told.
@@ -99,7 +99,7 @@ impl Results {
             names: ThreadNames::new(),
             subjects: Vec::new(),
             first_of_set: vec![None; sets],
-            repeated: Repeated::default(),
+            repeated: RepeatedCounts::default(),
             ended: Vec::new(),
             elapsed: Vec::new(),
             counted: Vec::new(),
@@ -170,7 +170,7 @@ impl Results {
     /// The lines of one interval of a run.
     #[must_use]
     pub fn interval(&self, run: &Run) -> Vec<Line> {
-        let mut once = Repeated::default();
+        let mut once = RepeatedCounts::default();
         once.add(&run.rows, |event| event);
         self.lines_of(once.rows(), &run.subjects, &run.names, run.counted.as_nanos() as f64)
     }
@@ -183,11 +183,11 @@ impl Results {
         elapsed_ns: f64,
     ) -> Vec<Line> {
         let mean = |row: &RepeatedRow| Summary::of(&row.values).map(|summary| summary.mean);
-        let valued: Vec<Valued> = rows
+        let valued: Vec<MetricInput> = rows
             .iter()
-            .map(|row| Valued { key: row.key, subject: row.subject, value: mean(row) })
+            .map(|row| MetricInput { key: row.key, subject: row.subject, value: mean(row) })
             .collect();
-        let line = |(row, &valued_row): (&RepeatedRow, &Valued)| {
+        let line = |(row, &valued_row): (&RepeatedRow, &MetricInput)| {
             let subject = &subjects[row.subject];
             let event = &subject.event;
             let runs: Vec<f64> = row.values.iter().map(|value| value * event.scale).collect();
@@ -230,7 +230,7 @@ impl Results {
     /// The times of all runs.
     #[must_use]
     pub fn times(&self) -> Times {
-        let of = |get: fn(&Ended) -> f64| self.ended.iter().map(get).collect();
+        let of = |get: fn(&ChildExit) -> f64| self.ended.iter().map(get).collect();
         Times {
             elapsed: self.elapsed.clone(),
             user: of(|ended| ended.user.as_secs_f64()),

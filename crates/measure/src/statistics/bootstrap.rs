@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 use super::summary::sorted_quantile;
-use super::{Interval, TRIM_DIVISOR, Trimmed};
+use super::{Interval, TRIM_DIVISOR, TrimmedMean};
 
 /// Resamples an interval is made of. Its ends then move by about 3% of its half width from one seed
 /// to the next.
@@ -28,7 +28,7 @@ pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     if sorted[0] == sorted[n - 1] {
         return Some(Interval { low: sorted[0], high: sorted[0] });
     }
-    let tail = Trimmed::of_sorted(sorted)?.tail(n);
+    let tail = TrimmedMean::of_sorted(sorted)?.tail(n);
     let mut times_drawn = vec![0; n];
     let mut means: Vec<f64> =
         (0..RESAMPLES).map(|_| resampled_mean(sorted, &mut times_drawn, rng)).collect();
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn agrees_with_students_t_where_both_apply() {
         let values: Vec<f64> = (0..200).map(f64::from).collect();
-        let t = Trimmed::of_sorted(&values).unwrap();
+        let t = TrimmedMean::of_sorted(&values).unwrap();
         let interval = bootstrap_interval(&values, &mut Rng::with_seed(3)).unwrap();
         let ratio = interval.half_width() / t.half_width().unwrap();
         assert!((0.9..1.1).contains(&ratio), "{ratio}");

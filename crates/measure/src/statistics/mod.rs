@@ -16,7 +16,7 @@ pub use holm::holm;
 pub use power::smallest_detectable;
 pub use signed_rank::signed_rank;
 pub use summary::{Summary, median, quantile};
-pub use trimmed::{TRIM_DIVISOR, Trimmed};
+pub use trimmed::{TRIM_DIVISOR, TrimmedMean};
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 

@@ -1,7 +1,7 @@
 //! What a comparison could have found.
 
 use super::signed_rank::rejects_beyond;
-use super::{Trimmed, t_quantile};
+use super::{TrimmedMean, t_quantile};
 
 /// Up to this many pairs the test itself is asked (its n² / 2 averages take memory); beyond,
 /// Student's t says the same.
@@ -20,7 +20,7 @@ const ASKED_UP_TO: usize = 500;
 /// ```
 #[must_use]
 pub fn smallest_detectable(sorted: &[f64], level: f64, relevant: f64) -> Option<f64> {
-    let spread = Trimmed::of_sorted(sorted).filter(|spread| spread.freedom > 0)?;
+    let spread = TrimmedMean::of_sorted(sorted).filter(|spread| spread.freedom > 0)?;
     let t = |probability| t_quantile(probability, spread.freedom as f64);
     let away = t(1.0 - level / 2.0);
     let rejected = if sorted.len() <= ASKED_UP_TO {

@@ -17,7 +17,7 @@ pub const TRIM_DIVISOR: usize = 5;
 /// Testing, chapter 3. A stall of a neighbour that hits one run of a pair makes a huge difference:
 /// a mean follows it, this doesn't.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trimmed {
+pub struct TrimmedMean {
     /// The trimmed mean.
     pub mean: f64,
     /// Its standard error; zero for a single value, which says nothing of its spread.
@@ -26,7 +26,7 @@ pub struct Trimmed {
     pub freedom: usize,
 }
 
-impl Trimmed {
+impl TrimmedMean {
     /// Of sorted values; none where there are none.
     #[must_use]
     pub fn of_sorted(sorted: &[f64]) -> Option<Self> {
@@ -69,18 +69,19 @@ mod tests {
     fn ten_values_by_hand() {
         // Two are cut at each end; 3..=8 stay. Winsorized: 3 3 3 4 5 6 7 8 8 8, squares around 5.5:
         // 42.5, over 9.
-        let t = Trimmed::of_sorted(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1e9]).unwrap();
+        let t =
+            TrimmedMean::of_sorted(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1e9]).unwrap();
         assert_eq!((t.mean, t.freedom), (5.5, 5));
         assert!((t.error - (42.5f64 / 9.0).sqrt() / (0.6 * 10f64.sqrt())).abs() < 1e-12);
     }
 
     #[test]
     fn few_values_are_not_trimmed() {
-        assert_eq!(Trimmed::of_sorted(&[2.0, 4.0]).unwrap().mean, 3.0);
+        assert_eq!(TrimmedMean::of_sorted(&[2.0, 4.0]).unwrap().mean, 3.0);
         assert_eq!(
-            Trimmed::of_sorted(&[2.0]).unwrap(),
-            Trimmed { mean: 2.0, error: 0.0, freedom: 0 }
+            TrimmedMean::of_sorted(&[2.0]).unwrap(),
+            TrimmedMean { mean: 2.0, error: 0.0, freedom: 0 }
         );
-        assert_eq!(Trimmed::of_sorted(&[]), None);
+        assert_eq!(TrimmedMean::of_sorted(&[]), None);
     }
 }

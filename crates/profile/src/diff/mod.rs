@@ -72,7 +72,7 @@ struct Run {
 
 /// Samples of a recording that are alike, in one slice of its time.
 #[derive(Clone, Copy, Debug)]
-pub struct Sliced {
+pub struct SliceRow {
     /// What they have in common.
     pub row: Row,
     /// Which slice: all are as long.
@@ -99,7 +99,7 @@ impl Runs {
     }
 
     /// Adds a recording to A (0) or B (1).
-    pub fn add(&mut self, side: usize, profile: &Profile, samples: impl Iterator<Item = Sliced>) {
+    pub fn add(&mut self, side: usize, profile: &Profile, samples: impl Iterator<Item = SliceRow>) {
         let mut adding =
             Adding { known: Map::default(), names: Map::default(), run: Run::default() };
         for sample in samples {
@@ -153,13 +153,13 @@ impl Runs {
 
     /// What a entry, or everything of an event, weighs in each slice of a side's only recording.
     #[must_use]
-    pub fn slices(&self, side: usize, of: Of) -> Vec<f64> {
+    pub fn slices(&self, side: usize, of: SliceSubject) -> Vec<f64> {
         let Some(run) = self.sides.get(side).and_then(|runs| runs.first()) else {
             return Vec::new();
         };
         let period = |slice: u32| match of {
-            Of::Entry(entry) => run.slices.get(&(entry, slice)),
-            Of::Event(event) => run.slice_totals.get(&(event, slice)),
+            SliceSubject::Entry(entry) => run.slices.get(&(entry, slice)),
+            SliceSubject::Event(event) => run.slice_totals.get(&(event, slice)),
         };
         (0..run.slice_count)
             .map(|slice| period(slice).map_or(0.0, |period| *period as f64))
@@ -180,7 +180,7 @@ impl Runs {
 
 /// What slices are asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum SliceSubject {
     /// A entry, by its place.
     Entry(usize),
     /// All of an event.
@@ -206,8 +206,8 @@ struct Adding {
 }
 
 impl Adding {
-    fn add(&mut self, runs: &mut Runs, profile: &Profile, sample: &Sliced) {
-        let Sliced { row, slice, weight } = *sample;
+    fn add(&mut self, runs: &mut Runs, profile: &Profile, sample: &SliceRow) {
+        let SliceRow { row, slice, weight } = *sample;
         let chain = (row.event, row.comm, row.leaf, row.stack);
         if !self.known.contains_key(&chain) {
             let event = profile.event(row.event).map(|event| profile.string(event.name));

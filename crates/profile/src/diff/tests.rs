@@ -3,7 +3,7 @@ use crate::ids::Id;
 use crate::tables::{Dso, Frame, Symbol, Thread};
 
 /// A recording in which `main` called `parse` and `lex`, as a build calls them.
-fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<Sliced>) {
+fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
     let mut profile = Profile::default();
     let event = profile.add_string(b"cycles");
     let event = profile.name_event(0, event);
@@ -27,7 +27,7 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<Sliced>) {
         let leaf = Some(frames[at + 1]);
         let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
         let slice = u32::try_from(at).unwrap();
-        samples.push(Sliced { row, slice, weight: Weight { period, samples: 1 } });
+        samples.push(SliceRow { row, slice, weight: Weight { period, samples: 1 } });
     }
     (profile, samples)
 }
@@ -58,8 +58,8 @@ fn functions_of_two_builds_meet_by_name() {
     let runs = compared(DiffOptions { keys: keys.clone(), slices: true, ..DiffOptions::default() });
     assert_eq!(table(&runs), [("parse".to_owned(), 30, 60), ("lex".to_owned(), 70, 40)]);
     assert_eq!(runs.totals(1, 0).collect::<Vec<_>>(), [Weight { period: 100, samples: 2 }]);
-    assert_eq!(runs.slices(0, Of::Entry(1)), [0.0, 70.0]);
-    assert_eq!(runs.slices(1, Of::Event(0)), [60.0, 40.0]);
+    assert_eq!(runs.slices(0, SliceSubject::Entry(1)), [0.0, 70.0]);
+    assert_eq!(runs.slices(1, SliceSubject::Event(0)), [60.0, 40.0]);
     let runs = compared(DiffOptions { keys, children: true, ..DiffOptions::default() });
     assert!(table(&runs).contains(&("main".to_owned(), 100, 100)));
 }

@@ -4,11 +4,11 @@
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     base: u64,
-    above: Above,
+    above: ValueWidth,
 }
 
 #[derive(Clone, Debug)]
-enum Above {
+enum ValueWidth {
     Nothing,
     Bytes1(Box<[u8]>),
     Bytes2(Box<[u16]>),
@@ -22,15 +22,19 @@ impl Column {
         let most = values.iter().copied().max().unwrap_or(0) - base;
         let above = values.iter().map(|value| value - base);
         let above = if most == 0 {
-            Above::Nothing
+            ValueWidth::Nothing
         } else if u8::try_from(most).is_ok() {
-            Above::Bytes1(above.map(|value| value.to_le_bytes()[0]).collect())
+            ValueWidth::Bytes1(above.map(|value| value.to_le_bytes()[0]).collect())
         } else if u16::try_from(most).is_ok() {
-            Above::Bytes2(above.map(|value| u16::try_from(value).unwrap_or(u16::MAX)).collect())
+            ValueWidth::Bytes2(
+                above.map(|value| u16::try_from(value).unwrap_or(u16::MAX)).collect(),
+            )
         } else if u32::try_from(most).is_ok() {
-            Above::Bytes4(above.map(|value| u32::try_from(value).unwrap_or(u32::MAX)).collect())
+            ValueWidth::Bytes4(
+                above.map(|value| u32::try_from(value).unwrap_or(u32::MAX)).collect(),
+            )
         } else {
-            Above::Bytes8(above.collect())
+            ValueWidth::Bytes8(above.collect())
         };
         Self { base, above }
     }
@@ -38,11 +42,11 @@ impl Column {
     /// The number at a location; the least one behind the end.
     pub(super) fn get(&self, at: usize) -> u64 {
         let above = match &self.above {
-            Above::Nothing => None,
-            Above::Bytes1(values) => values.get(at).copied().map(u64::from),
-            Above::Bytes2(values) => values.get(at).copied().map(u64::from),
-            Above::Bytes4(values) => values.get(at).copied().map(u64::from),
-            Above::Bytes8(values) => values.get(at).copied(),
+            ValueWidth::Nothing => None,
+            ValueWidth::Bytes1(values) => values.get(at).copied().map(u64::from),
+            ValueWidth::Bytes2(values) => values.get(at).copied().map(u64::from),
+            ValueWidth::Bytes4(values) => values.get(at).copied().map(u64::from),
+            ValueWidth::Bytes8(values) => values.get(at).copied(),
         };
         self.base + above.unwrap_or(0)
     }

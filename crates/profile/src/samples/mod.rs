@@ -20,8 +20,8 @@ use crate::tables::Weight;
 
 use column::Column;
 
-pub use selection::{RowKeys, Selected, Selection, Term};
-pub use since::Renumbered;
+pub use selection::{RowKeys, SelectedSamples, Selection, Term};
+pub use since::NewIds;
 
 /// Samples that are compressed together.
 const CHUNK: usize = 1 << 16;

@@ -63,7 +63,7 @@ pub struct RowKeys {
 
 /// A selection, worked out for each task and each location.
 #[derive(Clone, Debug)]
-pub struct Selected {
+pub struct SelectedSamples {
     event: Option<EventId>,
     tasks: Vec<bool>,
     locations: Vec<bool>,
@@ -76,8 +76,8 @@ pub struct Selected {
 impl Selection {
     /// Works it out for all tasks and locations that are known by now.
     #[must_use]
-    pub fn of(&self, profile: &Profile, samples: &Samples) -> Selected {
-        let mut selected = Selected {
+    pub fn of(&self, profile: &Profile, samples: &Samples) -> SelectedSamples {
+        let mut selected = SelectedSamples {
             event: self.event,
             tasks: samples.tasks().map(|task| self.takes_task(profile, task)).collect(),
             locations: Vec::new(),
@@ -202,7 +202,7 @@ fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[Function]
             .all(|(frame, wanted)| Function::of(profile, Some(*frame)) == *wanted)
 }
 
-impl Selected {
+impl SelectedSamples {
     /// Whether a sample is taken.
     #[must_use]
     pub fn takes(&self, sample: &super::Sample) -> bool {
@@ -227,7 +227,7 @@ struct Group {
 impl Samples {
     /// Replaces the rows of a profile, whose tables these samples are of, by those of the samples
     /// that are taken.
-    pub fn fill_rows(&self, profile: &mut Profile, selected: &Selected, keys: RowKeys) {
+    pub fn fill_rows(&self, profile: &mut Profile, selected: &SelectedSamples, keys: RowKeys) {
         let tasks = self.task_groups(keys);
         let mut groups: HashMap<Group, u32, foldhash::fast::RandomState> = HashMap::default();
         let mut sums: Vec<(Group, Weight)> = Vec::new();

@@ -13,13 +13,13 @@ type Map<T> = HashMap<T, T, foldhash::fast::RandomState>;
 
 /// What the ids of a profile have become that was copied in part.
 #[derive(Clone, Debug, Default)]
-pub struct Renumbered {
+pub struct NewIds {
     dsos: Map<DsoId>,
     symbols: Map<SymbolId>,
     frames: Map<FrameId>,
 }
 
-impl Renumbered {
+impl NewIds {
     /// The function of the copy; `None` where the copy has no sample of it.
     #[must_use]
     pub fn symbol(&self, before: SymbolId) -> Option<SymbolId> {
@@ -50,7 +50,7 @@ impl Samples {
     /// made of. The events stay as they are; `profile` is the one whose tables these samples are of.
     /// A sample without a time is copied.
     #[must_use]
-    pub fn since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, Renumbered) {
+    pub fn since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, NewIds) {
         let mut copy = Copier::new(profile);
         let mut samples = Self::default();
         let mut tasks = HashMap::new();
@@ -84,7 +84,7 @@ impl Samples {
 struct Copier<'a> {
     from: &'a Profile,
     to: Profile,
-    numbers: Renumbered,
+    numbers: NewIds,
     strings: Map<StringId>,
     threads: Map<ThreadId>,
     stacks: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState>,
@@ -95,7 +95,7 @@ impl<'a> Copier<'a> {
         let mut copy = Self {
             from,
             to: Profile::default(),
-            numbers: Renumbered::default(),
+            numbers: NewIds::default(),
             strings: Map::default(),
             threads: Map::default(),
             stacks: HashMap::default(),

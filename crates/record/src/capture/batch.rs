@@ -2,7 +2,7 @@
 
 use tare_kernel::ring::{Batch, Ring};
 
-use super::exec::Passed;
+use super::exec::FilteredRecords;
 use super::scanner::Scanner;
 
 /// The ring of a CPU and what it brought.
@@ -27,7 +27,7 @@ impl CpuRing {
     pub(super) fn take(
         &mut self,
         most: Option<usize>,
-        filter: impl FnOnce(&Batch<'_>) -> Option<Passed>,
+        filter: impl FnOnce(&Batch<'_>) -> Option<FilteredRecords>,
         noted: &mut Vec<u8>,
     ) -> Option<PendingBatch<'_>> {
         let Self { number, ring, scanner, is_past_exec } = self;
@@ -52,7 +52,7 @@ pub(super) struct PendingBatch<'a> {
     pub(super) ring: usize,
     pub(super) batch: Batch<'a>,
     /// What is appended of its beginning, where some is left out.
-    passed: Passed,
+    passed: FilteredRecords,
     pub(super) scanner: &'a Scanner,
 }
 

@@ -48,7 +48,7 @@ enum State {
 
 /// What is left of a batch of records.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct FilteredRecords {
     /// Of the records that were looked at those that are to be appended.
     pub(crate) records: Vec<u8>,
     /// Bytes of the batch that were looked at. What lies behind is to be appended as it is; where
@@ -56,7 +56,7 @@ pub(crate) struct Passed {
     pub(crate) looked_at: usize,
 }
 
-impl Passed {
+impl FilteredRecords {
     /// All that is to be appended of a batch, which lies in two pieces.
     pub(crate) fn with<'a>(&'a self, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 3] {
         let of_first = self.looked_at.min(first.len());
@@ -94,8 +94,8 @@ impl ExecFilter {
         table: &EventTable,
         records: impl Iterator<Item = Cow<'a, [u8]>>,
         now: Instant,
-    ) -> Passed {
-        let mut passed = Passed::default();
+    ) -> FilteredRecords {
+        let mut passed = FilteredRecords::default();
         for record in records {
             match &mut self.state {
                 State::Waiting { samples, .. } => {
@@ -227,7 +227,8 @@ mod tests {
 
     /// All of a ring's records that are to be appended, and whether some were not looked at.
     fn pass(filter: &mut ExecFilter, records: &[u8], now: Instant) -> (Vec<u8>, bool) {
-        let Passed { records: passed, looked_at } = filter.pass(&table(), each(records), now);
+        let FilteredRecords { records: passed, looked_at } =
+            filter.pass(&table(), each(records), now);
         ([&passed, &records[looked_at..]].concat(), looked_at < records.len())
     }
 

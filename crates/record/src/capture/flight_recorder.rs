@@ -69,12 +69,12 @@ impl FlightRecorder {
 
 /// What was read and doesn't get into the recording.
 #[derive(Debug, Default)]
-pub(crate) struct Forgotten {
+pub(crate) struct DiscardedStats {
     stats: AppendedStats,
     losses: BTreeMap<Option<u32>, u64>,
 }
 
-impl Forgotten {
+impl DiscardedStats {
     /// Notes what a chunk holds, which `scanner` goes through; returns what of it stays.
     pub(crate) fn add(&mut self, scanner: &mut Scanner, chunk: &[u8]) -> Vec<u8> {
         scanner.see(chunk, [&[], &[]]);

@@ -22,7 +22,7 @@ use super::unswapped::unswapped;
 
 /// An event at a target.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenEvent {
     event: usize,
     /// Which of the event's frequencies it has.
     step: usize,
@@ -37,7 +37,7 @@ pub(super) struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(super) wanted: Vec<EventToOpen>,
-    pub(super) opened: Vec<Opened>,
+    pub(super) opened: Vec<OpenEvent>,
     /// Which of their frequencies events have: the one of this number, or their last.
     pub(super) step: usize,
     /// Events that are on.
@@ -76,7 +76,7 @@ impl Events {
     /// See [`OpenError`]. A thread that ended meanwhile is left out, unless none is left.
     pub(crate) fn open(kernel: &dyn Kernel, wanted: Vec<EventToOpen>) -> Result<Self, OpenError> {
         let needed = needed_files(&wanted);
-        let mut opened: Vec<Opened> = Vec::with_capacity(needed);
+        let mut opened: Vec<OpenEvent> = Vec::with_capacity(needed);
         let mut gone = BTreeSet::new();
         // Where events of groups are that others join: there may be 100,000 threads.
         let leads: BTreeSet<usize> = wanted.iter().filter_map(|wanted| wanted.leader).collect();
@@ -90,7 +90,14 @@ impl Events {
                         if leads.contains(&event) {
                             leaders.entry((event, target)).or_insert(opened.len());
                         }
-                        opened.push(Opened { event, step, cpu, target, file, is_dropped: false });
+                        opened.push(OpenEvent {
+                            event,
+                            step,
+                            cpu,
+                            target,
+                            file,
+                            is_dropped: false,
+                        });
                     }
                     Err(errno) => {
                         match OpenError::from_errno(errno, name, target, opened.len(), needed) {
@@ -142,7 +149,7 @@ impl Events {
         Ok(rings)
     }
 
-    fn is_backward(&self, opened: &Opened) -> bool {
+    fn is_backward(&self, opened: &OpenEvent) -> bool {
         self.wanted[opened.event].attr.flags.contains(Flags::WRITE_BACKWARD)
     }
 
@@ -208,7 +215,7 @@ impl Events {
         for event in (0..self.wanted.len()).filter(|event| which(*event)) {
             let _ = if enabled { self.enabled.insert(event) } else { self.enabled.remove(&event) };
         }
-        let leads = |opened: &&Opened| {
+        let leads = |opened: &&OpenEvent| {
             self.wanted[opened.event].leader.is_none()
                 && which(opened.event)
                 && !opened.is_dropped
@@ -220,7 +227,7 @@ impl Events {
         )
     }
 
-    fn has_step(&self, opened: &Opened, step: usize) -> bool {
+    fn has_step(&self, opened: &OpenEvent, step: usize) -> bool {
         !opened.is_dropped && opened.step == step.min(self.wanted[opened.event].slower.len())
     }
 
@@ -230,7 +237,7 @@ impl Events {
     /// The kernel's own.
     pub(crate) fn set_step(&mut self, step: usize) -> Result<(), Errno> {
         let before = std::mem::replace(&mut self.step, step);
-        let changes = |opened: &&Opened| {
+        let changes = |opened: &&OpenEvent| {
             self.enabled.contains(&opened.event)
                 && self.has_step(opened, before) != self.has_step(opened, step)
         };
@@ -292,7 +299,7 @@ impl Events {
 
     /// With groups, one read gives those of all members: this one's is found by its target in its
     /// group.
-    fn reading_of(&self, opened: &Opened) -> Option<(Reading, usize)> {
+    fn reading_of(&self, opened: &OpenEvent) -> Option<(Reading, usize)> {
         let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
         let len = opened.file.read(&mut bytes).ok()?;
         let reading =

@@ -37,9 +37,9 @@ pub(crate) struct Poller {
 
 /// Those that woke it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ready(u64);
+pub(crate) struct ReadySources(u64);
 
-impl Ready {
+impl ReadySources {
     /// Whether this one did.
     pub(crate) fn by(self, waker: Source) -> bool {
         self.0 & waker.bit() != 0
@@ -75,17 +75,17 @@ impl Poller {
     ///
     /// # Errors
     /// The kernel's own.
-    pub(crate) fn wait(&self, most: Option<Duration>) -> Result<Ready, Errno> {
+    pub(crate) fn wait(&self, most: Option<Duration>) -> Result<ReadySources, Errno> {
         let most = most.map(|most| Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         });
         let mut events = Vec::with_capacity(AT_ONCE);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), most.as_ref()) {
-            Ok(_) => Ok(Ready(
+            Ok(_) => Ok(ReadySources(
                 events.iter().fold(0, |ready, event: &epoll::Event| ready | event.data.u64()),
             )),
-            Err(Errno::INTR) => Ok(Ready::default()),
+            Err(Errno::INTR) => Ok(ReadySources::default()),
             Err(error) => Err(error),
         }
     }

@@ -22,8 +22,8 @@ use tare_kernel::ring::Batch;
 
 use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
-use super::exec::Passed;
-use super::flight_recorder::{FlightRecorder, Forgotten};
+use super::exec::FilteredRecords;
+use super::flight_recorder::{DiscardedStats, FlightRecorder};
 use super::jit::JitProcesses;
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
@@ -47,7 +47,7 @@ struct Registered {
 
 /// The output, which all readers append to.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedOutput {
     state: Mutex<State>,
     /// How often readers were ready.
     wake_ups: AtomicU64,
@@ -66,7 +66,7 @@ struct State {
     rings: Vec<Registered>,
     /// What was forgotten of what is kept back.
     forgetting: Scanner,
-    forgotten: Forgotten,
+    forgotten: DiscardedStats,
     /// The files that samples can lie in.
     build_ids: BuildIds,
     jit: JitProcesses,
@@ -77,7 +77,7 @@ struct State {
     command: Option<FollowedCommand>,
 }
 
-impl Shared {
+impl SharedOutput {
     /// `keep`: only what came in that time stays, and goes to the output when it is asked for.
     pub(crate) fn new(
         output: Output,
@@ -94,7 +94,7 @@ impl Shared {
             flight_recorder: keep.map(FlightRecorder::new),
             rings: Vec::new(),
             forgetting: Scanner::new(known),
-            forgotten: Forgotten::default(),
+            forgotten: DiscardedStats::default(),
             build_ids: BuildIds::default(),
             jit,
             binaries: None,
@@ -140,7 +140,7 @@ impl Shared {
 
     /// Of a ring's records what is to be appended of those that may be from before the command's
     /// execve; `None` where none is.
-    fn filtered(&self, batch: &Batch<'_>) -> Option<Passed> {
+    fn filtered(&self, batch: &Batch<'_>) -> Option<FilteredRecords> {
         // ATOMICS: who sees it too late asks the filter, which knows.
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
@@ -330,7 +330,7 @@ impl Reader {
     ///
     /// # Errors
     /// The output's own. What could not be appended stays in the rings.
-    pub(crate) fn pass(&mut self, shared: &Shared) -> Result<Pass> {
+    pub(crate) fn pass(&mut self, shared: &SharedOutput) -> Result<Pass> {
         match shared.step {
             Some(step) => self.pass_in_steps(shared, step),
             None => self.drain(shared).map(|()| Pass::Drained),
@@ -341,7 +341,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::pass`].
-    pub(crate) fn drain(&mut self, shared: &Shared) -> Result<()> {
+    pub(crate) fn drain(&mut self, shared: &SharedOutput) -> Result<()> {
         let since = shared.lock().rounds.number();
         let mut pending: Vec<PendingBatch<'_>> = Vec::with_capacity(self.rings.len());
         let mut bytes = 0;
@@ -360,7 +360,7 @@ impl Reader {
     }
 
     /// Takes a little of a ring at a time, and looks whether the file may become larger.
-    fn pass_in_steps(&mut self, shared: &Shared, step: usize) -> Result<Pass> {
+    fn pass_in_steps(&mut self, shared: &SharedOutput, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
         if self.number > 0 && shared.lock().output.is_full() {
             // It is for the main thread to begin the next file, which it may only do behind some

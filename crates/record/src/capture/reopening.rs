@@ -10,7 +10,7 @@ use crate::error::RecordError;
 
 /// What was opened on a CPU that came back.
 #[derive(Debug)]
-pub(crate) struct Reopened {
+pub(crate) struct ReopenedCpu {
     /// The rings, their events among all that are open.
     pub(crate) rings: Rings,
     /// The ids of each event.
@@ -40,7 +40,7 @@ impl Events {
         cpu: u32,
         ring_bytes: usize,
         filters: &[Option<CString>],
-    ) -> Result<Reopened, RecordError> {
+    ) -> Result<ReopenedCpu, RecordError> {
         let of_cpu = |wanted: &EventToOpen| EventToOpen {
             targets: wanted.targets.iter().filter(|(_, at)| is_of_cpu(*at, cpu)).copied().collect(),
             ..wanted.clone()
@@ -60,7 +60,7 @@ impl Events {
         rings.consumed.iter_mut().for_each(|(_, owner, _)| *owner += before);
         rings.overwritten.iter_mut().for_each(|(_, owner, _)| *owner += before);
         self.opened.append(&mut more.opened);
-        Ok(Reopened { rings, ids })
+        Ok(ReopenedCpu { rings, ids })
     }
 }
 

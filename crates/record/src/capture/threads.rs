@@ -13,7 +13,7 @@ use tare_kernel::capabilities::keep_none;
 use tare_kernel::schedule::run_first;
 
 use super::poller::{Poller, Source};
-use super::reader::{Reader, Shared};
+use super::reader::{Reader, SharedOutput};
 use crate::error::RecordError;
 
 /// What a helper gets to do.
@@ -21,7 +21,7 @@ use crate::error::RecordError;
 struct Work {
     reader: Reader,
     poller: Poller,
-    shared: Arc<Shared>,
+    shared: Arc<SharedOutput>,
     /// How often it reads at least.
     interval: Duration,
 }
@@ -69,7 +69,7 @@ impl ReaderThread {
         &mut self,
         reader: Reader,
         poller: Poller,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedOutput>,
         interval: Duration,
     ) -> Result<(), RecordError> {
         poller.add(&self.stop, Source::Stop).map_err(RecordError::Poll)?;

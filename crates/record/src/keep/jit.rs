@@ -18,7 +18,7 @@ use tare_format::jit_note::JitProcess;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
-use super::store::{Store, Stored};
+use super::store::{StorageKind, Store};
 
 /// A file that a compiler may have left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,11 @@ pub(crate) struct JitFile {
 const LARGEST: u64 = 1 << 32;
 
 /// Keeps a file; `None` where there is none, or none to be believed.
-pub(super) fn store(store: &Store, host: &Host, wanted: &JitFile) -> Option<io::Result<Stored>> {
+pub(super) fn store(
+    store: &Store,
+    host: &Host,
+    wanted: &JitFile,
+) -> Option<io::Result<StorageKind>> {
     let file = open(host, wanted).filter(|file| is_believed(file, wanted))?;
     let process = &wanted.process;
     let folder = format!("{}-{}", process.pid, process.start_ticks);

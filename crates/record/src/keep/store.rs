@@ -23,7 +23,7 @@ pub(super) struct Store {
 
 /// How a file is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stored {
+pub(super) enum StorageKind {
     /// It was copied, so many bytes.
     Copied(u64),
     /// It shares its blocks or its inode with the original.
@@ -53,12 +53,12 @@ impl Store {
     }
 
     /// Keeps a binary that was mapped from a path.
-    pub(super) fn binary(&self, path: &[u8], file: &File) -> io::Result<Stored> {
-        let Some(id) = elf_build_id(&ReadCache::new(file)) else { return Ok(Stored::NoId) };
+    pub(super) fn binary(&self, path: &[u8], file: &File) -> io::Result<StorageKind> {
+        let Some(id) = elf_build_id(&ReadCache::new(file)) else { return Ok(StorageKind::NoId) };
         let name = relative(path);
         self.put(&name, &id, "elf", |to| {
             if rustix::fs::ioctl_ficlone(to, file).is_ok() {
-                return Ok(Stored::Shared);
+                return Ok(StorageKind::Shared);
             }
             let mut from = file;
             from.rewind()?;
@@ -67,7 +67,7 @@ impl Store {
             // It may have been changed meanwhile.
             let copied = elf_build_id(&ReadCache::new(to));
             if copied.as_ref() == Some(&id) {
-                Ok(Stored::Copied(bytes))
+                Ok(StorageKind::Copied(bytes))
             } else {
                 Err(io::ErrorKind::InvalidData.into())
             }
@@ -76,12 +76,12 @@ impl Store {
     }
 
     /// The kernel's symbols and the vdso, as far as they can be read.
-    pub(super) fn kernel(&self, host: &Host) -> Vec<Stored> {
+    pub(super) fn kernel(&self, host: &Host) -> Vec<StorageKind> {
         let name = Path::new("[kernel.kallsyms]");
         let symbols = || {
             let id = kernel_build_id(host)?;
             if self.place(name, &id, "kallsyms").ok()?.1.exists() {
-                return Some(Stored::Present);
+                return Some(StorageKind::Present);
             }
             let text = std::fs::read(host.path("/proc/kallsyms")).ok()?;
             // The kernel hides its addresses from some users: all are 0.
@@ -98,7 +98,12 @@ impl Store {
     }
 
     /// Keeps what a just-in-time compiler left, as it is now.
-    pub(super) fn jit(&self, process: &str, name: &str, mut file: &File) -> io::Result<Stored> {
+    pub(super) fn jit(
+        &self,
+        process: &str,
+        name: &str,
+        mut file: &File,
+    ) -> io::Result<StorageKind> {
         let folder = self.folder.join("jit").join(process);
         make_folder(&folder)?;
         let beside = folder.join(format!("{name}.{}", std::process::id()));
@@ -107,7 +112,7 @@ impl Store {
         let mut to = open.write(true).create_new(true).mode(0o600).open(&beside)?;
         let copied = io::copy(&mut file, &mut to)
             .and_then(|bytes| std::fs::rename(&beside, folder.join(name)).map(|()| bytes));
-        copied.map(Stored::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
+        copied.map(StorageKind::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
 
     /// Puts what `fill` writes in its place, where nothing is there yet, and a link by build id.
@@ -116,12 +121,12 @@ impl Store {
         name: &Path,
         id: &[u8],
         kind: &str,
-        fill: impl FnOnce(&File) -> io::Result<Stored>,
-    ) -> io::Result<Stored> {
+        fill: impl FnOnce(&File) -> io::Result<StorageKind>,
+    ) -> io::Result<StorageKind> {
         let (folder, path) = self.place(name, id, kind)?;
         if path.exists() {
             self.link_id(name, id)?;
-            return Ok(Stored::Present);
+            return Ok(StorageKind::Present);
         }
         let beside = folder.join(format!("{kind}.{}", std::process::id()));
         let _ = std::fs::remove_file(&beside);
@@ -137,7 +142,7 @@ impl Store {
     }
 
     /// Where there is no room for a copy: the file itself, if nobody may write to it.
-    fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<Stored> {
+    fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<StorageKind> {
         if file.metadata()?.mode() & 0o222 != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -145,7 +150,7 @@ impl Store {
         let open = format!("/proc/self/fd/{}", file.as_raw_fd());
         rustix::fs::linkat(CWD, open, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
         self.link_id(name, id)?;
-        Ok(Stored::Shared)
+        Ok(StorageKind::Shared)
     }
 
     fn place(&self, name: &Path, id: &[u8], kind: &str) -> io::Result<(PathBuf, PathBuf)> {
@@ -170,8 +175,8 @@ impl Store {
     }
 }
 
-fn bytes(content: &[u8]) -> impl FnOnce(&File) -> io::Result<Stored> + '_ {
-    |mut to| to.write_all(content).map(|()| Stored::Copied(content.len() as u64))
+fn bytes(content: &[u8]) -> impl FnOnce(&File) -> io::Result<StorageKind> + '_ {
+    |mut to| to.write_all(content).map(|()| StorageKind::Copied(content.len() as u64))
 }
 
 fn make_folder(folder: &Path) -> io::Result<()> {

@@ -21,7 +21,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 use tare_format::ledger::OffCpu as Ledger;
 use tare_format::record::Layout;
 use tare_kernel::bpf::{
-    BpfError, Follow, OffCpu, OffCpuCounts, OffCpuPlan, Seen, StackCopy, StepBack, Wait, WaitStacks,
+    BpfError, Follow, OffCpu, OffCpuCounts, OffCpuPlan, OffCpuRecord, StackCopy, StepBack, Wait,
+    WaitStacks,
 };
 use tare_kernel::clock_pair;
 use tare_kernel::host::{CpuList, Host};
@@ -75,7 +76,7 @@ pub(crate) struct OffCpuTimes {
 }
 
 /// Whose time it is.
-pub(crate) struct Whose<'a> {
+pub(crate) struct OffCpuTarget<'a> {
     /// The command that waits for its execve.
     pub(crate) command: Option<i32>,
     /// Processes that are recorded.
@@ -84,7 +85,7 @@ pub(crate) struct Whose<'a> {
     pub(crate) cgroups: Vec<BorrowedFd<'a>>,
 }
 
-impl Whose<'_> {
+impl OffCpuTarget<'_> {
     /// The tasks that programs look at.
     pub(crate) fn follow(&self, target: &Target) -> Follow {
         match target {
@@ -108,7 +109,7 @@ impl OffCpuTimes {
     pub(crate) fn start(
         options: &Options,
         attr: &mut Attr,
-        whose: Whose<'_>,
+        whose: OffCpuTarget<'_>,
         host: &Host,
     ) -> Result<Self, RecordError> {
         let asked = options.off_cpu.unwrap_or_default();
@@ -197,10 +198,10 @@ impl OffCpuTimes {
         let since_ns = std::mem::replace(&mut self.drained_ns, monotonic_ns());
         let time_ns = |ns: u64| ns.wrapping_add_signed(*ahead_ns);
         let mut bytes = Vec::new();
-        let each = |seen: Seen<'_>| -> Result<(), BpfError> {
+        let each = |seen: OffCpuRecord<'_>| -> Result<(), BpfError> {
             let sample = match &seen {
-                Seen::Copy(copy) => of_copy(copy),
-                Seen::Wait(wait) => {
+                OffCpuRecord::Copy(copy) => of_copy(copy),
+                OffCpuRecord::Wait(wait) => {
                     if cpus.as_ref().is_some_and(|cpus| !cpus.contains(wait.cpu)) {
                         return Ok(());
                     }

@@ -90,7 +90,7 @@ impl Reason {
 
 /// What a function says of a wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum FunctionReason {
     /// Nothing: it is a part of the scheduler, or of what traces it.
     Scheduler,
     /// An interrupt: what it does isn't the running task's.
@@ -244,26 +244,26 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn says(name: &[u8]) -> Option<Says> {
+fn says(name: &[u8]) -> Option<FunctionReason> {
     // Compilers make parts and variants of functions: `futex_wait.isra.0`.
     let name = name.split(|byte| *byte == b'.').next().unwrap_or_default();
     let name = std::str::from_utf8(name).ok()?;
     let fits_one = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, name));
     if fits_one(SCHEDULER) {
-        return Some(Says::Scheduler);
+        return Some(FunctionReason::Scheduler);
     }
     if fits_one(INTERRUPTS) {
-        return Some(Says::Interrupt);
+        return Some(FunctionReason::Interrupt);
     }
     let found = FUNCTIONS.iter().find(|(_, patterns)| fits_one(patterns));
-    found.map(|(reason, _)| Says::Reason(*reason))
+    found.map(|(reason, _)| FunctionReason::Reason(*reason))
 }
 
 /// The functions of the running kernel that say why a task waits.
 #[derive(Debug, Default)]
 pub(crate) struct WaitFunctions {
     /// By address.
-    functions: Vec<(Range<u64>, Says)>,
+    functions: Vec<(Range<u64>, FunctionReason)>,
 }
 
 impl WaitFunctions {
@@ -272,7 +272,7 @@ impl WaitFunctions {
         Self { functions: kernel_functions(host, says) }
     }
 
-    fn says(&self, address: u64) -> Option<Says> {
+    fn says(&self, address: u64) -> Option<FunctionReason> {
         let after = self.functions.partition_point(|(range, _)| range.start <= address);
         let (range, says) = self.functions.get(after.checked_sub(1)?)?;
         range.contains(&address).then_some(*says)
@@ -280,16 +280,17 @@ impl WaitFunctions {
 
     /// The frames of who wakes a task, without those of waking itself, and whether that is an interrupt.
     pub(crate) fn waker<'f>(&self, frames: &'f [u64]) -> (&'f [u64], bool) {
-        let is_scheduler = |frame: &u64| self.says(*frame) == Some(Says::Scheduler);
+        let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
         let last = frames.iter().rposition(is_scheduler).map_or(0, |last| last + 1);
-        let by_interrupt = frames.iter().any(|frame| self.says(*frame) == Some(Says::Interrupt));
+        let by_interrupt =
+            frames.iter().any(|frame| self.says(*frame) == Some(FunctionReason::Interrupt));
         (frames.get(last..).unwrap_or_default(), by_interrupt)
     }
 
     /// Why a task waits that called the scheduler from these frames, and the frames without those of
     /// the scheduler itself.
     pub(crate) fn reason<'f>(&self, state: WaitState, frames: &'f [u64]) -> (Reason, &'f [u64]) {
-        let is_scheduler = |frame: &u64| self.says(*frame) == Some(Says::Scheduler);
+        let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
         let first = frames.iter().position(is_scheduler).unwrap_or(0);
         let called = frames.get(first..).unwrap_or_default();
         let inner = called.iter().take_while(|frame| is_scheduler(frame)).count();
@@ -301,8 +302,8 @@ impl WaitFunctions {
             return (Stopped, called);
         }
         let reasons = frames.iter().filter_map(|frame| match self.says(*frame)? {
-            Says::Scheduler | Says::Interrupt => None,
-            Says::Reason(reason) => Some(reason),
+            FunctionReason::Scheduler | FunctionReason::Interrupt => None,
+            FunctionReason::Reason(reason) => Some(reason),
         });
         // What a fault waits for is a part of it.
         let mut found = None;
@@ -331,10 +332,10 @@ mod tests {
     #[test]
     fn names_say_why() {
         let says = |name: &str| says(name.as_bytes());
-        assert_eq!(says("futex_wait_queue"), Some(Says::Reason(Futex)));
-        assert_eq!(says("do_nanosleep.isra.0"), Some(Says::Reason(Sleep)));
-        assert_eq!(says("__x64_sys_pause"), Some(Says::Reason(Signal)));
-        assert_eq!(says("schedule_timeout"), Some(Says::Scheduler));
+        assert_eq!(says("futex_wait_queue"), Some(FunctionReason::Reason(Futex)));
+        assert_eq!(says("do_nanosleep.isra.0"), Some(FunctionReason::Reason(Sleep)));
+        assert_eq!(says("__x64_sys_pause"), Some(FunctionReason::Reason(Signal)));
+        assert_eq!(says("schedule_timeout"), Some(FunctionReason::Scheduler));
         assert_eq!(says("do_syscall_64"), None);
     }
 
@@ -343,10 +344,10 @@ mod tests {
         let function = |at: u64, says| (16 * at..16 * at + 16, says);
         let known = WaitFunctions {
             functions: vec![
-                function(1, Says::Scheduler),
-                function(2, Says::Reason(Io)),
-                function(3, Says::Reason(Pipe)),
-                function(4, Says::Reason(PageFault)),
+                function(1, FunctionReason::Scheduler),
+                function(2, FunctionReason::Reason(Io)),
+                function(3, FunctionReason::Reason(Pipe)),
+                function(4, FunctionReason::Reason(PageFault)),
             ],
         };
         let state = WaitState { state: 1, io: false, on_run_queue: false };

@@ -15,7 +15,7 @@ use rustix::time::ClockId;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::{Events, Layout, Record, Sample, kind};
-use tare_kernel::bpf::{Follow, OffCpuCounts, OffCpuPlan, Seen, Wait, WaitStacks};
+use tare_kernel::bpf::{Follow, OffCpuCounts, OffCpuPlan, OffCpuRecord, Wait, WaitStacks};
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System, Target};
 use tare_kernel::procfs;
@@ -171,7 +171,7 @@ impl Switches {
     /// The first of `each`.
     pub(super) fn drain<E>(
         &mut self,
-        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+        mut each: impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.read(monotonic_ns().saturating_sub(UNDER_WAY_NS));
         let tells_users = self.tells_users;
@@ -185,7 +185,7 @@ impl Switches {
             let tid = unsigned(tid);
             let user_key = 0;
             let waker = None;
-            each(Seen::Wait(Wait {
+            each(OffCpuRecord::Wait(Wait {
                 pid,
                 tid,
                 cpu,

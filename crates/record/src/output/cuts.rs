@@ -81,7 +81,7 @@ impl Cuts {
 /// The end of the last record that lies whole between the two places, of which the first is a
 /// record's beginning.
 fn records_up_to(file: &dyn DiskFile, start: u64, limit: u64) -> u64 {
-    let mut reader = BufReader::with_capacity(1 << 16, From { file, at: start });
+    let mut reader = BufReader::with_capacity(1 << 16, FileReader { file, at: start });
     let mut end = start;
     loop {
         let mut bytes = [0; RecordHeader::SIZE];
@@ -102,12 +102,12 @@ fn skip(reader: &mut impl BufRead, bytes: u64) -> bool {
 }
 
 /// A file from a place on, whose own position stays.
-struct From<'a> {
+struct FileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,
 }
 
-impl Read for From<'_> {
+impl Read for FileReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(into, self.at).map_err(io::Error::from)?;
         self.at += read as u64;

@@ -49,7 +49,7 @@ pub use file_system::FileSystem;
 pub use options::{Destination, Options, PathChoice, Switch};
 use queue::Queue;
 use record_sink::SinkWriter;
-pub use record_sink::{Closed, RecordSink};
+pub use record_sink::{RecordSink, SinkClosed};
 use series::FileSeries;
 pub use stats::{OutputStats, Path};
 

@@ -49,11 +49,11 @@ pub(super) fn text(at: SystemTime) -> String {
 
 /// The files that are kept.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptFiles {
     files: VecDeque<PathBuf>,
 }
 
-impl Kept {
+impl KeptFiles {
     /// Adds the newest file. Where there are more than `max`, the oldest is removed.
     pub(super) fn add(
         &mut self,

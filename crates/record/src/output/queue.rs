@@ -16,14 +16,14 @@ use rustix::io::Errno;
 use tare_format::file::writer::Description;
 use tare_kernel::page_buffer::PageBuffer;
 
-use self::thread::{Job, OutputThread, Shared, State};
+use self::thread::{Job, OutputThread, SharedQueue, State};
 use super::disk::CutFile;
 use super::hand_over::mpsc;
 use super::series::FileSeries;
 use super::{Closing, OutputError, OutputStats, Result};
 
 /// Ends the thread, when it has done everything.
-struct Ends(Arc<Shared>);
+struct Ends(Arc<SharedQueue>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ impl Drop for Ends {
 
 /// A recording that is written by another thread.
 pub(super) struct Queue {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     /// The recording, while the thread doesn't have it.
     here: Option<Box<FileSeries>>,
     /// Whether the thread has it only while much comes.
@@ -69,7 +69,7 @@ impl Queue {
 
     /// The same for a recording that the thread has while much comes.
     pub(super) fn later(recording: FileSeries, capacity: usize) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedQueue::default());
         let ends = Ends(Arc::clone(&shared));
         let helper = recording.thread();
         let is_large = recording.is_written_as_it_comes();

@@ -10,18 +10,18 @@ use super::{Closing, OutputError, OutputStats, Path, Result};
 
 /// Nothing more is wanted: the recording ends as if a stream's reader had gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
+pub struct SinkClosed;
 
 /// Takes records in the process that records them, on the thread that reads ring buffers: the
 /// caller's, and further ones where the options ask for such. Whatever it does, ring buffers are
 /// not emptied meanwhile.
 pub trait RecordSink: Send {
     /// What is recorded: events with their attributes and ids, which readers of records need.
-    fn begin(&mut self, description: &Description) -> ControlFlow<Closed>;
+    fn begin(&mut self, description: &Description) -> ControlFlow<SinkClosed>;
 
     /// Events have further ids, which the description names by now: those of a CPU that came back.
     /// Records that carry them follow.
-    fn add_ids(&mut self, description: &Description) -> ControlFlow<Closed> {
+    fn add_ids(&mut self, description: &Description) -> ControlFlow<SinkClosed> {
         let _ = description;
         ControlFlow::Continue(())
     }
@@ -29,10 +29,10 @@ pub trait RecordSink: Send {
     /// Whole records, one behind the other, in the byte order of this machine. Those of several ring
     /// buffers come in no order of time; a `FINISHED_ROUND` among them says, as in a file, that
     /// nothing that follows is older than what came before the previous one.
-    fn records(&mut self, records: &[u8]) -> ControlFlow<Closed>;
+    fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed>;
 
     /// All records that ring buffers held at this time were handed over.
-    fn flush(&mut self) -> ControlFlow<Closed> {
+    fn flush(&mut self) -> ControlFlow<SinkClosed> {
         ControlFlow::Continue(())
     }
 
@@ -130,7 +130,7 @@ impl SinkWriter {
         self.stats
     }
 
-    fn went_on(&mut self, flow: ControlFlow<Closed>) -> Result<()> {
+    fn went_on(&mut self, flow: ControlFlow<SinkClosed>) -> Result<()> {
         if flow.is_continue() {
             return Ok(());
         }
@@ -175,14 +175,14 @@ mod tests {
     struct Collects(Arc<Mutex<Vec<Vec<u8>>>>);
 
     impl RecordSink for Collects {
-        fn begin(&mut self, _: &Description) -> ControlFlow<Closed> {
+        fn begin(&mut self, _: &Description) -> ControlFlow<SinkClosed> {
             ControlFlow::Continue(())
         }
 
-        fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+        fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
             let mut all = self.0.lock().unwrap();
             all.push(records.to_vec());
-            if all.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(Closed) }
+            if all.len() < 100 { ControlFlow::Continue(()) } else { ControlFlow::Break(SinkClosed) }
         }
     }
 

@@ -8,7 +8,7 @@ use tare_format::file::writer::Description;
 
 use super::disk::{CutFile, OpenDestination, OutputBackend};
 use super::file::OutputFile;
-use super::names::Kept;
+use super::names::KeptFiles;
 use super::pace::Pace;
 use super::window_thread::WindowThread;
 use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
@@ -27,7 +27,7 @@ pub(super) struct FileSeries {
     pace: Option<Pace>,
     began: Instant,
     stats: OutputStats,
-    kept: Kept,
+    kept: KeptFiles,
     failed: Option<OutputError>,
 }
 
@@ -57,7 +57,7 @@ impl FileSeries {
             backend.disk.sync_folder(path)?;
         }
         let file = Some(OutputFile::new(place, options)?);
-        let kept = Kept::default();
+        let kept = KeptFiles::default();
         Ok(Self {
             options: options.clone(),
             file,

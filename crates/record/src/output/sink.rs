@@ -9,7 +9,7 @@ use super::direct::{DirectError, DirectWriter};
 use super::disk::{DirectFile, DiskFile};
 use super::stats::{OutputStats, Path};
 use super::window_thread::WindowThread;
-use super::windows::{Used, Windows};
+use super::windows::{WindowUsage, Windows};
 use super::write::{self, FileWriter};
 
 /// The path that bytes take into an output.
@@ -27,7 +27,7 @@ pub(super) struct Sink {
     path: OpenPath,
     /// Of files that are not written through windows now.
     window_thread: Option<WindowThread>,
-    used: Used,
+    used: WindowUsage,
     /// System calls of paths that were left for another.
     earlier_calls: u64,
     /// The path that was taken up to the file's end.
@@ -50,7 +50,7 @@ impl Sink {
         Self {
             path,
             window_thread: None,
-            used: Used::default(),
+            used: WindowUsage::default(),
             earlier_calls: 0,
             left: None,
             fallback: None,

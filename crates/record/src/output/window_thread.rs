@@ -23,13 +23,13 @@ pub(super) struct WindowRequest {
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct WindowThread {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWindows>,
     thread: Option<JoinHandle<()>>,
     tid: i32,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedWindows {
     state: Mutex<State>,
     asked: Condvar,
     answered: Condvar,
@@ -44,7 +44,7 @@ struct State {
     ends: bool,
 }
 
-impl Shared {
+impl SharedWindows {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +53,7 @@ impl Shared {
 impl WindowThread {
     /// Starts the thread.
     pub(super) fn start() -> Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedWindows::default());
         let of_thread = Arc::clone(&shared);
         let (thread, tid) = spawn("tare-window", move || work(&of_thread))?;
         Ok(Self { shared, thread: Some(thread), tid })
@@ -124,7 +124,7 @@ pub(super) fn spawn(
 }
 
 /// What the thread does until it is to end.
-fn work(shared: &Shared) {
+fn work(shared: &SharedWindows) {
     let mut state = shared.lock();
     loop {
         if let Some(wanted) = state.wanted.take() {

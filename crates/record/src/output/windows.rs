@@ -20,7 +20,7 @@ const FIRST: u64 = 256 << 10;
 
 /// What was used, for the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Used {
+pub(super) struct WindowUsage {
     /// Windows.
     pub(super) windows: u64,
     /// The largest one, in bytes.
@@ -50,7 +50,7 @@ pub(super) struct Windows {
     next_len: u64,
     /// No window is larger.
     largest: u64,
-    used: Used,
+    used: WindowUsage,
     /// Whether some of what was written is in no file: see [`FileWindow::is_torn`].
     is_torn: bool,
 }
@@ -73,7 +73,7 @@ impl Windows {
             is_asked: false,
             next_len: FIRST.min(largest),
             largest,
-            used: Used::default(),
+            used: WindowUsage::default(),
             is_torn: false,
         };
         windows.ask();
@@ -91,7 +91,7 @@ impl Windows {
     }
 
     /// What was used so far.
-    pub(super) fn used(&self) -> Used {
+    pub(super) fn used(&self) -> WindowUsage {
         self.used
     }
 
@@ -161,7 +161,7 @@ impl Windows {
         self.next_len = (2 * len).min(self.largest);
         let used = &mut self.used;
         let waits = u64::from(waited);
-        *used = Used {
+        *used = WindowUsage {
             windows: used.windows + 1,
             largest: used.largest.max(len),
             waits: used.waits + waits,
@@ -176,7 +176,7 @@ impl Windows {
     }
 
     /// Gives up all windows, so that the file may be cut, and returns the helper.
-    pub(super) fn close(self) -> (WindowThread, Used) {
+    pub(super) fn close(self) -> (WindowThread, WindowUsage) {
         if self.is_asked {
             // Of no use any more, ready or refused.
             drop(self.helper.take());

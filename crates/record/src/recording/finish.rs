@@ -15,7 +15,7 @@ use crate::output::{Closing, OutputStats};
 
 /// What a recording leaves behind.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct RecordingResult {
     /// What it holds and what it cost, over all of its files.
     pub ledger: Ledger,
     /// What became of its bytes.
@@ -98,7 +98,7 @@ impl Recording {
     /// # Errors
     /// See [`RecordError`]. An output that takes nothing more is none:
     /// [`OutputStats::stopped`] tells.
-    pub fn finish(mut self, command: Option<CpuTime>) -> Result<Finished, RecordError> {
+    pub fn finish(mut self, command: Option<CpuTime>) -> Result<RecordingResult, RecordError> {
         self.stop()?;
         let until_ns = self.until_ns.unwrap_or_else(|| self.cpu_ns());
         for thread in std::mem::take(&mut self.threads) {
@@ -156,6 +156,6 @@ impl Recording {
             .into_output();
         let output = output.finish(&Closing { description: &description, records: &note });
         ledger::complete(&mut ledger.output, &output);
-        Ok(Finished { ledger, output })
+        Ok(RecordingResult { ledger, output })
     }
 }

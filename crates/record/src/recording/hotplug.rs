@@ -10,8 +10,8 @@ use tare_kernel::open::EventFile;
 use super::Recording;
 use crate::capture::batch::CpuRing;
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, Ready, Source};
-use crate::capture::reopening::Reopened;
+use crate::capture::poller::{Poller, ReadySources, Source};
+use crate::capture::reopening::ReopenedCpu;
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
 use crate::session::Session;
@@ -61,7 +61,7 @@ impl Hotplug {
 
 impl Recording {
     /// Looks whether recorded CPUs went offline or came back, and opens the events of those again.
-    pub(super) fn look_at_cpus(&mut self, ready: Ready, is_due: bool) {
+    pub(super) fn look_at_cpus(&mut self, ready: ReadySources, is_due: bool) {
         // Where no message tells, lists are compared from time to time.
         if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !self.hotplug.is_told()) {
             return;
@@ -111,7 +111,7 @@ impl Recording {
         }
         let Hotplug { filters, ring_bytes, .. } = &self.hotplug;
         let kernel = &*self.session.backend.kernel;
-        let Reopened { rings, ids } = self.events.reopen(kernel, cpu, *ring_bytes, filters)?;
+        let ReopenedCpu { rings, ids } = self.events.reopen(kernel, cpu, *ring_bytes, filters)?;
         for (event, ids) in self.description.events.iter_mut().zip(&ids) {
             event.ids.extend(ids);
         }

@@ -31,7 +31,7 @@ use tare_format::file::writer::Description;
 use tare_format::ledger::Ledger;
 use tare_kernel::call_samples::CallSamples;
 
-pub use self::finish::Finished;
+pub use self::finish::RecordingResult;
 use self::followed::CgroupUsage;
 use self::hotplug::Hotplug;
 use self::ledger::Baseline;
@@ -40,8 +40,8 @@ use self::rate_control::RateControl;
 use self::snapshot::Snapshots;
 use self::targets::TargetTasks;
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, Ready, Source};
-use crate::capture::reader::{Pass, Reader, Shared};
+use crate::capture::poller::{Poller, ReadySources, Source};
+use crate::capture::reader::{Pass, Reader, SharedOutput};
 use crate::capture::threads::ReaderThread;
 use crate::clock::Clock;
 use crate::error::RecordError;
@@ -67,7 +67,7 @@ pub struct Recording {
     /// What the recording began with.
     description: Description,
     events: Events,
-    shared: Arc<Shared>,
+    shared: Arc<SharedOutput>,
     reader: Reader,
     snapshots: Snapshots,
     threads: Vec<ReaderThread>,
@@ -107,12 +107,12 @@ pub enum State {
     /// All processes and threads that were its targets have ended.
     TargetsEnded,
     /// Nothing more is recorded.
-    Stopped(Stopped),
+    Stopped(StopReason),
 }
 
 /// Why a recording is over before it was ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stopped {
+pub enum StopReason {
     /// The output takes nothing more.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -241,10 +241,10 @@ impl Recording {
     /// # Errors
     /// As [`Recording::process`].
     pub fn process_due(&mut self) -> Result<&State, RecordError> {
-        self.process_ready(Ready::default())
+        self.process_ready(ReadySources::default())
     }
 
-    fn process_ready(&mut self, ready: Ready) -> Result<&State, RecordError> {
+    fn process_ready(&mut self, ready: ReadySources) -> Result<&State, RecordError> {
         self.counts.wake_ups += 1;
         let now = self.session.backend.clock.now();
         // A module's mapping comes before its samples.
@@ -407,7 +407,7 @@ impl Recording {
             match read.and_then(|pass| flushed.map(|()| pass)) {
                 Err(error) => return self.stop_recording(error.into()),
                 Ok(_) if self.shared.with_output(|output| output.is_at_max_size()) => {
-                    return self.stop_recording(Stopped::MaxSize);
+                    return self.stop_recording(StopReason::MaxSize);
                 }
                 Ok(pass) => {
                     if self.shared.with_output(|output| output.wants_switch()) {
@@ -422,7 +422,7 @@ impl Recording {
     }
 
     /// The output takes nothing more: what can be read stays, and the command goes on.
-    fn stop_recording(&mut self, why: Stopped) {
+    fn stop_recording(&mut self, why: StopReason) {
         // What the command does from now on is not missing in the recording.
         self.cgroup.at_end(self.session.following.as_ref());
         // Whether this works or not, nothing more is written.

@@ -13,7 +13,7 @@ use tare_format::record::Layout;
 use tare_kernel::host::Host;
 use tare_kernel::procfs::{self, Module};
 
-use super::{Recording, Stopped};
+use super::{Recording, StopReason};
 use crate::describe::module_build_id;
 use crate::session::Session;
 use crate::synthesize;
@@ -120,7 +120,7 @@ impl Recording {
         }
         shared.see_mappings(&records);
         if let Err(error) = shared.append(&[&records]) {
-            self.stop_recording(Stopped::Output(error));
+            self.stop_recording(StopReason::Output(error));
         }
     }
 }

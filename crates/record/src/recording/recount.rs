@@ -21,7 +21,7 @@ const LEDGER_BYTES: u64 = 4 << 10;
 impl Recording {
     /// Where the output takes nothing more: cuts its data so far back that the end of the file finds
     /// room, and counts what is left. `None` where all is there that was appended.
-    pub(super) fn recount(&mut self, description: &Description) -> Option<Counted> {
+    pub(super) fn recount(&mut self, description: &Description) -> Option<FileCounts> {
         let room = room_for_end(description);
         // Where there is none, that is a failure like any other.
         let _ = self.shared.with_output(|output| output.reserve(room));
@@ -42,7 +42,7 @@ pub(super) fn room_for_end(description: &Description) -> u64 {
 }
 
 /// What a file was found to hold.
-pub(super) struct Counted {
+pub(super) struct FileCounts {
     /// Its samples.
     pub(super) samples: Scanner,
     /// What else is in the ledger, by CPU where that is known.
@@ -50,7 +50,7 @@ pub(super) struct Counted {
 }
 
 /// The figures of a file with those that were counted in it.
-pub(super) fn replace(stats: &mut FileStats, counted: &mut Counted) {
+pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     stats.forgotten = Stats::default();
     stats.forgotten_losses.clear();
     for (number, ring) in stats.rings.iter_mut().enumerate() {
@@ -68,8 +68,8 @@ pub(super) fn replace(stats: &mut FileStats, counted: &mut Counted) {
 }
 
 /// Goes through a recording that was not finished.
-fn count(file: CutFile, table: &Arc<EventTable>) -> Counted {
-    let mut counted = Counted { samples: Scanner::new(table), others: BTreeMap::new() };
+fn count(file: CutFile, table: &Arc<EventTable>) -> FileCounts {
+    let mut counted = FileCounts { samples: Scanner::new(table), others: BTreeMap::new() };
     let Ok(mut reader) = Reader::open(file) else { return counted };
     let mut bytes = Vec::new();
     while let Ok(Some(entry)) = reader.next_record() {

@@ -8,7 +8,7 @@ use tare_format::record::Records;
 use tare_kernel::ring::OverwrittenRing;
 
 use super::{Recording, State};
-use crate::capture::reader::Shared;
+use crate::capture::reader::SharedOutput;
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::error::RecordError;
 
@@ -33,7 +33,7 @@ impl Snapshots {
     pub(super) fn new(
         rings: Vec<(u32, usize, OverwrittenRing)>,
         known: &Arc<EventTable>,
-        shared: &Shared,
+        shared: &SharedOutput,
     ) -> Self {
         if !rings.is_empty() {
             shared.has_overwritten();
@@ -48,7 +48,7 @@ impl Snapshots {
         &mut self,
         rings: Vec<(u32, usize, OverwrittenRing)>,
         known: &Arc<EventTable>,
-        shared: &Shared,
+        shared: &SharedOutput,
     ) {
         self.rings.extend(rings.into_iter().map(|(cpu, owner, ring)| Overwritten {
             number: shared.register(cpu, ring.size()),

@@ -26,7 +26,7 @@ use crate::capture::batch::CpuRing;
 use crate::capture::jit::JitProcesses;
 use crate::capture::opening::{self, Events, Rings};
 use crate::capture::poller::{Poller, Source};
-use crate::capture::reader::{Reader, Shared};
+use crate::capture::reader::{Reader, SharedOutput};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
 use crate::error::RecordError;
@@ -80,7 +80,8 @@ impl Recording {
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
         let ledger = Ledger { follow, ..Ledger::of(recorder) };
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
-        let taken = Taken { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
+        let taken =
+            StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
         let mut recording = Self::over(session, ledger, description, taken)?;
         step_back.into_iter().chain(small).for_each(|warning| recording.warn(warning));
         recording.go(command)?;
@@ -118,17 +119,26 @@ impl Recording {
         session: Session,
         ledger: Ledger,
         description: Description,
-        taken: Taken,
+        taken: StartParts,
     ) -> Result<Self, RecordError> {
-        let Taken { events, rings, output, mut threads, table, tasks, hotplug, off_cpu, calls } =
-            taken;
+        let StartParts {
+            events,
+            rings,
+            output,
+            mut threads,
+            table,
+            tasks,
+            hotplug,
+            off_cpu,
+            calls,
+        } = taken;
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
         let clock = &session.backend.clock;
         let host = session.backend.host.clone();
         let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
-        let shared = Shared::new(output, readers, &table, keep, Arc::clone(clock), jit);
+        let shared = SharedOutput::new(output, readers, &table, keep, Arc::clone(clock), jit);
         let shared = Arc::new(shared);
         hold_binaries(&session, &shared)?;
         let Rings { consumed, overwritten } = rings;
@@ -230,7 +240,7 @@ fn wake(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordErro
 }
 
 /// Has binaries held, where they are to be kept.
-fn hold_binaries(session: &Session, shared: &Shared) -> Result<(), RecordError> {
+fn hold_binaries(session: &Session, shared: &SharedOutput) -> Result<(), RecordError> {
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
     let held = Binaries::new(folder, session.backend.host.clone());
     let failed = |source| RecordError::Keep { folder: folder.clone(), source };
@@ -239,7 +249,7 @@ fn hold_binaries(session: &Session, shared: &Shared) -> Result<(), RecordError> 
 }
 
 /// What a recording takes over when it begins.
-struct Taken {
+struct StartParts {
     events: Events,
     rings: Rings,
     output: Output,
@@ -353,7 +363,7 @@ fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> Even
 fn hand(
     dealt: Vec<(Poller, Vec<CpuRing>)>,
     threads: &mut [ReaderThread],
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedOutput>,
     interval: Duration,
 ) -> Result<(Poller, Vec<CpuRing>), RecordError> {
     let mut dealt = dealt.into_iter().enumerate();
@@ -372,7 +382,7 @@ fn deal(
     rings: Vec<(u32, usize, Ring)>,
     readers: usize,
     events: &Events,
-    shared: &Shared,
+    shared: &SharedOutput,
     table: &Arc<EventTable>,
 ) -> Result<Vec<(Poller, Vec<CpuRing>)>, RecordError> {
     let mut dealt = Vec::new();

@@ -6,7 +6,7 @@ use tare_format::file::note;
 use tare_format::file::writer::{FINISHED_INIT, Feature};
 
 use super::ledger::{last_records, sample_time};
-use super::{Recording, Stopped, cost, recount};
+use super::{Recording, StopReason, cost, recount};
 use crate::capture::jit::JitProcesses;
 use crate::error::RecordError;
 use crate::off_cpu::OffCpuTimes;
@@ -100,14 +100,14 @@ impl Recording {
             let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
             finished
                 .map(|path| path.map(|path| FinishedFile { path, ledger }))
-                .map_err(|error| Failed::Output(Stopped::from(error)))
+                .map_err(|error| Failed::Output(StopReason::from(error)))
         })
     }
 }
 
 /// Why there is no next file.
 enum Failed {
-    Output(Stopped),
+    Output(StopReason),
     /// What runs can't be described; the file at hand is whole.
     Describing(RecordError),
 }

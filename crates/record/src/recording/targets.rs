@@ -10,7 +10,7 @@ use tare_kernel::procfs;
 use tare_kernel::targets::Targets;
 
 use crate::error::RecordError;
-use crate::off_cpu::Whose;
+use crate::off_cpu::OffCpuTarget;
 use crate::options::Target;
 use crate::synthesize;
 
@@ -95,8 +95,8 @@ impl TargetTasks {
     }
 
     /// Whose time off the CPUs it is; `command` waits for its execve.
-    pub(super) fn whose(&self, command: Option<i32>) -> Whose<'_> {
-        Whose {
+    pub(super) fn whose(&self, command: Option<i32>) -> OffCpuTarget<'_> {
+        OffCpuTarget {
             command,
             processes: match &self.existing {
                 Some(synthesize::Targets::Processes(pids)) => pids.clone(),

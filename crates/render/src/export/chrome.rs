@@ -15,8 +15,8 @@ use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
 use super::sums::event_name;
-use super::{Exporter, Out};
-use crate::samples::{CpuSwitch, FrameText, Kind, Sample, SampleSink, Session, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{CpuSwitch, FrameText, Kind, RecordingSummary, Sample, SampleSink, Session};
 
 /// How long a sample's functions last where the thread's next sample comes later, or never: a
 /// sample of a clock twice what it stands for, others so long.
@@ -25,10 +25,10 @@ const LONGEST_HOLD_NS: u64 = 1_000_000_000;
 
 /// Writes trace events as they come.
 pub struct Chrome {
-    out: Out,
+    out: ExportWriter,
     has_begun: bool,
     threads: IndexMap<ThreadId, Open, foldhash::fast::RandomState>,
-    frames: HashMap<FrameId, Named, foldhash::fast::RandomState>,
+    frames: HashMap<FrameId, NamedFunction, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
     /// By number, whether the CPU is drawn to have a task.
     cpus: BTreeMap<u32, bool>,
@@ -52,7 +52,7 @@ struct Open {
 }
 
 /// A function's name as JSON, and what is said of it.
-struct Named {
+struct NamedFunction {
     name: String,
     dso: Option<String>,
     kind: Kind,
@@ -86,7 +86,7 @@ struct Args<'a> {
 }
 
 #[derive(Serialize)]
-struct Other<'a> {
+struct OtherData<'a> {
     session: &'a Session,
     losses: Vec<String>,
     ledger: Option<&'a Ledger>,
@@ -95,7 +95,7 @@ struct Other<'a> {
 impl Chrome {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         let (threads, frames, chain, cpus) = Default::default();
         Self { out, has_begun: false, threads, frames, chain, cpus, last_ns: 0 }
     }
@@ -103,7 +103,7 @@ impl Chrome {
 
 /// Writes events, with what stands between them.
 struct Events<'a> {
-    out: &'a mut Out,
+    out: &'a mut ExportWriter,
     has_begun: &'a mut bool,
 }
 
@@ -207,7 +207,7 @@ impl SampleSink for Chrome {
             frames.entry(*frame).or_insert_with(|| {
                 let place = FrameText::of(profile, *frame);
                 let dso = place.dso.map(std::borrow::Cow::into_owned);
-                Named { name: place.name.into_owned(), dso, kind: place.kind }
+                NamedFunction { name: place.name.into_owned(), dso, kind: place.kind }
             });
         }
         let open = threads.entry(id).or_default();
@@ -252,7 +252,7 @@ impl SampleSink for Chrome {
 }
 
 impl Exporter for Chrome {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         self.finish_cpus()?;
         let Self { out, has_begun, threads, .. } = &mut *self;
         let mut events = Events { out, has_begun };
@@ -274,7 +274,7 @@ impl Exporter for Chrome {
         }
         let session = whole.session;
         let ledger = whole.ledger;
-        let other = Other { session, losses: whole.loss_lines(), ledger };
+        let other = OtherData { session, losses: whole.loss_lines(), ledger };
         let begin = if *has_begun { "" } else { "{\"traceEvents\":[" };
         write!(out, "{begin}\n],\"displayTimeUnit\":\"ms\",\"otherData\":")?;
         serde_json::to_writer(&mut *out, &other)?;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
-use super::{Exporter, Out};
-use crate::samples::{FrameText, Kind, Sample, SampleSink, Unit, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{FrameText, Kind, RecordingSummary, Sample, SampleSink, Unit};
 
 /// Of the format, and of the one that Firefox itself writes.
 const VERSION: u32 = 48;
@@ -20,7 +20,7 @@ const GECKO_VERSION: u32 = 27;
 
 /// Writes a processed profile. A sample takes 24 bytes of memory until the end.
 pub struct Firefox {
-    out: Out,
+    out: ExportWriter,
     tracks: IndexMap<Track, Samples, foldhash::fast::RandomState>,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -47,7 +47,7 @@ struct Samples {
 impl Firefox {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         let (tracks, chain) = Default::default();
         Self { out, tracks, first_ns: None, last_ns: 0, chain }
     }
@@ -75,7 +75,7 @@ impl SampleSink for Firefox {
 }
 
 impl Exporter for Firefox {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         let first_ns = self.first_ns.unwrap_or(0);
         let several = self
             .tracks
@@ -113,7 +113,7 @@ fn colour(kind: Kind) -> &'static str {
 }
 
 fn meta(
-    whole: &Whole<'_>,
+    whole: &RecordingSummary<'_>,
     length_ms: f64,
     tracks: &IndexMap<Track, Samples, foldhash::fast::RandomState>,
 ) -> Value {
@@ -214,7 +214,7 @@ impl Tables {
 }
 
 fn thread(
-    whole: &Whole<'_>,
+    whole: &RecordingSummary<'_>,
     track: &Track,
     samples: &Samples,
     first_ns: u64,

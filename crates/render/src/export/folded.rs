@@ -10,19 +10,19 @@ use std::io;
 use tare_profile::Profile;
 
 use super::sums::{Sums, event_name};
-use super::{Exporter, Out};
-use crate::samples::{FrameText, Sample, SampleSink, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink};
 
 /// Writes folded stacks. The format has room for one event, and none for losses.
 pub struct Folded {
-    out: Out,
+    out: ExportWriter,
     sums: Sums,
 }
 
 impl Folded {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         Self { out, sums: Sums::default() }
     }
 }
@@ -35,7 +35,7 @@ impl SampleSink for Folded {
 }
 
 impl Exporter for Folded {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         let profile = whole.profile;
         let events = self.sums.events();
         if let [_, _, ..] = events[..] {

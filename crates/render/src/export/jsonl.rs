@@ -15,16 +15,16 @@ use serde_json::value::RawValue;
 use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId};
 
-use super::{Exporter, Out};
+use super::{ExportWriter, Exporter};
 use crate::json_line;
-use crate::samples::{FrameText, Kind, Sample, SampleSink, Session, Whole};
+use crate::samples::{FrameText, Kind, RecordingSummary, Sample, SampleSink, Session};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
 
 /// Writes an object a line.
 pub struct JsonLines {
-    out: Out,
+    out: ExportWriter,
     has_begun: bool,
     samples: u64,
     frames: HashMap<FrameId, Box<RawValue>, foldhash::fast::RandomState>,
@@ -74,7 +74,7 @@ struct Frame<'a> {
 impl JsonLines {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         let (frames, chain) = Default::default();
         Self { out, has_begun: false, samples: 0, frames, chain }
     }
@@ -134,7 +134,7 @@ impl SampleSink for JsonLines {
 }
 
 impl Exporter for JsonLines {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         self.begin()?;
         let samples = self.samples;
         let session = whole.session;

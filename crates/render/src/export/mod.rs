@@ -31,10 +31,10 @@ pub use parquet::Parquet;
 pub use pprof::Pprof;
 pub use speedscope::Speedscope;
 
-use crate::samples::{SampleSink, Whole};
+use crate::samples::{RecordingSummary, SampleSink};
 
 /// Where exports go.
-pub type Out = Box<dyn Write + Send>;
+pub type ExportWriter = Box<dyn Write + Send>;
 
 /// What writes samples in a format.
 pub trait Exporter: SampleSink {
@@ -42,5 +42,5 @@ pub trait Exporter: SampleSink {
     ///
     /// # Errors
     /// Those of the output.
-    fn finish(self: Box<Self>, whole: &Whole<'_>) -> io::Result<()>;
+    fn finish(self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()>;
 }

@@ -14,8 +14,8 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 use tare_profile::{FrameId, Profile, StringId};
 
-use super::{Exporter, Out};
-use crate::samples::{FrameText, Sample, SampleSink, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink};
 
 /// Raised when a column changes its meaning or goes; new columns don't raise it.
 const VERSION: u32 = 1;
@@ -40,20 +40,20 @@ const SCHEMA: &str = "message sample {
     REQUIRED GROUP stack_dso (LIST) { REPEATED GROUP list { OPTIONAL BYTE_ARRAY element (STRING); } }
 }";
 
-type Writer = SerializedFileWriter<BufWriter<Out>>;
+type Writer = SerializedFileWriter<BufWriter<ExportWriter>>;
 
 /// Writes a row for each sample, some thousands at a time.
 pub struct Parquet {
     writer: Writer,
     rows: Rows,
     texts: HashMap<StringId, ByteArray, foldhash::fast::RandomState>,
-    frames: HashMap<FrameId, Named, foldhash::fast::RandomState>,
+    frames: HashMap<FrameId, FrameTexts, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
 }
 
 /// A frame's texts, which rows share.
 #[derive(Clone)]
-struct Named {
+struct FrameTexts {
     function: ByteArray,
     dso: Option<ByteArray>,
     code: ByteArray,
@@ -127,7 +127,7 @@ impl Parquet {
     ///
     /// # Errors
     /// Those of the output.
-    pub fn new(out: Out) -> io::Result<Self> {
+    pub fn new(out: ExportWriter) -> io::Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io_error)?);
         let level = ZstdLevel::try_new(1).map_err(io_error)?;
         let properties = WriterProperties::builder()
@@ -166,9 +166,9 @@ fn text(text: &[u8]) -> ByteArray {
     ByteArray::from(String::from_utf8_lossy(text).as_bytes().to_vec())
 }
 
-fn named(profile: &Profile, frame: FrameId) -> Named {
+fn named(profile: &Profile, frame: FrameId) -> FrameTexts {
     let place = FrameText::of(profile, frame);
-    Named {
+    FrameTexts {
         function: text(place.name.as_bytes()),
         dso: place.dso.map(|dso| text(dso.as_bytes())),
         code: text(place.kind.name().as_bytes()),
@@ -223,7 +223,7 @@ impl Rows {
     /// Writes the columns in the order of the schema.
     fn write(
         self,
-        group: &mut SerializedRowGroupWriter<'_, BufWriter<Out>>,
+        group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
     ) -> Result<(), ParquetError> {
         optional::<Int64Type>(group, &self.time_ns)?;
         put::<ByteArrayType>(group, &self.event, None, None)?;
@@ -247,14 +247,14 @@ impl Rows {
 }
 
 fn optional<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<Out>>,
+    group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
     column: &Column<T::T>,
 ) -> Result<(), ParquetError> {
     put::<T>(group, &column.values, Some(&column.levels), None)
 }
 
 fn put<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<Out>>,
+    group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
     values: &[T::T],
     levels: Option<&[i16]>,
     repeats: Option<&[i16]>,
@@ -267,7 +267,7 @@ fn put<T: DataType>(
 }
 
 impl Exporter for Parquet {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         if self.rows.count > 0 {
             self.write()?;
         }

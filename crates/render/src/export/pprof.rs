@@ -11,12 +11,12 @@ use indexmap::IndexSet;
 use tare_profile::{DsoId, EventId, FrameId, Profile};
 
 use super::sums::{Key, Sums, event_name};
-use super::{Exporter, Out};
-use crate::samples::{FrameText, Sample, SampleSink, Unit, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink, Unit};
 
 /// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
 pub struct Pprof {
-    out: Out,
+    out: ExportWriter,
     sums: Sums,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -25,7 +25,7 @@ pub struct Pprof {
 impl Pprof {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         Self { out, sums: Sums::default(), first_ns: None, last_ns: 0 }
     }
 }
@@ -42,7 +42,7 @@ impl SampleSink for Pprof {
 }
 
 impl Exporter for Pprof {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         let mut message = Building::new(whole, &self.sums);
         let mut frames = Vec::new();
         for (key, weight) in &self.sums.rows {
@@ -102,7 +102,7 @@ struct Function {
 
 /// A profile that is put together. Numbers of functions, files and places begin with 1.
 struct Building<'a> {
-    whole: &'a Whole<'a>,
+    whole: &'a RecordingSummary<'a>,
     message: Message,
     strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
     events: Vec<EventId>,
@@ -113,7 +113,7 @@ struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    fn new(whole: &'a Whole<'a>, sums: &Sums) -> Self {
+    fn new(whole: &'a RecordingSummary<'a>, sums: &Sums) -> Self {
         let events: Vec<EventId> = sums.events().into_iter().map(|(event, _)| event).collect();
         let message = Message::default();
         let mut strings = IndexSet::default();

@@ -9,20 +9,20 @@ use tare_format::ledger::Ledger;
 use tare_profile::{EventId, FrameId, Profile};
 
 use super::sums::{Sums, event_name};
-use super::{Exporter, Out};
-use crate::samples::{FrameText, Sample, SampleSink, Unit, Whole};
+use super::{ExportWriter, Exporter};
+use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink, Unit};
 
 /// Writes a document of speedscope's own format: call chains summed up, which it shows 'left heavy'
 /// and as a sandwich.
 pub struct Speedscope {
-    out: Out,
+    out: ExportWriter,
     sums: Sums,
 }
 
 impl Speedscope {
     /// Nothing is written yet.
     #[must_use]
-    pub fn new(out: Out) -> Self {
+    pub fn new(out: ExportWriter) -> Self {
         Self { out, sums: Sums::default() }
     }
 }
@@ -31,7 +31,7 @@ impl Speedscope {
 struct Document<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
-    shared: Shared,
+    shared: SharedFrames,
     profiles: Vec<SampledProfile>,
     name: String,
     exporter: &'a str,
@@ -48,7 +48,7 @@ struct RecordingInfo<'a> {
 }
 
 #[derive(Serialize)]
-struct Shared {
+struct SharedFrames {
     frames: Vec<Frame>,
 }
 
@@ -81,7 +81,7 @@ impl SampleSink for Speedscope {
 }
 
 impl Exporter for Speedscope {
-    fn finish(mut self: Box<Self>, whole: &Whole<'_>) -> io::Result<()> {
+    fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         let mut table = FrameTable::default();
         let events = self.sums.events();
         let profiles = events.iter().map(|(event, all)| {
@@ -96,7 +96,7 @@ impl Exporter for Speedscope {
             if losses.is_empty() { command } else { format!("{command} ({})", losses.join("; ")) };
         let document = Document {
             schema: "https://www.speedscope.app/file-format-schema.json",
-            shared: Shared { frames: table.frames.into_iter().collect() },
+            shared: SharedFrames { frames: table.frames.into_iter().collect() },
             profiles,
             name,
             exporter: &whole.session.tool,
@@ -137,7 +137,7 @@ impl FrameTable {
 
 fn sampled(
     sums: &Sums,
-    whole: &Whole<'_>,
+    whole: &RecordingSummary<'_>,
     event: EventId,
     table: &mut FrameTable,
 ) -> SampledProfile {

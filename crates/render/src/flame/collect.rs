@@ -3,7 +3,7 @@
 use std::io;
 
 use indexmap::IndexMap;
-use tare_profile::{EventId, FrameId, Profile, Row, Sliced, StackId, StringId, ThreadId, Weight};
+use tare_profile::{EventId, FrameId, Profile, Row, SliceRow, StackId, StringId, ThreadId, Weight};
 
 use crate::samples::{Sample, SampleSink};
 
@@ -74,12 +74,12 @@ impl Collector {
     }
 
     /// What was summed up, for those who sum up further.
-    pub fn sliced(&self) -> impl Iterator<Item = Sliced> {
+    pub fn sliced(&self) -> impl Iterator<Item = SliceRow> {
         self.rows.iter().map(|(key, weight)| {
             let Key { event, thread, comm, leaf, stack, slice } = *key;
             let row =
                 Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
-            Sliced { row, slice, weight: *weight }
+            SliceRow { row, slice, weight: *weight }
         })
     }
 

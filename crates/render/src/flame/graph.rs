@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use indexmap::IndexSet;
 use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight, source_name};
 
-use super::Recorded;
+use super::FlameInput;
 use super::collect::{Key, Slices};
 use crate::samples::{FrameText, Kind, Unit};
 
@@ -84,8 +84,8 @@ impl Graph {
     /// which end of call chains is the root. Functions that are compared have the names that the
     /// source has.
     #[must_use]
-    pub fn new(mut sides: Vec<Vec<Recorded<'_>>>, order: Order) -> Self {
-        let width_ns = |of: &Recorded<'_>| of.samples.slices.width_ns;
+    pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order) -> Self {
+        let width_ns = |of: &FlameInput<'_>| of.samples.slices.width_ns;
         let widest_ns = sides.iter().flatten().map(width_ns).max().unwrap_or(0);
         for recorded in sides.iter_mut().flatten() {
             while recorded.samples.slices.width_ns < widest_ns {
@@ -234,7 +234,7 @@ struct Building {
 }
 
 impl Building {
-    fn add(&mut self, side: usize, recorded: &Recorded<'_>) {
+    fn add(&mut self, side: usize, recorded: &FlameInput<'_>) {
         let profile = recorded.whole.profile;
         let mut events: Map<EventId, usize> = Map::default();
         let mut frames: Map<FrameId, usize> = Map::default();
@@ -253,7 +253,7 @@ impl Building {
     }
 
     /// An event by its name: recordings that are compared have ids of their own.
-    fn event(&mut self, recorded: &Recorded<'_>, id: EventId) -> usize {
+    fn event(&mut self, recorded: &FlameInput<'_>, id: EventId) -> usize {
         let profile = recorded.whole.profile;
         let name = profile.event(id).map(|event| profile.string(event.name)).unwrap_or_default();
         let name = tare_format::printable(name).into_owned();

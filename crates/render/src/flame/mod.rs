@@ -19,13 +19,13 @@ pub use graph::Graph;
 pub use page::{PAGE_BYTES, page};
 pub use svg::svg;
 
-use crate::samples::Whole;
+use crate::samples::RecordingSummary;
 
 /// A recording whose samples were collected.
 #[derive(Debug)]
-pub struct Recorded<'a> {
+pub struct FlameInput<'a> {
     /// What its samples are called.
-    pub whole: Whole<'a>,
+    pub whole: RecordingSummary<'a>,
     /// What they weigh.
     pub samples: Collector,
 }
@@ -84,7 +84,7 @@ impl RecordingInfo {
 
     /// The account of a recording.
     #[must_use]
-    pub fn of(name: &str, whole: &Whole<'_>) -> Self {
+    pub fn of(name: &str, whole: &RecordingSummary<'_>) -> Self {
         let session = whole.session;
         let machine = [&session.hostname, &session.os_release, &session.arch, &session.cpu];
         let machine: Vec<&str> = machine.into_iter().filter_map(|text| text.as_deref()).collect();

@@ -36,7 +36,7 @@ pub(crate) struct Memory {
 
 /// What a replay took.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Played {
+pub(crate) struct ReplayStats {
     pub(crate) samples: u64,
     pub(crate) warm: Memory,
     pub(crate) end: Memory,
@@ -44,7 +44,7 @@ pub(crate) struct Played {
     pub(crate) shown: usize,
 }
 
-impl fmt::Display for Played {
+impl fmt::Display for ReplayStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { samples, warm, end, shown } = self;
         write!(
@@ -87,7 +87,7 @@ pub(crate) fn play(
     samples: u64,
     processes: u64,
     program: impl Fn(u64) -> String,
-) -> Result<Played, Box<dyn Error>> {
+) -> Result<ReplayStats, Box<dyn Error>> {
     let mut player = Player::new()?;
     let each = (samples / processes).max(CPUS);
     let mut played = 0;
@@ -116,7 +116,7 @@ pub(crate) fn play(
         }
     }
     let end = Memory::now()?;
-    Ok(Played { samples: played, warm: warm.unwrap_or(end), end, shown: player.shown })
+    Ok(ReplayStats { samples: played, warm: warm.unwrap_or(end), end, shown: player.shown })
 }
 
 impl Player {

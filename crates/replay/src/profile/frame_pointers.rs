@@ -24,14 +24,14 @@ pub(super) struct Chains {
 }
 
 /// Whether frames' functions keep a frame pointer, as far as that is known.
-pub(super) type Kept = HashMap<FrameId, bool, foldhash::fast::RandomState>;
+pub(super) type FramePointerCache = HashMap<FrameId, bool, foldhash::fast::RandomState>;
 
 impl Chains {
     /// Counts the call chain of a sample, which has the innermost frame first.
     pub(super) fn add(
         &mut self,
         profile: &Profile,
-        kept: &Kept,
+        kept: &FramePointerCache,
         stack: StackId,
         chain: &[FrameId],
     ) {
@@ -56,7 +56,7 @@ impl Chains {
     }
 }
 
-fn culprit(profile: &Profile, kept: &Kept, chain: &[FrameId]) -> Option<DsoId> {
+fn culprit(profile: &Profile, kept: &FramePointerCache, chain: &[FrameId]) -> Option<DsoId> {
     let dso = |frame: &FrameId| profile.frame(*frame)?.dso;
     let is_user =
         |frame: &&FrameId| profile.frame(**frame).is_some_and(|frame| frame.space == Space::User);

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use tare_profile::{
-    Dso, DsoId, Frame, FrameId, Profile, Renumbered, ReplacedRows, Space, StackId, StringId,
-    Symbol, SymbolId,
+    Dso, DsoId, Frame, FrameId, NewIds, Profile, ReplacedRows, Space, StackId, StringId, Symbol,
+    SymbolId,
 };
 use tare_symbols::{RenumberedDsos, Unresolved};
 
-use super::frame_pointers::Kept;
+use super::frame_pointers::FramePointerCache;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
@@ -25,7 +25,7 @@ pub(super) struct Frames {
     /// The frames of the call chain that is being added.
     chain: Vec<FrameId>,
     /// Of frames in user code; `None` where nobody asks, as where no call chains are taken.
-    kept: Option<Kept>,
+    kept: Option<FramePointerCache>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
     /// Why addresses have no name, as the profile has it.
     reasons: HashMap<Unresolved, StringId, foldhash::fast::RandomState>,
@@ -74,7 +74,7 @@ impl Frames {
     /// None yet. With `lines`, debug info is asked in the end. `judges_chains`: notes which
     /// functions keep a frame pointer.
     pub(super) fn new(lines: Option<Lines>, judges_chains: bool) -> Self {
-        Self { lines, kept: judges_chains.then(Kept::default), ..Self::default() }
+        Self { lines, kept: judges_chains.then(FramePointerCache::default), ..Self::default() }
     }
 
     /// The same, for samples that are forgotten again: of few samples a second, most of a large table
@@ -84,7 +84,7 @@ impl Frames {
     }
 
     /// Which frames' functions keep a frame pointer, where that was asked for.
-    pub(super) fn kept(&self) -> Option<&Kept> {
+    pub(super) fn kept(&self) -> Option<&FramePointerCache> {
         self.kept.as_ref()
     }
 
@@ -170,7 +170,7 @@ impl Frames {
 
     /// The tables of a profile, which is this one by now, have other ids. What has no name, and what
     /// the tables don't have any more, is looked up again when it is next met.
-    pub(super) fn renumber(&mut self, now: &Renumbered, profile: &Profile) {
+    pub(super) fn renumber(&mut self, now: &NewIds, profile: &Profile) {
         self.recent.0.fill(None);
         let frames = std::mem::take(&mut self.frames);
         if frames.len() <= KEPT {

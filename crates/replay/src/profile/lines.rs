@@ -12,12 +12,12 @@ use crate::machine::Machine;
 #[derive(Debug)]
 pub(super) struct Lines {
     with_inlined: bool,
-    asked: Vec<Asked>,
+    asked: Vec<LineRequest>,
 }
 
 /// A frame as it is without lines.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct LineRequest {
     frame: FrameId,
     at: DsoAddress,
     /// What the frame's address is to be: of a function its start.
@@ -39,7 +39,7 @@ impl Lines {
 
     /// Debug info is to be asked about an address, whose frame has this address without it.
     pub(super) fn ask(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
-        self.asked.push(Asked { frame, at, address });
+        self.asked.push(LineRequest { frame, at, address });
     }
 
     /// Puts the frames with their lines into the profile, and those of inlined functions into its
@@ -82,7 +82,7 @@ impl Lines {
         &self,
         profile: &mut Profile,
         machine: &Machine,
-        asked: &Asked,
+        asked: &LineRequest,
         frames: &[tare_symbols::Frame<'_>],
     ) -> Replacement {
         let Some(own) = profile.frame(asked.frame).copied() else { return Replacement::default() };

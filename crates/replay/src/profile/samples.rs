@@ -6,8 +6,8 @@ use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::{Branches, Record, Sample as RecordedSample};
 use tare_profile::{
-    Detail, EventId, FrameId, FramePointers, LocationId, Profile, Renumbered, Sample,
-    SampleLocation, Samples, StringId, SymbolId, Task, Unnamed, Weight,
+    Detail, EventId, FrameId, FramePointers, LocationId, NamingAdvice, NewIds, Profile, Sample,
+    SampleLocation, Samples, StringId, SymbolId, Task, Weight,
 };
 
 use super::details::{Details, Subject};
@@ -297,7 +297,7 @@ impl SampleSink {
     /// Forgets what is older than a time, in nanoseconds of the recording's clock, and what only
     /// that needed: also in the machine that the samples came from, whose threads are kept as long
     /// as their samples. Says what has become of the ids in the tables.
-    pub fn forget_before(&mut self, machine: &mut Machine, time_ns: u64) -> Renumbered {
+    pub fn forget_before(&mut self, machine: &mut Machine, time_ns: u64) -> NewIds {
         let (profile, samples, now) = self.samples.since(&self.profile, time_ns);
         (self.profile, self.samples) = (profile, samples);
         machine.forget_ended_before(time_ns);
@@ -320,7 +320,7 @@ impl SampleSink {
 
     /// What most samples without a function's name lack.
     #[must_use]
-    pub fn unnamed(&self) -> Option<Unnamed> {
+    pub fn unnamed(&self) -> Option<NamingAdvice> {
         let samples = self.samples.iter().map(|sample| {
             let leaf = self.samples.location(sample.location).and_then(|of| of.leaf);
             (sample.event, leaf, Weight { period: sample.period, samples: 1 })

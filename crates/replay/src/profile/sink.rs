@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
-use crate::switch::Switched;
+use crate::switch::SwitchState;
 use crate::times::TimeWindows;
 use crate::tracepoints::Tracepoints;
 
@@ -60,7 +60,7 @@ pub struct ProfileSink {
     max_stack: usize,
     keeps_callers: bool,
     socket: Option<u64>,
-    switched: Switched,
+    switched: SwitchState,
     include_self: bool,
     exact: bool,
 }
@@ -157,7 +157,7 @@ impl ProfileSink {
             max_stack: options.max_stack.unwrap_or(usize::MAX),
             keeps_callers: options.keeps_callers,
             socket: options.socket,
-            switched: Switched::new(&options.switch),
+            switched: SwitchState::new(&options.switch),
             include_self: options.include_self,
             exact: options.exact,
         };

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 #[derive(Debug, Default)]
 pub(super) struct ThreadTable {
     indices: HashMap<(i32, i32), usize, foldhash::fast::RandomState>,
-    threads: Vec<Known>,
+    threads: Vec<KnownThread>,
     last: Option<((i32, i32), usize)>,
     /// What each thread was called last, by its number.
     last_comms: HashMap<i32, StringId, foldhash::fast::RandomState>,
@@ -19,7 +19,7 @@ pub(super) struct ThreadTable {
 
 /// A thread, as long as its version is the same.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownThread {
     version: u64,
     pub(super) id: ThreadId,
     pub(super) comm: StringId,
@@ -39,7 +39,7 @@ impl ThreadTable {
         machine: &Machine,
         pid: i32,
         tid: i32,
-    ) -> (Index, Known) {
+    ) -> (Index, KnownThread) {
         let thread = machine.thread(tid);
         let version = thread.map_or(0, crate::Thread::version);
         let index = match self.last {
@@ -57,7 +57,7 @@ impl ThreadTable {
         };
         let id = profile.add_thread(Thread { pid, tid });
         profile.name_thread(id, comm);
-        let known = Known { version, id, comm, rows: [None; 4] };
+        let known = KnownThread { version, id, comm, rows: [None; 4] };
         let index = index.unwrap_or(self.threads.len());
         match self.threads.get_mut(index) {
             Some(old) => *old = known,

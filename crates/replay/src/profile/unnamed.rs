@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tare_profile::{BinaryFile, DsoId, EventId, FrameId, Lack, Profile, StringId, Unnamed, Weight};
+use tare_profile::{
+    BinaryFile, DsoId, EventId, FrameId, MissingSymbols, NamingAdvice, Profile, StringId, Weight,
+};
 use tare_symbols::{DsoAddress, DsoKind, Unresolved};
 
 use crate::machine::Machine;
@@ -12,7 +14,7 @@ const LEAST_PERCENT: f64 = 5.0;
 
 /// What files lack, by reason.
 #[derive(Debug, Default)]
-pub(super) struct Lacks(HashMap<(DsoId, StringId), Lack>);
+pub(super) struct Lacks(HashMap<(DsoId, StringId), MissingSymbols>);
 
 impl Lacks {
     /// Notes why an address has no name.
@@ -36,12 +38,12 @@ impl Lacks {
         &self,
         profile: &Profile,
         samples: impl Iterator<Item = (EventId, Option<FrameId>, Weight)>,
-    ) -> Option<Unnamed> {
+    ) -> Option<NamingAdvice> {
         if self.0.is_empty() {
             return None;
         }
         let mut all: BTreeMap<EventId, u64> = BTreeMap::new();
-        let mut shares: BTreeMap<(EventId, &Lack), u64> = BTreeMap::new();
+        let mut shares: BTreeMap<(EventId, &MissingSymbols), u64> = BTreeMap::new();
         for (event, leaf, weight) in samples {
             *all.entry(event).or_default() += weight.period;
             let frame = leaf.and_then(|leaf| profile.frame(leaf));
@@ -57,37 +59,37 @@ impl Lacks {
         let shares = shares.iter().map(|((event, lack), part)| (percent(event, *part), *lack));
         let largest = shares.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)));
         let (percent, lack) = largest.filter(|(percent, _)| *percent >= LEAST_PERCENT)?;
-        Some(Unnamed { percent, lack: lack.clone(), remedy: None })
+        Some(NamingAdvice { percent, lack: lack.clone(), remedy: None })
     }
 }
 
-fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<Lack> {
+fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<MissingSymbols> {
     let dso = machine.dso(at.dso)?;
     let build_id = dso.build_id.map(|id| id.to_string());
     let path = String::from_utf8_lossy(&dso.name).into_owned();
     let file = BinaryFile { path, build_id };
     let is_elf = dso.kind == DsoKind::Elf;
     match why {
-        Unresolved::Stripped if is_elf => Some(Lack::DebugFile(file)),
+        Unresolved::Stripped if is_elf => Some(MissingSymbols::DebugFile(file)),
         Unresolved::NoSymbol if is_elf && !machine.has_all_symbols(at.dso) => {
-            Some(Lack::DebugFile(file))
+            Some(MissingSymbols::DebugFile(file))
         }
-        Unresolved::NoFile | Unresolved::OtherBuild if is_elf => Some(Lack::Binary(file)),
+        Unresolved::NoFile | Unresolved::OtherBuild if is_elf => Some(MissingSymbols::Binary(file)),
         Unresolved::NoJitDumpFile => {
             let DsoKind::PerfMap { pid } = dso.kind else { return None };
             let path = String::from_utf8_lossy(machine.jit.unread_path(pid)?).into_owned();
-            Some(Lack::Binary(BinaryFile { path, build_id: None }))
+            Some(MissingSymbols::Binary(BinaryFile { path, build_id: None }))
         }
-        Unresolved::NotReadable => Some(Lack::Permission(file)),
-        Unresolved::NoPerfMap(runtime) => Some(Lack::PerfMap(runtime.remedy())),
-        Unresolved::Hidden => Some(Lack::KernelAddresses),
+        Unresolved::NotReadable => Some(MissingSymbols::Permission(file)),
+        Unresolved::NoPerfMap(runtime) => Some(MissingSymbols::PerfMap(runtime.remedy())),
+        Unresolved::Hidden => Some(MissingSymbols::KernelAddresses),
         Unresolved::OtherKernel
         | Unresolved::UnknownKernel
         | Unresolved::OtherBoot
         | Unresolved::OtherVmlinux
             if dso.kind == DsoKind::Kernel =>
         {
-            Some(Lack::KernelSymbols(file.build_id))
+            Some(MissingSymbols::KernelSymbols(file.build_id))
         }
         _ => None,
     }

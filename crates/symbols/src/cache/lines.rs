@@ -65,12 +65,12 @@ impl KeptAnswers {
 
 /// Answers of one file from two places, and the texts of those that come from its cache.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct MergedAnswers {
     pub(crate) answers: Answers,
     texts: HashMap<u32, TextId, foldhash::fast::RandomState>,
 }
 
-impl Merged {
+impl MergedAnswers {
     /// None yet.
     pub(crate) fn new() -> Self {
         // What is kept was cut before.

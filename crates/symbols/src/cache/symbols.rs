@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::blocks::{Blocks, LARGEST, Texts};
 use crate::name_source::NameSource;
-use crate::table::{Found, Table};
+use crate::table::{SymbolMatch, Table};
 
 /// The numbers of the tables.
 const STARTS: usize = 0;
@@ -22,7 +22,7 @@ impl KeptTable {
     }
 
     /// The symbol that an address lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let behind = self.0.not_above(STARTS, address)?;
         let first = behind.saturating_sub(Table::LOOK_BACK);
         let at = (first..behind)
@@ -33,7 +33,7 @@ impl KeptTable {
         let number = u32::try_from(at).ok()?;
         // One whose name is damaged is none.
         self.name(number)?;
-        Some(Found { number, start, end })
+        Some(SymbolMatch { number, start, end })
     }
 
     /// The name of a symbol as the file has it, and where it comes from.

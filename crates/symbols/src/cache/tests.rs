@@ -90,7 +90,7 @@ fn kept_answers_are_added_up() {
     keep(&cache, &all[1000..3000]);
     keep(&cache, &all[2000..]);
     let kept = cache.answers(id(1)).unwrap();
-    let mut merged = Merged::new();
+    let mut merged = MergedAnswers::new();
     for address in &all {
         assert_eq!(merged.add_kept(&kept, *address), *address >= 1000, "{address}");
     }
@@ -112,7 +112,7 @@ fn parallel_writers_leave_whole_files() {
                 for round in 0..20 {
                     keep(cache, &[thread * 1000 + round, 50_000]);
                     let kept = cache.answers(id(1)).unwrap();
-                    let mut merged = Merged::new();
+                    let mut merged = MergedAnswers::new();
                     assert!(merged.add_kept(&kept, 50_000));
                     assert_eq!(words(&merged.answers, 0), words(&found(&[50_000]), 0));
                 }

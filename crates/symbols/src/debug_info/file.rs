@@ -14,7 +14,7 @@ use tare_kernel::file_view::FileView;
 use super::compressed::{decompress, most_bytes};
 use super::relocations::Relocations;
 use crate::dso::BuildId;
-use crate::elf::{Loaded, Sections, SymbolFiles};
+use crate::elf::{LoadedModule, Sections, SymbolFiles};
 use crate::unresolved::Unresolved;
 
 /// A section's bytes.
@@ -80,12 +80,12 @@ impl DebugFile {
     pub(super) fn open_module(
         file: &File,
         path: &Path,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) -> Result<Self, Unresolved> {
         Self::of(file, path, Some(loaded))
     }
 
-    fn of(file: &File, path: &Path, loaded: Option<&Loaded>) -> Result<Self, Unresolved> {
+    fn of(file: &File, path: &Path, loaded: Option<&LoadedModule>) -> Result<Self, Unresolved> {
         let view = FileView::open(file).map_err(|_| Unresolved::NotReadable)?;
         let kind = FileKind::parse(view.bytes()).map_err(|_| Unresolved::Malformed)?;
         let mut file = Self {
@@ -108,7 +108,7 @@ impl DebugFile {
     #[allow(clippy::type_complexity, reason = "the fields, once")]
     fn read<H: FileHeader<Endian = Endianness>>(
         &self,
-        loaded: Option<&Loaded>,
+        loaded: Option<&LoadedModule>,
     ) -> object::Result<(Option<(Vec<u8>, Option<BuildId>)>, RunTimeEndian, Vec<Section>)> {
         let bytes = self.view.bytes();
         let reader = Sections::<H, &[u8]>::read(H::parse(bytes)?, bytes)?;

@@ -20,7 +20,7 @@ struct Stretch<'p> {
 }
 
 /// What is known of some of the addresses, one behind the other.
-struct Merged<'f> {
+struct MergedStretch<'f> {
     answers: Answers,
     /// By number, addresses of which only the table of symbols knows the file.
     files: Vec<(usize, &'f [u8])>,
@@ -63,11 +63,11 @@ pub(super) fn merge(
     std::thread::scope(|scope| {
         let spawned: Vec<_> =
             (1..threads).map(|number| scope.spawn(move || look_up(range(number)))).collect();
-        let Merged { answers: mut all, files } = look_up(range(0));
+        let MergedStretch { answers: mut all, files } = look_up(range(0));
         set_files(&mut all, &mut texts, &files);
         for thread in spawned {
             match thread.join() {
-                Ok(Merged { mut answers, files }) => {
+                Ok(MergedStretch { mut answers, files }) => {
                     set_files(&mut answers, &mut texts, &files);
                     all.add_behind(answers);
                 }
@@ -114,8 +114,8 @@ fn found<'f>(
     ids: &[Option<Vec<TextId>>],
     range: Range<usize>,
     answers: Answers,
-) -> Merged<'f> {
-    let mut merged = Merged { answers, files: Vec::new() };
+) -> MergedStretch<'f> {
+    let mut merged = MergedStretch { answers, files: Vec::new() };
     let mut at = stretches.partition_point(|stretch| stretch.addresses.end <= range.start);
     for (number, place) in range.enumerate() {
         while stretches.get(at).is_some_and(|stretch| stretch.addresses.end <= place) {

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::answers::Answers;
-use crate::elf::Loaded;
+use crate::elf::LoadedModule;
 use crate::search::SymbolOptions;
 use crate::search::find;
 use crate::texts::Texts;
@@ -36,7 +36,7 @@ use crate::unresolved::Unresolved;
 use file::DebugFile;
 use split::SplitFiles;
 use units::{Run, Units};
-use worker::{Shared, Worker};
+use worker::{Worker, WorkerContext};
 
 /// Bytes of units that another thread is started for.
 const THREAD_BYTES: usize = 1 << 20;
@@ -88,7 +88,7 @@ impl DebugInfo {
         options: &SymbolOptions,
         file: &File,
         path: &Path,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) -> Result<Self, Unresolved> {
         Self::of(options, DebugFile::open_module(file, path, loaded)?)
     }
@@ -147,7 +147,7 @@ impl DebugInfo {
         };
         let main = &self.main;
         let split = &self.split;
-        let shared = Shared { options, main, units, alternative, split, passed: &passed };
+        let shared = WorkerContext { options, main, units, alternative, split, passed: &passed };
         let tasks = tasks(units, addresses, self.main.line_bytes());
         let bytes: usize = tasks.iter().map(|task| task.bytes).sum();
         let threads = threads.get().min(tasks.len()).min(1 + bytes / THREAD_BYTES);

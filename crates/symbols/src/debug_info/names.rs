@@ -59,7 +59,7 @@ pub(super) struct Names<'d> {
 
 /// What an entry says of its name.
 #[derive(Default)]
-struct Named<'d> {
+struct EntryName<'d> {
     linkage: Option<Slice<'d>>,
     name: Option<Slice<'d>>,
     origin: Option<AttributeValue<Slice<'d>>>,
@@ -156,11 +156,11 @@ impl<'d> Names<'d> {
     }
 
     /// What an entry says of its name; `None` where it can't be read, or too much was read.
-    fn named(&mut self, of: &UnitOf<'d>, offset: UnitOffset) -> Option<Named<'d>> {
+    fn named(&mut self, of: &UnitOf<'d>, offset: UnitOffset) -> Option<EntryName<'d>> {
         let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;
         self.left = self.left.checked_sub(abbreviation.attributes().len())?;
-        let mut found = Named::default();
+        let mut found = EntryName::default();
         for specification in abbreviation.attributes() {
             let attribute = entries.read_attribute(*specification).ok()?;
             let text = || text(&of.dwarf, &of.unit, attribute.value());

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{Endian, Endianness, elf};
 
-use crate::elf::{Layout, Loaded, Sections};
+use crate::elf::{Layout, LoadedModule, Sections};
 
 /// What is filled in where: so many bytes with the symbol's address and the addend, from the place
 /// itself on or not. (The ABI supplements of the architectures.)
@@ -73,7 +73,7 @@ pub(super) struct Relocations<'d, H: FileHeader> {
 impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
     pub(super) fn read(
         sections: &Sections<'d, H, &'d [u8]>,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) -> object::Result<Self> {
         Ok(Self {
             headers: sections.headers(),

@@ -21,7 +21,7 @@ const FRAMES_EACH: usize = 16;
 
 /// What all threads share.
 #[derive(Clone, Copy)]
-pub(super) struct Shared<'d> {
+pub(super) struct WorkerContext<'d> {
     pub(super) options: &'d SymbolOptions,
     pub(super) main: &'d DebugFile,
     pub(super) units: &'d Units,
@@ -33,7 +33,7 @@ pub(super) struct Shared<'d> {
 
 /// Looks addresses up in one unit after the other.
 pub(super) struct Worker<'d> {
-    shared: Shared<'d>,
+    shared: WorkerContext<'d>,
     names: Names<'d>,
     pub(super) texts: Texts,
 }
@@ -45,7 +45,7 @@ struct Files<'a, 'd> {
 }
 
 impl<'d> Worker<'d> {
-    pub(super) fn new(shared: Shared<'d>) -> Self {
+    pub(super) fn new(shared: WorkerContext<'d>) -> Self {
         let mut dwarf: Dwarf<Slice<'d>> = shared.main.dwarf();
         let alternative = shared.alternative.map(|(file, units)| {
             dwarf.set_sup(file.dwarf());
@@ -64,7 +64,7 @@ impl<'d> Worker<'d> {
             addresses.iter().for_each(|_| answers.push([]));
             return answers;
         };
-        let Shared { options, main, split, .. } = self.shared;
+        let WorkerContext { options, main, split, .. } = self.shared;
         let places = match of.unit.line_program.clone() {
             Some(program) => lines::positions(program, addresses),
             None => vec![None; addresses.len()],

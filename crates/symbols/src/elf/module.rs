@@ -14,7 +14,7 @@ use crate::table::{Builder, Part};
 
 /// Where a module was loaded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedModule {
     /// The first address of its code.
     pub(crate) base: u64,
     /// The addresses of its functions by their names, as far as they are known: some architectures'
@@ -43,7 +43,7 @@ impl Layout {
     /// `kernel/module/main.c`).
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) -> object::Result<Self> {
         let endian = sections.endian;
         let mut next = loaded.base;
@@ -73,7 +73,7 @@ impl Layout {
         &mut self,
         endian: Endianness,
         table: &SymbolTable<'_, H>,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) {
         let mut is_right = vec![loaded.known.is_empty(); self.0.len()];
         for symbol in table.symbols.iter().filter(|symbol| symbol.st_type() == elf::STT_FUNC) {
@@ -101,7 +101,7 @@ impl Module {
     ///
     /// # Errors
     /// It is none, or a damaged one.
-    pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, loaded: &Loaded) -> object::Result<Self> {
+    pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, loaded: &LoadedModule) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::of_class::<elf::FileHeader32<Endianness>, R>(data, loaded),
             _ => Self::of_class::<elf::FileHeader64<Endianness>, R>(data, loaded),
@@ -110,7 +110,7 @@ impl Module {
 
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
-        loaded: &Loaded,
+        loaded: &LoadedModule,
     ) -> object::Result<Self> {
         let sections = Sections::<H, R>::read(H::parse(data)?, data)?;
         let layout = Layout::read(&sections, loaded)?;

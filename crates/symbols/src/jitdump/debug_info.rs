@@ -68,7 +68,7 @@ impl Lines<'_> {
 
     /// The best of entries whose names end with a NUL byte; the inner `None` where none is good, the
     /// outer one where they aren't such entries.
-    fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<Found<'e>> {
+    fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<EntryMatch<'e>> {
         let mut rest = entries;
         let mut file = &b""[..];
         let mut best = None;
@@ -86,7 +86,12 @@ impl Lines<'_> {
 
     /// The same of entries of one size, whose names are another's bytes: that file's which the
     /// function's name has, if it is as long.
-    fn walk_even<'e>(&'e self, entries: &'e [u8], number: usize, wanted: u64) -> Option<Found<'e>> {
+    fn walk_even<'e>(
+        &'e self,
+        entries: &'e [u8],
+        number: usize,
+        wanted: u64,
+    ) -> Option<EntryMatch<'e>> {
         let file = file_of(self.v8_name?)?;
         let size = ENTRY + file.len() + 1;
         // Records are filled up to a multiple of eight.
@@ -104,7 +109,7 @@ impl Lines<'_> {
     /// Takes an entry if it is nearer; `None`: it can't be one of this function.
     fn consider<'e>(
         &self,
-        best: &mut Found<'e>,
+        best: &mut EntryMatch<'e>,
         entry: &[u8],
         file: &'e [u8],
         wanted: u64,
@@ -125,7 +130,7 @@ impl Lines<'_> {
     }
 }
 
-type Found<'a> = Option<Entry<'a>>;
+type EntryMatch<'a> = Option<Entry<'a>>;
 
 /// `JS:*name /path/file.js:12:34` -> `/path/file.js`.
 fn file_of(name: &[u8]) -> Option<&[u8]> {

@@ -18,7 +18,7 @@ pub use debug_info::JitLine;
 pub use source::ReadAt;
 
 use crate::limits;
-use crate::table::Found;
+use crate::table::SymbolMatch;
 use source::{Endian, Window};
 
 /// `JiTD` as its writer's machine has it, and as another would.
@@ -153,11 +153,11 @@ impl<S: ReadAt> JitDump<S> {
     }
 
     /// The function that an address of the DSO lies in.
-    pub(crate) fn find(&self, address: u64) -> Option<Found> {
+    pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let (number, function) = self.function(address)?;
         let start = function.code;
         let number = u32::try_from(number).ok()?;
-        Some(Found { number, start, end: start.saturating_add(function.bytes) })
+        Some(SymbolMatch { number, start, end: start.saturating_add(function.bytes) })
     }
 
     /// The name of a function, as the compiler has it. Untrusted.

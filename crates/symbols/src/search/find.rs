@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 
 use crate::debuginfod::Artifact;
-use crate::dso::{BuildId, Recorded};
+use crate::dso::{BuildId, RecordedDso};
 use crate::elf::{self, DebugLink};
 use crate::limits;
 use crate::packed;
@@ -21,13 +21,13 @@ use crate::unresolved::Unresolved;
 
 /// A file that is what was looked for.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) file: File,
     pub(crate) place: FileLocation,
     pub(crate) build_id: Option<BuildId>,
 }
 
-impl Found {
+impl FoundFile {
     /// Opens what is there, if it is an ELF file.
     fn open(place: FileLocation) -> Result<Self, Unresolved> {
         let file = place.open()?;
@@ -50,11 +50,11 @@ impl Found {
 /// The recorded file: of the places the first that has it.
 pub(crate) fn binary(
     options: &SymbolOptions,
-    recorded: &Recorded<'_>,
-) -> Result<Found, Unresolved> {
+    recorded: &RecordedDso<'_>,
+) -> Result<FoundFile, Unresolved> {
     let mut why = Unresolved::NoFile;
     for place in options.binaries(recorded) {
-        match Found::open(place) {
+        match FoundFile::open(place) {
             Ok(found) if is_recorded(options, recorded, &found) => {
                 note(options, recorded, &found);
                 return Ok(found);
@@ -73,24 +73,24 @@ pub(crate) fn binary(
 }
 
 /// The file that the user named, which may be stored compressed.
-pub(crate) fn named(path: &Path) -> Result<Found, Unresolved> {
-    Found::open_packed(FileLocation::Path(path.to_owned()))
+pub(crate) fn named(path: &Path) -> Result<FoundFile, Unresolved> {
+    FoundFile::open_packed(FileLocation::Path(path.to_owned()))
 }
 
 /// Of files that may be stored compressed the first with a build id; none where no file has it.
-pub(crate) fn first_with(id: BuildId, paths: Vec<PathBuf>) -> Option<Found> {
+pub(crate) fn first_with(id: BuildId, paths: Vec<PathBuf>) -> Option<FoundFile> {
     let found = paths.into_iter().filter_map(|path| named(&path).ok());
     found.into_iter().find(|found| found.build_id == Some(id))
 }
 
 /// The kernel's image or a module, and where its debug info is, from a server.
-pub(crate) fn served(options: &SymbolOptions, id: BuildId) -> Option<Found> {
+pub(crate) fn served(options: &SymbolOptions, id: BuildId) -> Option<FoundFile> {
     download(options, id, Artifact::Debuginfo)
         .or_else(|| download(options, id, Artifact::Executable))
 }
 
 /// Notes a binary that is used.
-fn note(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) {
+fn note(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) {
     let path = found.place.path();
     match recorded.dso.build_id {
         Some(id) => options.note_by_id(id, "elf", &path, used::file(&found.file)),
@@ -99,7 +99,7 @@ fn note(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) {
 }
 
 /// Notes a debug file that is used, if it has debug info or symbols.
-fn note_debug(options: &SymbolOptions, binary: Option<&Found>, debug: &Found) {
+fn note_debug(options: &SymbolOptions, binary: Option<&FoundFile>, debug: &FoundFile) {
     let path = debug.place.path();
     match (debug.build_id, binary) {
         (Some(id), _) => options.note_by_id(id, "debug", &path, used::file(&debug.file)),
@@ -111,14 +111,14 @@ fn note_debug(options: &SymbolOptions, binary: Option<&Found>, debug: &Found) {
 }
 
 /// A file of a build id from a server.
-fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<Found> {
+fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<FoundFile> {
     let path = options.debuginfod.as_ref()?.0.fetch(id, artifact)?;
-    Found::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
+    FoundFile::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
 /// Whether a file is the recorded one: by its build id, and where none was recorded by its inode.
 /// Where neither was recorded files can't be told apart, and the one at the recorded path is taken.
-fn is_recorded(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) -> bool {
+fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) -> bool {
     if let Some(id) = recorded.dso.build_id {
         return found.build_id == Some(id);
     }
@@ -132,13 +132,13 @@ fn is_recorded(options: &SymbolOptions, recorded: &Recorded<'_>, found: &Found) 
 /// it, and may still lack what is looked for.
 pub(crate) fn debug_files<'a>(
     options: &'a SymbolOptions,
-    recorded: &'a Recorded<'a>,
-    binary: &'a Found,
+    recorded: &'a RecordedDso<'a>,
+    binary: &'a FoundFile,
     link: Option<&'a DebugLink>,
-) -> impl Iterator<Item = Found> + 'a {
+) -> impl Iterator<Item = FoundFile> + 'a {
     let by_id = binary.build_id.into_iter().flat_map(|id| options.debug_files_by_id(id));
     let by_id = by_id
-        .filter_map(|place| Found::open(place).ok())
+        .filter_map(|place| FoundFile::open(place).ok())
         .filter(|found| found.build_id == binary.build_id);
     let by_link = link.into_iter().flat_map(move |link| {
         let places = options.debug_files_by_link(&binary.place, recorded, &link.name);
@@ -154,10 +154,10 @@ pub(crate) fn debug_files<'a>(
 /// one beside it that its link names, and one from a server.
 pub(crate) fn debug_files_among<'a>(
     options: &'a SymbolOptions,
-    binary: &'a Found,
+    binary: &'a FoundFile,
     places: Vec<PathBuf>,
     link: Option<&'a DebugLink>,
-) -> impl Iterator<Item = Found> + 'a {
+) -> impl Iterator<Item = FoundFile> + 'a {
     let name = link.map(|link| Path::new(OsStr::from_bytes(&link.name)));
     let name = name.filter(|name| name.file_name() == Some(name.as_os_str()));
     let beside =
@@ -178,7 +178,7 @@ pub(crate) fn alternatives<'a>(
     near: &Path,
     link: &[u8],
     build_id: Option<BuildId>,
-) -> impl Iterator<Item = Found> + 'a {
+) -> impl Iterator<Item = FoundFile> + 'a {
     let named = if link.starts_with(b"/") {
         Some(options.path(link))
     } else {
@@ -187,15 +187,15 @@ pub(crate) fn alternatives<'a>(
     let by_id = build_id.into_iter().flat_map(|id| options.debug_files_by_id(id));
     let places = named.into_iter().map(FileLocation::Path).chain(by_id);
     places
-        .filter_map(|place| Found::open(place).ok())
+        .filter_map(|place| FoundFile::open(place).ok())
         .filter(move |found| found.build_id == build_id)
         .inspect(move |found| note_debug(options, None, found))
 }
 
 /// The file at a place, if it is the linked one: by its build id where both have one, else by its
 /// checksum.
-fn linked(place: FileLocation, binary: &Found, link: &DebugLink) -> Option<Found> {
-    let mut debug = Found::open(place).ok()?;
+fn linked(place: FileLocation, binary: &FoundFile, link: &DebugLink) -> Option<FoundFile> {
+    let mut debug = FoundFile::open(place).ok()?;
     let is_linked = match binary.build_id.zip(debug.build_id) {
         Some((wanted, found)) => wanted == found,
         None => checksum(&mut debug.file).ok()? == link.crc,

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::dso::{BuildId, Recorded};
+use crate::dso::{BuildId, RecordedDso};
 use crate::search::SymbolOptions;
 use crate::search::location::FileLocation;
 
@@ -14,7 +14,7 @@ const DELETED: &[u8] = b" (deleted)";
 
 impl SymbolOptions {
     /// Where a recorded ELF file may be.
-    pub(super) fn binaries(&self, recorded: &Recorded<'_>) -> Vec<FileLocation> {
+    pub(super) fn binaries(&self, recorded: &RecordedDso<'_>) -> Vec<FileLocation> {
         let name = &recorded.dso.name;
         let mut places = vec![FileLocation::Path(self.path(name))];
         if self.is_here() {
@@ -72,7 +72,7 @@ impl SymbolOptions {
     pub(super) fn debug_files_by_link(
         &self,
         binary: &FileLocation,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         link: &[u8],
     ) -> Vec<FileLocation> {
         let link = Path::new(OsStr::from_bytes(link));

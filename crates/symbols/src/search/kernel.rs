@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::dso::{BuildId, Recorded};
+use crate::dso::{BuildId, RecordedDso};
 use crate::search::{SymbolOptions, read_text};
 
 /// What a compressed file's name ends with.
@@ -39,7 +39,7 @@ impl SymbolOptions {
     /// Where a module's file may be.
     pub(crate) fn modules(
         &self,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         id: BuildId,
         release: Option<&[u8]>,
     ) -> Vec<PathBuf> {
@@ -56,7 +56,7 @@ impl SymbolOptions {
     /// Where a module's file with debug info may be.
     pub(crate) fn debug_modules(
         &self,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         id: BuildId,
         release: Option<&[u8]>,
     ) -> Vec<PathBuf> {
@@ -87,7 +87,11 @@ impl SymbolOptions {
 
     /// The file of a module in the list that `depmod(8)` makes: where it is here, and its path below
     /// the release's folder.
-    fn listed_module(&self, recorded: &Recorded<'_>, release: &str) -> Option<(PathBuf, PathBuf)> {
+    fn listed_module(
+        &self,
+        recorded: &RecordedDso<'_>,
+        release: &str,
+    ) -> Option<(PathBuf, PathBuf)> {
         let name = recorded.dso.name.strip_prefix(b"[")?.strip_suffix(b"]")?;
         let folders = MODULES.map(|modules| self.path(format!("{modules}/{release}").as_bytes()));
         folders.iter().find_map(|folder| {

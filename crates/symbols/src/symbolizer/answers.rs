@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 use super::{DsoSymbols, Source, Symbolizer};
 use crate::answers::Answers;
 use crate::binary::{self, Binary};
-use crate::cache::{KeptAnswers, KeptTable, Merged, SymbolCache};
-use crate::dso::{BuildId, Dso, DsoId, DsoKind, DsoTable, Recorded};
+use crate::cache::{KeptAnswers, KeptTable, MergedAnswers, SymbolCache};
+use crate::dso::{BuildId, Dso, DsoId, DsoKind, DsoTable, RecordedDso};
 use crate::line_source::LineSource;
 use crate::table::Table;
 
@@ -32,7 +32,7 @@ impl Symbolizer {
             self.account(kept.bytes(), false).is_ok().then_some(kept)
         };
         let kept = symbols.kept_answers.get_or_init(open).as_ref();
-        let mut merged = Merged::new();
+        let mut merged = MergedAnswers::new();
         let mut known = vec![false; addresses.len()];
         let mut numbers = vec![0; addresses.len()];
         let mut number = 0;
@@ -69,7 +69,7 @@ impl Symbolizer {
     fn fresh_answers(
         &self,
         symbols: &DsoSymbols,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         addresses: &[u64],
         threads: NonZeroUsize,
     ) -> Option<Answers> {
@@ -103,7 +103,7 @@ impl Symbolizer {
     pub(super) fn binary<'s>(
         &self,
         symbols: &'s DsoSymbols,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Option<&'s Binary> {
         let is_elf = recorded.dso.kind == DsoKind::Elf;
         let open = || binary::open(&self.options, recorded).ok().filter(|_| is_elf);

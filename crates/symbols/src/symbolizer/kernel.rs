@@ -1,7 +1,7 @@
 //! The kernel and its modules: by the list of their symbols, or by their files.
 
 use super::{DsoSymbols, Source, Symbolizer};
-use crate::dso::{DsoId, DsoKind, DsoTable, Recorded};
+use crate::dso::{DsoId, DsoKind, DsoTable, RecordedDso};
 use crate::kernel::KernelSymbols;
 use crate::kernel_file::KernelFile;
 use crate::unresolved::Unresolved;
@@ -11,7 +11,7 @@ impl Symbolizer {
     /// recorded kernel's, unless the user named a file of the kernel; else the file.
     pub(super) fn kernel_source(
         &self,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Result<(Source, Option<KernelFile>), Unresolved> {
         let is_named = recorded.dso.kind == DsoKind::Kernel && self.options.vmlinux.is_some();
         let listed = if is_named { None } else { Some(self.listed(recorded)) };
@@ -33,7 +33,7 @@ impl Symbolizer {
     }
 
     /// The list of the kernel's symbols.
-    fn listed(&self, recorded: &Recorded<'_>) -> Result<Source, Unresolved> {
+    fn listed(&self, recorded: &RecordedDso<'_>) -> Result<Source, Unresolved> {
         let kernel = self.kernel()?;
         if recorded.dso.kind == DsoKind::Kernel {
             return Ok(Source::Kernel);
@@ -44,7 +44,7 @@ impl Symbolizer {
     }
 
     /// Whoever packs the files wants those with lines too.
-    fn note_kernel_file(&self, source: &Source, recorded: &Recorded<'_>) {
+    fn note_kernel_file(&self, source: &Source, recorded: &RecordedDso<'_>) {
         if let Ok(file) = self.open_kernel_file(recorded, Some(source)) {
             file.debug_info(&self.options, recorded);
         }
@@ -54,7 +54,7 @@ impl Symbolizer {
     pub(super) fn kernel_file<'s>(
         &self,
         symbols: &'s DsoSymbols,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
     ) -> Result<&'s KernelFile, Unresolved> {
         let open = || self.open_kernel_file(recorded, Some(&symbols.source)).ok();
         symbols.kernel_file.get_or_init(open).as_ref().ok_or(Unresolved::NoFile)
@@ -72,7 +72,7 @@ impl Symbolizer {
 
     fn open_kernel_file(
         &self,
-        recorded: &Recorded<'_>,
+        recorded: &RecordedDso<'_>,
         source: Option<&Source>,
     ) -> Result<KernelFile, Unresolved> {
         let options = &self.options;
@@ -96,7 +96,7 @@ impl Symbolizer {
 }
 
 /// A module's name without brackets.
-fn module_name<'r>(recorded: &Recorded<'r>) -> &'r [u8] {
+fn module_name<'r>(recorded: &RecordedDso<'r>) -> &'r [u8] {
     let name = &recorded.dso.name[..];
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
 }

@@ -85,7 +85,7 @@ pub struct Stack<'a> {
 
 /// How far a stack was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Unwound {
+pub enum UnwindEnd {
     /// To the thread's first function.
     Whole,
     /// Truncated: the copy ended.
@@ -109,7 +109,7 @@ pub enum Unwound {
     Damaged,
 }
 
-impl Unwound {
+impl UnwindEnd {
     /// All there are.
     pub const ALL: [Self; 10] = [
         Self::Whole,

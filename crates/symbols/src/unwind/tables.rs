@@ -44,7 +44,7 @@ impl Default for Context {
 
 /// What the tables say of an address.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum RowLookup {
     Row {
         row: Row,
         /// The address is that of its entry's last byte.
@@ -173,24 +173,30 @@ impl Tables {
     }
 
     /// The row that is valid at an address of this file.
-    pub(super) fn row(&self, dso: u32, address: u64, arch: &Arch, context: &mut Context) -> Found {
+    pub(super) fn row(
+        &self,
+        dso: u32,
+        address: u64,
+        arch: &Arch,
+        context: &mut Context,
+    ) -> RowLookup {
         if self.frames.eh_frame.bytes.is_empty() && self.frames.debug_frame.bytes.is_empty() {
-            return Found::NoTable;
+            return RowLookup::NoTable;
         }
         let at = Lookup { bases: &self.bases, dso, address, arch };
-        let mut found = Found::NoEntry;
+        let mut found = RowLookup::NoEntry;
         if let Some(offset) = self.eh_frame_offset(address) {
             found = at.find(&self.eh_frame(), offset, false, context);
         }
-        if matches!(found, Found::NoEntry)
+        if matches!(found, RowLookup::NoEntry)
             && let Some(offset) = offset_in(&self.debug_frame_index, address)
         {
             found = at.find(&self.debug_frame(), offset, true, context);
         }
         match found {
-            Found::NoEntry => match self.stub(address, arch) {
-                Some(row) => Found::Row { row, is_last: false },
-                None => Found::NoEntry,
+            RowLookup::NoEntry => match self.stub(address, arch) {
+                Some(row) => RowLookup::Row { row, is_last: false },
+                None => RowLookup::NoEntry,
             },
             found => found,
         }
@@ -285,11 +291,11 @@ impl Lookup<'_> {
         offset: usize,
         is_debug_frame: bool,
         context: &mut Context,
-    ) -> Found {
+    ) -> RowLookup {
         let entry = match self.entry(section, offset, context) {
             Ok(Some(entry)) => entry,
-            Ok(None) => return Found::NoEntry,
-            Err(Unreadable) => return Found::Damaged,
+            Ok(None) => return RowLookup::NoEntry,
+            Err(Unreadable) => return RowLookup::Damaged,
         };
         let origin = Origin {
             dso: self.dso,
@@ -301,9 +307,9 @@ impl Lookup<'_> {
             entry.unwind_info_for_address(section, self.bases, &mut context.rows, self.address);
         match row.ok().and_then(|row| Row::new(row, &origin, self.arch)) {
             Some(row) => {
-                Found::Row { row, is_last: entry.end_address() == self.address.wrapping_add(1) }
+                RowLookup::Row { row, is_last: entry.end_address() == self.address.wrapping_add(1) }
             }
-            None => Found::Damaged,
+            None => RowLookup::Damaged,
         }
     }
 

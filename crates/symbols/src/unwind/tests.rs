@@ -35,13 +35,13 @@ impl Process {
         registers: &Registers,
         stack: &[u64],
         frame_pointers: &[u64],
-    ) -> (Unwound, usize, Vec<u64>) {
+    ) -> (UnwindEnd, usize, Vec<u64>) {
         let mut cache = UnwindCache::default();
         let mut addresses = Vec::new();
         let stack = Stack { registers, copy: &bytes(stack), frame_pointers };
         let unwinder = Unwinder::new(SymbolOptions::default());
-        let place = (&self.dsos, &self.space);
-        let (end, spliced) = unwinder.unwind(&mut cache, place, &stack, &mut addresses);
+        let (end, spliced) =
+            unwinder.unwind(&mut cache, &self.dsos, &self.space, &stack, &mut addresses);
         (end, spliced, addresses)
     }
 }
@@ -53,7 +53,7 @@ fn at(ip: u64, frame_pointer: u64) -> Registers {
 }
 
 /// Unwinds a stack by frame pointers alone: the code is in no file.
-fn unwound(stack: &[u64], frame_pointer: u64) -> (Unwound, Vec<u64>) {
+fn unwound(stack: &[u64], frame_pointer: u64) -> (UnwindEnd, Vec<u64>) {
     let process = Process::new(JIT, b"/tmp/perf-1.map", 0);
     let (end, _, addresses) = process.unwind(&at(0x1000, frame_pointer), stack, &[]);
     (end, addresses)
@@ -62,9 +62,9 @@ fn unwound(stack: &[u64], frame_pointer: u64) -> (Unwound, Vec<u64>) {
 #[test]
 fn code_without_tables_is_unwound_by_its_frame_pointers() {
     let stack = [0, 0, START + 32, 0x2001, 0, 0x3001];
-    let whole = (Unwound::Whole, vec![0x1000, 0x2000, 0x3000]);
+    let whole = (UnwindEnd::Whole, vec![0x1000, 0x2000, 0x3000]);
     assert_eq!(unwound(&stack, START + 16), whole);
-    assert_eq!(unwound(&stack[..4], START + 16), (Unwound::CopyEnded, whole.1[..2].to_vec()));
+    assert_eq!(unwound(&stack[..4], START + 16), (UnwindEnd::CopyEnded, whole.1[..2].to_vec()));
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn damaged_stacks_end() {
     // A frame pointer that points to itself, backwards, out of the copy; callers that lie
     // nowhere.
     for (stack, frame_pointer, expected) in [
-        (vec![START, 0x2001], START, Unwound::NoTable),
-        (vec![START + 16, 0x2001, START, 0x3001], START, Unwound::NoTable),
-        (vec![START + 16, 0x2001, START - 16, 0x3001], START, Unwound::NoTable),
-        (vec![u64::MAX, 0x2001], START, Unwound::NoTable),
-        (vec![START + 16, 0xffff_ffff_ffff_ffff], START, Unwound::NoMapping),
-        (vec![], u64::MAX - 7, Unwound::Damaged),
+        (vec![START, 0x2001], START, UnwindEnd::NoTable),
+        (vec![START + 16, 0x2001, START, 0x3001], START, UnwindEnd::NoTable),
+        (vec![START + 16, 0x2001, START - 16, 0x3001], START, UnwindEnd::NoTable),
+        (vec![u64::MAX, 0x2001], START, UnwindEnd::NoTable),
+        (vec![START + 16, 0xffff_ffff_ffff_ffff], START, UnwindEnd::NoMapping),
+        (vec![], u64::MAX - 7, UnwindEnd::Damaged),
     ] {
         let (end, addresses) = unwound(&stack, frame_pointer);
         assert!(end == expected && addresses.len() <= 4, "{stack:x?}: {end:?} {addresses:x?}");
@@ -93,7 +93,7 @@ fn frame_pointers_go_on_where_the_copy_ended() {
     let copy = [START + 32, 0x2001, 0, 0, START + 64, 0x3001, 0, 0];
     let chain = [0x1000, 0x2001, 0x3001, 0x4001, 0x5001];
     let (end, spliced, addresses) = process.unwind(&at(0x1000, START), &copy, &chain);
-    assert_eq!((end, spliced), (Unwound::CopyEnded, 2));
+    assert_eq!((end, spliced), (UnwindEnd::CopyEnded, 2));
     assert_eq!(addresses, [0x1000, 0x2000, 0x3000, 0x4000, 0x5000]);
     // A chain that is of another stack has nothing to go on with.
     let other = [0x1000, 0x6001, 0x7001];
@@ -101,7 +101,7 @@ fn frame_pointers_go_on_where_the_copy_ended() {
     assert_eq!((spliced, addresses), (0, vec![0x1000, 0x2000, 0x3000]));
     // Where no frame is in the copy, both know the last return address.
     let (end, spliced, addresses) = process.unwind(&at(0x1000, START), &[], &chain);
-    assert_eq!((end, spliced), (Unwound::CopyEnded, 4), "{addresses:x?}");
+    assert_eq!((end, spliced), (UnwindEnd::CopyEnded, 4), "{addresses:x?}");
 }
 
 /// Code without a file that calls Python's interpreter has a word below its return address, and keeps
@@ -123,13 +123,13 @@ fn trampolines_of_python_lead_to_the_interpreter() {
     ] {
         let stack = [&front[..], &caller].concat();
         let (end, _, addresses) = process.unwind(&at(ip, frame_pointer), &stack, &[]);
-        assert_eq!((end, addresses), (Unwound::Whole, vec![ip, 0x10010, 0x3000]), "{stack:x?}");
+        assert_eq!((end, addresses), (UnwindEnd::Whole, vec![ip, 0x10010, 0x3000]), "{stack:x?}");
     }
     // What is called by other code has its frame pointer.
     let stack = [START + 16, 0x2001, 0, 0x3001];
     let (end, _, addresses) = process.unwind(&at(0x1000, START), &stack, &[]);
-    assert_eq!((end, addresses), (Unwound::Whole, vec![0x1000, 0x2000, 0x3000]));
-    assert_eq!(process.unwind(&at(0x1000, 3), &stack, &[]).0, Unwound::NoTable);
+    assert_eq!((end, addresses), (UnwindEnd::Whole, vec![0x1000, 0x2000, 0x3000]));
+    assert_eq!(process.unwind(&at(0x1000, 3), &stack, &[]).0, UnwindEnd::NoTable);
 }
 
 /// A shared object from assembly, for x86-64; `None` where it can't be made here.
@@ -155,8 +155,8 @@ fn of_file(path: &std::path::Path) -> Process {
 #[test]
 fn an_expression_without_end_ends() {
     for (skip, expected) in [
-        ("0xfd, 0xff", (Unwound::Damaged, vec![0x1000])),
-        ("0x00, 0x00, 0x77, 0x10", (Unwound::CopyEnded, vec![0x1000, 0x2000])),
+        ("0xfd, 0xff", (UnwindEnd::Damaged, vec![0x1000])),
+        ("0x00, 0x00, 0x77, 0x10", (UnwindEnd::CopyEnded, vec![0x1000, 0x2000])),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let length = 1 + skip.split(',').count();
@@ -206,16 +206,16 @@ bare: nop
     // f has saved rbx and returns to g, whose frame is at rbx.
     let stack = [START + 24, 0x1101, 0, 0, 0, 0x1301];
     let all = vec![0x1000, 0x1100, 0x1300];
-    assert_eq!(process.unwind(&at(0x1000, 0), &stack, &[]), (Unwound::Whole, 0, all));
+    assert_eq!(process.unwind(&at(0x1000, 0), &stack, &[]), (UnwindEnd::Whole, 0, all));
     let mut popped = at(0x1200, 0);
     if let Registers::X86_64 { general, .. } = &mut popped {
         general[3] = START + 8;
     }
     let all = vec![0x1200, 0x1100, 0x1300];
-    assert_eq!(process.unwind(&popped, &[0x1101, 0, 0, 0x1301], &[]), (Unwound::Whole, 0, all));
+    assert_eq!(process.unwind(&popped, &[0x1101, 0, 0, 0x1301], &[]), (UnwindEnd::Whole, 0, all));
     // What no entry describes is where it ends.
     let (end, _, addresses) = process.unwind(&at(0x1400, START), &stack, &[]);
-    assert_eq!((end, addresses), (Unwound::Assembly, vec![0x1400]));
+    assert_eq!((end, addresses), (UnwindEnd::Assembly, vec![0x1400]));
 }
 
 /// A handler returns to a function that it wasn't called from, and what was interrupted is at its
@@ -246,7 +246,7 @@ nop
     (stack[1 + 160 / 8], stack[1 + 168 / 8]) = (START + 8 * 39, 0x1000);
     stack[39] = 0x1201;
     let (end, _, addresses) = of_file(&path).unwind(&at(0x1000, 0), &stack, &[]);
-    assert_eq!((end, addresses), (Unwound::Whole, vec![0x1000, 0x10ff, 0x1000, 0x1200]));
+    assert_eq!((end, addresses), (UnwindEnd::Whole, vec![0x1000, 0x10ff, 0x1000, 0x1200]));
 }
 
 /// Signed return addresses lose their signature, and the frame lies as the compiler puts it.
@@ -258,5 +258,5 @@ fn aarch64_follows_its_link_register() {
     let registers = Registers::Aarch64 { pc: 0x1000, general };
     let stack = [START + 32, 0x00f3_0000_0000_2001, 0, 0, 0, 0x3001];
     let (end, _, addresses) = process.unwind(&registers, &stack, &[]);
-    assert_eq!((end, addresses), (Unwound::Whole, vec![0x1000, 0x2000, 0x3000]));
+    assert_eq!((end, addresses), (UnwindEnd::Whole, vec![0x1000, 0x2000, 0x3000]));
 }

@@ -10,8 +10,8 @@ use object::read::ReadCache;
 use super::arch::{self, Arch};
 use super::frame::{Frame, Memory, Stop};
 use super::row::Row;
-use super::tables::{Context, Found, Tables};
-use super::{Registers, Stack, Unwound, splice};
+use super::tables::{Context, RowLookup, Tables};
+use super::{Registers, Stack, UnwindEnd, splice};
 use crate::address_space::{AddressSpace, Mapping};
 use crate::dso::{DsoId, DsoKind, DsoTable};
 use crate::elf::Frames;
@@ -25,13 +25,13 @@ use crate::search::{self, SymbolOptions, find};
 /// number of threads, each with a cache of its own.
 pub struct Unwinder {
     options: SymbolOptions,
-    by_dso: OnceVec<Result<Loaded, Unwound>>,
+    by_dso: OnceVec<Result<DsoTables, UnwindEnd>>,
     /// Bytes of all tables.
     bytes: AtomicU64,
 }
 
 /// What is kept of a DSO.
-struct Loaded {
+struct DsoTables {
     tables: Tables,
     code: Code,
 }
@@ -58,7 +58,7 @@ impl fmt::Debug for Unwinder {
 #[derive(Default)]
 pub struct UnwindCache {
     recent: RecentRows,
-    by_address: HashMap<(u32, u64), How, foldhash::fast::RandomState>,
+    by_address: HashMap<(u32, u64), UnwindMethod, foldhash::fast::RandomState>,
     rows: Vec<Row>,
     by_row: HashMap<Row, u32, foldhash::fast::RandomState>,
     context: Context,
@@ -75,16 +75,16 @@ impl fmt::Debug for UnwindCache {
 
 /// How the caller of code at an address is found.
 #[derive(Clone, Copy, Debug)]
-enum How {
+enum UnwindMethod {
     /// By the row with this index.
     Row(u32),
     /// By the frame pointer; why, if that leads nowhere.
-    FramePointer(Unwound),
+    FramePointer(UnwindEnd),
     /// By what the kernel put on the stack for a signal handler.
     OutOfSignal,
     /// It has none: a thread began there.
     First,
-    Not(Unwound),
+    Not(UnwindEnd),
 }
 
 /// The rows of addresses that were met last, one in each place: a stack's outer frames are those of
@@ -176,7 +176,7 @@ impl Unwinder {
         space: &AddressSpace,
         stack: &Stack<'_>,
         addresses: &mut Vec<u64>,
-    ) -> (Unwound, usize) {
+    ) -> (UnwindEnd, usize) {
         let (arch, frame) = match stack.registers {
             Registers::X86_64 { ip, general } => {
                 (&arch::X86_64, Frame::new(*ip, general, &arch::X86_64))
@@ -189,7 +189,7 @@ impl Unwinder {
         let memory = Memory { start: stack.registers.stack_pointer(), bytes: stack.copy };
         let mut walk = Walk { unwinder: self, cache, dsos, space, arch, memory, frame };
         let end = walk.run(addresses);
-        if end == Unwound::Whole || stack.frame_pointers.is_empty() {
+        if end == UnwindEnd::Whole || stack.frame_pointers.is_empty() {
             return (end, 0);
         }
         if addresses.is_empty() {
@@ -199,7 +199,7 @@ impl Unwinder {
         addresses.extend(rest.iter().map(|address| address.wrapping_sub(1)));
         match rest.last() {
             Some(last) if walk.is_first_function(last.wrapping_sub(1)) => {
-                (Unwound::Whole, rest.len())
+                (UnwindEnd::Whole, rest.len())
             }
             _ => (end, rest.len()),
         }
@@ -220,37 +220,37 @@ impl Unwinder {
         loaded.tables.keeps_frame_pointer(own, arch, &mut cache.context)
     }
 
-    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<Loaded, Unwound> {
+    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<DsoTables, UnwindEnd> {
         self.by_dso.get_or_init(dso.number(), || self.load(dsos, dso))
     }
 
     /// The tables of a DSO: those of the file that was recorded.
-    fn load(&self, dsos: &DsoTable, id: DsoId) -> Result<Loaded, Unwound> {
-        let recorded = dsos.recorded(id).ok_or(Unwound::NoBinary)?;
+    fn load(&self, dsos: &DsoTable, id: DsoId) -> Result<DsoTables, UnwindEnd> {
+        let recorded = dsos.recorded(id).ok_or(UnwindEnd::NoBinary)?;
         let most = limits::UNWIND_BYTES.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let (frames, code) = match recorded.dso.kind {
             DsoKind::Elf => {
                 let found = find::binary(&self.options, &recorded);
-                let found = found.map_err(|_| Unwound::NoBinary)?;
+                let found = found.map_err(|_| UnwindEnd::NoBinary)?;
                 (Frames::read(&ReadCache::new(&found.file), most), Code::File(found.place))
             }
             DsoKind::Vdso => {
-                let image = search::own_vdso().map_err(|_| Unwound::NoBinary)?;
+                let image = search::own_vdso().map_err(|_| UnwindEnd::NoBinary)?;
                 (Frames::read(image.as_slice(), most), Code::Image(image))
             }
-            _ => return Err(Unwound::NoTable),
+            _ => return Err(UnwindEnd::NoTable),
         };
-        let frames = frames.map_err(|_| Unwound::NoBinary)?;
+        let frames = frames.map_err(|_| UnwindEnd::NoBinary)?;
         let is_other = |(recorded, found)| recorded != found;
         if recorded.dso.build_id.zip(frames.build_id).is_some_and(is_other) {
-            return Err(Unwound::NoBinary);
+            return Err(UnwindEnd::NoBinary);
         }
         self.bytes.fetch_add(frames.bytes, Ordering::Relaxed);
-        Ok(Loaded { tables: Tables::new(frames), code })
+        Ok(DsoTables { tables: Tables::new(frames), code })
     }
 }
 
-impl Loaded {
+impl DsoTables {
     /// Whether these instructions lie at an address of the file.
     fn has_code(&self, address: u64, code: &[u8]) -> bool {
         let mut found = [0; 16];
@@ -285,7 +285,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn run(&mut self, addresses: &mut Vec<u64>) -> Unwound {
+    fn run(&mut self, addresses: &mut Vec<u64>) -> UnwindEnd {
         // Signed return addresses have their signature above the bits that addresses have.
         let space = self.space;
         let highest = space.mappings().next_back().map_or(u64::MAX, |map| map.end);
@@ -294,34 +294,34 @@ impl Walk<'_> {
         let mut last: Option<&Mapping> = None;
         for _ in 0..limits::FRAMES {
             if self.frame.pc == 0 && !addresses.is_empty() {
-                return Unwound::Whole;
+                return UnwindEnd::Whole;
             }
             let address = self.frame.pc.wrapping_sub(u64::from(!self.frame.is_exact));
             // Most callers are in the file of what they call.
             let last_one = last.filter(|map| map.start <= address && address < map.end);
             let mapping = last_one.or_else(|| space.find(address));
-            let Some(mapping) = mapping else { return Unwound::NoMapping };
+            let Some(mapping) = mapping else { return UnwindEnd::NoMapping };
             last = Some(mapping);
             addresses.push(address);
             let how = self.how(mapping, address);
             let stepped = match how {
-                How::Row(row) => self.step(row),
-                How::FramePointer(_) => self.step_without_table(mapping.dso),
-                How::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
-                How::First => return Unwound::Whole,
-                How::Not(why) => return why,
+                UnwindMethod::Row(row) => self.step(row),
+                UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
+                UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
+                UnwindMethod::First => return UnwindEnd::Whole,
+                UnwindMethod::Not(why) => return why,
             };
             match (stepped, how) {
                 (Ok(()), _) => {}
-                (Err(Stop::First), _) => return Unwound::Whole,
+                (Err(Stop::First), _) => return UnwindEnd::Whole,
                 (Err(Stop::Unread(at)), _) => return self.unread(at, interrupted),
-                (Err(Stop::Damaged), How::FramePointer(why)) => return why,
-                (Err(Stop::Damaged), _) => return Unwound::Damaged,
+                (Err(Stop::Damaged), UnwindMethod::FramePointer(why)) => return why,
+                (Err(Stop::Damaged), _) => return UnwindEnd::Damaged,
             }
             interrupted |= self.frame.is_exact;
             self.frame.pc = self.frame.pc << signature >> signature;
         }
-        Unwound::TooDeep
+        UnwindEnd::TooDeep
     }
 
     fn step(&mut self, row: u32) -> Result<(), Stop> {
@@ -349,22 +349,24 @@ impl Walk<'_> {
     }
 
     /// What it means that the copy doesn't have an address.
-    fn unread(&self, address: u64, interrupted: bool) -> Unwound {
+    fn unread(&self, address: u64, interrupted: bool) -> UnwindEnd {
         let copied = self.space.find(self.memory.start);
         match copied {
-            _ if address >= self.memory.start && address < self.memory.end() => Unwound::CopyEnded,
-            Some(stack) if stack.start <= address && address < stack.end => Unwound::CopyEnded,
-            None if address >= self.memory.end() => Unwound::CopyEnded,
-            _ if interrupted => Unwound::OtherStack,
-            _ => Unwound::Damaged,
+            _ if address >= self.memory.start && address < self.memory.end() => {
+                UnwindEnd::CopyEnded
+            }
+            Some(stack) if stack.start <= address && address < stack.end => UnwindEnd::CopyEnded,
+            None if address >= self.memory.end() => UnwindEnd::CopyEnded,
+            _ if interrupted => UnwindEnd::OtherStack,
+            _ => UnwindEnd::Damaged,
         }
     }
 
-    fn how(&mut self, mapping: &Mapping, address: u64) -> How {
+    fn how(&mut self, mapping: &Mapping, address: u64) -> UnwindMethod {
         let in_dso = mapping.to_dso(address);
         let key = (mapping.dso.number(), in_dso);
         if let Some(row) = self.cache.recent.get(key) {
-            return How::Row(row);
+            return UnwindMethod::Row(row);
         }
         let known = self.cache.by_address.get(&key).copied();
         let how = known.unwrap_or_else(|| {
@@ -372,7 +374,7 @@ impl Walk<'_> {
             self.cache.by_address.insert(key, how);
             how
         });
-        if let How::Row(row) = how
+        if let UnwindMethod::Row(row) = how
             && self.cache.by_address.len() >= RecentRows::FROM
         {
             self.cache.recent.set(key, row);
@@ -380,38 +382,42 @@ impl Walk<'_> {
         how
     }
 
-    fn find(&mut self, dso: DsoId, in_dso: u64) -> How {
+    fn find(&mut self, dso: DsoId, in_dso: u64) -> UnwindMethod {
         let loaded = match self.unwinder.loaded(self.dsos, dso) {
             Ok(loaded) => loaded,
-            Err(Unwound::NoTable) => return How::FramePointer(Unwound::NoTable),
-            Err(why) => return How::Not(*why),
+            Err(UnwindEnd::NoTable) => return UnwindMethod::FramePointer(UnwindEnd::NoTable),
+            Err(why) => return UnwindMethod::Not(*why),
         };
         let tables = &loaded.tables;
         let Some(own) = tables.segments().to_address(in_dso) else {
-            return How::Not(Unwound::NoMapping);
+            return UnwindMethod::Not(UnwindEnd::NoMapping);
         };
         if tables.arch().is_none_or(|arch| arch.machine != self.arch.machine) {
-            return How::Not(Unwound::NoBinary);
+            return UnwindMethod::Not(UnwindEnd::NoBinary);
         }
         let found = tables.row(dso.number(), own, self.arch, &mut self.cache.context);
         // A handler returns to the first byte of a function that it wasn't called from, so the byte
         // before it belongs to another one, or to none.
         let leaves_signal = |at: u64| loaded.has_code(at, self.arch.signal_return);
         let is_described =
-            matches!(found, Found::Row { ref row, is_last: false } if !row.is_signal_frame);
+            matches!(found, RowLookup::Row { ref row, is_last: false } if !row.is_signal_frame);
         if !is_described
-            && !matches!(found, Found::Row { ref row, .. } if row.is_signal_frame)
+            && !matches!(found, RowLookup::Row { ref row, .. } if row.is_signal_frame)
             && leaves_signal(own.wrapping_add(1))
         {
-            return How::OutOfSignal;
+            return UnwindMethod::OutOfSignal;
         }
         match found {
-            Found::Row { row, .. } => How::Row(self.cache.insert(row)),
-            Found::Damaged => How::Not(Unwound::Damaged),
-            Found::NoEntry | Found::NoTable if leaves_signal(own) => How::OutOfSignal,
-            Found::NoEntry | Found::NoTable if tables.is_entry_point(own) => How::First,
-            Found::NoTable => How::FramePointer(Unwound::NoTable),
-            Found::NoEntry => How::Not(Unwound::Assembly),
+            RowLookup::Row { row, .. } => UnwindMethod::Row(self.cache.insert(row)),
+            RowLookup::Damaged => UnwindMethod::Not(UnwindEnd::Damaged),
+            RowLookup::NoEntry | RowLookup::NoTable if leaves_signal(own) => {
+                UnwindMethod::OutOfSignal
+            }
+            RowLookup::NoEntry | RowLookup::NoTable if tables.is_entry_point(own) => {
+                UnwindMethod::First
+            }
+            RowLookup::NoTable => UnwindMethod::FramePointer(UnwindEnd::NoTable),
+            RowLookup::NoEntry => UnwindMethod::Not(UnwindEnd::Assembly),
         }
     }
 
@@ -419,8 +425,8 @@ impl Walk<'_> {
     fn is_first_function(&mut self, address: u64) -> bool {
         let Some(mapping) = self.space.find(address) else { return false };
         match self.how(mapping, address) {
-            How::First => true,
-            How::Row(row) => {
+            UnwindMethod::First => true,
+            UnwindMethod::Row(row) => {
                 self.cache.rows.get(row as usize).is_some_and(|row| row.return_address.is_none())
             }
             _ => false,

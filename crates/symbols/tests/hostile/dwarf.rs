@@ -2,7 +2,7 @@
 //! large.
 
 use crate::elf::{self, STRTAB, SYMTAB, Section};
-use crate::{Asked, bounded};
+use crate::{HostileFile, bounded};
 
 /// `DW_TAG_*`, `DW_AT_*` and `DW_FORM_*` (DWARF 5, section 7.5).
 const COMPILE_UNIT: u32 = 0x11;
@@ -102,7 +102,7 @@ fn frames(debug: &[(&'static str, Vec<u8>)], addresses: u64) -> Vec<Vec<String>>
     let table = elf::symbol(1, 0, 1 << 24);
     sections.push(Section { link: names, ..Section::new(".symtab", SYMTAB, table) });
     sections.push(Section::new(".strtab", STRTAB, b"\0known\0".to_vec()));
-    let asked = Asked::elf(folder.path(), &elf::file(&sections));
+    let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
     asked.frames((1..=addresses).map(|at| at * 16))
 }
 

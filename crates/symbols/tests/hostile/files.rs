@@ -6,7 +6,7 @@ use std::path::Path;
 use tare_symbols::{BuildId, Dso, DsoKind, DsoTable, SymbolOptions, Symbolizer, Unresolved};
 
 use crate::elf::{self, STRTAB, SYMTAB, Section};
-use crate::{Asked, bounded};
+use crate::{HostileFile, bounded};
 
 const ID: [u8; 20] = [0xab; 20];
 
@@ -64,7 +64,7 @@ fn what_is_no_file_stands_where_files_are_looked_for() {
                 ..SymbolOptions::default()
             };
             std::fs::write(at("own"), stripped()).unwrap();
-            let own = Asked::new(DsoKind::Elf, &at("own"), options.clone());
+            let own = HostileFile::new(DsoKind::Elf, &at("own"), options.clone());
             assert_eq!(own.frames([8].into_iter()), [["own"]], "{kind}");
             for (dso, name) in [
                 (DsoKind::Elf, "gone"),
@@ -73,7 +73,7 @@ fn what_is_no_file_stands_where_files_are_looked_for() {
                 (DsoKind::Kernel, "[kernel.kallsyms]"),
             ] {
                 let name = if dso == DsoKind::Kernel { name.into() } else { at(name) };
-                let asked = Asked::new(dso, &name, options.clone());
+                let asked = HostileFile::new(dso, &name, options.clone());
                 let why = asked.name(8).expect_err(kind);
                 assert!(why != Unresolved::NoSymbol, "{kind} {name:?}: {why:?}");
             }
@@ -100,10 +100,10 @@ fn files_are_holes() {
         let reader_uid = folder.path().metadata().unwrap().uid();
         let options = || SymbolOptions { reader_uid, ..SymbolOptions::default() };
         // No build id in the linked file: its checksum would have to be that of all zeros.
-        assert_eq!(Asked::new(DsoKind::Elf, &at("own"), options()).name(8).unwrap(), "own");
-        let map = Asked::new(DsoKind::PerfMap { pid: 1 }, &at("map"), options());
+        assert_eq!(HostileFile::new(DsoKind::Elf, &at("own"), options()).name(8).unwrap(), "own");
+        let map = HostileFile::new(DsoKind::PerfMap { pid: 1 }, &at("map"), options());
         assert_eq!(map.name(0x1004), Err(Unresolved::OverLimit));
-        let dump = Asked::new(DsoKind::JitDump { pid: 1 }, &at("map"), options());
+        let dump = HostileFile::new(DsoKind::JitDump { pid: 1 }, &at("map"), options());
         assert!(dump.name(0x1004).is_err());
     });
 }
@@ -117,7 +117,7 @@ fn files_link_to_themselves() {
             std::fs::write(folder.path().join(name), stripped()).unwrap();
         }
         let path = folder.path().join("own");
-        let own = Asked::new(DsoKind::Elf, &path, SymbolOptions::default());
+        let own = HostileFile::new(DsoKind::Elf, &path, SymbolOptions::default());
         assert_eq!(own.frames([8].into_iter()), [["own"]]);
         // By the build id that it has itself.
         let mut dsos = DsoTable::default();
@@ -149,7 +149,7 @@ fn a_table_is_a_hole() {
         if file.set_len(1 << 40).is_err() {
             return println!("skipped: no files of a terabyte here");
         }
-        let asked = Asked::new(DsoKind::Elf, &path, SymbolOptions::default());
+        let asked = HostileFile::new(DsoKind::Elf, &path, SymbolOptions::default());
         assert!(asked.name(8).is_err());
     });
 }

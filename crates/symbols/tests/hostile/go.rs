@@ -1,7 +1,7 @@
 //! What Go's runtime knows of its functions (`.gopclntab`), as Go 1.20 writes it.
 
 use crate::elf::{self, Section};
-use crate::{Asked, bounded};
+use crate::{HostileFile, bounded};
 
 /// Where the parts of the table lie in it.
 const NAMES: usize = 72;
@@ -57,7 +57,7 @@ fn program(steps: &[u8]) -> Vec<Section> {
 
 fn frames(sections: &[Section], addresses: impl Iterator<Item = u64>) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
-    Asked::elf(folder.path(), &elf::file(sections)).frames(addresses)
+    HostileFile::elf(folder.path(), &elf::file(sections)).frames(addresses)
 }
 
 #[test]

@@ -56,13 +56,13 @@ fn bounded(test: &str, most_mib: u64, read: impl FnOnce()) {
 }
 
 /// A file whose symbols are asked for.
-struct Asked {
+struct HostileFile {
     dsos: DsoTable,
     dso: DsoId,
     symbolizer: Symbolizer,
 }
 
-impl Asked {
+impl HostileFile {
     fn new(kind: DsoKind, path: &Path, options: SymbolOptions) -> Self {
         let mut dsos = DsoTable::default();
         let name = path.as_os_str().as_encoded_bytes().to_vec();

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::elf::{self, COMPRESSED, STRTAB, SYMTAB, Section};
-use crate::{Asked, bounded};
+use crate::{HostileFile, bounded};
 
 /// Sections of debug info and of call frames.
 const NAMES: [&str; 7] = [
@@ -46,7 +46,7 @@ fn read(content: &[u8], flags: u64) {
     let table = Section { link: names, ..Section::new(".symtab", SYMTAB, elf::symbol(1, 0, 4096)) };
     sections.push(table);
     sections.push(Section::new(".strtab", STRTAB, b"\0known\0".to_vec()));
-    let asked = Asked::elf(folder.path(), &elf::file(&sections));
+    let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
     // What is left is the table of symbols.
     assert_eq!(asked.frames([0x10, 0x20].into_iter()), [["known"], ["known"]]);
     crate::frames::unwind(folder.path(), &elf::file(&sections), 0x10);
@@ -96,7 +96,7 @@ fn mini_debug_info_is_a_bomb() {
         for bomb in bombs {
             let folder = tempfile::tempdir().unwrap();
             let file = elf::file(&[Section::data(".gnu_debugdata", bomb)]);
-            assert!(Asked::elf(folder.path(), &file).name(0x10).is_err());
+            assert!(HostileFile::elf(folder.path(), &file).name(0x10).is_err());
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Tables of symbols.
 
 use crate::elf::{self, DYNSYM, RELA, STRTAB, SYMTAB, Section};
-use crate::{Asked, bounded};
+use crate::{HostileFile, bounded};
 
 /// So many functions of 16 bytes whose names are the rest of one long name from another byte on.
 fn shared(symbols: u32, kind: u32) -> Vec<Section> {
@@ -18,7 +18,7 @@ fn shared(symbols: u32, kind: u32) -> Vec<Section> {
 fn symbols_share_one_long_name() {
     bounded("symbols::symbols_share_one_long_name", 6 + 6 + 64, || {
         let folder = tempfile::tempdir().unwrap();
-        let asked = Asked::elf(folder.path(), &elf::file(&shared(250_000, SYMTAB)));
+        let asked = HostileFile::elf(folder.path(), &elf::file(&shared(250_000, SYMTAB)));
         assert_eq!(asked.name(0x100).unwrap().len(), 16 << 10);
         let all: usize = (0..250_000).map(|at| asked.name(at * 16).unwrap().len()).sum();
         assert!(all > 250_000, "each has one");
@@ -33,7 +33,7 @@ fn symbols_share_one_address_and_one_long_name() {
         let mut sections = shared(1, SYMTAB);
         let table = (0..250_000).flat_map(|at| elf::symbol(1 + at % 4096, 0x1000, 16));
         sections[0].bytes = table.collect();
-        let asked = Asked::elf(folder.path(), &elf::file(&sections));
+        let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
         assert!(asked.name(0x1000).unwrap().starts_with('x'));
     });
 }
@@ -54,7 +54,7 @@ fn headers_of_sections_lie() {
                 sections.push(Section { entry_bytes: 16, ..section });
             }
             sections.iter_mut().for_each(change);
-            let asked = Asked::elf(folder.path(), &elf::file(&sections));
+            let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
             asked.frames((0..4096).map(|at| at * 8));
             asked.name(0x100)
         };
@@ -77,7 +77,7 @@ fn headers_of_sections_lie() {
         for link in 1..10 {
             let mut sections = shared(100, SYMTAB);
             sections[0].link = link;
-            let _ = Asked::elf(folder.path(), &elf::file(&sections)).name(0x100);
+            let _ = HostileFile::elf(folder.path(), &elf::file(&sections)).name(0x100);
         }
     });
 }
@@ -92,7 +92,7 @@ fn the_header_of_the_file_lies() {
             for value in [0, 1, 0x7f, 0x80, 0xff] {
                 let mut changed = whole.clone();
                 changed[at..(at + 2).min(120)].fill(value);
-                let asked = Asked::elf(folder.path(), &changed);
+                let asked = HostileFile::elf(folder.path(), &changed);
                 let _ = asked.name(0x100);
                 asked.frames([0x100].into_iter());
             }

@@ -22,7 +22,7 @@ use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
 
 /// A build id in hexadecimal digits, and the file that has it.
-type Listed = (String, Vec<u8>);
+type BuildIdLine = (String, Vec<u8>);
 
 pub(crate) fn run(raw: &BuildidList) -> Outcome {
     let mut listed = if raw.kernel {
@@ -38,7 +38,7 @@ pub(crate) fn run(raw: &BuildidList) -> Outcome {
     }
     let mut out = std::io::stdout().lock();
     if raw.json {
-        let file = |(id, path): &Listed| -> Value {
+        let file = |(id, path): &BuildIdLine| -> Value {
             json!({ "build_id": id, "path": String::from_utf8_lossy(path) })
         };
         let files: Vec<Value> = listed.iter().map(file).collect();
@@ -73,7 +73,7 @@ fn running_kernel() -> anyhow::Result<String> {
 }
 
 /// Those that a recording lists, then those that its mappings have.
-fn recorded(path: &Path) -> anyhow::Result<Vec<Listed>> {
+fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
     let progress = ProgressLine::begin();
     let mut recording = open(path, &mut SymbolOptions::default(), &progress)?;
     learn(&mut recording)?;

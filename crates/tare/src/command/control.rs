@@ -56,20 +56,20 @@ impl Control {
     }
 
     /// The orders that have arrived. An unknown line is named on stderr and not answered.
-    pub(crate) fn orders(&mut self) -> (Vec<Order>, Ended) {
+    pub(crate) fn orders(&mut self) -> (Vec<Order>, ControlEnd) {
         let mut bytes = [0; 256];
         let mut orders = Vec::new();
         loop {
             match rustix::io::read(&self.commands, &mut bytes) {
-                Ok(0) => return (orders, Ended::Yes),
+                Ok(0) => return (orders, ControlEnd::Yes),
                 Ok(len) => {
                     orders.extend(self.lines.push(&bytes[..len]).into_iter().filter_map(known));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return (orders, Ended::No),
+                Err(Errno::AGAIN) => return (orders, ControlEnd::No),
                 Err(error) => {
                     say(&format!("--control: {error}"));
-                    return (orders, Ended::Yes);
+                    return (orders, ControlEnd::Yes);
                 }
             }
         }
@@ -86,7 +86,7 @@ impl Control {
 
 /// Whether the other side closed the control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ControlEnd {
     /// Nothing more will come.
     Yes,
     /// It is open.

@@ -9,7 +9,7 @@ use tare_profile::Profile;
 use tare_render::export::Parquet;
 #[cfg(feature = "pprof")]
 use tare_render::export::Pprof;
-use tare_render::export::{Chrome, Exporter, Firefox, Folded, JsonLines, Out, Speedscope};
+use tare_render::export::{Chrome, ExportWriter, Exporter, Firefox, Folded, JsonLines, Speedscope};
 use tare_render::{Sample, SampleSink};
 use tare_tui::ProgressLine;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(raw: raw::Export) -> Outcome {
     }
     // Where the recording can't be opened no file is made.
     crate::command::recording::exists(&export.samples.input)?;
-    let out: Out = Box::new(BufWriter::with_capacity(1 << 18, create(&export.output)?));
+    let out: ExportWriter = Box::new(BufWriter::with_capacity(1 << 18, create(&export.output)?));
     let failed = || named(&export.output);
     let exporter = exporter(export.format, out).with_context(failed)?;
     let mut taking = Taking { exporter };
@@ -40,7 +40,7 @@ pub(crate) fn run(raw: raw::Export) -> Outcome {
     Ok(Exit::Success)
 }
 
-fn exporter(format: ExportFormat, out: Out) -> io::Result<Box<dyn Exporter>> {
+fn exporter(format: ExportFormat, out: ExportWriter) -> io::Result<Box<dyn Exporter>> {
     Ok(match format {
         ExportFormat::Folded => Box::new(Folded::new(out)),
         #[cfg(feature = "pprof")]

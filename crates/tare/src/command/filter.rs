@@ -5,12 +5,12 @@ use tare_format::record::Sample;
 
 use crate::cli::resolved::script::Filter;
 use crate::command::recording;
-use tare_replay::{CpuMode, Machine, Replayed, Switched, TimeWindows, Tracepoints};
+use tare_replay::{CpuMode, Machine, Replayed, SwitchState, TimeWindows, Tracepoints};
 
 pub(crate) struct Passing<'a> {
     filter: &'a Filter,
     times: TimeWindows,
-    switched: Switched,
+    switched: SwitchState,
     tracepoints: Tracepoints,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Passing<'a> {
     pub(crate) fn new(filter: &'a Filter, description: &Description) -> anyhow::Result<Self> {
         let times = filter.times.of(description).map_err(recording::refusal)?;
         let tracepoints = Tracepoints::default();
-        Ok(Self { filter, times, switched: Switched::new(&filter.switch), tracepoints })
+        Ok(Self { filter, times, switched: SwitchState::new(&filter.switch), tracepoints })
     }
 
     /// Whether everything that is still to come is too late.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use tare_render::flame::{Collector, Graph, PAGE_BYTES, Recorded, RecordingInfo, Style, page, svg};
+use tare_render::flame::{
+    Collector, FlameInput, Graph, PAGE_BYTES, RecordingInfo, Style, page, svg,
+};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -35,7 +37,8 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     let style = Style { title, icicle: flame.icicle, callee };
     let (reads, samples): (Vec<Read>, Vec<Collector>) = read.into_iter().unzip();
     let recorded = reads.iter().zip(samples);
-    let recorded = recorded.map(|(read, samples)| vec![Recorded { whole: read.whole(), samples }]);
+    let recorded =
+        recorded.map(|(read, samples)| vec![FlameInput { whole: read.whole(), samples }]);
     let mut graph = Graph::new(recorded.collect(), flame.order);
     if flame.output == Path::new("-") {
         drop(progress);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
-use tare_kernel::child::{CommandError, Ended, RunningChild};
+use tare_kernel::child::{ChildExit, CommandError, RunningChild};
 use tare_kernel::signals::Signals;
 
 use crate::exit::say;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What signals said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrived {
+pub(crate) struct SignalState {
     /// The user insists on the end: it was not the first signal that asks for it.
     pub(crate) insisted: bool,
     /// The user asks for what there is so far (SIGUSR2).
@@ -32,8 +32,8 @@ pub(crate) fn pass_on(
     signals: &Signals,
     child: Option<&RunningChild>,
     interrupted: &mut Option<i32>,
-) -> io::Result<Arrived> {
-    let mut arrived = Arrived::default();
+) -> io::Result<SignalState> {
+    let mut arrived = SignalState::default();
     while let Some(signal) = signals.next()? {
         arrived.signals += 1;
         if signal.number == Signal::CHILD.as_raw() {
@@ -57,7 +57,7 @@ pub(crate) fn pass_on(
 ///
 /// # Errors
 /// It can't be waited for.
-pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended>> {
+pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<ChildExit>> {
     child.signal(Signal::TERM.as_raw());
     // A stopped process takes the signal when it goes on.
     child.signal(Signal::CONT.as_raw());
@@ -90,7 +90,7 @@ pub(crate) fn end_child(child: &mut RunningChild) -> anyhow::Result<Option<Ended
 pub(crate) fn wait(
     mut child: RunningChild,
     signals: &Signals,
-) -> anyhow::Result<(Ended, Option<i32>)> {
+) -> anyhow::Result<(ChildExit, Option<i32>)> {
     let mut interrupted = None;
     loop {
         match poll(&mut [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)], None) {

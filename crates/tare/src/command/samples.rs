@@ -11,9 +11,9 @@ use tare_format::ledger::Ledger;
 use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
-use tare_render::{CpuSwitch, SampleSink, Session, Unit, Whole};
+use tare_render::{CpuSwitch, RecordingSummary, SampleSink, Session, Unit};
 use tare_replay::{Code, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
-use tare_trace::sched::{Happened, Task, Tracepoints};
+use tare_trace::sched::{SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::Samples;
@@ -29,9 +29,9 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    pub(crate) fn whole(&self) -> Whole<'_> {
+    pub(crate) fn whole(&self) -> RecordingSummary<'_> {
         let Self { profile, ledger, session } = self;
-        Whole { profile, ledger: ledger.as_ref(), session }
+        RecordingSummary { profile, ledger: ledger.as_ref(), session }
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn replay(
     };
     let inner = ProfileSink::new(&options, recording.description()).map_err(recording::refusal)?;
     let filter = Passing::new(&samples.filter, recording.description())?;
-    let own = Own { includes: samples.include_self, ..Own::default() };
+    let own = OwnThreads { includes: samples.include_self, ..OwnThreads::default() };
     let mut routing = Routing {
         inner,
         filter,
@@ -89,7 +89,7 @@ struct Routing<'a> {
     filter: Passing<'a>,
     events: &'a [String],
     wall_clock: bool,
-    own: Own,
+    own: OwnThreads,
     taken: u64,
     /// Samples until their lines and inlined functions are known, where these were asked for.
     waiting: Option<Vec<Waiting>>,
@@ -108,7 +108,7 @@ impl Switches {
         let cpu = sample.fields.head.cpu?;
         let decoded =
             tracepoints.decode(sample.event?, sample.fields.raw?, Task::default(), cpu)?;
-        let Happened::Switch { next, .. } = decoded else { return None };
+        let SchedAction::Switch { next, .. } = decoded else { return None };
         let mut comm = [0; 16];
         comm.iter_mut().zip(next.comm).for_each(|(to, from)| *to = *from);
         Some(CpuSwitch { cpu, tid: next.tid, comm })
@@ -124,14 +124,14 @@ struct Waiting {
 
 /// The recorder's own threads.
 #[derive(Default)]
-struct Own {
+struct OwnThreads {
     includes: bool,
     notes: usize,
     ledger: Option<Ledger>,
     samples: u64,
 }
 
-impl Own {
+impl OwnThreads {
     /// Whether a thread is the recorder's, and not to be shown.
     fn has(&mut self, description: &Description, tid: Option<i32>) -> bool {
         let notes = description.notes();

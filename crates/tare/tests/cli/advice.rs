@@ -1,6 +1,6 @@
 //! What messages advise: the remedy is the one that helps, and no tip is a trap.
 
-use crate::support::{Guarded, Unprivileged, sh, status, stderr, tare};
+use crate::support::{ProcessGuard, Unprivileged, sh, status, stderr, tare};
 
 fn refused(args: &[&str]) -> String {
     let output = tare().args(args).output().expect("tare was built");
@@ -13,7 +13,7 @@ fn refused(args: &[&str]) -> String {
 #[test]
 fn attaching_to_another_users_process_takes_ptrace_access() {
     let Some(user) = Unprivileged::new() else { return };
-    let busy = Guarded::busy();
+    let busy = ProcessGuard::busy();
     let id = busy.id().to_string();
     let cases: [&[&str]; 4] = [
         &["stat", "-p", &id, "--timeout", "50", "-e", "task-clock:u"],

@@ -9,13 +9,13 @@ use crate::symbols::{SPIN, build_id, compile};
 
 /// A recording whose program is stripped, its debug file in a folder that must be named, and a
 /// program without a build id.
-struct Recorded {
+struct RecordedProgram {
     folder: tempfile::TempDir,
 }
 
 const LINE: &str = "./spin; ./plain";
 
-impl Recorded {
+impl RecordedProgram {
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -89,7 +89,7 @@ impl Recorded {
 
 #[test]
 fn an_archive_gives_the_same_report_where_nothing_else_is() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = RecordedProgram::new() else { return };
     let said = recorded.archive();
     assert!(said.contains("files it needs") && said.lines().count() == 1, "{said}");
     assert_eq!(recorded.path().join("all.tar.zst").metadata().unwrap().mode() & 0o777, 0o600);
@@ -108,7 +108,7 @@ fn an_archive_gives_the_same_report_where_nothing_else_is() {
         }
     }
     assert_eq!(recorded.left(), [] as [PathBuf; 0], "unpacked files are removed");
-    let other = Recorded::new().unwrap();
+    let other = RecordedProgram::new().unwrap();
     other.sh("mv perf.data other.data; strip plain");
     let plain = other.tare("report -i other.data");
     assert!(!String::from_utf8_lossy(&plain.stdout).contains("hot_function"), "the test can fail");
@@ -116,7 +116,7 @@ fn an_archive_gives_the_same_report_where_nothing_else_is() {
 
 #[test]
 fn perf_reads_what_tar_unpacks() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = RecordedProgram::new() else { return };
     recorded.archive();
     recorded.sh("rm -r spin debug; mkdir unpacked; tar --zstd -xf all.tar.zst -C unpacked");
     let mut perf = Command::new("perf");
@@ -134,7 +134,7 @@ fn perf_reads_what_tar_unpacks() {
 #[test]
 fn hostile_archives_are_refused_and_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let recorded = Recorded { folder };
+    let recorded = RecordedProgram { folder };
     recorded.sh("mkdir root; echo x > outside; echo x > root/file; echo x > perf.data");
     let tar = "tar --zstd -cPf bad.tar.zst";
     for (what, make) in [
@@ -172,7 +172,7 @@ fn hostile_archives_are_refused_and_leave_nothing() {
 
 #[test]
 fn what_a_killed_reader_left_is_removed_by_the_next() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = RecordedProgram::new() else { return };
     recorded.archive();
     let uid = rustix::process::geteuid().as_raw();
     recorded.sh(&format!("mkdir -m 700 tare-archive.{uid}.1.0 tare-archive.{uid}.2.0"));

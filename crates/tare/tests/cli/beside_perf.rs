@@ -1,8 +1,8 @@
 //! What perf prints of a drawn recording, beside what tare does.
 
 use crate::drawn::{
-    ADDR, BRANCHES, DATA, DATA_SRC, Drawn, DrawnEvent, DrawnSample, INNER, NAMELESS, OUTER,
-    PHYS_ADDR, WEIGHT_STRUCT,
+    ADDR, BRANCHES, DATA, DATA_SRC, DrawnEvent, DrawnSample, INNER, NAMELESS, OUTER, PHYS_ADDR,
+    SyntheticProgram, WEIGHT_STRUCT,
 };
 use crate::tmux::{Terminal, tare as binary};
 
@@ -18,7 +18,7 @@ fn cycles(count: u64) -> u64 {
 }
 
 /// A program that calls and jumps, also where the kernel returns to it.
-fn branches(oldest: (u64, u64, u64)) -> Option<Drawn> {
+fn branches(oldest: (u64, u64, u64)) -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let call = (OUTER + 4, INNER, PREDICTED | cycles(3));
     let jump = (INNER + 4, INNER + 8, MISSED | cycles(12));
@@ -36,11 +36,11 @@ fn branches(oldest: (u64, u64, u64)) -> Option<Drawn> {
         sample(NAMELESS, &[(OUTER + 10, NAMELESS, PREDICTED), ret, (INNER + 4, INNER + 8, 4)]),
         sample(OUTER, &[]),
     ];
-    Drawn::new(&[event], &samples)
+    SyntheticProgram::new(&[event], &samples)
 }
 
 /// Loads and stores, each of another kind.
-fn memory() -> Option<Drawn> {
+fn memory() -> Option<SyntheticProgram> {
     let more = ADDR | WEIGHT_STRUCT | DATA_SRC | PHYS_ADDR;
     let event = DrawnEvent { name: "loads", kind: (4, 0x1cd), more };
     let sources = [
@@ -66,7 +66,7 @@ fn memory() -> Option<Drawn> {
         .zip(addresses.iter().cycle())
         .map(sample)
         .collect();
-    Drawn::new(&[event], &samples)
+    SyntheticProgram::new(&[event], &samples)
 }
 
 /// Lines without what stands around a table, and without spaces at their ends.
@@ -147,7 +147,7 @@ fn each_event_has_a_file_that_is_perfs() {
     let events = [event("cycles", 0), event("instructions", 1), event("never/", 2)];
     let sample = |at: usize| DrawnSample { event: at % 2, ip: OUTER, ..DrawnSample::default() };
     let samples: Vec<_> = (0..9).map(sample).collect();
-    let Some(drawn) = Drawn::new(&events[..2], &samples) else { return };
+    let Some(drawn) = SyntheticProgram::new(&events[..2], &samples) else { return };
     let read = || {
         ["cycles", "instructions"].map(|event| {
             let file = drawn.folder.path().join(format!("perf.data.{event}.dump"));
@@ -168,7 +168,7 @@ fn each_event_has_a_file_that_is_perfs() {
         assert_eq!(read(), theirs);
         assert_eq!(theirs[0].lines().count(), 5, "{theirs:?}");
     }
-    let Some(drawn) = Drawn::new(&events, &[sample(0)]) else { return };
+    let Some(drawn) = SyntheticProgram::new(&events, &[sample(0)]) else { return };
     drawn.tare(&["script", "--per-event-dump"]);
     assert!(drawn.folder.path().join("perf.data.never_.dump").is_file());
 }
@@ -191,7 +191,7 @@ fn sources_that_were_moved_are_found() {
     assert!(!text.contains("ret"), "{text}");
 }
 
-fn held(drawn: &Drawn, option: &str, lists: &[&str], mode: &[&str]) {
+fn held(drawn: &SyntheticProgram, option: &str, lists: &[&str], mode: &[&str]) {
     for columns in lists {
         let words = [&["report", "--stdio", option, columns][..], mode].concat();
         let mut ours = rows(&drawn.tare(&words));
@@ -268,7 +268,7 @@ fn branches_are_rows_on_a_terminal_too() {
 }
 
 /// Loops in two functions, each of whose branches takes the same cycles.
-fn loops() -> Option<Drawn> {
+fn loops() -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let in_outer = (OUTER + 4, OUTER + 1, PREDICTED | cycles(700));
     let to_first = (INNER + 4, INNER, PREDICTED | cycles(90));
@@ -284,7 +284,7 @@ fn loops() -> Option<Drawn> {
         sample(&[in_outer, in_outer]),
         sample(&[to_second, to_first, to_first]),
     ];
-    Drawn::new(&[event], &samples)
+    SyntheticProgram::new(&[event], &samples)
 }
 
 // perf 6.1 reads memory that it has freed, and crashes: the layout is that of its sources.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Guarded, sh};
+use crate::support::{ProcessGuard, sh};
 
 /// Chromium with one page.
 pub(crate) struct Browser {
     /// It goes before its folder does.
-    child: Guarded,
+    child: ProcessGuard,
     commands: File,
     answers: BufReader<File>,
     number: u64,
@@ -45,7 +45,7 @@ impl Browser {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = Guarded::spawn(&mut command);
+        let child = ProcessGuard::spawn(&mut command);
         let commands = File::options().write(true).open(folder.path().join("in")).unwrap();
         let answers = BufReader::new(File::open(folder.path().join("out")).unwrap());
         let number = 0;

@@ -13,7 +13,7 @@ use crate::support::{is_root, stderr, tare};
 const BURNER: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
 const FORKS: &str = "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done";
 
-struct Recorded {
+struct BudgetRecording {
     ledger: Ledger,
     changes: Vec<RateChange>,
     said: String,
@@ -21,7 +21,7 @@ struct Recorded {
 }
 
 /// Records `sh -c SCRIPT` on a host that has no calibration.
-fn record(folder: &Path, options: &[&str], script: &str) -> Recorded {
+fn record(folder: &Path, options: &[&str], script: &str) -> BudgetRecording {
     let file = folder.join("perf.data");
     let mut record = tare();
     record
@@ -37,11 +37,11 @@ fn record(folder: &Path, options: &[&str], script: &str) -> Recorded {
     let notes = reader.description().notes();
     let ledger = notes.iter().filter_map(|note| Ledger::from_note(note)).next_back().unwrap();
     let changes = notes.iter().filter_map(|note| RateChange::from_note(note)).collect();
-    Recorded { ledger, changes, said, file }
+    BudgetRecording { ledger, changes, said, file }
 }
 
 /// What the first rate costs a busy CPU by the figures that the recording names.
-fn share_of_rate(recorded: &Recorded) -> f64 {
+fn share_of_rate(recorded: &BudgetRecording) -> f64 {
     let us = recorded.ledger.events[0].sample_cost.as_ref().unwrap().us.value;
     recorded.changes[0].hz[0] as f64 * us * 1e-6
 }

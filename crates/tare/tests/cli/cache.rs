@@ -24,12 +24,12 @@ fn program(folder: &Path) -> PathBuf {
 }
 
 /// A recorded program in a folder, with a folder for the cache.
-struct Recorded {
+struct CachedRecording {
     folder: tempfile::TempDir,
     binary: PathBuf,
 }
 
-impl Recorded {
+impl CachedRecording {
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let binary = program(folder.path());
@@ -71,7 +71,7 @@ impl Recorded {
 
 #[test]
 fn a_second_report_is_the_first_ones_also_without_the_binary() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = CachedRecording::new() else { return };
     let first = recorded.report(&["--no-cache"]);
     assert!(first.contains("function_777") && recorded.kept().is_empty(), "{first}");
     assert_eq!(recorded.report(&[]), first);
@@ -92,7 +92,7 @@ fn a_second_report_is_the_first_ones_also_without_the_binary() {
 /// Who reads an archive has another cache.
 #[test]
 fn an_archive_has_files_whose_symbols_are_kept() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = CachedRecording::new() else { return };
     let folder = recorded.folder.path();
     let script = "objcopy --only-keep-debug many debug && strip many && mkdir -p .build-id/$0 && mv debug .build-id/$0/$1.debug";
     let id = build_id(&recorded.binary);
@@ -115,7 +115,7 @@ fn an_archive_has_files_whose_symbols_are_kept() {
 /// Cut, changed, or another user's to write: a reason or another look, and never a wrong name.
 #[test]
 fn what_was_damaged_is_looked_up_again() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = CachedRecording::new() else { return };
     let whole = recorded.report(&[]);
     let Some(path) = recorded.kept().pop() else { panic!("nothing is kept") };
     let bytes = std::fs::read(&path).unwrap();
@@ -142,7 +142,7 @@ fn what_was_damaged_is_looked_up_again() {
 
 #[test]
 fn readers_at_once_see_the_same() {
-    let Some(recorded) = Recorded::new() else { return };
+    let Some(recorded) = CachedRecording::new() else { return };
     let expected = recorded.report(&["--no-cache"]);
     let start = || recorded.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
     let running: Vec<_> = (0..6).map(|_| start()).collect();

@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::made::Made;
+use crate::made::SampleStream;
 use crate::support::{status, stderr, tare, workload};
 use crate::tmux::{Terminal, tare as binary};
 
@@ -180,7 +180,7 @@ fn on_a_terminal_the_table_is_interactive() {
 fn call_chains_of_both_sides_are_a_graph_of_cells() {
     let Some(terminal) = Terminal::new(100, 20) else { return };
     for (name, parsed) in [("before.data", 20), ("now.data", 60)] {
-        let mut made = Made::new(&[10]);
+        let mut made = SampleStream::new(&[10]);
         for (number, name) in ["main", "parse", "send"].into_iter().enumerate() {
             made.name(number as u64 + 1, name);
         }

@@ -89,11 +89,11 @@ pub(crate) struct DrawnSample {
 }
 
 /// A folder with a program, its source, and a recording of it that never was made.
-pub(crate) struct Drawn {
+pub(crate) struct SyntheticProgram {
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Drawn {
+impl SyntheticProgram {
     /// `None`, with a word, where perf isn't installed or the machine isn't what the program is for.
     pub(crate) fn new(events: &[DrawnEvent], samples: &[DrawnSample]) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") || Command::new("perf").arg("version").output().is_err() {

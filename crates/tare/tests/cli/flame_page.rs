@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::browser::Browser;
-use crate::made::Made;
+use crate::made::SampleStream;
 use crate::support::{status, stderr, tare};
 
 const HOSTILE: &str = "</script><script>document.title='hacked'</script><img/src=x>";
@@ -11,7 +11,7 @@ const HOSTILE: &str = "</script><script>document.title='hacked'</script><img/src
 /// A sample of each of `chains` call chains, of two threads, in a second and a half. Function 1
 /// calls all; `heavy` is sampled more often.
 fn made(folder: &Path, name: &str, chains: u64, heavy: u64) -> PathBuf {
-    let mut made = Made::new(&[10, 11]);
+    let mut made = SampleStream::new(&[10, 11]);
     for chain in 0..chains + heavy {
         let number = if chain < chains { chain } else { 0 };
         let digits = (0..5).map(|at| number / 10_u64.pow(at) % 10 + 10 * u64::from(at));

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::support::{Guarded, Written, is_root, status, stderr, tare, wait_until, workload};
+use crate::support::{
+    PidFileGuard, ProcessGuard, is_root, status, stderr, tare, wait_until, workload,
+};
 use crate::trace::can_trace;
 
 /// How often each of them is killed.
@@ -72,7 +74,7 @@ fn whoever_is_killed_leaves_nothing_loaded() {
             let command = ["--", "sleep", "1"];
             let mut killed = tare();
             killed.args(way).args(command).stdout(Stdio::null()).stderr(Stdio::null());
-            let mut killed = Guarded::spawn(&mut killed);
+            let mut killed = ProcessGuard::spawn(&mut killed);
             if time == 0 {
                 // Once in the midst of it, on a machine as slow as it may be.
                 let pid = killed.id();
@@ -103,7 +105,7 @@ fn the_cgroup_of_a_killed_recorder_goes_with_the_next_run() {
     };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
-    let pid = Written(folder.path().join("pid"));
+    let pid = PidFileGuard(folder.path().join("pid"));
     let record = |line: &str| {
         let mut record = tare();
         record.args(["record", "-q", "--off-cpu", "--follow=cgroup", "-e", "cpu-clock", "-o"]);
@@ -111,8 +113,8 @@ fn the_cgroup_of_a_killed_recorder_goes_with_the_next_run() {
         record
     };
     let line = format!("echo $$ > {}; exec sleep 60", pid.0.display());
-    let mut killed = Guarded::spawn(record(&line).stderr(Stdio::null()));
-    let is_over = |killed: &mut Guarded| !matches!(killed.try_wait(), Ok(None));
+    let mut killed = ProcessGuard::spawn(record(&line).stderr(Stdio::null()));
+    let is_over = |killed: &mut ProcessGuard| !matches!(killed.try_wait(), Ok(None));
     while pid.pid().is_none() && !is_over(&mut killed) {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, document, is_root, status, stderr, tare, workload};
+use crate::support::{ProcessGuard, document, is_root, status, stderr, tare, workload};
 use crate::trace::can_trace;
 
 fn lock(args: &[&str]) -> Output {
@@ -68,7 +68,8 @@ fn running_processes_are_looked_at_with_a_time_out() {
     if !can_trace() {
         return;
     }
-    let program = Guarded::spawn(Command::new(workload("contended")).args(["futex", "2000", "10"]));
+    let program =
+        ProcessGuard::spawn(Command::new(workload("contended")).args(["futex", "2000", "10"]));
     let pid = program.id().to_string();
     let found = document(&lock(&["--json", "-p", &pid, "--timeout", "1500"]));
     let rows = found["locks"].as_array().unwrap();

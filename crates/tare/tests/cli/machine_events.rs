@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use tare_trace::CallNames;
 
 use crate::recorded::{RecordingFolder, read, samples_of, send, wait_for};
-use crate::support::{Guarded, Unprivileged, is_root, sh, stderr, tare, workload};
+use crate::support::{ProcessGuard, Unprivileged, is_root, sh, stderr, tare, workload};
 
 /// The ledger and the file say the same, of samples and of what was lost.
 fn check(place: &RecordingFolder, what: &str) -> usize {
@@ -36,7 +36,7 @@ fn is_orderly(output: &Output, what: &str) {
 #[test]
 fn a_recorder_that_stood_still_counts_what_it_missed() {
     let place = RecordingFolder::new();
-    let mut recorder = Guarded::spawn(&mut place.record(&[
+    let mut recorder = ProcessGuard::spawn(&mut place.record(&[
         "-q",
         "-m",
         "2",

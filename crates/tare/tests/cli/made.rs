@@ -14,7 +14,7 @@ const CODE: u64 = 0x10_0000;
 const PID: u64 = 10;
 
 /// A stream of samples of one process, whose functions have numbers and, by a perf map, names.
-pub(crate) struct Made {
+pub(crate) struct SampleStream {
     stream: Vec<u8>,
     names: String,
 }
@@ -29,7 +29,7 @@ fn attr() -> Attr {
     }
 }
 
-impl Made {
+impl SampleStream {
     /// A process with these threads.
     pub(crate) fn new(tids: &[i32]) -> Self {
         let event = EventDescription { attr: attr(), ids: vec![1], name: "cpu-clock".into() };

@@ -5,13 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::made::Made;
+use crate::made::SampleStream;
 use crate::support::sh;
 use crate::tmux::{Terminal, tare};
 
 /// A stream that goes on for as long as the file is open: a command that reads it can't end.
 fn begun(folder: &Path) -> File {
-    let mut made = Made::new(&[10]);
+    let mut made = SampleStream::new(&[10]);
     (0..100).for_each(|at| made.sample(10, 1_000_000_000 + at * 1_000_000, &[2, 1]));
     made.name(1, "outer");
     made.name(2, "inner");

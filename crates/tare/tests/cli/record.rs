@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
-use crate::support::{Guarded, Unprivileged, Written, is_root, sh, stderr};
+use crate::support::{PidFileGuard, ProcessGuard, Unprivileged, is_root, sh, stderr};
 
 /// Some work that ends by itself.
 const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
@@ -129,7 +129,7 @@ fn signals_end_a_recording_that_is_whole() {
     }
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let place = RecordingFolder::new();
-        let mut recorder = Guarded::spawn(&mut place.record(&["-a", "-e", "cpu-clock", "-q"]));
+        let mut recorder = ProcessGuard::spawn(&mut place.record(&["-a", "-e", "cpu-clock", "-q"]));
         wait_for(&place.file());
         send(signal, &recorder);
         assert_eq!(recorder.wait().unwrap().code(), Some(status), "{signal}");
@@ -142,7 +142,7 @@ fn signals_end_a_recording_that_is_whole() {
 fn the_command_ends_with_the_signal_and_says_so() {
     let place = RecordingFolder::new();
     let mut recorder =
-        Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
+        ProcessGuard::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "--", "sleep", "30"]));
     wait_for(&place.file());
     send("TERM", &recorder);
     assert_eq!(recorder.wait().unwrap().code(), Some(143));
@@ -152,7 +152,7 @@ fn the_command_ends_with_the_signal_and_says_so() {
 #[test]
 fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read() {
     let place = RecordingFolder::new();
-    let command = Written(place.folder.path().join("pid"));
+    let command = PidFileGuard(place.folder.path().join("pid"));
     let script = format!("echo $$ >{}; while :; do :; done", command.0.display());
     let options = [
         "--no-call-graph",
@@ -166,7 +166,7 @@ fn a_killed_recorder_leaves_a_command_that_goes_on_and_a_file_that_can_be_read()
         "-c",
         &script,
     ];
-    let mut recorder = Guarded::spawn(&mut place.record(&options));
+    let mut recorder = ProcessGuard::spawn(&mut place.record(&options));
     wait_for(&command.0);
     std::thread::sleep(Duration::from_millis(300));
     send("KILL", &recorder);
@@ -208,7 +208,7 @@ fn a_command_that_cannot_run_costs_no_recording() {
 #[test]
 fn a_running_process_is_recorded_and_left_alone() {
     let place = RecordingFolder::new();
-    let mut busy = Guarded::busy();
+    let mut busy = ProcessGuard::busy();
     let pid = busy.id().to_string();
     let output = place.run(&["-e", "cpu-clock", "-p", &pid, "--timeout", "300"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -218,7 +218,8 @@ fn a_running_process_is_recorded_and_left_alone() {
     assert!(lines.is_none_or(|lines| lines.iter().any(|line| line.contains("sh"))));
     assert!(busy.try_wait().unwrap().is_none(), "the process ended");
     // The end of the process is the end of its recording.
-    let mut recorder = Guarded::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "-p", &pid]));
+    let mut recorder =
+        ProcessGuard::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "-p", &pid]));
     std::thread::sleep(Duration::from_millis(300));
     busy.end();
     assert!(recorder.wait().unwrap().success());
@@ -405,7 +406,7 @@ fn orders_are_taken_and_answered() {
         "-c",
         "while :; do :; done",
     ];
-    let mut recorder = Guarded::spawn(&mut place.record(&options));
+    let mut recorder = ProcessGuard::spawn(&mut place.record(&options));
     wait_for(&place.file());
     let mut to = File::options().read(true).write(true).open(&orders).unwrap();
     let mut from = BufReader::new(File::options().read(true).write(true).open(&answers).unwrap());

@@ -9,7 +9,7 @@ use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
 use crate::recorded::{RecordingFolder, read};
-use crate::support::{Written, is_root, stderr};
+use crate::support::{PidFileGuard, is_root, stderr};
 
 fn own_cgroup() -> Option<PathBuf> {
     Cgroups::of(&Host::default()).for_events?.own
@@ -48,7 +48,7 @@ fn cgroups_below_are_removed() {
 fn a_daemon_in_a_cgroup_below_outlives_the_command_and_has_not_left() {
     let place = RecordingFolder::new();
     let to = place.folder.path().join("own");
-    let daemon = Written(place.folder.path().join("pid"));
+    let daemon = PidFileGuard(place.folder.path().join("pid"));
     let line = format!(
         "mkdir $own/sub && echo $own >{}; sh -c 'echo $$ >'$own/sub/cgroup.procs'; echo $$ >{}; exec sleep 60' \
          >/dev/null 2>&1 & sleep 0.3",

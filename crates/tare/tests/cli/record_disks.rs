@@ -26,14 +26,14 @@ fincore -nbo RES perf.data >"$out/cached"
 stat -c '%s %b %B' perf.data >"$out/size"
 cp perf.data "$out/perf.data"; exit $status"#;
 
-struct Recorded {
+struct DiskRecording {
     folder: tempfile::TempDir,
     output: Output,
 }
 
 /// Records by page faults with stacks, which is some megabytes, on a file system of this kind;
 /// `None`, with the reason, where it can't be had.
-fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<Recorded> {
+fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<DiskRecording> {
     if !is_root() {
         println!("skipped: mounting takes root");
         return None;
@@ -64,7 +64,7 @@ fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<Recorded> {
         println!("skipped: {kind} can't be mounted: {}", stderr(&output));
         return None;
     }
-    Some(Recorded { folder, output })
+    Some(DiskRecording { folder, output })
 }
 
 /// What of the file the page cache has, its length, and what it takes on the disk: in bytes.
@@ -82,7 +82,7 @@ fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
     let all = ["ext4", "xfs", "overlay"];
     let direct = all.map(|kind| (kind, "--output-path=direct"));
     for (kind, way) in direct.into_iter().chain([("ext4", "--output-path=auto")]) {
-        let Some(Recorded { folder, output }) = record_on(kind, "all", &[way]) else { return };
+        let Some(DiskRecording { folder, output }) = record_on(kind, "all", &[way]) else { return };
         let text = stderr(&output);
         assert!(output.status.success(), "{kind}: {text}");
         assert!(text.contains("output: direct"), "{kind}: {text}");
@@ -105,7 +105,8 @@ fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
 
 #[test]
 fn direct_output_goes_on_by_writes_where_it_is_of_no_use() {
-    let Some(Recorded { folder, output }) = record_on("btrfs", "all", &["--output-path=direct"])
+    let Some(DiskRecording { folder, output }) =
+        record_on("btrfs", "all", &["--output-path=direct"])
     else {
         return;
     };
@@ -125,7 +126,7 @@ fn a_disk_of_any_kind_that_gets_full_keeps_a_whole_file() {
         for way in &ways[..if kind == "xfs" { 1 } else { 3 }] {
             let room = if way.len() == 1 { 6 << 20 } else { 512 << 10 };
             let made = record_on(kind, &room.to_string(), way);
-            let Some(Recorded { folder, output }) = made else { return };
+            let Some(DiskRecording { folder, output }) = made else { return };
             let case = format!("{kind}, {way:?}: {}", stderr(&output));
             assert_eq!(output.status.code(), Some(125), "{case}");
             assert_eq!(stderr(&output).matches("ended early").count(), 1, "{case}");

@@ -9,7 +9,7 @@ use tare_format::file::Reader;
 use tare_format::record::Record;
 
 use crate::recorded::{RecordingFolder, perf_script};
-use crate::support::{Guarded, stderr, tare};
+use crate::support::{ProcessGuard, stderr, tare};
 
 /// Mappings of each file that a recording tells of: of code, and of data.
 fn mappings(path: &Path) -> BTreeMap<String, (usize, usize)> {
@@ -42,7 +42,7 @@ fn copied_stacks_come_with_mappings_of_data() {
         assert!(output.status.success(), "{options:?}: {}", stderr(&output));
         has_data(&mappings(&place.file()), &format!("{options:?}"));
     }
-    let running = Guarded::busy();
+    let running = ProcessGuard::busy();
     let place = RecordingFolder::new();
     let pid = running.id().to_string();
     let output = place.run(&["--call-graph=dwarf,1024", "-p", &pid, "--timeout", "200"]);

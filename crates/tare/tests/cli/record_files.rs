@@ -8,7 +8,7 @@ use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_MMAP2, PERF_RECOR
 use tare_format::file::Reader;
 
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
-use crate::support::{Guarded, is_root, stderr};
+use crate::support::{ProcessGuard, is_root, stderr};
 
 /// Many page faults, each a sample.
 const FORKS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
@@ -118,7 +118,7 @@ fn sigusr2_has_what_there_is_written() {
     ] {
         let place = RecordingFolder::new();
         let words = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50", "-q"];
-        let mut recorder = Guarded::spawn(
+        let mut recorder = ProcessGuard::spawn(
             &mut place
                 .record(&[&words[..], keeps, &["--", "sh", "-c", "while :; do :; done"]].concat()),
         );
@@ -177,7 +177,7 @@ fn what_runs_is_described_when_and_as_far_as_it_is_asked_for() {
     if !is_root() {
         return;
     }
-    let busy = Guarded::busy();
+    let busy = ProcessGuard::busy();
     let pid = busy.id();
     let record = |options: &[&str]| {
         let place = RecordingFolder::new();

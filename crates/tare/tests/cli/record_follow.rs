@@ -11,18 +11,18 @@ use tare_format::ledger::{FollowMode, Ledger};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::support::{Guarded, Unprivileged, is_root, stderr, tare};
+use crate::support::{ProcessGuard, Unprivileged, is_root, stderr, tare};
 
 /// Many short children.
 const CHILDREN: [&str; 3] =
     ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
 
-struct Recorded {
+struct FollowRecording {
     folder: tempfile::TempDir,
     said: String,
 }
 
-impl Recorded {
+impl FollowRecording {
     fn file(&self) -> PathBuf {
         self.folder.path().join("perf.data")
     }
@@ -51,7 +51,7 @@ impl Recorded {
     }
 }
 
-fn record(options: &[&str], command: &[&str]) -> Recorded {
+fn record(options: &[&str], command: &[&str]) -> FollowRecording {
     let folder = tempfile::tempdir().unwrap();
     let mut tare = tare();
     tare.args(["record", "-v"])
@@ -63,7 +63,7 @@ fn record(options: &[&str], command: &[&str]) -> Recorded {
         .stdin(Stdio::null());
     let output = tare.output().unwrap();
     assert!(output.status.success(), "{options:?}: {}", stderr(&output));
-    Recorded { said: stderr(&output), folder }
+    FollowRecording { said: stderr(&output), folder }
 }
 
 /// The folder of this process's cgroup, where transient ones are made.
@@ -143,7 +143,7 @@ fn whole_cpus_are_narrowed_to_the_commands_tasks() {
     if !is_root() {
         return;
     }
-    let mut other = Guarded::busy();
+    let mut other = ProcessGuard::busy();
     let recorded = record(&["--follow=system", "-e", "cpu-clock", "-F", "999"], &CHILDREN);
     other.end();
     let report = recorded.report();

@@ -11,7 +11,7 @@ use tare_format::file::Reader;
 use tare_format::record::{Record, Sample};
 
 use crate::recorded::{RecordingFolder, read, samples_of, wait_for};
-use crate::support::{Guarded, is_root, stderr, tare};
+use crate::support::{ProcessGuard, is_root, stderr, tare};
 
 const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
 
@@ -58,7 +58,7 @@ fn a_cpu_that_comes_back_is_recorded_again() {
         return;
     }
     let places = [RecordingFolder::new(), RecordingFolder::new(), RecordingFolder::new()];
-    let busy = [Guarded::busy(), Guarded::busy()];
+    let busy = [ProcessGuard::busy(), ProcessGuard::busy()];
     let ways = [&[][..], &["-z"], &["-o", "-"]];
     let recorders: Vec<Child> =
         places.iter().zip(ways).map(|(place, way)| start(place, way)).collect();

@@ -187,7 +187,8 @@ fn single_long_waits_have_their_times_and_short_ones_are_counted() {
 fn waits_count_from_the_beginning_to_the_end_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
-    let mut sleeper = crate::support::Guarded::spawn(std::process::Command::new("sleep").arg("60"));
+    let mut sleeper =
+        crate::support::ProcessGuard::spawn(std::process::Command::new("sleep").arg("60"));
     let pid = sleeper.id().to_string();
     crate::support::wait_until("sleep sleeps", || {
         let wchan = std::fs::read_to_string(format!("/proc/{pid}/wchan"));

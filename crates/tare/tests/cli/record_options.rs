@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Guarded, is_root, left_out, sh, stderr, tare};
+use crate::support::{ProcessGuard, is_root, left_out, sh, stderr, tare};
 
 /// Some milliseconds of work, system calls and children.
 const WORK: [&str; 3] =
@@ -227,7 +227,7 @@ fn where_and_when() {
     if !ready() {
         return;
     }
-    let spinning = Guarded::spawn(Command::new("taskset").args([
+    let spinning = ProcessGuard::spawn(Command::new("taskset").args([
         "-c",
         "0",
         "sh",

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tare_format::file::Reader;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
-use crate::support::{Guarded, Tmpfs, Written, is_root, left_out, stderr, tare};
+use crate::support::{PidFileGuard, ProcessGuard, Tmpfs, is_root, left_out, stderr, tare};
 
 /// Each process has some hundred page faults, and each sample a copy of its stack.
 const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
@@ -240,9 +240,10 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 /// Kills a recorder so many milliseconds after its first samples.
 fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (path, command) = (folder.path().join("perf.data"), Written(folder.path().join("pid")));
+    let (path, command) =
+        (folder.path().join("perf.data"), PidFileGuard(folder.path().join("pid")));
     let line = format!("echo $$ > {}; while :; do /bin/true; done", command.0.display());
-    let mut recorder = Guarded::spawn(
+    let mut recorder = ProcessGuard::spawn(
         recorder
             .args(way)
             .args(["-o", text(&path), "sh", "-c", &line])

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
-use crate::support::{Guarded, Unprivileged, is_root, sh, stderr, tare};
+use crate::support::{ProcessGuard, Unprivileged, is_root, sh, stderr, tare};
 
 /// Policy and realtime priority of each thread, by name (proc(5), the last words of `stat`).
 fn priorities(pid: u32) -> Vec<(String, u32, u32)> {
@@ -26,7 +26,7 @@ fn reading_has_the_priority_that_is_asked_for() {
         return;
     }
     let place = RecordingFolder::new();
-    let mut recorder = Guarded::spawn(&mut place.record(&[
+    let mut recorder = ProcessGuard::spawn(&mut place.record(&[
         "-r",
         "5",
         "--readers",

@@ -10,7 +10,7 @@ use tare_format::file::Reader;
 use tare_format::record::Sample;
 
 use crate::recorded::{RecordingFolder, read};
-use crate::support::{Guarded, is_root, left_out, stderr, tare};
+use crate::support::{ProcessGuard, is_root, left_out, stderr, tare};
 
 const CLOCK: [&str; 6] = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50"];
 
@@ -117,7 +117,7 @@ fn files_on_sigusr2_show_the_command_and_what_it_left_behind() {
             "({BUSY}; {BUSY}; {BUSY}) & (({BUSY}; {BUSY}; {BUSY}) &); {BUSY}; kill -USR2 $PPID; {BUSY}"
         );
         for keeps in [&[][..], &["--overwrite"], &["--keep-last", "9"]] {
-            let mut stranger = Guarded::busy();
+            let mut stranger = ProcessGuard::busy();
             let place = RecordingFolder::new();
             let words =
                 [&CLOCK[..], &[mode, "--switch-output"], keeps, &["--", "sh", "-c", &command]];

@@ -10,7 +10,9 @@ use serde_json::Value;
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 
-use crate::support::{Guarded, document, is_root, sh, status, stderr, tare, wait_until, workload};
+use crate::support::{
+    ProcessGuard, document, is_root, sh, status, stderr, tare, wait_until, workload,
+};
 use crate::trace::can_trace;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
@@ -234,8 +236,8 @@ fn each_process_of_a_pipeline_is_woken_by_the_one_before() {
 }
 
 /// A program that sleeps all the time.
-fn sleeper(line: &str) -> Guarded {
-    let sleeper = Guarded::spawn(Command::new("sh").args(["-c", line]));
+fn sleeper(line: &str) -> ProcessGuard {
+    let sleeper = ProcessGuard::spawn(Command::new("sh").args(["-c", line]));
     let pid = sleeper.id();
     wait_until("sleep sleeps", || {
         let wchan = fs::read_to_string(format!("/proc/{pid}/wchan"));
@@ -370,7 +372,7 @@ fn perf_events_tell_of_processes_machines_and_forks() {
     sleeper.end();
     // A kernel may have no events of a CPU's idle task any more: here none is idle.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let _busy: Vec<_> = (0..cpus).map(|_| Guarded::busy()).collect();
+    let _busy: Vec<_> = (0..cpus).map(|_| ProcessGuard::busy()).collect();
     let output = without_btf(&format!(
         "record -q --off-cpu -o {to} -- sh -c \"sleep 0.1 & sleep 0.2; wait\""
     ));

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use crate::support::{status, stderr, tare};
 
 /// A recording of a shell that starts programs, in a folder of its own.
-struct Recorded(tempfile::TempDir);
+struct ShellRecording(tempfile::TempDir);
 
-impl Recorded {
+impl ShellRecording {
     fn new(options: &[&str]) -> Self {
         let recorded = Self(tempfile::tempdir().unwrap());
         let line = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; expr 1 + 1; ls / >/dev/null";
@@ -59,7 +59,7 @@ fn report(program: &mut Command, file: &Path, options: &[&str]) -> String {
 
 #[test]
 fn rows_are_laid_out_as_perf_lays_them_out() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let flat = ["--no-children", "-g", "none"];
     for options in [
         &["-t", ";", "-s", "comm,dso"][..],
@@ -94,7 +94,7 @@ fn rows_are_laid_out_as_perf_lays_them_out() {
 /// where call graphs are shown.)
 #[test]
 fn ignored_callees_are_their_callers() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let share = |options: &[&str]| {
         let options = [&["-g", "none", "-s", "sym"], options].concat();
         let text = report(&mut tare(), &recorded.file(), &options);
@@ -110,7 +110,7 @@ fn ignored_callees_are_their_callers() {
 /// A value that all rows have stands above them, unless nothing else would be left in a row.
 #[test]
 fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     recorded.compare(&["--no-children", "-g", "none", "-s", "comm", "-c", "sh"]);
     let rows =
         recorded.rows(&mut tare(), &["--no-children", "-g", "none", "-s", "comm", "-c", "sh"]);
@@ -120,7 +120,7 @@ fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
 /// Both name each chain, and what it weighs, in the same order.
 #[test]
 fn a_flat_graph_has_the_chains_of_a_folded_one() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let shown = |style: &str| {
         let options = ["-q", "--no-children", "-s", "comm", "-c", "sh", "-g", style];
         report(&mut tare(), &recorded.file(), &options)
@@ -140,7 +140,7 @@ fn a_flat_graph_has_the_chains_of_a_folded_one() {
 
 #[test]
 fn events_of_a_group_stand_side_by_side() {
-    let recorded = Recorded::new(&["-e", "{cpu-clock,page-faults}"]);
+    let recorded = ShellRecording::new(&["-e", "{cpu-clock,page-faults}"]);
     for options in [&["-s", "comm"][..], &["-s", "comm,dso", "-n"], &["-s", "comm", "-t", ","]] {
         recorded.compare(&[&["--group", "--no-children", "-g", "none"], options].concat());
     }
@@ -160,7 +160,7 @@ fn events_of_a_group_stand_side_by_side() {
 /// A graph whose shares are those of the branch above names what it leaves out.
 #[test]
 fn a_fractal_graph_is_relative_to_the_branch_above() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let options = ["--no-children", "-s", "comm", "-c", "sh", "-g", "fractal,callee,0"];
     let text = report(&mut tare(), &recorded.file(), &options);
     // The branches of the first level are set off by twelve blanks.
@@ -176,7 +176,7 @@ fn a_fractal_graph_is_relative_to_the_branch_above() {
 
 #[test]
 fn a_dump_has_each_byte_of_each_record() {
-    let recorded = Recorded::new(&["-e", "cpu-clock", "-g"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let lines = |program: &mut Command, command: &str| -> Vec<String> {
         let output = program.args([command, "-D", "-i"]).arg(recorded.file()).stdin(Stdio::null());
         let Ok(output) = output.output() else { return Vec::new() };
@@ -198,7 +198,7 @@ fn a_dump_has_each_byte_of_each_record() {
 
 #[test]
 fn samples_of_script_are_chosen_by_file_function_and_address() {
-    let recorded = Recorded::new(&["-e", "cpu-clock"]);
+    let recorded = ShellRecording::new(&["-e", "cpu-clock"]);
     let lines = |program: &mut Command, options: &[&str]| -> Option<Vec<String>> {
         let output = program.args(["script", "-G", "-F", "comm,tid,time,ip,sym", "-i"]);
         let output =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::recorded::{RecordingFolder, send, wait_for};
-use crate::support::{Guarded, is_root, wait_until};
+use crate::support::{ProcessGuard, is_root, wait_until};
 
 // Bits of `CapPrm` (`include/uapi/linux/capability.h`).
 const SYS_MODULE: u32 = 16;
@@ -46,7 +46,7 @@ fn what_is_needed_no_longer_is_given_up() {
         let command = format!("cat /proc/self/status > {}; exec sleep 100", told.display());
         let args = [&["-z", "--readers", "2", "-a", "-e", "cpu-clock", "-q"], more].concat();
         let args = [&args[..], &["--", "sh", "-c", &command]].concat();
-        let recorder = Guarded::spawn(&mut place.record(&args));
+        let recorder = ProcessGuard::spawn(&mut place.record(&args));
         wait_for(&told);
         // The main thread gives up its own before it lets the command go.
         let threads = of_threads(recorder.id());

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, document, status, stderr, tare, wait_until};
+use crate::support::{ProcessGuard, document, status, stderr, tare, wait_until};
 use crate::trace::can_trace;
 
 fn sched(args: &[&str]) -> Output {
@@ -172,7 +172,8 @@ fn running_processes_and_the_whole_machine_are_seen() {
     if !can_trace() {
         return;
     }
-    let shell = Guarded::spawn(Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]));
+    let shell =
+        ProcessGuard::spawn(Command::new("sh").args(["-c", "while :; do sleep 0.01; done"]));
     let pid = shell.id().to_string();
     wait_until("the shell runs", || {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sh\n")

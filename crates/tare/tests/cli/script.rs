@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Guarded, is_root, stderr, tare};
+use crate::support::{ProcessGuard, is_root, stderr, tare};
 
 /// Some user time, short-lived processes, system calls, a sleep.
 const WORKLOAD: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done; ls -R /usr/share/doc >/dev/null; sleep 0.05";
@@ -146,7 +146,7 @@ fn samples_are_printed_as_by_perf() {
 
 #[test]
 fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
-    let busy = Guarded::busy();
+    let busy = ProcessGuard::busy();
     let busy = busy.id().to_string();
     same(&["-e", "cpu-clock", "-g", "-F", "500", "-p", &busy], &[]);
     same(&["-e", "cpu-clock", "-F", "500", "-t", &busy], &[]);

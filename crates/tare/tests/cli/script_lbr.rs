@@ -24,31 +24,31 @@ const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 
 /// Where the CPU was, the recorded chain, and of each call from where to where it went, the
 /// innermost first.
-struct Taken<'a> {
+struct BranchSample<'a> {
     ip: u64,
     misc: u16,
     chain: &'a [u64],
     calls: &'a [(u64, u64)],
 }
 
-const SAMPLES: [Taken<'_>; 4] = [
+const SAMPLES: [BranchSample<'_>; 4] = [
     // Of the frame pointers' chain nothing is left but where the user part begins.
-    Taken {
+    BranchSample {
         ip: 0x40_0150,
         misc: 2,
         chain: &[USER_MARK, 0x40_0150, 0x40_0999],
         calls: &[(0x40_0210, 0x40_0140), (0x40_0320, 0x40_0200), (0x40_0430, 0x40_0300)],
     },
-    Taken {
+    BranchSample {
         ip: IN_KERNEL,
         misc: 1,
         chain: &[KERNEL_MARK, IN_KERNEL, IN_KERNEL + 8, USER_MARK, 0x40_0150],
         calls: &[(0x40_0210, 0x40_0140)],
     },
     // Without calls it is the chain.
-    Taken { ip: 0x40_0150, misc: 2, chain: &[USER_MARK, 0x40_0150, 0x40_0220], calls: &[] },
+    BranchSample { ip: 0x40_0150, misc: 2, chain: &[USER_MARK, 0x40_0150, 0x40_0220], calls: &[] },
     // A thread of the kernel.
-    Taken { ip: IN_KERNEL, misc: 1, chain: &[KERNEL_MARK, IN_KERNEL], calls: &[] },
+    BranchSample { ip: IN_KERNEL, misc: 1, chain: &[KERNEL_MARK, IN_KERNEL], calls: &[] },
 ];
 
 /// What `perf script` makes of these: it prints offsets in files.
@@ -95,7 +95,7 @@ fn recording(branch_sample_type: u64) -> Vec<u8> {
         is_data: false,
     };
     encoder.mmap(&mut stream, &mmap).unwrap();
-    for (at, Taken { ip, misc, chain, calls }) in SAMPLES.iter().enumerate() {
+    for (at, BranchSample { ip, misc, chain, calls }) in SAMPLES.iter().enumerate() {
         let mut words = vec![*ip, 7 | 7 << 32, 10 + at as u64, chain.len() as u64];
         words.extend(*chain);
         words.push(calls.len() as u64);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Guarded, csv_values, sh, spawn_stat, stat, status, stderr};
+use crate::support::{ProcessGuard, csv_values, sh, spawn_stat, stat, status, stderr};
 
 #[test]
 fn the_status_is_the_commands_own() {
@@ -186,7 +186,7 @@ fn three_hundred_events_at_once() {
 
 #[test]
 fn running_processes_and_threads() {
-    let mut busy = Guarded::busy();
+    let mut busy = ProcessGuard::busy();
     let id = busy.id().to_string();
     let clock = |args: &[&str]| {
         let output = stat(&[args, &["-x,", "-e", "task-clock:u", "--timeout", "200"]].concat());
@@ -202,7 +202,7 @@ fn running_processes_and_threads() {
     // Its end ends the measurement.
     for option in ["-p", "-t"] {
         if option == "-t" {
-            busy = Guarded::spawn(Command::new("sleep").arg("0.4"));
+            busy = ProcessGuard::spawn(Command::new("sleep").arg("0.4"));
         }
         let child = spawn_stat(&[option, &busy.id().to_string(), "-x,", "-e", "page-faults:u"]);
         if option == "-p" {

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Map, Value};
 
-use crate::support::{Guarded, is_root, sh, stat, status, stderr};
+use crate::support::{ProcessGuard, is_root, sh, stat, status, stderr};
 
 /// perf's lines for the same arguments, or a skip.
 fn perf(args: &[&str]) -> Option<Vec<String>> {
@@ -253,7 +253,7 @@ fn the_title_is_perfs() {
     if !is_root() {
         return;
     }
-    let busy = Guarded::busy();
+    let busy = ProcessGuard::busy();
     let id = busy.id().to_string();
     let cases: [&[&str]; 7] = [
         &["sh", "-c", "exit 0"],
@@ -282,7 +282,7 @@ fn repeated_options_mean_what_they_mean_to_perf() {
     if !is_root() {
         return;
     }
-    let busy = Guarded::busy();
+    let busy = ProcessGuard::busy();
     let id = busy.id().to_string();
     let none = std::process::id().to_string();
     let cases: [&[&str]; 7] = [

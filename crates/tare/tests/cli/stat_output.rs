@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Guarded, csv_values, document, is_root, stat, status, stderr, tare, wait_until,
+    ProcessGuard, csv_values, document, is_root, stat, status, stderr, tare, wait_until,
 };
 
 #[test]
@@ -100,7 +100,7 @@ fn names_from_outside_do_not_reach_the_terminal_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let hostile = folder.path().join("a\u{1b}[31m,\"b");
     fs::copy(which("sleep"), &hostile).unwrap();
-    let mut child = Guarded::spawn(Command::new(&hostile).arg("60"));
+    let mut child = ProcessGuard::spawn(Command::new(&hostile).arg("60"));
     wait_until("the program has its name", || {
         fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap().starts_with("a\u{1b}")
     });

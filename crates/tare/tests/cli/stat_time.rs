@@ -197,7 +197,7 @@ fn a_stopped_command_ends_with_the_time_too() {
 #[test]
 fn a_command_that_ignores_sigterm_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let pid = crate::support::Written(folder.path().join("pid"));
+    let pid = crate::support::PidFileGuard(folder.path().join("pid"));
     let script = format!(
         "exec >/dev/null 2>&1; trap '' TERM; echo $$ > {}; while :; do sleep 0.1; done",
         pid.0.display()

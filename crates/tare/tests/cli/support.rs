@@ -103,9 +103,9 @@ pub(crate) fn is_root() -> bool {
 /// A process that would not end by itself: it is killed and reaped with its guard, also where the
 /// test fails.
 #[derive(Debug)]
-pub(crate) struct Guarded(Child);
+pub(crate) struct ProcessGuard(Child);
 
-impl Guarded {
+impl ProcessGuard {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         Self(command.spawn().expect("the program is there"))
     }
@@ -128,7 +128,7 @@ impl Guarded {
     }
 }
 
-impl Deref for Guarded {
+impl Deref for ProcessGuard {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -136,13 +136,13 @@ impl Deref for Guarded {
     }
 }
 
-impl DerefMut for Guarded {
+impl DerefMut for ProcessGuard {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Guarded {
+impl Drop for ProcessGuard {
     /// A recorder is asked first: it then ends its command too.
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
@@ -164,9 +164,9 @@ impl Drop for Guarded {
 /// The process whose number somebody else writes into a file; it is killed with its guard, also
 /// where the test fails.
 #[derive(Debug)]
-pub(crate) struct Written(pub(crate) PathBuf);
+pub(crate) struct PidFileGuard(pub(crate) PathBuf);
 
-impl Written {
+impl PidFileGuard {
     /// Its number, once the whole line is there.
     pub(crate) fn pid(&self) -> Option<u32> {
         std::fs::read_to_string(&self.0).ok()?.strip_suffix('\n')?.parse().ok()
@@ -177,7 +177,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for PidFileGuard {
     fn drop(&mut self) {
         if let Some(pid) = self.pid() {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Guarded, stderr, tare, wait_until};
+use crate::support::{ProcessGuard, stderr, tare, wait_until};
 use crate::symbols::{SPIN, build_id, compile, record, run};
 
 /// A server of the ELF files in a folder; `None`, with the reason, where it isn't installed.
-fn server(folder: &Path, wanted: &str) -> Option<(Guarded, String)> {
+fn server(folder: &Path, wanted: &str) -> Option<(ProcessGuard, String)> {
     if Command::new("debuginfod").arg("--version").output().is_err() {
         println!("skipped: debuginfod is not installed");
         return None;
@@ -20,7 +20,7 @@ fn server(folder: &Path, wanted: &str) -> Option<(Guarded, String)> {
     let mut debuginfod = Command::new("debuginfod");
     debuginfod.args(["-d", ":memory:", "-p", &port.to_string(), "-F"]).arg(folder);
     debuginfod.env("HOME", folder).env_remove("DEBUGINFOD_URLS");
-    let process = Guarded::spawn(debuginfod.stdout(Stdio::null()).stderr(Stdio::null()));
+    let process = ProcessGuard::spawn(debuginfod.stdout(Stdio::null()).stderr(Stdio::null()));
     wait_until("the server has scanned the folder", || has(port, wanted).unwrap_or(false));
     Some((process, format!("http://127.0.0.1:{port}")))
 }
@@ -34,13 +34,13 @@ fn has(port: u16, id: &str) -> Option<bool> {
 }
 
 /// A program that is gone, and what a server has of it.
-struct Gone {
+struct MissingProgram {
     folder: tempfile::TempDir,
     file: PathBuf,
     id: String,
 }
 
-impl Gone {
+impl MissingProgram {
     fn record() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -72,7 +72,7 @@ fn shows(output: &Output) -> bool {
 
 #[test]
 fn debian_s_server_has_what_is_gone() {
-    let Some(gone) = Gone::record() else { return };
+    let Some(gone) = MissingProgram::record() else { return };
     let folder = gone.folder.path();
     let Some((mut process, url)) = server(&folder.join("served"), &gone.id) else { return };
     let cache = folder.join("cache");
@@ -101,7 +101,7 @@ fn debian_s_server_has_what_is_gone() {
 
 #[test]
 fn what_the_server_lacks_is_noted_as_elfutils_does() {
-    let Some(gone) = Gone::record() else { return };
+    let Some(gone) = MissingProgram::record() else { return };
     let folder = gone.folder.path();
     let served = folder.join("served");
     let other = folder.join("other");
@@ -131,7 +131,7 @@ fn what_the_server_lacks_is_noted_as_elfutils_does() {
 
 #[test]
 fn a_server_that_never_answers_is_left_after_a_while() {
-    let Some(gone) = Gone::record() else { return };
+    let Some(gone) = MissingProgram::record() else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let start = Instant::now();
@@ -145,7 +145,7 @@ fn a_server_that_never_answers_is_left_after_a_while() {
 /// A server with a certificate that only `SSL_CERT_FILE` makes a trusted one.
 #[test]
 fn servers_are_asked_by_https_too() {
-    let Some(gone) = Gone::record() else { return };
+    let Some(gone) = MissingProgram::record() else { return };
     let folder = gone.folder.path();
     let at = folder.join("buildid").join(&gone.id);
     std::fs::create_dir_all(&at).unwrap();
@@ -163,7 +163,7 @@ fn servers_are_asked_by_https_too() {
     let mut server = Command::new("openssl");
     server.args(["s_server", "-quiet", "-WWW", "-accept", &port.to_string()]).current_dir(folder);
     server.args(["-cert", "certificate.pem", "-key", "key.pem"]).stderr(Stdio::null());
-    let _process = Guarded::spawn(server.stdin(Stdio::null()).stdout(Stdio::null()));
+    let _process = ProcessGuard::spawn(server.stdin(Stdio::null()).stdout(Stdio::null()));
     wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let url = format!("https://127.0.0.1:{port}");
     let ask = |trusted: &Path, cache: &str| {

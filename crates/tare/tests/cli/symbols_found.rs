@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Guarded, document, is_root, stderr, tare, wait_until};
+use crate::support::{ProcessGuard, document, is_root, stderr, tare, wait_until};
 use crate::symbols::{SPIN, both_show, build_id, compile, names, record, run};
 
 /// Runs a file from memory, and goes on until it is killed.
@@ -165,7 +165,7 @@ fn endless(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
 }
 
 /// Records a process that goes on afterwards.
-fn attach(process: &Guarded, to: &Path) -> bool {
+fn attach(process: &ProcessGuard, to: &Path) -> bool {
     let mut record = tare();
     record.args(["record", "-q", "-e", "cpu-clock", "-p", &process.id().to_string(), "-o"]);
     let output = record.arg(to).args(["--", "sleep", "0.3"]).output().unwrap();
@@ -176,7 +176,7 @@ fn attach(process: &Guarded, to: &Path) -> bool {
 }
 
 /// The process has become the program, and runs.
-fn wait_for(process: &Guarded, program: &str) {
+fn wait_for(process: &ProcessGuard, program: &str) {
     let comm = format!("/proc/{}/comm", process.id());
     wait_until("the program runs", || {
         std::fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == program)
@@ -189,7 +189,7 @@ fn a_deleted_program_has_names_while_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (folder, file) = (folder.path(), folder.path().join("perf.data"));
         let Some(binary) = endless(folder, &flags) else { return };
-        let mut process = Guarded::spawn(&mut Command::new(&binary));
+        let mut process = ProcessGuard::spawn(&mut Command::new(&binary));
         wait_for(&process, "spin");
         std::fs::remove_file(&binary).unwrap();
         if !attach(&process, &file) {
@@ -213,7 +213,7 @@ fn a_program_in_memory_has_names_while_it_runs() {
     let (folder, file) = (folder.path(), folder.path().join("perf.data"));
     let Some(binary) = endless(folder, &[]) else { return };
     let starter = compile(folder, FROM_MEMORY, "start", &[]).unwrap();
-    let process = Guarded::spawn(Command::new(starter).arg(&binary));
+    let process = ProcessGuard::spawn(Command::new(starter).arg(&binary));
     let exe = format!("/proc/{}/exe", process.id());
     wait_until("the program runs", || {
         std::fs::read_link(&exe).is_ok_and(|exe| exe.to_string_lossy().contains("memfd"))
@@ -237,7 +237,7 @@ fn a_program_on_a_private_file_system_has_names_while_it_runs() {
     let line = "mount -t tmpfs tmpfs private && cp spin private/hidden && exec $PWD/private/hidden";
     let mut unshare = Command::new("unshare");
     unshare.args(["-m", "sh", "-c", line]).current_dir(folder).stderr(Stdio::null());
-    let process = Guarded::spawn(&mut unshare);
+    let process = ProcessGuard::spawn(&mut unshare);
     wait_for(&process, "hidden");
     if attach(&process, &file) {
         assert!(!private.join("hidden").exists());

@@ -6,12 +6,14 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tare_tui::{Binding, LIVE_BINDINGS};
 
-use crate::support::{Guarded, is_root, stderr, tare, wait_until, workload};
+use crate::support::{ProcessGuard, is_root, stderr, tare, wait_until, workload};
 use crate::tmux::{Terminal, tare as binary};
 
 /// A program that computes in functions of its own, for so many seconds.
-fn busy(seconds: &str) -> Guarded {
-    Guarded::spawn(Command::new(workload("mix")).args([seconds, "100", "2"]).stdout(Stdio::null()))
+fn busy(seconds: &str) -> ProcessGuard {
+    ProcessGuard::spawn(
+        Command::new(workload("mix")).args([seconds, "100", "2"]).stdout(Stdio::null()),
+    )
 }
 
 fn top(args: &[&str]) -> Output {
@@ -27,7 +29,7 @@ fn documents(output: &Output) -> Vec<Value> {
     documents.collect()
 }
 
-fn pid(process: &Guarded) -> String {
+fn pid(process: &ProcessGuard) -> String {
     process.id().to_string()
 }
 

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, document, sh, status, stderr, tare, wait_until, workload};
+use crate::support::{ProcessGuard, document, sh, status, stderr, tare, wait_until, workload};
 
 fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
@@ -125,7 +125,7 @@ fn running_processes_are_traced_with_their_children() {
         "while [ ! -e {go} ]; do sleep 0.05; done; sh -c 'mkdir /proc/x; mkdir /proc/y' 2>/dev/null",
         go = go.display()
     );
-    let shell = Guarded::spawn(Command::new("sh").args(["-c", &line]));
+    let shell = ProcessGuard::spawn(Command::new("sh").args(["-c", &line]));
     let mut command = tare();
     command.args(["trace", "-s", "--json", "-p", &shell.id().to_string()]);
     let tracer = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -179,7 +179,7 @@ fn nothing_is_left_in_the_kernel_by_a_tracer_that_is_killed() {
     }
     // Other tests' programs come and go: only what this test's tracers loaded is looked for.
     for milliseconds in [1, 20, 40, 60, 90, 130, 200, 400] {
-        let mut tracer = Guarded::spawn(
+        let mut tracer = ProcessGuard::spawn(
             tare().args(["trace", "-s", "sleep", "0.5"]).stderr(std::process::Stdio::null()),
         );
         std::thread::sleep(std::time::Duration::from_millis(milliseconds));

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, document, sh, status, stderr, tare, wait_until, workload};
+use crate::support::{ProcessGuard, document, sh, status, stderr, tare, wait_until, workload};
 use crate::trace::can_trace;
 use crate::trace_who::without_btf;
 
@@ -14,19 +14,19 @@ const GETPPID: &str = if cfg!(target_arch = "x86_64") { "NR 110" } else { "NR 17
 
 /// Who records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+enum CallRecorder {
     Programs,
     Events,
 }
 
 /// Both, as far as they can be had here; says so where one can't.
-fn ways() -> Vec<By> {
+fn ways() -> Vec<CallRecorder> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
-    let can = |by: &By| {
+    let can = |by: &CallRecorder| {
         let output = record(*by, &file, "true");
         let can = status(&output) == 0
-            && stderr(&output).contains("by perf events instead") == (*by == By::Events);
+            && stderr(&output).contains("by perf events instead") == (*by == CallRecorder::Events);
         if !can {
             // A program that the kernel refuses is no reason to skip.
             assert!(!stderr(&output).contains("can't be attached"), "{output:?}");
@@ -34,14 +34,14 @@ fn ways() -> Vec<By> {
         }
         can
     };
-    [By::Programs, By::Events].into_iter().filter(can).collect()
+    [CallRecorder::Programs, CallRecorder::Events].into_iter().filter(can).collect()
 }
 
-fn record(by: By, file: &Path, words: &str) -> Output {
+fn record(by: CallRecorder, file: &Path, words: &str) -> Output {
     let words = format!("--data {} {words}", file.display());
     match by {
-        By::Programs => sh(&format!("exec {} trace {words}", env!("CARGO_BIN_EXE_tare"))),
-        By::Events => without_btf(&words),
+        CallRecorder::Programs => sh(&format!("exec {} trace {words}", env!("CARGO_BIN_EXE_tare"))),
+        CallRecorder::Events => without_btf(&words),
     }
 }
 
@@ -131,7 +131,7 @@ fn perf_reads_what_the_programs_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
     let words = format!("{} 0 24 500", workload("calls").display());
-    assert_eq!(status(&record(By::Programs, &file, &words)), 0);
+    assert_eq!(status(&record(CallRecorder::Programs, &file, &words)), 0);
     let perf = |words: &str| sh(&format!("exec perf {words} -i {}", file.display()));
     let script_of_perf = perf("script");
     if status(&script_of_perf) != 0 {
@@ -164,7 +164,7 @@ fn a_full_ring_buffer_loses_what_it_says() {
     let file = folder.path().join("trace.data");
     let words = format!("{} 0 1 100000", workload("calls").display());
     let record = |more: &str| {
-        let output = record(By::Programs, &file, &format!("{more} {words}"));
+        let output = record(CallRecorder::Programs, &file, &format!("{more} {words}"));
         assert_eq!(status(&output), 0, "{output:?}");
         (counts(&file), stderr(&output))
     };
@@ -195,7 +195,7 @@ fn data_of_a_process_has_its_children_and_of_all_has_not_the_recorder() {
             "while [ ! -e {} ]; do sleep 0.05; done; cat /proc/self/comm >/dev/null; mkdir /proc/x 2>/dev/null",
             go.display()
         );
-        let mut shell = Guarded::spawn(Command::new("sh").args(["-c", &line]));
+        let mut shell = ProcessGuard::spawn(Command::new("sh").args(["-c", &line]));
         let words = format!("-p {}", shell.id());
         let recorder = std::thread::spawn({
             let file = file.clone();
@@ -216,7 +216,7 @@ fn data_of_a_process_has_its_children_and_of_all_has_not_the_recorder() {
             let has = text.lines().any(|line| line.trim_start().starts_with(comm));
             assert!(has, "{by:?}: no {comm}in {text}");
         }
-        let mut busy = Guarded::spawn(
+        let mut busy = ProcessGuard::spawn(
             Command::new("sh").args(["-c", "while :; do cat /proc/self/comm >/dev/null; done"]),
         );
         let output = record(by, &file, "-a --timeout 300");

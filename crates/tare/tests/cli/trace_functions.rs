@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, Unprivileged, status, stderr, tare, wait_until, workload};
+use crate::support::{ProcessGuard, Unprivileged, status, stderr, tare, wait_until, workload};
 
 fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
@@ -154,7 +154,7 @@ fn children_are_followed_and_others_are_not() {
     let program = latency.to_str().unwrap();
     // Beside the command, another runs the same file.
     let mut other = Command::new(program);
-    let _other = Guarded::spawn(other.arg("100000").stdout(Stdio::null()));
+    let _other = ProcessGuard::spawn(other.arg("100000").stdout(Stdio::null()));
     let probe = format!("{program}:work");
     let line = format!("{program} 2; {program} 3 & wait");
     let (document, _) = summary(&["--probe", &probe, "--", "sh", "-c", &line]);
@@ -169,7 +169,7 @@ fn running_processes_are_looked_at() {
     let latency = workload("latency");
     let program = latency.to_str().unwrap();
     let mut command = Command::new(program);
-    let running = Guarded::spawn(command.arg("100000").stdout(Stdio::null()));
+    let running = ProcessGuard::spawn(command.arg("100000").stdout(Stdio::null()));
     let probe = format!("{program}:work $arg1:u8");
     let pid = running.id().to_string();
     let output = trace(&["--each", "--probe", &probe, "-p", &pid, "--timeout", "1000"]);
@@ -278,7 +278,7 @@ fn killed_tracers_leave_nothing() {
     for wait_ms in [0, 60, 200] {
         let mut command = tare();
         command.args(["trace", "--probe", &probe, "-o", "/dev/null", "--", program, "50"]);
-        let mut tracer = Guarded::spawn(command.stdout(Stdio::null()));
+        let mut tracer = ProcessGuard::spawn(command.stdout(Stdio::null()));
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
         tracer.end();
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, sh, status, stderr, tare, workload};
+use crate::support::{ProcessGuard, sh, status, stderr, tare, workload};
 use crate::trace::can_trace;
 
 fn trace(args: &[&str]) -> Output {
@@ -383,7 +383,7 @@ fn a_whole_machine_is_traced_without_the_tracer() {
     if !can_trace() {
         return;
     }
-    let mut busy = Guarded::spawn(
+    let mut busy = ProcessGuard::spawn(
         Command::new("sh")
             .args(["-c", "while :; do cat /proc/self/comm; done"])
             .stdout(Stdio::null()),
@@ -392,7 +392,7 @@ fn a_whole_machine_is_traced_without_the_tracer() {
     let file = folder.path().join("trace");
     let mut tracer = tare();
     tracer.args(["trace", "-a", "-e", "openat", "--timeout", "300", "-o", file.to_str().unwrap()]);
-    let tracer = Guarded::spawn(&mut tracer);
+    let tracer = ProcessGuard::spawn(&mut tracer);
     let id = tracer.id();
     drop(tracer_end(tracer));
     busy.end();
@@ -401,7 +401,7 @@ fn a_whole_machine_is_traced_without_the_tracer() {
     assert!(!text.contains(&format!("[pid {id:5}]")));
 }
 
-fn tracer_end(mut tracer: Guarded) -> Guarded {
+fn tracer_end(mut tracer: ProcessGuard) -> ProcessGuard {
     tracer.wait().unwrap();
     tracer
 }

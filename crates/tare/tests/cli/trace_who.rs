@@ -4,7 +4,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Guarded, Unprivileged, document, sh, status, stderr, wait_until, workload};
+use crate::support::{
+    ProcessGuard, Unprivileged, document, sh, status, stderr, wait_until, workload,
+};
 use crate::trace::can_trace;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
@@ -160,7 +162,7 @@ fn perf_events_follow_processes_and_leave_the_tracer_out() {
         "while [ ! -e {} ]; do sleep 0.05; done; sh -c 'mkdir /proc/x; mkdir /proc/y' 2>/dev/null",
         go.display()
     );
-    let shell = Guarded::spawn(Command::new("sh").args(["-c", &line]));
+    let shell = ProcessGuard::spawn(Command::new("sh").args(["-c", &line]));
     let words = format!("-e clone,vfork,mkdir,wait4 -o {} -p {}", out.display(), shell.id());
     let tracer = std::thread::spawn(move || without_btf(&words));
     wait_until("calls are seen", || {

@@ -1,6 +1,6 @@
 //! The mouse in the interactive report.
 
-use crate::made::Made;
+use crate::made::SampleStream;
 use crate::tmux::{Terminal, tare as binary};
 
 /// Button 0 is the left one, 2 the right; 32 more while it is moved; 64 and 65 are the wheel.
@@ -14,7 +14,7 @@ fn mouse(terminal: &Terminal, button: u32, column: u32, row: u32) {
 #[test]
 fn lines_titles_views_menus_and_ranges_are_clicked() {
     let Some(terminal) = Terminal::new(100, 20) else { return };
-    let mut made = Made::new(&[10]);
+    let mut made = SampleStream::new(&[10]);
     for (number, name) in ["main", "parse", "send"].into_iter().enumerate() {
         made.name(number as u64 + 1, name);
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::made::Made;
+use crate::made::SampleStream;
 use crate::tmux::{Terminal, tare as binary};
 
 const GOLDEN: &str = include_str!("../../../../tests/golden/tui.txt");
@@ -14,7 +14,7 @@ fn made(folder: &Path) {
     const PARSE: u64 = 3;
     const ALLOCATE: u64 = 4;
     const COPY: u64 = 5;
-    let mut made = Made::new(&[10, 11]);
+    let mut made = SampleStream::new(&[10, 11]);
     let names = [(MAIN, "main"), (SERVE, "serve"), (PARSE, "parse_request")];
     for (function, name) in names.into_iter().chain([(ALLOCATE, "allocate"), (COPY, "copy_bytes")])
     {

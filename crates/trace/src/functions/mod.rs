@@ -13,7 +13,7 @@ use tare_kernel::functions::{
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
 
-use crate::perf::{PerfEvents, PerfOptions, Seen};
+use crate::perf::{PerfEvents, PerfOptions, PerfRecord};
 use crate::tracer::TraceError;
 
 pub use text::{FunctionCall, FunctionRow, FunctionsSeen};
@@ -133,7 +133,7 @@ impl FunctionTracer {
         }
         let Some(mappings) = mappings else { return Ok(()) };
         mappings.drain(is_over, |seen| match seen {
-            Seen::Function { call, frames } => each(&call, frames),
+            PerfRecord::Function { call, frames } => each(&call, frames),
             _ => Ok(()),
         })
     }

@@ -6,7 +6,7 @@ use tare_kernel::bpf::CallRecord;
 
 use super::{Lines, Pending};
 use crate::names::Abi;
-use crate::perf::{Between, KILLED};
+use crate::perf::{InterveningEvent, KILLED};
 use crate::structs;
 
 const SIGKILL: u32 = 9;
@@ -38,25 +38,25 @@ impl Lines {
         time_ns: u64,
         process: u32,
         tid: u32,
-        what: &Between<'_>,
+        what: &InterveningEvent<'_>,
         out: &mut String,
     ) {
         self.living.insert(tid);
         self.interrupt(out);
         if self.options.json {
             let fields = match what {
-                Between::Fault { is_major, address, ip } => {
+                InterveningEvent::Fault { is_major, address, ip } => {
                     let name = if *is_major { "major-faults" } else { "minor-faults" };
                     format!("\"{name}\",\"address\":{address},\"ip\":{ip}")
                 }
-                Between::SwitchedOut { is_preempted } => {
+                InterveningEvent::SwitchedOut { is_preempted } => {
                     format!("\"switch-out\",\"preempted\":{is_preempted}")
                 }
-                Between::SwitchedIn { off_ns: Some(ns) } => {
+                InterveningEvent::SwitchedIn { off_ns: Some(ns) } => {
                     format!("\"switch-in\",\"off_cpu_ns\":{ns}")
                 }
-                Between::SwitchedIn { off_ns: None } => "\"switch-in\"".to_owned(),
-                Between::Tracepoint { name, text } => {
+                InterveningEvent::SwitchedIn { off_ns: None } => "\"switch-in\"".to_owned(),
+                InterveningEvent::Tracepoint { name, text } => {
                     format!("{},\"fields\":{}", quoted(name), quoted(text))
                 }
             };
@@ -67,21 +67,25 @@ impl Lines {
             return;
         }
         let line = match what {
-            Between::Fault { is_major, address, ip } => {
+            InterveningEvent::Fault { is_major, address, ip } => {
                 let name = if *is_major { "major-fault" } else { "minor-fault" };
                 format!("{name} {{addr={address:#x}, ip={ip:#x}}}")
             }
-            Between::SwitchedOut { is_preempted: true } => "switched out {preempted}".to_owned(),
-            Between::SwitchedOut { is_preempted: false } => "switched out {waits}".to_owned(),
-            Between::SwitchedIn { off_ns: Some(ns) } => {
+            InterveningEvent::SwitchedOut { is_preempted: true } => {
+                "switched out {preempted}".to_owned()
+            }
+            InterveningEvent::SwitchedOut { is_preempted: false } => {
+                "switched out {waits}".to_owned()
+            }
+            InterveningEvent::SwitchedIn { off_ns: Some(ns) } => {
                 format!(
                     "switched in {{off_cpu={}.{:06}}}",
                     ns / 1_000_000_000,
                     ns / 1000 % 1_000_000
                 )
             }
-            Between::SwitchedIn { off_ns: None } => "switched in".to_owned(),
-            Between::Tracepoint { name, text } => format!("{name} {{{text}}}"),
+            InterveningEvent::SwitchedIn { off_ns: None } => "switched in".to_owned(),
+            InterveningEvent::Tracepoint { name, text } => format!("{name} {{{text}}}"),
         };
         let prefix = self.prefix(tid, self.living.len() > 1);
         let _ = writeln!(out, "{prefix}--- {line} ---");

@@ -6,7 +6,7 @@ use tare_kernel::bpf::{Follow, LockSums};
 use tare_kernel::host::Host;
 
 use super::contention::{ContentionSums, Wait};
-use crate::perf::{PerfError, PerfEvents, PerfOptions, Seen};
+use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
 
 const EVENTS: [(&str, &str); 2] = [("lock", "contention_begin"), ("lock", "contention_end")];
 
@@ -34,7 +34,16 @@ impl PerfLocks {
             events.stop();
         }
         let Ok(()) = events.drain(is_over, |seen| {
-            if let Seen::Raw { time_ns, cpu, tid, is_left_out: false, event, raw, chain, .. } = seen
+            if let PerfRecord::Raw {
+                time_ns,
+                cpu,
+                tid,
+                is_left_out: false,
+                event,
+                raw,
+                chain,
+                ..
+            } = seen
             {
                 let lock = long(raw, 8);
                 let flags = u32::try_from(long(raw, 16) & 0xffff_ffff).unwrap_or(0);

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::contention::{ContentionSums, Wait};
 use super::kernel_names::KernelName;
 use super::rows::{LockKey, LockRow, merged, of_kernel};
-use crate::learned::{FieldBytes, Learned};
+use crate::learned::{EventFields, FieldBytes};
 
 /// A recording says nothing of locks.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Fields {
 /// Sums of what samples say, which come in order of time.
 #[derive(Debug, Default)]
 pub struct RecordedLocks {
-    events: Learned<Fields>,
+    events: EventFields<Fields>,
     sums: ContentionSums,
 }
 

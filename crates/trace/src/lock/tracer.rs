@@ -11,7 +11,7 @@ use super::callers::caller;
 use super::kernel_names::names;
 use super::perf::PerfLocks;
 use super::rows::{LockKey, LockRow, merged, of_kernel, row};
-use crate::perf::{PerfEvents, PerfOptions, Seen};
+use crate::perf::{PerfEvents, PerfOptions, PerfRecord};
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
 
@@ -35,10 +35,10 @@ const LACKS: &str = "without futexes; each wait costs more, and a full ring buff
 
 /// Sums of waits, made in the kernel where BPF programs can be had.
 #[derive(Debug)]
-pub struct LockTracer(How);
+pub struct LockTracer(LockSource);
 
 #[derive(Debug)]
-enum How {
+enum LockSource {
     Bpf(Box<InKernel>),
     Perf(Box<PerfLocks>),
 }
@@ -64,7 +64,7 @@ impl LockTracer {
         host: &Host,
     ) -> Result<(Self, Option<StepBack>), TraceError> {
         let error = match InKernel::start(follow, options, host)? {
-            Ok(in_kernel) => return Ok((Self(How::Bpf(Box::new(in_kernel))), None)),
+            Ok(in_kernel) => return Ok((Self(LockSource::Bpf(Box::new(in_kernel))), None)),
             Err(error) => error,
         };
         if !options.kernel && !matches!(error, BpfError::NoProcess(_)) {
@@ -72,7 +72,7 @@ impl LockTracer {
         }
         let step = step_back(error, LACKS)?;
         match PerfLocks::start(follow, RING_BYTES, host) {
-            Ok(perf) => Ok((Self(How::Perf(Box::new(perf))), Some(step))),
+            Ok(perf) => Ok((Self(LockSource::Perf(Box::new(perf))), Some(step))),
             Err(perf) => Err(neither(step, perf)),
         }
     }
@@ -80,8 +80,8 @@ impl LockTracer {
     /// What becomes readable when something waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (copies, mappings, perf) = match &self.0 {
-            How::Bpf(all) => (Some(all.locks.file()), all.mappings.as_ref(), None),
-            How::Perf(perf) => (None, None, Some(perf.files())),
+            LockSource::Bpf(all) => (Some(all.locks.file()), all.mappings.as_ref(), None),
+            LockSource::Perf(perf) => (None, None, Some(perf.files())),
         };
         let mappings = mappings.into_iter().flat_map(PerfEvents::files);
         copies.into_iter().chain(mappings).chain(perf.into_iter().flatten())
@@ -90,8 +90,8 @@ impl LockTracer {
     /// Takes in what has happened. With `is_over` nothing more happens.
     pub fn drain(&mut self, is_over: bool) {
         match &mut self.0 {
-            How::Bpf(in_kernel) => in_kernel.drain(is_over),
-            How::Perf(perf) => perf.drain(is_over),
+            LockSource::Bpf(in_kernel) => in_kernel.drain(is_over),
+            LockSource::Perf(perf) => perf.drain(is_over),
         }
     }
 
@@ -102,8 +102,8 @@ impl LockTracer {
     pub fn rows(&self, by: LockKey, host: &Host) -> Result<Vec<LockRow>, TraceError> {
         let no_chains = HashMap::new();
         let (sums, chains) = match &self.0 {
-            How::Bpf(all) => (all.locks.read().map_err(TraceError::Bpf)?, &all.chains),
-            How::Perf(perf) => (perf.read(), &no_chains),
+            LockSource::Bpf(all) => (all.locks.read().map_err(TraceError::Bpf)?, &all.chains),
+            LockSource::Perf(perf) => (perf.read(), &no_chains),
         };
         let is_kernels = |sums: &&LockSums| matches!(sums.kind, LockKind::Kernel(_));
         let addresses: BTreeSet<u64> =
@@ -129,8 +129,8 @@ impl LockTracer {
     /// [`TraceError::Bpf`].
     pub fn missing(&self) -> Result<(u64, u64), TraceError> {
         match &self.0 {
-            How::Bpf(all) => all.locks.missing().map_err(TraceError::Bpf),
-            How::Perf(perf) => Ok((perf.missing(), 0)),
+            LockSource::Bpf(all) => all.locks.missing().map_err(TraceError::Bpf),
+            LockSource::Perf(perf) => Ok((perf.missing(), 0)),
         }
     }
 }
@@ -168,7 +168,7 @@ impl InKernel {
         let Some(mappings) = mappings else { return };
         locks.drain(|copy, bytes| mappings.push_copy(&copy, bytes));
         let Ok(()) = mappings.drain(is_over, |seen| {
-            if let Seen::Copied { chain, frames } = seen {
+            if let PerfRecord::Copied { chain, frames } = seen {
                 chains.insert(chain, frames.to_vec());
             }
             Ok::<_, std::convert::Infallible>(())

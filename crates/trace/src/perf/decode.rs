@@ -9,8 +9,8 @@ use tare_format::{Endian, printable};
 use tare_kernel::bpf::{Call, CallRecord, Follow, FutexStack, TaskEvent};
 use tare_kernel::functions::ProbeCall;
 
-use super::open::{Kind, Opened};
-use super::{Between, Seen};
+use super::open::{Kind, OpenTracepoints};
+use super::{InterveningEvent, PerfRecord};
 use crate::names::CallNames;
 use crate::stacks::Stacks;
 
@@ -75,27 +75,30 @@ impl Numbers {
 
 /// The part of a sample that all of them have.
 #[derive(Clone, Copy)]
-struct Where {
+struct SampleHeader {
     time_ns: u64,
     tid: u32,
     process: u32,
     cgroup: u64,
 }
 
-impl Where {
-    fn record<'a>(&self, event: TaskEvent<'a>) -> Seen<'a> {
+impl SampleHeader {
+    fn record<'a>(&self, event: TaskEvent<'a>) -> PerfRecord<'a> {
         let Self { time_ns, tid, process, cgroup } = *self;
-        Seen::Record { record: CallRecord { time_ns, tid, process, missed: 0, event }, cgroup }
+        PerfRecord::Record {
+            record: CallRecord { time_ns, tid, process, missed: 0, event },
+            cgroup,
+        }
     }
 
-    fn between<'a>(&self, what: Between<'a>) -> Seen<'a> {
+    fn between<'a>(&self, what: InterveningEvent<'a>) -> PerfRecord<'a> {
         let Self { time_ns, tid, process, .. } = *self;
-        Seen::Between { time_ns, tid, process, what }
+        PerfRecord::Between { time_ns, tid, process, what }
     }
 }
 
 impl Decoder {
-    pub(super) fn new(opened: &Opened, follow: &Follow, stacks: Option<Stacks>) -> Self {
+    pub(super) fn new(opened: &OpenTracepoints, follow: &Follow, stacks: Option<Stacks>) -> Self {
         let waiting = match follow {
             Follow::Command(child) | Follow::All(Some(child)) => u32::try_from(*child).ok(),
             _ => None,
@@ -126,19 +129,19 @@ impl Decoder {
         &mut self,
         record: &RawRecord<'_>,
         time_ns: u64,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if record.kind == CALL {
             let Some(record) = CallRecord::parse(record.body) else { return Ok(()) };
             if let TaskEvent::Enter { call, .. } = record.event {
                 self.begins(record.tid, call);
             }
-            return each(Seen::Record { record, cgroup: 0 });
+            return each(PerfRecord::Record { record, cgroup: 0 });
         }
         if record.kind == COPY {
             let copy = FutexStack::parse(record.body).zip(self.stacks.as_mut());
             let Some((copy, stacks)) = copy else { return Ok(()) };
-            return each(Seen::Copied { chain: copy.chain, frames: &stacks.of_copy(&copy) });
+            return each(PerfRecord::Copied { chain: copy.chain, frames: &stacks.of_copy(&copy) });
         }
         if record.kind == FUNCTION {
             let Some(call) = ProbeCall::parse(record.body) else { return Ok(()) };
@@ -147,7 +150,7 @@ impl Decoder {
                 (Some(stacks), Some(stack)) => stacks.callers(process, stack),
                 _ => Vec::new(),
             };
-            return each(Seen::Function { call, frames: &frames });
+            return each(PerfRecord::Function { call, frames: &frames });
         }
         if record.kind == kind::PERF_RECORD_SAMPLE {
             return self.sample(record, each);
@@ -160,12 +163,13 @@ impl Decoder {
         &mut self,
         record: &RawRecord<'_>,
         time_ns: u64,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let layout = self.layouts.layouts().first().copied().unwrap_or_default();
         let id = layout.sample_id(record);
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
-        let place = Where { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
+        let place =
+            SampleHeader { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
         // What can't be decoded is shorter than the kernel makes it.
         let Ok(decoded) = record.decode() else { return Ok(()) };
         self.learn_mappings(&decoded);
@@ -178,17 +182,17 @@ impl Decoder {
         match decoded {
             Record::Lost(lost) => {
                 self.missing += lost.lost;
-                each(Seen::Missing(lost.lost))
+                each(PerfRecord::Missing(lost.lost))
             }
             _ if self.is_left_out(&place) => Ok(()),
             Record::Fork(_) | Record::Exit(_) if self.only_between => Ok(()),
-            Record::Comm(comm) => each(Seen::Name {
+            Record::Comm(comm) => each(PerfRecord::Name {
                 tid: comm.tid.unsigned_abs(),
                 process: comm.pid.unsigned_abs(),
                 comm: comm.comm,
             }),
             Record::Fork(task) if task.ptid != 0 || task.ppid != 0 => {
-                let place = Where {
+                let place = SampleHeader {
                     tid: task.ptid.unsigned_abs(),
                     process: task.ppid.unsigned_abs(),
                     ..place
@@ -205,7 +209,7 @@ impl Decoder {
                 let tid = task.tid.unsigned_abs();
                 let process = task.pid.unsigned_abs();
                 let status = self.status(tid, process);
-                each(Where { tid, process, ..place }.record(TaskEvent::End(status)))
+                each(SampleHeader { tid, process, ..place }.record(TaskEvent::End(status)))
             }
             Record::Switch(switch) => self.switch(place, switch.is_out, switch.is_preempted, each),
             _ => Ok(()),
@@ -225,7 +229,7 @@ impl Decoder {
     }
 
     /// The child before its execve, and this process.
-    fn is_left_out(&self, place: &Where) -> bool {
+    fn is_left_out(&self, place: &SampleHeader) -> bool {
         self.waiting == Some(place.tid) || place.process == self.own
     }
 
@@ -238,18 +242,18 @@ impl Decoder {
 
     fn switch<E>(
         &mut self,
-        place: Where,
+        place: SampleHeader,
         is_out: bool,
         is_preempted: bool,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let off = &mut self.tasks.entry(place.tid).or_default().off;
         if is_out {
             *off = Some(place.time_ns);
-            return each(place.between(Between::SwitchedOut { is_preempted }));
+            return each(place.between(InterveningEvent::SwitchedOut { is_preempted }));
         }
         let off_ns = off.take().map(|since| place.time_ns.saturating_sub(since));
-        each(place.between(Between::SwitchedIn { off_ns }))
+        each(place.between(InterveningEvent::SwitchedIn { off_ns }))
     }
 
     /// How a thread ended, as wait(2) has it: by what it or its process said, else by the signal
@@ -270,12 +274,12 @@ impl Decoder {
     fn sample<E>(
         &mut self,
         record: &RawRecord<'_>,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(event) = self.layouts.of(record) else { return Ok(()) };
         let Ok(sample) = Sample::of(record, &self.layouts) else { return Ok(()) };
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
-        let place = Where {
+        let place = SampleHeader {
             time_ns: sample.head.time_ns.unwrap_or(0),
             tid: number(sample.head.tid),
             process: number(sample.head.pid),
@@ -308,7 +312,7 @@ impl Decoder {
             Some(Kind::Fault { major }) => {
                 let address = sample.head.addr.unwrap_or(0);
                 let ip = sample.head.ip.unwrap_or(0);
-                each(place.between(Between::Fault { is_major: *major, address, ip }))
+                each(place.between(InterveningEvent::Fault { is_major: *major, address, ip }))
             }
             Some(Kind::Tracepoint(point)) => {
                 let mut text = Vec::new();
@@ -317,7 +321,7 @@ impl Decoder {
                 }
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let text = printable(&text);
-                each(place.between(Between::Tracepoint { name: &point.name, text: &text }))
+                each(place.between(InterveningEvent::Tracepoint { name: &point.name, text: &text }))
             }
             _ => Ok(()),
         }
@@ -325,15 +329,15 @@ impl Decoder {
 
     fn raw<E>(
         &self,
-        place: Where,
+        place: SampleHeader,
         event: usize,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chain = sample.callchain.iter().flat_map(|chain| (0..).map_while(|at| chain.get(at)));
         let chain: Vec<u64> = chain.filter(|address| *address < PERF_CONTEXT_MAX).collect();
-        let Where { time_ns, tid, process, .. } = place;
-        each(Seen::Raw {
+        let SampleHeader { time_ns, tid, process, .. } = place;
+        each(PerfRecord::Raw {
             time_ns,
             cpu: sample.head.cpu.unwrap_or(0),
             tid,
@@ -347,9 +351,9 @@ impl Decoder {
 
     fn enter<E>(
         &mut self,
-        place: Where,
+        place: SampleHeader,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let raw = sample.raw.unwrap_or_default();
         let compat =
@@ -378,19 +382,19 @@ impl Decoder {
 
     fn stack<E>(
         &mut self,
-        place: Where,
+        place: SampleHeader,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(stacks) = &mut self.stacks else { return Ok(()) };
-        each(Seen::Stack { tid: place.tid, frames: &stacks.lines(sample) })
+        each(PerfRecord::Stack { tid: place.tid, frames: &stacks.lines(sample) })
     }
 
     fn exit<E>(
         &mut self,
-        place: Where,
+        place: SampleHeader,
         raw: &[u8],
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let task = self.tasks.entry(place.tid).or_default();
         // It began before it was looked at.

@@ -32,7 +32,7 @@ const UNDER_WAY_NS: u64 = 50_000_000;
 
 /// What was seen.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum PerfRecord<'a> {
     /// Something happened to a task; `cgroup` is the id of its cgroup where that was asked for.
     Record {
         /// What.
@@ -58,7 +58,7 @@ pub enum Seen<'a> {
         /// Its process.
         process: u32,
         /// What.
-        what: Between<'a>,
+        what: InterveningEvent<'a>,
     },
     /// The call chain of the call that this thread begins, the innermost first: a line each.
     Stack {
@@ -106,7 +106,7 @@ pub enum Seen<'a> {
 
 /// What happens to a task that is no call of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between<'a> {
+pub enum InterveningEvent<'a> {
     /// A page was not there.
     Fault {
         /// It had to be read from a disk.
@@ -186,7 +186,7 @@ impl PerfEvents {
     pub fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+        mut each: impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { rings, decoder } = self;
         let before_ns = monotonic_ns().saturating_sub(UNDER_WAY_NS);

@@ -106,14 +106,14 @@ pub(super) struct Tracepoint {
 
 /// What was opened.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct OpenTracepoints {
     /// Of each event the kind, in the order of the layouts.
     pub(super) kinds: Vec<Kind>,
     pub(super) rings: OrderedRings,
 }
 
 /// An event before it is opened.
-struct Planned {
+struct UnopenedEvent {
     kind: Kind,
     attr: Attr,
     name: String,
@@ -139,12 +139,16 @@ fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
     }
 }
 
-fn plan(wanted: &PerfOptions, ring_bytes: u32, host: &Host) -> Result<Vec<Planned>, PerfError> {
+fn plan(
+    wanted: &PerfOptions,
+    ring_bytes: u32,
+    host: &Host,
+) -> Result<Vec<UnopenedEvent>, PerfError> {
     let software =
         |config: u32, fields| attr(abi::PERF_TYPE_SOFTWARE, config.into(), fields, ring_bytes);
     let planned = |kind, attr, name: &str| {
         let optional = matches!(kind, Kind::Signal);
-        Planned { kind, attr, name: name.to_owned(), optional }
+        UnopenedEvent { kind, attr, name: name.to_owned(), optional }
     };
     let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
     threads.flags |= Flags::TASK | Flags::COMM;
@@ -272,7 +276,7 @@ struct Opening<'a> {
     tasks: Option<Vec<i32>>,
     cpus: &'a [u32],
     ring_bytes: u32,
-    opened: Opened,
+    opened: OpenTracepoints,
 }
 
 pub(super) fn open(
@@ -280,7 +284,7 @@ pub(super) fn open(
     follow: &Follow,
     ring_bytes: u32,
     host: &Host,
-) -> Result<Opened, PerfError> {
+) -> Result<OpenTracepoints, PerfError> {
     let cpus = host.online_cpus().map_err(|source| PerfError::Host {
         path: "/sys/devices/system/cpu/online".to_owned(),
         source,
@@ -290,7 +294,7 @@ pub(super) fn open(
         tasks: tasks(follow, host)?,
         cpus: cpus.as_slice(),
         ring_bytes,
-        opened: Opened::default(),
+        opened: OpenTracepoints::default(),
     };
     for planned in plan(wanted, ring_bytes, host)? {
         opening.open(planned)?;
@@ -300,7 +304,7 @@ pub(super) fn open(
 
 impl Opening<'_> {
     /// Opens an event on each task and CPU.
-    fn open(&mut self, mut planned: Planned) -> Result<(), PerfError> {
+    fn open(&mut self, mut planned: UnopenedEvent) -> Result<(), PerfError> {
         planned.attr.flags.set(Flags::INHERIT, self.tasks.is_some());
         let mut ids = Vec::new();
         for &cpu in self.cpus {

@@ -4,8 +4,8 @@ use tare_format::file::Description;
 use tare_format::tracepoint::Format;
 use thiserror::Error;
 
-use super::event::{Happened, State, Task};
-use crate::learned::{FieldBytes, Learned};
+use super::event::{SchedAction, State, Task};
+use crate::learned::{EventFields, FieldBytes};
 
 /// A recording says nothing of context switches.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Fields {
 
 /// The scheduler's tracepoints of a recording, or of events that were opened.
 #[derive(Debug, Default)]
-pub struct Tracepoints(Learned<Fields>);
+pub struct Tracepoints(EventFields<Fields>);
 
 impl Tracepoints {
     /// Learns what events there are, where there are more than were known. Their fields are in the
@@ -81,7 +81,7 @@ impl Tracepoints {
         raw: &'a [u8],
         current: Task<'a>,
         cpu: u32,
-    ) -> Option<Happened<'a>> {
+    ) -> Option<SchedAction<'a>> {
         let (fields, endian) = self.0.of(event)?;
         let task = |(tid, comm): (FieldBytes, FieldBytes)| {
             let tid = tid.number(raw, endian);
@@ -94,12 +94,12 @@ impl Tracepoints {
                     prev.pid = current.pid;
                 }
                 let state = u64::from(state.number(raw, endian).cast_unsigned());
-                Happened::Switch { cpu, prev, state: State(state), next: task(next) }
+                SchedAction::Switch { cpu, prev, state: State(state), next: task(next) }
             }
             Fields::Wakeup { task: woken } => {
-                Happened::Wakeup { cpu, waker: current, task: task(woken) }
+                SchedAction::Wakeup { cpu, waker: current, task: task(woken) }
             }
-            Fields::Migrate { task: moved, from, to } => Happened::Migrate {
+            Fields::Migrate { task: moved, from, to } => SchedAction::Migrate {
                 cpu,
                 mover: current,
                 task: task(moved),

@@ -44,7 +44,7 @@ impl State {
 
 /// What happened, at a time in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened<'a> {
+pub enum SchedAction<'a> {
     /// A CPU goes from one task to another.
     Switch {
         /// Which CPU.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::event::{Happened, Slice};
+use super::event::{SchedAction, Slice};
 use super::slices::Sched;
 use super::sums::{TaskSums, Waits};
 
@@ -11,8 +11,8 @@ pub const JSON_VERSION: u32 = 1;
 
 /// A switch as a line of JSON.
 #[must_use]
-pub fn switch_object(happened: &Happened<'_>, slice: &Slice) -> Option<Value> {
-    let Happened::Switch { cpu, prev, state, next } = happened else { return None };
+pub fn switch_object(happened: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
+    let SchedAction::Switch { cpu, prev, state, next } = happened else { return None };
     prev.is_meant.then(|| {
         json!({
             "time_ns": slice.time_ns,

@@ -16,7 +16,7 @@ mod timehist;
 mod tracer;
 
 pub use decode::{NoSchedEvents, Tracepoints};
-pub use event::{Happened, Slice, State, Task};
+pub use event::{SchedAction, Slice, State, Task};
 pub use json::{JSON_VERSION, sums_document, switch_object};
 pub use slices::{Sched, SchedOptions};
 pub use sums::{CpuSums, TaskSums, Waits};

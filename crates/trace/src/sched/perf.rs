@@ -11,8 +11,8 @@ use tare_kernel::procfs;
 use tare_kernel::tracefs::Tracefs;
 
 use super::decode::Tracepoints;
-use super::event::{Happened, Task};
-use crate::perf::{PerfError, PerfEvents, PerfOptions, Seen};
+use super::event::{SchedAction, Task};
+use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
 
 const EVENTS: [(&str, &str); 4] = [
     ("sched", "sched_switch"),
@@ -26,12 +26,12 @@ const EVENTS: [(&str, &str); 4] = [
 pub(super) struct PerfSched {
     events: PerfEvents,
     tracepoints: Tracepoints,
-    followed: Followed,
+    followed: FollowedThreads,
 }
 
 /// Which threads are meant.
 #[derive(Debug)]
-struct Followed {
+struct FollowedThreads {
     all: bool,
     own: i32,
     /// The child that is to execute the command.
@@ -45,7 +45,7 @@ struct Followed {
 
 impl PerfSched {
     pub(super) fn start(follow: &Follow, ring_bytes: u32, host: &Host) -> Result<Self, PerfError> {
-        let mut followed = Followed {
+        let mut followed = FollowedThreads {
             all: matches!(follow, Follow::All(_)),
             own: rustix::process::getpid().as_raw_nonzero().get(),
             waiting: match follow {
@@ -85,14 +85,14 @@ impl PerfSched {
     pub(super) fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(u64, &Happened<'_>) -> Result<(), E>,
+        mut each: impl FnMut(u64, &SchedAction<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { events, tracepoints, followed } = self;
         if is_over {
             events.stop();
         }
         events.drain(is_over, |seen| match seen {
-            Seen::Raw { time_ns, cpu, tid, process, event, raw, .. } => {
+            PerfRecord::Raw { time_ns, cpu, tid, process, event, raw, .. } => {
                 let tid = tid.cast_signed();
                 let name = followed.names.get(&tid).copied().unwrap_or_default();
                 let comm = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -106,12 +106,12 @@ impl PerfSched {
                 each(time_ns, &happened)
             }
             // With the command's execve it gets a name.
-            Seen::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
+            PerfRecord::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
                 followed.waiting = None;
                 followed.tids.insert(tid.cast_signed());
                 Ok(())
             }
-            Seen::Record { record, .. } => match record.event {
+            PerfRecord::Record { record, .. } => match record.event {
                 TaskEvent::Fork { tid, process } => {
                     followed.fork(
                         record.tid.cast_signed(),
@@ -119,7 +119,7 @@ impl PerfSched {
                         process.cast_signed(),
                     );
                     let task = Task { tid: tid.cast_signed(), is_meant: true, ..Task::default() };
-                    each(record.time_ns, &Happened::Begin(task))
+                    each(record.time_ns, &SchedAction::Begin(task))
                 }
                 _ => Ok(()),
             },
@@ -132,7 +132,7 @@ impl PerfSched {
     }
 }
 
-impl Followed {
+impl FollowedThreads {
     /// A number may have been another thread's.
     fn fork(&mut self, parent: i32, tid: i32, process: i32) {
         self.processes.insert(tid, process);
@@ -143,8 +143,8 @@ impl Followed {
         }
     }
 
-    fn learn_names(&mut self, happened: &Happened<'_>) {
-        let Happened::Switch { prev, next, .. } = happened else { return };
+    fn learn_names(&mut self, happened: &SchedAction<'_>) {
+        let SchedAction::Switch { prev, next, .. } = happened else { return };
         for task in [prev, next] {
             let mut name = [0; 16];
             name.iter_mut().zip(task.comm).for_each(|(to, from)| *to = *from);
@@ -152,23 +152,23 @@ impl Followed {
         }
     }
 
-    fn complete(&self, happened: &mut Happened<'_>) {
+    fn complete(&self, happened: &mut SchedAction<'_>) {
         let complete = |task: &mut Task<'_>| {
             task.pid = self.processes.get(&task.tid).copied();
             let is_others = task.pid != Some(self.own) && self.waiting != Some(task.tid);
             task.is_meant = (self.all || self.tids.contains(&task.tid)) && is_others;
         };
         match happened {
-            Happened::Switch { prev, next, .. } => {
+            SchedAction::Switch { prev, next, .. } => {
                 complete(prev);
                 complete(next);
             }
-            Happened::Wakeup { waker: other, task, .. }
-            | Happened::Migrate { mover: other, task, .. } => {
+            SchedAction::Wakeup { waker: other, task, .. }
+            | SchedAction::Migrate { mover: other, task, .. } => {
                 complete(other);
                 complete(task);
             }
-            Happened::Begin(task) => complete(task),
+            SchedAction::Begin(task) => complete(task),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::event::{Happened, Slice, State, Task};
+use super::event::{SchedAction, Slice, State, Task};
 use super::sums::{CpuSums, TaskSums};
 
 /// So many tasks are known at most.
@@ -31,7 +31,7 @@ impl Default for SchedOptions {
 
 /// What is known of a task between its slices.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KnownTask {
     /// When it left its last CPU; 0: not seen.
     left_ns: u64,
     /// Since when it can run; 0: it sleeps, or runs.
@@ -57,7 +57,7 @@ struct Cpu {
 #[derive(Debug)]
 pub struct Sched {
     options: SchedOptions,
-    known: HashMap<i32, Known, foldhash::fast::RandomState>,
+    known: HashMap<i32, KnownTask, foldhash::fast::RandomState>,
     sums: HashMap<i32, TaskSums, foldhash::fast::RandomState>,
     cpus: Vec<Cpu>,
     first_ns: Option<u64>,
@@ -82,20 +82,20 @@ impl Sched {
 
     /// Takes in what happened; of a switch, the slice that it ends, where that is within the time that
     /// is asked for.
-    pub fn take(&mut self, time_ns: u64, happened: &Happened<'_>) -> Option<Slice> {
+    pub fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> Option<Slice> {
         match happened {
-            Happened::Switch { cpu, prev, state, next } => {
+            SchedAction::Switch { cpu, prev, state, next } => {
                 return self.switch(time_ns, *cpu, prev, *state, next);
             }
-            Happened::Wakeup { task, .. } => {
+            SchedAction::Wakeup { task, .. } => {
                 if let Some(known) = self.known(task)
                     && known.ready_ns == 0
                 {
                     known.ready_ns = time_ns;
                 }
             }
-            Happened::Migrate { .. } => {}
-            Happened::Begin(task) => {
+            SchedAction::Migrate { .. } => {}
+            SchedAction::Begin(task) => {
                 self.known.remove(&task.tid);
             }
         }
@@ -103,7 +103,7 @@ impl Sched {
     }
 
     /// What is known of a task that is meant; `None` also where there is no room for one more.
-    fn known(&mut self, task: &Task<'_>) -> Option<&mut Known> {
+    fn known(&mut self, task: &Task<'_>) -> Option<&mut KnownTask> {
         if task.tid == 0 || !task.is_meant {
             return None;
         }
@@ -114,7 +114,7 @@ impl Sched {
     }
 
     /// What was known of a task that left its CPU; it is known as `now` from here on, or forgotten.
-    fn exchange(&mut self, task: &Task<'_>, now: Option<Known>) -> Known {
+    fn exchange(&mut self, task: &Task<'_>, now: Option<KnownTask>) -> KnownTask {
         let before = match now {
             Some(now) => self.known(task).map(|known| std::mem::replace(known, now)),
             None => self.known.remove(&task.tid).filter(|_| task.is_meant),
@@ -148,10 +148,10 @@ impl Sched {
         let since_ns = if is_known { since_ns } else { 0 };
         let idle = (prev.tid == 0).then(|| std::mem::replace(&mut of_cpu.idle_left_ns, time_ns));
         let known = match idle {
-            Some(left_ns) => Known { left_ns, ..Known::default() },
+            Some(left_ns) => KnownTask { left_ns, ..KnownTask::default() },
             None => {
                 let ready_ns = if state.is_runnable() { time_ns } else { 0 };
-                let now = Known { left_ns: time_ns, ready_ns, last_cpu: Some(cpu) };
+                let now = KnownTask { left_ns: time_ns, ready_ns, last_cpu: Some(cpu) };
                 self.exchange(prev, (!state.is_end()).then_some(now))
             }
         };
@@ -255,12 +255,12 @@ mod tests {
         Task { tid, pid: Some(tid), comm: b"x", is_meant: true }
     }
 
-    fn switch(cpu: u32, prev: i32, state: u64, next: i32) -> Happened<'static> {
-        Happened::Switch { cpu, prev: task(prev), state: State(state), next: task(next) }
+    fn switch(cpu: u32, prev: i32, state: u64, next: i32) -> SchedAction<'static> {
+        SchedAction::Switch { cpu, prev: task(prev), state: State(state), next: task(next) }
     }
 
-    fn wake(tid: i32) -> Happened<'static> {
-        Happened::Wakeup { cpu: 0, waker: task(0), task: task(tid) }
+    fn wake(tid: i32) -> SchedAction<'static> {
+        SchedAction::Wakeup { cpu: 0, waker: task(0), task: task(tid) }
     }
 
     /// Task 7 sleeps from 20, is woken at 50, waits until 60 and runs on the other CPU until 100.

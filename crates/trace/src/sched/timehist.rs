@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use tare_format::printable;
 
-use super::event::{Happened, Slice, Task};
+use super::event::{SchedAction, Slice, Task};
 
 /// How wide the column of tasks is; what is longer pushes the others.
 const TASK: usize = 30;
@@ -55,12 +55,12 @@ impl Timehist {
     pub fn add(
         &self,
         time_ns: u64,
-        happened: &Happened<'_>,
+        happened: &SchedAction<'_>,
         slice: Option<&Slice>,
         into: &mut Vec<u8>,
     ) {
         match happened {
-            Happened::Switch { cpu, prev, state, next } => {
+            SchedAction::Switch { cpu, prev, state, next } => {
                 let Some(slice) = slice.filter(|_| prev.is_meant) else { return };
                 place(into, slice.time_ns, *cpu);
                 name(into, prev);
@@ -76,13 +76,13 @@ impl Timehist {
                 }
                 into.push(b'\n');
             }
-            Happened::Wakeup { cpu, waker, task } if self.options.wakeups && task.is_meant => {
+            SchedAction::Wakeup { cpu, waker, task } if self.options.wakeups && task.is_meant => {
                 between(into, time_ns, *cpu, waker);
                 into.extend_from_slice(b"awakened: ");
                 label(into, task);
                 into.push(b'\n');
             }
-            Happened::Migrate { cpu, mover, task, from, to }
+            SchedAction::Migrate { cpu, mover, task, from, to }
                 if self.options.migrations && task.is_meant =>
             {
                 between(into, time_ns, *cpu, mover);
@@ -215,7 +215,7 @@ mod tests {
             run_ns: 1_148_000,
             ..Slice::default()
         };
-        let switch = Happened::Switch {
+        let switch = SchedAction::Switch {
             cpu: 11,
             prev: task(8, b"a\x1bb"),
             state: State(1),
@@ -223,7 +223,8 @@ mod tests {
         };
         lines.add(0, &switch, Some(&slice), &mut text);
         lines.add(0, &switch, None, &mut text);
-        let wake = Happened::Wakeup { cpu: 0, waker: task(0, b"swapper"), task: task(7, b"gcc") };
+        let wake =
+            SchedAction::Wakeup { cpu: 0, waker: task(0, b"swapper"), task: task(7, b"gcc") };
         lines.add(1_000, &wake, None, &mut text);
         let slice = Slice {
             time_ns: 123_456_789_012_345_678,
@@ -234,7 +235,7 @@ mod tests {
         };
         let prev = task(i32::MAX, "größe".as_bytes());
         let next = task(-1, b"");
-        let switch = Happened::Switch { cpu: 123_456, prev, state: State(0), next };
+        let switch = SchedAction::Switch { cpu: 123_456, prev, state: State(0), next };
         lines.add(0, &switch, Some(&slice), &mut text);
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<_> = text.lines().skip(3).collect();

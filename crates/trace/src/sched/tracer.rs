@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use tare_kernel::bpf::{Follow, SchedEvent, SchedEvents, SchedRecord, SchedTask, StepBack};
 use tare_kernel::host::Host;
 
-use super::event::{Happened, State, Task};
+use super::event::{SchedAction, State, Task};
 use super::perf::PerfSched;
 use crate::tracer::{TraceError, neither, step_back};
 
@@ -16,13 +16,13 @@ const LACKS: &str =
 /// What the scheduler does is seen as it happens.
 #[derive(Debug)]
 pub struct SchedTracer {
-    how: How,
+    how: SchedSource,
     own: i32,
     follows_all: bool,
 }
 
 #[derive(Debug)]
-enum How {
+enum SchedSource {
     Bpf(Box<SchedEvents>),
     Perf(Box<PerfSched>),
 }
@@ -43,14 +43,16 @@ impl SchedTracer {
         let follows_all = matches!(follow, Follow::All(_));
         let error = match SchedEvents::start(follow, migrations, ring_bytes) {
             Ok(programs) => {
-                let how = How::Bpf(Box::new(programs));
+                let how = SchedSource::Bpf(Box::new(programs));
                 return Ok((Self { how, own, follows_all }, None));
             }
             Err(error) => error,
         };
         let step = step_back(error, LACKS)?;
         match PerfSched::start(follow, ring_bytes, host) {
-            Ok(perf) => Ok((Self { how: How::Perf(Box::new(perf)), own, follows_all }, Some(step))),
+            Ok(perf) => {
+                Ok((Self { how: SchedSource::Perf(Box::new(perf)), own, follows_all }, Some(step)))
+            }
             Err(perf) => Err(neither(step, perf)),
         }
     }
@@ -58,8 +60,8 @@ impl SchedTracer {
     /// What becomes readable when much waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (programs, perf) = match &self.how {
-            How::Bpf(programs) => (Some(programs.file()), None),
-            How::Perf(perf) => (None, Some(perf.files())),
+            SchedSource::Bpf(programs) => (Some(programs.file()), None),
+            SchedSource::Perf(perf) => (None, Some(perf.files())),
         };
         programs.into_iter().chain(perf.into_iter().flatten())
     }
@@ -71,13 +73,13 @@ impl SchedTracer {
     pub fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(u64, &Happened<'_>) -> Result<(), E>,
+        mut each: impl FnMut(u64, &SchedAction<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let own = self.own;
         let idle_is_meant = self.follows_all;
         let programs = match &mut self.how {
-            How::Bpf(programs) => programs,
-            How::Perf(perf) => return perf.drain(is_over, each),
+            SchedSource::Bpf(programs) => programs,
+            SchedSource::Perf(perf) => return perf.drain(is_over, each),
         };
         if is_over {
             programs.stop();
@@ -98,13 +100,13 @@ impl SchedTracer {
     /// [`TraceError::Bpf`].
     pub fn missing(&self) -> Result<u64, TraceError> {
         match &self.how {
-            How::Bpf(programs) => programs.missing().map_err(TraceError::Bpf),
-            How::Perf(perf) => Ok(perf.missing()),
+            SchedSource::Bpf(programs) => programs.missing().map_err(TraceError::Bpf),
+            SchedSource::Perf(perf) => Ok(perf.missing()),
         }
     }
 }
 
-fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> Happened<'a> {
+fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> SchedAction<'a> {
     let task = |task: &SchedTask<'a>| {
         let tid = task.tid.cast_signed();
         let pid = task.process.cast_signed();
@@ -116,12 +118,12 @@ fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> Happ
     let other = task(&record.other);
     match record.event {
         SchedEvent::Switch(state) => {
-            Happened::Switch { cpu, prev: of, state: State(state.into()), next: other }
+            SchedAction::Switch { cpu, prev: of, state: State(state.into()), next: other }
         }
-        SchedEvent::Wakeup => Happened::Wakeup { cpu, waker: other, task: of },
+        SchedEvent::Wakeup => SchedAction::Wakeup { cpu, waker: other, task: of },
         SchedEvent::Migrate { from, to } => {
-            Happened::Migrate { cpu, mover: other, task: of, from, to }
+            SchedAction::Migrate { cpu, mover: other, task: of, from, to }
         }
-        SchedEvent::Begin => Happened::Begin(of),
+        SchedEvent::Begin => SchedAction::Begin(of),
     }
 }

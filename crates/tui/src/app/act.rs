@@ -3,7 +3,7 @@
 use tare_format::printable;
 use tare_profile::EventId;
 
-use super::overlay::{Asked, Prompt};
+use super::overlay::{Prompt, PromptKind};
 use super::pages::ledger;
 use super::{App, Next};
 use crate::keys::{self, Action, View};
@@ -40,10 +40,10 @@ impl App {
             Action::PageDown => self.page(1),
             Action::First => self.list().go(isize::MIN),
             Action::Last => self.list().go(isize::MAX),
-            Action::FilterSymbol => self.ask(Asked::Symbol),
-            Action::Filter => self.ask(Asked::Filter),
-            Action::Search => self.ask(Asked::Search),
-            Action::Limit => self.ask(Asked::Limit),
+            Action::FilterSymbol => self.ask(PromptKind::Symbol),
+            Action::Filter => self.ask(PromptKind::Filter),
+            Action::Search => self.ask(PromptKind::Search),
+            Action::Limit => self.ask(PromptKind::Limit),
             Action::SearchNext => self.find(model, true),
             Action::SearchPrevious => self.find(model, false),
             Action::ZoomThread
@@ -194,7 +194,7 @@ impl App {
         self.text = Some(TextView::new(title, wrapped(lines, self.size.width)));
     }
 
-    pub(super) fn ask(&mut self, asked: Asked) {
+    pub(super) fn ask(&mut self, asked: PromptKind) {
         self.prompt = Some(Prompt { asked, typed: String::new() });
     }
 

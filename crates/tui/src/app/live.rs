@@ -1,9 +1,9 @@
 //! Keys of what is recorded now, and what stays shown while the oldest of it is forgotten.
 
-use tare_profile::{Function, Renumbered, Space, Term};
+use tare_profile::{Function, NewIds, Space, Term};
 
 use super::App;
-use super::overlay::Asked;
+use super::overlay::PromptKind;
 use crate::keys::Action;
 use crate::model::{Model, Pace};
 
@@ -23,7 +23,7 @@ impl App {
                 self.message = format!("the last {} s are shown", live.pace.span().as_secs_f64());
                 self.is_stale = true;
             }
-            Action::Delay => self.ask(Asked::Delay),
+            Action::Delay => self.ask(PromptKind::Delay),
             Action::HideKernel => self.toggle_term(Term::NotIn(Space::Kernel)),
             Action::HideUser => self.toggle_term(Term::NotIn(Space::User)),
             _ => return false,
@@ -48,7 +48,7 @@ impl App {
     }
 
     /// Ids in the profile's tables are others. What has no sample any more is given up.
-    pub(crate) fn renumber(&mut self, now: &Renumbered) {
+    pub(crate) fn renumber(&mut self, now: &NewIds) {
         self.subject = self.subject.and_then(|frame| now.frame(frame));
         self.annotated = self.annotated.and_then(|function| now.symbol(function));
         self.flame.renumber(now);

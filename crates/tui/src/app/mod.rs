@@ -27,7 +27,7 @@ use crate::view::functions::FunctionsView;
 use crate::view::text::TextView;
 use crate::view::timeline::TimelineView;
 use crate::view::trees::TreesView;
-use overlay::{Answer, Asked, Menu, Prompt};
+use overlay::{Answer, Menu, Prompt, PromptKind};
 
 /// What the caller is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,26 +200,26 @@ impl App {
         chosen.map_or(Next::Show, |action| self.act(model, action))
     }
 
-    fn answered(&mut self, model: &mut Model, asked: Asked, text: &str) {
+    fn answered(&mut self, model: &mut Model, asked: PromptKind, text: &str) {
         match asked {
-            Asked::Search => {
+            PromptKind::Search => {
                 text.clone_into(&mut self.search);
                 self.find(model, true);
             }
-            Asked::Symbol => {
+            PromptKind::Symbol => {
                 self.query.terms.retain(|term| !matches!(term, Term::Symbol(_)));
                 if !text.is_empty() {
                     self.query.terms.push(Term::Symbol(text.as_bytes().to_vec()));
                 }
                 self.is_stale = true;
             }
-            Asked::Filter => match (text.strip_prefix("event="), filters::parse(text)) {
+            PromptKind::Filter => match (text.strip_prefix("event="), filters::parse(text)) {
                 (Some(name), _) => self.show_event(model, name),
                 (None, Ok(term)) => self.filter(term),
                 (None, Err(why)) => self.message = why,
             },
-            Asked::Delay => self.set_delay(model, text),
-            Asked::Limit => match text.trim_end_matches('%').parse::<f64>() {
+            PromptKind::Delay => self.set_delay(model, text),
+            PromptKind::Limit => match text.trim_end_matches('%').parse::<f64>() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => {
                     self.functions.view.percent_limit = percent;
                     if let Some(graph) = &mut self.functions.view.graph {

@@ -9,7 +9,7 @@ use crate::paint::{Pen, Theme, width};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum PromptKind {
     /// A part of a function's name.
     Symbol,
     /// A condition.
@@ -22,7 +22,7 @@ pub(crate) enum Asked {
     Delay,
 }
 
-impl Asked {
+impl PromptKind {
     pub(crate) fn question(self) -> &'static str {
         match self {
             Self::Symbol => "Functions with this in their names: ",
@@ -39,7 +39,7 @@ impl Asked {
 /// A question, and what was typed so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt {
-    pub(crate) asked: Asked,
+    pub(crate) asked: PromptKind,
     pub(crate) typed: String,
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_the_answer() {
-        let mut prompt = Prompt { asked: Asked::Search, typed: String::new() };
+        let mut prompt = Prompt { asked: PromptKind::Search, typed: String::new() };
         for key in ["a", "SPACE", "b", "x", "BACKSPACE", "UP"] {
             assert_eq!(prompt.key(key), Answer::Open);
         }

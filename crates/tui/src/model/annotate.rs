@@ -5,7 +5,7 @@ use tare_profile::{FrameId, SymbolId, Weight};
 
 use super::Model;
 use super::query::Query;
-use tare_annotate::{Annotated, Asked, Style, sum, weights};
+use tare_annotate::{AnnotateRequest, Annotated, Style, sum, weights};
 
 impl Model {
     /// The function of a frame.
@@ -51,7 +51,7 @@ impl Model {
         let weights = weights(profile, samples, &selected);
         let offsets = query.event.and_then(|event| weights.get(&(event, function)));
         let arch = self.description.features().text(ARCH).unwrap_or_default();
-        let asked = Asked { machine, arch, style, with_source: true };
+        let asked = AnnotateRequest { machine, arch, style, with_source: true };
         let all = all.map_or(Weight::default(), |(_, weight)| weight);
         asked
             .annotate(symbol, offsets.unwrap_or(&Default::default()), all)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tare_profile::{Losses, Renumbered};
+use tare_profile::{Losses, NewIds};
 use tare_render::LiveFigures;
 use tare_replay::{Live, SampleSink, SampleSinkOptions};
 
@@ -88,7 +88,7 @@ impl Model {
 
     /// Takes in what is recorded by now, and forgets what is too old. Returns what has become of ids
     /// in tables, where they have changed.
-    pub(crate) fn renew(&mut self) -> Option<Renumbered> {
+    pub(crate) fn renew(&mut self) -> Option<NewIds> {
         let live = self.live.as_mut()?;
         let renumbered = live.replay.forget(&mut self.sink);
         // What is left out is no loss: it is the rule here.

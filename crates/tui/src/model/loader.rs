@@ -8,7 +8,7 @@ use tare_format::ledger::Ledger;
 use tare_profile::Losses;
 use tare_replay::{Error, Options, Recording, Replay, SampleSink, SampleSinkOptions};
 
-use super::{Model, Progress, Shared};
+use super::{Model, Progress, SharedModel};
 
 /// Records that are replayed without a look at whether somebody wants the model.
 const STEP: u32 = 1 << 8;
@@ -62,7 +62,7 @@ fn size(recording: &Recording) -> Option<u64> {
 }
 
 /// Loads a recording to its end.
-pub(crate) fn load(shared: &Shared, source: Source) {
+pub(crate) fn load(shared: &SharedModel, source: Source) {
     let Source { mut recording, symbols, mend, .. } = source;
     let mut replay = Replay::new(Options { symbols: symbols.clone(), ..Options::default() });
     let size = size(&recording);
@@ -96,7 +96,7 @@ pub(crate) fn load(shared: &Shared, source: Source) {
 
 /// Goes on until the time is up, or somebody wants the model.
 fn turn(
-    shared: &Shared,
+    shared: &SharedModel,
     model: &mut Model,
     replay: &mut Replay,
     recording: &mut Recording,

@@ -20,7 +20,7 @@ pub(crate) use live::LiveModel;
 pub use live::Pace;
 pub(crate) use loader::{Source, load};
 pub(crate) use query::{Functions, Query, Tree, callers_and_callees, whole_tree};
-pub(crate) use timeline::{By, Of, Timeline};
+pub(crate) use timeline::{RowKind, RowOwner, Timeline};
 
 /// How far loading is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,12 +118,12 @@ impl Model {
 
 /// A model that one thread fills and another shows.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedModel {
     model: Arc<Mutex<Model>>,
     is_wanted: Arc<AtomicBool>,
 }
 
-impl Shared {
+impl SharedModel {
     pub(crate) fn new(model: Model) -> Self {
         Self { model: Arc::new(Mutex::new(model)), is_wanted: Arc::default() }
     }

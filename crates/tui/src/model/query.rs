@@ -1,8 +1,8 @@
 //! What views ask of a model.
 
 use tare_profile::{
-    CallTree, EventId, Filter, Function, Key, Options, Order, Profile, RowKeys, Samples, Selected,
-    Selection, Table, Term, Weight, table,
+    CallTree, EventId, Filter, Function, Key, Options, Order, Profile, RowKeys, Samples,
+    SelectedSamples, Selection, Table, Term, Weight, table,
 };
 use tare_render::View;
 
@@ -40,7 +40,7 @@ impl Query {
     }
 
     /// The selection, for all that is loaded by now.
-    pub(super) fn selected(&self, model: &mut Model) -> Selected {
+    pub(super) fn selected(&self, model: &mut Model) -> SelectedSamples {
         let selection = self.selection(model);
         let (profile, samples) = model.sink.parts();
         selection.of(profile, samples)

@@ -9,7 +9,7 @@ use super::query::Query;
 
 /// What has a row of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum By {
+pub(crate) enum RowKind {
     /// Each CPU.
     #[default]
     Cpu,
@@ -19,7 +19,7 @@ pub(crate) enum By {
 
 /// Whose samples a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Of {
+pub(crate) enum RowOwner {
     /// All samples.
     All,
     /// Those on a CPU.
@@ -36,7 +36,7 @@ pub(crate) struct Timeline {
     /// The last.
     pub(crate) to_ns: u64,
     /// Weights by column; the first row has all samples.
-    pub(crate) rows: Vec<(Of, Vec<u64>)>,
+    pub(crate) rows: Vec<(RowOwner, Vec<u64>)>,
 }
 
 impl Timeline {
@@ -53,7 +53,7 @@ impl Timeline {
 
 impl Model {
     /// What samples weigh over time, in so many columns.
-    pub(crate) fn timeline(&mut self, query: &Query, by: By, columns: usize) -> Timeline {
+    pub(crate) fn timeline(&mut self, query: &Query, by: RowKind, columns: usize) -> Timeline {
         let columns = columns.max(1);
         let selected = query.selected(self);
         let Some((first, last)) = self.samples().times() else { return Timeline::default() };
@@ -62,20 +62,20 @@ impl Model {
         let (from_ns, to_ns) = (from_ns.max(first), to_ns.min(last).max(from_ns.max(first)));
         let length = u128::from(to_ns - from_ns) + 1;
         let samples = self.samples();
-        let mut rows: HashMap<Of, Vec<u64>> = HashMap::new();
-        rows.insert(Of::All, vec![0; columns]);
+        let mut rows: HashMap<RowOwner, Vec<u64>> = HashMap::new();
+        rows.insert(RowOwner::All, vec![0; columns]);
         for sample in samples.iter().filter(|sample| selected.takes(sample)) {
             let Some(time_ns) = sample.time_ns else { continue };
             let part = u128::from(time_ns.saturating_sub(from_ns)) * columns as u128 / length;
             let column = usize::try_from(part).unwrap_or(usize::MAX).min(columns - 1);
             let of = match by {
-                By::Cpu => Of::Cpu(sample.cpu),
-                By::Thread => match samples.task(sample.task) {
-                    Some(task) => Of::Thread(task.thread),
+                RowKind::Cpu => RowOwner::Cpu(sample.cpu),
+                RowKind::Thread => match samples.task(sample.task) {
+                    Some(task) => RowOwner::Thread(task.thread),
                     None => continue,
                 },
             };
-            for of in [Of::All, of] {
+            for of in [RowOwner::All, of] {
                 let row = rows.entry(of).or_insert_with(|| vec![0; columns]);
                 row[column] = row[column].saturating_add(sample.period);
             }
@@ -83,9 +83,11 @@ impl Model {
         let mut rows: Vec<_> = rows.into_iter().collect();
         let weight = |row: &Vec<u64>| row.iter().fold(0_u64, |sum, one| sum.saturating_add(*one));
         match by {
-            By::Cpu => rows.sort_by_key(|(of, _)| *of),
-            By::Thread => {
-                rows.sort_by_key(|(of, row)| (*of != Of::All, std::cmp::Reverse(weight(row)), *of));
+            RowKind::Cpu => rows.sort_by_key(|(of, _)| *of),
+            RowKind::Thread => {
+                rows.sort_by_key(|(of, row)| {
+                    (*of != RowOwner::All, std::cmp::Reverse(weight(row)), *of)
+                });
             }
         }
         Timeline { from_ns, to_ns, rows }

@@ -8,7 +8,7 @@ use tare_profile::Weight;
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
-use tare_annotate::{Annotated, Line, Moved, Sources, Style as Syntax};
+use tare_annotate::{Annotated, Line, PathPrefix, Sources, Style as Syntax};
 
 /// Cells of a percentage or of samples, and of a period.
 const PERCENT: usize = 8;
@@ -22,7 +22,7 @@ pub struct CodeView {
     /// How they are written.
     pub style: Syntax,
     /// Where sources lie.
-    pub moved: Option<Moved>,
+    pub moved: Option<PathPrefix>,
     /// Without lines of the source.
     pub hides_source: bool,
     /// The file stands before each line of the source.

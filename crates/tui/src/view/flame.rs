@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use tare_profile::{Function, Node, Profile, Renumbered, Space};
+use tare_profile::{Function, NewIds, Node, Profile, Space};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
@@ -39,7 +39,7 @@ impl FlameView {
     }
 
     /// Ids in the profile's tables are others.
-    pub(crate) fn renumber(&mut self, now: &Renumbered) {
+    pub(crate) fn renumber(&mut self, now: &NewIds) {
         for path in [&mut self.path, &mut self.zoomed] {
             *path = path.iter().map_while(|function| now.function(*function)).collect();
         }

@@ -8,7 +8,7 @@ use tare_profile::{Profile, Term};
 
 use super::Subject;
 use crate::list::{Item, LineKind, List, Mark, key};
-use crate::model::{By, Model, Of, Query, Timeline};
+use crate::model::{Model, Query, RowKind, RowOwner, Timeline};
 use crate::paint::{Pen, Theme, below_title};
 
 /// Cells of the names of rows.
@@ -22,7 +22,7 @@ const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇",
 pub(crate) struct TimelineView {
     pub(crate) list: List,
     data: Timeline,
-    by: By,
+    by: RowKind,
     columns: usize,
     cursor: usize,
     /// The columns of a range that was begun or chosen.
@@ -38,7 +38,7 @@ impl TimelineView {
         self.columns = usize::from(cells.saturating_sub(names(cells) + 1)).max(1);
         self.data = model.timeline(query, self.by, self.columns);
         self.cursor = self.cursor.min(self.columns - 1);
-        let item = |(at, (of, _)): (usize, &(Of, Vec<u64>))| Item {
+        let item = |(at, (of, _)): (usize, &(RowOwner, Vec<u64>))| Item {
             key: key(3, of),
             kind: LineKind::Row(at),
             depth: 0,
@@ -54,7 +54,7 @@ impl TimelineView {
 
     /// Rows by CPU or by thread.
     pub(crate) fn toggle_by(&mut self) {
-        self.by = if self.by == By::Cpu { By::Thread } else { By::Cpu };
+        self.by = if self.by == RowKind::Cpu { RowKind::Thread } else { RowKind::Cpu };
     }
 
     /// Moves the cursor along the time.
@@ -110,8 +110,10 @@ impl TimelineView {
             _ => None,
         });
         match row.map(|(of, _)| *of) {
-            Some(Of::Cpu(cpu)) => Subject { cpu, ..Subject::default() },
-            Some(Of::Thread(thread)) => Subject { thread: Some(thread), ..Subject::default() },
+            Some(RowOwner::Cpu(cpu)) => Subject { cpu, ..Subject::default() },
+            Some(RowOwner::Thread(thread)) => {
+                Subject { thread: Some(thread), ..Subject::default() }
+            }
             _ => Subject::default(),
         }
     }
@@ -148,7 +150,7 @@ impl TimelineView {
             let LineKind::Row(row) = item.kind else { continue };
             let Some((of, weights)) = self.data.rows.get(row) else { continue };
             let style = if at == self.list.cursor { theme.cursor() } else { Style::new() };
-            let most = if *of == Of::All { most_of_all.unwrap_or(0) } else { most };
+            let most = if *of == RowOwner::All { most_of_all.unwrap_or(0) } else { most };
             let mut pen = Pen::new(buffer, below, line);
             pen.field(&named(profile, *of), names(area.width).into(), style)
                 .text(" ", Style::new());
@@ -176,12 +178,12 @@ fn names(cells: u16) -> u16 {
     NAMES.min(cells / 4)
 }
 
-fn named(profile: &Profile, of: Of) -> String {
+fn named(profile: &Profile, of: RowOwner) -> String {
     match of {
-        Of::All => "all".to_owned(),
-        Of::Cpu(Some(cpu)) => format!("CPU {cpu}"),
-        Of::Cpu(None) => "no CPU recorded".to_owned(),
-        Of::Thread(thread) => {
+        RowOwner::All => "all".to_owned(),
+        RowOwner::Cpu(Some(cpu)) => format!("CPU {cpu}"),
+        RowOwner::Cpu(None) => "no CPU recorded".to_owned(),
+        RowOwner::Thread(thread) => {
             let comm = profile.name_of(thread).map(|name| printable(profile.string(name)));
             let tid = profile.thread(thread).map_or(-1, |thread| thread.tid);
             format!("{tid} {}", comm.unwrap_or_default())

@@ -9,7 +9,7 @@ use super::WATCHED;
 use crate::report::Estimate;
 use crate::run::run;
 use crate::scratch::Scratch;
-use crate::watched::Watched;
+use crate::watched::ProcessUsage;
 
 /// Bytes that copies are measured with.
 const MEGABYTES: usize = 256;
@@ -57,9 +57,9 @@ fn wakes(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()?;
-    let watched = Watched::now(child.id()).and_then(|before| {
+    let watched = ProcessUsage::now(child.id()).and_then(|before| {
         std::thread::sleep(WATCHED);
-        Ok(Watched::now(child.id())?.since(before))
+        Ok(ProcessUsage::now(child.id())?.since(before))
     });
     let _ = child.kill();
     let _ = child.wait();

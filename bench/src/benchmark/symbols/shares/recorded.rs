@@ -8,7 +8,7 @@ use crate::scratch::Scratch;
 
 /// A command to record.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct RecordCommand {
     pub(super) name: &'static str,
     /// For the shell; it writes the number of a process with a perf map to the file `pid`.
     line: String,
@@ -80,7 +80,7 @@ int main(void) {
 
 /// Ten programs: of six languages, with their own compiler's or an interpreter's code, of the
 /// kernel, and binaries of other kinds.
-pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Recorded>> {
+pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<RecordCommand>> {
     let folder = scratch.folder().canonicalize()?;
     for (name, text) in
         [("work.js", JAVASCRIPT), ("work.py", PYTHON), ("Work.java", JAVA), ("clock.c", CLOCK)]
@@ -108,7 +108,7 @@ pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Recorded>> {
     ))?;
     // In a subshell `$$` is the number of the shell that it came from.
     let jit = |line: &str| format!("sh -c 'echo $$ >{}; exec {line}'", path("pid"));
-    let recorded = |name, line| Recorded { name, line, folder: folder.clone() };
+    let recorded = |name, line| RecordCommand { name, line, folder: folder.clone() };
     let loops = |line: &str| format!("for n in 1 2 3; do {line}; done");
     Ok(vec![
         recorded("C", format!("{compress} {compress} 12")),
@@ -131,7 +131,7 @@ pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Recorded>> {
     ])
 }
 
-impl Recorded {
+impl RecordCommand {
     pub(super) fn record(&self, scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<()> {
         let tare = scratch.setting.tare();
         let file = file.display().to_string();

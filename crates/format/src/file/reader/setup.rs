@@ -6,7 +6,7 @@ use crate::abi::Attr;
 use crate::bytes::{Cursor, Endian, Words};
 use crate::file::description::Description;
 use crate::file::header::{FileHeader, Section};
-use crate::file::loss::{Losses, Why};
+use crate::file::loss::{LossReason, Losses};
 use crate::limits;
 
 /// Reads what a file's header points to.
@@ -66,14 +66,14 @@ impl<R: Read + Seek> Setup<'_, R> {
     fn read_attrs(&mut self) -> io::Result<()> {
         let FileHeader { attr_size, attrs, .. } = self.header;
         if !(80..=limits::ATTR_ENTRY).contains(&attr_size) {
-            self.losses.add(attrs.offset, attrs.size, Why::BadAttr);
+            self.losses.add(attrs.offset, attrs.size, LossReason::BadAttr);
             return Ok(());
         }
         let bytes = self.section(attrs, attr_size * limits::EVENTS as u64)?;
         self.losses.add(
             attrs.offset.saturating_add(bytes.len() as u64),
             attrs.size - bytes.len() as u64,
-            Why::CutData,
+            LossReason::CutData,
         );
         let entry_size = usize::try_from(attr_size).unwrap_or(usize::MAX);
         for (entry, place) in bytes.chunks(entry_size).zip(0_u64..) {
@@ -86,15 +86,15 @@ impl<R: Read + Seek> Setup<'_, R> {
     }
 
     /// One entry: a `perf_event_attr`, and where the event's ids are. Says what is wrong with it.
-    fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<Why>> {
+    fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<LossReason>> {
         let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
-            return Ok(Some(Why::BadAttr));
+            return Ok(Some(LossReason::BadAttr));
         };
         let (Ok(attr), Some(section)) = (
             Attr::from_bytes_in(attr, self.endian),
             Section::decode(&mut Cursor::new(section, self.endian)),
         ) else {
-            return Ok(Some(Why::BadAttr));
+            return Ok(Some(LossReason::BadAttr));
         };
         let bytes = self.section(section, self.id_bytes)?;
         self.id_bytes -= bytes.len() as u64;
@@ -102,7 +102,7 @@ impl<R: Read + Seek> Setup<'_, R> {
         let ids = Words::new(&bytes, self.endian).iter().collect();
         drop(bytes);
         let fits = self.description.add_event(attr, ids) && !(is_cut && self.id_bytes == 0);
-        Ok(if !fits { Some(Why::OverLimit) } else { is_cut.then_some(Why::CutData) })
+        Ok(if !fits { Some(LossReason::OverLimit) } else { is_cut.then_some(LossReason::CutData) })
     }
 
     /// The table stands behind the data, one entry for each bit of the header.
@@ -116,7 +116,7 @@ impl<R: Read + Seek> Setup<'_, R> {
         self.losses.add(
             wanted.offset.saturating_add(table.len() as u64),
             wanted.size - table.len() as u64,
-            Why::CutFeature,
+            LossReason::CutFeature,
         );
         let mut fields = Cursor::new(&table, self.endian);
         for bit in bits {
@@ -131,7 +131,7 @@ impl<R: Read + Seek> Setup<'_, R> {
             self.losses.add(
                 section.offset,
                 missing,
-                if section.size > room { Why::OverLimit } else { Why::CutFeature },
+                if section.size > room { LossReason::OverLimit } else { LossReason::CutFeature },
             );
             self.description.add_feature(bit, data);
         }

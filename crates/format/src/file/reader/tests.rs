@@ -121,7 +121,7 @@ fn a_recorder_that_was_killed_leaves_size_0_and_zeros() {
     let (kinds, losses) = read(open(bytes));
     assert_eq!(kinds, [PERF_RECORD_SAMPLE; 3]);
     assert!(losses.unfinished);
-    assert_eq!(losses.gaps()[0], Gap { offset: DATA + 48, bytes: 96, why: Why::Zeros });
+    assert_eq!(losses.gaps()[0], Gap { offset: DATA + 48, bytes: 96, why: LossReason::Zeros });
     assert_eq!(losses.bytes(), 100);
 }
 
@@ -147,7 +147,7 @@ fn a_file_that_is_cut_gives_its_whole_records() {
             losses.gaps().iter().filter(|gap| gap.why == why).map(|gap| gap.bytes).sum::<u64>()
         };
         assert_eq!(
-            (of(Why::CutRecord), of(Why::CutData), of(Why::CutFeature)),
+            (of(LossReason::CutRecord), of(LossReason::CutData), of(LossReason::CutFeature)),
             (cut as u64 % 16, 48 - cut as u64, 32),
             "{cut}"
         );
@@ -160,7 +160,7 @@ fn an_impossible_size_ends_the_data_and_is_accounted_for() {
     bytes.0[usize::try_from(DATA).unwrap() + 16 + 6] = 7;
     let (kinds, losses) = read(open(bytes));
     assert_eq!(kinds.len(), 1);
-    assert_eq!(losses.gaps(), [Gap { offset: DATA + 16, bytes: 32, why: Why::BadSize }]);
+    assert_eq!(losses.gaps(), [Gap { offset: DATA + 16, bytes: 32, why: LossReason::BadSize }]);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn what_follows_a_record_may_be_missing() {
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
     assert_eq!(
         (kinds, losses.gaps()[0].why, losses.bytes()),
-        (vec![kind::AUXTRACE], Why::CutRecord, u64::MAX - 16)
+        (vec![kind::AUXTRACE], LossReason::CutRecord, u64::MAX - 16)
     );
     let bytes = Bytes::magic(Endian::Little)
         .words(&[16])
@@ -267,7 +267,10 @@ fn what_follows_a_record_may_be_missing() {
         .u32(0)
         .words(&[1]);
     let (kinds, losses) = read(Reader::stream(&bytes.0[..]).unwrap());
-    assert_eq!((kinds, losses.gaps()[0].why), (vec![kind::HEADER_TRACING_DATA], Why::OverLimit));
+    assert_eq!(
+        (kinds, losses.gaps()[0].why),
+        (vec![kind::HEADER_TRACING_DATA], LossReason::OverLimit)
+    );
 }
 
 /// A source that hands out one byte at a time, and is interrupted in between.
@@ -335,7 +338,10 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
     let why: Vec<_> = losses.gaps().iter().map(|gap| (gap.why, gap.bytes)).collect();
     assert_eq!(
         why,
-        [(Why::Compressed, garbage.len() as u64), (Why::Compressed, good.len() as u64)]
+        [
+            (LossReason::Compressed, garbage.len() as u64),
+            (LossReason::Compressed, good.len() as u64)
+        ]
     );
     // Damage within a frame, and a record of an impossible size.
     for at in 5..good.len() {
@@ -344,10 +350,12 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
         let (kinds, losses) = compressed(&[&bad, &good]);
         assert!(
             kinds.len() <= 100
-                && losses
-                    .gaps()
-                    .iter()
-                    .all(|gap| [Why::Compressed, Why::BadSize, Why::CutRecord].contains(&gap.why)),
+                && losses.gaps().iter().all(|gap| [
+                    LossReason::Compressed,
+                    LossReason::BadSize,
+                    LossReason::CutRecord
+                ]
+                .contains(&gap.why)),
             "{at}"
         );
     }
@@ -355,7 +363,7 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
         &zstd::encode_all(&[1_u8; 6][..], 1).unwrap(),
         &zstd::encode_all(&[0_u8; 100][..], 1).unwrap(),
     ]);
-    assert_eq!((kinds.len(), losses.gaps()[0].why), (0, Why::BadSize));
+    assert_eq!((kinds.len(), losses.gaps()[0].why), (0, LossReason::BadSize));
     let bytes = Bytes::magic(Endian::Little)
         .words(&[16])
         .header(kind::COMPRESSED, 8)
@@ -379,7 +387,7 @@ fn what_expands_hugely_is_read_piece_by_piece_up_to_a_limit() {
     let (kinds, losses) = compressed(&[&frame]);
     let most = usize::try_from(limits::UNPACKED).unwrap() / record.0.len();
     assert!((most - 8..=most).contains(&kinds.len()), "{} of {most}", kinds.len());
-    assert_eq!(losses.gaps()[0].why, Why::OverLimit);
+    assert_eq!(losses.gaps()[0].why, LossReason::OverLimit);
     assert!(peak_bytes() - before < 64 << 20);
 }
 
@@ -435,7 +443,7 @@ fn sections_of_ids_that_overlap_are_read_once() {
     let bytes = (0..EVENTS).fold(bytes, |bytes, at| bytes.attr(at).words(&[ids, size]));
     let mut file = Sparse { bytes: bytes.0, size: ids + size, at: 0, read: 0 };
     let reader = Reader::open(&mut file).unwrap();
-    assert!(reader.losses().gaps().iter().any(|gap| gap.why == Why::OverLimit));
+    assert!(reader.losses().gaps().iter().any(|gap| gap.why == LossReason::OverLimit));
     drop(reader);
     assert!(file.read <= ids + size + (1 << 20), "{} MiB", file.read >> 20);
 }

@@ -21,7 +21,7 @@ use self::records::{Control, Key, LongWait, RawStack, RawWait, RawWaker, RingRec
 pub use self::records::{REGISTERS, StackCopy, WaitState};
 use self::records::{VISIT_BEGIN, VISIT_END};
 use super::follow::{Follow, store};
-use super::load::{BpfError, Loaded, Plan};
+use super::load::{BpfError, LoadedObject, Plan};
 use crate::cgroup::members::ids;
 use crate::timestamp::monotonic_ns;
 
@@ -120,7 +120,7 @@ pub struct Waker<'a> {
 
 /// What was seen of waits.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum OffCpuRecord<'a> {
     /// The user stack of waits that follow.
     Copy(StackCopy<'a>),
     /// Waits.
@@ -144,7 +144,7 @@ pub struct OffCpuCounts {
 
 /// Programs that sum up the time that tasks are not on a CPU. Dropped, they are gone.
 pub struct OffCpu {
-    loaded: Loaded,
+    loaded: LoadedObject,
     sums: [HashMap<MapData, Key, Sum>; 2],
     stacks: HashMap<MapData, u64, RawStack>,
     wakers: HashMap<MapData, u64, RawWaker>,
@@ -175,7 +175,7 @@ impl OffCpu {
             WaitStacks::FramePointers => 2,
         };
         let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        let mut loaded = Loaded::load(&Plan {
+        let mut loaded = LoadedObject::load(&Plan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", plan.follow.all_tasks()),
@@ -254,13 +254,13 @@ impl OffCpu {
     /// The kernel's own, or the first of `each`.
     pub fn drain<E: From<BpfError>>(
         &mut self,
-        mut each: impl FnMut(Seen<'_>) -> Result<(), E>,
+        mut each: impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let ended = self.begin_epoch()?;
         let mut long = Vec::new();
         while let Some(bytes) = self.ring.next() {
             match RingRecord::parse(&bytes) {
-                Some(RingRecord::Copy(copy)) => each(Seen::Copy(copy))?,
+                Some(RingRecord::Copy(copy)) => each(OffCpuRecord::Copy(copy))?,
                 Some(RingRecord::Long(wait)) => long.push(wait),
                 None => {}
             }
@@ -322,7 +322,7 @@ impl OffCpu {
     fn tell_long<E: From<BpfError>>(
         &mut self,
         long: &LongWait,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let LongWait { start_ns, woken_ns, end_ns, state, cpu, .. } = *long;
         let [kernel, user, waker] = long.key;
@@ -341,7 +341,7 @@ impl OffCpu {
         &mut self,
         key: &Key,
         sum: &Sum,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.tell_of(key, WaitState::new(key.state), sum, each)
     }
@@ -351,7 +351,7 @@ impl OffCpu {
         key: &Key,
         state: WaitState,
         sum: &Sum,
-        each: &mut impl FnMut(Seen<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let waker = self.wakers.get(&key.waker, 0).ok().filter(|_| key.waker != 0);
         let of_waker = waker.map(|waker| (waker.kernel, waker.user));
@@ -365,7 +365,7 @@ impl OffCpu {
         let frames = |key: u64| self.known.get(&key).map_or(&[][..], |frames| frames);
         let user = |key: u64| if frame_pointers { frames(key) } else { &[] };
         let user_key = |key: u64| if frame_pointers { 0 } else { key };
-        each(Seen::Wait(Wait {
+        each(OffCpuRecord::Wait(Wait {
             pid: key.pid,
             tid: key.tid,
             cpu: sum.cpu,
@@ -403,7 +403,7 @@ impl OffCpu {
 }
 
 /// Marks the tasks that are followed, and this process, which is not unless it is asked for.
-fn mark(loaded: &Loaded, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
+fn mark(loaded: &LoadedObject, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
     let waits = loaded.storage("waits")?;
     let mark = |pid: i32, follow: u32| store(waits, pid, &RawWait { follow, ..RawWait::default() });
     if !plan.include_self {

@@ -83,7 +83,7 @@ fn made_and_removed() {
     assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
     assert!(transient.cpu_time().is_ok());
     assert!(path.is_dir());
-    assert_eq!(transient.remove(), Removed { moved: 1, gone: true });
+    assert_eq!(transient.remove(), CgroupRemoval { moved: 1, gone: true });
     assert!(!path.exists());
     sleeping.kill().unwrap();
     sleeping.wait().unwrap();
@@ -132,7 +132,7 @@ fn cgroups_below_are_removed_and_their_processes_moved() {
     let _daemons = [Sleeping::in_cgroup(&path.join("a/deep")), Sleeping::in_cgroup(&path)];
     assert_eq!(transient.processes().unwrap().len(), 2);
     assert_eq!(transient.threads().unwrap().len(), 2);
-    assert_eq!(transient.remove(), Removed { moved: 2, gone: true });
+    assert_eq!(transient.remove(), CgroupRemoval { moved: 2, gone: true });
     assert!(!path.exists());
 }
 

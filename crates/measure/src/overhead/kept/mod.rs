@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tare_format::ledger::CostOrigin;
 
 use super::calibration::{Calibration, Conditions};
-use super::study::{Kept, Study, VERSION};
+use super::study::{Study, StudyRecord, VERSION};
 
 pub use folder::{FolderError, StateFolder};
 
@@ -45,7 +45,7 @@ pub struct Unusable {
 
 /// What a folder holds.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct StoredStudies {
     /// The studies, the latest first.
     pub studies: Vec<Study>,
     /// Files that can't be read, or are of another version.
@@ -70,10 +70,14 @@ pub fn save_calibration(
     calibration: Calibration,
 ) -> Result<PathBuf, Unusable> {
     let conditions = calibration.conditions.clone();
-    write(folder, &conditions, &Kept { calibration: Some(calibration), study: None })
+    write(folder, &conditions, &StudyRecord { calibration: Some(calibration), study: None })
 }
 
-fn write(folder: &StateFolder, conditions: &Conditions, kept: &Kept) -> Result<PathBuf, Unusable> {
+fn write(
+    folder: &StateFolder,
+    conditions: &Conditions,
+    kept: &StudyRecord,
+) -> Result<PathBuf, Unusable> {
     let name = file_name(conditions);
     let path = folder.path(&name);
     let written = serde_json::to_string_pretty(kept)
@@ -89,8 +93,8 @@ fn write(folder: &StateFolder, conditions: &Conditions, kept: &Kept) -> Result<P
 ///
 /// # Errors
 /// The folder can't be read.
-pub fn load_all(folder: &StateFolder) -> io::Result<Loaded> {
-    let mut loaded = Loaded::default();
+pub fn load_all(folder: &StateFolder) -> io::Result<StoredStudies> {
+    let mut loaded = StoredStudies::default();
     for name in folder.names()?.iter().filter(|name| name.ends_with(ENDING)) {
         match load(folder, name) {
             Ok(study) => loaded.studies.extend(study),
@@ -104,7 +108,7 @@ pub fn load_all(folder: &StateFolder) -> io::Result<Loaded> {
 /// The study in a file; none in one that a recording left.
 fn load(folder: &StateFolder, name: &str) -> Result<Option<Study>, KeptError> {
     let text = folder.read(name)?.unwrap_or_default();
-    match serde_json::from_str::<Kept>(&text)?.study {
+    match serde_json::from_str::<StudyRecord>(&text)?.study {
         Some(study) if study.version != VERSION => Err(KeptError::Version(study.version)),
         study => Ok(study),
     }

@@ -21,7 +21,7 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(166, 118, 29),
 ];
 
-type Drawn = Result<String, Box<dyn std::error::Error + Send + Sync>>;
+type ChartResult = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 
 fn colour(figure: Figure) -> RGBColor {
     let at = Figure::ALL.iter().position(|known| *known == figure).unwrap_or(0);
@@ -96,7 +96,7 @@ fn with_separators(hz: &f64) -> String {
 }
 
 /// Shares of CPU time against the delivered rate, with the lines; throttled rates are left out.
-pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
+pub(super) fn cost(study: &Study, overlay: bool) -> ChartResult {
     let sampled = study.rows.iter().filter(|row| row.asked_hz > 0 && row.delivered_hz > 0.0);
     let rows: Vec<&Row> = sampled.filter(|row| !row.throttled()).collect();
     let rates = Rates::of(rows.iter().map(|row| row.delivered_hz));
@@ -114,7 +114,7 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
         })
         .collect();
     if overlay {
-        let published = |of: fn(&crate::overhead::published::Published) -> f64| {
+        let published = |of: fn(&crate::overhead::published::PublishedRate) -> f64| {
             XEON_E5530
                 .iter()
                 .filter(|one| rates.shown().contains(&one.hz))
@@ -144,7 +144,7 @@ pub(super) fn cost(study: &Study, overlay: bool) -> Drawn {
 }
 
 /// What one sample costs, by rate.
-pub(super) fn sample(study: &Study) -> Drawn {
+pub(super) fn sample(study: &Study) -> ChartResult {
     let figures = [Figure::Handler, Figure::Interrupt, Figure::Stolen];
     let of = |row: &Row, figure: Figure| match figure {
         Figure::Handler => row.cost.handler_us,
@@ -165,7 +165,7 @@ pub(super) fn sample(study: &Study) -> Drawn {
 }
 
 /// The distribution of the stolen time: which share of samples takes at most how long.
-pub(super) fn distribution(study: &Study) -> Drawn {
+pub(super) fn distribution(study: &Study) -> ChartResult {
     let rows = study.rows.iter().filter(|row| row.cost.stolen_quantiles_us.len() == SHARES.len());
     let names: Vec<(String, &Row)> =
         rows.map(|row| (format!("{} Hz", with_separators(&(row.asked_hz as f64))), row)).collect();
@@ -196,7 +196,7 @@ pub(super) fn distribution(study: &Study) -> Drawn {
     draw(&frame, 0.0..longest * 1.02, |us| format!("{us:.1}"), &marks)
 }
 
-fn draw<X>(frame: &Frame, axis: X, label: fn(&f64) -> String, marks: &[Marks<'_>]) -> Drawn
+fn draw<X>(frame: &Frame, axis: X, label: fn(&f64) -> String, marks: &[Marks<'_>]) -> ChartResult
 where
     X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
 {

@@ -16,7 +16,11 @@ fn row(asked_hz: u64) -> Row {
     };
     finish(
         asked_hz,
-        &Delivered { samples: asked_hz, on_ns: 1_000_000_000, ..Delivered::default() },
+        &DeliveredSamples {
+            samples: asked_hz,
+            on_ns: 1_000_000_000,
+            ..DeliveredSamples::default()
+        },
         cost,
         vec![loss],
         vec![],

@@ -1,9 +1,9 @@
 //! Records that come from no ring, and are as old as those of rings.
 
-use super::Shared;
+use super::SharedOutput;
 use crate::output::Result;
 
-impl Shared {
+impl SharedOutput {
     /// Appends whole records that are no older than what rings brought before the last mark: they
     /// belong into the round under way, and are kept back where the records of rings are.
     ///

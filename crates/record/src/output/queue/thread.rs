@@ -55,13 +55,13 @@ pub(super) struct State {
 }
 
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedQueue {
     pub(super) state: Mutex<State>,
     pub(super) has_work: Condvar,
     pub(super) has_room: Condvar,
 }
 
-impl Shared {
+impl SharedQueue {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +77,7 @@ pub(super) struct OutputThread {
 
 impl OutputThread {
     /// Starts it. It waits for the recording.
-    pub(super) fn start(shared: &Arc<Shared>, capacity: usize) -> Result<Self> {
+    pub(super) fn start(shared: &Arc<SharedQueue>, capacity: usize) -> Result<Self> {
         let of_thread = Arc::clone(shared);
         let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
         let (give_back, recording) = mpsc::sync_channel(1);
@@ -93,7 +93,7 @@ impl OutputThread {
 }
 
 /// What the thread does: everything in the queue, in order, until there is nothing more to come.
-fn work(shared: &Shared, mut recording: FileSeries, capacity: usize) -> FileSeries {
+fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> FileSeries {
     let mut state = shared.lock();
     loop {
         let Some(job) = state.jobs.pop_front() else {

@@ -44,7 +44,7 @@ pub use flame::{Flame, FlameFormat, FlameOrder};
 pub use follow::Follow;
 pub use list::List;
 pub use lock::{Lock, LockSort};
-pub use overhead::{Overhead, With};
+pub use overhead::{Overhead, WithProfilers};
 pub use record::Record;
 pub use recorded::{BuildidList, Evlist, Kallsyms, Version};
 pub use report::{Report, Weight};
@@ -169,7 +169,7 @@ impl Tare {
     }
 
     /// The values of what was typed.
-    fn of_typed(mut typed: Typed) -> Result<Self, clap::Error> {
+    fn of_typed(mut typed: ClapMatches) -> Result<Self, clap::Error> {
         let filter_positions = filter_positions(&typed.matches);
         // Values are moved: a copy of all matches would take a twelfth of the instructions of
         // `tare stat --null true`.
@@ -205,18 +205,18 @@ impl Tare {
 
 /// What was typed, by a description of the command line. What clap made is not given back to the
 /// allocator: that takes time, and the process ends soon enough.
-struct Typed {
+struct ClapMatches {
     matches: ManuallyDrop<ArgMatches>,
     /// Whether `--` stands before the command that is run.
     after_dashes: bool,
 }
 
 /// What was typed, by what `command` describes.
-fn typed(mut args: Vec<OsString>, command: clap::Command) -> Result<Typed, clap::Error> {
+fn typed(mut args: Vec<OsString>, command: clap::Command) -> Result<ClapMatches, clap::Error> {
     let mut command = ManuallyDrop::new(command);
     let after_dashes = attached::put_equals(&mut args, &mut command);
     let matches = ManuallyDrop::new(command.try_get_matches_from_mut(args)?);
-    Ok(Typed { matches, after_dashes })
+    Ok(ClapMatches { matches, after_dashes })
 }
 
 /// How many `-e` stand before each `--filter`.

@@ -81,13 +81,13 @@ pub struct Overhead {
 
     /// What a profiler costs COMMAND: --with 'PROFILER OPTIONS --'
     #[command(flatten)]
-    pub with: With,
+    pub with: WithProfilers,
 }
 
 /// Arguments of `tare overhead --with`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A program under profilers")]
-pub struct With {
+pub struct WithProfilers {
     /// Run the command under this profiler too: the command's words are put behind these
     #[arg(
         long,

@@ -19,7 +19,7 @@ pub(crate) struct Diff {
     pub(crate) sides: [Vec<Samples>; 2],
     /// Names of events; none: all that both sides have.
     pub(crate) events: Vec<String>,
-    pub(crate) per: Per,
+    pub(crate) per: WorkUnit,
     pub(crate) options: DiffOptions,
     pub(crate) view: DiffView,
     pub(crate) gates: Vec<Gate>,
@@ -31,7 +31,7 @@ pub(crate) struct Diff {
 
 /// What weights are told by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Per {
+pub(crate) enum WorkUnit {
     Run,
     Second,
     Event(String),
@@ -53,9 +53,9 @@ impl Diff {
     pub(crate) fn resolve(raw: raw::Diff) -> Result<Self, Refusal> {
         refuse_what_makes_no_sense(&raw)?;
         let per = match raw.per.as_str() {
-            "run" => Per::Run,
-            "time" => Per::Second,
-            event => Per::Event(event.to_owned()),
+            "run" => WorkUnit::Run,
+            "time" => WorkUnit::Second,
+            event => WorkUnit::Event(event.to_owned()),
         };
         let gates = raw.fail_if.iter().map(|text| {
             text.parse().map_err(|BadCondition { position, problem, .. }| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tare_trace::lock::{LockKey, LockOptions};
 
 use super::symbols;
-use super::trace::Traced;
+use super::trace::TraceTarget;
 use crate::cli::perf;
 use crate::cli::raw::{self, LockSort};
 use crate::exit::Refusal;
@@ -15,7 +15,7 @@ use crate::exit::Refusal;
 pub(crate) enum Source {
     /// `-` is standard input.
     Recording(PathBuf),
-    Live(Traced),
+    Live(TraceTarget),
 }
 
 /// What is to be done.
@@ -52,7 +52,7 @@ impl Lock {
             Source::Recording(input)
         } else {
             perf::refuse_subcommand("lock", &raw.command, raw.after_dashes)?;
-            Source::Live(Traced::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
+            Source::Live(TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
         };
         Ok(Self {
             source,

@@ -28,7 +28,7 @@ pub enum Overhead {
     /// Measure this machine.
     Study(Box<Study>),
     /// Measure profilers on a program.
-    With(With),
+    With(ProfilerComparison),
     /// Show what was kept; of these events, or of all.
     Show(Vec<String>),
 }
@@ -71,7 +71,7 @@ pub enum Profiler {
 
 /// Profilers on a program.
 #[derive(Debug)]
-pub struct With {
+pub struct ProfilerComparison {
     /// The bare command.
     pub command: Vec<OsString>,
     /// The words before it, profiler by profiler.
@@ -182,7 +182,11 @@ fn profiler(text: &OsString) -> Result<Profiler, Refusal> {
     }
 }
 
-fn with(raw: &raw::With, command: &[OsString], seed: u64) -> Result<With, Refusal> {
+fn with(
+    raw: &raw::WithProfilers,
+    command: &[OsString],
+    seed: u64,
+) -> Result<ProfilerComparison, Refusal> {
     let profilers = raw.with.iter().map(|text| words("--with", text)).collect::<Result<_, _>>()?;
     let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
     let max_rounds = raw.max_runs.unwrap_or(1000);
@@ -205,7 +209,7 @@ fn with(raw: &raw::With, command: &[OsString], seed: u64) -> Result<With, Refusa
         precision,
         seed,
     };
-    Ok(With {
+    Ok(ProfilerComparison {
         command: command.to_vec(),
         profilers,
         plan,

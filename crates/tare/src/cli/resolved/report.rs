@@ -99,7 +99,7 @@ pub enum Interface {
 
 /// What a recording has that decides what is shown of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordingTraits {
     /// Samples have call chains.
     pub has_callchains: bool,
     /// All events are tracepoints: their fields are what tells samples apart, as in perf.
@@ -162,7 +162,7 @@ impl Report {
 
     /// How much of a sample's place in code is shown.
     #[must_use]
-    pub fn code(&self, recorded: Recorded, may_have_chains: bool) -> Code {
+    pub fn code(&self, recorded: RecordingTraits, may_have_chains: bool) -> Code {
         let needs_places = self.needs_places(recorded);
         let shows_chains = self.graph != CallGraphs::None
             || self.children && needs_places
@@ -186,7 +186,7 @@ impl Report {
 
     /// How samples are summed up.
     #[must_use]
-    pub fn profile(&self, code: Code, recorded: Recorded) -> ProfileOptions {
+    pub fn profile(&self, code: Code, recorded: RecordingTraits) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
             time: self.time.clone(),
@@ -211,7 +211,7 @@ impl Report {
 
     /// What rows are told apart by beside thread, CPU and place in code.
     #[must_use]
-    pub fn details(&self, recorded: Recorded) -> Vec<Detail> {
+    pub fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
         let mut details = Vec::new();
         for column in self.columns(recorded) {
             if let Column::Key(Key::Detail(detail)) = column
@@ -244,12 +244,12 @@ impl Report {
 
     /// Whether rows are told apart by the fields of tracepoints.
     #[must_use]
-    pub fn shows_trace(&self, recorded: Recorded) -> bool {
+    pub fn shows_trace(&self, recorded: RecordingTraits) -> bool {
         self.columns(recorded).any(|column| column == Column::Key(Key::Trace))
     }
 
     /// From which end call graphs go on, where there are any.
-    fn order(&self, recorded: Recorded) -> Option<Order> {
+    fn order(&self, recorded: RecordingTraits) -> Option<Order> {
         let children = recorded.has_callchains && self.children;
         match self.graph {
             CallGraphs::Asked(Some(order)) => Some(order),
@@ -262,7 +262,7 @@ impl Report {
 
     /// What is shown of a recording.
     #[must_use]
-    pub fn view(&self, recorded: Recorded) -> View {
+    pub fn view(&self, recorded: RecordingTraits) -> View {
         let has_chains = recorded.has_callchains;
         let children = has_chains && self.children;
         let order = self.order(recorded);
@@ -316,7 +316,7 @@ impl Report {
     }
 
     /// The sort keys that were named, or the usual ones.
-    fn keys(&self, recorded: Recorded) -> Vec<Column> {
+    fn keys(&self, recorded: RecordingTraits) -> Vec<Column> {
         if self.sort.is_empty() && recorded.only_tracepoints {
             vec![Column::Key(Key::Trace)]
         } else if self.sort.is_empty() {
@@ -327,7 +327,7 @@ impl Report {
     }
 
     /// All that is shown or sorted by.
-    fn columns(&self, recorded: Recorded) -> impl Iterator<Item = Column> {
+    fn columns(&self, recorded: RecordingTraits) -> impl Iterator<Item = Column> {
         let shown = self.fields.clone().unwrap_or_else(|| self.keys(recorded));
         shown.into_iter().chain(self.sort.clone())
     }
@@ -365,7 +365,7 @@ impl Report {
 
     /// Whether anything that is asked for depends on where in code samples lie.
     #[must_use]
-    pub fn needs_places(&self, recorded: Recorded) -> bool {
+    pub fn needs_places(&self, recorded: RecordingTraits) -> bool {
         let by_place = |column| match column {
             Column::Key(Key::Detail(detail)) => detail.is_of_places(),
             Column::Key(key) => key.is_of_frames(),

@@ -6,14 +6,14 @@ use tare_replay::TimeRanges;
 use tare_trace::sched::{SortKey, TimehistOptions};
 
 use super::script::{cpus, times};
-use super::trace::{Traced, ring_bytes};
+use super::trace::{TraceTarget, ring_bytes};
 use crate::cli::perf;
 use crate::cli::raw::{self, SchedSort};
 use crate::exit::Refusal;
 
 /// What of a recording is taken.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedSource {
     /// `-` is standard input.
     pub(crate) input: PathBuf,
     pub(crate) pids: Vec<i32>,
@@ -24,9 +24,9 @@ pub(crate) struct Recorded {
 /// Where it comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    Recording(Recorded),
+    Recording(RecordedSource),
     Live {
-        traced: Traced,
+        traced: TraceTarget,
         /// How much may wait in the kernel, a power of two.
         ring_bytes: u32,
     },
@@ -76,7 +76,7 @@ impl Sched {
             Form::Sums { by, histogram: raw.hist }
         };
         let source = match raw.input {
-            Some(input) => Source::Recording(Recorded {
+            Some(input) => Source::Recording(RecordedSource {
                 input,
                 pids: raw.pid,
                 tids: raw.tid,
@@ -91,7 +91,7 @@ impl Sched {
                     ));
                 }
                 Source::Live {
-                    traced: Traced::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?,
+                    traced: TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?,
                     ring_bytes: ring_bytes(raw.ring_size.as_deref())?,
                 }
             }

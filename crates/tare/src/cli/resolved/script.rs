@@ -25,7 +25,7 @@ pub(crate) enum Clock {
 
 /// Which records are printed besides samples.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct RecordKinds {
     pub(crate) tasks: bool,
     pub(crate) maps: bool,
     pub(crate) switches: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Script {
     pub(crate) max_blocks: Option<usize>,
     pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
-    pub(crate) shown: Shown,
+    pub(crate) shown: RecordKinds,
     pub(crate) output: ScriptForm,
 }
 
@@ -113,7 +113,7 @@ impl Script {
             },
             times: if raw.reltime { times.since_first() } else { times },
         };
-        let shown = Shown {
+        let shown = RecordKinds {
             tasks: raw.show_task_events,
             maps: raw.show_mmap_events,
             switches: raw.show_switch_events,

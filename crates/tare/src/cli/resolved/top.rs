@@ -13,7 +13,7 @@ use tare_tui::Pace;
 
 use crate::cli::raw;
 use crate::cli::resolved::record::Record;
-use crate::cli::resolved::report::{Recorded, Report};
+use crate::cli::resolved::report::{RecordingTraits, Report};
 use crate::exit::Refusal;
 use crate::terminal;
 
@@ -99,13 +99,13 @@ impl Top {
 
     /// What is shown of samples, with or without call chains. Of rows those that `fit`, unless the
     /// user says how many.
-    pub(crate) fn view(&self, recorded: Recorded, fit: Option<usize>) -> View {
+    pub(crate) fn view(&self, recorded: RecordingTraits, fit: Option<usize>) -> View {
         View { most_rows: self.entries.or(fit), ..self.report.view(recorded) }
     }
 
     /// Whether rows are told apart by the fields of tracepoints.
     pub(crate) fn shows_trace(&self) -> bool {
-        self.report.shows_trace(Recorded::default())
+        self.report.shows_trace(RecordingTraits::default())
     }
 }
 

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tare_events::probes::{self, Asked, Probe};
-use tare_kernel::bpf::By;
+use tare_events::probes::{self, Probe, ProbeRequest};
+use tare_kernel::bpf::SumKey;
 use tare_kernel::command::find_in_path;
 use tare_kernel::host::Host;
 use tare_trace::{
-    Chosen, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions, nanoseconds,
+    CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions, nanoseconds,
 };
 
 use super::{size, symbols, targets};
@@ -33,9 +33,9 @@ pub(crate) enum View {
     /// Sums.
     Summary {
         /// Of these calls.
-        calls: Chosen,
+        calls: CallSelection,
         /// Of what each.
-        by: By,
+        by: SumKey,
         /// With histograms.
         histograms: bool,
     },
@@ -79,13 +79,13 @@ const SLOWEST: u32 = 3;
 
 /// Who is looked at, and for how long.
 #[derive(Clone, Debug)]
-pub(crate) struct Traced {
+pub(crate) struct TraceTarget {
     pub(crate) command: Vec<OsString>,
     pub(crate) target: Target,
     pub(crate) timeout: Option<Duration>,
 }
 
-impl Traced {
+impl TraceTarget {
     /// # Errors
     /// Nobody is named, or a number that no process has.
     pub(super) fn new(
@@ -109,7 +109,7 @@ impl Traced {
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
-    pub(crate) traced: Traced,
+    pub(crate) traced: TraceTarget,
     pub(crate) view: View,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
@@ -122,7 +122,7 @@ impl Trace {
     /// An option that makes no sense, in a line that says what would.
     pub(crate) fn new(raw: raw::Trace) -> Result<Self, Refusal> {
         let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
-            Chosen::with_tracepoints(text)
+            CallSelection::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
         let wanted = PerfOptions {
@@ -134,7 +134,7 @@ impl Trace {
             ..PerfOptions::default()
         };
         let command = raw.command.clone();
-        let traced = Traced::new(&raw.pid, raw.all_cpus, command, raw.timeout)?;
+        let traced = TraceTarget::new(&raw.pid, raw.all_cpus, command, raw.timeout)?;
         Ok(Self {
             view: view(&raw, &traced.target, calls, wanted)?,
             traced,
@@ -147,7 +147,7 @@ impl Trace {
 fn view(
     raw: &raw::Trace,
     target: &Target,
-    calls: Chosen,
+    calls: CallSelection,
     wanted: PerfOptions,
 ) -> Result<View, Refusal> {
     if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
@@ -182,9 +182,9 @@ fn view(
     }
     if raw.summary {
         let by = match (raw.per_thread, raw.per_cgroup) {
-            (true, _) => By::Thread,
-            (_, true) => By::Cgroup,
-            _ => By::Call,
+            (true, _) => SumKey::Thread,
+            (_, true) => SumKey::Cgroup,
+            _ => SumKey::Call,
         };
         return Ok(View::Summary { calls, by, histograms: raw.hist });
     }
@@ -231,6 +231,6 @@ fn probes(raw: &raw::Trace, target: &Target) -> Result<Vec<Probe>, Refusal> {
             .into_iter()
             .collect(),
     };
-    let asked = Asked { functions: &raw.probe, of_kernel: &raw.kprobe, usdt: &raw.usdt };
+    let asked = ProbeRequest { functions: &raw.probe, of_kernel: &raw.kprobe, usdt: &raw.usdt };
     asked.probes(files, &find).map_err(|error| Refusal::usage(error.to_string()))
 }

@@ -7,7 +7,7 @@ use tare_profile::Losses;
 use tare_render::loss_lines;
 
 use super::text::percent;
-use super::{Function, Shown};
+use super::{Function, ListingStyle};
 use tare_annotate::{Annotated, Line};
 
 /// The version of the document; it changes where a reader would have to.
@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[Function],
-    shown: Shown,
+    shown: ListingStyle,
     losses: &Losses,
 ) -> io::Result<()> {
     let functions: Vec<_> = functions.iter().map(|one| function(one, shown)).collect();
@@ -26,7 +26,7 @@ pub(super) fn write(
     writeln!(out)
 }
 
-fn function(function: &Function, shown: Shown) -> Value {
+fn function(function: &Function, shown: ListingStyle) -> Value {
     let name = &function.name;
     let event = &function.event;
     match &function.result {
@@ -47,7 +47,7 @@ fn function(function: &Function, shown: Shown) -> Value {
     }
 }
 
-fn instruction(line: &Line, annotated: &Annotated, shown: Shown) -> Value {
+fn instruction(line: &Line, annotated: &Annotated, shown: ListingStyle) -> Value {
     let instruction = &line.instruction;
     let mut value = json!({
         "address": instruction.address,

@@ -14,7 +14,7 @@ use tare_profile::{EventId, Filter, Key, Profile, Selection, SymbolId, Weight};
 use tare_render::{Column, View};
 use tare_replay::{Detail, Options, Recording, Replay, SampleSink, SampleSinkOptions};
 use tare_symbols::{SymbolOptions, Unresolved};
-use tare_tui::{CodeView, Ended, OpenedFunction, ProgressLine};
+use tare_tui::{CodeView, OpenedFunction, ProgressLine, UiExit};
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -26,7 +26,7 @@ use crate::command::report::terms;
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_annotate::{Annotated, Asked, Moved, Offsets, Style};
+use tare_annotate::{AnnotateRequest, Annotated, Offsets, PathPrefix, Style};
 
 /// A function of an event, or why there are no instructions of it.
 struct Function {
@@ -37,7 +37,7 @@ struct Function {
 
 /// How functions are shown.
 #[derive(Clone, Copy)]
-struct Shown {
+struct ListingStyle {
     percent_type: PercentType,
     asm_raw: bool,
     print_line: bool,
@@ -58,7 +58,7 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     let losses = replay.losses_of(&recording);
     let ledger = ledger(recording.description());
     let arch = recording.description().features().text(ARCH).unwrap_or_default().to_vec();
-    let asked = Asked {
+    let asked = AnnotateRequest {
         machine: replay.machine(),
         arch: &arch,
         style: style(raw.disassembler_style),
@@ -75,8 +75,11 @@ pub(crate) fn run(raw: raw::Annotate) -> Outcome {
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
         return Err(no_function(name).into());
     }
-    let shown =
-        Shown { percent_type: raw.percent_type, asm_raw: raw.asm_raw, print_line: raw.print_line };
+    let shown = ListingStyle {
+        percent_type: raw.percent_type,
+        asm_raw: raw.asm_raw,
+        print_line: raw.print_line,
+    };
     let mut out = BufWriter::new(std::io::stdout().lock());
     if raw.json {
         json::write(&mut out, &functions, shown, &losses)?;
@@ -113,7 +116,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::Annotate)
     let dsos = raw.dsos.into_iter().map(String::into_bytes).collect();
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
-    let ended = tare_tui::run(tare_tui::Shown {
+    let ended = tare_tui::run(tare_tui::ReportInput {
         name: raw.input.display().to_string(),
         // What a download says of itself would stand in the middle of the screen.
         symbols: SymbolOptions { debuginfod: None, ..symbols },
@@ -139,13 +142,13 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::Annotate)
         recording,
     })?;
     match (ended, name) {
-        (Ended::NoFunction, Some(name)) => Err(no_function(&name).into()),
-        (Ended::Signal(number), _) => Ok(Exit::by_signal(number)),
-        (Ended::NoSamples(_), _) => {
+        (UiExit::NoFunction, Some(name)) => Err(no_function(&name).into()),
+        (UiExit::Signal(number), _) => Ok(Exit::by_signal(number)),
+        (UiExit::NoSamples(_), _) => {
             let message = format!("{}: there are no samples", raw.input.display());
             Err(Refusal { exit: Exit::Failure, message }.into())
         }
-        (Ended::Quit | Ended::NoFunction, _) => Ok(Exit::Success),
+        (UiExit::Quit | UiExit::NoFunction, _) => Ok(Exit::Success),
     }
 }
 
@@ -156,8 +159,8 @@ fn style(typed: DisassemblerStyle) -> Style {
     }
 }
 
-fn moved(prefix: Option<String>, strip: usize) -> Option<Moved> {
-    prefix.map(|prefix| Moved { prefix, strip })
+fn moved(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
+    prefix.map(|prefix| PathPrefix { prefix, strip })
 }
 
 /// Which functions are shown.
@@ -199,7 +202,11 @@ fn own_tids(ledger: Option<&Ledger>, include_self: bool) -> Vec<i32> {
 }
 
 /// The functions that are wanted, by event, the heaviest first.
-fn annotated(sink: &SampleSink, asked: &Asked<'_>, wanted: &FunctionFilter) -> Vec<Function> {
+fn annotated(
+    sink: &SampleSink,
+    asked: &AnnotateRequest<'_>,
+    wanted: &FunctionFilter,
+) -> Vec<Function> {
     let without_tids = wanted.without_tids.clone();
     let (profile, samples) = sink.tables();
     let selection = Selection { without_tids, ..Selection::default() };

@@ -6,15 +6,15 @@ use tare_format::printable;
 use tare_profile::{Losses, Weight};
 use tare_render::loss_lines;
 
-use super::{Function, Shown};
+use super::{Function, ListingStyle};
 use crate::cli::raw::PercentType;
-use tare_annotate::{Annotated, Line, Moved, Sources};
+use tare_annotate::{Annotated, Line, PathPrefix, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[Function],
-    shown: Shown,
-    moved: Option<Moved>,
+    shown: ListingStyle,
+    moved: Option<PathPrefix>,
     losses: &Losses,
 ) -> io::Result<()> {
     for line in loss_lines(losses) {
@@ -36,7 +36,7 @@ fn write_one(
     out: &mut dyn Write,
     annotated: &Annotated,
     event: &str,
-    shown: Shown,
+    shown: ListingStyle,
     sources: &mut Sources,
 ) -> io::Result<()> {
     let kind = match shown.percent_type {
@@ -81,7 +81,7 @@ fn write_one(
 fn write_source(
     out: &mut dyn Write,
     line: &Line,
-    shown: Shown,
+    shown: ListingStyle,
     sources: &mut Sources,
 ) -> io::Result<()> {
     let Some((path, number)) = &line.source else { return Ok(()) };

@@ -66,7 +66,7 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     // What was there before, such as a device, stays.
     let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
     let remove = || is_file.then(|| std::fs::remove_file(&output));
-    let Packed { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
+    let PackedFiles { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
     let size = file.metadata().map_or(0, |meta| meta.len());
     drop(progress);
     let mb = |bytes: u64| bytes as f64 / 1e6;
@@ -80,17 +80,17 @@ pub(crate) fn run(raw: raw::Archive) -> Outcome {
     Ok(Exit::Success)
 }
 
-struct Packed {
+struct PackedFiles {
     files: usize,
     bytes: u64,
 }
 
-fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<Packed> {
+fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles> {
     let mut encoder = zstd::Encoder::new(to, LEVEL)?;
     // The same code is often in several files: a binary, and a library that it is linked with.
     encoder.long_distance_matching(true)?;
     let mut builder = Builder::new(encoder);
-    let mut packed = Packed { files: 0, bytes: 0 };
+    let mut packed = PackedFiles { files: 0, bytes: 0 };
     let mut files = used.take();
     files.sort_by(|a, b| a.name.cmp(&b.name));
     packed.bytes += add_file(&mut builder, Path::new(RECORDING), File::open(input)?)?;

@@ -4,12 +4,12 @@ use anyhow::bail;
 use tare_measure::compare::runs::{
     Change, Method, Series, SlicedSeries, Slices, judge_runs, judge_slices,
 };
-use tare_profile::{Of, Runs, Weight};
+use tare_profile::{Runs, SliceSubject, Weight};
 
-use crate::cli::resolved::diff::{Diff, Per};
+use crate::cli::resolved::diff::{Diff, WorkUnit};
 use crate::exit::{Exit, Refusal};
 
-use super::Taken;
+use super::LoadedRecording;
 
 /// Fewer samples than this, of all recordings together, say nothing of a function.
 const FEWEST_SAMPLES: u64 = 10;
@@ -18,7 +18,7 @@ const FEWEST_SAMPLES: u64 = 10;
 const FEWEST_A_RUN: u64 = 2;
 
 /// What is judged.
-pub(super) struct Judged {
+pub(super) struct JudgedSeries {
     pub(super) method: Method,
     /// Changes of shares and weights were looked at.
     pub(super) figures: usize,
@@ -39,14 +39,18 @@ pub(super) struct JudgedEntry {
 pub(super) struct Work([Vec<f64>; 2]);
 
 impl Work {
-    pub(super) fn of(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        diff: &Diff,
+        runs: &Runs,
+        taken: &[Vec<LoadedRecording>; 2],
+    ) -> anyhow::Result<Self> {
         let mut work: [Vec<f64>; 2] = Default::default();
         for (side, work) in work.iter_mut().enumerate() {
             for (at, taken) in taken[side].iter().enumerate() {
                 let amount = match &diff.per {
-                    Per::Run => 1.0,
-                    Per::Second => taken.lasted_ns as f64 / 1e9,
-                    Per::Event(name) => {
+                    WorkUnit::Run => 1.0,
+                    WorkUnit::Second => taken.lasted_ns as f64 / 1e9,
+                    WorkUnit::Event(name) => {
                         let event = runs.events().iter().position(|event| is_called(event, name));
                         let total = event.and_then(|event| runs.totals(side, event).nth(at));
                         total.unwrap_or_default().period as f64
@@ -62,9 +66,9 @@ impl Work {
     }
 }
 
-fn nothing_done(diff: &Diff, runs: &Runs, taken: &Taken) -> Refusal {
+fn nothing_done(diff: &Diff, runs: &Runs, taken: &LoadedRecording) -> Refusal {
     let message = match &diff.per {
-        Per::Event(name) => {
+        WorkUnit::Event(name) => {
             let names: Vec<_> =
                 runs.events().iter().map(|name| tare_format::printable(name)).collect();
             format!(
@@ -88,7 +92,7 @@ pub(super) fn is_called(event: &[u8], name: &str) -> bool {
 }
 
 /// Judges all entries of these events in one family.
-pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> Judged {
+pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> JudgedSeries {
     let recordings = (runs.count(0) + runs.count(1)) as u64;
     let fewest = FEWEST_SAMPLES.max(FEWEST_A_RUN * recordings);
     let is_gated = |at: usize| {
@@ -129,7 +133,7 @@ pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> 
     let (of_events, of_things) = changes.split_at(events.len());
     let figures = if recordings == 2 { judged } else { series.len() };
     let of_things = of_things.chunks_exact(2).zip(&entries);
-    Judged {
+    JudgedSeries {
         method,
         figures,
         events: events.iter().copied().zip(of_events.iter().copied()).collect(),
@@ -152,7 +156,7 @@ fn judge_sliced(
     entries: &[(usize, usize, bool)],
 ) -> (Method, Vec<Change>) {
     let both = |of| Slices { a: runs.slices(0, of), b: runs.slices(1, of) };
-    let all: Vec<Slices> = events.iter().map(|event| both(Of::Event(*event))).collect();
+    let all: Vec<Slices> = events.iter().map(|event| both(SliceSubject::Event(*event))).collect();
     let sliced: Vec<SlicedSeries<'_>> = entries
         .iter()
         .filter_map(|(at, event, _)| {
@@ -161,7 +165,7 @@ fn judge_sliced(
                 let total: Weight = runs.totals(side, *event).next().unwrap_or_default();
                 total.period as f64 / total.samples.max(1) as f64
             };
-            let weights = both(Of::Entry(*at));
+            let weights = both(SliceSubject::Entry(*at));
             Some(SlicedSeries { weights, all: &all[place], steps: [step(0), step(1)] })
         })
         .collect();

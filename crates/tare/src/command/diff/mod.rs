@@ -8,7 +8,9 @@ use std::path::Path;
 
 use tare_profile::{DiffOptions, Order, Profile, Runs};
 use tare_render::diff::{diff_json, diff_text};
-use tare_render::flame::{Collector, Graph, PAGE_BYTES, Recorded, RecordingInfo, Style, page, svg};
+use tare_render::flame::{
+    Collector, FlameInput, Graph, PAGE_BYTES, RecordingInfo, Style, page, svg,
+};
 use tare_render::{Sample, SampleSink};
 
 use crate::Outcome;
@@ -21,10 +23,10 @@ use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_tui::{Ended, ProgressLine};
+use tare_tui::{ProgressLine, UiExit};
 
 /// A recording that was read, and what its samples weigh where they are drawn.
-struct Taken {
+struct LoadedRecording {
     name: String,
     read: Read,
     samples: u64,
@@ -33,11 +35,11 @@ struct Taken {
     collector: Option<Collector>,
 }
 
-impl Taken {
+impl LoadedRecording {
     /// What is drawn of it, once.
-    fn recorded(&mut self) -> Option<Recorded<'_>> {
+    fn recorded(&mut self) -> Option<FlameInput<'_>> {
         let samples = self.collector.take()?;
-        Some(Recorded { whole: self.read.whole(), samples })
+        Some(FlameInput { whole: self.read.whole(), samples })
     }
 }
 
@@ -47,7 +49,7 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     diff.sides.iter().flatten().try_for_each(|samples| exists(&samples.input))?;
     let slices = diff.sides.iter().all(|side| side.len() == 1);
     let mut runs = Runs::new(DiffOptions { slices, ..diff.options.clone() });
-    let mut taken: [Vec<Taken>; 2] = Default::default();
+    let mut taken: [Vec<LoadedRecording>; 2] = Default::default();
     let progress = ProgressLine::begin();
     for (side, recordings) in diff.sides.iter().enumerate() {
         for samples in recordings {
@@ -65,7 +67,7 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     drop(progress);
     if is_interactive {
         let ended = tare_tui::diff::run(compared, chains, diff.view, terminal::is_plain())?;
-        if let Ended::Signal(number) = ended {
+        if let UiExit::Signal(number) = ended {
             return Ok(Exit::by_signal(number));
         }
     } else {
@@ -95,7 +97,7 @@ fn take(
     side: usize,
     is_drawn: bool,
     progress: &ProgressLine,
-) -> anyhow::Result<Taken> {
+) -> anyhow::Result<LoadedRecording> {
     let mut taking = Taking::default();
     let read = replay(samples, false, &mut taking, progress)?;
     runs.add(side, &read.profile, taking.collector.sliced());
@@ -106,7 +108,7 @@ fn take(
     } else {
         tare_format::printable(samples.input.as_os_str().as_encoded_bytes()).into_owned()
     };
-    Ok(Taken {
+    Ok(LoadedRecording {
         name,
         read,
         samples: taking.samples,
@@ -136,14 +138,16 @@ impl SampleSink for Taking {
 }
 
 /// The call chains of B, and those of A to compare them with.
-fn chains(taken: &mut [Vec<Taken>; 2]) -> Graph {
-    let [a, b] = taken.each_mut().map(|side| side.iter_mut().filter_map(Taken::recorded).collect());
+fn chains(taken: &mut [Vec<LoadedRecording>; 2]) -> Graph {
+    let [a, b] = taken
+        .each_mut()
+        .map(|side| side.iter_mut().filter_map(LoadedRecording::recorded).collect());
     Graph::new(vec![b, a], Order::Caller)
 }
 
 /// Draws the differential flame graph: B, coloured by what differs from A.
-fn draw(output: &Path, mut graph: Graph, taken: &[Vec<Taken>; 2]) -> anyhow::Result<()> {
-    let of_side = |side: &Vec<Taken>| {
+fn draw(output: &Path, mut graph: Graph, taken: &[Vec<LoadedRecording>; 2]) -> anyhow::Result<()> {
+    let of_side = |side: &Vec<LoadedRecording>| {
         let accounts: Vec<RecordingInfo> =
             side.iter().map(|taken| RecordingInfo::of(&taken.name, &taken.read.whole())).collect();
         RecordingInfo::joined(accounts)

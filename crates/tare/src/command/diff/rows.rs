@@ -7,13 +7,17 @@ use tare_measure::compare::runs::{Change, FAMILYWISE, Gate as Condition, Method}
 use tare_profile::{NameId, Runs, Space};
 use tare_render::diff::{Diff as Shown, DiffRow, EventDiff, Figure, Gate, Recording};
 
-use crate::cli::resolved::diff::{Diff, Per};
+use crate::cli::resolved::diff::{Diff, WorkUnit};
 use crate::exit::{Exit, Refusal};
 
-use super::Taken;
-use super::judge::{Judged, Work, is_called, judge, samples};
+use super::LoadedRecording;
+use super::judge::{JudgedSeries, Work, is_called, judge, samples};
 
-pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyhow::Result<Shown> {
+pub(super) fn compare(
+    diff: &Diff,
+    runs: &Runs,
+    taken: &[Vec<LoadedRecording>; 2],
+) -> anyhow::Result<Shown> {
     let work = Work::of(diff, runs, taken)?;
     let (events, mut notes) = events(diff, runs)?;
     let judged = judge(diff, runs, &work, &events);
@@ -33,7 +37,7 @@ pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyh
             rows: rows(runs, &judged, *event),
         }
     };
-    let recording = |taken: &Taken| Recording {
+    let recording = |taken: &LoadedRecording| Recording {
         name: taken.name.clone(),
         samples: taken.samples,
         losses: tare_render::loss_lines(&taken.read.profile.losses),
@@ -41,9 +45,9 @@ pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyh
     Ok(Shown {
         recordings: taken.each_ref().map(|side| side.iter().map(recording).collect()),
         per: match &diff.per {
-            Per::Run => "run".to_owned(),
-            Per::Second => "s".to_owned(),
-            Per::Event(name) => printable(name.as_bytes()).into_owned(),
+            WorkUnit::Run => "run".to_owned(),
+            WorkUnit::Second => "s".to_owned(),
+            WorkUnit::Event(name) => printable(name.as_bytes()).into_owned(),
         },
         method: method(&judged, runs),
         level: FAMILYWISE,
@@ -57,7 +61,7 @@ pub(super) fn compare(diff: &Diff, runs: &Runs, taken: &[Vec<Taken>; 2]) -> anyh
 fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)> {
     let has = |side: usize, event: usize| runs.totals(side, event).any(|all| all.samples > 0);
     let name = |event: usize| printable(&*runs.events()[event]).into_owned();
-    let is_work = |event: usize| matches!(&diff.per, Per::Event(name) if is_called(&runs.events()[event], name));
+    let is_work = |event: usize| matches!(&diff.per, WorkUnit::Event(name) if is_called(&runs.events()[event], name));
     let all = 0..runs.events().len();
     for wanted in &diff.events {
         if !all.clone().any(|event| is_called(&runs.events()[event], wanted)) {
@@ -87,7 +91,7 @@ fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)>
     Ok((both, one.into_iter().map(note).collect()))
 }
 
-fn method(judged: &Judged, runs: &Runs) -> String {
+fn method(judged: &JudgedSeries, runs: &Runs) -> String {
     let figures = tare_render::count(judged.figures as u64, "figure");
     let runs = format!("{} against {} recordings", runs.count(0), runs.count(1));
     let alarm = format!("a false alarm among {figures} in at most 1% of comparisons");
@@ -122,7 +126,7 @@ fn why_not(method: &Method, runs: &Runs) -> Vec<String> {
     notes
 }
 
-fn rows(runs: &Runs, judged: &Judged, event: usize) -> Vec<DiffRow> {
+fn rows(runs: &Runs, judged: &JudgedSeries, event: usize) -> Vec<DiffRow> {
     let all: Vec<_> = runs.entries().collect();
     let text = |id: NameId| printable(runs.name(id)).into_owned();
     let row = |of: &super::judge::JudgedEntry| {
@@ -159,7 +163,7 @@ fn figure(change: &Change) -> Figure {
 }
 
 /// How a condition was met by the functions of its name.
-fn met(gate: &Condition, runs: &Runs, judged: &Judged) -> Gate {
+fn met(gate: &Condition, runs: &Runs, judged: &JudgedSeries) -> Gate {
     use tare_measure::compare::runs::GateOf;
     let entries: Vec<_> = runs.entries().collect();
     let name = |at: usize| {

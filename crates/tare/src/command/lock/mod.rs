@@ -12,7 +12,7 @@ use tare_trace::lock::{LockRow, LockTracer, lock_document, lock_table};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::lock::{Lock, Source};
-use crate::cli::resolved::trace::Traced;
+use crate::cli::resolved::trace::TraceTarget;
 use crate::command::trace::live::{Session, clones};
 use crate::command::trace::{explain, open};
 use crate::exit::say;
@@ -26,7 +26,7 @@ pub(crate) fn run(raw: raw::Lock) -> Outcome {
     }
 }
 
-fn look(lock: &Lock, traced: &Traced) -> Outcome {
+fn look(lock: &Lock, traced: &TraceTarget) -> Outcome {
     let mut session = Session::new(traced, Host::default())?;
     let mut out = open(lock.output.as_deref(), lock.json)?;
     let (mut tracer, step_back) =

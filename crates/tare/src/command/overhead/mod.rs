@@ -14,7 +14,7 @@ use anyhow::Context;
 use tare_events::Sources;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_measure::overhead::kept::{self, Loaded, StateFolder};
+use tare_measure::overhead::kept::{self, StateFolder, StoredStudies};
 use tare_measure::overhead::study::{self, Study, StudyHost};
 use tare_measure::overhead::{page, text};
 
@@ -100,7 +100,7 @@ fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
     let machine = StudyHost::of(host);
     let kept = match folder::find()? {
         Some(folder) => kept::load_all(&folder)?,
-        None => Loaded::default(),
+        None => StoredStudies::default(),
     };
     for error in kept.unusable {
         say(&format!("{error}: a new study replaces it"));

@@ -11,7 +11,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::signals::Signals;
 use tare_measure::overhead::calibration::Conditions;
-use tare_measure::overhead::pinned::{PinError, Pinned};
+use tare_measure::overhead::pinned::{PinError, PinnedThread};
 use tare_measure::overhead::plan::{CallGraph, Plan};
 use tare_measure::overhead::rates::{self, AttachedProfiler, StudyHooks};
 use tare_measure::overhead::sampler::{Sampler, SamplerError};
@@ -30,7 +30,7 @@ pub(super) struct Session<'a> {
     pub(super) host: &'a Host,
     pub(super) sources: &'a Sources,
     pub(super) signals: &'a Signals,
-    pub(super) pinned: Pinned,
+    pub(super) pinned: PinnedThread,
     pub(super) limit: RateLimit<'a>,
     pub(super) bar: Option<ProgressBar>,
     interrupted: bool,
@@ -60,7 +60,7 @@ impl<'a> Session<'a> {
         limit: RateLimit<'a>,
         shows_bar: bool,
     ) -> anyhow::Result<Self> {
-        let pinned = Pinned::to(asked.cpu).map_err(|error| match error {
+        let pinned = PinnedThread::to(asked.cpu).map_err(|error| match error {
             PinError::Forbidden(cpu) => {
                 Refusal::usage(format!("-C {cpu}: this process may not run there")).into()
             }

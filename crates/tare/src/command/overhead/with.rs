@@ -15,7 +15,7 @@ use tare_measure::overhead::rounds::{self, Stop};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::overhead::With;
+use crate::cli::resolved::overhead::ProfilerComparison;
 use crate::command::interrupt;
 use crate::exit::{Exit, Refusal};
 
@@ -29,7 +29,7 @@ enum Failure {
     Other(anyhow::Error),
 }
 
-pub(super) fn run(with: &With, raw: &raw::Overhead) -> Outcome {
+pub(super) fn run(with: &ProfilerComparison, raw: &raw::Overhead) -> Outcome {
     let began = Instant::now();
     let (rounds, stop) = {
         let signals = Signals::block().context("cannot wait for signals")?;
@@ -76,7 +76,7 @@ pub(super) fn run(with: &With, raw: &raw::Overhead) -> Outcome {
     })
 }
 
-fn refusal(with: &With, variant: usize, status: u8) -> Refusal {
+fn refusal(with: &ProfilerComparison, variant: usize, status: u8) -> Refusal {
     let what = variant.checked_sub(1).and_then(|at| with.profilers.get(at)).map_or_else(
         || "the bare command".to_owned(),
         |words| format!("the command under '{}'", line(words)),
@@ -91,7 +91,7 @@ fn line(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn commands(with: &With) -> anyhow::Result<Vec<Command>> {
+fn commands(with: &ProfilerComparison) -> anyhow::Result<Vec<Command>> {
     let path = std::env::var_os("PATH");
     let bare: &[OsString] = &[];
     let prefixes = std::iter::once(bare).chain(with.profilers.iter().map(Vec::as_slice));
@@ -117,7 +117,7 @@ fn commands(with: &With) -> anyhow::Result<Vec<Command>> {
 fn one_run(
     command: &Command,
     variant: usize,
-    with: &With,
+    with: &ProfilerComparison,
     signals: &Signals,
 ) -> Result<Measurement, Failure> {
     let other = |error: anyhow::Error| Failure::Other(error);

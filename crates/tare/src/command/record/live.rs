@@ -7,11 +7,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tare_kernel::cgroup::CpuTime;
-use tare_kernel::child::{Ended, RunningChild, WaitingChild};
+use tare_kernel::child::{ChildExit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_record::output::Switch;
-use tare_record::{Finished, Notice, RecordError, Recording, State};
+use tare_record::{Notice, RecordError, Recording, RecordingResult, State};
 
 use super::{sample_cost, wording};
 use crate::cli::resolved::record::Record;
@@ -20,10 +20,10 @@ use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::say;
 
 /// What a recording leaves behind.
-pub(super) struct Recorded {
-    pub(super) finished: Finished,
+pub(super) struct RecordOutcome {
+    pub(super) finished: RecordingResult,
     /// How the command ended; `None` where there was none, or it goes on.
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<ChildExit>,
     /// The signal that ended the recording.
     pub(super) signal: Option<i32>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Live<'a> {
 
 /// What is ready.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ready {
+struct ReadyDescriptors {
     recording: bool,
     signal: bool,
     control: bool,
@@ -68,7 +68,7 @@ impl<'a> Live<'a> {
         mut self,
         child: Option<WaitingChild>,
         explain: Explain<'_>,
-    ) -> anyhow::Result<Recorded> {
+    ) -> anyhow::Result<RecordOutcome> {
         self.child =
             child.map(WaitingChild::start).transpose().context("cannot start the command")?;
         self.say_notices();
@@ -88,11 +88,11 @@ impl<'a> Live<'a> {
         }
         let used = ended.map(|ended| CpuTime { user: ended.user, system: ended.system });
         let finished = self.recording.finish(used).map_err(explain)?;
-        Ok(Recorded { finished, ended, signal: self.signal })
+        Ok(RecordOutcome { finished, ended, signal: self.signal })
     }
 
     /// Waits until something ends the recording; how the command ended, if that was it.
-    fn wait(&mut self, explain: Explain<'_>) -> anyhow::Result<Option<Ended>> {
+    fn wait(&mut self, explain: Explain<'_>) -> anyhow::Result<Option<ChildExit>> {
         loop {
             let ready = self.poll()?;
             let processed = match ready.recording {
@@ -123,7 +123,7 @@ impl<'a> Live<'a> {
     }
 
     /// Waits for the recorder, a signal, an order or a deadline.
-    fn poll(&mut self) -> anyhow::Result<Ready> {
+    fn poll(&mut self) -> anyhow::Result<ReadyDescriptors> {
         let deadline = self.recording.deadline();
         let until = self.timeout.map_or(deadline, |timeout| deadline.min(timeout));
         let left = timespec(until.saturating_duration_since(Instant::now()));
@@ -137,7 +137,8 @@ impl<'a> Live<'a> {
             Err(error) => return Err(error).context("cannot wait for events"),
         }
         let is_ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
-        let ready = Ready { recording: is_ready(0), signal: is_ready(1), control: is_ready(2) };
+        let ready =
+            ReadyDescriptors { recording: is_ready(0), signal: is_ready(1), control: is_ready(2) };
         drop(files);
         self.recording.count_system_calls(1);
         Ok(ready)
@@ -158,7 +159,7 @@ impl<'a> Live<'a> {
             control.acknowledge();
         }
         // An end of file would else wake the recorder without end.
-        if ended == control::Ended::No {
+        if ended == control::ControlEnd::No {
             self.control = Some(control);
         }
         Ok(stop)

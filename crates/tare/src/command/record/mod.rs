@@ -28,7 +28,7 @@ use tare_record::options::{Keep, Program};
 use tare_record::output::{Destination, Output, OutputError, Switch};
 use tare_record::{Backend, Following, Recorder, Start};
 
-use self::live::{Live, Recorded};
+use self::live::{Live, RecordOutcome};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
@@ -146,7 +146,7 @@ fn still_needed(record: &Record) -> CapabilitySet {
 }
 
 /// Draws the flame graph of the recording, of several files of the last one.
-fn draw(flame: &Path, record: &Record, recorded: &Recorded) -> anyhow::Result<()> {
+fn draw(flame: &Path, record: &Record, recorded: &RecordOutcome) -> anyhow::Result<()> {
     let Some(file) = recorded.finished.output.files.last() else { return Ok(()) };
     let drawn = Flame::of_recording(file.clone(), flame.to_owned());
     crate::command::flame::draw(&drawn).map_err(|error| {
@@ -214,8 +214,8 @@ fn by_signal(number: i32) -> u8 {
 }
 
 /// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
-fn show(record: &Record, recorded: &Recorded) {
-    let Recorded { finished, .. } = recorded;
+fn show(record: &Record, recorded: &RecordOutcome) {
+    let RecordOutcome { finished, .. } = recorded;
     // Whoever stopped reading doesn't want to hear of it.
     if finished.output.stopped == Some(OutputError::Closed) {
         return;
@@ -249,7 +249,7 @@ fn show(record: &Record, recorded: &Recorded) {
     }
 }
 
-fn exit(record: &Record, recorded: &Recorded) -> Exit {
+fn exit(record: &Record, recorded: &RecordOutcome) -> Exit {
     let has_command = !record.command.is_empty();
     let stopped =
         recorded.finished.output.stopped.as_ref().filter(|why| **why != OutputError::Closed);

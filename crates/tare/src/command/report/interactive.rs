@@ -14,7 +14,7 @@ use crate::command::report::{no_samples, recorded};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_tui::{CodeView, Ended, Shown};
+use tare_tui::{CodeView, ReportInput, UiExit};
 
 /// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
 /// only text has are reasons for text.
@@ -43,7 +43,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
 pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
     let known = recorded(recording.description());
     let base = base(report, recording.description())?;
-    let ended = tare_tui::run(Shown {
+    let ended = tare_tui::run(ReportInput {
         name: report.input.display().to_string(),
         // What a download says of itself would stand in the middle of the screen.
         symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
@@ -80,10 +80,10 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
         recording,
     })?;
     match ended {
-        Ended::Quit => Ok(Exit::Success),
-        Ended::Signal(number) => Ok(Exit::by_signal(number)),
-        Ended::NoFunction => Ok(Exit::Failure),
-        Ended::NoSamples(losses) => Err(no_samples(report, &losses).into()),
+        UiExit::Quit => Ok(Exit::Success),
+        UiExit::Signal(number) => Ok(Exit::by_signal(number)),
+        UiExit::NoFunction => Ok(Exit::Failure),
+        UiExit::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
 }
 

@@ -23,7 +23,7 @@ use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::report::{CallGraphs, Interface, Part, Recorded, Report};
+use crate::cli::resolved::report::{CallGraphs, Interface, Part, RecordingTraits, Report};
 use crate::command::header;
 use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
@@ -100,8 +100,10 @@ fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
     let code = report.code(known, is_pipe || known.has_callchains);
-    let options = report
-        .profile(code, Recorded { only_tracepoints: is_pipe || known.only_tracepoints, ..known });
+    let options = report.profile(
+        code,
+        RecordingTraits { only_tracepoints: is_pipe || known.only_tracepoints, ..known },
+    );
     let summary = tare_replay::summarize(recording, &options);
     let mut summary = summary.map_err(recording::refusal)?;
     let event = summary.description.events().first().and_then(|event| event.name.as_deref());
@@ -206,9 +208,9 @@ pub(crate) fn dump(
     Ok(())
 }
 
-fn recorded(description: &Description) -> Recorded {
+fn recorded(description: &Description) -> RecordingTraits {
     let events = description.events();
-    Recorded {
+    RecordingTraits {
         has_callchains: has_callchains(description),
         only_tracepoints: !events.is_empty()
             && events.iter().all(|event| event.attr.kind == PERF_TYPE_TRACEPOINT),

@@ -8,12 +8,12 @@ use tare_trace::sched::SchedTracer;
 use super::output::Output;
 use crate::Outcome;
 use crate::cli::resolved::sched::{Form, Sched};
-use crate::cli::resolved::trace::{Target, Traced};
+use crate::cli::resolved::trace::{Target, TraceTarget};
 use crate::command::trace::live::{Session, clones};
 use crate::command::trace::{explain, open};
 use crate::exit::say;
 
-pub(super) fn run(options: &Sched, traced: &Traced, ring_bytes: u32) -> Outcome {
+pub(super) fn run(options: &Sched, traced: &TraceTarget, ring_bytes: u32) -> Outcome {
     let mut session = Session::new(traced, Host::default())?;
     let follow = session.follow();
     let out = open(options.output.as_deref(), options.json)?;

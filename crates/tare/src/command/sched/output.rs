@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde_json::json;
 use tare_render::count;
 use tare_trace::sched::{
-    Happened, JSON_VERSION, Sched, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
+    JSON_VERSION, Sched, SchedAction, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
     sorted, sums_document, switch_object, task_table,
 };
 
@@ -52,7 +52,7 @@ impl<'a> Output<'a> {
     }
 
     /// Takes in what happened.
-    pub(super) fn take(&mut self, time_ns: u64, happened: &Happened<'_>) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> anyhow::Result<()> {
         let slice = self.sched.take(time_ns, happened);
         match (&self.lines, self.options.form) {
             (Some(lines), _) => lines.add(time_ns, happened, slice.as_ref(), &mut self.text),

@@ -7,17 +7,17 @@ use std::path::Path;
 use tare_format::record::{Record, Sample};
 use tare_replay::{Detail, EventFilter, Machine, Options, Replay, Replayed, Sink};
 use tare_symbols::SymbolOptions;
-use tare_trace::sched::{Happened, NoSchedEvents, Task, Tracepoints};
+use tare_trace::sched::{NoSchedEvents, SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use super::output::Output;
 use crate::Outcome;
-use crate::cli::resolved::sched::{Form, Recorded, Sched};
+use crate::cli::resolved::sched::{Form, RecordedSource, Sched};
 use crate::command::output::create;
 use crate::command::recording::{open, refusal};
 use crate::exit::{Exit, Refusal, say};
 
-pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
+pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let progress = ProgressLine::beside_stdout();
     let mut recording = open(&recorded.input, &mut SymbolOptions::default(), &progress)?;
     let out = create(options.output.as_deref().unwrap_or(Path::new("-")))?;
@@ -29,7 +29,7 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
     }
     let out: Box<dyn std::io::Write> = out;
     let output = Output::new(options, BufWriter::new(out), from_ns, to_ns);
-    let shown = Shown::new(options, recorded);
+    let shown = TaskFilter::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let reads_ahead = matches!(options.form, Form::Timehist(_));
     let options = Options { detail: Detail::Samples, reads_ahead, ..Options::default() };
@@ -49,15 +49,15 @@ pub(super) fn run(options: &Sched, recorded: &Recorded) -> Outcome {
 
 /// What is needed of tasks beyond what a tracepoint says of them.
 #[derive(Clone, Copy)]
-struct Shown {
+struct TaskFilter {
     /// Who wakes and moves others.
     others: bool,
     /// The processes of all tasks.
     processes: bool,
 }
 
-impl Shown {
-    fn new(options: &Sched, recorded: &Recorded) -> Self {
+impl TaskFilter {
+    fn new(options: &Sched, recorded: &RecordedSource) -> Self {
         let others =
             matches!(options.form, Form::Timehist(form) if form.wakeups || form.migrations);
         Self { others, processes: others || !recorded.pids.is_empty() }
@@ -67,14 +67,14 @@ impl Shown {
 struct Reading<'a> {
     output: Output<'a>,
     tracepoints: Tracepoints,
-    recorded: &'a Recorded,
-    shown: Shown,
+    recorded: &'a RecordedSource,
+    shown: TaskFilter,
 }
 
 impl Reading<'_> {
     /// Adds what the recording knows of a task, and whether it is asked for.
     fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>, wants_process: bool) {
-        let Recorded { pids, tids, .. } = self.recorded;
+        let RecordedSource { pids, tids, .. } = self.recorded;
         task.pid = task.pid.filter(|pid| *pid > 0);
         if task.comm.is_empty() || wants_process && task.pid.is_none() {
             let known = machine.thread(task.tid);
@@ -89,21 +89,21 @@ impl Reading<'_> {
         task.is_meant = all || is_listed();
     }
 
-    fn complete_all<'a>(&self, machine: &'a Machine, happened: &mut Happened<'a>) {
-        let Shown { others, processes } = self.shown;
+    fn complete_all<'a>(&self, machine: &'a Machine, happened: &mut SchedAction<'a>) {
+        let TaskFilter { others, processes } = self.shown;
         match happened {
-            Happened::Switch { prev, next, .. } => {
+            SchedAction::Switch { prev, next, .. } => {
                 self.complete(machine, prev, true);
                 self.complete(machine, next, processes);
             }
-            Happened::Wakeup { waker: other, task, .. }
-            | Happened::Migrate { mover: other, task, .. } => {
+            SchedAction::Wakeup { waker: other, task, .. }
+            | SchedAction::Migrate { mover: other, task, .. } => {
                 if others {
                     self.complete(machine, other, true);
                 }
                 self.complete(machine, task, processes);
             }
-            Happened::Begin(_) => {}
+            SchedAction::Begin(_) => {}
         }
     }
 }
@@ -154,7 +154,7 @@ impl Sink for Reading<'_> {
         let _ = machine;
         if let (Record::Fork(task), Some(time_ns)) = (record.fields, record.time_ns) {
             let task = Task { tid: task.tid, pid: Some(task.pid), comm: b"", is_meant: true };
-            self.output.take(time_ns, &Happened::Begin(task))?;
+            self.output.take(time_ns, &SchedAction::Begin(task))?;
         }
         Ok(ControlFlow::Continue(()))
     }

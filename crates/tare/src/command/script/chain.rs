@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tare_format::record::Sample;
 
-use super::inline::{Asked, OpenLines, may_have_lines, within};
+use super::inline::{InlineRequest, OpenLines, may_have_lines, within};
 use super::line;
 use crate::cli::resolved::script::Script;
 use tare_render::script::Fields;
@@ -15,7 +15,7 @@ const KEPT: usize = 1 << 16;
 
 /// The text of a symbol, and whether call chains end with it.
 #[derive(Clone, Debug)]
-struct Named {
+struct SymbolText {
     text: Box<[u8]>,
     is_last: bool,
 }
@@ -23,7 +23,7 @@ struct Named {
 /// Writes addresses.
 #[derive(Debug)]
 pub(super) struct Chains {
-    named: HashMap<(DsoAddress, Fields), Named, foldhash::fast::RandomState>,
+    named: HashMap<(DsoAddress, Fields), SymbolText, foldhash::fast::RandomState>,
     max_stack: usize,
     stop_at: Vec<String>,
     chain: Vec<CodeAddress>,
@@ -65,7 +65,7 @@ impl Chains {
             at.filter(|at| fields.contains(Fields::SRCLINE) && may_have_lines(machine, *at));
         if let Some(at) = with_line {
             let with_paths = self.with_paths;
-            let asked = Asked { at, within: at, fields, with_inlined: false, with_paths };
+            let asked = InlineRequest { at, within: at, fields, with_inlined: false, with_paths };
             self.open.push(text.len(), b"", b"", asked);
         } else {
             self.symbol(text, machine, at, fields);
@@ -100,7 +100,7 @@ impl Chains {
                     let within = within(at, is_caller);
                     let with_inlined = self.inline;
                     let with_paths = self.with_paths;
-                    let asked = Asked { at, within, fields, with_inlined, with_paths };
+                    let asked = InlineRequest { at, within, fields, with_inlined, with_paths };
                     self.open.push(begin, &text[begin..], b"\n", asked);
                     text.truncate(begin);
                     !self.stop_at.is_empty() && self.name(machine, at, Fields::SYM).is_last
@@ -146,7 +146,7 @@ impl Chains {
         is_last
     }
 
-    fn name(&self, machine: &mut Machine, at: DsoAddress, shown: Fields) -> Named {
+    fn name(&self, machine: &mut Machine, at: DsoAddress, shown: Fields) -> SymbolText {
         let mut text = Vec::new();
         let mut is_last = false;
         if shown.contains(Fields::SYM) {
@@ -169,7 +169,7 @@ impl Chains {
             line::name(&mut text, machine.dso_name(at.dso));
             text.push(b')');
         }
-        Named { text: text.into(), is_last }
+        SymbolText { text: text.into(), is_last }
     }
 }
 

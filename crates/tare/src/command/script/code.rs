@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tare_annotate::{Blocks, Instruction, Ran, Step, TakenBranch};
+use tare_annotate::{Blocks, ExecutedInstruction, Instruction, Step, TakenBranch};
 use tare_format::record::{Branch, Branches, Sample};
 use tare_render::script::{Fields, branch_flags};
 use tare_replay::{CpuMode, DsoAddress, Machine};
@@ -184,7 +184,7 @@ fn bytes(text: &mut Vec<u8>, instruction: &Instruction, front: &str, end: &str) 
 /// Adds a line with an instruction, and what is known of the branch that it is.
 fn instruction(
     text: &mut Vec<u8>,
-    ran: &Ran,
+    ran: &ExecutedInstruction,
     branch: Option<&Branch>,
     fields: Fields,
     cycles: &mut u64,

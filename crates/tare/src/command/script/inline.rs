@@ -20,7 +20,7 @@ const KEPT: usize = 1 << 18;
 
 /// An address and what is asked about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Asked {
+pub(super) struct InlineRequest {
     /// The address that is shown.
     pub(super) at: DsoAddress,
     /// The address that lies in the instruction: of a caller the one before that it returns to.
@@ -36,14 +36,14 @@ pub(super) struct Asked {
 #[derive(Debug)]
 struct Open {
     position: usize,
-    awaited: Awaited,
+    awaited: PendingText,
 }
 
 /// What it waits for.
 #[derive(Debug)]
-enum Awaited {
+enum PendingText {
     /// A line for each frame: what each begins with, and ends with.
-    Frames(Box<[u8]>, &'static [u8], Asked),
+    Frames(Box<[u8]>, &'static [u8], InlineRequest),
     /// File and line, behind a tab.
     Line(DsoAddress),
     /// The line of the source, unless it is the one that this thread had before.
@@ -57,7 +57,7 @@ type SourceLine = Option<(Rc<str>, u32)>;
 #[derive(Debug, Default)]
 pub(super) struct OpenLines {
     open: Vec<Open>,
-    found: HashMap<Asked, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
+    found: HashMap<InlineRequest, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
     places: HashMap<DsoAddress, SourceLine, foldhash::fast::RandomState>,
     /// The line of each thread that was printed last.
     last: HashMap<i32, (Rc<str>, u32), foldhash::fast::RandomState>,
@@ -89,18 +89,24 @@ impl OpenLines {
     }
 
     /// Leaves lines open at a position of the text.
-    pub(super) fn push(&mut self, position: usize, front: &[u8], end: &'static [u8], asked: Asked) {
-        self.open.push(Open { position, awaited: Awaited::Frames(front.into(), end, asked) });
+    pub(super) fn push(
+        &mut self,
+        position: usize,
+        front: &[u8],
+        end: &'static [u8],
+        asked: InlineRequest,
+    ) {
+        self.open.push(Open { position, awaited: PendingText::Frames(front.into(), end, asked) });
     }
 
     /// Leaves room for file and line of an address.
     pub(super) fn push_line(&mut self, position: usize, at: DsoAddress) {
-        self.open.push(Open { position, awaited: Awaited::Line(at) });
+        self.open.push(Open { position, awaited: PendingText::Line(at) });
     }
 
     /// Leaves room for the source of an address.
     pub(super) fn push_source(&mut self, position: usize, tid: i32, at: DsoAddress) {
-        self.open.push(Open { position, awaited: Awaited::Source(tid, at) });
+        self.open.push(Open { position, awaited: PendingText::Source(tid, at) });
     }
 
     /// Whether nothing is open.
@@ -117,20 +123,20 @@ impl OpenLines {
             filled.extend_from_slice(&text[copied..position]);
             copied = position;
             match awaited {
-                Awaited::Frames(front, end, asked) => {
+                PendingText::Frames(front, end, asked) => {
                     for piece in self.found.get(&asked).iter().flat_map(|pieces| pieces.iter()) {
                         filled.extend_from_slice(&front);
                         filled.extend_from_slice(piece);
                         filled.extend_from_slice(end);
                     }
                 }
-                Awaited::Line(at) => {
+                PendingText::Line(at) => {
                     if let Some(Some((file, number))) = self.places.get(&at) {
                         filled.push(b'\t');
                         place(&mut filled, file, *number, self.with_paths);
                     }
                 }
-                Awaited::Source(tid, at) => self.source(&mut filled, tid, at),
+                PendingText::Source(tid, at) => self.source(&mut filled, tid, at),
             }
         }
         filled.extend_from_slice(&text[copied..]);
@@ -157,20 +163,22 @@ impl OpenLines {
     }
 
     fn look_up(&mut self, machine: &Machine) {
-        let mut all: HashSet<Asked, foldhash::fast::RandomState> = HashSet::default();
+        let mut all: HashSet<InlineRequest, foldhash::fast::RandomState> = HashSet::default();
         let mut places: HashSet<DsoAddress, foldhash::fast::RandomState> = HashSet::default();
         for open in &self.open {
             match &open.awaited {
-                Awaited::Frames(_, _, asked) if !self.found.contains_key(asked) => {
+                PendingText::Frames(_, _, asked) if !self.found.contains_key(asked) => {
                     all.insert(*asked);
                 }
-                Awaited::Line(at) | Awaited::Source(_, at) if !self.places.contains_key(at) => {
+                PendingText::Line(at) | PendingText::Source(_, at)
+                    if !self.places.contains_key(at) =>
+                {
                     places.insert(*at);
                 }
                 _ => {}
             }
         }
-        let new: Vec<Asked> = all.into_iter().collect();
+        let new: Vec<InlineRequest> = all.into_iter().collect();
         let mut addresses: Vec<DsoAddress> = new.iter().map(|asked| asked.within).collect();
         addresses.extend(&places);
         let frames = machine.frames(&addresses, threads());
@@ -190,7 +198,7 @@ impl OpenLines {
 
 /// Awaited is shown of each frame, as in perf: ` name+0x12 (file)`, of an inlined one ` name+0x12
 /// (inlined)`, with the line of source below.
-fn pieces(machine: &Machine, asked: &Asked, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
+fn pieces(machine: &Machine, asked: &InlineRequest, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
     let symbol = machine.symbol(asked.at);
     // A call that doesn't return may be a function's last instruction: the next one's has the name.
     let is_other = frames.last().is_some_and(|last| last.symbol != symbol.ok());

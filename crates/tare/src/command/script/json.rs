@@ -189,7 +189,7 @@ impl<'a> Objects<'a> {
         machine: &Machine,
     ) -> std::io::Result<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let found = Found::of(machine, &waiting);
+        let found = LineLookup::of(machine, &waiting);
         for mut line in waiting.drain(..) {
             if let Some(frame) = &mut line.at {
                 found.locate(frame);
@@ -240,13 +240,13 @@ impl Objects<'_> {
 }
 
 /// What debug info says of addresses.
-struct Found<'a> {
+struct LineLookup<'a> {
     frames: Frames<'a>,
     /// Their places among those that were asked for.
     places: HashMap<DsoAddress, usize, foldhash::fast::RandomState>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> LineLookup<'a> {
     fn of(machine: &'a Machine, lines: &[SampleLine]) -> Self {
         let mut places = HashMap::default();
         let mut addresses = Vec::new();

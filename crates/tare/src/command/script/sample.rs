@@ -9,7 +9,7 @@ use tare_format::record::{Record, Sample, kind};
 
 use super::chain::Chains;
 use super::code::Code;
-use super::events::{self, About};
+use super::events::{self, RecordTask};
 use super::extra;
 use super::inline;
 use super::line;
@@ -20,7 +20,7 @@ use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 /// Writes samples.
 pub(super) struct Printer<'a> {
     script: &'a Script,
-    events: Vec<Printed>,
+    events: Vec<EventFormat>,
     name_width: usize,
     chains: Chains,
     code: Code,
@@ -30,7 +30,7 @@ pub(super) struct Printer<'a> {
 }
 
 /// An event as it is printed.
-struct Printed {
+struct EventFormat {
     name: Vec<u8>,
     fields: Fields,
     has_chain: bool,
@@ -86,7 +86,7 @@ impl<'a> Printer<'a> {
             description.events().iter().zip(&names).map(with_name).collect();
         selection.fit(&attrs)?;
         self.name_width = names.iter().map(Vec::len).max().unwrap_or(0);
-        let printed = |(event, name): (&Event, Vec<u8>)| Printed {
+        let printed = |(event, name): (&Event, Vec<u8>)| EventFormat {
             name,
             fields: selection.of(event.attr.kind),
             has_chain: self.script.callchains && event.attr.has_callchain(),
@@ -121,7 +121,7 @@ impl<'a> Printer<'a> {
         if fields.is_empty() {
             return Ok(());
         }
-        let who = Who {
+        let who = TaskColumns {
             comm_tid: sample.fields.head.tid.unwrap_or(-1),
             pid: sample.fields.head.pid,
             tid: sample.fields.head.tid,
@@ -219,10 +219,10 @@ impl<'a> Printer<'a> {
             let layout = record.description.lookup().layouts().get(record.event.unwrap_or(0));
             let id = layout.map(|layout| layout.sample_id(&record.raw)).unwrap_or_default();
             let (pid, tid, comm_tid) = match about {
-                About::Task(pid, tid) => (id.pid.or(Some(pid)), id.tid.or(Some(tid)), tid),
-                About::OfTrailer => (id.pid, id.tid, id.tid.unwrap_or(-1)),
+                RecordTask::Task(pid, tid) => (id.pid.or(Some(pid)), id.tid.or(Some(tid)), tid),
+                RecordTask::OfTrailer => (id.pid, id.tid, id.tid.unwrap_or(-1)),
             };
-            let who = Who {
+            let who = TaskColumns {
                 comm_tid,
                 pid,
                 tid,
@@ -242,7 +242,7 @@ impl<'a> Printer<'a> {
         &mut self,
         text: &mut Vec<u8>,
         machine: &Machine,
-        who: &Who,
+        who: &TaskColumns,
         fields: Fields,
         has_chain: bool,
     ) {
@@ -302,7 +302,7 @@ impl<'a> Printer<'a> {
 }
 
 /// Whom a record is about.
-struct Who {
+struct TaskColumns {
     /// The thread whose name is shown.
     comm_tid: i32,
     pid: Option<i32>,

@@ -7,7 +7,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tare_events::EventGroup;
-use tare_kernel::child::{Ended, RunningChild, WaitingChild};
+use tare_kernel::child::{ChildExit, RunningChild, WaitingChild};
 use tare_kernel::host::Topology;
 use tare_kernel::targets::Targets;
 use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
@@ -30,7 +30,7 @@ enum Waiting {
     /// It runs, or there is none.
     GoesOn,
     /// It has ended.
-    Ended(Ended),
+    Ended(ChildExit),
     /// The user insists that it is not.
     GivenUp,
 }
@@ -285,7 +285,7 @@ impl Live<'_> {
             }
             control.acknowledge();
         }
-        if ended == control::Ended::No {
+        if ended == control::ControlEnd::No {
             self.control = Some(control);
         }
         Ok(stop)
@@ -305,7 +305,7 @@ impl Live<'_> {
     fn run_of(
         &self,
         snapshots: &[Snapshot],
-        ended: Option<Ended>,
+        ended: Option<ChildExit>,
         elapsed: Duration,
         counted: Duration,
     ) -> Run {
@@ -341,7 +341,7 @@ impl Live<'_> {
 
     fn finish(
         mut self,
-        ended: Option<Ended>,
+        ended: Option<ChildExit>,
         interrupted: Option<i32>,
         on_interval: OnInterval<'_>,
     ) -> anyhow::Result<EndedRun> {

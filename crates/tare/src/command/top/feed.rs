@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::file::writer::Description;
 use tare_kernel::timestamp::monotonic_ns;
-use tare_record::output::{Closed, RecordSink};
+use tare_record::output::{RecordSink, SinkClosed};
 use tare_replay::{Live, LiveOptions, SampleSink, SampleSinkOptions};
 
 /// Where records go.
@@ -46,24 +46,26 @@ impl Feed {
 pub(super) struct ToFeed(pub(super) Feed);
 
 impl RecordSink for ToFeed {
-    fn begin(&mut self, description: &Description) -> ControlFlow<Closed> {
-        let Ok(stream) = description.stream_beginning() else { return ControlFlow::Break(Closed) };
+    fn begin(&mut self, description: &Description) -> ControlFlow<SinkClosed> {
+        let Ok(stream) = description.stream_beginning() else {
+            return ControlFlow::Break(SinkClosed);
+        };
         match self.0.with(|live, _| live.describe(&stream)) {
             Some(Ok(())) => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(Closed),
+            _ => ControlFlow::Break(SinkClosed),
         }
     }
 
-    fn add_ids(&mut self, description: &Description) -> ControlFlow<Closed> {
+    fn add_ids(&mut self, description: &Description) -> ControlFlow<SinkClosed> {
         self.begin(description)
     }
 
-    fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+    fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
         self.0.with(|live, sink| live.push(records, sink));
         ControlFlow::Continue(())
     }
 
-    fn flush(&mut self) -> ControlFlow<Closed> {
+    fn flush(&mut self) -> ControlFlow<SinkClosed> {
         // Time stands still for what is shown while nothing is recorded.
         if matches!(&self.0, Feed::Screen(feed) if feed.is_paused()) {
             return ControlFlow::Continue(());

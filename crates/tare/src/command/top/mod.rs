@@ -17,14 +17,14 @@ use tare_record::output::Output;
 use tare_record::{Backend, PlanError, RecordError, Recorder, Recording, Start};
 use tare_render::View;
 use tare_replay::LiveOptions;
-use tare_tui::{Ended, LiveScreen, LiveShown};
+use tare_tui::{LiveScreen, LiveShown, UiExit};
 
 use self::feed::{Feed, ToFeed};
-use self::session::{Over, Session, Shows};
+use self::session::{Session, SessionEnd, Shows};
 use self::text::Printer;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::report::Recorded;
+use crate::cli::resolved::report::RecordingTraits;
 use crate::cli::resolved::top::{Form, Top};
 use crate::command::record::{sample_cost, wording};
 use crate::command::{header, remedy};
@@ -117,7 +117,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
 /// What is shown of samples, of rows those that `fit`.
 fn view(top: &Top, recording: &Recording, fit: Option<usize>) -> View {
     let has_callchains = recording.has_callchains();
-    top.view(Recorded { has_callchains, only_tracepoints: false }, fit)
+    top.view(RecordingTraits { has_callchains, only_tracepoints: false }, fit)
 }
 
 fn on_screen(top: &Top, host: &Host) -> Outcome {
@@ -138,7 +138,7 @@ fn on_screen(top: &Top, host: &Host) -> Outcome {
     let ended = running.end();
     session.say_notices();
     match (over.map_err(|error| wording::record_error(error, host, &FileLimit::now()))?, ended?) {
-        (_, Ended::Signal(number)) => Ok(Exit::by_signal(number)),
+        (_, UiExit::Signal(number)) => Ok(Exit::by_signal(number)),
         (over, _) => Ok(said(over)),
     }
 }
@@ -152,7 +152,7 @@ fn as_text(top: &Top, host: &Host) -> Outcome {
     let over = session.run(&mut Shows::Text(&signals, &mut printer));
     let over = over.map_err(|error| wording::record_error(error, host, &FileLimit::now()))?;
     session.say_notices();
-    if over != Over::Unwritable && !matches!(over, Over::Signal(_)) {
+    if over != SessionEnd::Unwritable && !matches!(over, SessionEnd::Signal(_)) {
         session.finish(&mut printer)?;
     }
     printer.result()?;
@@ -160,13 +160,16 @@ fn as_text(top: &Top, host: &Host) -> Outcome {
 }
 
 /// The end in the user's words.
-fn said(over: Over) -> Exit {
+fn said(over: SessionEnd) -> Exit {
     match over {
-        Over::TargetsEnded => {
+        SessionEnd::TargetsEnded => {
             say("what was sampled has ended");
             Exit::Success
         }
-        Over::Signal(number) => Exit::by_signal(number),
-        Over::Interface | Over::Timeout | Over::Stopped | Over::Unwritable => Exit::Success,
+        SessionEnd::Signal(number) => Exit::by_signal(number),
+        SessionEnd::Interface
+        | SessionEnd::Timeout
+        | SessionEnd::Stopped
+        | SessionEnd::Unwritable => Exit::Success,
     }
 }

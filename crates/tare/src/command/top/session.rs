@@ -44,7 +44,7 @@ pub(super) enum Shows<'a> {
 
 /// What ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum SessionEnd {
     /// The interface.
     Interface,
     /// All that was sampled has ended.
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// Goes on until something ends it.
-    pub(super) fn run(&mut self, shows: &mut Shows<'_>) -> Result<Over, RecordError> {
+    pub(super) fn run(&mut self, shows: &mut Shows<'_>) -> Result<SessionEnd, RecordError> {
         loop {
             if let Some(over) = self.wait(shows) {
                 return Ok(over);
@@ -136,16 +136,16 @@ impl Session {
             self.note_notices(shows);
             match state {
                 State::Recording => {}
-                State::TargetsEnded => return Ok(Over::TargetsEnded),
-                State::Stopped(_) => return Ok(Over::Stopped),
+                State::TargetsEnded => return Ok(SessionEnd::TargetsEnded),
+                State::Stopped(_) => return Ok(SessionEnd::Stopped),
             }
             let now = Instant::now();
             if self.until.is_some_and(|until| until <= now) {
-                return Ok(Over::Timeout);
+                return Ok(SessionEnd::Timeout);
             }
             if is_due {
                 if !self.refresh(shows)? {
-                    return Ok(Over::Unwritable);
+                    return Ok(SessionEnd::Unwritable);
                 }
                 self.due = now + self.delay;
             } else if let (Feed::Screen(_), Shows::Screen(_)) = (&self.feed, &shows) {
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// Waits until something happens; what ends it, if that did.
-    fn wait(&mut self, shows: &Shows<'_>) -> Option<Over> {
+    fn wait(&mut self, shows: &Shows<'_>) -> Option<SessionEnd> {
         let deadline = self.until.map_or(self.due, |until| until.min(self.due));
         let left = deadline.min(self.recording.deadline());
         let left = left.saturating_duration_since(Instant::now());
@@ -177,7 +177,7 @@ impl Session {
         self.is_ready = recorder;
         match shows {
             _ if !is_ready => None,
-            Shows::Screen(running) if running.has_ended() => Some(Over::Interface),
+            Shows::Screen(running) if running.has_ended() => Some(SessionEnd::Interface),
             Shows::Screen(_) => {
                 // The user wants something else: that is seen at once.
                 self.due = Instant::now();
@@ -186,7 +186,7 @@ impl Session {
             Shows::Text(signals, _) => {
                 while let Ok(Some(signal)) = signals.next() {
                     if signal.number != Signal::CHILD.as_raw() {
-                        return Some(Over::Signal(signal.number));
+                        return Some(SessionEnd::Signal(signal.number));
                     }
                 }
                 None

@@ -8,7 +8,7 @@ use serde_json::json;
 use tare_events::probes::plans;
 use tare_trace::{FunctionCall, FunctionRow, FunctionTracer, FunctionsSeen};
 
-use super::live::{Over, Session, clones};
+use super::live::{Session, TraceEnd, clones};
 use super::{explain, open};
 use crate::Outcome;
 use crate::cli::resolved::trace::{Functions, Trace};
@@ -63,7 +63,7 @@ fn document(
     out: &mut impl Write,
     each: bool,
     trace: &Trace,
-    over: &Over,
+    over: &TraceEnd,
     seen: &FunctionsSeen,
 ) -> io::Result<()> {
     let words: Vec<_> = trace.traced.command.iter().map(|word| word.to_string_lossy()).collect();

@@ -8,12 +8,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tare_kernel::bpf::Follow;
 use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
-use tare_kernel::child::{Command, Ended, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::child::{ChildExit, Command, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
 
-use crate::cli::resolved::trace::{Target, Traced};
+use crate::cli::resolved::trace::{Target, TraceTarget};
 use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::{Exit, Refusal};
 
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What is traced. The child waits.
 pub(crate) struct Session<'a> {
-    traced: &'a Traced,
+    traced: &'a TraceTarget,
     pub(crate) host: Host,
     signals: Signals,
     targets: Targets,
@@ -31,9 +31,9 @@ pub(crate) struct Session<'a> {
 
 /// How a trace ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Over {
+pub(crate) struct TraceEnd {
     /// How the command ended; `None` where there was none, or it goes on.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<ChildExit>,
     /// The signal that ended the trace.
     signal: Option<i32>,
     /// tare ended the command, as the time was up.
@@ -43,7 +43,7 @@ pub(crate) struct Over {
 
 impl<'a> Session<'a> {
     /// Forks the command, before anything is loaded, so that none of that is traced.
-    pub(crate) fn new(traced: &'a Traced, host: Host) -> anyhow::Result<Self> {
+    pub(crate) fn new(traced: &'a TraceTarget, host: Host) -> anyhow::Result<Self> {
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
         let command = (!traced.command.is_empty())
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         &mut self,
         files: &[OwnedFd],
         mut ready: impl FnMut(bool) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Over> {
+    ) -> anyhow::Result<TraceEnd> {
         // All is attached. Where a filter refuses it, they stay.
         let _ = keep_while_measuring(CapabilitySet::empty());
         let started = Instant::now();
@@ -86,7 +86,7 @@ impl<'a> Session<'a> {
         let mut child = child.context("cannot start the command")?;
         let until = self.traced.timeout.map(|timeout| started + timeout);
         let mut over =
-            Over { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
+            TraceEnd { ended: None, signal: None, timed_out: false, elapsed: Duration::ZERO };
         loop {
             self.poll(files, until)?;
             ready(false)?;
@@ -133,9 +133,9 @@ pub(crate) fn clones<'a>(
     files.collect::<Result<_, _>>().context("no file descriptor is left")
 }
 
-impl Over {
+impl TraceEnd {
     /// The exit status: the command's own where there was one.
-    pub(crate) fn exit(&self, traced: &Traced) -> Exit {
+    pub(crate) fn exit(&self, traced: &TraceTarget) -> Exit {
         let by_sigterm = 128 + 15;
         match (self.ended, self.signal) {
             (Some(ended), None) if self.timed_out && ended.status == by_sigterm => Exit::Command(0),

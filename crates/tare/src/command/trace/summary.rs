@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use serde_json::json;
-use tare_kernel::bpf::By;
-use tare_trace::{Chosen, SumTracer, Summary, subjects};
+use tare_kernel::bpf::SumKey;
+use tare_trace::{CallSelection, SumTracer, Summary, subjects};
 
-use super::live::{Over, Session, clones};
+use super::live::{Session, TraceEnd, clones};
 use super::{explain, open};
 use crate::Outcome;
 use crate::cli::resolved::trace::{RING_BYTES, Trace};
@@ -18,8 +18,8 @@ const VERSION: u32 = 1;
 
 /// What is shown.
 pub(super) struct View<'a> {
-    pub(super) calls: &'a Chosen,
-    pub(super) by: By,
+    pub(super) calls: &'a CallSelection,
+    pub(super) by: SumKey,
     pub(super) histograms: bool,
 }
 
@@ -48,7 +48,12 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, view: &View<'_>) -> O
     Ok(over.exit(&trace.traced))
 }
 
-fn document(out: &mut impl Write, trace: &Trace, over: &Over, summary: &Summary) -> io::Result<()> {
+fn document(
+    out: &mut impl Write,
+    trace: &Trace,
+    over: &TraceEnd,
+    summary: &Summary,
+) -> io::Result<()> {
     let words: Vec<_> = trace.traced.command.iter().map(|word| word.to_string_lossy()).collect();
     let document = json!({
         "version": VERSION,

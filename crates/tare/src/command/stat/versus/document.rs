@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tare_measure::compare::pairs::Stop;
-use tare_measure::compare::{Judged, Judgement, Measurement, Metric, Scale, Side};
+use tare_measure::compare::{Judgement, Measurement, Metric, MetricVerdict, Scale, Side};
 
 use super::Comparison;
 use super::runner::MissingEvent;
@@ -33,7 +33,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(judged: &'a Judged) -> Self {
+    fn new(judged: &'a MetricVerdict) -> Self {
         let effect = &judged.effect;
         Self {
             metric: judged.metric.name(),

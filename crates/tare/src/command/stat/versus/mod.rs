@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use tare_kernel::host::Host;
 use tare_measure::compare::pairs::{self, Stop};
-use tare_measure::compare::{Judged, Judgement, Pair, Rules, judge};
+use tare_measure::compare::{Judgement, MetricVerdict, Pair, Rules, judge};
 
 use self::progress::Bar;
 use self::runner::{EventNotes, Failure, Runner};
@@ -29,7 +29,7 @@ use crate::terminal;
 struct Comparison<'a> {
     versus: &'a Versus,
     pairs: Vec<Pair>,
-    judged: Vec<Judged>,
+    judged: Vec<MetricVerdict>,
     stop: Stop<String>,
     spent: Duration,
     notes: EventNotes,

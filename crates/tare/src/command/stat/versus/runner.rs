@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tare_format::abi::Count;
-use tare_kernel::child::{Command, Ended, FileLimit, WaitingChild};
+use tare_kernel::child::{ChildExit, Command, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
@@ -164,7 +164,7 @@ impl<'a> Runner<'a> {
 
     fn measurement(
         &mut self,
-        ended: &Ended,
+        ended: &ChildExit,
         counters: &Counters,
         snapshot: &Snapshot,
     ) -> Measurement {

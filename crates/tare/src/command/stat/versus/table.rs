@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use tare_measure::compare::pairs::Stop;
-use tare_measure::compare::{Judged, Metric, Scale, Side, Verdict};
+use tare_measure::compare::{Metric, MetricVerdict, Scale, Side, Verdict};
 
 use super::Comparison;
 use tare_format::printable;
@@ -65,7 +65,7 @@ fn how_it_ended(comparison: &Comparison<'_>) -> String {
     }
 }
 
-fn cells(judged: &Judged) -> [String; 8] {
+fn cells(judged: &MetricVerdict) -> [String; 8] {
     let effect = &judged.effect;
     let ratio = |x: f64| format!("{x:.4}");
     let difference =
