@@ -26,7 +26,7 @@ impl Estimate {
     }
 
     /// Of one figure a round.
-    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
+    pub(crate) fn from_figures(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let value = TrimmedMean::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&figures, &mut fastrand::Rng::with_seed(1));
@@ -63,7 +63,7 @@ impl Estimate {
     /// Of one ratio a round: the geometric mean, as twice as much and half as much are equally far
     /// from the same.
     pub(crate) fn of_ratios(ratios: impl Iterator<Item = f64>) -> Self {
-        let logs = Self::of(ratios.map(f64::ln).collect());
+        let logs = Self::from_figures(ratios.map(f64::ln).collect());
         Self { value: logs.value.exp(), low: logs.low.map(f64::exp), high: logs.high.map(f64::exp) }
     }
 }
@@ -157,7 +157,10 @@ impl Report {
         )];
         for (at, variant) in variants.iter().enumerate() {
             let mean = |of: fn(&Usage) -> u64| {
-                Estimate::of(rounds.iter().map(|round| of(&round.usage[at]) as f64).collect()).value
+                Estimate::from_figures(
+                    rounds.iter().map(|round| of(&round.usage[at]) as f64).collect(),
+                )
+                .value
             };
             let elapsed = mean(|usage| usage.elapsed_ns);
             let cpu = mean(|usage| usage.cpu_ns);

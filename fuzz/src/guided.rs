@@ -30,7 +30,7 @@ struct Figures {
 
 impl Figures {
     /// From its last lines: `#8192 pulse cov: 1104 ft: 1820 corp: 93/8kb …` and `stat::…`.
-    fn of(said: &str) -> Self {
+    fn parse(said: &str) -> Self {
         let behind = |line: &str, word: &str| {
             let mut words = line.split([' ', '/']).skip_while(|is| *is != word).skip(1);
             words.find(|word| !word.is_empty())?.parse::<u64>().ok()
@@ -61,7 +61,7 @@ pub(crate) fn feed(program: &Path, targets: &[&Target], time: Duration) -> anyho
             folder.display().to_string(),
         ];
         let (ended, said) = run(program, target, &words)?;
-        let Figures { executions, edges, inputs } = Figures::of(&said);
+        let Figures { executions, edges, inputs } = Figures::parse(&said);
         writeln!(
             std::io::stdout(),
             "{:13} {executions} executions, {edges} edges, {inputs} inputs, {:.1} s of CPU",
@@ -141,7 +141,7 @@ mod tests {
             #99\tDONE   cov: 1104 ft: 1820 corp: 93/8192b lim: 4096 exec/s: 33 rss: 41Mb\n\
             Done 99 runs in 3 second(s)\nstat::number_of_executed_units: 99\n";
         let expected = Figures { executions: 99, edges: 1104, inputs: 93 };
-        assert_eq!(Figures::of(said), expected);
-        assert_eq!(Figures::of("nothing"), Figures::default());
+        assert_eq!(Figures::parse(said), expected);
+        assert_eq!(Figures::parse("nothing"), Figures::default());
     }
 }

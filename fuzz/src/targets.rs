@@ -285,7 +285,7 @@ mod tests {
             while let Some(entry) = reader.next_record().unwrap() {
                 let is_sample = entry.record.kind == kind::PERF_RECORD_SAMPLE;
                 samples += usize::from(is_sample);
-                let decoded = Sample::of(&entry.record, entry.description.lookup());
+                let decoded = Sample::from_record(&entry.record, entry.description.lookup());
                 let is_described = !entry.description.events().is_empty();
                 assert!(
                     !is_sample

@@ -283,7 +283,7 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
     let findings = vec![
         Finding {
             what: "loss with tare less that with perf, points".into(),
-            measured: Estimate::of(differences),
+            measured: Estimate::from_figures(differences),
             bound: Bound::AtMost(0.3),
         },
         Finding {

@@ -27,7 +27,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let (file, bytes) = recording(&scratch, SMALL)?;
     let variants = [of_tare(&setting.tare(), &file), of_perf(&file)].concat();
     let beside = rounds(&variants, setting.rounds.unwrap_or(10))?;
-    let slow = Variant::new("perf report", of("perf", &["report", "--stdio"], &file));
+    let slow = Variant::new("perf report", command_line("perf", &["report", "--stdio"], &file));
     let peer = run_command(&slow.words)?;
     let findings = against_perf(&beside, &peer, bytes);
     let mut report = Report::of_rounds(&variants, &beside, findings);
@@ -67,12 +67,12 @@ fn recording(scratch: &Scratch<'_>, programs: u32) -> anyhow::Result<(String, u6
 
 const IS_FLAT: [&str; 3] = ["--no-children", "-g", "none"];
 
-fn of(tool: &str, options: &[&str], file: &str) -> Vec<String> {
+fn command_line(tool: &str, options: &[&str], file: &str) -> Vec<String> {
     [&[tool], options, &["-i", file]].concat().into_iter().map(str::to_owned).collect()
 }
 
 fn of_tare(tare: &str, file: &str) -> Vec<Variant> {
-    let words = |options: &[&str]| of(tare, options, file);
+    let words = |options: &[&str]| command_line(tare, options, file);
     let flat = [&["report"][..], &IS_FLAT].concat();
     vec![
         Variant::new("tare report, flat", words(&flat)),
@@ -83,7 +83,7 @@ fn of_tare(tare: &str, file: &str) -> Vec<Variant> {
 }
 
 fn of_perf(file: &str) -> Vec<Variant> {
-    let words = |options: &[&str]| of("perf", options, file);
+    let words = |options: &[&str]| command_line("perf", options, file);
     let flat = [&["report", "--stdio"][..], &IS_FLAT].concat();
     vec![
         Variant::new("perf report, flat", words(&flat)),
@@ -138,7 +138,7 @@ fn ten_times(rounds: &[Round], grown: f64) -> Vec<Finding> {
                 let [small, large] = [at, at + names.len()].map(|at| of(&round.usage[at]) as f64);
                 large / small * 10.0 / grown
             };
-            let measured = Estimate::of(rounds.iter().map(ratio).collect());
+            let measured = Estimate::from_figures(rounds.iter().map(ratio).collect());
             findings.push(finding(
                 &format!("ten times the samples, {name}: {what}"),
                 measured,

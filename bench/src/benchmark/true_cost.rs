@@ -49,7 +49,9 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
     };
     let more_cpu_ms = |[at, to]: [usize; 2]| {
         let cpu_ms = |round: &Round, at: usize| round.usage[at].cpu_ns as f64 / 1e6;
-        Estimate::of(rounds.iter().map(|round| cpu_ms(round, at) - cpu_ms(round, to)).collect())
+        Estimate::from_figures(
+            rounds.iter().map(|round| cpu_ms(round, at) - cpu_ms(round, to)).collect(),
+        )
     };
     // A difference can be negative, so its ratio has no logarithm; what perf adds is always far
     // from zero.
@@ -88,7 +90,7 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
         ),
         finding(
             "elapsed added to bare true with the same events, tare/perf",
-            Estimate::of(
+            Estimate::from_figures(
                 rounds
                     .iter()
                     .map(|round| added(round, TARE_SAME) / added(round, PERF_SAME))

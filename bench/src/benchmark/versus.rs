@@ -85,7 +85,7 @@ fn all_equal(comparison: &Value) -> bool {
 
 fn report(what: &str, bad: usize, at_most: f64, comparisons: &[Value]) -> anyhow::Result<Report> {
     let figure = |name: &str| {
-        Estimate::of(
+        Estimate::from_figures(
             comparisons.iter().filter_map(|comparison| comparison[name].as_f64()).collect(),
         )
         .value

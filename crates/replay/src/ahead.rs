@@ -153,7 +153,7 @@ impl AheadState {
         position: usize,
         sink: &S,
     ) -> Option<CopiedStack<'a>> {
-        let event = description.lookup().of(&raw);
+        let event = description.lookup().index_of(&raw);
         let layout = event.and_then(|event| description.lookup().layouts().get(event))?;
         let fields = Sample::decode(&raw, layout).ok()?;
         let sample = Replayed { time_ns, description, event, raw, fields: &fields };

@@ -28,7 +28,7 @@ impl<'a> DueRecord<'a> {
     /// A sample that was held back.
     pub(crate) fn held(sample: &'a DeferredSample, description: &Description) -> Self {
         let raw = sample.record();
-        Self { time_ns: sample.time_ns, event: description.lookup().of(&raw), raw }
+        Self { time_ns: sample.time_ns, event: description.lookup().index_of(&raw), raw }
     }
 }
 

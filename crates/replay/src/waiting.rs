@@ -42,7 +42,7 @@ impl Waiting {
         if let Some(payload) = payload {
             self.aux_bytes = self.aux_bytes.saturating_add(payload.size);
         }
-        let event = description.lookup().of(&record);
+        let event = description.lookup().index_of(&record);
         if record.kind == kind::PERF_RECORD_SAMPLE
             && let Some(filter) = &mut self.filter
             && !event.is_some_and(|event| filter.wants(description, event))

@@ -14,7 +14,7 @@ pub(crate) struct FieldBytes {
 
 impl FieldBytes {
     /// `None`: there is no such field.
-    pub(crate) fn of(name: &str, format: &Format) -> Option<Self> {
+    pub(crate) fn find(name: &str, format: &Format) -> Option<Self> {
         let field = format.fields.iter().find(|field| field.name == name)?;
         Some(Self { offset: field.offset, size: field.size })
     }
@@ -104,7 +104,7 @@ impl<F> EventFields<F> {
     }
 
     /// What is read of an event, and in which byte order.
-    pub(crate) fn of(&self, event: usize) -> Option<(&F, Endian)> {
+    pub(crate) fn get(&self, event: usize) -> Option<(&F, Endian)> {
         self.fields.get(event)?.as_ref().zip(self.endian)
     }
 }

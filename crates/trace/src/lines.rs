@@ -241,7 +241,7 @@ impl Lines {
         let known = self.names.known(pending.call);
         Invocation {
             name,
-            kinds: known.and_then(|name| self.signatures.of(name)),
+            kinds: known.and_then(|name| self.signatures.get(name)),
             values: pending.values,
             entered: &pending.memory,
             returned,
@@ -336,7 +336,7 @@ impl Lines {
     /// Counts arguments that surely point to memory, but to none that could be read.
     fn count_unreadable(&mut self, pending: &Pending, exit: &[u8]) {
         let name = self.names.known(pending.call).unwrap_or_default();
-        let kinds = self.signatures.of(name).unwrap_or_default();
+        let kinds = self.signatures.get(name).unwrap_or_default();
         let with = |payload: &[u8], readable: bool| -> HashSet<u8> {
             let chunks = chunks(payload).filter(|chunk| chunk.bytes.is_some() == readable);
             chunks.map(|chunk| chunk.argument).collect()

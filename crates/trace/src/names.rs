@@ -34,7 +34,7 @@ impl Abi {
 
     /// That of a call which was seen on this machine.
     #[must_use]
-    pub fn of(call: Call) -> Self {
+    pub fn for_call(call: Call) -> Self {
         if call.compat { Self::COMPAT } else { Self::NATIVE }
     }
 
@@ -45,7 +45,7 @@ impl Abi {
             Self::Aarch64 => include_str!("tables/aarch64.txt"),
             Self::Arm => include_str!("tables/arm.txt"),
         };
-        Table::of(&[own, COMMON])
+        Table::parse(&[own, COMMON])
     }
 }
 
@@ -110,7 +110,7 @@ pub struct Errno(Table);
 
 impl Default for Errno {
     fn default() -> Self {
-        Self(Table::of(&[include_str!("tables/errno.txt")]))
+        Self(Table::parse(&[include_str!("tables/errno.txt")]))
     }
 }
 

@@ -147,7 +147,7 @@ fn kind(word: &'static str) -> Kind {
 
 impl Signatures {
     /// The arguments of a call; `None` where they are not known.
-    pub(crate) fn of(&self, call: &str) -> Option<&[Kind]> {
+    pub(crate) fn get(&self, call: &str) -> Option<&[Kind]> {
         self.0.get(call).map(Vec::as_slice)
     }
 
@@ -162,7 +162,7 @@ impl Signatures {
         descriptors: bool,
     ) -> CallPlan {
         let mut plan = CallPlan::default();
-        let kinds = self.of(call).unwrap_or_default();
+        let kinds = self.get(call).unwrap_or_default();
         for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
             *place = match kind {
                 Kind::Word("fd" | "at") if descriptors => (Copied::Descriptor, ENTER),

@@ -103,7 +103,7 @@ fn row(sums: &CallSums, names: &CallNames, errnos: &Errno) -> Row {
     Row {
         call: names.name(sums.call),
         number: sums.call.number,
-        abi: Abi::of(sums.call),
+        abi: Abi::for_call(sums.call),
         calls: sums.calls,
         errors: errors.collect(),
         total_ns: sums.total_ns,

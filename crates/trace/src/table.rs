@@ -6,7 +6,7 @@ pub(crate) struct Table(Vec<&'static str>);
 
 impl Table {
     /// Reads lines such as `56 openat close`.
-    pub(crate) fn of(texts: &[&'static str]) -> Self {
+    pub(crate) fn parse(texts: &[&'static str]) -> Self {
         let mut names = Vec::new();
         for line in texts.iter().flat_map(|text| text.lines()) {
             let mut words = line.split(' ');

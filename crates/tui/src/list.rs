@@ -28,7 +28,7 @@ pub(super) enum Mark {
 }
 
 impl Mark {
-    pub(super) fn of(has_children: bool, is_open: bool) -> Self {
+    pub(super) fn for_row(has_children: bool, is_open: bool) -> Self {
         match (has_children, is_open) {
             (false, _) => Self::Leaf,
             (true, false) => Self::Closed,
@@ -179,7 +179,7 @@ impl Nodes<'_> {
         while let Some((at, parent, depth)) = pending.pop() {
             let Some(node) = self.tree.nodes().get(at) else { continue };
             let key = self.key(parent, at);
-            let mark = Mark::of(!node.children.is_empty(), list.is_open(key));
+            let mark = Mark::for_row(!node.children.is_empty(), list.is_open(key));
             items.push(Item { key, kind: LineKind::Node(self.number, at), depth, mark });
             if mark == Mark::Open {
                 let below = depth + usize::from(self.trunk(at).is_none());

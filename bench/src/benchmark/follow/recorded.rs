@@ -150,11 +150,11 @@ fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<R
         if entry.record.kind != PERF_RECORD_SAMPLE {
             continue;
         }
-        let sample = Sample::of(&entry.record, entry.description.lookup())?;
+        let sample = Sample::from_record(&entry.record, entry.description.lookup())?;
         let event = entry
             .description
             .lookup()
-            .of(&entry.record)
+            .index_of(&entry.record)
             .and_then(|at| entry.description.events().get(at));
         let period_ns = match event.map(|event| event.attr.sampling) {
             Some(Sampling::Period(period)) => period,

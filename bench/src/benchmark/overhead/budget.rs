@@ -197,7 +197,11 @@ fn costs(
 ) -> Vec<Finding> {
     let finding = |what: &str, figures: Vec<f64>| {
         let what = format!("{name}: {what}");
-        Finding { what, measured: Estimate::of(figures), bound: Bound::AtMost(OF_BUDGET * budget) }
+        Finding {
+            what,
+            measured: Estimate::from_figures(figures),
+            bound: Bound::AtMost(OF_BUDGET * budget),
+        }
     };
     let mut findings = vec![finding(
         "interrupts and recorder, percent of the recorded CPUs' time",
@@ -233,7 +237,7 @@ fn shares(program: &Program, name: &str, runs: &[Recording], full: &[Recording])
 }
 
 fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
-    let mean = |figures: Vec<f64>| Estimate::of(figures).value;
+    let mean = |figures: Vec<f64>| Estimate::from_figures(figures).value;
     let us = |of: fn(&Recording) -> Part| {
         let sum =
             |of_part: fn(Part) -> u64| runs.iter().map(|run| of_part(of(run))).sum::<u64>() as f64;

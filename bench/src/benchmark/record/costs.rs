@@ -55,7 +55,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         let found =
             if case.is_short { short(&scratch, &case, times) } else { long(&scratch, &case) };
         let found = found.with_context(|| case.name.to_owned())?;
-        let floors = floor::of(&scratch, case.is_short, found.bytes)?;
+        let floors = floor::measure_floors(&scratch, case.is_short, found.bytes)?;
         table.extend(lines(&case, &found, &floors));
         raw.push(json!({
             "case": case.name, "us": found.us, "bytes_a_second": found.bytes, "floors": floors,

@@ -45,7 +45,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
                             file_system(folder)?,
                             if packed { "yes" } else { "no" }
                         ));
-                        trials.push(of(&options, tool, &flood, folder));
+                        trials.push(new_trial(&options, tool, &flood, folder));
                     }
                 }
             }
@@ -60,7 +60,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings: Vec::new(), raw: raw(&trials, &rounds) })
 }
 
-fn of(options: &str, tool: Tool, flood: &Option<String>, folder: &Path) -> Trial {
+fn new_trial(options: &str, tool: Tool, flood: &Option<String>, folder: &Path) -> Trial {
     Trial {
         beside: flood.clone(),
         counted: true,

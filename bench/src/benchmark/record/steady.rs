@@ -102,7 +102,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         rounds.push(Round { order, used });
     }
     let of = |at: usize, figure: fn(&ProcessUsage) -> f64| {
-        Estimate::of(rounds.iter().map(|round| figure(&round.used[at])).collect())
+        Estimate::from_figures(rounds.iter().map(|round| figure(&round.used[at])).collect())
     };
     let ratio = |at: usize, to: usize| {
         let ratios = rounds.iter().map(|round| percent(&round.used[at]) / percent(&round.used[to]));

@@ -48,8 +48,8 @@ pub(in crate::benchmark) fn summarize(
         let size = entry.record.size() as u64;
         match entry.record.kind {
             PERF_RECORD_SAMPLE => {
-                let event = entry.description.lookup().of(&entry.record);
-                let sample = Sample::of(&entry.record, entry.description.lookup())?;
+                let event = entry.description.lookup().index_of(&entry.record);
+                let sample = Sample::from_record(&entry.record, entry.description.lookup())?;
                 summary.samples += 1;
                 summary.sample_bytes += size;
                 summary.last_ns = summary.last_ns.max(sample.head.time_ns.unwrap_or(0));

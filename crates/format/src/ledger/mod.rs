@@ -228,7 +228,7 @@ impl Event {
 impl Ledger {
     /// A ledger of a recording that begins.
     #[must_use]
-    pub fn of(recorder: Recorder) -> Self {
+    pub fn new(recorder: Recorder) -> Self {
         Self { version: VERSION, recorder, ..Self::default() }
     }
 
@@ -295,7 +295,7 @@ mod tests {
             throttled: 2,
             recorded_ns: 2_000_000_000,
             cost: Cost { end_cpu_ns: 500_000, system_calls: 30, ..Cost::default() },
-            ..Ledger::of(Recorder { pid: 7, ..Recorder::default() })
+            ..Ledger::new(Recorder { pid: 7, ..Recorder::default() })
         }
     }
 

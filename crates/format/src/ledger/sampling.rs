@@ -48,7 +48,7 @@ fn once() -> f64 {
 impl SampleCost {
     /// Microseconds that samples took together, so many of which interrupted the kernel.
     #[must_use]
-    pub fn of(&self, samples: f64, in_kernel: f64) -> Estimate {
+    pub fn total_us(&self, samples: f64, in_kernel: f64) -> Estimate {
         self.us.times(samples + (self.in_kernel - 1.0) * in_kernel)
     }
 }
@@ -95,7 +95,7 @@ impl SamplingCost {
         for (event, cost) in known() {
             // Those that found no room are taken to be like the others.
             let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
-            let ns = cost.of(all, all * event.share_in_kernel()).times(1e3);
+            let ns = cost.total_us(all, all * event.share_in_kernel()).times(1e3);
             samples_ns = Estimate {
                 value: samples_ns.value + ns.value,
                 low: samples_ns.low + ns.low,

@@ -275,7 +275,7 @@ impl Events {
     /// as those do that a recorder made up, it is the first; `None` where an id belongs to no
     /// event, and for records that are about no event.
     #[must_use]
-    pub fn of(&self, record: &RawRecord<'_>) -> Option<usize> {
+    pub fn index_of(&self, record: &RawRecord<'_>) -> Option<usize> {
         let first = self.layouts.first()?;
         if record.kind >= kind::USER_TYPE_START {
             return None;
@@ -298,7 +298,7 @@ impl Events {
     /// The layout of the event that a record belongs to.
     #[must_use]
     pub fn layout_of(&self, record: &RawRecord<'_>) -> Option<&Layout> {
-        self.layouts.get(self.of(record)?)
+        self.layouts.get(self.index_of(record)?)
     }
 
     /// When a record was made: see [`Layout::time_ns`].

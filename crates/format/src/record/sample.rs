@@ -194,7 +194,7 @@ impl<'a> Sample<'a> {
     ///
     /// # Errors
     /// The event is not known, or the record is shorter than the event's layout says.
-    pub fn of(record: &RawRecord<'a>, events: &Events) -> Result<Self, DecodeError> {
+    pub fn from_record(record: &RawRecord<'a>, events: &Events) -> Result<Self, DecodeError> {
         Self::decode(
             record,
             events.layout_of(record).ok_or(DecodeError::NoEvent { kind: record.kind })?,

@@ -64,7 +64,7 @@ fn read_all(bytes: &[u8]) -> Option<usize> {
             sum += layout.sample_id(record).cpu.map_or(0, |_| 1);
             sum += TaskRead::decode(record, layout).map_or(0, |read| read.values.values().count());
         }
-        if let Ok(sample) = Sample::of(record, events) {
+        if let Ok(sample) = Sample::from_record(record, events) {
             sum += sample.callchain.map_or(0, |chain| chain.iter().count());
             sum += sample.branches.map_or(0, |branches| branches.iter().count());
             sum += sample.read.map_or(0, |read| read.values().count());

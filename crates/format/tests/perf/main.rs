@@ -83,7 +83,7 @@ fn every_record_is_found_decoded_and_counted_as_by_perf() {
             let record = &entry.record;
             record.decode().unwrap_or_else(|error| panic!("{options:?}: {error}"));
             if record.kind == kind::PERF_RECORD_SAMPLE {
-                Sample::of(record, entry.description.lookup())
+                Sample::from_record(record, entry.description.lookup())
                     .unwrap_or_else(|error| panic!("{options:?}: {error}"));
             }
         });
@@ -131,9 +131,10 @@ fn samples_say_what_perf_script_prints() {
         let mut samples = Vec::new();
         all_records(&recording, |entry| {
             if entry.record.kind == kind::PERF_RECORD_SAMPLE {
-                let sample = Sample::of(&entry.record, entry.description.lookup()).unwrap();
+                let sample =
+                    Sample::from_record(&entry.record, entry.description.lookup()).unwrap();
                 let event = &entry.description.events()
-                    [entry.description.lookup().of(&entry.record).unwrap()];
+                    [entry.description.lookup().index_of(&entry.record).unwrap()];
                 let name = String::from_utf8_lossy(event.name.as_deref().unwrap()).into_owned();
                 let period = sample.head.period.unwrap_or(1);
                 samples.push((
@@ -179,7 +180,7 @@ fn call_chains_have_the_frames_that_perf_script_prints() {
     let mut frames = Vec::new();
     all_records(&recording, |entry| {
         if let Ok(Sample { callchain: Some(chain), .. }) =
-            Sample::of(&entry.record, entry.description.lookup())
+            Sample::from_record(&entry.record, entry.description.lookup())
         {
             frames.extend(chain.iter().filter(|word| *word < PERF_CONTEXT_MAX).map(|ip| ip % 4096));
         }

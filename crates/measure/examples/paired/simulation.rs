@@ -122,7 +122,10 @@ fn p_values(pairs: &[Pair]) -> Vec<f64> {
         let differences: Vec<f64> = pairs
             .iter()
             .filter_map(|pair| {
-                Some((1e-9 + metric.of(&pair.b)?).ln() - (1e-9 + metric.of(&pair.a)?).ln())
+                Some(
+                    (1e-9 + metric.value_in(&pair.b)?).ln()
+                        - (1e-9 + metric.value_in(&pair.a)?).ln(),
+                )
             })
             .collect();
         signed_rank(&differences)

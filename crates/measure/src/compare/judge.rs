@@ -147,7 +147,7 @@ impl<'a> Column<'a> {
     fn new(metric: &'a Metric, pairs: &[Pair]) -> Option<Self> {
         let (a, b): (Vec<f64>, Vec<f64>) = pairs
             .iter()
-            .filter_map(|pair| Some((metric.of(&pair.a)?, metric.of(&pair.b)?)))
+            .filter_map(|pair| Some((metric.value_in(&pair.a)?, metric.value_in(&pair.b)?)))
             .unzip();
         let positive = a.iter().chain(&b).all(|x| *x > 0.0);
         let scale = if positive { Scale::Ratio } else { Scale::Difference };

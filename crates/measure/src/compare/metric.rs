@@ -106,7 +106,7 @@ impl Metric {
 
     /// Its value in one run, in its unit.
     #[must_use]
-    pub fn of(&self, run: &Measurement) -> Option<f64> {
+    pub fn value_in(&self, run: &Measurement) -> Option<f64> {
         match self {
             Self::Time => Some(run.elapsed.as_secs_f64()),
             Self::CpuTime => Some(run.cpu.as_secs_f64()),

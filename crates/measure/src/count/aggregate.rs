@@ -79,7 +79,7 @@ impl Outcome {
         }
     }
 
-    fn of(counter: &Counter, counts: &[Option<Count>]) -> Self {
+    fn from_counts(counter: &Counter, counts: &[Option<Count>]) -> Self {
         match counts.iter().copied().flatten().reduce(Count::plus) {
             Some(sum) if sum.running_ns() > 0 || sum.is_exact() => Self::Counted(sum),
             _ => counter.unavailable().map_or(Self::NotCounted, Self::Unavailable),
@@ -119,7 +119,7 @@ pub fn rows(
                 key: same[0].0,
                 locations: same.len(),
                 event,
-                outcome: Outcome::of(counter, &counts),
+                outcome: Outcome::from_counts(counter, &counts),
             }
         });
         all.extend(rows);
@@ -128,7 +128,7 @@ pub fn rows(
                 key: Key::All,
                 locations: 0,
                 event,
-                outcome: Outcome::of(counter, &[]),
+                outcome: Outcome::from_counts(counter, &[]),
             });
         }
     }

@@ -28,11 +28,11 @@ pub(super) struct Facts<'a> {
 
 impl Facts<'_> {
     pub(super) fn of_this_machine() -> Self {
-        Self::of(Host::default(), &System, bpf::try_load())
+        Self::for_test(Host::default(), &System, bpf::try_load())
     }
 
     /// A machine described by files and by a kernel that answers; limits are this process's.
-    pub(super) fn of(host: Host, kernel: &dyn Kernel, bpf: Result<(), Errno>) -> Facts<'_> {
+    pub(super) fn for_test(host: Host, kernel: &dyn Kernel, bpf: Result<(), Errno>) -> Facts<'_> {
         Facts {
             rights: host.rights(),
             paranoid: host.sysctl("kernel.perf_event_paranoid"),

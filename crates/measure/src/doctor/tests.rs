@@ -26,7 +26,7 @@ fn link(machine: &TempDir, path: &str, target: &str) {
 }
 
 fn report(machine: &TempDir, kernel: &Scripted, bpf: Result<(), Errno>) -> Report {
-    examine(&Facts::of(Host::at(machine.path()), kernel, bpf))
+    examine(&Facts::for_test(Host::at(machine.path()), kernel, bpf))
 }
 
 fn item<'a>(report: &'a Report, id: &str) -> &'a Item {
@@ -220,7 +220,7 @@ fn few_files_and_little_memory() {
         ("/sys/devices/system/cpu/online", "0-95\n"),
     ]);
     let kernel = Scripted::new();
-    let mut facts = Facts::of(Host::at(machine.path()), &kernel, Ok(()));
+    let mut facts = Facts::for_test(Host::at(machine.path()), &kernel, Ok(()));
     facts.open_files = Rlimit { current: Some(1024), maximum: Some(524_288) };
     facts.locked_memory = Rlimit { current: Some(64 * 1024), maximum: Some(64 * 1024) };
     let seen = examine(&facts);

@@ -56,7 +56,7 @@ pub struct Calibration {
 impl Calibration {
     /// What fits say about a sample's cost under these conditions; none where nothing could be fitted.
     #[must_use]
-    pub fn of(
+    pub fn from_fits(
         conditions: Conditions,
         time: u64,
         fits: &[FittedFigure],
@@ -120,7 +120,7 @@ mod tests {
     fn fitted(figure: Figure, us: f64) -> FittedFigure {
         let points = [100.0, 2000.0, 4000.0]
             .map(|hz| Point { hz, cost: Estimate::with_error(us * 1e-6 * hz, 1e-6) });
-        FittedFigure { figure, fit: Fit::of(&points, None).unwrap() }
+        FittedFigure { figure, fit: Fit::fit(&points, None).unwrap() }
     }
 
     fn conditions() -> Conditions {
@@ -140,13 +140,13 @@ mod tests {
             fitted(Figure::Stolen, 2.5),
             fitted(Figure::Counting, 3.0),
         ];
-        let calibration = Calibration::of(conditions(), 0, &fits, None).unwrap();
+        let calibration = Calibration::from_fits(conditions(), 0, &fits, None).unwrap();
         assert_eq!(calibration.figure, Figure::Stolen);
         assert!((calibration.share(8000, 2.0).unwrap().value - 0.01).abs() < 1e-6);
         assert_eq!(calibration.share(5, 0.0), None);
         assert_eq!((calibration.origin, calibration.is_sane()), (CostOrigin::Study, true));
         assert_eq!(
-            Calibration::of(conditions(), 0, &fits[..1], None),
+            Calibration::from_fits(conditions(), 0, &fits[..1], None),
             None,
             "the handler alone is not what a program loses"
         );

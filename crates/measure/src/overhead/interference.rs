@@ -123,12 +123,15 @@ pub fn losses(
     }
     let names = switches.iter().map(|(name, _)| name.clone());
     Ok(Some(
-        names.enumerate().filter_map(|(at, name)| Loss::of(kind, name, &rounds, at, rng)).collect(),
+        names
+            .enumerate()
+            .filter_map(|(at, name)| Loss::from_rounds(kind, name, &rounds, at, rng))
+            .collect(),
     ))
 }
 
 impl Loss {
-    fn of(
+    fn from_rounds(
         load: Kind,
         profiler: String,
         rounds: &[Vec<f64>],

@@ -22,7 +22,7 @@ pub enum CallGraph {
 impl CallGraph {
     /// How samples of an event get their call chains.
     #[must_use]
-    pub fn of(attr: &Attr) -> Self {
+    pub fn from_attr(attr: &Attr) -> Self {
         let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
         match (has_stack, attr.has_callchain()) {
             (true, _) => Self::Dwarf,

@@ -37,9 +37,9 @@ impl Costs {
     /// `interrupts`: whether each sample is an interrupt, for which there are published figures;
     /// `None` for other events that nobody measured.
     #[must_use]
-    pub fn of(&self, event: &str, attr: &Attr, interrupts: bool) -> Option<SampleCost> {
+    pub fn sample_cost(&self, event: &str, attr: &Attr, interrupts: bool) -> Option<SampleCost> {
         let cost = self
-            .measured(event, CallGraph::of(attr))
+            .measured(event, CallGraph::from_attr(attr))
             .or_else(|| interrupts.then(|| self.published()))?;
         // Samples of the kernel hold its part of their call chains.
         let has_kernel_chains =
@@ -70,7 +70,7 @@ impl Costs {
         attr: &Attr,
         time: Duration,
     ) -> Result<Calibration, ShortError> {
-        let call_graph = CallGraph::of(attr);
+        let call_graph = CallGraph::from_attr(attr);
         let limit = self.host.sysctl("kernel.perf_event_max_sample_rate").ok();
         let limit = limit.and_then(|hz| u64::try_from(hz).ok()).unwrap_or(u64::MAX);
         let measured = short::measure(kernel, attr, call_graph, limit, time)?;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn find(costs: &Costs, event: &str, has_chains: bool) -> SampleCost {
-        costs.of(event, &attr(has_chains), true).unwrap()
+        costs.sample_cost(event, &attr(has_chains), true).unwrap()
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let here = costs(&base, "6.1");
         let folder = here.folder.as_ref().unwrap();
         assert_eq!(find(&here, "cpu-clock", true).origin, Some(CostOrigin::Estimate));
-        assert_eq!(here.of("page-faults", &attr(true), false), None);
+        assert_eq!(here.sample_cost("page-faults", &attr(true), false), None);
         kept::save(folder, &study()).unwrap();
         let other = find(&here, "cpu-clock:u", true);
         assert_eq!(

@@ -92,7 +92,7 @@ struct AddedCost {
 }
 
 impl AddedCost {
-    fn of(judged: &MetricVerdict) -> Self {
+    fn from_verdict(judged: &MetricVerdict) -> Self {
         let effect = &judged.effect;
         let bare = judged.median_a;
         let is_ratio = effect.scale == Scale::Ratio;
@@ -123,7 +123,7 @@ impl ProfiledProgram {
     /// The writer's own.
     pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
         let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1] });
-        let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(AddedCost::of).collect::<Vec<_>>() });
+        let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(AddedCost::from_verdict).collect::<Vec<_>>() });
         let document = json!({
             "version": VERSION,
             "tool": "tare overhead --with",
@@ -151,7 +151,7 @@ impl ProfiledProgram {
         let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
         for ProfilerCost { profiler, judged } in &self.profilers {
             let profiler = printable(profiler).replace([',', '"'], " ");
-            for added in judged.iter().map(AddedCost::of) {
+            for added in judged.iter().map(AddedCost::from_verdict) {
                 let numbers = [
                     added.added_low,
                     added.added_high,
@@ -195,7 +195,7 @@ impl ProfiledProgram {
                 "", "bare", "profiled", "added", "95% interval", "share"
             )?;
             for judged in judged {
-                let added = AddedCost::of(judged);
+                let added = AddedCost::from_verdict(judged);
                 let amount = |x: f64| amount(x, &judged.metric);
                 let interval = match (added.added_low, added.added_high) {
                     (Some(low), Some(high)) => format!("[{}, {}]", amount(low), amount(high)),
@@ -267,7 +267,7 @@ mod tests {
             })
             .collect();
         let judged = judge(&pairs, &metrics(), &Rules { min_effect: 0.01, seed: 1 });
-        let added: Vec<AddedCost> = judged.iter().map(AddedCost::of).collect();
+        let added: Vec<AddedCost> = judged.iter().map(AddedCost::from_verdict).collect();
         assert!(
             (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9
         );

@@ -33,7 +33,7 @@ pub struct StudyHost {
 impl StudyHost {
     /// The machine that this is.
     #[must_use]
-    pub fn of(host: &Host) -> Self {
+    pub fn detect(host: &Host) -> Self {
         Self {
             host: host.read("/proc/sys/kernel/hostname").unwrap_or_default(),
             kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
@@ -154,7 +154,8 @@ impl Study {
     #[must_use]
     pub fn kept(&self) -> StudyRecord {
         let frames = self.rows.iter().rev().find_map(|row| row.frames);
-        let calibration = Calibration::of(self.conditions.clone(), self.time, &self.fits, frames);
+        let calibration =
+            Calibration::from_fits(self.conditions.clone(), self.time, &self.fits, frames);
         StudyRecord { calibration, study: Some(self.without_rounds()) }
     }
 }

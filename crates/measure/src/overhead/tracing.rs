@@ -61,7 +61,7 @@ impl Probes {
     ///
     /// # Errors
     /// tracefs isn't there, or this user may not look.
-    pub fn of(attr: &Attr, host: &Host) -> Result<Self, TracefsError> {
+    pub fn find(attr: &Attr, host: &Host) -> Result<Self, TracefsError> {
         let tracefs = Tracefs::find(host)?;
         let pair = |system: &str, stem: &str| -> Option<Probe> {
             let id = |end: &str| tracefs.id(system, &format!("{stem}_{end}")).ok();

@@ -182,7 +182,8 @@ impl Results {
         names: &ThreadNames,
         elapsed_ns: f64,
     ) -> Vec<Line> {
-        let mean = |row: &RepeatedRow| Summary::of(&row.values).map(|summary| summary.mean);
+        let mean =
+            |row: &RepeatedRow| Summary::from_values(&row.values).map(|summary| summary.mean);
         let valued: Vec<MetricInput> = rows
             .iter()
             .map(|row| MetricInput { key: row.key, subject: row.subject, value: mean(row) })

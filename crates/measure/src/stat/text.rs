@@ -32,7 +32,7 @@ pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::R
         printable(&description.target),
         if runs > 1 { format!(" ({runs} runs)") } else { String::new() }
     )?;
-    let table = Table::of(&lines, columns);
+    let table = Table::layout(&lines, columns);
     if columns.metric_only {
         metrics(out, &lines, &table, None)?;
     } else {
@@ -97,7 +97,7 @@ pub fn interval(
     lines: &[Line],
     since_heading: &mut usize,
 ) -> io::Result<()> {
-    let table = Table::of(lines, columns);
+    let table = Table::layout(lines, columns);
     if *since_heading == 0 {
         writeln!(out, "#{:>12} {:>VALUE$} event", "seconds", "count")?;
     }
@@ -145,7 +145,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(lines: &[Line], columns: Columns) -> Self {
+    fn layout(lines: &[Line], columns: Columns) -> Self {
         let widest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
         Self {
             columns,

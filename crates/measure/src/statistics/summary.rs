@@ -20,7 +20,7 @@ pub struct Summary {
 impl Summary {
     /// Sums up these values; none where there are none.
     #[must_use]
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         let n = values.len() as f64;
         if values.is_empty() {
             return None;
@@ -45,7 +45,7 @@ impl Summary {
     /// interval ends at 0.
     #[must_use]
     pub fn of_amounts(values: &[f64]) -> Option<Self> {
-        let mut summary = Self::of(values)?;
+        let mut summary = Self::from_values(values)?;
         if let Some(interval) = &mut summary.interval {
             interval.low = interval.low.max(0.0);
         }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn five_runs_by_hand() {
         // Sum of squares 40 over 4: deviation √10; t(0.975, 4) = 2.776.
-        let s = Summary::of(&[2.0, 4.0, 6.0, 8.0, 10.0]).unwrap();
+        let s = Summary::from_values(&[2.0, 4.0, 6.0, 8.0, 10.0]).unwrap();
         let deviation = s.deviation.unwrap();
         let interval = s.interval.unwrap();
         assert_eq!((s.runs, s.mean), (5, 6.0));
@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn one_run_has_no_spread_and_none_has_nothing() {
-        let one = Summary::of(&[7.0]).unwrap();
+        let one = Summary::from_values(&[7.0]).unwrap();
         assert_eq!((one.mean, one.deviation, one.interval), (7.0, None, None));
-        assert_eq!(Summary::of(&[]), None);
+        assert_eq!(Summary::from_values(&[]), None);
     }
 
     #[test]
     fn large_counts_keep_their_small_spread() {
-        let s = Summary::of(&[1e15, 1e15 + 1.0, 1e15 + 2.0]).unwrap();
+        let s = Summary::from_values(&[1e15, 1e15 + 1.0, 1e15 + 2.0]).unwrap();
         assert_eq!((s.mean, s.deviation), (1e15 + 1.0, Some(1.0)));
     }
 

@@ -216,7 +216,8 @@ impl Switches {
             let record = next.record;
             let time_ns = next.time_ns;
             if record.kind == kind::PERF_RECORD_SAMPLE {
-                let sample = layouts.of(&record).zip(Sample::of(&record, layouts).ok());
+                let sample =
+                    layouts.index_of(&record).zip(Sample::from_record(&record, layouts).ok());
                 if let Some((event, sample)) = sample {
                     fields.see(event, &sample, time_ns, waits);
                 }

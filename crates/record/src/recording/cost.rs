@@ -32,7 +32,7 @@ impl Recording {
         let samples = self.shared.samples();
         let known = samples.iter().zip(self.session.sample_costs());
         let costs = known.filter_map(|(seen, cost)| {
-            Some(cost.as_ref()?.of(seen.samples as f64, seen.in_kernel as f64))
+            Some(cost.as_ref()?.total_us(seen.samples as f64, seen.in_kernel as f64))
         });
         costs.reduce(|sum, cost| Estimate {
             value: sum.value + cost.value,

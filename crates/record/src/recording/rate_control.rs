@@ -81,8 +81,8 @@ impl RateControl {
             else {
                 continue;
             };
-            cost.of_loops += sample.of(seen.samples as f64, 0.0).high;
-            cost.all += sample.of(seen.samples as f64, seen.in_kernel as f64).high;
+            cost.of_loops += sample.total_us(seen.samples as f64, 0.0).high;
+            cost.all += sample.total_us(seen.samples as f64, seen.in_kernel as f64).high;
         }
         cost
     }

@@ -78,7 +78,7 @@ impl Recording {
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
-        let ledger = Ledger { follow, ..Ledger::of(recorder) };
+        let ledger = Ledger { follow, ..Ledger::new(recorder) };
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
         let taken =
             StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };

@@ -352,7 +352,7 @@ mod tests {
                 flush_interval_ms: 250,
             },
             command: Some(Command { user_ns: 1_900_000_000, system_ns: 50_000_000 }),
-            ..Ledger::of(Recorder { pid: 7, ..Recorder::default() })
+            ..Ledger::new(Recorder { pid: 7, ..Recorder::default() })
         }
     }
 

@@ -84,7 +84,7 @@ mod tests {
             recorded_ns: 2_000_000_000,
             cost: Cost { recording_cpu_ns: 5_000_000, ..Cost::default() },
             command: Some(Command { user_ns: 900_000_000, system_ns: 100_000_000 }),
-            ..Ledger::of(Recorder::default())
+            ..Ledger::new(Recorder::default())
         }
     }
 

@@ -22,7 +22,7 @@ pub fn dump(out: &mut dyn Write, entry: &Entry<'_>, name: &str) -> io::Result<()
     writeln!(out, ". ... raw event: size {size} bytes")?;
     bytes(out, raw)?;
     let lookup = description.lookup();
-    let id = lookup.of(raw).and_then(|event| lookup.layouts().get(event));
+    let id = lookup.index_of(raw).and_then(|event| lookup.layouts().get(event));
     let id = id.map(|layout| layout.sample_id(raw)).unwrap_or_default();
     let time = lookup.time_ns(raw).map_or_else(|| "0".to_owned(), |ns| ns.to_string());
     let cpu = sample_cpu(raw, lookup.layout_of(raw)).or(id.cpu);

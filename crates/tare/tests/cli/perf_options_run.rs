@@ -131,7 +131,7 @@ const OF_MACHINES: [&str; 10] = [
 ];
 
 /// What the list has for an option of a command, or for all options of that name.
-fn of<T: Copy>(list: &[(&str, T)], command: &str, name: &str) -> Option<T> {
+fn find_option<T: Copy>(list: &[(&str, T)], command: &str, name: &str) -> Option<T> {
     let here = format!("{command} {name}");
     list.iter().find(|(what, _)| *what == here || *what == name).map(|(_, found)| *found)
 }
@@ -140,7 +140,7 @@ fn of<T: Copy>(list: &[(&str, T)], command: &str, name: &str) -> Option<T> {
 fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     let name = option.long.unwrap_or("g");
     let mut words = vec![command.to_owned()];
-    let before = of(&BEFORE, command, name).unwrap_or_default();
+    let before = find_option(&BEFORE, command, name).unwrap_or_default();
     words.extend(before.iter().map(|&word| word.to_owned()));
     words.push(match option.short.filter(|_| letter) {
         Some(short) => format!("-{short}"),
@@ -149,7 +149,7 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     let own_id = std::process::id().to_string();
     let own_id = ["pid", "tid"].contains(&name).then_some(own_id.as_str());
     if option.value == Value::Required {
-        words.push(of(&VALUES, command, name).or(own_id).unwrap_or("10").to_owned());
+        words.push(find_option(&VALUES, command, name).or(own_id).unwrap_or("10").to_owned());
     }
     let then: &[&str] = match name {
         "tui" => &["--stdio"],

@@ -44,7 +44,7 @@ fn times_of_cpu_1(path: &Path) -> Vec<u64> {
     let mut times = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
         if let Ok(Record::Sample) = entry.record.decode() {
-            let head = Sample::of(&entry.record, entry.description.lookup()).unwrap().head;
+            let head = Sample::from_record(&entry.record, entry.description.lookup()).unwrap().head;
             times.extend(head.time_ns.filter(|_| head.cpu == Some(1)));
         }
     }

@@ -144,7 +144,7 @@ fn times(file: &Path) -> BTreeSet<(Option<u32>, Option<u64>)> {
     let mut times = BTreeSet::new();
     while let Some(entry) = reader.next_record().unwrap() {
         if entry.record.kind == PERF_RECORD_SAMPLE {
-            let head = Sample::of(&entry.record, entry.description.lookup()).unwrap().head;
+            let head = Sample::from_record(&entry.record, entry.description.lookup()).unwrap().head;
             times.insert((head.cpu, head.time_ns));
         }
     }

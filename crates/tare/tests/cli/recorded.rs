@@ -64,9 +64,9 @@ pub(crate) fn read(path: &Path) -> RecordingContents {
             _ => {}
         }
         match entry.record.decode() {
-            Ok(Record::Sample) => found
-                .tids
-                .extend(Sample::of(&entry.record, entry.description.lookup()).unwrap().head.tid),
+            Ok(Record::Sample) => found.tids.extend(
+                Sample::from_record(&entry.record, entry.description.lookup()).unwrap().head.tid,
+            ),
             Ok(Record::Lost(lost)) => {
                 assert_eq!(entry.record.kind, PERF_RECORD_LOST);
                 found.lost += lost.lost;

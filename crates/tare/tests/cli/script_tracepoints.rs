@@ -63,7 +63,7 @@ fn flags_of_timers_are_those_of_the_raw_bytes() {
     let mut reader = Reader::open(File::open(&recorded.path).unwrap()).unwrap();
     let mut recorded = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
-        if let Ok(sample) = Sample::of(&entry.record, entry.description.lookup()) {
+        if let Ok(sample) = Sample::from_record(&entry.record, entry.description.lookup()) {
             // The field's place in the format of this event since Linux 6.6.
             recorded.extend(
                 sample

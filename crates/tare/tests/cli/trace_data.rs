@@ -53,7 +53,7 @@ fn script(file: &Path) -> String {
 }
 
 /// The lines of an event that speak of this call.
-fn of(text: &str, event: &str, call: &str) -> usize {
+fn count_lines(text: &str, event: &str, call: &str) -> usize {
     let event = format!("raw_syscalls:{event}: ");
     let call = format!("{call} ");
     text.lines().filter(|line| line.contains(&event) && line.contains(&call)).count()
@@ -112,7 +112,7 @@ fn data_has_each_call_of_threads_and_children() {
             let output = record(by, &file, &words);
             assert_eq!(status(&output), 0, "{output:?}");
             let text = script(&file);
-            let found = ["sys_enter", "sys_exit"].map(|event| of(&text, event, GETPPID));
+            let found = ["sys_enter", "sys_exit"].map(|event| count_lines(&text, event, GETPPID));
             let wanted = (threads + children) * each;
             assert_eq!(found, [wanted; 2], "{by:?} {words}: {}", stderr(&output));
             let threads = text.lines().filter_map(|line| line.split_whitespace().nth(1));
@@ -140,8 +140,8 @@ fn perf_reads_what_the_programs_wrote() {
     let text = String::from_utf8_lossy(&script_of_perf.stdout);
     let ours = script(&file);
     for event in ["sys_enter", "sys_exit"] {
-        assert_eq!(of(&text, event, GETPPID), 24 * 500);
-        assert_eq!(of(&text, event, "NR"), of(&ours, event, "NR"));
+        assert_eq!(count_lines(&text, event, GETPPID), 24 * 500);
+        assert_eq!(count_lines(&text, event, "NR"), count_lines(&ours, event, "NR"));
     }
     assert!(!stderr(&script_of_perf).contains("out of order"), "{}", stderr(&script_of_perf));
     let times: Vec<f64> = text

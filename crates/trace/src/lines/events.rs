@@ -192,7 +192,7 @@ impl Lines {
             pending.time_ns,
             record.process,
             record.tid,
-            Abi::of(pending.call),
+            Abi::for_call(pending.call),
             quoted(arguments)
         );
         if let Some((result, duration_ns)) = returned {

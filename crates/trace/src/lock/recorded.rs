@@ -29,8 +29,8 @@ enum Fields {
 
 impl Fields {
     /// `None`: it is none of those that are read, or lacks a field.
-    fn of(name: &str, format: &Format) -> Option<Self> {
-        let place = |name: &str| FieldBytes::of(name, format);
+    fn from_format(name: &str, format: &Format) -> Option<Self> {
+        let place = |name: &str| FieldBytes::find(name, format);
         Some(match name {
             "lock:contention_begin" => {
                 Self::Begin { lock: place("lock_addr")?, flags: place("flags")? }
@@ -51,7 +51,7 @@ pub struct RecordedLocks {
 impl RecordedLocks {
     /// Learns what events there are, where there are more than were known.
     pub fn learn(&mut self, description: &Description) {
-        self.events.learn(description, Fields::of);
+        self.events.learn(description, Fields::from_format);
     }
 
     /// Whether there are events of begins and of ends.
@@ -65,7 +65,7 @@ impl RecordedLocks {
     /// Whether samples of an event say anything: [`Self::take`].
     #[must_use]
     pub fn reads(&self, event: usize) -> bool {
-        self.events.of(event).is_some()
+        self.events.get(event).is_some()
     }
 
     /// Adds a sample of an event, made by this thread on this CPU.
@@ -78,7 +78,7 @@ impl RecordedLocks {
         raw: &[u8],
         callchain: Option<Words<'_>>,
     ) {
-        match self.events.of(event) {
+        match self.events.get(event) {
             Some((&Fields::Begin { lock, flags }, endian)) => {
                 let flags = flags.number(raw, endian).cast_unsigned();
                 let chain = callchain.map(kernels_part).unwrap_or_default();

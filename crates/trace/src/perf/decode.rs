@@ -276,8 +276,8 @@ impl Decoder {
         record: &RawRecord<'_>,
         each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(event) = self.layouts.of(record) else { return Ok(()) };
-        let Ok(sample) = Sample::of(record, &self.layouts) else { return Ok(()) };
+        let Some(event) = self.layouts.index_of(record) else { return Ok(()) };
+        let Ok(sample) = Sample::from_record(record, &self.layouts) else { return Ok(()) };
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
         let place = SampleHeader {
             time_ns: sample.head.time_ns.unwrap_or(0),

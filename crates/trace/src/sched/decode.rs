@@ -24,8 +24,8 @@ enum Fields {
 
 impl Fields {
     /// `None`: it is none of those that are read, or lacks a field.
-    fn of(name: &str, format: &Format) -> Option<Self> {
-        let place = |name: &str| FieldBytes::of(name, format);
+    fn from_format(name: &str, format: &Format) -> Option<Self> {
+        let place = |name: &str| FieldBytes::find(name, format);
         let task = || Some((place("pid")?, place("comm")?));
         Some(match name {
             "sched:sched_switch" => Self::Switch {
@@ -52,12 +52,12 @@ impl Tracepoints {
     /// Learns what events there are, where there are more than were known. Their fields are in the
     /// recording.
     pub fn learn(&mut self, description: &Description) {
-        self.0.learn(description, Fields::of);
+        self.0.learn(description, Fields::from_format);
     }
 
     /// Learns an event that was opened, called `system:name`; the next number is its.
     pub fn push(&mut self, name: &str, format: Option<&Format>) {
-        self.0.push(format.and_then(|format| Fields::of(name, format)));
+        self.0.push(format.and_then(|format| Fields::from_format(name, format)));
     }
 
     /// Whether there is a tracepoint of context switches.
@@ -69,7 +69,7 @@ impl Tracepoints {
     /// Whether samples of an event say anything: [`Self::decode`].
     #[must_use]
     pub fn reads(&self, event: usize) -> bool {
-        self.0.of(event).is_some()
+        self.0.get(event).is_some()
     }
 
     /// What the sample of an event says. `current` is the task that it was taken in, and `cpu` where;
@@ -82,7 +82,7 @@ impl Tracepoints {
         current: Task<'a>,
         cpu: u32,
     ) -> Option<SchedAction<'a>> {
-        let (fields, endian) = self.0.of(event)?;
+        let (fields, endian) = self.0.get(event)?;
         let task = |(tid, comm): (FieldBytes, FieldBytes)| {
             let tid = tid.number(raw, endian);
             Task { tid, pid: None, comm: comm.text(raw), is_meant: true }

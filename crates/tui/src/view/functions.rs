@@ -75,7 +75,7 @@ impl FunctionsView {
         for (at, entry) in data.table.entries.iter().enumerate() {
             let key = row_key(profile, entry);
             let is_open = self.view.graph.is_some() && self.list.is_open(key);
-            let mark = Mark::of(self.view.graph.is_some() && entry.depth > 0, is_open);
+            let mark = Mark::for_row(self.view.graph.is_some() && entry.depth > 0, is_open);
             items.push(Item { key, kind: LineKind::Row(at), depth: 0, mark });
             if mark == Mark::Open {
                 let tree =

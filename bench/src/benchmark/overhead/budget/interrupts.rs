@@ -71,7 +71,7 @@ enum Step {
 }
 
 impl Step {
-    fn of(description: &Description, event: usize, raw: &[u8]) -> Option<Self> {
+    fn from_record(description: &Description, event: usize, raw: &[u8]) -> Option<Self> {
         match description.events().get(event)?.name.as_deref()? {
             b"irq_vectors:local_timer_entry" => Some(Self::Begins),
             // Behind the eight bytes that all trace events begin with.
@@ -113,7 +113,7 @@ pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
 pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupts> {
     let mut spans = Spans::default();
     read(path, |description, event, _, sample| {
-        let step = Step::of(description, event, sample.raw.unwrap_or_default())
+        let step = Step::from_record(description, event, sample.raw.unwrap_or_default())
             .context("another event")?;
         spans.step(
             sample.head.cpu.context("no CPU")?,
@@ -122,7 +122,7 @@ pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupt
         );
         Ok(())
     })?;
-    Ok(spans.of(samples))
+    Ok(spans.interrupts_of_samples(samples))
 }
 
 /// Goes through the samples of a file: its description, the event's number in it, the record, and
@@ -135,8 +135,13 @@ fn read(
     while let Some(entry) = reader.next_record()? {
         let lookup = entry.description.lookup();
         if entry.record.kind == PERF_RECORD_SAMPLE {
-            let event = lookup.of(&entry.record).context("a sample of no event")?;
-            take(entry.description, event, &entry.record, &Sample::of(&entry.record, lookup)?)?;
+            let event = lookup.index_of(&entry.record).context("a sample of no event")?;
+            take(
+                entry.description,
+                event,
+                &entry.record,
+                &Sample::from_record(&entry.record, lookup)?,
+            )?;
         } else if let Ok(Record::Lost(lost)) = entry.record.decode() {
             anyhow::bail!("{} records were lost", lost.lost);
         }
@@ -181,7 +186,7 @@ impl Spans {
     }
 
     /// Those whose timers are of the events that were sampled.
-    fn of(&self, samples: &Samples) -> Interrupts {
+    fn interrupts_of_samples(&self, samples: &Samples) -> Interrupts {
         let sample = |span: &Span| {
             samples
                 .range((span.cpu, span.begin_ns)..=(span.cpu, span.end_ns))
@@ -238,9 +243,12 @@ mod tests {
         let of_kernel = Part { number: 1, ns: 3000 };
         let of_user = Part { number: 1, ns: 2000 };
         assert_eq!(
-            spans.of(&samples),
+            spans.interrupts_of_samples(&samples),
             Interrupts { number: 3, ns: 5000, stalled: 1, foreign: 1, of_user, of_kernel }
         );
-        assert_eq!(spans.of(&Samples::new()), Interrupts { foreign: 4, ..Interrupts::default() });
+        assert_eq!(
+            spans.interrupts_of_samples(&Samples::new()),
+            Interrupts { foreign: 4, ..Interrupts::default() }
+        );
     }
 }

@@ -17,7 +17,7 @@ const MEGABYTES: usize = 256;
 const IDLE_BYTES: &str = "9000";
 
 /// The floors: in microseconds of a run, or of a second in which so many bytes go into a file.
-pub(super) fn of(
+pub(super) fn measure_floors(
     scratch: &Scratch<'_>,
     is_short: bool,
     bytes: f64,

@@ -104,7 +104,10 @@ fn a_file_in_either_byte_order() {
             Err(features::FeatureError::Absent(features::ARCH))
         );
         let entry = reader.next_record().unwrap().unwrap();
-        assert_eq!((entry.offset, entry.description.lookup().of(&entry.record)), (DATA, Some(0)));
+        assert_eq!(
+            (entry.offset, entry.description.lookup().index_of(&entry.record)),
+            (DATA, Some(0))
+        );
         let (kinds, losses) = read(reader);
         assert_eq!(
             (kinds, losses.is_empty(), losses.unfinished),

@@ -64,7 +64,11 @@ fn id_and_time_are_found_without_decoding_the_rest() {
         let decoded = Sample::decode(&sample, &layout).unwrap();
         assert_eq!(layout.time_ns(&sample), decoded.head.time_ns, "{chosen:#x}");
         assert_eq!(layout.time_ns(&other), layout.sample_id(&other).time_ns, "{chosen:#x}");
-        assert_eq!((events.of(&sample), events.of(&other)), (Some(0), Some(0)), "{chosen:#x}");
+        assert_eq!(
+            (events.index_of(&sample), events.index_of(&other)),
+            (Some(0), Some(0)),
+            "{chosen:#x}"
+        );
     }
 }
 
@@ -79,7 +83,7 @@ fn events_are_found_by_their_ids() {
     events.add(layout, [10, 30]);
     events.add(layout, [20, 5]);
     let of = |kind: u32, id: u64| {
-        events.of(&Body(Vec::new(), Endian::NATIVE).words(&[0, id]).record(kind, 0))
+        events.index_of(&Body(Vec::new(), Endian::NATIVE).words(&[0, id]).record(kind, 0))
     };
     assert_eq!(
         (of(PERF_RECORD_COMM, 10), of(PERF_RECORD_COMM, 20), of(PERF_RECORD_COMM, 5)),
@@ -91,7 +95,7 @@ fn events_are_found_by_their_ids() {
     );
     let stray = Body(Vec::new(), Endian::NATIVE).u64(99);
     assert_eq!(
-        Sample::of(&stray.record(PERF_RECORD_SAMPLE, 0), &events),
+        Sample::from_record(&stray.record(PERF_RECORD_SAMPLE, 0), &events),
         Err(DecodeError::NoEvent { kind: PERF_RECORD_SAMPLE })
     );
 }

@@ -50,8 +50,10 @@ pub struct SlicedSeries<'a> {
 pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Change>) {
     let pair = |thing: &SlicedSeries<'_>| {
         let SlicedSeries { weights, all, steps } = thing;
-        let sides =
-            [Side::of(&weights.a, &all.a, steps[0]), Side::of(&weights.b, &all.b, steps[1])];
+        let sides = [
+            Side::from_blocks(&weights.a, &all.a, steps[0]),
+            Side::from_blocks(&weights.b, &all.b, steps[1]),
+        ];
         let blocks = [blocks(&all.a), blocks(&all.b)];
         Pair { sides, blocks }
     };
@@ -118,7 +120,7 @@ struct Side {
 }
 
 impl Side {
-    fn of(thing: &[f64], all: &[f64], step: f64) -> Self {
+    fn from_blocks(thing: &[f64], all: &[f64], step: f64) -> Self {
         let whole: f64 = all.iter().sum();
         let share = if whole > 0.0 { thing.iter().sum::<f64>() / whole } else { 0.0 };
         // While nothing was sampled no time went by: a thread that waits for a CPU is in no phase.

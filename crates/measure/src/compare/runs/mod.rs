@@ -102,7 +102,7 @@ pub fn judge_runs(series: &[Series], seed: u64) -> (Method, Vec<Change>) {
     if n_a == 0 || n_b == 0 || n_a + n_b < 3 {
         return (Method::Nothing, series.iter().map(unjudged).collect());
     }
-    let spreads: Vec<Spread> = series.iter().map(Spread::of).collect();
+    let spreads: Vec<Spread> = series.iter().map(Spread::from_series).collect();
     let freedom = (n_a + n_b - 2) as f64;
     let (method, p, critical) = if permutation::least_p(n_a, n_b) <= FAMILYWISE {
         let permuted = permutation::corrected(series, seed);
@@ -158,7 +158,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(series: &Series) -> Self {
+    fn from_series(series: &Series) -> Self {
         let Series { a, b, step } = series;
         let n_a = a.len() as f64;
         let n_b = b.len() as f64;

@@ -37,7 +37,7 @@ fn ways(n: usize, chosen: usize) -> f64 {
 /// As the runs are permuted whole, what depends on each other (shares that add up to 1, callers and
 /// what they call) costs no more than it must.
 pub(super) fn corrected(series: &[Series], seed: u64) -> Corrected {
-    let mut rows = Rows::of(series);
+    let mut rows = Rows::from_series(series);
     let observed = rows.statistics(&rows.identity());
     let mut order: Vec<usize> = (0..series.len()).collect();
     order.sort_by(|a, b| observed[*b].total_cmp(&observed[*a]));
@@ -96,7 +96,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(series: &[Series]) -> Self {
+    fn from_series(series: &[Series]) -> Self {
         let (n_a, n_b) = series.first().map_or((0, 0), |one| (one.a.len(), one.b.len()));
         let mut columns = vec![vec![0.0; series.len()]; n_a + n_b];
         let mut squares = vec![0.0; series.len()];
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn all_ways_are_looked_at_once() {
         let series = Series { a: vec![1.0, 2.0, 3.0], b: vec![4.0, 5.0, 7.0], step: 0.0 };
-        let rows = Rows::of(std::slice::from_ref(&series));
+        let rows = Rows::from_series(std::slice::from_ref(&series));
         let mut seen = Vec::new();
         rows.permute(1, |statistics| seen.push(statistics[0]));
         assert_eq!((seen.len(), ways(6, 3)), (20, 20.0));

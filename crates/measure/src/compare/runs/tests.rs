@@ -116,7 +116,7 @@ fn permutations_find_no_less_than_students_t() {
     let mut by_t = 0;
     for seed in 0..40 {
         let series = machine.series([10, 10], 1.07);
-        let t = series.iter().map(|one| 2.0 * t_above(Spread::of(one).t().abs(), 18.0));
+        let t = series.iter().map(|one| 2.0 * t_above(Spread::from_series(one).t().abs(), 18.0));
         by_t += usize::from(holm(&t.collect::<Vec<_>>())[0] <= FAMILYWISE);
         permuted += usize::from(judge_runs(&series, seed).1[0].shown().is_some());
     }

@@ -60,7 +60,7 @@ const CURVE: u32 = 100;
 
 impl Rates {
     /// From the lowest of these to the highest.
-    fn of(hz: impl Iterator<Item = f64>) -> Self {
+    fn spanning(hz: impl Iterator<Item = f64>) -> Self {
         let (lowest, highest) =
             hz.fold((f64::MAX, 0.0_f64), |(low, high), hz| (low.min(hz), high.max(hz)));
         let (lowest, highest) = if lowest > highest { (1.0, 10.0) } else { (lowest, highest) };
@@ -99,7 +99,7 @@ fn with_separators(hz: &f64) -> String {
 pub(super) fn cost(study: &Study, overlay: bool) -> ChartResult {
     let sampled = study.rows.iter().filter(|row| row.asked_hz > 0 && row.delivered_hz > 0.0);
     let rows: Vec<&Row> = sampled.filter(|row| !row.throttled()).collect();
-    let rates = Rates::of(rows.iter().map(|row| row.delivered_hz));
+    let rates = Rates::spanning(rows.iter().map(|row| row.delivered_hz));
     let mut all: Vec<Marks<'_>> = Figure::ALL
         .iter()
         .map(|&figure| {
@@ -159,7 +159,7 @@ pub(super) fn sample(study: &Study) -> ChartResult {
         let line = points.iter().map(|(x, y)| (*x, y.value)).collect();
         Marks { name: figure.name(), colour: colour(figure), points, line }
     });
-    let rates = Rates::of(sampled.iter().map(|row| hz(row)));
+    let rates = Rates::spanning(sampled.iter().map(|row| hz(row)));
     let frame = Frame { title: "One sample", x: "asked rate, Hz (logarithmic)", y: "us", top: 0.0 };
     draw(&frame, rates.axis(), with_separators, &marks)
 }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn rates_are_marked_as_people_count() {
-        let rates = Rates::of([100.0, 500.0, 20_000.0].into_iter());
+        let rates = Rates::spanning([100.0, 500.0, 20_000.0].into_iter());
         let marked: Vec<String> = rates.ticks().iter().map(with_separators).collect();
         assert_eq!(marked, ["100", "200", "500", "1,000", "2,000", "5,000", "10,000", "20,000"]);
         let between: Vec<f64> = rates.between().collect();

@@ -97,7 +97,7 @@ fn keep(folder: &StateFolder, studies: &[Study]) {
 
 /// Shows what was measured on this host and kernel; of these events, or of all.
 fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
-    let machine = StudyHost::of(host);
+    let machine = StudyHost::detect(host);
     let kept = match folder::find()? {
         Some(folder) => kept::load_all(&folder)?,
         None => StoredStudies::default(),

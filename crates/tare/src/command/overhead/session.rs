@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         let Some(rows) = rows else { return Err(Failure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
-        let machine = StudyHost::of(self.host);
+        let machine = StudyHost::detect(self.host);
         Ok(Study {
             version: VERSION,
             conditions: Conditions {
@@ -231,7 +231,7 @@ impl<'a> Session<'a> {
     }
 
     fn probes(&self, event: &Event, notes: &mut Vec<String>) -> Probes {
-        let found = Probes::of(&event.attr, self.host).map_err(|error| error.to_string());
+        let found = Probes::find(&event.attr, self.host).map_err(|error| error.to_string());
         let lacks = |probes: &Probes| match (&probes.handler, &probes.interrupt) {
             (None, None) => Some("the kernel has no trace events around its samples".to_owned()),
             _ => None,

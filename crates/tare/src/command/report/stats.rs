@@ -35,7 +35,7 @@ impl Counts {
     /// A sample with the counts of its group is one of each member that has counted anything.
     fn add_sample(&mut self, entry: &Entry<'_>) {
         let lookup = entry.description.lookup();
-        let Some(event) = lookup.of(&entry.record) else { return };
+        let Some(event) = lookup.index_of(&entry.record) else { return };
         let layout = lookup.layouts().get(event);
         let front = layout.and_then(|layout| Sample::decode_front(&entry.record, layout).ok());
         let Self { samples, groups, .. } = self;

@@ -102,7 +102,7 @@ fn run(metrics: &[Metric], run: &Measurement) -> Value {
     Value::Object(
         metrics
             .iter()
-            .map(|metric| (metric.name().to_owned(), json!(metric.of(run))))
+            .map(|metric| (metric.name().to_owned(), json!(metric.value_in(run))))
             .collect::<Map<_, _>>(),
     )
 }
