@@ -120,7 +120,7 @@ mod tests {
     fn fitted(figure: Figure, us: f64) -> FittedFigure {
         let points = [100.0, 2000.0, 4000.0]
             .map(|hz| Point { hz, cost: Estimate::with_error(us * 1e-6 * hz, 1e-6) });
-        FittedFigure { figure, fit: Fit::fit(&points, None).unwrap() }
+        FittedFigure { figure, fit: Fit::from_points(&points, None).unwrap() }
     }
 
     fn conditions() -> Conditions {

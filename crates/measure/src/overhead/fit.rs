@@ -62,7 +62,7 @@ impl Fit {
     /// Fits points; `zero` is what the same method found at 0 Hz, which is taken off. None for
     /// fewer than two rates.
     #[must_use]
-    pub fn fit(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
+    pub fn from_points(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
         let mut points = points.to_vec();
         points.sort_by(|a, b| a.hz.total_cmp(&b.hz));
         let first = points.first()?;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_line_comes_back_with_its_budgets() {
-        let fit = Fit::fit(&points(1e-5), None).unwrap();
+        let fit = Fit::from_points(&points(1e-5), None).unwrap();
         assert!(
             (fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9,
             "{fit:?}"
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_found_at_zero_is_taken_off() {
-        let fit = Fit::fit(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
+        let fit = Fit::from_points(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
         assert!(fit.intercept.value.abs() < 1e-9 && (fit.intercept.error() - 3e-4).abs() < 1e-5);
         assert!((fit.slope_us.value - 2.0).abs() < 1e-6);
     }
@@ -183,7 +183,7 @@ mod tests {
     fn vague_points_count_less() {
         let mut points = points(1e-5);
         points.push(Point { hz: 5000.0, cost: Estimate::with_error(0.5, 0.3) });
-        let fit = Fit::fit(&points, None).unwrap();
+        let fit = Fit::from_points(&points, None).unwrap();
         assert!((fit.slope_us.value - 2.0).abs() < 0.01, "{fit:?}");
     }
 
@@ -191,8 +191,8 @@ mod tests {
     fn scatter_beyond_the_errors_widens_them() {
         let mut bent = points(1e-6);
         bent[2].cost = Estimate::with_error(0.006, 1e-6);
-        let straight = Fit::fit(&points(1e-6), None).unwrap();
-        let bent = Fit::fit(&bent, None).unwrap();
+        let straight = Fit::from_points(&points(1e-6), None).unwrap();
+        let bent = Fit::from_points(&bent, None).unwrap();
         assert!(
             bent.chi2_per_freedom.unwrap() > 100.0
                 && bent.slope_us.error() > 10.0 * straight.slope_us.error()
@@ -212,7 +212,7 @@ mod tests {
                     cost: Estimate::with_error(p.cost.value + 1e-4 * normal(), 1e-4),
                 })
                 .collect();
-            Fit::fit(&noisy, None).unwrap().predict(10_000.0).holds(0.021)
+            Fit::from_points(&noisy, None).unwrap().predict(10_000.0).holds(0.021)
         });
         let held = held.count();
         assert!((930..=999).contains(&held), "{held} of 1000");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn one_rate_is_no_line() {
-        assert_eq!(Fit::fit(&points(1e-5)[..1], None), None);
-        assert_eq!(Fit::fit(&[], None), None);
+        assert_eq!(Fit::from_points(&points(1e-5)[..1], None), None);
+        assert_eq!(Fit::from_points(&[], None), None);
     }
 }

@@ -150,7 +150,7 @@ pub fn fits(rows: &[Row]) -> Vec<FittedFigure> {
             .filter_map(|row| Some(Point { hz: row.delivered_hz, cost: row.share(figure)? }))
             .collect();
         let zero = rows.iter().find(|row| row.asked_hz == 0).and_then(|row| row.share(figure));
-        Some(FittedFigure { figure, fit: Fit::fit(&points, zero.as_ref())? })
+        Some(FittedFigure { figure, fit: Fit::from_points(&points, zero.as_ref())? })
     };
     Figure::ALL.into_iter().filter_map(fitted).collect()
 }
