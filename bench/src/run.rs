@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 use tare_kernel::command::find_in_path;
-use tare_kernel::ended::{ChildExit, wait_for};
+use tare_kernel::exit::{ChildExit, wait_for};
 
 /// What a process used, with the children that it waited for: `wait4(2)`.
 #[derive(Clone, Copy, Debug, Serialize)]

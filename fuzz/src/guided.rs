@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use tare_fuzz::{Target, corpus, keep};
-use tare_kernel::ended::{ChildExit, wait_for};
+use tare_kernel::exit::{ChildExit, wait_for};
 
 /// Where inputs are kept while they are looked for.
 const INPUTS: &str = "target/fuzz/corpus";

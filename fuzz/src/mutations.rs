@@ -16,7 +16,7 @@ use fastrand::Rng;
 use tare_format::abi::Attr;
 use tare_format::file::writer::{Description, EventDescription};
 use tare_fuzz::damage;
-use tare_kernel::ended::{ChildExit, wait_for};
+use tare_kernel::exit::{ChildExit, wait_for};
 
 /// What tare may take beside the input's size, in bytes.
 const MEMORY: u64 = 64 << 20;

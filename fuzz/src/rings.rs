@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tare_kernel::bpf::{Call, CallPlan, CallRecord, Copied, SchedRecord, StackCopy};
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, CopyRule, SchedRecord, StackCopy};
 use tare_kernel::functions::ProbeCall;
 use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, PerfRecord};
 
@@ -96,23 +96,23 @@ fn chunk(argument: u8, what: u8, index: u16, bytes: &[u8]) -> Vec<u8> {
 fn memory(plan: &CallPlan) -> Vec<u8> {
     let text = b"/a/path\0";
     let bytes: Vec<u8> = (0..48).map(|at| at % 7).collect();
-    let of = |(at, (copied, _)): (u8, &(Copied, _))| match copied {
-        Copied::Nothing => Vec::new(),
-        Copied::Text(_) => chunk(at, 0, 0, text),
-        Copied::Bytes(size) | Copied::Items { size, .. } | Copied::Returned { size, .. } => {
+    let of = |(at, (copied, _)): (u8, &(CopyRule, _))| match copied {
+        CopyRule::Nothing => Vec::new(),
+        CopyRule::Text(_) => chunk(at, 0, 0, text),
+        CopyRule::Bytes(size) | CopyRule::Items { size, .. } | CopyRule::Returned { size, .. } => {
             chunk(at, 0, 0, &bytes[..bytes.len().min(usize::from(*size))])
         }
-        Copied::Texts(_) => [chunk(at, 1, 0, text), chunk(at, 1, 1, text)].concat(),
-        Copied::TextCount => chunk(at, 0, 3, b""),
-        Copied::Vectors { .. } | Copied::Message(_) => [
+        CopyRule::Texts(_) => [chunk(at, 1, 0, text), chunk(at, 1, 1, text)].concat(),
+        CopyRule::TextCount => chunk(at, 0, 3, b""),
+        CopyRule::Vectors { .. } | CopyRule::Message(_) => [
             chunk(at, 0, 0, &bytes),
             chunk(at, 1, 0, text),
             chunk(at, 2, 0, &bytes[..16]),
             chunk(at, 3, 0, &bytes[..20]),
         ]
         .concat(),
-        Copied::Counted { .. } => chunk(at, 0, 0, &bytes[..16]),
-        Copied::Descriptor | Copied::Descriptors => {
+        CopyRule::Counted { .. } => chunk(at, 0, 0, &bytes[..16]),
+        CopyRule::Descriptor | CopyRule::Descriptors => {
             [chunk(at, 4, 0, b"file\0"), chunk(at, 5, 0, &bytes)].concat()
         }
     };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
-use tare_kernel::file_window::{FileWindow, Step, WindowError};
+use tare_kernel::file_window::{FileWindow, WindowError, WindowStep};
 use tare_record::output::disk::{DirectFile, Disk, DiskFile, FileState, OpenDestination};
 use tare_record::output::{self, Destination};
 
@@ -341,6 +341,6 @@ impl DiskFile for SimulatedFile {
     }
 
     fn window(&self, _offset: u64, _len: usize) -> Result<FileWindow, WindowError> {
-        Err(WindowError::NotSupported { step: Step::Map, error: Errno::OPNOTSUPP })
+        Err(WindowError::NotSupported { step: WindowStep::Map, error: Errno::OPNOTSUPP })
     }
 }

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use fastrand::Rng;
 use tare_format::record::{Comm, Task};
 use tare_kernel::host::{CpuList, Host};
-use tare_kernel::open::Target;
-use tare_kernel::simulated::{Emitted, Sample, Simulated};
+use tare_kernel::open::EventTarget;
+use tare_kernel::simulated::{Emitted, Simulated, SimulatedSample};
 use tempfile::TempDir;
 
 /// Where the machine's CPUs are listed.
@@ -306,12 +306,12 @@ struct SampleSource {
 }
 
 impl SampleSource {
-    fn sample(&self, event: usize, target: Target, process: Process) {
+    fn sample(&self, event: usize, target: EventTarget, process: Process) {
         let mut truth = self.truth.borrow_mut();
         let (pid, tid) = (process.pid, process.pid);
         let ip = truth.samples.len() as u64;
-        let emitted = self.kernel.sample(event, Sample { pid, tid, ip });
-        let cpu = if let Target::Cpu(cpu) = target { cpu } else { 0 };
+        let emitted = self.kernel.sample(event, SimulatedSample { pid, tid, ip });
+        let cpu = if let EventTarget::Cpu(cpu) = target { cpu } else { 0 };
         let id = self.kernel.id_of(event);
         let time_ns = self.kernel.now_ns();
         let comm = process.comm;

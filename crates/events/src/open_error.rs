@@ -1,7 +1,7 @@
 //! Why events can't be opened.
 
 use rustix::io::Errno;
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 
 /// Why events can't be opened, where that ends it all; [`Unavailable`](crate::Unavailable) is why
 /// one event alone can't.
@@ -60,21 +60,24 @@ impl OpenError {
     pub fn from_errno(
         errno: Errno,
         event: &str,
-        target: Target,
+        target: EventTarget,
         opened: usize,
         needed: usize,
     ) -> Self {
         let event = event.to_owned();
-        let per_cpu = !matches!(target, Target::Task(_) | Target::TaskOnCpu(..));
+        let per_cpu = !matches!(target, EventTarget::Task(_) | EventTarget::TaskOnCpu(..));
         match (errno, target) {
-            (Errno::ACCESS | Errno::PERM, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => {
-                Self::NotPermitted { event, per_cpu, task: Some(tid), errno }
-            }
+            (
+                Errno::ACCESS | Errno::PERM,
+                EventTarget::Task(tid) | EventTarget::TaskOnCpu(tid, _),
+            ) => Self::NotPermitted { event, per_cpu, task: Some(tid), errno },
             (Errno::ACCESS | Errno::PERM, _) => {
                 Self::NotPermitted { event, per_cpu, task: None, errno }
             }
             (Errno::MFILE | Errno::NFILE, _) => Self::TooManyFiles { needed, opened },
-            (Errno::SRCH, Target::Task(tid) | Target::TaskOnCpu(tid, _)) => Self::NoSuchTask(tid),
+            (Errno::SRCH, EventTarget::Task(tid) | EventTarget::TaskOnCpu(tid, _)) => {
+                Self::NoSuchTask(tid)
+            }
             _ => Self::Other { event, errno },
         }
     }

@@ -8,7 +8,7 @@ use aya::{Pod, include_bytes_aligned};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use crate::bpf::{BpfError, Follow, LoadedObject, Plan};
+use crate::bpf::{BpfError, FollowedTasks, LoadedObject, ObjectPlan};
 use crate::host::CpuList;
 use crate::ring::Ring;
 
@@ -129,7 +129,7 @@ impl CallSamples {
         let (places, chunks) = places(plan.cpus, bytes).ok_or(BpfError::Kernel(Errno::TOOBIG))?;
         let words = |bytes: usize| u32::try_from(bytes / 8).unwrap_or(0);
         let last = plan.possible.iter().chain(plan.cpus.iter()).max().unwrap_or(0);
-        let mut programs = LoadedObject::load(&Plan {
+        let mut programs = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", plan.all_tasks.into()),
@@ -170,7 +170,7 @@ impl CallSamples {
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(&mut self, follow: &Follow) -> Result<(), BpfError> {
+    pub fn start(&mut self, follow: &FollowedTasks) -> Result<(), BpfError> {
         let Some(programs) = &mut self.programs else { return Ok(()) };
         follow.mark(programs)?;
         programs.attach()
@@ -182,14 +182,14 @@ impl CallSamples {
     }
 
     /// What becomes readable when a quarter of a ring buffer came since it last did, until
-    /// [`Self::is_awake`] is said.
+    /// [`Self::clear_wakes`] is said.
     #[must_use]
     pub fn wakes(&self) -> BorrowedFd<'_> {
         self.wakes.as_fd()
     }
 
     /// The ring buffers are going to be read.
-    pub fn is_awake(&mut self) {
+    pub fn clear_wakes(&mut self) {
         while self.wakes.next().is_some() {}
     }
 

@@ -92,7 +92,7 @@ impl Cgroups {
     /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. What is missing
     /// counts as not there.
     #[must_use]
-    pub fn of(host: &Host) -> Self {
+    pub fn read(host: &Host) -> Self {
         let mounts = mounts(host, &["cgroup", "cgroup2"]).unwrap_or_default();
         let memberships = memberships(host);
         let v2 = v2(host, &mounts, &memberships);
@@ -182,7 +182,7 @@ pub struct Delegation {
 impl Delegation {
     /// What this user may do in the cgroup at `folder`, a path of the machine.
     #[must_use]
-    pub fn of(host: &Host, folder: &Path) -> Self {
+    pub fn read(host: &Host, folder: &Path) -> Self {
         let folder = below(host, folder);
         let words = |file: &str| pseudo_file::read_text(&folder.join(file)).unwrap_or_default();
         Self {

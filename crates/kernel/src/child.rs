@@ -18,9 +18,9 @@ use linux_raw_sys::general::{CLONE_INTO_CGROUP, clone_args};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::cgroup::move_to;
-pub use crate::command::{Command, CommandError};
-use crate::ended;
-pub use crate::ended::ChildExit;
+pub use crate::command::{ChildCommand, CommandError};
+use crate::exit;
+pub use crate::exit::ChildExit;
 use crate::host::open_files;
 use crate::signals::Signals;
 use before_exec::{ChildMemory, ExecPlan, run_child};
@@ -94,7 +94,7 @@ impl WaitingChild {
     /// # Errors
     /// No process, memory or file descriptor left.
     pub fn fork(
-        command: &Command,
+        command: &ChildCommand,
         signals: &Signals,
         files: &FileLimit,
     ) -> Result<Self, CommandError> {
@@ -107,7 +107,7 @@ impl WaitingChild {
     /// # Errors
     /// As [`WaitingChild::fork`]; the child may not be in that cgroup.
     pub fn fork_into(
-        command: &Command,
+        command: &ChildCommand,
         signals: &Signals,
         files: &FileLimit,
         cgroup: Option<BorrowedFd<'_>>,
@@ -134,7 +134,7 @@ impl WaitingChild {
     /// # Errors
     /// As [`WaitingChild::fork`].
     pub fn fork_sharing(
-        command: &Command,
+        command: &ChildCommand,
         signals: &Signals,
         files: &FileLimit,
     ) -> Result<Self, CommandError> {
@@ -212,7 +212,7 @@ impl Drop for WaitingChild {
         // Closing the channel ends the child; it is waited for so that no zombie stays.
         self.channel = None;
         if self.pid > 0 {
-            let _ = ended::wait(self.pid, Instant::now(), 0);
+            let _ = exit::wait(self.pid, Instant::now(), 0);
         }
     }
 }
@@ -253,7 +253,7 @@ impl RunningChild {
         if self.ended.is_some() {
             return Ok(self.ended);
         }
-        self.ended = ended::wait(self.pid, self.started, options)?;
+        self.ended = exit::wait(self.pid, self.started, options)?;
         if self.ended.is_none() {
             return Ok(None);
         }
@@ -298,7 +298,7 @@ mod tests {
 
     fn run(words: &[&str]) -> Result<ChildExit, CommandError> {
         let signals = Signals::block()?;
-        let command = Command::find(words, std::env::var_os("PATH").as_deref())?;
+        let command = ChildCommand::find(words, std::env::var_os("PATH").as_deref())?;
         let files = FileLimit::now();
         let shared = WaitingChild::fork_sharing(&command, &signals, &files)?;
         let forked = WaitingChild::fork(&command, &signals, &files)?.start()?.wait();
@@ -334,7 +334,7 @@ mod tests {
             Err(error) => return println!("skipped: {error}"),
         };
         let signals = Signals::block().unwrap();
-        let command = Command::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
+        let command = ChildCommand::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
         let child =
             WaitingChild::fork_into(&command, &signals, &FileLimit::now(), Some(cgroup.as_fd()))
                 .unwrap();
@@ -348,7 +348,7 @@ mod tests {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let null = || Some(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
         let words = ["sh", "-c", "cat; echo to stdout"];
-        let command = Command::find(&words, std::env::var_os("PATH").as_deref())
+        let command = ChildCommand::find(&words, std::env::var_os("PATH").as_deref())
             .unwrap()
             .with_standard_files([null(), Some(write), None]);
         let signals = Signals::block().unwrap();
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_child_that_is_never_let_go_leaves_no_zombie() {
         let signals = Signals::block().unwrap();
-        let command = Command::find(&["true"], None).unwrap();
+        let command = ChildCommand::find(&["true"], None).unwrap();
         for fork in [WaitingChild::fork, WaitingChild::fork_sharing] {
             let child = fork(&command, &signals, &FileLimit::now()).unwrap();
             let pid = child.pid();
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_forked_childs_peak_memory_holds_less_of_ours() {
         let signals = Signals::block().unwrap();
-        let command = Command::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
+        let command = ChildCommand::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
         let [forked, shared] = [WaitingChild::fork, WaitingChild::fork_sharing].map(|fork| {
             let child = fork(&command, &signals, &FileLimit::now()).unwrap();
             child.start().unwrap().wait().unwrap().peak_memory

@@ -11,7 +11,7 @@ use tare_format::abi::bindings::{
 use tare_format::abi::{Attr, Flags};
 use tare_format::jit_note::ClockPair;
 
-use crate::open::{Kernel, System, Target};
+use crate::open::{EventTarget, Kernel, System};
 use crate::ring::Ring;
 use crate::timestamp::monotonic_ns;
 
@@ -32,7 +32,8 @@ pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
         attr.flags |= Flags::USE_CLOCKID;
         attr.clockid = clockid;
     }
-    let event = System.open(&attr, Target::Task(gettid().as_raw_nonzero().get()), None).ok()?;
+    let event =
+        System.open(&attr, EventTarget::Task(gettid().as_raw_nonzero().get()), None).ok()?;
     let mut ring = Ring::map(&*event, rustix::param::page_size()).ok()?;
     let own_name = name().ok()?;
     let before = monotonic_ns();

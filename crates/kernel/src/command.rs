@@ -10,7 +10,7 @@ use rustix::fs::{Access, Mode};
 
 /// A command, ready to be executed without further allocation.
 #[derive(Debug)]
-pub struct Command {
+pub struct ChildCommand {
     pub(crate) program: CString,
     pub(crate) args: Vec<CString>,
     /// What stands in for stdin, stdout and stderr.
@@ -57,7 +57,7 @@ impl CommandError {
     }
 }
 
-impl Command {
+impl ChildCommand {
     /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the
     /// folders of `path` (`$PATH`).
     ///

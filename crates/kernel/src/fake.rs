@@ -11,11 +11,11 @@ use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TY
 use tare_format::abi::{Attr, ReadFormat};
 
 use crate::mapping::{Access, Mapping};
-use crate::open::{EventFile, Kernel, Target};
+use crate::open::{EventFile, EventTarget, Kernel};
 
 /// What happens to an event that a rule fits.
 #[derive(Clone, Copy, Debug)]
-pub enum Answer {
+pub enum ScriptedAnswer {
     /// Opening fails.
     Refuse(Errno),
     /// It opens, and a read gives value, nanoseconds enabled, nanoseconds running.
@@ -24,19 +24,19 @@ pub enum Answer {
     NoCounter,
 }
 
-type Fits = Box<dyn Fn(&Attr, Target) -> bool>;
+type Fits = Box<dyn Fn(&Attr, EventTarget) -> bool>;
 
 /// A kernel that follows rules, the first that fits; without one an event opens and counts 0.
 #[derive(Default)]
 pub struct Scripted {
-    rules: Vec<(Fits, Answer)>,
+    rules: Vec<(Fits, ScriptedAnswer)>,
     /// Descriptors left; `None`: any number.
     files_left: Rc<Cell<Option<usize>>>,
     /// Hardware counters left; `None`: any number.
     counters_left: Rc<Cell<Option<usize>>>,
     /// Bytes of data that a ring may have; `None`: any number.
     lockable: Option<usize>,
-    opened: RefCell<Vec<(Attr, Target)>>,
+    opened: RefCell<Vec<(Attr, EventTarget)>>,
     calls: Rc<RefCell<Vec<String>>>,
 }
 
@@ -49,7 +49,11 @@ impl Scripted {
 
     /// Adds a rule.
     #[must_use]
-    pub fn rule(mut self, fits: impl Fn(&Attr, Target) -> bool + 'static, answer: Answer) -> Self {
+    pub fn rule(
+        mut self,
+        fits: impl Fn(&Attr, EventTarget) -> bool + 'static,
+        answer: ScriptedAnswer,
+    ) -> Self {
         self.rules.push((Box::new(fits), answer));
         self
     }
@@ -77,7 +81,7 @@ impl Scripted {
     }
 
     /// What was opened, in order.
-    pub fn opened(&self) -> Vec<(Attr, Target)> {
+    pub fn opened(&self) -> Vec<(Attr, EventTarget)> {
         self.opened.borrow().clone()
     }
 
@@ -92,12 +96,12 @@ impl Kernel for Scripted {
     fn open(
         &self,
         attr: &Attr,
-        target: Target,
+        target: EventTarget,
         _leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         let rule = self.rules.iter().find(|(fits, _)| fits(attr, target));
-        let answer = rule.map_or(Answer::Count(0, 0, 0), |&(_, answer)| answer);
-        if let Answer::Refuse(error) = answer {
+        let answer = rule.map_or(ScriptedAnswer::Count(0, 0, 0), |&(_, answer)| answer);
+        if let ScriptedAnswer::Refuse(error) = answer {
             return Err(error);
         }
         match self.files_left.get() {
@@ -108,7 +112,8 @@ impl Kernel for Scripted {
         let takes_counter =
             matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
         let found_counter = takes_counter && self.counters_left.get().is_none_or(|left| left > 0);
-        let answer = if takes_counter && !found_counter { Answer::NoCounter } else { answer };
+        let answer =
+            if takes_counter && !found_counter { ScriptedAnswer::NoCounter } else { answer };
         if found_counter {
             self.counters_left.set(self.counters_left.get().map(|left| left - 1));
         }
@@ -130,7 +135,7 @@ impl Kernel for Scripted {
 #[derive(Debug)]
 struct ScriptedFile {
     fd: RawFd,
-    answer: Answer,
+    answer: ScriptedAnswer,
     format: ReadFormat,
     files_left: Rc<Cell<Option<usize>>>,
     /// Where the counter that it holds goes back to.
@@ -157,7 +162,7 @@ impl EventFile for ScriptedFile {
     }
 
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno> {
-        let Answer::Count(value, enabled, running) = self.answer else { return Ok(0) };
+        let ScriptedAnswer::Count(value, enabled, running) = self.answer else { return Ok(0) };
         let mut words = vec![value];
         words.extend(self.format.contains(ReadFormat::TOTAL_TIME_ENABLED).then_some(enabled));
         words.extend(self.format.contains(ReadFormat::TOTAL_TIME_RUNNING).then_some(running));

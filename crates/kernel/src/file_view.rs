@@ -70,7 +70,7 @@ impl FileView {
     }
 
     /// Gives the pages back that were looked at; they come again from the file when they are needed.
-    pub fn give_pages_back(&self) {
+    pub fn release_pages(&self) {
         if self.len > 0 {
             // SAFETY: the range is this value's mapping, private and never written to: the kernel
             // brings the same bytes back from the file. That it can't be done is no failure.
@@ -110,7 +110,7 @@ mod tests {
         std::io::Write::write_all(&mut &file, &[7; 10_000]).unwrap();
         let view = FileView::open(&file).unwrap();
         assert_eq!(view.bytes(), [7; 10_000]);
-        view.give_pages_back();
+        view.release_pages();
         assert_eq!(view.bytes(), [7; 10_000]);
         assert!(!view.is_torn());
     }

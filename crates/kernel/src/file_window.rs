@@ -23,7 +23,7 @@ pub use crate::bus_error::catch as catch_bus_errors;
 
 /// The step that a window could not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WindowStep {
     /// `fallocate(2)`.
     Allocate,
     /// `mmap(2)`.
@@ -32,7 +32,7 @@ pub enum Step {
     Prefault,
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for WindowStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Allocate => "allocating space",
@@ -72,7 +72,7 @@ pub enum WindowError {
     #[error("{step} is not possible in this file: {error}")]
     NotSupported {
         /// What it can't do.
-        step: Step,
+        step: WindowStep,
         /// The kernel's answer.
         error: Errno,
     },
@@ -84,7 +84,7 @@ pub enum WindowError {
     #[error("{step} failed: {error}")]
     Failed {
         /// What failed.
-        step: Step,
+        step: WindowStep,
         /// The kernel's answer.
         error: Errno,
     },
@@ -130,13 +130,13 @@ impl FileWindow {
             return Err(WindowError::Truncated);
         }
         retry_on_intr(|| fallocate(file, FallocateFlags::empty(), offset, len as u64))
-            .map_err(fault(Step::Allocate))?;
-        let window = Self::map(file, offset, len).map_err(fault(Step::Map))?;
+            .map_err(fault(WindowStep::Allocate))?;
+        let window = Self::map(file, offset, len).map_err(fault(WindowStep::Map))?;
         match retry_on_intr(|| window.populate()) {
             Ok(()) => {}
             // Linux before 5.14 doesn't know the advice.
             Err(Errno::INVAL) => window.touch(page),
-            Err(error) => return Err(fault(Step::Prefault)(error)),
+            Err(error) => return Err(fault(WindowStep::Prefault)(error)),
         }
         Ok(window)
     }
@@ -227,7 +227,7 @@ impl Drop for FileWindow {
 }
 
 /// What an error of the kernel means here.
-fn reason(step: Step, error: Errno, len: usize, end: u64) -> WindowError {
+fn reason(step: WindowStep, error: Errno, len: usize, end: u64) -> WindowError {
     match error {
         Errno::NOSPC | Errno::DQUOT => WindowError::NoSpace { len },
         Errno::FBIG => WindowError::TooLong { end },
@@ -258,12 +258,15 @@ mod tests {
 
     #[test]
     fn every_refusal_has_its_meaning() {
-        let of = |error| reason(Step::Map, error, 4096, 8192);
+        let of = |error| reason(WindowStep::Map, error, 4096, 8192);
         assert_eq!(of(Errno::DQUOT), WindowError::NoSpace { len: 4096 });
         assert_eq!(
             of(Errno::NODEV),
-            WindowError::NotSupported { step: Step::Map, error: Errno::NODEV }
+            WindowError::NotSupported { step: WindowStep::Map, error: Errno::NODEV }
         );
-        assert_eq!(of(Errno::NOMEM), WindowError::Failed { step: Step::Map, error: Errno::NOMEM });
+        assert_eq!(
+            of(Errno::NOMEM),
+            WindowError::Failed { step: WindowStep::Map, error: Errno::NOMEM }
+        );
     }
 }

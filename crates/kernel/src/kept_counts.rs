@@ -12,8 +12,8 @@ use tare_format::abi::bindings::{PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_TID, PER
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
-use crate::ended;
-use crate::open::{Kernel, Target};
+use crate::exit;
+use crate::open::{EventTarget, Kernel};
 use crate::ring::Ring;
 
 /// Page faults a sample.
@@ -30,7 +30,7 @@ const SAMPLES: usize = 2;
 /// faults make samples together. `None` where this process may not sample its own children, or the
 /// events could not be had for another reason.
 #[must_use]
-pub fn are_kept(kernel: &dyn Kernel) -> Option<bool> {
+pub fn kernel_keeps_counts(kernel: &dyn Kernel) -> Option<bool> {
     let cpu = sched_getcpu();
     let helper = Helper::fork(cpu)?;
     let attr = Attr {
@@ -41,8 +41,9 @@ pub fn are_kept(kernel: &dyn Kernel) -> Option<bool> {
         flags: Flags::INHERIT | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV,
         ..Attr::default()
     };
-    let event =
-        kernel.open(&attr, Target::TaskOnCpu(helper.pid, u32::try_from(cpu).ok()?), None).ok()?;
+    let event = kernel
+        .open(&attr, EventTarget::TaskOnCpu(helper.pid, u32::try_from(cpu).ok()?), None)
+        .ok()?;
     let mut ring = Ring::map(&*event, rustix::param::page_size()).ok()?;
     helper.run()?;
     let mut samples = 0;
@@ -79,7 +80,7 @@ impl Helper {
     fn run(mut self) -> Option<()> {
         let channel = self.channel.take()?;
         rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g")).ok()?;
-        let ended = ended::wait(self.pid, Instant::now(), 0).ok()??;
+        let ended = exit::wait(self.pid, Instant::now(), 0).ok()??;
         self.pid = 0;
         (ended.status == 0).then_some(())
     }
@@ -89,7 +90,7 @@ impl Drop for Helper {
     fn drop(&mut self) {
         self.channel = None;
         if self.pid > 0 {
-            let _ = ended::wait(self.pid, Instant::now(), 0);
+            let _ = exit::wait(self.pid, Instant::now(), 0);
         }
     }
 }
@@ -148,7 +149,7 @@ mod tests {
     /// Released kernels forget.
     #[test]
     fn a_released_kernel_forgets() {
-        match are_kept(&System) {
+        match kernel_keeps_counts(&System) {
             None => println!("skipped: this user may not sample page faults"),
             kept => assert_eq!(kept, Some(false)),
         }

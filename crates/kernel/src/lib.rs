@@ -13,7 +13,7 @@ pub mod cgroup;
 pub mod child;
 mod clock_pair;
 pub mod command;
-pub mod ended;
+pub mod exit;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod file_view;

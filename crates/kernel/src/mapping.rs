@@ -16,7 +16,7 @@ use perf_event_open_sys::bindings::perf_event_mmap_page;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-pub(crate) use cursor::Span;
+pub(crate) use cursor::RingSpan;
 use cursor::places;
 
 /// What a reader may do with a ring.
@@ -138,7 +138,7 @@ impl Mapping {
     }
 
     /// The data between two positions: everything from the tail to the head, or a part of it.
-    pub(crate) fn readable(&self, from: u64, to: u64) -> Span<'_> {
+    pub(crate) fn readable(&self, from: u64, to: u64) -> RingSpan<'_> {
         let [first, second] = places(self.size, from, to).map(|place| {
             // SAFETY: `place` lies in the data, which stays mapped as long as `self`. Between tail
             // and head the kernel writes nothing: `__perf_output_begin` looks for room up to the
@@ -152,7 +152,7 @@ impl Mapping {
                 )
             }
         });
-        Span::new(first, second)
+        RingSpan::new(first, second)
     }
 
     /// Copies `len` bytes of the data, at most all of them, beginning at the place of a position,

@@ -17,7 +17,7 @@ use crate::mapping::{Access, Mapping};
 
 /// Whose occurrences an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum EventTarget {
     /// A thread, on whichever CPU it runs, and with `inherit` its children.
     Task(i32),
     /// A thread, while it runs on this CPU.
@@ -28,7 +28,7 @@ pub enum Target {
     CgroupOnCpu(RawFd, u32),
 }
 
-impl Target {
+impl EventTarget {
     /// The CPU whose events these are, whatever runs there; `None` for events of tasks.
     #[must_use]
     pub fn cpu(self) -> Option<u32> {
@@ -48,7 +48,7 @@ pub trait Kernel {
     fn open(
         &self,
         attr: &Attr,
-        target: Target,
+        target: EventTarget,
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno>;
 
@@ -135,7 +135,7 @@ impl Kernel for System {
     fn open(
         &self,
         attr: &Attr,
-        target: Target,
+        target: EventTarget,
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         Ok(Box::new(SystemFile::open(attr, target, leader)?))
@@ -147,7 +147,11 @@ impl Kernel for System {
 }
 
 impl SystemFile {
-    fn open(attr: &Attr, target: Target, leader: Option<&dyn EventFile>) -> Result<Self, Errno> {
+    fn open(
+        attr: &Attr,
+        target: EventTarget,
+        leader: Option<&dyn EventFile>,
+    ) -> Result<Self, Errno> {
         let mut bytes = AlignedAttr(attr.to_bytes());
         if let Some(path) = &attr.uprobe_path {
             let address = path.as_ptr().expose_provenance() as u64;
@@ -155,10 +159,10 @@ impl SystemFile {
         }
         let cpu = |n: u32| i32::try_from(n).map_err(|_| Errno::INVAL);
         let (pid, cpu, flags) = match target {
-            Target::Task(tid) => (tid, -1, 0),
-            Target::TaskOnCpu(tid, on) => (tid, cpu(on)?, 0),
-            Target::Cpu(on) => (-1, cpu(on)?, 0),
-            Target::CgroupOnCpu(folder, on) => (folder, cpu(on)?, PERF_FLAG_PID_CGROUP),
+            EventTarget::Task(tid) => (tid, -1, 0),
+            EventTarget::TaskOnCpu(tid, on) => (tid, cpu(on)?, 0),
+            EventTarget::Cpu(on) => (-1, cpu(on)?, 0),
+            EventTarget::CgroupOnCpu(folder, on) => (folder, cpu(on)?, PERF_FLAG_PID_CGROUP),
         };
         let group = leader.map_or(-1, EventFile::raw_fd);
         let at = (&raw mut bytes).cast::<perf_event_attr>();
@@ -276,7 +280,7 @@ mod tests {
     fn a_redirected_event_has_a_reader() {
         let config = PERF_COUNT_SW_DUMMY.into();
         let attr = Attr { kind: PERF_TYPE_SOFTWARE, config, ..Attr::default() };
-        let open = || SystemFile::open(&attr, Target::Task(0), None);
+        let open = || SystemFile::open(&attr, EventTarget::Task(0), None);
         let (event, ring) = match (open(), open()) {
             (Ok(event), Ok(ring)) => (event, ring),
             (opened, _) => return println!("skipped: perf_event_open: {opened:?}"),

@@ -9,7 +9,7 @@ use tare_format::abi::bindings::{
 use tare_format::abi::{Attr, Flags, Sampling};
 
 use crate::host::Rights;
-use crate::open::{Kernel, Target};
+use crate::open::{EventTarget, Kernel};
 
 /// Why the kernel refuses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,18 +30,18 @@ pub enum Refusal {
 }
 
 /// Whether an event opens.
-pub type Answer = Result<(), Refusal>;
+pub type ProbeAnswer = Result<(), Refusal>;
 
 /// Asks with events that are opened, never enabled, and closed.
 #[derive(Clone, Copy)]
-pub struct Probe<'a> {
+pub struct AccessProbe<'a> {
     /// Whom to ask.
     pub kernel: &'a dyn Kernel,
     /// Whether a seccomp filter sits on this process.
     pub seccomp_filter: bool,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> AccessProbe<'a> {
     /// A probe for a process with these rights.
     #[must_use]
     pub fn new(kernel: &'a dyn Kernel, rights: Option<&Rights>) -> Self {
@@ -52,17 +52,17 @@ impl<'a> Probe<'a> {
     }
 
     /// Software events of an own thread, in user mode.
-    pub fn own_user(&self) -> Answer {
+    pub fn own_user(&self) -> ProbeAnswer {
         self.ask(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), USER_ONLY), MYSELF)
     }
 
     /// Software events of an own thread, in the kernel too.
-    pub fn own_kernel(&self) -> Answer {
+    pub fn own_kernel(&self) -> ProbeAnswer {
         self.ask(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), Flags::empty()), MYSELF)
     }
 
     /// `cycles` of an own thread, in user mode: whether the machine has a PMU.
-    pub fn cycles(&self) -> Answer {
+    pub fn cycles(&self) -> ProbeAnswer {
         let config = PERF_COUNT_HW_CPU_CYCLES.into();
         self.ask(
             &Attr {
@@ -76,21 +76,21 @@ impl<'a> Probe<'a> {
     }
 
     /// Everything that runs on this CPU.
-    pub fn system_wide(&self, cpu: u32) -> Answer {
-        self.ask(&software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()), Target::Cpu(cpu))
+    pub fn system_wide(&self, cpu: u32) -> ProbeAnswer {
+        self.ask(&software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()), EventTarget::Cpu(cpu))
     }
 
     /// A cgroup on this CPU, by its open folder.
-    pub fn cgroup(&self, folder: std::os::fd::BorrowedFd<'_>, cpu: u32) -> Answer {
+    pub fn cgroup(&self, folder: std::os::fd::BorrowedFd<'_>, cpu: u32) -> ProbeAnswer {
         let folder = std::os::fd::AsRawFd::as_raw_fd(&folder);
         self.ask(
             &software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()),
-            Target::CgroupOnCpu(folder, cpu),
+            EventTarget::CgroupOnCpu(folder, cpu),
         )
     }
 
     /// The fields of a tracepoint of an own thread, by its number in tracefs.
-    pub fn tracepoint_fields(&self, id: u64) -> Answer {
+    pub fn tracepoint_fields(&self, id: u64) -> ProbeAnswer {
         let flags = Flags::DISABLED;
         let sample_type = PERF_SAMPLE_RAW.into();
         let attr = Attr {
@@ -107,7 +107,7 @@ impl<'a> Probe<'a> {
         self.ask(&attr, MYSELF).map_err(|why| if filtered(why) { Refusal::Forbidden } else { why })
     }
 
-    fn ask(&self, attr: &Attr, target: Target) -> Answer {
+    fn ask(&self, attr: &Attr, target: EventTarget) -> ProbeAnswer {
         self.kernel.open(attr, target, None).map(drop).map_err(|errno| match errno {
             Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV => Refusal::NoSuchEvent,
             Errno::PERM if self.seccomp_filter => Refusal::Seccomp,
@@ -119,7 +119,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-const MYSELF: Target = Target::Task(0);
+const MYSELF: EventTarget = EventTarget::Task(0);
 const USER_ONLY: Flags = Flags::EXCLUDE_KERNEL.union(Flags::EXCLUDE_HV);
 
 fn software(config: u64, flags: Flags) -> Attr {
@@ -138,7 +138,7 @@ mod tests {
         fn open(
             &self,
             _: &Attr,
-            _: Target,
+            _: EventTarget,
             _: Option<&dyn EventFile>,
         ) -> Result<Box<dyn EventFile>, Errno> {
             Err(self.0)
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn asked(errno: Errno, seccomp_filter: bool) -> Refusal {
-        Probe { kernel: &Refusing(errno), seccomp_filter }.cycles().unwrap_err()
+        AccessProbe { kernel: &Refusing(errno), seccomp_filter }.cycles().unwrap_err()
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         fn open(
             &self,
             attr: &Attr,
-            target: Target,
+            target: EventTarget,
             leader: Option<&dyn EventFile>,
         ) -> Result<Box<dyn EventFile>, Errno> {
             if attr.kind == PERF_TYPE_TRACEPOINT {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_not_blamed_for_what_the_kernel_forbids() {
-        let probe = Probe { kernel: &WithoutFields, seccomp_filter: true };
+        let probe = AccessProbe { kernel: &WithoutFields, seccomp_filter: true };
         if probe.own_user().is_ok() {
             assert_eq!(probe.tracepoint_fields(1), Err(Refusal::Forbidden));
         } else {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn of_the_running_kernel() {
         let rights = crate::host::Host::default().rights().unwrap();
-        let probe = Probe::new(&crate::open::System, Some(&rights));
+        let probe = AccessProbe::new(&crate::open::System, Some(&rights));
         if rights.has(crate::host::CapabilitySet::PERFMON) {
             assert_eq!(
                 (probe.own_user(), probe.own_kernel(), probe.system_wide(0)),

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tare_kernel::bpf::{Follow, LoadedProgram, SumKey, Summary, loaded_programs};
+use tare_kernel::bpf::{CallSummary, FollowedTasks, LoadedProgram, SumKey, loaded_programs};
 
 fn ids(programs: &[LoadedProgram]) -> HashSet<u32> {
     programs.iter().map(|program| program.id).collect()
@@ -16,7 +16,7 @@ fn ids(programs: &[LoadedProgram]) -> HashSet<u32> {
 /// A test beside this one may load and unload programs too.
 #[test]
 fn functions_of_programs_are_called_as_in_kallsyms() {
-    let held = match Summary::start(SumKey::Call, &Follow::All(None)) {
+    let held = match CallSummary::start(SumKey::Call, &FollowedTasks::All(None)) {
         Ok(held) => held,
         Err(error) => return println!("skipped: no program can be loaded: {error}"),
     };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_kernel::file_window::{FileWindow, Step, WindowError};
+use tare_kernel::file_window::{FileWindow, WindowError, WindowStep};
 
 fn page() -> usize {
     rustix::param::page_size()
@@ -126,7 +126,10 @@ fn a_tmpfs_that_gets_full() {
 fn what_is_no_ordinary_file() {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
     let refused = FileWindow::open(&null, 0, page()).unwrap_err();
-    assert!(matches!(refused, WindowError::NotSupported { step: Step::Allocate, .. }), "{refused}");
+    assert!(
+        matches!(refused, WindowError::NotSupported { step: WindowStep::Allocate, .. }),
+        "{refused}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
@@ -139,7 +142,10 @@ fn what_is_no_ordinary_file() {
     )
     .unwrap();
     let refused = FileWindow::open(create(&fifo), 0, page()).unwrap_err();
-    assert!(matches!(refused, WindowError::NotSupported { step: Step::Allocate, .. }), "{refused}");
+    assert!(
+        matches!(refused, WindowError::NotSupported { step: WindowStep::Allocate, .. }),
+        "{refused}"
+    );
 
     let odd = FileWindow::open(tempfile::tempfile().unwrap(), 0, page() + 1).unwrap_err();
     assert_eq!(odd, WindowError::NotPages { offset: 0, len: page() + 1 });

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tare_format::abi::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, ReadFormat, Reading};
 use tare_kernel::host::{CpuChanges, CpuWatch, Host};
-use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
@@ -22,7 +22,7 @@ fn clock_on(cpu: u32) -> Result<Box<dyn EventFile>, Errno> {
         read_format: TIMES,
         ..Attr::default()
     };
-    System.open(&attr, Target::Cpu(cpu), None)
+    System.open(&attr, EventTarget::Cpu(cpu), None)
 }
 
 /// Whether an event goes on counting.

@@ -17,7 +17,7 @@ use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::writer::{
     DATA_SIZE_OFFSET, Description, EventDescription, FINISHED_INIT, FINISHED_ROUND,
 };
-use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::ring::Ring;
 
 const NAMES: [&str; 2] = ["all-faults", "minor-faults"];
@@ -39,7 +39,7 @@ fn attrs() -> [Attr; 2] {
 fn faults() -> Option<(Vec<u8>, [u64; 2])> {
     let mut files: Vec<Box<dyn EventFile>> = Vec::new();
     for attr in attrs() {
-        match System.open(&attr, Target::Task(0), None) {
+        match System.open(&attr, EventTarget::Task(0), None) {
             Ok(file) => files.push(file),
             Err(error @ (Errno::ACCESS | Errno::PERM | Errno::NOSYS)) => {
                 println!("skipped: perf_event_open is not allowed here: {error}");

@@ -22,8 +22,8 @@ use tare_format::file::writer::{
     Beginning, BuildId, Clock, CpuPlace, CpuTopology, DATA_SIZE_OFFSET, Description,
     EventDescription, FINISHED_INIT, FINISHED_ROUND, Feature,
 };
-use tare_kernel::child::{Command, FileLimit, WaitingChild};
-use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::child::{ChildCommand, FileLimit, WaitingChild};
+use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::ring::Ring;
 use tare_kernel::signals::Signals;
 
@@ -48,7 +48,7 @@ struct Flush {
     samples: usize,
 }
 
-struct Recording {
+struct TestRecording {
     description: Description,
     beginning: Beginning,
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ struct Recording {
     samples: usize,
 }
 
-impl Recording {
+impl TestRecording {
     fn begin(description: Description) -> Self {
         let beginning = description.beginning(|_| 0, 1).unwrap();
         let bytes = beginning.bytes.clone();
@@ -109,14 +109,14 @@ fn record(
     events: &[(&str, Attr)],
     features: Vec<Feature>,
     tracing_data: Option<Vec<u8>>,
-) -> Option<Recording> {
+) -> Option<TestRecording> {
     let signals = Signals::block().unwrap();
-    let command = Command::find(words, std::env::var_os("PATH").as_deref()).unwrap();
+    let command = ChildCommand::find(words, std::env::var_os("PATH").as_deref()).unwrap();
     let waiting = WaitingChild::fork(&command, &signals, &FileLimit::now()).unwrap();
     let mut files: Vec<Box<dyn EventFile>> = Vec::new();
     let mut described = Vec::new();
     for (name, attr) in events {
-        let file = match System.open(attr, Target::Task(waiting.pid()), None) {
+        let file = match System.open(attr, EventTarget::Task(waiting.pid()), None) {
             Ok(file) => file,
             Err(error @ (Errno::ACCESS | Errno::PERM | Errno::NOSYS)) => {
                 println!("skipped: perf_event_open is not allowed here: {error}");
@@ -134,7 +134,8 @@ fn record(
     let mut ring = Ring::map(&*files[0], 1 << 20).unwrap();
     files[1..].iter().for_each(|file| file.set_output(&*files[0]).unwrap());
 
-    let mut recording = Recording::begin(Description { events: described, features, tracing_data });
+    let mut recording =
+        TestRecording::begin(Description { events: described, features, tracing_data });
     recording.append(&FINISHED_INIT);
     let mut running = waiting.start().unwrap();
     while running.try_wait().unwrap().is_none() {
@@ -186,7 +187,7 @@ fn samples_read(bytes: &[u8]) -> usize {
 
 /// Perf reads the finished file and what a kill leaves at the flushes, with the same samples, and
 /// so does the project's reader.
-fn perf_agrees(recording: &Recording) {
+fn perf_agrees(recording: &TestRecording) {
     assert_eq!(samples_read(&recording.ended()), recording.samples);
     for flush in &recording.flushes {
         assert_eq!(samples_read(&recording.killed_at(flush, &[0; 100])), flush.samples);

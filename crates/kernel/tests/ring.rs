@@ -14,8 +14,8 @@ use tare_format::abi::bindings::{
     PERF_SAMPLE_IDENTIFIER, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading, Sampling};
-use tare_kernel::child::{Command, FileLimit, WaitingChild};
-use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::child::{ChildCommand, FileLimit, WaitingChild};
+use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::ring::{OverwrittenRing, RecordBytes, Ring, RingError};
 use tare_kernel::signals::Signals;
 
@@ -35,7 +35,7 @@ fn software(config: u32, sampling: Sampling, flags: Flags) -> Attr {
 }
 
 /// Opens an event; says so where this machine doesn't let it.
-fn open(attr: &Attr, target: Target) -> Option<Box<dyn EventFile>> {
+fn open(attr: &Attr, target: EventTarget) -> Option<Box<dyn EventFile>> {
     match System.open(attr, target, None) {
         Ok(event) => Some(event),
         Err(error @ (Errno::ACCESS | Errno::PERM | Errno::NOSYS)) => {
@@ -107,7 +107,7 @@ fn drain(ring: &mut Ring) -> (u64, u64) {
 }
 
 fn child(words: &[&str], signals: &Signals) -> WaitingChild {
-    let command = Command::find(words, std::env::var_os("PATH").as_deref()).unwrap();
+    let command = ChildCommand::find(words, std::env::var_os("PATH").as_deref()).unwrap();
     WaitingChild::fork(&command, signals, &FileLimit::now()).unwrap()
 }
 
@@ -117,7 +117,7 @@ fn a_new_program_leaves_comm_mmap2_and_exit() {
     let waiting = child(&["true"], &signals);
     let flags = Flags::COMM | Flags::MMAP | Flags::MMAP2 | Flags::TASK | Flags::ENABLE_ON_EXEC;
     let attr = software(PERF_COUNT_SW_DUMMY, Sampling::None, flags);
-    let Some(event) = open(&attr, Target::Task(waiting.pid())) else { return };
+    let Some(event) = open(&attr, EventTarget::Task(waiting.pid())) else { return };
     let mut ring = Ring::map(&*event, 16 * 4096).unwrap();
     waiting.start().unwrap().wait().unwrap();
 
@@ -141,7 +141,7 @@ fn a_new_program_leaves_comm_mmap2_and_exit() {
 #[test]
 fn samples_and_losses_add_up_to_the_count() {
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::empty());
-    let Some(event) = open(&faults, Target::Task(0)) else { return };
+    let Some(event) = open(&faults, EventTarget::Task(0)) else { return };
     let mut ring = Ring::map(&*event, 1).unwrap();
     let holds = ring.size() as u64 / 24;
     let mut samples = 0;
@@ -168,7 +168,7 @@ fn samples_and_losses_add_up_to_the_count() {
 #[test]
 fn an_overwritten_ring_ends_with_what_happened_last() {
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::WRITE_BACKWARD);
-    let Some(event) = open(&faults, Target::Task(0)) else { return };
+    let Some(event) = open(&faults, EventTarget::Task(0)) else { return };
     let mut ring = OverwrittenRing::map(&*event, 1).unwrap();
     event.enable().unwrap();
     let pages = 4 * ring.size() / 24;
@@ -192,7 +192,7 @@ fn two_events_share_a_ring() {
     let signals = Signals::block().unwrap();
     let waiting =
         child(&["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"], &signals);
-    let target = Target::Task(waiting.pid());
+    let target = EventTarget::Task(waiting.pid());
     let clock = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(200_000), Flags::ENABLE_ON_EXEC);
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::ENABLE_ON_EXEC);
     let (Some(clock), Some(faults)) = (open(&clock, target), open(&faults, target)) else { return };
@@ -217,9 +217,9 @@ fn two_events_share_a_ring() {
 #[test]
 fn inherited_events_need_a_cpu() {
     let attr = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(1_000_000), Flags::INHERIT);
-    let Some(event) = open(&attr, Target::Task(0)) else { return };
+    let Some(event) = open(&attr, EventTarget::Task(0)) else { return };
     assert_eq!(Ring::map(&*event, 4096).unwrap_err(), RingError::NotPossible);
-    let Some(event) = open(&attr, Target::TaskOnCpu(0, 0)) else { return };
+    let Some(event) = open(&attr, EventTarget::TaskOnCpu(0, 0)) else { return };
     assert!(Ring::map(&*event, 4096).is_ok());
 }
 
@@ -247,7 +247,7 @@ fn without_rights_a_ring_is_as_large_as_may_be_locked() {
         rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
         rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
         let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::empty());
-        let event = open(&faults, Target::Task(0))?;
+        let event = open(&faults, EventTarget::Task(0))?;
         let mut ring = Ring::map(&*event, 1 << 30).unwrap();
         event.enable().unwrap();
         drop(touch(40));

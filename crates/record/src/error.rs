@@ -196,13 +196,13 @@ pub enum NotTaken {
 #[derive(Debug, Error)]
 pub enum RecordError {
     /// The time that tasks are not on a CPU can't be had.
-    #[error("{}", .0.line())]
+    #[error("{}", .0.first_line())]
     OffCpu(#[from] BpfError),
     /// System calls can't be had from the programs that were loaded for them.
     #[error("system calls: {0}")]
     Calls(#[source] BpfError),
     /// It can't be had by BPF programs, nor by perf events.
-    #[error("{}, and by perf events: {events}", programs.line())]
+    #[error("{}, and by perf events: {events}", programs.first_line())]
     OffCpuNeither {
         /// Why not by programs.
         programs: BpfError,

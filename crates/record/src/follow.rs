@@ -8,7 +8,7 @@ use tare_format::abi::{Attr, Flags};
 use tare_format::ledger::FollowMode;
 use tare_kernel::cgroup::{TransientCgroup, TransientParent};
 use tare_kernel::host::Host;
-use tare_kernel::open::{Kernel, Target};
+use tare_kernel::open::{EventTarget, Kernel};
 
 use crate::error::{InheritOption, NotFollowed, PlanError};
 use crate::options::Follow;
@@ -63,7 +63,7 @@ impl Following {
             return Ok(inherit(None));
         }
         let cpu = first_cpu(host);
-        if let Err(errno) = may_count(Target::Cpu(cpu), kernel) {
+        if let Err(errno) = may_count(EventTarget::Cpu(cpu), kernel) {
             let why = NotFollowed::CpusNotAllowed(errno);
             return if forced { Err(refused(request.follow, why)) } else { Ok(inherit(Some(why))) };
         }
@@ -97,13 +97,13 @@ fn own_cgroup(
     let cgroup = place.create(host)?;
     // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this
     // controller reached it).
-    let target = Target::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
+    let target = EventTarget::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
     may_count(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
     Ok(Some(cgroup))
 }
 
 /// Asks with an event that never happens.
-fn may_count(target: Target, kernel: &dyn Kernel) -> Result<(), Errno> {
+fn may_count(target: EventTarget, kernel: &dyn Kernel) -> Result<(), Errno> {
     let kind = PERF_TYPE_SOFTWARE;
     let config = PERF_COUNT_SW_DUMMY.into();
     kernel
@@ -126,7 +126,7 @@ fn first_cpu(host: &Host) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use tare_kernel::fake::{Answer, Scripted};
+    use tare_kernel::fake::{Scripted, ScriptedAnswer};
 
     use super::*;
 
@@ -161,8 +161,8 @@ mod tests {
             std::fs::write(file, text).unwrap();
         }
         let refuses = Scripted::new().rule(
-            |_, target| matches!(target, Target::CgroupOnCpu(..)),
-            Answer::Refuse(Errno::NOENT),
+            |_, target| matches!(target, EventTarget::CgroupOnCpu(..)),
+            ScriptedAnswer::Refuse(Errno::NOENT),
         );
         let stepped = Following::choose(
             FollowRequest { follow: Follow::Auto, needs_inherit: None, makes_cgroup: true },
@@ -195,8 +195,10 @@ mod tests {
         assert!(mode == FollowMode::System && why.unwrap().contains("limits"));
         assert!(choose(Follow::Cgroup, None, &host, &all).unwrap_err().contains("limits"));
         let none = || {
-            Scripted::new()
-                .rule(|_, target| matches!(target, Target::Cpu(_)), Answer::Refuse(Errno::ACCESS))
+            Scripted::new().rule(
+                |_, target| matches!(target, EventTarget::Cpu(_)),
+                ScriptedAnswer::Refuse(Errno::ACCESS),
+            )
         };
         let (mode, why) = choose(Follow::Auto, None, &host, &none()).unwrap();
         assert!(mode == FollowMode::Inherit && why.unwrap().contains("CAP_PERFMON"));

@@ -14,7 +14,7 @@ use tare_format::record::Layout;
 use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::{Kernel, System};
-use tare_kernel::procfs::Module;
+use tare_kernel::procfs::KernelModule;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
@@ -151,7 +151,7 @@ impl Session {
         &self,
         targets: &synthesize::Targets,
         emit: &mut dyn FnMut(&[u8]) -> output::Result<()>,
-    ) -> Result<Vec<Module>, RecordError> {
+    ) -> Result<Vec<KernelModule>, RecordError> {
         let Some(tracking) = self.tracking() else { return Ok(Vec::new()) };
         let what = &self.options.synthesize;
         let nobody = synthesize::Targets::Processes(Vec::new());

@@ -14,7 +14,7 @@ use tare_format::file::Reader;
 use tare_format::ledger::Ledger;
 use tare_format::record::{FileId, Record};
 use tare_kernel::host::Host;
-use tare_kernel::simulated::{Emitted, Sample, Simulated};
+use tare_kernel::simulated::{Emitted, Simulated, SimulatedSample};
 use tare_record::clock::Clock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
 use tare_record::output::{self, Destination, Output, OutputError};
@@ -87,7 +87,7 @@ impl Machine {
         let mut stored = 0;
         for number in 0..samples {
             self.kernel.advance_ns(1000);
-            let sample = Sample { pid: 7, tid: 7, ip: number };
+            let sample = SimulatedSample { pid: 7, tid: 7, ip: number };
             let emitted = events.iter().map(|(event, _)| self.kernel.sample(*event, sample));
             stored += emitted.filter(|emitted| *emitted == Emitted::Stored).count() as u64;
         }

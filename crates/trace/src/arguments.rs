@@ -1,6 +1,6 @@
 //! The arguments of one system call as text.
 
-use tare_kernel::bpf::{Part, SECOND};
+use tare_kernel::bpf::{ChunkPart, SECOND};
 
 use crate::address::address;
 use crate::invocation::{DescriptorInfo, Invocation};
@@ -170,7 +170,7 @@ impl Invocation<'_> {
 
     fn strings(&self, at: usize) -> String {
         let mut strings = Vec::new();
-        if let Some(all) = self.part_after(at, Part::Name) {
+        if let Some(all) = self.part_after(at, ChunkPart::Name) {
             let all = all.strip_suffix(&[0]).unwrap_or(all);
             let each = all.split(|&byte| byte == 0).take(32);
             strings.extend(each.map(|bytes| text::string(bytes, self.string)));
@@ -206,7 +206,7 @@ impl Invocation<'_> {
         for (index, vector) in (0..).zip(bytes.chunks_exact(16)) {
             let base = Fields(vector).long(0);
             let length = Fields(vector).long(8);
-            let shown = self.part(at, Part::Element, index);
+            let shown = self.part(at, ChunkPart::Element, index);
             let base = match shown {
                 Some(data) => text::buffer(
                     data,
@@ -239,7 +239,7 @@ impl Invocation<'_> {
         if self.name == "recvmsg" && self.failed() {
             return format!("{{msg_namelen={}}}", f.int(8));
         }
-        let name = match self.part(at, Part::Name, 0) {
+        let name = match self.part(at, ChunkPart::Name, 0) {
             Some(name) if !name.is_empty() => address(self.flags, name),
             _ => pointer(f.long(0)),
         };
@@ -261,7 +261,7 @@ impl Invocation<'_> {
     fn message_vectors(&self, at: usize, count: u64) -> String {
         let Some(bytes) = self
             .chunks(at)
-            .filter(|chunk| chunk.part == Part::Whole)
+            .filter(|chunk| chunk.part == ChunkPart::Whole)
             .nth(1)
             .and_then(|chunk| chunk.bytes)
         else {
@@ -269,7 +269,7 @@ impl Invocation<'_> {
         };
         let items = (0..).zip(bytes.chunks_exact(16)).map(|(index, vector)| {
             let length = Fields(vector).long(8);
-            let data = self.part(at, Part::Element, index).unwrap_or_default();
+            let data = self.part(at, ChunkPart::Element, index).unwrap_or_default();
             let out = self.name == "recvmsg";
             let all = if out { data.len() as u64 } else { length };
             format!("{{iov_base={}, iov_len={length}}}", text::buffer(data, all, self.string))
@@ -280,7 +280,7 @@ impl Invocation<'_> {
     }
 
     fn control(&self, at: usize, address: u64) -> String {
-        let Some(bytes) = self.part(at, Part::Control, 0) else { return pointer(address) };
+        let Some(bytes) = self.part(at, ChunkPart::Control, 0) else { return pointer(address) };
         let f = Fields(bytes);
         let data: Vec<_> = bytes
             .get(16..)

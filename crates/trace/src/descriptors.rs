@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tare_kernel::bpf::{Description, Part};
+use tare_kernel::bpf::{ChunkPart, FileDescription};
 
 use crate::invocation::{DescriptorInfo, Invocation};
 use crate::text;
@@ -20,10 +20,10 @@ impl Invocation<'_> {
     pub(crate) fn descriptor(&self, at: u8) -> String {
         let chunks = || self.chunks(usize::from(at));
         let description = chunks()
-            .find(|chunk| chunk.part == Part::Description)
-            .and_then(|chunk| Description::parse(chunk.bytes?));
+            .find(|chunk| chunk.part == ChunkPart::Description)
+            .and_then(|chunk| FileDescription::parse(chunk.bytes?));
         let Some(description) = description else { return String::new() };
-        let parts = chunks().filter(|chunk| chunk.part == Part::PathPart);
+        let parts = chunks().filter(|chunk| chunk.part == ChunkPart::PathPart);
         let parts: Vec<&[u8]> = parts.map(|chunk| name(chunk.bytes.unwrap_or(b"?"))).collect();
         let inode = description.inode;
         let kind = description.mode & TYPE;
@@ -65,8 +65,8 @@ fn device(kind: &str, device: u32) -> String {
 }
 
 /// A socket with its protocol and addresses, as `strace -yy` has them.
-fn socket(description: &Description) -> String {
-    let Description { inode, family, kind, protocol, .. } = *description;
+fn socket(description: &FileDescription) -> String {
+    let FileDescription { inode, family, kind, protocol, .. } = *description;
     let name = match (family, protocol, kind) {
         (2 | 10, 6, _) => "TCP",
         (2 | 10, 17, _) => "UDP",

@@ -1,6 +1,6 @@
 //! One system call: its arguments, what they led to, and what it returned.
 
-use tare_kernel::bpf::{Chunk, Part, chunks};
+use tare_kernel::bpf::{Chunk, ChunkPart, chunks};
 
 use crate::flags::Flags;
 use crate::signature::Kind;
@@ -58,24 +58,24 @@ impl<'a> Invocation<'a> {
 
     /// What an argument points to.
     pub(crate) fn bytes(&self, at: usize) -> Option<&'a [u8]> {
-        self.part(at, Part::Whole, 0)
+        self.part(at, ChunkPart::Whole, 0)
     }
 
     /// A part of what an argument leads to.
-    pub(crate) fn part(&self, at: usize, part: Part, index: u16) -> Option<&'a [u8]> {
+    pub(crate) fn part(&self, at: usize, part: ChunkPart, index: u16) -> Option<&'a [u8]> {
         let is_it = |chunk: &Chunk<'_>| {
-            chunk.part == part && (part != Part::Element || chunk.index == index)
+            chunk.part == part && (part != ChunkPart::Element || chunk.index == index)
         };
         self.chunks(at).find(is_it)?.bytes
     }
 
     /// What an argument leads to when the call has returned.
     pub(crate) fn bytes_after(&self, at: usize) -> Option<&'a [u8]> {
-        self.part_after(at, Part::Whole)
+        self.part_after(at, ChunkPart::Whole)
     }
 
     /// The same when the call has returned.
-    pub(crate) fn part_after(&self, at: usize, part: Part) -> Option<&'a [u8]> {
+    pub(crate) fn part_after(&self, at: usize, part: ChunkPart) -> Option<&'a [u8]> {
         let (_, payload) = self.returned?;
         chunks(payload).find(|chunk| usize::from(chunk.argument) == at && chunk.part == part)?.bytes
     }

@@ -39,5 +39,5 @@ pub use perf::{Faults, InterveningEvent, PerfError, PerfEvents, PerfOptions, Per
 pub use short_time::nanoseconds;
 pub use summary::{Row, Subject, Summary};
 pub use summary_text::subjects;
-pub use tare_kernel::bpf::StepBack;
+pub use tare_kernel::bpf::PerfFallback;
 pub use tracer::{SumTracer, TraceError, Tracer};

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use tare_kernel::bpf::{CallPlan, Copied, CopyTime};
+use tare_kernel::bpf::{CallPlan, CopyRule, CopyTime};
 
 /// How an argument is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,9 +165,9 @@ impl Signatures {
         let kinds = self.get(call).unwrap_or_default();
         for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
             *place = match kind {
-                Kind::Word("fd" | "at") if descriptors => (Copied::Descriptor, ENTER),
+                Kind::Word("fd" | "at") if descriptors => (CopyRule::Descriptor, ENTER),
                 Kind::Struct { name: "fds", when, .. } if descriptors => {
-                    (Copied::Descriptors, *when)
+                    (CopyRule::Descriptors, *when)
                 }
                 kind => copied(*kind, string, compat).unwrap_or_default(),
             };
@@ -228,36 +228,36 @@ pub(crate) const PATH: u16 = 4096;
 /// Of arrays of structures so many bytes are shown.
 const ARRAY: u16 = 512;
 
-fn copied(kind: Kind, string: u16, compat: bool) -> Option<(Copied, CopyTime)> {
+fn copied(kind: Kind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
     // One byte more than is shown says that there is more; a string's NUL byte takes another.
     let one = string.saturating_add(1).min(PATH);
     let terminated = string.saturating_add(2).min(PATH);
     Some(match kind {
-        Kind::Word("path") => (Copied::Text(PATH), ENTER),
-        Kind::Word("text") => (Copied::Text(terminated), ENTER),
-        Kind::Word("argv") => (Copied::Texts(terminated), ENTER),
-        Kind::Word("envp") => (Copied::TextCount, ENTER),
-        Kind::Word("out" | "outraw") => (Copied::Returned { size: 1, most: one }, SUCCESS),
-        Kind::Word("outtext") => (Copied::Returned { size: 1, most: PATH }, SUCCESS),
-        Kind::Word("sigframe") if !compat => (Copied::Bytes(8), ENTER),
-        Kind::Word("cpuset") => (Copied::Items { count: 1, size: 1, most: 128 }, ENTER),
-        Kind::Word("ocpuset") => (Copied::Returned { size: 1, most: 128 }, SUCCESS),
-        Kind::Word("fdset") => (Copied::Bytes(128), BOTH),
-        Kind::Word("fcntlarg") => (Copied::Bytes(32), BOTH),
-        Kind::Word("prctlarg") => (Copied::Text(16), ENTER),
-        Kind::Word("dirents") => (Copied::Returned { size: 1, most: PATH }, SUCCESS),
-        Kind::Word("futextime") => (Copied::Bytes(16), ENTER),
-        Kind::Word("msg") if !compat => (Copied::Message(one), ENTER),
-        Kind::Word("omsg") if !compat => (Copied::Message(one), RETURN),
-        Kind::In(count) => (Copied::Items { count, size: 1, most: one }, ENTER),
+        Kind::Word("path") => (CopyRule::Text(PATH), ENTER),
+        Kind::Word("text") => (CopyRule::Text(terminated), ENTER),
+        Kind::Word("argv") => (CopyRule::Texts(terminated), ENTER),
+        Kind::Word("envp") => (CopyRule::TextCount, ENTER),
+        Kind::Word("out" | "outraw") => (CopyRule::Returned { size: 1, most: one }, SUCCESS),
+        Kind::Word("outtext") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
+        Kind::Word("sigframe") if !compat => (CopyRule::Bytes(8), ENTER),
+        Kind::Word("cpuset") => (CopyRule::Items { count: 1, size: 1, most: 128 }, ENTER),
+        Kind::Word("ocpuset") => (CopyRule::Returned { size: 1, most: 128 }, SUCCESS),
+        Kind::Word("fdset") => (CopyRule::Bytes(128), BOTH),
+        Kind::Word("fcntlarg") => (CopyRule::Bytes(32), BOTH),
+        Kind::Word("prctlarg") => (CopyRule::Text(16), ENTER),
+        Kind::Word("dirents") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
+        Kind::Word("futextime") => (CopyRule::Bytes(16), ENTER),
+        Kind::Word("msg") if !compat => (CopyRule::Message(one), ENTER),
+        Kind::Word("omsg") if !compat => (CopyRule::Message(one), RETURN),
+        Kind::In(count) => (CopyRule::Items { count, size: 1, most: one }, ENTER),
         Kind::Vectors { count, out } if !compat => {
-            (Copied::Vectors { count, most: one }, if out { SUCCESS } else { ENTER })
+            (CopyRule::Vectors { count, most: one }, if out { SUCCESS } else { ENTER })
         }
         Kind::Address { length, out: false } | Kind::SocketOption { length, out: false } => {
-            (Copied::Items { count: length, size: 1, most: 128 }, ENTER)
+            (CopyRule::Items { count: length, size: 1, most: 128 }, ENTER)
         }
         Kind::Address { length, out: true } | Kind::SocketOption { length, out: true } => {
-            (Copied::Counted { count: length, most: 128 }, SUCCESS)
+            (CopyRule::Counted { count: length, most: 128 }, SUCCESS)
         }
         Kind::Struct { name, when, items } => {
             let size = size(name)?;
@@ -265,9 +265,9 @@ fn copied(kind: Kind, string: u16, compat: bool) -> Option<(Copied, CopyTime)> {
                 return None;
             }
             let copied = match items {
-                Items::One => Copied::Bytes(size),
-                Items::Argument(count) => Copied::Items { count, size, most: ARRAY },
-                Items::Returned => Copied::Returned { size, most: ARRAY },
+                Items::One => CopyRule::Bytes(size),
+                Items::Argument(count) => CopyRule::Items { count, size, most: ARRAY },
+                Items::Returned => CopyRule::Returned { size, most: ARRAY },
             };
             (copied, when)
         }
@@ -305,15 +305,15 @@ mod tests {
     fn plans_copy_what_is_shown() {
         let signatures = Signatures::default();
         let plan = signatures.plan("openat", false, 32, false);
-        assert_eq!(plan.arguments[1], (Copied::Text(4096), ENTER));
+        assert_eq!(plan.arguments[1], (CopyRule::Text(4096), ENTER));
         let plan = signatures.plan("read", true, 32, false);
-        assert_eq!(plan.arguments[1], (Copied::Returned { size: 1, most: 33 }, SUCCESS));
-        assert_eq!(signatures.plan("nanosleep", true, 32, false).arguments[0].0, Copied::Nothing);
+        assert_eq!(plan.arguments[1], (CopyRule::Returned { size: 1, most: 33 }, SUCCESS));
+        assert_eq!(signatures.plan("nanosleep", true, 32, false).arguments[0].0, CopyRule::Nothing);
         let plan = signatures.plan("pipe2", false, 32, true);
-        assert_eq!(plan.arguments[0], (Copied::Descriptors, SUCCESS));
+        assert_eq!(plan.arguments[0], (CopyRule::Descriptors, SUCCESS));
         assert!(!plan.returns_descriptor);
         let plan = signatures.plan("openat", false, 32, true);
-        assert_eq!(plan.arguments[0], (Copied::Descriptor, ENTER));
+        assert_eq!(plan.arguments[0], (CopyRule::Descriptor, ENTER));
         assert!(plan.returns_descriptor);
         assert_eq!(signatures.plan("no_such_call", false, 32, true), CallPlan::default());
     }

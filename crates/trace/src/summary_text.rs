@@ -37,7 +37,7 @@ impl Summary {
 /// Says whose a scope's sums are.
 pub fn subjects<'a>(by: SumKey, host: &'a Host, sums: &'a Sums) -> impl Fn(u64) -> Subject + 'a {
     let mut cgroups = BTreeMap::new();
-    if let (SumKey::Cgroup, Some(top)) = (by, Cgroups::of(host).v2) {
+    if let (SumKey::Cgroup, Some(top)) = (by, Cgroups::read(host).v2) {
         find_cgroups(&host.path(&top.mount.to_string_lossy()), "/", &mut cgroups);
     }
     move |scope| match by {

@@ -2,7 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{BpfError, Call, CallPlan, Calls, Follow, StepBack, SumKey, Sums};
+use tare_kernel::bpf::{
+    BpfError, Call, CallPlan, Calls, FollowedTasks, PerfFallback, SumKey, Sums,
+};
 use tare_kernel::host::Host;
 use thiserror::Error;
 
@@ -43,17 +45,17 @@ const LINES_LACK: &str = "without what pointers and descriptors lead to (paths a
 const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses some";
 
 /// Whether an error is about this process and this kernel, and not about what is to be traced.
-pub(crate) fn step_back(error: BpfError, lacks: &'static str) -> Result<StepBack, TraceError> {
+pub(crate) fn step_back(error: BpfError, limits: &'static str) -> Result<PerfFallback, TraceError> {
     match error {
         BpfError::NoProcess(pid) => Err(TraceError::NoProcess(pid)),
-        why => Ok(StepBack { why, lacks }),
+        cause => Ok(PerfFallback { cause, limits }),
     }
 }
 
-pub(crate) fn neither(step: StepBack, perf: PerfError) -> TraceError {
+pub(crate) fn neither(step: PerfFallback, perf: PerfError) -> TraceError {
     match perf {
         PerfError::NoProcess(pid) => TraceError::NoProcess(pid),
-        perf => TraceError::Neither { bpf: step.why, perf },
+        perf => TraceError::Neither { bpf: step.cause, perf },
     }
 }
 
@@ -73,10 +75,10 @@ impl Tracer {
     pub fn start(
         plans: impl Iterator<Item = (Call, CallPlan)>,
         wanted: &PerfOptions,
-        follow: &Follow,
+        follow: &FollowedTasks,
         ring_bytes: u32,
         host: &Host,
-    ) -> Result<(Self, Option<StepBack>), TraceError> {
+    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
         let between = wanted.has_any().then(|| PerfEvents::start(wanted, follow, ring_bytes, host));
         let perf = between.transpose()?;
         match Calls::start(plans, follow, ring_bytes) {
@@ -148,7 +150,7 @@ pub struct SumTracer(SumSource);
 
 #[derive(Debug)]
 enum SumSource {
-    Bpf(Box<tare_kernel::bpf::Summary>),
+    Bpf(Box<tare_kernel::bpf::CallSummary>),
     Perf(Box<PerfEvents>, Box<Adder>),
 }
 
@@ -159,11 +161,11 @@ impl SumTracer {
     /// See [`TraceError`].
     pub fn start(
         by: SumKey,
-        follow: &Follow,
+        follow: &FollowedTasks,
         ring_bytes: u32,
         host: &Host,
-    ) -> Result<(Self, Option<StepBack>), TraceError> {
-        match tare_kernel::bpf::Summary::start(by, follow) {
+    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
+        match tare_kernel::bpf::CallSummary::start(by, follow) {
             Ok(programs) => Ok((Self(SumSource::Bpf(Box::new(programs))), None)),
             Err(error) => {
                 let step = step_back(error, SUMS_LACK)?;

@@ -102,7 +102,7 @@ fn is_there(group: Pid) -> bool {
 
 /// The cgroups beside which recorders make theirs.
 fn cgroups() -> anyhow::Result<BTreeSet<PathBuf>> {
-    let own = Cgroups::of(&Host::default())
+    let own = Cgroups::read(&Host::default())
         .for_events
         .and_then(|hierarchy| hierarchy.own)
         .context("events don't go by cgroups here")?;

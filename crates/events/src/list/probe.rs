@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::abi::bindings::{PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;
-use tare_kernel::open::{Kernel, Target};
+use tare_kernel::open::{EventTarget, Kernel};
 
 /// What the kernel said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl<'a> Probe<'a> {
     fn event(&self, event: &Event) -> Answer {
         let target = match &event.cpus {
             Some(PmuCpus::OnePerPackage(cpus)) => {
-                Target::Cpu(cpus.as_slice().first().copied().unwrap_or(0))
+                EventTarget::Cpu(cpus.as_slice().first().copied().unwrap_or(0))
             }
-            _ => Target::Task(0),
+            _ => EventTarget::Task(0),
         };
         let open = |attr: &Attr| self.kernel.open(attr, target, None).map(drop);
         let refused = match open(&event.attr) {

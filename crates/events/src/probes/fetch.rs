@@ -94,7 +94,7 @@ fn wrong(text: &str, why: &'static str) -> ProbeError {
 }
 
 /// Reads an argument of a program's function, or of the kernel's.
-pub(super) fn argument(text: &str, of_user: bool) -> Result<NamedArgument, ProbeError> {
+pub(super) fn argument(text: &str, in_user_memory: bool) -> Result<NamedArgument, ProbeError> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -112,10 +112,10 @@ pub(super) fn argument(text: &str, of_user: bool) -> Result<NamedArgument, Probe
         return Err(wrong(text, TOO_DEEP));
     }
     let mut loads = Vec::new();
-    let base = base(text, fetch, of_user, &mut loads)?;
+    let base = base(text, fetch, in_user_memory, &mut loads)?;
     let last = (format == Format::Text).then(|| {
-        let of_user = of_user || kind == Some("ustring");
-        loads.pop().unwrap_or(Load { offset: 0, of_user })
+        let in_user_memory = in_user_memory || kind == Some("ustring");
+        loads.pop().unwrap_or(Load { offset: 0, in_user_memory })
     });
     if loads.len() + usize::from(last.is_some()) > LOADS {
         return Err(wrong(text, TOO_DEEP));
@@ -144,7 +144,7 @@ pub(super) fn of_place(
             chosen.format = Format::named(kind).ok_or_else(|| wrong(text, TYPES))?;
         }
         if chosen.format == Format::Text {
-            chosen.argument.text = Some(Load { offset: 0, of_user: true });
+            chosen.argument.text = Some(Load { offset: 0, in_user_memory: true });
         }
         Ok(chosen)
     };
@@ -155,7 +155,7 @@ pub(super) fn of_place(
 fn base(
     text: &str,
     fetch: &str,
-    of_user: bool,
+    in_user_memory: bool,
     loads: &mut Vec<Load>,
 ) -> Result<ArgumentBase, ProbeError> {
     if let Some(register) = fetch.strip_prefix('%') {
@@ -164,7 +164,7 @@ fn base(
             .ok_or_else(|| wrong(text, "this machine has no such register"));
     }
     if let Some(word) = fetch.strip_prefix('$') {
-        return special(text, word, of_user, loads);
+        return special(text, word, in_user_memory, loads);
     }
     if let Some(immediate) = fetch.strip_prefix('\\') {
         return number(immediate)
@@ -174,7 +174,7 @@ fn base(
     if let Some(address) = fetch.strip_prefix('@') {
         const WANTED: &str = "@ takes an address; of a symbol tare has none";
         let address = number(address).ok_or_else(|| wrong(text, WANTED))?;
-        loads.push(Load { offset: 0, of_user });
+        loads.push(Load { offset: 0, in_user_memory });
         return Ok(ArgumentBase::Constant(address));
     }
     if let Some(rest) = fetch.strip_prefix(['+', '-']) {
@@ -187,8 +187,8 @@ fn base(
         let offset = number(offset).and_then(|offset| i64::try_from(offset).ok());
         let offset = offset.ok_or_else(|| wrong(text, WANTED))?;
         let offset = if fetch.starts_with('-') { -offset } else { offset };
-        let base = base(text, inner, of_user, loads)?;
-        loads.push(Load { offset, of_user: of_user || marked });
+        let base = base(text, inner, in_user_memory, loads)?;
+        loads.push(Load { offset, in_user_memory: in_user_memory || marked });
         return Ok(base);
     }
     match fetch.strip_prefix("arg").map(str::parse::<usize>) {
@@ -210,7 +210,7 @@ fn nth(text: &str, number: usize) -> Result<ArgumentBase, ProbeError> {
 fn special(
     text: &str,
     word: &str,
-    of_user: bool,
+    in_user_memory: bool,
     loads: &mut Vec<Load>,
 ) -> Result<ArgumentBase, ProbeError> {
     const WANTED: &str = "$ takes arg1, arg2 and so on, retval, stack and stack0, stack1 and so on";
@@ -223,7 +223,7 @@ fn special(
     let slot = word.strip_prefix("stack").ok_or_else(|| wrong(text, WANTED))?;
     if !slot.is_empty() {
         let slot: u16 = slot.parse().map_err(|_| wrong(text, WANTED))?;
-        loads.push(Load { offset: 8 * i64::from(slot), of_user });
+        loads.push(Load { offset: 8 * i64::from(slot), in_user_memory });
     }
     Ok(ArgumentBase::Register(Register::stack_pointer()))
 }
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_words_of_the_kernel_are_taken() {
-        let load = |offset| Load { offset, of_user: true };
+        let load = |offset| Load { offset, in_user_memory: true };
         let sp = Register::stack_pointer();
         let of = |base, loads: &[i64], size, text: Option<i64>| Argument {
             base,
@@ -266,8 +266,8 @@ mod tests {
         assert_eq!(read("arg0").argument, read("$arg1").argument);
         assert_eq!((read("a=%sp").name, read("$arg1").name), ("a".to_owned(), "$arg1".to_owned()));
         let of_kernel = argument("+0(%sp)", false).unwrap().argument;
-        assert!(!of_kernel.loads[0].of_user);
-        assert!(argument("+u0(%sp)", false).unwrap().argument.loads[0].of_user);
+        assert!(!of_kernel.loads[0].in_user_memory);
+        assert!(argument("+u0(%sp)", false).unwrap().argument.loads[0].in_user_memory);
     }
 
     #[test]

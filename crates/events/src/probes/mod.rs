@@ -13,7 +13,7 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use tare_kernel::functions::{ARGUMENTS, Argument, Location, ProbeCall, ProbePlan};
+use tare_kernel::functions::{ARGUMENTS, Argument, ProbeCall, ProbeLocation, ProbePlan};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
@@ -41,7 +41,7 @@ pub struct Probe {
 #[derive(Clone, Debug)]
 pub struct ProbePlace {
     /// Where.
-    pub location: Location,
+    pub location: ProbeLocation,
     /// What is read there.
     pub arguments: Vec<NamedArgument>,
 }
@@ -194,7 +194,7 @@ pub fn function(text: &str, find: Find<'_>) -> Result<Probe, ProbeError> {
     let word = |text| Word { at: 0, text };
     let offset = file_offset(word(path), word(function))
         .map_err(|problem| ProbeError::Place(problem.said()))?;
-    let location = Location::File { path: c_path(&file)?, offset, semaphore: 0 };
+    let location = ProbeLocation::File { path: c_path(&file)?, offset, semaphore: 0 };
     let arguments = arguments(words, true)?;
     let places = vec![ProbePlace { location, arguments }];
     Ok(Probe { name: place.to_owned(), places, returns: true })
@@ -217,7 +217,7 @@ pub fn kernel_function(text: &str) -> Result<Probe, ProbeError> {
         return Err(form(place, WANTED));
     }
     let function = CString::new(function).map_err(|_| form(place, WANTED))?;
-    let location = Location::Kernel { function, offset };
+    let location = ProbeLocation::Kernel { function, offset };
     let places = vec![ProbePlace { location, arguments: arguments(words, false)? }];
     Ok(Probe { name: place.to_owned(), places, returns: true })
 }
@@ -333,9 +333,10 @@ fn c_path(path: &Path) -> Result<CString, ProbeError> {
 
 fn arguments<'a>(
     words: impl Iterator<Item = &'a str>,
-    of_user: bool,
+    in_user_memory: bool,
 ) -> Result<Vec<NamedArgument>, ProbeError> {
-    let all: Vec<_> = words.map(|word| fetch::argument(word, of_user)).collect::<Result<_, _>>()?;
+    let all: Vec<_> =
+        words.map(|word| fetch::argument(word, in_user_memory)).collect::<Result<_, _>>()?;
     if all.len() > ARGUMENTS {
         return Err(form(&all[ARGUMENTS].name, "a probe has at most 8 arguments"));
     }
@@ -377,7 +378,7 @@ mod tests {
         let probe = kernel_function("vfs_read+4").unwrap();
         assert_eq!(
             probe.places[0].location,
-            Location::Kernel { function: c"vfs_read".into(), offset: 4 }
+            ProbeLocation::Kernel { function: c"vfs_read".into(), offset: 4 }
         );
     }
 }

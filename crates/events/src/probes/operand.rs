@@ -55,7 +55,7 @@ fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
     let (offset, inner) = operand.strip_suffix(')')?.split_once('(')?;
     let register = register(inner.strip_prefix('%')?)?;
     let offset = if offset.is_empty() { 0 } else { signed(offset)? };
-    Some((ArgumentBase::Register(register), vec![Load { offset, of_user: true }]))
+    Some((ArgumentBase::Register(register), vec![Load { offset, in_user_memory: true }]))
 }
 
 /// A register by the name of any of its parts that begin with the lowest byte.
@@ -93,7 +93,7 @@ fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
         let offset = signed(offset.trim_start_matches('#'))?;
         return Some((
             ArgumentBase::Register(register(name)?),
-            vec![Load { offset, of_user: true }],
+            vec![Load { offset, in_user_memory: true }],
         ));
     }
     constant(operand.trim_start_matches('#'))

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use object::{Object, ObjectSection, ObjectSegment};
-use tare_kernel::functions::{ARGUMENTS, Location};
+use tare_kernel::functions::{ARGUMENTS, ProbeLocation};
 
 use super::{ProbeError, ProbePlace, operand};
 
@@ -36,7 +36,7 @@ impl Usdt {
         })?;
         let mut arguments = operand::arguments(&self.arguments);
         arguments.truncate(ARGUMENTS);
-        let location = Location::File { path, offset: self.offset, semaphore };
+        let location = ProbeLocation::File { path, offset: self.offset, semaphore };
         Ok(ProbePlace { location, arguments })
     }
 }

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use aya::maps::Array;
 use aya::{Pod, include_bytes_aligned};
 
-use super::follow::{Call, Follow};
-use super::load::{BpfError, LoadedObject, Plan};
+use super::follow::{Call, FollowedTasks};
+use super::load::{BpfError, LoadedObject, ObjectPlan};
 use super::record_ring::RecordRing;
 
 #[cfg(target_arch = "x86_64")]
@@ -16,7 +16,7 @@ static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.aarch64.o");
 
 /// What is copied of the memory that an argument points to. Lengths are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Copied {
+pub enum CopyRule {
     /// Nothing.
     #[default]
     Nothing,
@@ -60,7 +60,7 @@ pub enum Copied {
         /// At most.
         most: u16,
     },
-    /// What the descriptor stands for ([`Description`](super::Description)).
+    /// What the descriptor stands for ([`FileDescription`](super::FileDescription)).
     Descriptor,
     /// Two descriptors, and what they stand for.
     Descriptors,
@@ -81,7 +81,7 @@ pub struct CopyTime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPlan {
     /// For each argument.
-    pub arguments: [(Copied, CopyTime); 6],
+    pub arguments: [(CopyRule, CopyTime); 6],
     /// Where the first argument is on the stack, from the stack pointer (`rt_sigreturn`); 0: it is
     /// in a register.
     pub above_stack: u32,
@@ -91,8 +91,8 @@ pub struct CallPlan {
 
 impl CallPlan {
     fn tells_descriptors(&self) -> bool {
-        let is_descriptor = |(copied, _): &(Copied, CopyTime)| {
-            matches!(copied, Copied::Descriptor | Copied::Descriptors)
+        let is_descriptor = |(copied, _): &(CopyRule, CopyTime)| {
+            matches!(copied, CopyRule::Descriptor | CopyRule::Descriptors)
         };
         self.returns_descriptor || self.arguments.iter().any(is_descriptor)
     }
@@ -129,20 +129,20 @@ struct RawCall {
 unsafe impl Pod for RawCall {}
 
 impl RawArgument {
-    fn new(copied: Copied, when: CopyTime) -> Self {
+    fn new(copied: CopyRule, when: CopyTime) -> Self {
         let (kind, count, size, most) = match copied {
-            Copied::Nothing => (0, 0, 0, 0),
-            Copied::Text(most) => (1, 0, 0, most),
-            Copied::Bytes(size) => (2, 0, size, size),
-            Copied::Items { count, size, most } => (3, count, size, most),
-            Copied::Returned { size, most } => (4, 0, size, most),
-            Copied::Texts(most) => (5, 0, 0, most),
-            Copied::TextCount => (6, 0, 0, 0),
-            Copied::Vectors { count, most } => (7, count, 0, most),
-            Copied::Message(most) => (8, 0, 0, most),
-            Copied::Counted { count, most } => (9, count, 0, most),
-            Copied::Descriptor => (10, 0, 0, 0),
-            Copied::Descriptors => (11, 0, 0, 0),
+            CopyRule::Nothing => (0, 0, 0, 0),
+            CopyRule::Text(most) => (1, 0, 0, most),
+            CopyRule::Bytes(size) => (2, 0, size, size),
+            CopyRule::Items { count, size, most } => (3, count, size, most),
+            CopyRule::Returned { size, most } => (4, 0, size, most),
+            CopyRule::Texts(most) => (5, 0, 0, most),
+            CopyRule::TextCount => (6, 0, 0, 0),
+            CopyRule::Vectors { count, most } => (7, count, 0, most),
+            CopyRule::Message(most) => (8, 0, 0, most),
+            CopyRule::Counted { count, most } => (9, count, 0, most),
+            CopyRule::Descriptor => (10, 0, 0, 0),
+            CopyRule::Descriptors => (11, 0, 0, 0),
         };
         let when = u8::from(when.enter) | u8::from(when.success) << 1 | u8::from(when.failure) << 2;
         Self { kind, when, count, unused: 0, size, most }
@@ -155,8 +155,8 @@ pub struct Chunk<'a> {
     /// Which argument.
     pub argument: u8,
     /// Which part of it.
-    pub part: Part,
-    /// Which element of a vector; for [`Copied::TextCount`] the number.
+    pub part: ChunkPart,
+    /// Which element of a vector; for [`CopyRule::TextCount`] the number.
     pub index: u16,
     /// The bytes; `None` where the page was not in memory.
     pub bytes: Option<&'a [u8]>,
@@ -164,7 +164,7 @@ pub struct Chunk<'a> {
 
 /// A part of what an argument leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ChunkPart {
     /// What it points to itself.
     Whole,
     /// What an element of a vector points to.
@@ -175,7 +175,7 @@ pub enum Part {
     Control,
     /// A part of a descriptor's path, from its end.
     PathPart,
-    /// What a descriptor stands for ([`Description`](super::Description)).
+    /// What a descriptor stands for ([`FileDescription`](super::FileDescription)).
     Description,
 }
 
@@ -189,12 +189,12 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
         let bytes = rest.get(..length)?;
         payload = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
         let part = match what & 0x7f {
-            1 => Part::Element,
-            2 => Part::Name,
-            3 => Part::Control,
-            4 => Part::PathPart,
-            5 => Part::Description,
-            _ => Part::Whole,
+            1 => ChunkPart::Element,
+            2 => ChunkPart::Name,
+            3 => ChunkPart::Control,
+            4 => ChunkPart::PathPart,
+            5 => ChunkPart::Description,
+            _ => ChunkPart::Whole,
         };
         let bytes = (what & 0x80 == 0).then_some(bytes);
         Some(Chunk { argument, part, index: u16::from_le_bytes([low, high]), bytes })
@@ -277,7 +277,7 @@ impl<'a> CallRecord<'a> {
         let kind_and_slot = word(16)?.to_ne_bytes();
         let kind = u16::from_ne_bytes([kind_and_slot[0], kind_and_slot[1]]);
         let slot = u16::from_ne_bytes([kind_and_slot[2], kind_and_slot[3]]);
-        let call = Call::of_slot(slot.into());
+        let call = Call::from_slot(slot.into());
         let low = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or_default();
         let event = match kind {
             1 => TaskEvent::Enter { call, values, memory },
@@ -321,7 +321,7 @@ impl Calls {
     /// See [`BpfError`].
     pub fn start(
         plans: impl Iterator<Item = (Call, CallPlan)>,
-        follow: &Follow,
+        follow: &FollowedTasks,
         ring_bytes: u32,
     ) -> Result<Self, BpfError> {
         let programs = [
@@ -334,7 +334,7 @@ impl Calls {
         ];
         let plans: Vec<_> = plans.collect();
         let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.tells_descriptors()));
-        let mut loaded = LoadedObject::load(&Plan {
+        let mut loaded = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),
@@ -412,7 +412,7 @@ mod tests {
         }
         let text = [5, 0, 0, 0, 1, 0x80, 7, 0, b'h', b'e', b'l', b'l', b'o', 0, 0, 0, 9];
         let found: Vec<_> = chunks(&text).collect();
-        assert_eq!(found, [Chunk { argument: 1, part: Part::Whole, index: 7, bytes: None }]);
+        assert_eq!(found, [Chunk { argument: 1, part: ChunkPart::Whole, index: 7, bytes: None }]);
         for length in 0..text.len() {
             assert!(chunks(&text[..length]).count() <= 1);
         }

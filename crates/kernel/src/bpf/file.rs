@@ -2,7 +2,7 @@
 
 /// A file or a socket, as `struct description` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct FileDescription {
     /// The number of the inode.
     pub inode: u64,
     /// Type and permissions, as `st_mode`.
@@ -31,7 +31,7 @@ pub struct Description {
     pub remote: [u8; 16],
 }
 
-impl Description {
+impl FileDescription {
     const SIZE: usize = 64;
 
     /// Takes the bytes of a chunk apart; `None` where they are none.
@@ -67,10 +67,10 @@ mod tests {
     fn the_layout_is_that_of_the_program() {
         let mut bytes: Vec<u8> = (0..64).collect();
         bytes[12..16].copy_from_slice(&[2, 0, 0, 0]);
-        let description = Description::parse(&bytes).unwrap();
+        let description = FileDescription::parse(&bytes).unwrap();
         assert_eq!(description.mode, u32::from_ne_bytes([8, 9, 10, 11]));
         assert!(description.is_disconnected && !description.is_unlinked);
         assert_eq!((description.local[0], description.remote[15]), (32, 63));
-        assert_eq!(Description::parse(&bytes[..63]), None);
+        assert_eq!(FileDescription::parse(&bytes[..63]), None);
     }
 }

@@ -14,7 +14,7 @@ const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 
 /// Whose system calls are looked at, with those of all that they start.
 #[derive(Clone, Debug)]
-pub enum Follow {
+pub enum FollowedTasks {
     /// The waiting child's, from its execve on.
     Command(i32),
     /// Those of running processes.
@@ -44,14 +44,14 @@ impl Call {
     }
 
     /// The call of a slot.
-    pub(super) fn of_slot(slot: u32) -> Self {
+    pub(super) fn from_slot(slot: u32) -> Self {
         Self { number: slot % Self::CALLS, compat: slot >= Self::CALLS }
     }
 }
 
 /// `struct task` of `bpf/follow.h`, which begins with zeros but for the state.
 #[repr(C)]
-struct Task {
+struct TaskMark {
     start: u64,
     slot: u32,
     state: u32,
@@ -63,7 +63,7 @@ const FOLLOWED: u32 = 1;
 const LEFT_OUT: u32 = 2;
 const WAITING: u32 = 3;
 
-impl Follow {
+impl FollowedTasks {
     /// The constant `all_tasks`.
     pub(crate) fn all_tasks(&self) -> u32 {
         u32::from(matches!(self, Self::All(_)))
@@ -96,7 +96,7 @@ struct Update {
 }
 
 fn mark(tasks: BorrowedFd<'_>, pid: i32, state: u32) -> Result<(), BpfError> {
-    store(tasks, pid, &Task { start: 0, slot: 0, state, missed: 0, retry: 0 })
+    store(tasks, pid, &TaskMark { start: 0, slot: 0, state, missed: 0, retry: 0 })
 }
 
 /// Puts what is known of a process, of its first thread, into task storage with values of this type.
@@ -119,9 +119,9 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_programs_and_of_the_kernel() {
-        assert_eq!(size_of::<Task>(), 32);
-        assert_eq!(std::mem::offset_of!(Task, state), 12);
+        assert_eq!(size_of::<TaskMark>(), 32);
+        assert_eq!(std::mem::offset_of!(TaskMark, state), 12);
         assert_eq!(std::mem::offset_of!(Update, key), 8);
-        assert_eq!(Call::of_slot(515), Call { number: 3, compat: true });
+        assert_eq!(Call::from_slot(515), Call { number: 3, compat: true });
     }
 }

@@ -56,7 +56,7 @@ fn without_log(error: &ProgramError) -> String {
 impl BpfError {
     /// What happened, in a line: what the kernel's verifier says to a program has many.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub fn first_line(&self) -> String {
         let text = self.to_string();
         let line = text.lines().next().unwrap_or_default();
         line.split(". Verifier output").next().unwrap_or_default().to_owned()
@@ -70,7 +70,7 @@ impl From<MapError> for BpfError {
 }
 
 /// What is told to an object before it is loaded.
-pub(crate) struct Plan<'a> {
+pub(crate) struct ObjectPlan<'a> {
     pub(crate) object: &'static [u8],
     /// Its constants, by name.
     pub(crate) constants: &'a [(&'static str, u32)],
@@ -105,7 +105,7 @@ pub(crate) struct LoadedObject {
 impl LoadedObject {
     /// # Errors
     /// `NotPermitted`, `NoBtf`, `Object` or `Program` of [`BpfError`].
-    pub(crate) fn load(plan: &Plan<'_>) -> Result<Self, BpfError> {
+    pub(crate) fn load(plan: &ObjectPlan<'_>) -> Result<Self, BpfError> {
         try_load().map_err(BpfError::NotPermitted)?;
         let (mut loader, btf) = loader_and_types(plan.programs);
         let btf = btf.map_err(BpfError::NoBtf)?;

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::{Pod, include_bytes_aligned};
 
-use super::follow::Follow;
-use super::load::{BpfError, LoadedObject, Plan};
+use super::follow::FollowedTasks;
+use super::load::{BpfError, LoadedObject, ObjectPlan};
 
 #[cfg(target_arch = "x86_64")]
 static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.x86_64.o");
@@ -23,7 +23,7 @@ const FUTEX: u32 = 1 << 31;
 /// `struct key`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Key {
+struct LockKey {
     chain: u64,
     process: u32,
     flags: u32,
@@ -41,17 +41,17 @@ struct RawSums {
 /// `struct chain`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-struct Chain([u64; FRAMES]);
+struct LockFrames([u64; FRAMES]);
 
 // SAFETY: integers alone, and no padding: any bytes are a value.
 #[allow(unsafe_code)]
-unsafe impl Pod for Key {}
+unsafe impl Pod for LockKey {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawSums {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Pod for Chain {}
+unsafe impl Pod for LockFrames {}
 
 /// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,8 +122,8 @@ pub struct Locks {
     /// `None` when stopped.
     programs: Option<LoadedObject>,
     ring: RingBuf<MapData>,
-    by_chain: HashMap<MapData, Key, RawSums>,
-    chains: HashMap<MapData, u64, Chain>,
+    by_chain: HashMap<MapData, LockKey, RawSums>,
+    chains: HashMap<MapData, u64, LockFrames>,
     missing: Array<MapData, u64>,
 }
 
@@ -138,7 +138,7 @@ impl Locks {
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(follow: &Follow, kernel: bool, futexes: bool) -> Result<Self, BpfError> {
+    pub fn start(follow: &FollowedTasks, kernel: bool, futexes: bool) -> Result<Self, BpfError> {
         let mut programs = vec!["sched_process_fork", "sched_process_exec"];
         if kernel {
             programs.extend(["contention_end", "contention_begin"]);
@@ -146,7 +146,7 @@ impl Locks {
         if futexes {
             programs.extend(["sys_exit", "sys_enter"]);
         }
-        let mut loaded = LoadedObject::load(&Plan {
+        let mut loaded = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[("all_tasks", follow.all_tasks())],
             sizes: &[],
@@ -233,6 +233,6 @@ mod tests {
         }
         bytes[24] = 200;
         assert_eq!(FutexStack::parse(&bytes).unwrap().stack.len(), 8);
-        assert_eq!((size_of::<Key>(), size_of::<RawSums>()), (16, 24));
+        assert_eq!((size_of::<LockKey>(), size_of::<RawSums>()), (16, 24));
     }
 }

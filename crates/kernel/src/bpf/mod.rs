@@ -8,6 +8,7 @@
 mod allowed;
 mod btf;
 mod calls;
+mod fallback;
 mod file;
 mod follow;
 mod load;
@@ -16,28 +17,28 @@ mod off_cpu;
 mod programs;
 mod record_ring;
 mod sched;
-mod step_back;
 mod summary;
 mod syscall;
 mod type_ids;
 
 pub use allowed::try_load;
 pub use calls::{
-    CallPlan, CallRecord, Calls, Chunk, Copied, CopyTime, Part, RESULT, SECOND, TaskEvent, chunks,
+    CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime, RESULT, SECOND, TaskEvent,
+    chunks,
 };
-pub use file::Description;
+pub use fallback::PerfFallback;
+pub use file::FileDescription;
 pub(crate) use follow::follow_own;
-pub use follow::{Call, Follow};
+pub use follow::{Call, FollowedTasks};
 pub use load::BpfError;
-pub(crate) use load::{LoadedObject, Plan};
+pub(crate) use load::{LoadedObject, ObjectPlan};
 pub use lock::{FutexStack, LockKind, LockSums, Locks};
 pub use off_cpu::{
-    OffCpu, OffCpuCounts, OffCpuPlan, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
+    OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
     WaitState, Waker,
 };
 pub use programs::{LoadedFunction, LoadedProgram, loaded_programs};
 pub(crate) use record_ring::RecordRing;
 pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
-pub use step_back::StepBack;
-pub use summary::{CallSums, SumKey, Summary, Sums, ThreadName};
+pub use summary::{CallSummary, CallSums, SumKey, Sums, ThreadName};
 pub(crate) use syscall::bpf_fd;

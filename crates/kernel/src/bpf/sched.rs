@@ -4,8 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use aya::include_bytes_aligned;
 
-use super::follow::Follow;
-use super::load::{BpfError, LoadedObject, Plan};
+use super::follow::FollowedTasks;
+use super::load::{BpfError, LoadedObject, ObjectPlan};
 use super::record_ring::RecordRing;
 
 #[cfg(target_arch = "x86_64")]
@@ -146,7 +146,11 @@ impl SchedEvents {
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(follow: &Follow, migrations: bool, ring_bytes: u32) -> Result<Self, BpfError> {
+    pub fn start(
+        follow: &FollowedTasks,
+        migrations: bool,
+        ring_bytes: u32,
+    ) -> Result<Self, BpfError> {
         let mut programs = vec![
             "sched_process_fork",
             "sched_process_exec",
@@ -157,7 +161,7 @@ impl SchedEvents {
         if migrations {
             programs.push("sched_migrate_task");
         }
-        let mut loaded = LoadedObject::load(&Plan {
+        let mut loaded = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::{Pod, include_bytes_aligned};
 
-use super::follow::{Call, Follow};
-use super::load::{BpfError, LoadedObject, Plan};
+use super::follow::{Call, FollowedTasks};
+use super::load::{BpfError, LoadedObject, ObjectPlan};
 use crate::histogram::Histogram;
 
 #[cfg(target_arch = "x86_64")]
@@ -38,7 +38,7 @@ struct RawSums {
 /// `struct key`.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Key {
+struct RawKey {
     scope: u64,
     slot: u32,
     errno: u32,
@@ -59,7 +59,7 @@ pub struct ThreadName {
 unsafe impl Pod for RawSums {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Pod for Key {}
+unsafe impl Pod for RawKey {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for ThreadName {}
@@ -98,29 +98,29 @@ pub struct Sums {
 }
 
 /// Programs that sum up system calls. Dropped, they are gone.
-pub struct Summary {
+pub struct CallSummary {
     /// `None` when stopped.
     programs: Option<LoadedObject>,
     by: SumKey,
     by_call: PerCpuArray<MapData, RawSums>,
-    by_scope: HashMap<MapData, Key, RawSums>,
-    errors: HashMap<MapData, Key, u64>,
+    by_scope: HashMap<MapData, RawKey, RawSums>,
+    errors: HashMap<MapData, RawKey, u64>,
     threads: HashMap<MapData, u32, ThreadName>,
     missing: Array<MapData, u64>,
 }
 
-impl std::fmt::Debug for Summary {
+impl std::fmt::Debug for CallSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Summary").field("by", &self.by).finish_non_exhaustive()
     }
 }
 
-impl Summary {
+impl CallSummary {
     /// Loads the programs and begins.
     ///
     /// # Errors
     /// See [`BpfError`].
-    pub fn start(by: SumKey, follow: &Follow) -> Result<Self, BpfError> {
+    pub fn start(by: SumKey, follow: &FollowedTasks) -> Result<Self, BpfError> {
         let unused = if by == SumKey::Call { "by_scope" } else { "by_call" };
         let by_number = match by {
             SumKey::Call => 0,
@@ -131,7 +131,7 @@ impl Summary {
         if by == SumKey::Thread {
             programs.push("sched_process_exit");
         }
-        let mut programs = LoadedObject::load(&Plan {
+        let mut programs = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[("by", by_number), ("all_tasks", follow.all_tasks())],
             sizes: &[(unused, 1)],
@@ -166,7 +166,7 @@ impl Summary {
         let mut add = |scope: u64, slot: u32, sums: &RawSums| {
             if sums.calls > 0 {
                 calls.push(CallSums {
-                    call: Call::of_slot(slot),
+                    call: Call::from_slot(slot),
                     scope,
                     calls: sums.calls,
                     total_ns: sums.total_ns,
@@ -213,6 +213,6 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_program() {
         assert_eq!(size_of::<RawSums>(), 24 + 8 * 144);
-        assert_eq!((size_of::<Key>(), size_of::<ThreadName>()), (16, 20));
+        assert_eq!((size_of::<RawKey>(), size_of::<ThreadName>()), (16, 20));
     }
 }

@@ -26,7 +26,7 @@ fn version_2_alone() {
         &["/sys/fs/cgroup/user.slice/a.scope", "/sys/fs/cgroup/b c"],
     );
     let host = machine.host();
-    let cgroups = Cgroups::of(&host);
+    let cgroups = Cgroups::read(&host);
     assert_eq!(cgroups.perf_event, PerfEvent::Version2);
     assert_eq!(cgroups.v2.as_ref().unwrap().own, at("/sys/fs/cgroup/user.slice/a.scope"));
     for name in ["b c", "/b c", "b c/", "/sys/fs/cgroup/b c"] {
@@ -52,7 +52,7 @@ fn hybrid_with_perf_event_on_version_2() {
         "1:cpu:/x\n0::/\n",
         &["/sys/fs/cgroup/cpu/x", "/sys/fs/cgroup/unified/job"],
     );
-    let cgroups = Cgroups::of(&machine.host());
+    let cgroups = Cgroups::read(&machine.host());
     assert_eq!(cgroups.perf_event, PerfEvent::Version2);
     assert_eq!(
         cgroups.for_events,
@@ -74,7 +74,7 @@ fn perf_event_on_version_1() {
     let own = "3:perf_event:/job\n1:name=systemd:/\n0::/user\n";
     let folders = ["/sys/fs/cgroup/perf_event/job", "/sys/fs/cgroup/unified/user"];
     let seen = machine(mountinfo, own, &folders);
-    let cgroups = Cgroups::of(&seen.host());
+    let cgroups = Cgroups::read(&seen.host());
     assert_eq!(cgroups.perf_event, PerfEvent::Version1);
     assert_eq!(cgroups.v2.as_ref().unwrap().own, at("/sys/fs/cgroup/unified/user"));
     assert_eq!(
@@ -84,7 +84,7 @@ fn perf_event_on_version_1() {
     assert!(cgroups.find(&seen.host(), "user").is_err());
 
     let unseen = machine(mountinfo.lines().nth(1).unwrap(), own, &folders);
-    let error = Cgroups::of(&unseen.host()).find(&unseen.host(), "job").unwrap_err();
+    let error = Cgroups::read(&unseen.host()).find(&unseen.host(), "job").unwrap_err();
     assert!(error.to_string().contains("mount -t cgroup -o perf_event"), "{error}");
 }
 
@@ -97,7 +97,7 @@ fn bind_mount_of_the_own_part() {
         "0::/docker/4f/nested/init\n",
         &["/sys/fs/cgroup/init"],
     );
-    assert_eq!(Cgroups::of(&machine.host()).v2.unwrap().own, at("/sys/fs/cgroup/init"));
+    assert_eq!(Cgroups::read(&machine.host()).v2.unwrap().own, at("/sys/fs/cgroup/init"));
 }
 
 /// Of several mounts the one that shows the own cgroup counts, and of those the one that shows
@@ -112,7 +112,7 @@ fn several_mounts() {
         &["/mnt/other", "/mnt/all/own", "/mnt/part"],
     );
     assert_eq!(
-        Cgroups::of(&machine.host()).v2,
+        Cgroups::read(&machine.host()).v2,
         Some(Hierarchy { mount: "/mnt/all".into(), own: at("/mnt/all/own") })
     );
 }
@@ -129,11 +129,11 @@ fn mounts_from_outside_of_the_namespace() {
         )
     };
     assert_eq!(
-        Cgroups::of(&inside("0::/\n").host()).v2,
+        Cgroups::read(&inside("0::/\n").host()).v2,
         Some(Hierarchy { mount: "/sys/fs/cgroup".into(), own: None })
     );
     assert_eq!(
-        Cgroups::of(&inside("0::/../beside\n").host()).v2.unwrap().own,
+        Cgroups::read(&inside("0::/../beside\n").host()).v2.unwrap().own,
         at("/sys/fs/cgroup/beside")
     );
     let moved_out = machine(
@@ -141,13 +141,13 @@ fn mounts_from_outside_of_the_namespace() {
         "0::/../beside\n",
         &["/sys/fs/cgroup"],
     );
-    assert_eq!(Cgroups::of(&moved_out.host()).v2.unwrap().own, None);
+    assert_eq!(Cgroups::read(&moved_out.host()).v2.unwrap().own, None);
 }
 
 #[test]
 fn nothing_there() {
     let empty = fixture::empty();
-    let cgroups = Cgroups::of(&empty.host());
+    let cgroups = Cgroups::read(&empty.host());
     assert_eq!(cgroups, Cgroups { v2: None, perf_event: PerfEvent::Version2, for_events: None });
     assert!(matches!(cgroups.find(&empty.host(), "x"), Err(CgroupError::NotMounted { .. })));
 
@@ -156,7 +156,7 @@ fn nothing_there() {
         "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nperf_event\t0\t1\t0\n",
     )]);
     assert!(matches!(
-        Cgroups::of(&without.host()).find(&without.host(), "x"),
+        Cgroups::read(&without.host()).find(&without.host(), "x"),
         Err(CgroupError::NoPerfEvent)
     ));
 }
@@ -168,9 +168,9 @@ fn delegation_tells_what_is_missing() {
         ("/cg/cgroup.type", "threaded\n"),
         ("/cg/cgroup.subtree_control", "cpu memory\n"),
     ]);
-    let delegation = Delegation::of(&machine.host(), Path::new("/cg"));
+    let delegation = Delegation::read(&machine.host(), Path::new("/cg"));
     assert_eq!((delegation.create, delegation.attach), (Ok(()), Ok(())));
     assert_eq!(delegation.odd_type.as_deref(), Some("threaded"));
     assert_eq!(delegation.for_children, ["cpu", "memory"]);
-    assert_eq!(Delegation::of(&machine.host(), Path::new("/none")).create, Err(Errno::NOENT));
+    assert_eq!(Delegation::read(&machine.host(), Path::new("/none")).create, Err(Errno::NOENT));
 }

@@ -103,13 +103,13 @@ impl TransientParent {
     /// # Errors
     /// See [`TransientError`].
     pub fn find(host: &Host) -> Result<Self, TransientError> {
-        let cgroups = Cgroups::of(host);
+        let cgroups = Cgroups::read(host);
         let hierarchy = cgroups
             .for_events
             .filter(|_| cgroups.perf_event == PerfEvent::Version2)
             .ok_or(TransientError::NoVersion2)?;
         let parent = hierarchy.own.ok_or(TransientError::OwnUnknown)?;
-        let delegation = Delegation::of(host, &parent);
+        let delegation = Delegation::read(host, &parent);
         if !delegation.for_children.is_empty() {
             return Err(TransientError::Controllers(delegation.for_children.join(", ")));
         }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::{io, ptr};
 
 use super::{FileLimit, fork};
-use crate::command::Command;
+use crate::command::ChildCommand;
 use crate::inherited;
 use crate::signals::{Dispositions, Signals};
 
@@ -31,7 +31,7 @@ pub(super) struct ExecPlan {
 
 impl ExecPlan {
     pub(super) fn new(
-        command: &Command,
+        command: &ChildCommand,
         signals: &Signals,
         files: &FileLimit,
         [ours, childs]: [&OwnedFd; 2],

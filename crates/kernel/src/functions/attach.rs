@@ -10,7 +10,7 @@ use tare_format::abi::Attr;
 
 use crate::bpf::bpf_fd;
 use crate::host::Host;
-use crate::open::{EventFile, Kernel, System, Target};
+use crate::open::{EventFile, EventTarget, Kernel, System};
 
 /// `BPF_LINK_CREATE` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
 const BPF_LINK_CREATE: libc::c_int = 28;
@@ -19,7 +19,7 @@ const PERF_EVENT: u32 = 41;
 
 /// Where a program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum ProbeLocation {
     /// In a file, whoever runs it.
     File {
         /// Its path.
@@ -39,7 +39,7 @@ pub enum Location {
     },
 }
 
-impl Location {
+impl ProbeLocation {
     /// Whether this kernel has probes of this kind at all.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ struct LinkCreate {
 /// Attaches a program at a location, or where what lies there returns, in all processes.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
-    location: &Location,
+    location: &ProbeLocation,
     of_return: bool,
     cookie: u64,
     host: &Host,
@@ -98,7 +98,7 @@ pub(super) fn attach(
     let attr = location.attr(host, of_return)?;
     let cpus = host.online_cpus()?;
     let cpu = cpus.iter().next().unwrap_or(0);
-    let event = System.open(&attr, Target::Cpu(cpu), None)?;
+    let event = System.open(&attr, EventTarget::Cpu(cpu), None)?;
     let number = |fd: i32| u32::try_from(fd).map_err(|_| Errno::BADF);
     let mut create = LinkCreate {
         program: number(program.as_raw_fd())?,

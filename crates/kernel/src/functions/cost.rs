@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::hint::black_box;
 use std::time::Instant;
 
-use super::attach::Location;
+use super::attach::ProbeLocation;
 use crate::host::Host;
 use crate::procfs;
 
@@ -29,14 +29,14 @@ extern "C" fn nothing(number: u64) -> u64 {
 }
 
 /// Where in the file of this process that function lies.
-pub(super) fn own_function(host: &Host) -> Option<Location> {
+pub(super) fn own_function(host: &Host) -> Option<ProbeLocation> {
     let address = (nothing as extern "C" fn(u64) -> u64 as *const ()).addr() as u64;
     let mut text = Vec::new();
     procfs::read_mappings(host, i32::try_from(std::process::id()).ok()?, &mut text).ok()?;
     let offset = procfs::mappings(&text)
         .find(|mapping| (mapping.start..mapping.end).contains(&address))
         .map(|mapping| address - mapping.start + mapping.offset)?;
-    Some(Location::File { path: CString::from(c"/proc/self/exe"), offset, semaphore: 0 })
+    Some(ProbeLocation::File { path: CString::from(c"/proc/self/exe"), offset, semaphore: 0 })
 }
 
 /// Nanoseconds that a call takes: the median of a few batches.

@@ -11,13 +11,13 @@ use std::os::fd::BorrowedFd;
 use aya::maps::{Array, MapData, PerCpuArray};
 use aya::{Pod, include_bytes_aligned};
 
-pub use attach::Location;
+pub use attach::ProbeLocation;
 use attach::{Attached, attach};
 pub use cost::ProbeCost;
 pub use records::{ArgumentValue, CopiedStack, ProbeCall};
 pub use registers::Register;
 
-use crate::bpf::{BpfError, Follow, LoadedObject, Plan, RecordRing, follow_own};
+use crate::bpf::{BpfError, FollowedTasks, LoadedObject, ObjectPlan, RecordRing, follow_own};
 use crate::histogram::Distribution;
 use crate::host::Host;
 
@@ -50,7 +50,7 @@ pub struct Load {
     /// What is added to the address before.
     pub offset: i64,
     /// It is a program's memory, and not the kernel's.
-    pub of_user: bool,
+    pub in_user_memory: bool,
 }
 
 /// How an argument is read: from the base, each load from the address that was found before.
@@ -72,7 +72,7 @@ pub struct ProbePlan {
     /// What it is called in messages.
     pub name: String,
     /// Where.
-    pub location: Location,
+    pub location: ProbeLocation,
     /// It is a function, which returns: its calls have a duration.
     pub returns: bool,
     /// At most [`ARGUMENTS`].
@@ -140,13 +140,13 @@ impl RawArgument {
         let most = LOADS - usize::from(argument.text.is_some());
         for (number, load) in argument.loads.iter().take(most).enumerate() {
             raw.offsets[number] = load.offset;
-            raw.user_loads |= u8::from(load.of_user) << number;
+            raw.user_loads |= u8::from(load.in_user_memory) << number;
             raw.loads += 1;
         }
         if let Some(text) = argument.text {
             raw.is_text = 1;
             raw.offsets[LOADS - 1] = text.offset;
-            raw.user_loads |= u8::from(text.of_user) << (LOADS - 1);
+            raw.user_loads |= u8::from(text.in_user_memory) << (LOADS - 1);
         }
         raw
     }
@@ -156,7 +156,7 @@ impl RawProbe {
     fn new(place: &ProbePlan) -> Self {
         let mut raw = Self {
             min_ns: place.min_duration_ns,
-            in_kernel: u8::from(matches!(place.location, Location::Kernel { .. })),
+            in_kernel: u8::from(matches!(place.location, ProbeLocation::Kernel { .. })),
             each: u8::from(place.each),
             has_texts: u8::from(place.arguments.iter().any(|argument| argument.text.is_some())),
             count: u8::try_from(place.arguments.len()).unwrap_or(u8::MAX),
@@ -247,14 +247,14 @@ impl Probes {
     /// See [`ProbesError`].
     pub fn start(
         places: &[ProbePlan],
-        follow: &Follow,
+        follow: &FollowedTasks,
         slowest: u32,
         ring_bytes: u32,
         host: &Host,
     ) -> Result<Self, ProbesError> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
         let of_each = count.saturating_add(1);
-        let mut loaded = LoadedObject::load(&Plan {
+        let mut loaded = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", follow.all_tasks()),
@@ -301,7 +301,7 @@ impl Probes {
     /// The return comes first, so that each call that is counted has one.
     fn attach(
         &self,
-        location: &Location,
+        location: &ProbeLocation,
         returns: bool,
         cookie: u64,
         host: &Host,

@@ -84,7 +84,7 @@ impl fmt::Display for CpuGroup {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Numbers {
+struct CpuNumbers {
     package: i32,
     die: i32,
     core: i32,
@@ -96,7 +96,7 @@ struct Numbers {
 
 /// Where each CPU sits. A CPU that isn't known sits in package, core and node -1.
 #[derive(Clone, Debug, Default)]
-pub struct Topology(BTreeMap<u32, Numbers>);
+pub struct Topology(BTreeMap<u32, CpuNumbers>);
 
 impl Host {
     /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number
@@ -123,7 +123,7 @@ impl Host {
                 .find(|(_, members)| members.contains(cpu))
                 .map_or(UNKNOWN, |&(node, _)| node);
             let known = |id: Option<i32>| id.filter(|&n| n >= 0);
-            Numbers {
+            CpuNumbers {
                 package: known(id("physical_package_id")).unwrap_or(UNKNOWN),
                 die: known(id("die_id")).unwrap_or(0),
                 core: known(id("core_id")).unwrap_or(UNKNOWN),
@@ -171,8 +171,8 @@ impl Host {
 }
 
 impl Topology {
-    fn numbers(&self, cpu: u32) -> Numbers {
-        self.0.get(&cpu).copied().unwrap_or(Numbers {
+    fn numbers(&self, cpu: u32) -> CpuNumbers {
+        self.0.get(&cpu).copied().unwrap_or(CpuNumbers {
             package: UNKNOWN,
             die: 0,
             core: UNKNOWN,
@@ -191,14 +191,14 @@ impl Topology {
     /// The die of a CPU (`--per-die`).
     #[must_use]
     pub fn die_of(&self, cpu: u32) -> CpuGroup {
-        let Numbers { package, die, .. } = self.numbers(cpu);
+        let CpuNumbers { package, die, .. } = self.numbers(cpu);
         CpuGroup::Die { package, die }
     }
 
     /// The cluster of a CPU (`--per-cluster`).
     #[must_use]
     pub fn cluster_of(&self, cpu: u32) -> CpuGroup {
-        let Numbers { package, die, cluster, .. } = self.numbers(cpu);
+        let CpuNumbers { package, die, cluster, .. } = self.numbers(cpu);
         CpuGroup::Cluster { package, die, cluster }
     }
 
@@ -206,7 +206,7 @@ impl Topology {
     /// by [`Host::topology_with_caches`] alone.
     #[must_use]
     pub fn cache_of(&self, cpu: u32, level: Option<u8>) -> CpuGroup {
-        let Numbers { package, die, caches, .. } = self.numbers(cpu);
+        let CpuNumbers { package, die, caches, .. } = self.numbers(cpu);
         let last = caches.iter().rposition(|cache| *cache != UNKNOWN).map_or(0, |at| at + 1);
         let level = level.unwrap_or(u8::try_from(last).unwrap_or(0));
         let known = usize::from(level).checked_sub(1).and_then(|at| caches.get(at));
@@ -216,7 +216,7 @@ impl Topology {
     /// The core of a CPU (`--per-core`).
     #[must_use]
     pub fn core_of(&self, cpu: u32) -> CpuGroup {
-        let Numbers { package, die, core, .. } = self.numbers(cpu);
+        let CpuNumbers { package, die, core, .. } = self.numbers(cpu);
         CpuGroup::Core { package, die, core }
     }
 

@@ -22,12 +22,12 @@ pub(super) fn places(size: usize, from: u64, to: u64) -> [Range<usize>; 2] {
 
 /// A run of bytes in a ring, in two pieces where it wraps around.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span<'a> {
+pub(crate) struct RingSpan<'a> {
     first: &'a [u8],
     second: &'a [u8],
 }
 
-impl<'a> Span<'a> {
+impl<'a> RingSpan<'a> {
     pub(crate) fn new(first: &'a [u8], second: &'a [u8]) -> Self {
         Self { first, second }
     }

@@ -21,7 +21,7 @@ pub struct KernelText {
 
 /// A module of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
+pub struct KernelModule {
     /// Its name, as in `lsmod`.
     pub name: String,
     /// The first address of its code.
@@ -115,7 +115,7 @@ fn code_bytes(host: &Host) -> Option<u64> {
 /// The modules whose addresses this user may know, by address, with their files. A kernel without
 /// modules has none.
 #[must_use]
-pub fn modules(host: &Host) -> Vec<Module> {
+pub fn modules(host: &Host) -> Vec<KernelModule> {
     let mut found = loaded_modules(host);
     find_module_files(host, &mut found);
     found
@@ -123,7 +123,7 @@ pub fn modules(host: &Host) -> Vec<Module> {
 
 /// The same without their files.
 #[must_use]
-pub fn loaded_modules(host: &Host) -> Vec<Module> {
+pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
     let mut found: Vec<_> =
         listed.lines().filter_map(module).filter(|module| module.start != 0).collect();
@@ -136,7 +136,7 @@ pub fn loaded_modules(host: &Host) -> Vec<Module> {
 }
 
 /// Finds the files of modules. It reads a list of some 500 KiB.
-pub fn find_module_files(host: &Host, modules: &mut [Module]) {
+pub fn find_module_files(host: &Host, modules: &mut [KernelModule]) {
     if modules.is_empty() {
         return;
     }
@@ -147,12 +147,12 @@ pub fn find_module_files(host: &Host, modules: &mut [Module]) {
 }
 
 /// `ext4 1001472 1 - Live 0xffffffffc0600000`
-fn module(line: &str) -> Option<Module> {
+fn module(line: &str) -> Option<KernelModule> {
     let mut fields = line.split(' ');
     let name = fields.next()?;
     let len = fields.next()?.parse().ok()?;
     let start = u64::from_str_radix(fields.nth(3)?.strip_prefix("0x")?, 16).ok()?;
-    Some(Module { name: name.to_owned(), start, len, path: None })
+    Some(KernelModule { name: name.to_owned(), start, len, path: None })
 }
 
 /// The files of the running kernel's modules by name, from the list that depmod(8) makes.
@@ -236,7 +236,12 @@ mod tests {
         let path = Some("/lib/modules/6.1-x/kernel/sound/snd-hda.ko.xz".to_owned());
         assert_eq!(
             found[0],
-            Module { name: "snd_hda".to_owned(), start: 0xffff_ffff_c060_0000, len: 4096, path }
+            KernelModule {
+                name: "snd_hda".to_owned(),
+                start: 0xffff_ffff_c060_0000,
+                len: 4096,
+                path
+            }
         );
         assert_eq!((found[1].name.as_str(), found[1].path.as_deref()), ("odd", None));
     }

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 
 pub use kernel_code::{
-    KernelText, Module, find_module_files, kernel_functions, kernel_text, loaded_modules, modules,
+    KernelModule, KernelText, find_module_files, kernel_functions, kernel_text, loaded_modules,
+    modules,
 };
 pub use mappings::{Mapping, mappings};
 
@@ -26,7 +27,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A process, as `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessStat {
     /// Its name, of at most 15 bytes, any but NUL.
     pub comm: Vec<u8>,
     /// The process that it came from, or that took it over.
@@ -50,7 +51,7 @@ pub fn processes(host: &Host) -> io::Result<Vec<i32>> {
 /// # Errors
 /// It is gone, may not be looked at, or says something else than a process does
 /// ([`ErrorKind::InvalidData`]).
-pub fn process(host: &Host, pid: i32) -> io::Result<Process> {
+pub fn process(host: &Host, pid: i32) -> io::Result<ProcessStat> {
     // The folder of the thread: the numbers of the process as a whole are sums over its threads,
     // which take time.
     let mut text = Vec::new();
@@ -59,7 +60,7 @@ pub fn process(host: &Host, pid: i32) -> io::Result<Process> {
 }
 
 /// `7 (comm) S 1 7 7 0 -1 4194560 ...`: the name can hold anything, also brackets and spaces.
-fn parse_stat(text: &[u8]) -> Option<Process> {
+fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let comm = text.get(open + 1..close)?;
@@ -70,7 +71,7 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     let flags: u64 = fields.nth(4)?.parse().ok()?;
     let threads = fields.nth(10)?.parse().ok()?;
     let comm = comm[..comm.len().min(COMM_BYTES)].to_vec();
-    Some(Process { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
+    Some(ProcessStat { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
 }
 
 /// When a process started, in ticks since the machine did. With its number that names it for good.

@@ -8,7 +8,7 @@ const STAT: &str =
 fn names_can_hold_anything() {
     for comm in ["sh", "a) R 1 (b", "x\ny", ") (", ""] {
         let text = format!("7 ({comm}){STAT}");
-        let wanted = Process {
+        let wanted = ProcessStat {
             comm: comm.as_bytes().to_vec(),
             ppid: 41,
             is_kernel_thread: false,

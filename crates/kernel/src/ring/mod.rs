@@ -21,11 +21,11 @@ use thiserror::Error;
 pub use crate::mapping::{Access, Mapping};
 pub use ordered::{AddError, OrderedRings};
 pub use overwritten::OverwrittenRing;
-pub use record::{Record, RecordBytes, Records};
+pub use record::{RecordBytes, Records, RingRecord};
 
 use rustix::io::Errno;
 
-use crate::mapping::Span;
+use crate::mapping::RingSpan;
 use crate::open::EventFile;
 
 /// Why an event has no ring.
@@ -128,9 +128,9 @@ impl Ring {
         clippy::should_implement_trait,
         reason = "an iterator could hand out a second record before the first is dropped"
     )]
-    pub fn next(&mut self) -> Option<Record<'_>> {
+    pub fn next(&mut self) -> Option<RingRecord<'_>> {
         let bytes = RecordBytes::first_of(self.mapping.readable(self.tail, self.mapping.head()))?;
-        Some(Record::new(bytes, &mut self.tail, &self.mapping))
+        Some(RingRecord::new(bytes, &mut self.tail, &self.mapping))
     }
 
     /// Everything that can be read now.
@@ -144,7 +144,7 @@ impl Ring {
 /// in the ring.
 #[derive(Debug)]
 pub struct Batch<'ring> {
-    span: Span<'ring>,
+    span: RingSpan<'ring>,
     tail: &'ring mut u64,
     mapping: &'ring Mapping,
 }

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::record::{RecordBytes, Records};
 use super::{RingError, map_falling_back};
-use crate::mapping::{Access, Mapping, Span};
+use crate::mapping::{Access, Mapping, RingSpan};
 use crate::open::EventFile;
 
 /// The ring of an event with `write_backward`: records lie from the head on upwards, the newest
@@ -60,7 +60,7 @@ impl OverwrittenRing {
         let written = usize::try_from(written).unwrap_or(usize::MAX).min(self.mapping.size());
         self.taken = head;
         let mut copy = self.mapping.copy_from(head, written);
-        let whole = Records::of(Span::new(&copy, &[]))
+        let whole = Records::of(RingSpan::new(&copy, &[]))
             .take_while(RecordBytes::is_whole)
             .map(|record| record.len())
             .sum();

@@ -5,20 +5,20 @@ use std::ops::Deref;
 use tare_format::Endian;
 use tare_format::record::RecordHeader;
 
-use crate::mapping::{Mapping, Span};
+use crate::mapping::{Mapping, RingSpan};
 
 /// The bytes of a record, header included.
 #[derive(Debug)]
 pub struct RecordBytes<'a> {
     header: RecordHeader,
-    span: Span<'a>,
+    span: RingSpan<'a>,
 }
 
 impl<'a> RecordBytes<'a> {
     /// The record that `span` begins with. One whose header says less than a header's size, or more
     /// than is there, can't be told from what follows: then all of it is taken as one, so that a
     /// reader gets on, and [`RecordBytes::is_whole`] says so.
-    pub(super) fn first_of(span: Span<'a>) -> Option<Self> {
+    pub(super) fn first_of(span: RingSpan<'a>) -> Option<Self> {
         if span.len() == 0 {
             return None;
         }
@@ -65,13 +65,13 @@ impl<'a> RecordBytes<'a> {
 /// A record that the kernel gets the place of back when it is dropped. It can't be cloned, and it
 /// borrows the ring: one record is out at a time.
 #[derive(Debug)]
-pub struct Record<'ring> {
+pub struct RingRecord<'ring> {
     bytes: RecordBytes<'ring>,
     tail: &'ring mut u64,
     pub(super) mapping: &'ring Mapping,
 }
 
-impl<'ring> Record<'ring> {
+impl<'ring> RingRecord<'ring> {
     pub(super) fn new(
         bytes: RecordBytes<'ring>,
         tail: &'ring mut u64,
@@ -81,7 +81,7 @@ impl<'ring> Record<'ring> {
     }
 }
 
-impl<'ring> Deref for Record<'ring> {
+impl<'ring> Deref for RingRecord<'ring> {
     type Target = RecordBytes<'ring>;
 
     fn deref(&self) -> &Self::Target {
@@ -89,7 +89,7 @@ impl<'ring> Deref for Record<'ring> {
     }
 }
 
-impl Drop for Record<'_> {
+impl Drop for RingRecord<'_> {
     fn drop(&mut self) {
         *self.tail = self.tail.wrapping_add(self.bytes.len() as u64);
         self.mapping.set_tail(*self.tail);
@@ -99,11 +99,11 @@ impl Drop for Record<'_> {
 /// The records of a batch, the oldest first.
 #[derive(Debug)]
 pub struct Records<'a> {
-    rest: Span<'a>,
+    rest: RingSpan<'a>,
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn of(rest: Span<'a>) -> Self {
+    pub(super) fn of(rest: RingSpan<'a>) -> Self {
         Self { rest }
     }
 }

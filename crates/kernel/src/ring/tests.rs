@@ -5,7 +5,7 @@ use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_SAMPLE};
 
 use super::*;
 use crate::fake::Scripted;
-use crate::open::{Kernel, Target};
+use crate::open::{EventTarget, Kernel};
 
 /// The kernel's side of a ring: writes what finds room, counts what doesn't.
 struct Producer {
@@ -177,7 +177,8 @@ fn an_overwritten_ring_holds_the_newest_whole_records_once() {
 #[test]
 fn sizes_fall_back_to_what_may_be_locked() {
     let page = rustix::param::page_size();
-    let open = |kernel: &Scripted| kernel.open(&Attr::default(), Target::Cpu(0), None).unwrap();
+    let open =
+        |kernel: &Scripted| kernel.open(&Attr::default(), EventTarget::Cpu(0), None).unwrap();
     let limited = open(&Scripted::new().lockable(4 * page));
     assert_eq!(Ring::map(&*limited, 64 * page).unwrap().size(), 4 * page);
     assert_eq!(Ring::map(&*limited, 2 * page + 1).unwrap().size(), 4 * page);
@@ -189,7 +190,7 @@ fn sizes_fall_back_to_what_may_be_locked() {
 #[test]
 fn a_snapshot_pauses_the_output() {
     let kernel = Scripted::new();
-    let event = kernel.open(&Attr::default(), Target::Cpu(0), None).unwrap();
+    let event = kernel.open(&Attr::default(), EventTarget::Cpu(0), None).unwrap();
     let mut ring = OverwrittenRing::map(&*event, 1).unwrap();
     let bytes = [PERF_RECORD_COMM.to_ne_bytes(), [0, 0, 8, 0]].concat();
     ring.mapping.store(u64::MAX - 7, &bytes, u64::MAX - 7);

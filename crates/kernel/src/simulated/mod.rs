@@ -17,26 +17,26 @@ use tare_format::record::{Comm, Layout, RecordHeader, SampleId, Task};
 
 use self::ring::RingMemory;
 use crate::mapping::{Access, Mapping};
-use crate::open::{EventFile, Kernel, Target};
+use crate::open::{EventFile, EventTarget, Kernel};
 
 /// The kernel. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<SimulatedKernel>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    events: Vec<Event>,
+struct SimulatedKernel {
+    events: Vec<SimulatedEvent>,
     /// CPUs that are offline.
     offline: BTreeSet<u32>,
     now_ns: u64,
 }
 
 #[derive(Debug)]
-struct Event {
+struct SimulatedEvent {
     attr: Attr,
-    target: Target,
+    target: EventTarget,
     is_open: bool,
     /// Dropped with its CPU: it counts no more, whatever is asked of it.
     is_dropped: bool,
@@ -64,7 +64,7 @@ pub enum Emitted {
 
 /// A sample of an event, as far as its attributes ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct SimulatedSample {
     /// The process.
     pub pid: i32,
     /// The thread.
@@ -87,7 +87,7 @@ impl Simulated {
 
     /// The number of each open event that samples, with where it is.
     #[must_use]
-    pub fn sampled(&self) -> Vec<(usize, Target)> {
+    pub fn sampled(&self) -> Vec<(usize, EventTarget)> {
         let samples = |attr: &Attr| {
             attr.config != u64::from(abi::PERF_COUNT_SW_DUMMY)
                 || attr.kind != abi::PERF_TYPE_SOFTWARE
@@ -97,11 +97,11 @@ impl Simulated {
 
     /// The number of each open event that reports tasks' names, with where it is.
     #[must_use]
-    pub fn tracking(&self) -> Vec<(usize, Target)> {
+    pub fn tracking(&self) -> Vec<(usize, EventTarget)> {
         self.open_events(|attr| attr.flags.contains(Flags::COMM))
     }
 
-    fn open_events(&self, is_meant: impl Fn(&Attr) -> bool) -> Vec<(usize, Target)> {
+    fn open_events(&self, is_meant: impl Fn(&Attr) -> bool) -> Vec<(usize, EventTarget)> {
         let state = self.state.borrow();
         let events = state.events.iter().enumerate();
         let open = events.filter(|(_, one)| one.is_open && !one.is_dropped && is_meant(&one.attr));
@@ -132,7 +132,7 @@ impl Simulated {
     /// What a sample of an event stands for: of a clock with a frequency, the nanoseconds between two.
     #[must_use]
     pub fn period_of(&self, event: usize) -> u64 {
-        self.state.borrow().events.get(event).map_or(0, Event::period)
+        self.state.borrow().events.get(event).map_or(0, SimulatedEvent::period)
     }
 
     /// The id that samples of an event carry.
@@ -142,7 +142,7 @@ impl Simulated {
     }
 
     /// A sample of an event.
-    pub fn sample(&self, event: usize, of: Sample) -> Emitted {
+    pub fn sample(&self, event: usize, of: SimulatedSample) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
         let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
@@ -209,7 +209,7 @@ impl Simulated {
     }
 }
 
-impl State {
+impl SimulatedKernel {
     /// Stores a record in the event's ring, behind one that says what was lost before.
     fn emit(&mut self, event: usize, record: &[u8]) -> Emitted {
         let now_ns = self.now_ns;
@@ -228,11 +228,13 @@ impl State {
     }
 }
 
-impl Event {
+impl SimulatedEvent {
     fn cpu(&self) -> u32 {
         match self.target {
-            Target::Cpu(cpu) | Target::TaskOnCpu(_, cpu) | Target::CgroupOnCpu(_, cpu) => cpu,
-            Target::Task(_) => 0,
+            EventTarget::Cpu(cpu)
+            | EventTarget::TaskOnCpu(_, cpu)
+            | EventTarget::CgroupOnCpu(_, cpu) => cpu,
+            EventTarget::Task(_) => 0,
         }
     }
 
@@ -272,8 +274,8 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// The fields up to the period, in the order of `perf_output_sample`.
-fn sample(event: &Event, id: u64, of: Sample, time_ns: u64) -> Vec<u8> {
-    let Sample { pid, tid, ip } = of;
+fn sample(event: &SimulatedEvent, id: u64, of: SimulatedSample, time_ns: u64) -> Vec<u8> {
+    let SimulatedSample { pid, tid, ip } = of;
     let task = [pid, tid].map(i32::to_ne_bytes);
     let fields = [
         (abi::PERF_SAMPLE_IDENTIFIER, id),
@@ -294,7 +296,7 @@ fn sample(event: &Event, id: u64, of: Sample, time_ns: u64) -> Vec<u8> {
 }
 
 /// `PERF_RECORD_LOST`, with the fields of `sample_id_all`.
-fn lost(event: &Event, id: u64, records: u64, time_ns: u64) -> Vec<u8> {
+fn lost(event: &SimulatedEvent, id: u64, records: u64, time_ns: u64) -> Vec<u8> {
     let mut body = [id, records].map(u64::to_ne_bytes).as_flattened().to_vec();
     body.extend(event.trailer(id, time_ns));
     record(abi::PERF_RECORD_LOST, 0, &body)
@@ -304,14 +306,14 @@ impl Kernel for Simulated {
     fn open(
         &self,
         attr: &Attr,
-        target: Target,
+        target: EventTarget,
         _leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         let mut state = self.state.borrow_mut();
         if target.cpu().is_some_and(|cpu| state.offline.contains(&cpu)) {
             return Err(Errno::NODEV);
         }
-        state.events.push(Event {
+        state.events.push(SimulatedEvent {
             attr: attr.clone(),
             target,
             is_open: true,
@@ -332,11 +334,11 @@ impl Kernel for Simulated {
 #[derive(Debug)]
 struct SimulatedFile {
     number: usize,
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<SimulatedKernel>>,
 }
 
 impl SimulatedFile {
-    fn with<T>(&self, change: impl FnOnce(&mut Event) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut SimulatedEvent) -> T) -> T {
         change(&mut self.state.borrow_mut().events[self.number])
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use rustix::io::Errno;
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
-use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel};
 
 use super::{Cgroup, Location, Scope, Snapshot};
 use tare_events::{
@@ -245,7 +245,7 @@ impl Opening<'_> {
         &mut self,
         members: &mut [Counter],
         at: Location,
-        target: Target,
+        target: EventTarget,
     ) -> Result<(), OpenError> {
         let mut leader = None;
         for index in 0..members.len() {
@@ -264,7 +264,7 @@ impl Opening<'_> {
         members: &mut [Counter],
         index: usize,
         leader: Option<usize>,
-        target: Target,
+        target: EventTarget,
     ) -> Result<Result<Box<dyn EventFile>, Unavailable>, OpenError> {
         let per_cpu = self.scope.is_per_cpu();
         if self.options.no_cpu_pmu && is_cpu_pmu(&members[index].subject.event.attr) {
@@ -307,7 +307,7 @@ impl Opening<'_> {
         &self,
         event: &Event,
         errno: Errno,
-        target: Target,
+        target: EventTarget,
         per_cpu: bool,
     ) -> Result<Unavailable, OpenError> {
         if let Some(reason) = Unavailable::from_errno(errno, event, per_cpu) {

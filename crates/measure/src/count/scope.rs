@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use tare_kernel::host::CpuList;
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 
 use tare_events::{Event, PmuCpus};
 
@@ -95,19 +95,25 @@ impl Scope {
 
     /// Location an event is to be opened, in the order of results.
     #[must_use]
-    pub fn locations(&self, event: &Event, cgroup: Option<&Cgroup>) -> Vec<(Location, Target)> {
+    pub fn locations(
+        &self,
+        event: &Event,
+        cgroup: Option<&Cgroup>,
+    ) -> Vec<(Location, EventTarget)> {
         let folder = if let Self::CommandInCgroup { folder, .. } = self {
             Some(folder)
         } else {
             cgroup.map(|cgroup| &cgroup.folder)
         };
         let target = |cpu| {
-            folder.map_or(Target::Cpu(cpu), |folder| Target::CgroupOnCpu(folder.as_raw_fd(), cpu))
+            folder.map_or(EventTarget::Cpu(cpu), |folder| {
+                EventTarget::CgroupOnCpu(folder.as_raw_fd(), cpu)
+            })
         };
         match self {
-            Self::Command(pid) => vec![(Location::Command, Target::Task(*pid))],
+            Self::Command(pid) => vec![(Location::Command, EventTarget::Task(*pid))],
             Self::Tasks(tids) => {
-                tids.iter().map(|&tid| (Location::Task(tid), Target::Task(tid))).collect()
+                tids.iter().map(|&tid| (Location::Task(tid), EventTarget::Task(tid))).collect()
             }
             Self::Cpus(cpus) | Self::Cgroups { cpus, .. } | Self::CommandInCgroup { cpus, .. } => {
                 let counted = match &event.cpus {

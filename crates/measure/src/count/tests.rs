@@ -3,9 +3,9 @@
 use rustix::io::Errno;
 use tare_format::abi::bindings::PERF_TYPE_HARDWARE;
 use tare_format::abi::{Attr, Flags};
-use tare_kernel::fake::{Answer, Scripted};
+use tare_kernel::fake::{Scripted, ScriptedAnswer};
 use tare_kernel::host::{Host, Topology};
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 
 use super::*;
 use tare_events::{Event, EventGroup, PmuCpus, Sources, parse};
@@ -27,7 +27,7 @@ fn open(kernel: &Scripted, text: &str, scope: &Scope) -> Result<Counters, OpenEr
     Counters::open(kernel, &events(text), scope, OPTIONS)
 }
 
-fn hardware(attr: &Attr, _: Target) -> bool {
+fn hardware(attr: &Attr, _: EventTarget) -> bool {
     attr.kind == PERF_TYPE_HARDWARE
 }
 
@@ -44,7 +44,7 @@ fn a_command_counts_from_its_exec_with_its_children() {
     let kernel = Scripted::new();
     let _counters = open(&kernel, "page-faults", &Scope::Command(7)).unwrap();
     let (attr, target) = kernel.opened().remove(0);
-    assert_eq!(target, Target::Task(7));
+    assert_eq!(target, EventTarget::Task(7));
     assert!(attr.flags.contains(Flags::DISABLED | Flags::ENABLE_ON_EXEC | Flags::INHERIT));
 }
 
@@ -56,7 +56,7 @@ fn cpus_are_not_inherited_and_wait_to_be_enabled() {
     let opened = kernel.opened();
     assert_eq!(
         opened.iter().map(|(_, target)| *target).collect::<Vec<_>>(),
-        [Target::Cpu(0), Target::Cpu(0), Target::Cpu(2), Target::Cpu(2)]
+        [EventTarget::Cpu(0), EventTarget::Cpu(0), EventTarget::Cpu(2), EventTarget::Cpu(2)]
     );
     let flags: Vec<Flags> = opened
         .iter()
@@ -70,7 +70,7 @@ fn cpus_are_not_inherited_and_wait_to_be_enabled() {
 
 #[test]
 fn a_machine_without_pmu_counts_the_rest() {
-    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
+    let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Refuse(Errno::NOENT));
     let counters = open(&kernel, "cycles,page-faults", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&counters), [Some(Unavailable::NoPmu), None]);
 }
@@ -95,7 +95,7 @@ fn what_is_known_to_be_missing_is_not_tried() {
 
 #[test]
 fn the_next_member_leads_where_the_leader_is_missing() {
-    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::NOENT));
+    let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Refuse(Errno::NOENT));
     let counters = open(&kernel, "{cycles,page-faults,faults}", &Scope::Command(7)).unwrap();
     let disabled: Vec<bool> =
         kernel.opened().iter().map(|(attr, _)| attr.flags.contains(Flags::DISABLED)).collect();
@@ -107,8 +107,8 @@ fn the_next_member_leads_where_the_leader_is_missing() {
 
 #[test]
 fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
-    let closed = |attr: &Attr, _: Target| !attr.flags.contains(Flags::EXCLUDE_KERNEL);
-    let kernel = Scripted::new().rule(closed, Answer::Refuse(Errno::ACCESS));
+    let closed = |attr: &Attr, _: EventTarget| !attr.flags.contains(Flags::EXCLUDE_KERNEL);
+    let kernel = Scripted::new().rule(closed, ScriptedAnswer::Refuse(Errno::ACCESS));
     let counters = open(&kernel, "page-faults,context-switches", &Scope::Command(7)).unwrap();
     assert_eq!(names(&counters), ["page-faults:u", "context-switches"]);
     assert_eq!(reasons(&counters), [None, Some(Unavailable::KernelOnly)]);
@@ -118,7 +118,7 @@ fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
 
 #[test]
 fn what_nobody_asked_for_is_left_out_where_it_is_forbidden() {
-    let kernel = Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM));
+    let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::PERM));
     let options = Options { leave_out_forbidden: true, ..OPTIONS };
     let counters = Counters::open(
         &kernel,
@@ -141,17 +141,17 @@ fn too_many_files_says_how_many_are_needed() {
 
 #[test]
 fn refused_settings_name_the_event_alone() {
-    let kernel = Scripted::new().rule(hardware, Answer::Refuse(Errno::INVAL));
+    let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Refuse(Errno::INVAL));
     let counters = open(&kernel, "cycles:G,page-faults", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&counters), [Some(Unavailable::Refused), None]);
 }
 
 #[test]
 fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
-    let second = |attr: &Attr, _: Target| {
+    let second = |attr: &Attr, _: EventTarget| {
         attr.kind == PERF_TYPE_HARDWARE && !attr.flags.contains(Flags::DISABLED)
     };
-    let kernel = Scripted::new().rule(second, Answer::Refuse(Errno::INVAL));
+    let kernel = Scripted::new().rule(second, ScriptedAnswer::Refuse(Errno::INVAL));
     let strict = open(&kernel, "{cycles,instructions}", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&strict), [None, Some(Unavailable::Refused)]);
     let weak = open(&kernel, "{cycles,instructions}:W", &Scope::Command(7)).unwrap();
@@ -160,7 +160,8 @@ fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
 
 #[test]
 fn precision_is_for_samples_only() {
-    let kernel = Scripted::new().rule(|attr, _| attr.precise_ip > 0, Answer::Refuse(Errno::INVAL));
+    let kernel =
+        Scripted::new().rule(|attr, _| attr.precise_ip > 0, ScriptedAnswer::Refuse(Errno::INVAL));
     assert_eq!(
         reasons(&open(&kernel, "cycles:P,cycles:pp", &Scope::Command(7)).unwrap()),
         [None, None]
@@ -169,7 +170,7 @@ fn precision_is_for_samples_only() {
 
 #[test]
 fn the_instances_of_an_uncore_pmu_are_one_row() {
-    let kernel = Scripted::new().rule(|_, _| true, Answer::Count(5, 9, 9));
+    let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Count(5, 9, 9));
     let instance = |pmu: &str, kind| {
         let mut event = Event::new("reads".to_owned(), Attr { kind, ..Attr::default() });
         (event.pmu, event.cpus) =
@@ -195,8 +196,8 @@ fn the_instances_of_an_uncore_pmu_are_one_row() {
 
 #[test]
 fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
-    let kernel =
-        Scripted::new().rule(|_, target| target == Target::Task(8), Answer::Refuse(Errno::SRCH));
+    let kernel = Scripted::new()
+        .rule(|_, target| target == EventTarget::Task(8), ScriptedAnswer::Refuse(Errno::SRCH));
     let counters = open(&kernel, "page-faults", &Scope::Tasks(vec![7, 8, 9])).unwrap();
     assert_eq!(
         counters.as_slice()[0].locations().collect::<Vec<_>>(),
@@ -230,7 +231,7 @@ fn rows_of(kernel: &Scripted, text: &str, scope: &Scope) -> Vec<Row> {
 
 #[test]
 fn multiplexed_counts_are_scaled_and_show_their_share() {
-    let kernel = Scripted::new().rule(hardware, Answer::Count(10, 100, 25));
+    let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Count(10, 100, 25));
     let row = rows_of(&kernel, "cycles", &Scope::Cpus("0-3".parse().unwrap())).remove(0);
     let Outcome::Counted(count) = row.outcome else { panic!("{row:?}") };
     assert_eq!((count.value(), count.scaled(), row.locations), (40, Some(160.0), 4));
@@ -240,8 +241,8 @@ fn multiplexed_counts_are_scaled_and_show_their_share() {
 #[test]
 fn what_never_ran_is_not_counted_and_what_never_happened_is_zero() {
     let kernel = Scripted::new()
-        .rule(hardware, Answer::Count(0, 100, 0))
-        .rule(|attr, _| attr.config == 3, Answer::NoCounter);
+        .rule(hardware, ScriptedAnswer::Count(0, 100, 0))
+        .rule(|attr, _| attr.config == 3, ScriptedAnswer::NoCounter);
     assert_eq!(rows_of(&kernel, "cycles", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
     assert_eq!(
         rows_of(&kernel, "context-switches", &Scope::Command(7))[0].outcome,
@@ -270,7 +271,7 @@ fn exact_sets_hold_what_fits_together() {
 
 #[test]
 fn differences_and_sums_of_snapshots() {
-    let kernel = Scripted::new().rule(|_, _| true, Answer::Count(10, 100, 100));
+    let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Count(10, 100, 100));
     let counters = open(&kernel, "page-faults", &Scope::Cpus("0-1".parse().unwrap())).unwrap();
     let now = counters.read();
     assert_eq!(now.since(&Snapshot::default()), now);

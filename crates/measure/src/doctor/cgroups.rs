@@ -12,7 +12,7 @@ use super::item::{Group, Item, Remedy, State};
 use super::remedy::{self, shell_word};
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
-    let cgroups = Cgroups::of(&facts.host);
+    let cgroups = Cgroups::read(&facts.host);
     vec![version_2(&cgroups), counting(facts, &cgroups), delegation(facts, &cgroups)]
 }
 
@@ -118,7 +118,7 @@ fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
             vec![scope(facts, &hierarchy.mount)],
         );
     };
-    let delegation = Delegation::of(&facts.host, own);
+    let delegation = Delegation::read(&facts.host, own);
     if let Some(kind) = &delegation.odd_type {
         return item(&format!("the own cgroup is of type '{kind}'")).short(
             State::Missing,

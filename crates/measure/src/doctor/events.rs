@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use tare_kernel::host::CapabilitySet;
-use tare_kernel::probe::{Answer, Refusal};
+use tare_kernel::probe::{ProbeAnswer, Refusal};
 use tare_kernel::tracefs::{Tracefs, TracefsError};
 
 use super::facts::Facts;
@@ -160,7 +160,7 @@ fn opens(
     id: &'static str,
     title: &'static str,
     level: i32,
-    answer: Answer,
+    answer: ProbeAnswer,
     cost: &str,
 ) -> Item {
     let item = |found: String| Item::ok(Group::Events, id, title, found);
@@ -173,7 +173,7 @@ fn opens(
     }
 }
 
-fn hardware(facts: &Facts<'_>, cycles: Answer) -> Item {
+fn hardware(facts: &Facts<'_>, cycles: ProbeAnswer) -> Item {
     const COST: &str = "cycles, instructions, cache and branch events are <not supported>; clocks and software events stand in";
     if cycles != Err(Refusal::NoSuchEvent) {
         return opens(facts, "hardware", "hardware events", 2, cycles, COST);
@@ -216,7 +216,7 @@ fn other_processes(facts: &Facts<'_>) -> Item {
 fn tracepoints(
     facts: &Facts<'_>,
     tracepoint: &Result<u64, TracefsError>,
-    in_kernel: Answer,
+    in_kernel: ProbeAnswer,
 ) -> Item {
     const COST: &str = "sys:event and everything built on it can't be looked up";
     let item = |found: String| Item::ok(Group::Events, "tracepoints", "tracepoints", found);

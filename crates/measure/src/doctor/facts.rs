@@ -9,7 +9,7 @@ use tare_kernel::host::{
     CapabilitySet, Container, CpuList, Host, Hypervisor, Rights, locked_memory, open_files,
 };
 use tare_kernel::open::{Kernel, System};
-use tare_kernel::probe::Probe;
+use tare_kernel::probe::AccessProbe;
 
 /// The machine, this process, and what the kernel answers. Tests describe other machines.
 pub(super) struct Facts<'a> {
@@ -47,8 +47,8 @@ impl Facts<'_> {
         }
     }
 
-    pub(super) fn probe(&self) -> Probe<'_> {
-        Probe::new(self.kernel, self.rights.as_ref().ok())
+    pub(super) fn probe(&self) -> AccessProbe<'_> {
+        AccessProbe::new(self.kernel, self.rights.as_ref().ok())
     }
 
     /// Whether this process has the capability, machine-wide; not where it can't be told.

@@ -1,9 +1,9 @@
 use rustix::io::Errno;
 use rustix::process::Rlimit;
 use tare_format::abi::bindings::PERF_TYPE_HARDWARE;
-use tare_kernel::fake::{Answer, Scripted};
+use tare_kernel::fake::{Scripted, ScriptedAnswer};
 use tare_kernel::host::Host;
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 use tempfile::TempDir;
 
 use super::item::{RemedyAction, State};
@@ -46,11 +46,11 @@ fn commands(item: &Item) -> Vec<&str> {
 fn paranoid_2() -> Scripted {
     Scripted::new().rule(
         |attr, target| {
-            !matches!(target, Target::Task(_))
+            !matches!(target, EventTarget::Task(_))
                 || !attr.flags.contains(tare_format::abi::Flags::EXCLUDE_KERNEL)
                 || attr.sample_type != 0
         },
-        Answer::Refuse(Errno::ACCESS),
+        ScriptedAnswer::Refuse(Errno::ACCESS),
     )
 }
 
@@ -122,7 +122,7 @@ fn a_container_with_a_seccomp_filter() {
     link(&machine, "/proc/self/ns/pid", "pid:[4026532601]");
     let report = report(
         &machine,
-        &Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::PERM)),
+        &Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::PERM)),
         Err(Errno::PERM),
     );
     assert!(report.verdict.starts_with("tare can count nothing here"), "{}", report.verdict);
@@ -161,7 +161,7 @@ fn the_cloud_says_which_setting_shows_a_pmu() {
             ("/sys/class/dmi/id/product_name", product),
         ]);
         let no_pmu = Scripted::new()
-            .rule(|attr, _| attr.kind == PERF_TYPE_HARDWARE, Answer::Refuse(Errno::NOENT));
+            .rule(|attr, _| attr.kind == PERF_TYPE_HARDWARE, ScriptedAnswer::Refuse(Errno::NOENT));
         let report = report(&machine, &no_pmu, Ok(()));
         assert!(report.verdict.contains("Not hardware events (no PMU)"), "{}", report.verdict);
         let hardware = item(&report, "hardware");

@@ -10,7 +10,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling};
 use tare_format::record::{Layout, RawRecord, Record, Records, Sample};
-use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel};
 use tare_kernel::ring::{Ring, RingError};
 
 use super::plan::CallGraph;
@@ -125,7 +125,7 @@ impl Sampler {
         let attr = attr(event, call_graph, hz);
         let refused = |errno| SamplerError::Open { event: event.name.clone(), hz, errno };
         // Thread 0 is this one.
-        let file = kernel.open(&attr, Target::TaskOnCpu(0, cpu), None).map_err(refused)?;
+        let file = kernel.open(&attr, EventTarget::TaskOnCpu(0, cpu), None).map_err(refused)?;
         let ring = (hz > 0).then(|| Ring::map(&*file, bytes)).transpose();
         let ring = ring.map_err(|error| SamplerError::Ring { event: event.name.clone(), error })?;
         Ok(Self {
@@ -241,7 +241,7 @@ fn bits(bits: &[u32]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tare_kernel::fake::{Answer, Scripted};
+    use tare_kernel::fake::{Scripted, ScriptedAnswer};
 
     use super::*;
 
@@ -256,7 +256,7 @@ mod tests {
         sampler.on().unwrap();
         assert_eq!(
             (kernel.opened()[0].0.sampling, kernel.opened()[0].1),
-            (Sampling::None, Target::TaskOnCpu(0, 1))
+            (Sampling::None, EventTarget::TaskOnCpu(0, 1))
         );
         assert_eq!(sampler.take(), DeliveredSamples::default());
     }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn refusals_name_event_and_rate() {
-        let kernel = Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::NOENT));
+        let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::NOENT));
         let error = Sampler::open(&kernel, &event(), CallGraph::None, 99, 0).unwrap_err();
         assert!(error.to_string().starts_with("'cycles' at 99 Hz: "), "{error}");
     }

@@ -114,7 +114,7 @@ fn in_user_mode(attr: &Attr) -> Event {
 mod tests {
     use rustix::io::Errno;
     use tare_format::abi::bindings::{PERF_COUNT_SW_CPU_CLOCK, PERF_TYPE_SOFTWARE};
-    use tare_kernel::fake::{Answer, Scripted};
+    use tare_kernel::fake::{Scripted, ScriptedAnswer};
     use tare_kernel::open::System;
 
     use super::*;
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn only_the_loops_user_mode_is_asked_for_and_a_refusal_is_told() {
-        let kernel = Scripted::new().rule(|_, _| true, Answer::Refuse(Errno::ACCESS));
+        let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::ACCESS));
         let time = Duration::from_millis(1);
         let error = measure(&kernel, &cpu_clock(), CallGraph::None, 1000, time).unwrap_err();
         assert!(matches!(error, ShortError::Sampler(SamplerError::Open { hz: 1000, .. })));

@@ -18,7 +18,7 @@ use tare_format::abi::bindings::{
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::{Layout, Sample};
 use tare_kernel::host::Host;
-use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel};
 use tare_kernel::ring::Ring;
 use tare_kernel::tracefs::{Tracefs, TracefsError};
 
@@ -119,7 +119,7 @@ impl Trace {
     /// # Errors
     /// The kernel's own.
     pub fn open(kernel: &dyn Kernel, probe: &Probe, cpu: u32) -> Result<Self, Errno> {
-        let target = Target::TaskOnCpu(0, cpu);
+        let target = EventTarget::TaskOnCpu(0, cpu);
         let (ids, filter, took_at) = match probe {
             Probe::Pair { ids, filter } => (ids.to_vec(), filter.as_deref(), None),
             Probe::Took { id, at } => (vec![*id], None, Some(*at)),

@@ -22,7 +22,7 @@ pub(crate) mod threads;
 mod unswapped;
 
 use tare_format::abi::Attr;
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 
 /// An event to open.
 #[derive(Clone, Debug)]
@@ -36,5 +36,5 @@ pub(crate) struct EventToOpen {
     /// The event that leads its group, where another does: an index before its own.
     pub(crate) leader: Option<usize>,
     /// The CPUs that it is opened on, and what of each.
-    pub(crate) targets: Vec<(u32, Target)>,
+    pub(crate) targets: Vec<(u32, EventTarget)>,
 }

@@ -14,7 +14,7 @@ use std::ffi::CString;
 use rustix::io::Errno;
 use tare_events::OpenError;
 use tare_format::abi::{Attr, Count, Flags, Reading, Sampling};
-use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel};
 use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 
 use super::EventToOpen;
@@ -27,7 +27,7 @@ pub(super) struct OpenEvent {
     /// Which of the event's frequencies it has.
     step: usize,
     cpu: u32,
-    pub(super) target: Target,
+    pub(super) target: EventTarget,
     file: Box<dyn EventFile>,
     /// Whether the kernel dropped it, as its CPU went offline.
     pub(super) is_dropped: bool,
@@ -108,7 +108,7 @@ impl Events {
                 }
             }
         }
-        opened.retain(|one| !matches!(one.target, Target::Task(tid) | Target::TaskOnCpu(tid, _) if gone.contains(&tid)));
+        opened.retain(|one| !matches!(one.target, EventTarget::Task(tid) | EventTarget::TaskOnCpu(tid, _) if gone.contains(&tid)));
         match gone.first() {
             Some(&tid) if opened.is_empty() => Err(OpenError::NoSuchTask(tid)),
             _ => {
@@ -271,15 +271,15 @@ impl Events {
     /// counter. Of a thread's events on several CPUs each is enabled wherever the thread runs, and
     /// only the one of that CPU is running.
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
-        let mut sums: BTreeMap<(usize, Target), (u64, u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<(usize, EventTarget), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
             let Some(count) =
                 self.reading_of(opened).and_then(|(reading, nth)| reading.counts.get(nth).copied())
             else {
                 continue;
             };
-            let whose = if let Target::TaskOnCpu(tid, _) = opened.target {
-                Target::Task(tid)
+            let whose = if let EventTarget::TaskOnCpu(tid, _) = opened.target {
+                EventTarget::Task(tid)
             } else {
                 opened.target
             };
@@ -363,11 +363,11 @@ fn open_unswapped(
 
 #[cfg(test)]
 mod tests {
-    use tare_kernel::fake::{Answer, Scripted};
+    use tare_kernel::fake::{Scripted, ScriptedAnswer};
 
     use super::*;
 
-    fn wanted(name: &str, config: u64, targets: &[(u32, Target)]) -> EventToOpen {
+    fn wanted(name: &str, config: u64, targets: &[(u32, EventTarget)]) -> EventToOpen {
         EventToOpen {
             name: name.to_owned(),
             attr: Attr { config, ..Attr::default() },
@@ -381,18 +381,18 @@ mod tests {
     fn of_tasks() -> Vec<EventToOpen> {
         let targets: Vec<_> = [7, 8]
             .iter()
-            .flat_map(|&tid| [0, 1].map(|cpu| (cpu, Target::TaskOnCpu(tid, cpu))))
+            .flat_map(|&tid| [0, 1].map(|cpu| (cpu, EventTarget::TaskOnCpu(tid, cpu))))
             .collect();
         vec![wanted("first", 1, &targets), wanted("second", 2, &targets)]
     }
 
-    fn refuses(which: fn(&Attr, Target) -> bool, error: Errno) -> Scripted {
-        Scripted::new().rule(which, Answer::Refuse(error))
+    fn refuses(which: fn(&Attr, EventTarget) -> bool, error: Errno) -> Scripted {
+        Scripted::new().rule(which, ScriptedAnswer::Refuse(error))
     }
 
     #[test]
     fn every_refusal_has_its_meaning() {
-        let second = |attr: &Attr, _: Target| attr.config == 2;
+        let second = |attr: &Attr, _: EventTarget| attr.config == 2;
         let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
         assert!(
             matches!(error(Errno::PERM), OpenError::NotPermitted { event, task: Some(_), errno: Errno::PERM, .. } if event == "second")
@@ -404,7 +404,7 @@ mod tests {
         assert!(
             matches!(error(Errno::NODEV), OpenError::Other { event, errno: Errno::NODEV } if event == "second")
         );
-        let of_cpus = vec![wanted("all", 2, &[(0, Target::Cpu(0))])];
+        let of_cpus = vec![wanted("all", 2, &[(0, EventTarget::Cpu(0))])];
         let whole = Events::open(&refuses(second, Errno::ACCESS), of_cpus).unwrap_err();
         assert!(matches!(whole, OpenError::NotPermitted { per_cpu: true, .. }));
         let few = Events::open(&Scripted::new().files(5), of_tasks()).unwrap_err();
@@ -413,13 +413,16 @@ mod tests {
 
     #[test]
     fn a_task_that_ended_is_left_out_with_all_its_events() {
-        let gone = |attr: &Attr, target: Target| {
-            attr.config == 2 && matches!(target, Target::TaskOnCpu(8, _))
+        let gone = |attr: &Attr, target: EventTarget| {
+            attr.config == 2 && matches!(target, EventTarget::TaskOnCpu(8, _))
         };
         let events = Events::open(&refuses(gone, Errno::SRCH), of_tasks()).unwrap();
         assert_eq!(events.number_of_files(), 4);
         assert!(
-            events.opened.iter().all(|opened| matches!(opened.target, Target::TaskOnCpu(7, _)))
+            events
+                .opened
+                .iter()
+                .all(|opened| matches!(opened.target, EventTarget::TaskOnCpu(7, _)))
         );
         let all = Events::open(&refuses(|_, _| true, Errno::SRCH), of_tasks()).unwrap_err();
         assert!(matches!(all, OpenError::NoSuchTask(7)));

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use tare_kernel::open::{Kernel, Target};
+use tare_kernel::open::{EventTarget, Kernel};
 
 use super::EventToOpen;
 use super::opening::{Events, Rings};
@@ -25,7 +25,8 @@ impl Events {
 
     /// Whether events are open on CPUs themselves.
     pub(crate) fn has_cpus(&self) -> bool {
-        let is_of_any = |target| matches!(target, Target::Cpu(_) | Target::CgroupOnCpu(..));
+        let is_of_any =
+            |target| matches!(target, EventTarget::Cpu(_) | EventTarget::CgroupOnCpu(..));
         self.opened.iter().any(|opened| is_of_any(opened.target))
     }
 
@@ -64,6 +65,6 @@ impl Events {
     }
 }
 
-fn is_of_cpu(target: Target, cpu: u32) -> bool {
-    matches!(target, Target::Cpu(on) | Target::CgroupOnCpu(_, on) if on == cpu)
+fn is_of_cpu(target: EventTarget, cpu: u32) -> bool {
+    matches!(target, EventTarget::Cpu(on) | EventTarget::CgroupOnCpu(_, on) if on == cpu)
 }

@@ -14,13 +14,13 @@ use tare_format::abi::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_TYPE_BREAKPOINT, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_kernel::open::Target;
+use tare_kernel::open::EventTarget;
 
 use super::EventToOpen;
 
 /// What to open, never to be enabled: for each thread whose children count for themselves, an event
 /// of the kernel's own, and one of each PMU. Baseline Linux 6.2 these are swapped apart.
-pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, Target)> {
+pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, EventTarget)> {
     let mut done = BTreeSet::new();
     let mut apart = Vec::new();
     for EventToOpen { name, attr, targets, .. } in
@@ -42,20 +42,19 @@ pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, Target)> {
         } else {
             still(attr)
         };
-        let tids: BTreeSet<i32> = targets
-            .iter()
-            .filter_map(
-                |(_, target)| {
-                    if let Target::TaskOnCpu(tid, _) = target { Some(*tid) } else { None }
-                },
-            )
-            .collect();
+        let tids: BTreeSet<i32> =
+            targets
+                .iter()
+                .filter_map(|(_, target)| {
+                    if let EventTarget::TaskOnCpu(tid, _) = target { Some(*tid) } else { None }
+                })
+                .collect();
         for tid in tids {
             if done.insert((attr.kind, tid)) {
                 apart.push((
                     name.clone(),
                     Attr { flags: levels, sampling: Sampling::None, ..attr.clone() },
-                    Target::Task(tid),
+                    EventTarget::Task(tid),
                 ));
             }
         }

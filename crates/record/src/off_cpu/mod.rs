@@ -21,8 +21,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_KERNEL, PERF_CONTEXT_USER};
 use tare_format::ledger::OffCpu as Ledger;
 use tare_format::record::Layout;
 use tare_kernel::bpf::{
-    BpfError, Follow, OffCpu, OffCpuCounts, OffCpuPlan, OffCpuRecord, StackCopy, StepBack, Wait,
-    WaitStacks,
+    BpfError, FollowedTasks, OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, PerfFallback,
+    StackCopy, Wait, WaitStacks,
 };
 use tare_kernel::clock_pair;
 use tare_kernel::host::{CpuList, Host};
@@ -47,7 +47,7 @@ pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
 /// Who sees waits.
 #[derive(Debug)]
 enum Source {
-    Programs(Box<OffCpu>),
+    Programs(Box<OffCpuPrograms>),
     Events(Box<Switches>),
 }
 
@@ -58,7 +58,7 @@ const EVENTS_LACK: &str = "without --wakers and without callers of functions tha
 pub(crate) struct OffCpuTimes {
     source: Source,
     /// Where BPF programs can't be loaded.
-    pub(crate) step_back: Option<StepBack>,
+    pub(crate) step_back: Option<PerfFallback>,
     functions: WaitFunctions,
     fields: u64,
     /// Nanoseconds that the recording's clock is ahead of `CLOCK_MONOTONIC`.
@@ -87,15 +87,15 @@ pub(crate) struct OffCpuTarget<'a> {
 
 impl OffCpuTarget<'_> {
     /// The tasks that programs look at.
-    pub(crate) fn follow(&self, target: &Target) -> Follow {
+    pub(crate) fn follow(&self, target: &Target) -> FollowedTasks {
         match target {
             Target::Command(_) | Target::CommandOnCpus(_) | Target::CommandInCgroup(_) => {
-                Follow::Command(self.command.unwrap_or(0))
+                FollowedTasks::Command(self.command.unwrap_or(0))
             }
             Target::Processes(..) | Target::Threads(..) | Target::User(..) => {
-                Follow::Processes(self.processes.clone())
+                FollowedTasks::Processes(self.processes.clone())
             }
-            Target::Cpus(_) | Target::Cgroups { .. } => Follow::All(self.command),
+            Target::Cpus(_) | Target::Cgroups { .. } => FollowedTasks::All(self.command),
         }
     }
 }
@@ -247,8 +247,8 @@ fn source(
     plan: &OffCpuPlan<'_>,
     attr: &mut Attr,
     host: &Host,
-) -> Result<(Source, Option<StepBack>), RecordError> {
-    let why = match OffCpu::start(plan) {
+) -> Result<(Source, Option<PerfFallback>), RecordError> {
+    let why = match OffCpuPrograms::start(plan) {
         Ok(programs) => return Ok((Source::Programs(Box::new(programs)), None)),
         Err(why @ BpfError::NoProcess(_)) => return Err(why.into()),
         Err(why) => why,
@@ -257,7 +257,7 @@ fn source(
         Ok(events) => {
             attr.sample_type = fields(attr.has_callchain(), false, false);
             (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
-            let step_back = StepBack { why, lacks: EVENTS_LACK };
+            let step_back = PerfFallback { cause: why, limits: EVENTS_LACK };
             Ok((Source::Events(Box::new(events)), Some(step_back)))
         }
         Err(events) => {

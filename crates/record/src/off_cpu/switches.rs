@@ -15,9 +15,9 @@ use rustix::time::ClockId;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::{Events, Layout, Record, Sample, kind};
-use tare_kernel::bpf::{Follow, OffCpuCounts, OffCpuPlan, OffCpuRecord, Wait, WaitStacks};
+use tare_kernel::bpf::{FollowedTasks, OffCpuCounts, OffCpuPlan, OffCpuRecord, Wait, WaitStacks};
 use tare_kernel::host::Host;
-use tare_kernel::open::{Kernel, System, Target};
+use tare_kernel::open::{EventTarget, Kernel, System};
 use tare_kernel::procfs;
 use tare_kernel::ring::{AddError, OrderedRings, RingError};
 use tare_kernel::timestamp::monotonic_ns;
@@ -106,7 +106,7 @@ impl Switches {
         };
         let rings = open(&tracefs, host)?;
         rings.enable().map_err(|errno| SwitchesError::Open { event: TASKS, errno })?;
-        let all = matches!(plan.follow, Follow::All(_));
+        let all = matches!(plan.follow, FollowedTasks::All(_));
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let limits = Limits {
             min_ns: plan.min_ns.into(),
@@ -114,8 +114,8 @@ impl Switches {
         };
         let waits = Waits::new(all, (!plan.include_self).then_some(own), limits);
         let waiting = match plan.follow {
-            Follow::Command(child) | Follow::All(Some(child)) => Some(child),
-            Follow::All(None) | Follow::Processes(_) => None,
+            FollowedTasks::Command(child) | FollowedTasks::All(Some(child)) => Some(child),
+            FollowedTasks::All(None) | FollowedTasks::Processes(_) => None,
         };
         let tells_users = plan.stacks != WaitStacks::Few;
         let layouts = rings.layouts().clone();
@@ -128,13 +128,13 @@ impl Switches {
     }
 
     /// The tasks that are there, and wait already.
-    fn add_existing(&mut self, follow: &Follow, host: &Host) {
+    fn add_existing(&mut self, follow: &FollowedTasks, host: &Host) {
         let now_ns = monotonic_ns();
         let pids = match follow {
-            Follow::Command(_) => Vec::new(),
-            Follow::Processes(pids) => pids.clone(),
+            FollowedTasks::Command(_) => Vec::new(),
+            FollowedTasks::Processes(pids) => pids.clone(),
             // Threads of the kernel are left out: each says so when it leaves a CPU.
-            Follow::All(_) => procfs::processes(host).unwrap_or_default(),
+            FollowedTasks::All(_) => procfs::processes(host).unwrap_or_default(),
         };
         for pid in pids {
             let is_kernels =
@@ -301,7 +301,7 @@ fn open(tracefs: &Tracefs, host: &Host) -> Result<OrderedRings, SwitchesError> {
         let refused = |errno| SwitchesError::Open { event, errno };
         let mut ids = Vec::new();
         for &cpu in cpus.as_slice() {
-            let file = System.open(&attr, Target::Cpu(cpu), None).map_err(refused)?;
+            let file = System.open(&attr, EventTarget::Cpu(cpu), None).map_err(refused)?;
             ids.push(file.id().map_err(refused)?);
             rings.add(cpu, file, RING_BYTES as usize).map_err(|error| match error {
                 AddError::Ring(error) => SwitchesError::Ring(error),

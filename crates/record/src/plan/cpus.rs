@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 
 use tare_events::{Event, PmuCpus};
 use tare_kernel::host::{CpuList, Host};
-use tare_kernel::open::Target as OpenTarget;
+use tare_kernel::open::EventTarget;
 
 use super::PlannedEvent;
 use crate::error::PlanError;
@@ -54,12 +54,12 @@ impl PlannedEvent {
         &'a self,
         threads: &'a [i32],
         cgroups: &'a [RawFd],
-    ) -> impl Iterator<Item = (u32, OpenTarget)> + 'a {
-        let of_cpu = move |cpu: u32| -> Box<dyn Iterator<Item = OpenTarget> + 'a> {
+    ) -> impl Iterator<Item = (u32, EventTarget)> + 'a {
+        let of_cpu = move |cpu: u32| -> Box<dyn Iterator<Item = EventTarget> + 'a> {
             match self.cgroup.and_then(|cgroup| cgroups.get(cgroup)) {
-                Some(&folder) => Box::new(std::iter::once(OpenTarget::CgroupOnCpu(folder, cpu))),
-                None if threads.is_empty() => Box::new(std::iter::once(OpenTarget::Cpu(cpu))),
-                None => Box::new(threads.iter().map(move |&tid| OpenTarget::TaskOnCpu(tid, cpu))),
+                Some(&folder) => Box::new(std::iter::once(EventTarget::CgroupOnCpu(folder, cpu))),
+                None if threads.is_empty() => Box::new(std::iter::once(EventTarget::Cpu(cpu))),
+                None => Box::new(threads.iter().map(move |&tid| EventTarget::TaskOnCpu(tid, cpu))),
             }
         };
         self.cpus

@@ -26,7 +26,7 @@ use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::call_samples::CallSamples;
 use tare_kernel::host::{CpuList, Host};
 use tare_kernel::open::Kernel;
-use tare_kernel::probe::{Probe, Refusal as Refused};
+use tare_kernel::probe::{AccessProbe, Refusal as Refused};
 
 use self::attr::AttrDefaults;
 pub(crate) use self::cpus::cpus;
@@ -249,8 +249,8 @@ fn default_event(
     kernel: &dyn Kernel,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<EventGroup>, PlanError> {
-    let has_pmu =
-        !sources.lacks_cpu_pmu() && Probe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
+    let has_pmu = !sources.lacks_cpu_pmu()
+        && AccessProbe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
     // Nanoseconds, as the time that tasks are not on a CPU: both together are all of the time.
     let is_clock = !has_pmu || options.off_cpu.is_some();
     let text = if is_clock { "cpu-clock" } else { "cycles:P" };

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_kernel_takes_it() {
         use tare_format::abi::{Attr, Flags, Sampling, bindings};
-        use tare_kernel::open::{Kernel, System, Target};
+        use tare_kernel::open::{EventTarget, Kernel, System};
         let Ok(tracefs) = Tracefs::find(&Host::default()) else {
             return println!("skipped: no tracefs for this user");
         };
@@ -116,7 +116,7 @@ mod tests {
                 flags: Flags::DISABLED,
                 ..Attr::default()
             };
-            match System.open(&attr, Target::Task(0), None) {
+            match System.open(&attr, EventTarget::Task(0), None) {
                 Ok(event) => event.set_filter(&std::ffi::CString::new(filter).unwrap()).unwrap(),
                 Err(error) => println!("skipped: {system}:{name} can't be opened: {error}"),
             }

@@ -6,7 +6,7 @@ use tare_events::{OpenError, Unavailable, is_kernel_only, user_mode_only};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::host::Host;
-use tare_kernel::open::{EventFile, Kernel, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel};
 
 use super::attr::LBR_TERSE;
 use super::{PlannedEvent, is_traced};
@@ -211,7 +211,8 @@ impl<'a> Settling<'a> {
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno> {
         let cpu = planned.cpus.as_slice().first().copied().unwrap_or(0);
-        let target = if self.per_cpu { Target::Cpu(cpu) } else { Target::TaskOnCpu(0, cpu) };
+        let target =
+            if self.per_cpu { EventTarget::Cpu(cpu) } else { EventTarget::TaskOnCpu(0, cpu) };
         if is_traced(&planned.event) {
             let kind = abi::PERF_TYPE_SOFTWARE;
             let config = abi::PERF_COUNT_SW_DUMMY.into();

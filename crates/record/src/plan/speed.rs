@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tare_format::abi::bindings::{PERF_COUNT_HW_CPU_CYCLES, PERF_TYPE_HARDWARE};
 use tare_format::abi::{Attr, Flags, ReadFormat, Reading};
 use tare_kernel::host::Host;
-use tare_kernel::open::{Kernel, Target};
+use tare_kernel::open::{EventTarget, Kernel};
 
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
@@ -40,7 +40,7 @@ fn counted(kernel: &dyn Kernel) -> Option<u64> {
         flags,
         ..Attr::default()
     };
-    let event = kernel.open(&attr, Target::Task(0), None).ok()?;
+    let event = kernel.open(&attr, EventTarget::Task(0), None).ok()?;
     let begin = Instant::now();
     while begin.elapsed() < COUNTED {
         for number in 0..10_000_u32 {
@@ -58,7 +58,7 @@ fn counted(kernel: &dyn Kernel) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
-    use tare_kernel::fake::{Answer, Scripted};
+    use tare_kernel::fake::{Scripted, ScriptedAnswer};
 
     use super::*;
 
@@ -67,14 +67,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let host = Host::at(root.path());
         let of = |answer| cycles_per_second(&host, &Scripted::new().rule(|_, _| true, answer));
-        assert_eq!(of(Answer::Count(1_500_000, 600_000, 500_000)), Some(3_000_000_000));
-        assert_eq!(of(Answer::Refuse(Errno::NOENT)), None);
-        assert_eq!(of(Answer::Count(0, 5, 5)), None, "a counter that stands still");
+        assert_eq!(of(ScriptedAnswer::Count(1_500_000, 600_000, 500_000)), Some(3_000_000_000));
+        assert_eq!(of(ScriptedAnswer::Refuse(Errno::NOENT)), None);
+        assert_eq!(of(ScriptedAnswer::Count(0, 5, 5)), None, "a counter that stands still");
         for (file, text) in [("online", "0-1"), ("cpu1/cpufreq/cpuinfo_max_freq", "2400000\n")] {
             let file = root.path().join("sys/devices/system/cpu").join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        assert_eq!(of(Answer::Refuse(Errno::NOENT)), Some(2_400_000_000));
+        assert_eq!(of(ScriptedAnswer::Refuse(Errno::NOENT)), Some(2_400_000_000));
     }
 }

@@ -72,9 +72,9 @@ fn programs(options: &Options, host: &Host, sources: &Sources) -> Result<CallSam
     };
     CallSamples::load(&plan).map_err(|error| match error {
         BpfError::NotPermitted(_) => {
-            format!("{} (CAP_BPF with CAP_PERFMON allows them)", error.line())
+            format!("{} (CAP_BPF with CAP_PERFMON allows them)", error.first_line())
         }
-        _ => error.line(),
+        _ => error.first_line(),
     })
 }
 

@@ -104,7 +104,7 @@ pub(super) fn complete(
     follow.tasks = Some(family.tasks);
     follow.unseen_tasks = family.unseen;
     if follow.mode == FollowMode::Inherit && family.tasks > 1 {
-        follow.kernel_keeps_counts = kept_counts::are_kept(&*session.backend.kernel);
+        follow.kernel_keeps_counts = kept_counts::kernel_keeps_counts(&*session.backend.kernel);
     }
     // What follows the end of a recording that ended early is not missing in it.
     let is_whole = ledger.stopped.is_none();

@@ -391,7 +391,7 @@ impl Recording {
         if is_due {
             self.deadlines.flush = now + self.session.options.rings.flush_interval;
         }
-        self.calls.iter_mut().for_each(CallSamples::is_awake);
+        self.calls.iter_mut().for_each(CallSamples::clear_wakes);
         if !self.is_stopped() {
             self.take_off_cpu()?;
             self.empty(is_due);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tare_format::record::Layout;
 use tare_kernel::host::Host;
-use tare_kernel::procfs::{self, Module};
+use tare_kernel::procfs::{self, KernelModule};
 
 use super::{Recording, StopReason};
 use crate::describe::module_build_id;
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Modules {
     /// `None` where no event counts in the kernel.
-    known: Option<Vec<Module>>,
+    known: Option<Vec<KernelModule>>,
     /// How many folders `/sys/module` has: one for each, and for some parts of the kernel.
     folders: Option<u64>,
     /// Whether the build ids were read of those that were there when the recording began.
@@ -48,7 +48,7 @@ impl Modules {
     }
 
     /// The recording, or its next file, begins with these.
-    pub(super) fn begin(&mut self, there: Vec<Module>) {
+    pub(super) fn begin(&mut self, there: Vec<KernelModule>) {
         self.known = self.known.take().map(|_| there);
     }
 }
@@ -102,7 +102,7 @@ impl Recording {
         };
         let host = &session.backend.host;
         let there = procfs::loaded_modules(host);
-        let place = |module: &Module| (module.name.clone(), module.start);
+        let place = |module: &KernelModule| (module.name.clone(), module.start);
         let before: HashSet<_> = known.iter().map(place).collect();
         let mut new: Vec<_> = there.clone();
         new.retain(|module| !before.contains(&place(module)));

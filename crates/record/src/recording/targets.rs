@@ -84,7 +84,7 @@ impl TargetTasks {
     }
 
     fn of_cgroups(names: &[String], host: &Host) -> Result<Self, RecordError> {
-        let known = Cgroups::of(host);
+        let known = Cgroups::read(host);
         let open = |name: &String| -> Result<OwnedFd, RecordError> {
             let folder = std::fs::File::open(known.find(host, name)?);
             let failed = |source| RecordError::CgroupFolder { name: name.clone(), source };

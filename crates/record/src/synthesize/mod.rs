@@ -19,7 +19,7 @@ use tare_format::record::{BpfEvent, Cgroup, FileId, Ksymbol, Layout, Mmap, Sampl
 use tare_kernel::bpf::{LoadedFunction, LoadedProgram};
 use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
-use tare_kernel::procfs::{self, Module};
+use tare_kernel::procfs::{self, KernelModule};
 
 use buffer::Buffer;
 use process::Processes;
@@ -60,7 +60,7 @@ pub struct Synthesized {
     /// Mappings of processes.
     pub mappings: u64,
     /// Modules of the kernel.
-    pub modules: Vec<Module>,
+    pub modules: Vec<KernelModule>,
     /// Cgroups.
     pub cgroups: u64,
     /// Whether the place of the kernel is known, where it was asked for.
@@ -150,14 +150,14 @@ pub(crate) fn bpf_programs(programs: &[LoadedProgram], events: bool, layout: &La
 }
 
 /// A module's file, or its name in brackets.
-pub(crate) fn module_name(module: &Module) -> String {
+pub(crate) fn module_name(module: &KernelModule) -> String {
     module.path.clone().unwrap_or_else(|| format!("[{}]", module.name))
 }
 
 /// The mapping of a module that was loaded while events were recorded, of which the kernel makes no
 /// record. It has its build id with it: the same module may have been loaded before as another build.
 pub(crate) fn module(
-    module: &Module,
+    module: &KernelModule,
     build_id: Option<&[u8]>,
     layout: &Layout,
 ) -> Result<Vec<u8>, TooLong> {
@@ -187,7 +187,7 @@ fn kernel_mapping(start: u64, len: u64, pgoff: u64, path: &[u8]) -> Mmap<'_> {
 /// The cgroups of the hierarchy that events go by, by the id that samples hold: the folder's inode
 /// (Linux 5.5).
 fn cgroups(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
-    let Some(hierarchy) = Cgroups::of(host).for_events else { return Ok(()) };
+    let Some(hierarchy) = Cgroups::read(host).for_events else { return Ok(()) };
     let top = host.path(&hierarchy.mount.to_string_lossy());
     let mut folders = vec![top.clone()];
     while let Some(folder) = folders.pop() {

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use tare_format::record::{Comm, FileId, Mmap, NamespaceLink, Task};
 use tare_kernel::host::Host;
-use tare_kernel::procfs::{self, Mapping, Process};
+use tare_kernel::procfs::{self, Mapping, ProcessStat};
 
 use super::buffer::Buffer;
 use super::{Options, Synthesized};
@@ -66,7 +66,7 @@ impl<'a, 'b> Processes<'a, 'b> {
     }
 
     /// The thread that a process began with; `None` where it is gone.
-    fn leader(&mut self, pid: i32) -> io::Result<Option<Process>> {
+    fn leader(&mut self, pid: i32) -> io::Result<Option<ProcessStat>> {
         let process = match procfs::process(self.host, pid) {
             Ok(process) => process,
             Err(error) => {
@@ -105,7 +105,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         Ok(())
     }
 
-    fn mappings(&mut self, pid: i32, process: &Process) -> io::Result<()> {
+    fn mappings(&mut self, pid: i32, process: &ProcessStat) -> io::Result<()> {
         if process.is_kernel_thread || !self.options.mappings {
             return Ok(());
         }

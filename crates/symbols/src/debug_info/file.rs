@@ -214,8 +214,8 @@ impl DebugFile {
     }
 
     /// Gives back the memory of what was looked at.
-    pub(super) fn give_pages_back(&self) {
-        self.view.give_pages_back();
+    pub(super) fn release_pages(&self) {
+        self.view.release_pages();
     }
 
     /// Whether the file became shorter while it was read.

@@ -142,7 +142,7 @@ impl DebugInfo {
         let passed = |bytes: usize| {
             let before = seen.fetch_add(bytes, Ordering::Relaxed);
             if before / GIVE_BACK_BYTES != (before + bytes) / GIVE_BACK_BYTES {
-                self.main.give_pages_back();
+                self.main.release_pages();
             }
         };
         let main = &self.main;
@@ -170,7 +170,7 @@ impl DebugInfo {
             }
             work();
         });
-        self.main.give_pages_back();
+        self.main.release_pages();
         if self.main.is_torn() {
             return Err(Unresolved::NoFile);
         }

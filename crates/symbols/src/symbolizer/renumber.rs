@@ -33,7 +33,7 @@ impl Symbolizer {
         }
         self.dsos = kept;
         if bytes_before.saturating_sub(self.bytes()) >= GIVEN_BACK {
-            tare_kernel::heap::give_back();
+            tare_kernel::heap::return_freed_memory();
         }
     }
 

@@ -8,7 +8,7 @@ use tare_format::abi::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::child::{CommandError, FileLimit};
 use tare_kernel::host::{CapabilitySet, Host};
-use tare_kernel::open::{Kernel, System, Target};
+use tare_kernel::open::{EventTarget, Kernel, System};
 use tare_measure::count::Counters;
 
 use crate::exit::{Exit, Refusal, say};
@@ -67,7 +67,7 @@ fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
         ..Attr::default()
     };
     let refused = |tid| {
-        let answer = kernel.open(&attr, Target::Task(tid), None);
+        let answer = kernel.open(&attr, EventTarget::Task(tid), None);
         matches!(answer, Err(Errno::ACCESS | Errno::PERM))
     };
     tid != 0 && refused(tid) && !refused(0)

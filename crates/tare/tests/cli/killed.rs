@@ -99,7 +99,7 @@ fn whoever_is_killed_leaves_nothing_loaded() {
 
 #[test]
 fn the_cgroup_of_a_killed_recorder_goes_with_the_next_run() {
-    let cgroups = Cgroups::of(&Host::default()).for_events.filter(|_| is_root() && can_trace());
+    let cgroups = Cgroups::read(&Host::default()).for_events.filter(|_| is_root() && can_trace());
     let Some(own) = cgroups.and_then(|cgroups| cgroups.own) else {
         return println!("skipped: no cgroup can be made");
     };

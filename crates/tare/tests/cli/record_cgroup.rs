@@ -12,7 +12,7 @@ use crate::recorded::{RecordingFolder, read};
 use crate::support::{PidFileGuard, is_root, stderr};
 
 fn own_cgroup() -> Option<PathBuf> {
-    Cgroups::of(&Host::default()).for_events?.own
+    Cgroups::read(&Host::default()).for_events?.own
 }
 
 /// Records a shell that knows its own cgroup's folder as `$own`.

@@ -68,7 +68,7 @@ fn record(options: &[&str], command: &[&str]) -> FollowRecording {
 
 /// The folder of this process's cgroup, where transient ones are made.
 fn own_cgroup() -> Option<PathBuf> {
-    Cgroups::of(&Host::default()).for_events?.own
+    Cgroups::read(&Host::default()).for_events?.own
 }
 
 fn transient_cgroups() -> Vec<PathBuf> {

@@ -248,7 +248,7 @@ fn sleeper(line: &str) -> ProcessGuard {
 
 #[test]
 fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
-    let cgroups = Cgroups::of(&Host::default()).for_events.filter(|_| is_root() && can_trace());
+    let cgroups = Cgroups::read(&Host::default()).for_events.filter(|_| is_root() && can_trace());
     let Some(cgroups) = cgroups else { return println!("skipped: no cgroups of events") };
     let name = format!("tare-test-waits-{}", std::process::id());
     let cgroup = cgroups.mount.join(&name);

@@ -18,7 +18,7 @@ struct TestCgroup {
 
 impl TestCgroup {
     fn new(name: &str) -> Option<Self> {
-        let hierarchy = Cgroups::of(&Host::default()).for_events?;
+        let hierarchy = Cgroups::read(&Host::default()).for_events?;
         let folder = hierarchy.mount.join(format!("tare-test-{}-{name}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         Some(Self { folder, inside: None })

@@ -14,7 +14,7 @@ use crate::support::{is_root, stat, stderr, tare};
 const LOOP: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done"];
 
 fn transient_cgroups(of: u32) -> Vec<PathBuf> {
-    let own = Cgroups::of(&Host::default()).for_events.and_then(|hierarchy| hierarchy.own);
+    let own = Cgroups::read(&Host::default()).for_events.and_then(|hierarchy| hierarchy.own);
     let entries = own
         .and_then(|own| own.read_dir().ok())
         .into_iter()

@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use tare_format::printable;
-use tare_kernel::bpf::Follow;
+use tare_kernel::bpf::FollowedTasks;
 use tare_kernel::functions::{
-    Location, PlaceSums, ProbeCall, ProbeCost, ProbePlan, Probes, ProbesError,
+    PlaceSums, ProbeCall, ProbeCost, ProbeLocation, ProbePlan, Probes, ProbesError,
 };
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
@@ -30,8 +30,8 @@ pub struct FunctionOptions {
 }
 
 /// Why the kernel takes no probe at a location: a line that names the remedy where there is one.
-fn no_probe(location: &Location, error: &io::Error) -> String {
-    let of_kernel = matches!(location, Location::Kernel { .. });
+fn no_probe(location: &ProbeLocation, error: &io::Error) -> String {
+    let of_kernel = matches!(location, ProbeLocation::Kernel { .. });
     let why = match (error.kind(), error.raw_os_error(), of_kernel) {
         // sysfs has no such PMU.
         (io::ErrorKind::NotFound, None, true) => "this kernel has no kprobes (CONFIG_KPROBES)",
@@ -69,7 +69,7 @@ impl FunctionTracer {
     pub fn start(
         places: &[ProbePlan],
         options: &FunctionOptions,
-        follow: &Follow,
+        follow: &FollowedTasks,
         host: &Host,
     ) -> Result<Self, TraceError> {
         let wanted = PerfOptions {

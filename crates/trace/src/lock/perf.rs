@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{Follow, LockSums};
+use tare_kernel::bpf::{FollowedTasks, LockSums};
 use tare_kernel::host::Host;
 
 use super::contention::{ContentionSums, Wait};
@@ -18,7 +18,11 @@ pub(super) struct PerfLocks {
 }
 
 impl PerfLocks {
-    pub(super) fn start(follow: &Follow, ring_bytes: u32, host: &Host) -> Result<Self, PerfError> {
+    pub(super) fn start(
+        follow: &FollowedTasks,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<Self, PerfError> {
         let wanted = PerfOptions { raw: EVENTS.to_vec(), chains: true, ..PerfOptions::default() };
         let events = PerfEvents::start(&wanted, follow, ring_bytes, host)?;
         Ok(Self { events, sums: ContentionSums::default() })

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{BpfError, Follow, LockKind, LockSums, Locks, StepBack, try_load};
+use tare_kernel::bpf::{
+    BpfError, FollowedTasks, LockKind, LockSums, Locks, PerfFallback, try_load,
+};
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
 
@@ -59,10 +61,10 @@ impl LockTracer {
     /// # Errors
     /// See [`TraceError`].
     pub fn start(
-        follow: &Follow,
+        follow: &FollowedTasks,
         options: &LockOptions,
         host: &Host,
-    ) -> Result<(Self, Option<StepBack>), TraceError> {
+    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
         let error = match InKernel::start(follow, options, host)? {
             Ok(in_kernel) => return Ok((Self(LockSource::Bpf(Box::new(in_kernel))), None)),
             Err(error) => error,
@@ -137,7 +139,7 @@ impl LockTracer {
 
 impl InKernel {
     fn start(
-        follow: &Follow,
+        follow: &FollowedTasks,
         options: &LockOptions,
         host: &Host,
     ) -> Result<Result<Self, BpfError>, TraceError> {

@@ -6,7 +6,7 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
 use tare_format::record::{Events, RawRecord, Record, Sample, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
-use tare_kernel::bpf::{Call, CallRecord, Follow, FutexStack, TaskEvent};
+use tare_kernel::bpf::{Call, CallRecord, FollowedTasks, FutexStack, TaskEvent};
 use tare_kernel::functions::ProbeCall;
 
 use super::open::{Kind, OpenTracepoints};
@@ -98,9 +98,15 @@ impl SampleHeader {
 }
 
 impl Decoder {
-    pub(super) fn new(opened: &OpenTracepoints, follow: &Follow, stacks: Option<Stacks>) -> Self {
+    pub(super) fn new(
+        opened: &OpenTracepoints,
+        follow: &FollowedTasks,
+        stacks: Option<Stacks>,
+    ) -> Self {
         let waiting = match follow {
-            Follow::Command(child) | Follow::All(Some(child)) => u32::try_from(*child).ok(),
+            FollowedTasks::Command(child) | FollowedTasks::All(Some(child)) => {
+                u32::try_from(*child).ok()
+            }
             _ => None,
         };
         Self {

@@ -13,7 +13,7 @@ mod open;
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{CallRecord, Follow, FutexStack};
+use tare_kernel::bpf::{CallRecord, FollowedTasks, FutexStack};
 use tare_kernel::functions::ProbeCall;
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
@@ -150,17 +150,17 @@ impl PerfEvents {
     /// See [`PerfError`].
     pub fn start(
         wanted: &PerfOptions,
-        follow: &Follow,
+        follow: &FollowedTasks,
         ring_bytes: u32,
         host: &Host,
     ) -> Result<Self, PerfError> {
         let opened = open::open(wanted, follow, ring_bytes, host)?;
         let stacks = wanted.stacks.as_ref().map(|options| {
             let mut stacks = Stacks::new(options);
-            if let Follow::Processes(pids) = follow {
+            if let FollowedTasks::Processes(pids) = follow {
                 pids.iter().for_each(|&pid| stacks.add_process(host, pid));
             }
-            if let Follow::All(_) = follow {
+            if let FollowedTasks::All(_) = follow {
                 let pids = procfs::processes(host).unwrap_or_default();
                 pids.iter().for_each(|&pid| stacks.add_process(host, pid));
             }

@@ -5,9 +5,9 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::record::Layout;
 use tare_format::tracepoint::Format;
-use tare_kernel::bpf::Follow;
+use tare_kernel::bpf::FollowedTasks;
 use tare_kernel::host::Host;
-use tare_kernel::open::{EventFile, Kernel, System, Target};
+use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::procfs;
 use tare_kernel::ring::{AddError, OrderedRings};
 use tare_kernel::tracefs::Tracefs;
@@ -253,11 +253,11 @@ fn fits(pattern: &str, name: &str) -> bool {
 }
 
 /// The tasks to open events on; `None` stands for whole CPUs.
-fn tasks(follow: &Follow, host: &Host) -> Result<Option<Vec<i32>>, PerfError> {
+fn tasks(follow: &FollowedTasks, host: &Host) -> Result<Option<Vec<i32>>, PerfError> {
     match follow {
-        Follow::All(_) => Ok(None),
-        Follow::Command(child) => Ok(Some(vec![*child])),
-        Follow::Processes(pids) => {
+        FollowedTasks::All(_) => Ok(None),
+        FollowedTasks::Command(child) => Ok(Some(vec![*child])),
+        FollowedTasks::Processes(pids) => {
             let mut tids = Vec::new();
             for &pid in pids {
                 match procfs::threads(host, pid) {
@@ -272,7 +272,7 @@ fn tasks(follow: &Follow, host: &Host) -> Result<Option<Vec<i32>>, PerfError> {
 
 /// What is opened, as it is opened.
 struct Opening<'a> {
-    follow: &'a Follow,
+    follow: &'a FollowedTasks,
     tasks: Option<Vec<i32>>,
     cpus: &'a [u32],
     ring_bytes: u32,
@@ -281,7 +281,7 @@ struct Opening<'a> {
 
 pub(super) fn open(
     wanted: &PerfOptions,
-    follow: &Follow,
+    follow: &FollowedTasks,
     ring_bytes: u32,
     host: &Host,
 ) -> Result<OpenTracepoints, PerfError> {
@@ -309,15 +309,17 @@ impl Opening<'_> {
         let mut ids = Vec::new();
         for &cpu in self.cpus {
             let targets: Vec<_> = match &self.tasks {
-                None => vec![Target::Cpu(cpu)],
-                Some(tids) => tids.iter().map(|&tid| Target::TaskOnCpu(tid, cpu)).collect(),
+                None => vec![EventTarget::Cpu(cpu)],
+                Some(tids) => tids.iter().map(|&tid| EventTarget::TaskOnCpu(tid, cpu)).collect(),
             };
             for target in targets {
                 let event = match System.open(&planned.attr, target, None) {
                     Ok(event) => event,
                     Err(_) if planned.optional => continue,
                     // A thread that has ended meanwhile; its process was there.
-                    Err(Errno::SRCH) if matches!(self.follow, Follow::Processes(_)) => continue,
+                    Err(Errno::SRCH) if matches!(self.follow, FollowedTasks::Processes(_)) => {
+                        continue;
+                    }
                     Err(errno) => return Err(self.refused(&planned.name, errno)),
                 };
                 keep_off_own(&planned.kind, self.tasks.is_none(), &*event);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 
 use tare_format::tracepoint::Format;
-use tare_kernel::bpf::{Follow, TaskEvent};
+use tare_kernel::bpf::{FollowedTasks, TaskEvent};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_kernel::tracefs::Tracefs;
@@ -44,21 +44,25 @@ struct FollowedThreads {
 }
 
 impl PerfSched {
-    pub(super) fn start(follow: &Follow, ring_bytes: u32, host: &Host) -> Result<Self, PerfError> {
+    pub(super) fn start(
+        follow: &FollowedTasks,
+        ring_bytes: u32,
+        host: &Host,
+    ) -> Result<Self, PerfError> {
         let mut followed = FollowedThreads {
-            all: matches!(follow, Follow::All(_)),
+            all: matches!(follow, FollowedTasks::All(_)),
             own: rustix::process::getpid().as_raw_nonzero().get(),
             waiting: match follow {
-                Follow::Command(child) => Some(*child),
-                Follow::All(child) => *child,
-                Follow::Processes(_) => None,
+                FollowedTasks::Command(child) => Some(*child),
+                FollowedTasks::All(child) => *child,
+                FollowedTasks::Processes(_) => None,
             },
             tids: HashSet::new(),
             processes: HashMap::new(),
             names: HashMap::new(),
         };
         followed.processes.insert(followed.own, followed.own);
-        if let Follow::Processes(pids) = follow {
+        if let FollowedTasks::Processes(pids) = follow {
             for &pid in pids {
                 let threads = procfs::threads(host, pid).map_err(|_| PerfError::NoProcess(pid))?;
                 followed.tids.extend(&threads);
@@ -73,7 +77,7 @@ impl PerfSched {
             tracepoints.push(&format!("{system}:{name}"), format.as_ref());
         }
         let wanted = PerfOptions { raw: EVENTS.to_vec(), ..PerfOptions::default() };
-        let whole = Follow::All(followed.waiting);
+        let whole = FollowedTasks::All(followed.waiting);
         let events = PerfEvents::start(&wanted, &whole, ring_bytes, host)?;
         Ok(Self { events, tracepoints, followed })
     }

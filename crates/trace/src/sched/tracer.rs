@@ -3,7 +3,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{Follow, SchedEvent, SchedEvents, SchedRecord, SchedTask, StepBack};
+use tare_kernel::bpf::{
+    FollowedTasks, PerfFallback, SchedEvent, SchedEvents, SchedRecord, SchedTask,
+};
 use tare_kernel::host::Host;
 
 use super::event::{SchedAction, State, Task};
@@ -34,13 +36,13 @@ impl SchedTracer {
     /// # Errors
     /// See [`TraceError`].
     pub fn start(
-        follow: &Follow,
+        follow: &FollowedTasks,
         migrations: bool,
         ring_bytes: u32,
         host: &Host,
-    ) -> Result<(Self, Option<StepBack>), TraceError> {
+    ) -> Result<(Self, Option<PerfFallback>), TraceError> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let follows_all = matches!(follow, Follow::All(_));
+        let follows_all = matches!(follow, FollowedTasks::All(_));
         let error = match SchedEvents::start(follow, migrations, ring_bytes) {
             Ok(programs) => {
                 let how = SchedSource::Bpf(Box::new(programs));

@@ -17,11 +17,11 @@ use aya::include_bytes_aligned;
 use aya::maps::{Array, CgroupArray, HashMap, MapData, PerCpuArray, RingBuf};
 use rustix::process::getpid;
 
-use self::records::{Control, Key, LongWait, RawStack, RawWait, RawWaker, RingRecord, Sum};
+use self::records::{Control, LongWait, RawStack, RawWait, RawWaker, WaitKey, WaitRecord, WaitSum};
 pub use self::records::{REGISTERS, StackCopy, WaitState};
 use self::records::{VISIT_BEGIN, VISIT_END};
-use super::follow::{Follow, store};
-use super::load::{BpfError, LoadedObject, Plan};
+use super::follow::{FollowedTasks, store};
+use super::load::{BpfError, LoadedObject, ObjectPlan};
 use crate::cgroup::members::ids;
 use crate::timestamp::monotonic_ns;
 
@@ -56,7 +56,7 @@ pub enum WaitStacks {
 #[derive(Debug)]
 pub struct OffCpuPlan<'a> {
     /// Whose time.
-    pub follow: Follow,
+    pub follow: FollowedTasks,
     /// Only of tasks in these cgroups (version 2), at most 64; none: wherever they are.
     pub cgroups: Vec<BorrowedFd<'a>>,
     /// This process's own waits, too.
@@ -143,9 +143,9 @@ pub struct OffCpuCounts {
 }
 
 /// Programs that sum up the time that tasks are not on a CPU. Dropped, they are gone.
-pub struct OffCpu {
+pub struct OffCpuPrograms {
     loaded: LoadedObject,
-    sums: [HashMap<MapData, Key, Sum>; 2],
+    sums: [HashMap<MapData, WaitKey, WaitSum>; 2],
     stacks: HashMap<MapData, u64, RawStack>,
     wakers: HashMap<MapData, u64, RawWaker>,
     ring: RingBuf<MapData>,
@@ -157,13 +157,13 @@ pub struct OffCpu {
     by_frame_pointers: bool,
 }
 
-impl std::fmt::Debug for OffCpu {
+impl std::fmt::Debug for OffCpuPrograms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OffCpu").finish_non_exhaustive()
     }
 }
 
-impl OffCpu {
+impl OffCpuPrograms {
     /// Loads the programs. Waits count from [`Self::enable`] on.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ impl OffCpu {
             WaitStacks::FramePointers => 2,
         };
         let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        let mut loaded = LoadedObject::load(&Plan {
+        let mut loaded = LoadedObject::load(&ObjectPlan {
             object: OBJECT,
             constants: &[
                 ("all_tasks", plan.follow.all_tasks()),
@@ -259,9 +259,9 @@ impl OffCpu {
         let ended = self.begin_epoch()?;
         let mut long = Vec::new();
         while let Some(bytes) = self.ring.next() {
-            match RingRecord::parse(&bytes) {
-                Some(RingRecord::Copy(copy)) => each(OffCpuRecord::Copy(copy))?,
-                Some(RingRecord::Long(wait)) => long.push(wait),
+            match WaitRecord::parse(&bytes) {
+                Some(WaitRecord::Copy(copy)) => each(OffCpuRecord::Copy(copy))?,
+                Some(WaitRecord::Long(wait)) => long.push(wait),
                 None => {}
             }
         }
@@ -326,11 +326,12 @@ impl OffCpu {
     ) -> Result<(), E> {
         let LongWait { start_ns, woken_ns, end_ns, state, cpu, .. } = *long;
         let [kernel, user, waker] = long.key;
-        let key = Key { kernel, user, waker, tid: long.tid, pid: long.pid, ..Key::default() };
+        let key =
+            WaitKey { kernel, user, waker, tid: long.tid, pid: long.pid, ..WaitKey::default() };
         let of_run_queue = WaitState { on_run_queue: true, ..state };
         for (from, to, state) in [(start_ns, woken_ns, state), (woken_ns, end_ns, of_run_queue)] {
             if to > from {
-                let sum = Sum { ns: to - from, waits: 1, last: to, cpu, ..Sum::default() };
+                let sum = WaitSum { ns: to - from, waits: 1, last: to, cpu, ..WaitSum::default() };
                 self.tell_of(&key, state, &sum, each)?;
             }
         }
@@ -339,8 +340,8 @@ impl OffCpu {
 
     fn tell<E: From<BpfError>>(
         &mut self,
-        key: &Key,
-        sum: &Sum,
+        key: &WaitKey,
+        sum: &WaitSum,
         each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.tell_of(key, WaitState::new(key.state), sum, each)
@@ -348,9 +349,9 @@ impl OffCpu {
 
     fn tell_of<E: From<BpfError>>(
         &mut self,
-        key: &Key,
+        key: &WaitKey,
         state: WaitState,
-        sum: &Sum,
+        sum: &WaitSum,
         each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let waker = self.wakers.get(&key.waker, 0).ok().filter(|_| key.waker != 0);
@@ -410,9 +411,9 @@ fn mark(loaded: &LoadedObject, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
         mark(getpid().as_raw_pid(), LEFT_OUT)?;
     }
     match &plan.follow {
-        Follow::Command(child) | Follow::All(Some(child)) => mark(*child, WAITING)?,
-        Follow::Processes(pids) => pids.iter().try_for_each(|&pid| mark(pid, FOLLOWED))?,
-        Follow::All(None) => {}
+        FollowedTasks::Command(child) | FollowedTasks::All(Some(child)) => mark(*child, WAITING)?,
+        FollowedTasks::Processes(pids) => pids.iter().try_for_each(|&pid| mark(pid, FOLLOWED))?,
+        FollowedTasks::All(None) => {}
     }
     let members = plan.cgroups.iter().filter_map(|folder| ids(*folder, "cgroup.procs").ok());
     for pid in members.flatten().filter(|pid| *pid != getpid().as_raw_pid()) {

@@ -27,7 +27,7 @@ pub(super) struct RawWait {
 /// `struct key`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct Key {
+pub(super) struct WaitKey {
     pub(super) kernel: u64,
     pub(super) user: u64,
     pub(super) waker: u64,
@@ -40,7 +40,7 @@ pub(super) struct Key {
 /// `struct sum`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct Sum {
+pub(super) struct WaitSum {
     pub(super) ns: u64,
     pub(super) waits: u64,
     pub(super) longest_ns: u64,
@@ -92,10 +92,10 @@ pub(super) const VISIT_END: u32 = 2;
 
 // SAFETY: integers alone, and no padding: any bytes are a value.
 #[allow(unsafe_code)]
-unsafe impl Pod for Key {}
+unsafe impl Pod for WaitKey {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
-unsafe impl Pod for Sum {}
+unsafe impl Pod for WaitSum {}
 // SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawStack {}
@@ -164,7 +164,7 @@ pub(super) struct LongWait {
 
 /// A record of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RingRecord<'a> {
+pub(super) enum WaitRecord<'a> {
     Copy(StackCopy<'a>),
     Long(LongWait),
 }
@@ -215,7 +215,7 @@ impl LongWait {
     }
 }
 
-impl<'a> RingRecord<'a> {
+impl<'a> WaitRecord<'a> {
     /// Takes a record apart; `None` where it is none.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         match word(bytes, 0)? {
@@ -232,7 +232,10 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_programs() {
-        assert_eq!((size_of::<RawWait>(), size_of::<Key>(), size_of::<Sum>()), (72, 40, 40));
+        assert_eq!(
+            (size_of::<RawWait>(), size_of::<WaitKey>(), size_of::<WaitSum>()),
+            (72, 40, 40)
+        );
         assert_eq!((size_of::<RawStack>(), size_of::<RawWaker>()), (1024, 40));
         assert_eq!((size_of::<Control>(), std::mem::offset_of!(RawWait, follow)), (32, 68));
     }
@@ -243,9 +246,9 @@ mod tests {
             let mut bytes = vec![0; 32 + 8 * REGISTERS + 16];
             bytes[0] = kind;
             bytes[4] = 16;
-            assert_eq!(RingRecord::parse(&bytes).is_some(), kind < 3);
+            assert_eq!(WaitRecord::parse(&bytes).is_some(), kind < 3);
             for length in 0..bytes.len() {
-                let _ = RingRecord::parse(&bytes[..length]);
+                let _ = WaitRecord::parse(&bytes[..length]);
             }
         }
     }

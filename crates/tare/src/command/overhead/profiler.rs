@@ -11,7 +11,7 @@ use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::FdFlags;
 use rustix::process::Signal;
-use tare_kernel::child::{Command, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::child::{ChildCommand, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_kernel::{procfs, schedule};
@@ -158,7 +158,7 @@ impl Attached {
                 .map(OwnedFd::from)
                 .context("/dev/null")
         };
-        let command = Command::find(&words, std::env::var_os("PATH").as_deref())?
+        let command = ChildCommand::find(&words, std::env::var_os("PATH").as_deref())?
             .with_standard_files([Some(null()?), Some(null()?), None]);
         // What it does on the loop's CPU is part of its cost, what others do there is none: it
         // comes before the loop, which comes before them.

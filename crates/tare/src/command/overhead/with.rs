@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use anyhow::Context;
-use tare_kernel::child::{Command, FileLimit, WaitingChild};
+use tare_kernel::child::{ChildCommand, FileLimit, WaitingChild};
 use tare_kernel::signals::Signals;
 use tare_measure::compare::{Measurement, Rules};
 use tare_measure::overhead::profiled::{ProfiledProgram, ProfilerCost, stop_name};
@@ -91,7 +91,7 @@ fn line(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-fn commands(with: &ProfilerComparison) -> anyhow::Result<Vec<Command>> {
+fn commands(with: &ProfilerComparison) -> anyhow::Result<Vec<ChildCommand>> {
     let path = std::env::var_os("PATH");
     let bare: &[OsString] = &[];
     let prefixes = std::iter::once(bare).chain(with.profilers.iter().map(Vec::as_slice));
@@ -103,9 +103,9 @@ fn commands(with: &ProfilerComparison) -> anyhow::Result<Vec<Command>> {
             .map(OwnedFd::from)
             .context("/dev/null")
     };
-    let command = |prefix: &[OsString]| -> anyhow::Result<Command> {
+    let command = |prefix: &[OsString]| -> anyhow::Result<ChildCommand> {
         let words = [prefix, &with.command].concat();
-        Ok(Command::find(&words, path.as_deref())?.with_standard_files([
+        Ok(ChildCommand::find(&words, path.as_deref())?.with_standard_files([
             Some(null()?),
             Some(null()?),
             Some(null()?),
@@ -115,7 +115,7 @@ fn commands(with: &ProfilerComparison) -> anyhow::Result<Vec<Command>> {
 }
 
 fn one_run(
-    command: &Command,
+    command: &ChildCommand,
     variant: usize,
     with: &ProfilerComparison,
     signals: &Signals,

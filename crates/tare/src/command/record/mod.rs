@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
-use tare_kernel::child::{Command, FileLimit, WaitingChild};
+use tare_kernel::child::{ChildCommand, FileLimit, WaitingChild};
 use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
@@ -107,7 +107,7 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
     let start = Start {
         output,
         command: child.as_ref().map(WaitingChild::pid),
-        gives_other_rights: command.as_ref().is_some_and(Command::gives_other_rights),
+        gives_other_rights: command.as_ref().is_some_and(ChildCommand::gives_other_rights),
         files: Some(&files),
     };
     let plan = (record.verbose > 1).then(|| recorder.plan().to_string());
@@ -157,12 +157,12 @@ fn draw(flame: &Path, record: &Record, recorded: &RecordOutcome) -> anyhow::Resu
 
 /// The command, where there is one. Where the recording has stdout, it writes to stderr, as with
 /// perf.
-fn command(record: &Record) -> anyhow::Result<Option<Command>> {
+fn command(record: &Record) -> anyhow::Result<Option<ChildCommand>> {
     if record.command.is_empty() {
         return Ok(None);
     }
     let path = std::env::var_os("PATH");
-    let command = Command::find(&record.command, path.as_deref())?;
+    let command = ChildCommand::find(&record.command, path.as_deref())?;
     if record.output.destination != Destination::Stdout {
         return Ok(Some(command));
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use rustix::io::Errno;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat};
-use tare_kernel::fake::{Answer, Scripted};
+use tare_kernel::fake::{Scripted, ScriptedAnswer};
 use tare_kernel::host::Host;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ impl Machine {
         let fits = |attr: &Attr, _| attr.kind == abi::PERF_TYPE_HARDWARE;
         let machine = Self {
             root: tempfile::tempdir().unwrap(),
-            kernel: Scripted::new().rule(fits, Answer::Refuse(Errno::NOENT)),
+            kernel: Scripted::new().rule(fits, ScriptedAnswer::Refuse(Errno::NOENT)),
         };
         machine
             .file("/sys/devices/system/cpu/online", "0-1")
@@ -47,7 +47,7 @@ impl Machine {
     fn intel() -> Self {
         let imprecise = |attr: &Attr, _| attr.precise_ip == 3;
         let machine = Self {
-            kernel: Scripted::new().rule(imprecise, Answer::Refuse(Errno::OPNOTSUPP)),
+            kernel: Scripted::new().rule(imprecise, ScriptedAnswer::Refuse(Errno::OPNOTSUPP)),
             ..Self::vm()
         };
         let imc =
@@ -79,17 +79,20 @@ impl Machine {
                 || attr.read_format.contains(ReadFormat::LOST)
                 || attr.sample_type & u64::from(fields) != 0
         };
-        Self { kernel: Scripted::new().rule(new, Answer::Refuse(Errno::INVAL)), ..Self::vm() }
+        Self {
+            kernel: Scripted::new().rule(new, ScriptedAnswer::Refuse(Errno::INVAL)),
+            ..Self::vm()
+        }
     }
 
     /// A user who may record no more than the user space of own processes.
     fn unprivileged() -> Self {
         let kernel_side = |attr: &Attr, target| {
             !attr.flags.contains(Flags::EXCLUDE_KERNEL)
-                || matches!(target, tare_kernel::open::Target::Cpu(_))
+                || matches!(target, tare_kernel::open::EventTarget::Cpu(_))
         };
         Self {
-            kernel: Scripted::new().rule(kernel_side, Answer::Refuse(Errno::ACCESS)),
+            kernel: Scripted::new().rule(kernel_side, ScriptedAnswer::Refuse(Errno::ACCESS)),
             ..Self::vm()
         }
     }
@@ -281,17 +284,17 @@ fn filters_join_the_users_with_the_recorders_own() {
 
 #[test]
 fn targets_are_cpus_and_what_of_them_is_recorded() {
-    use tare_kernel::open::Target;
+    use tare_kernel::open::EventTarget;
     let machine = Machine::vm();
     let of_tasks = machine.plan("tare record -p 1").unwrap();
     let places: Vec<_> = of_tasks.events[0].targets(&[5, 6], &[]).collect();
     assert_eq!(
         places,
         [
-            (0, Target::TaskOnCpu(5, 0)),
-            (0, Target::TaskOnCpu(6, 0)),
-            (1, Target::TaskOnCpu(5, 1)),
-            (1, Target::TaskOnCpu(6, 1))
+            (0, EventTarget::TaskOnCpu(5, 0)),
+            (0, EventTarget::TaskOnCpu(6, 0)),
+            (1, EventTarget::TaskOnCpu(5, 1)),
+            (1, EventTarget::TaskOnCpu(6, 1))
         ]
     );
     let of_cgroups = machine.plan("tare record -e cs,faults -G a,b -C 1").unwrap();
@@ -299,7 +302,11 @@ fn targets_are_cpus_and_what_of_them_is_recorded() {
         of_cgroups.events.iter().map(|event| event.targets(&[], &[8, 9]).collect()).collect();
     assert_eq!(
         places,
-        [[(1, Target::CgroupOnCpu(8, 1))], [(1, Target::CgroupOnCpu(9, 1))], [(1, Target::Cpu(1))]]
+        [
+            [(1, EventTarget::CgroupOnCpu(8, 1))],
+            [(1, EventTarget::CgroupOnCpu(9, 1))],
+            [(1, EventTarget::Cpu(1))]
+        ]
     );
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tare_events::EventGroup;
 use tare_events::{OpenError, Unavailable};
 use tare_kernel::cgroup::{Cgroups, TransientCgroup, TransientParent};
-use tare_kernel::child::{Command, FileLimit, WaitingChild};
+use tare_kernel::child::{ChildCommand, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
@@ -66,7 +66,7 @@ pub(super) struct Session<'a> {
     pub(super) kernel: &'a dyn Kernel,
     pub(super) signals: &'a Signals,
     pub(super) files: FileLimit,
-    pub(super) command: Option<Command>,
+    pub(super) command: Option<ChildCommand>,
 }
 
 impl<'a> Session<'a> {
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Self> {
         let path: Option<OsString> = std::env::var_os("PATH");
         let command = (!stat.command.is_empty())
-            .then(|| Command::find(&stat.command, path.as_deref()))
+            .then(|| ChildCommand::find(&stat.command, path.as_deref()))
             .transpose()?;
         Ok(Self { stat, host, kernel, signals, files, command })
     }
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
             (Target::Threads(tids), _) => Scope::Tasks(tids.clone()),
             (Target::Cpus { cpus, .. }, _) => Scope::Cpus(cpus.clone()),
             (Target::Cgroups { names, pairing, cpus }, _) => {
-                let known = Cgroups::of(self.host);
+                let known = Cgroups::read(self.host);
                 let open = |name: &String| -> anyhow::Result<Option<Cgroup>> {
                     if name.is_empty() {
                         return Ok(None);

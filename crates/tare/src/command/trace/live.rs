@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use tare_kernel::bpf::Follow;
+use tare_kernel::bpf::FollowedTasks;
 use tare_kernel::capabilities::{CapabilitySet, keep_while_measuring};
-use tare_kernel::child::{ChildExit, Command, FileLimit, RunningChild, WaitingChild};
+use tare_kernel::child::{ChildCommand, ChildExit, FileLimit, RunningChild, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
@@ -47,7 +47,7 @@ impl<'a> Session<'a> {
         let signals = Signals::block().context("cannot wait for signals")?;
         let path = std::env::var_os("PATH");
         let command = (!traced.command.is_empty())
-            .then(|| Command::find(&traced.command, path.as_deref()))
+            .then(|| ChildCommand::find(&traced.command, path.as_deref()))
             .transpose()
             .map_err(|error| crate::command::remedy::with_status(error.into(), true))?;
         let targets = match &traced.target {
@@ -62,12 +62,12 @@ impl<'a> Session<'a> {
     }
 
     /// Whom the programs are to follow.
-    pub(crate) fn follow(&self) -> Follow {
+    pub(crate) fn follow(&self) -> FollowedTasks {
         let child = self.child.as_ref().map(WaitingChild::pid);
         match (&self.traced.target, child) {
-            (Target::Command, Some(child)) => Follow::Command(child),
-            (Target::Processes(pids), _) => Follow::Processes(pids.clone()),
-            (_, child) => Follow::All(child),
+            (Target::Command, Some(child)) => FollowedTasks::Command(child),
+            (Target::Processes(pids), _) => FollowedTasks::Processes(pids.clone()),
+            (_, child) => FollowedTasks::All(child),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tare_format::abi::Count;
-use tare_kernel::child::{ChildExit, Command, FileLimit, WaitingChild};
+use tare_kernel::child::{ChildCommand, ChildExit, FileLimit, WaitingChild};
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
@@ -85,8 +85,8 @@ pub(super) struct Runner<'a> {
     host: &'a Host,
     signals: Signals,
     files: FileLimit,
-    a: Command,
-    b: Command,
+    a: ChildCommand,
+    b: ChildCommand,
     began: Instant,
     bar: Option<Bar>,
     notes: Option<EventNotes>,
@@ -110,8 +110,8 @@ impl<'a> Runner<'a> {
             ),
             _ => None,
         };
-        let command = |side| -> anyhow::Result<Command> {
-            let command = Command::find(versus.words(side), path.as_deref())?;
+        let command = |side| -> anyhow::Result<ChildCommand> {
+            let command = ChildCommand::find(versus.words(side), path.as_deref())?;
             Ok(command
                 .with_standard_files(standard_files(&versus.command_output, output.as_ref())?))
         };
