@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn what_was_found_at_zero_is_taken_off() {
-        let fit = Fit::from_points(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
+        let fit =
+            Fit::from_points(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
         assert!(fit.intercept.value.abs() < 1e-9 && (fit.intercept.error() - 3e-4).abs() < 1e-5);
         assert!((fit.slope_us.value - 2.0).abs() < 1e-6);
     }
