@@ -7,6 +7,7 @@ use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat};
 use tare_kernel::fake::{Scripted, ScriptedAnswer};
 use tare_kernel::host::Host;
+use tare_kernel::open::EventTarget;
 use tempfile::TempDir;
 
 use tare_record::plan::{Plan, PlannedEvent};
@@ -24,14 +25,17 @@ struct Machine {
     kernel: Scripted,
 }
 
+/// A kernel that opens all events but those that fit.
+fn refusing(fits: impl Fn(&Attr, EventTarget) -> bool + 'static, errno: Errno) -> Scripted {
+    Scripted::new().rule(fits, ScriptedAnswer::Refuse(errno))
+}
+
 impl Machine {
     /// A VM without a PMU, on which root sees everything.
     fn vm() -> Self {
         let fits = |attr: &Attr, _| attr.kind == abi::PERF_TYPE_HARDWARE;
-        let machine = Self {
-            root: tempfile::tempdir().unwrap(),
-            kernel: Scripted::new().rule(fits, ScriptedAnswer::Refuse(Errno::NOENT)),
-        };
+        let machine =
+            Self { root: tempfile::tempdir().unwrap(), kernel: refusing(fits, Errno::NOENT) };
         machine
             .file("/sys/devices/system/cpu/online", "0-1")
             .file("/proc/sys/kernel/perf_event_max_sample_rate", "100000")
@@ -46,10 +50,7 @@ impl Machine {
     /// controller of a package.
     fn intel() -> Self {
         let imprecise = |attr: &Attr, _| attr.precise_ip == 3;
-        let machine = Self {
-            kernel: Scripted::new().rule(imprecise, ScriptedAnswer::Refuse(Errno::OPNOTSUPP)),
-            ..Self::vm()
-        };
+        let machine = Self { kernel: refusing(imprecise, Errno::OPNOTSUPP), ..Self::vm() };
         let imc =
             [("cpumask", "0"), ("format/event", "config:0-7"), ("events/reads", "event=0x04")];
         machine
@@ -79,22 +80,15 @@ impl Machine {
                 || attr.read_format.contains(ReadFormat::LOST)
                 || attr.sample_type & u64::from(fields) != 0
         };
-        Self {
-            kernel: Scripted::new().rule(new, ScriptedAnswer::Refuse(Errno::INVAL)),
-            ..Self::vm()
-        }
+        Self { kernel: refusing(new, Errno::INVAL), ..Self::vm() }
     }
 
     /// A user who may record no more than the user space of own processes.
     fn unprivileged() -> Self {
         let kernel_side = |attr: &Attr, target| {
-            !attr.flags.contains(Flags::EXCLUDE_KERNEL)
-                || matches!(target, tare_kernel::open::EventTarget::Cpu(_))
+            !attr.flags.contains(Flags::EXCLUDE_KERNEL) || matches!(target, EventTarget::Cpu(_))
         };
-        Self {
-            kernel: Scripted::new().rule(kernel_side, ScriptedAnswer::Refuse(Errno::ACCESS)),
-            ..Self::vm()
-        }
+        Self { kernel: refusing(kernel_side, Errno::ACCESS), ..Self::vm() }
     }
 
     fn named(name: &str) -> Self {
@@ -284,30 +278,18 @@ fn filters_join_the_users_with_the_recorders_own() {
 
 #[test]
 fn targets_are_cpus_and_what_of_them_is_recorded() {
-    use tare_kernel::open::EventTarget;
+    use tare_kernel::open::EventTarget::{CgroupOnCpu, Cpu, TaskOnCpu};
     let machine = Machine::vm();
     let of_tasks = machine.plan("tare record -p 1").unwrap();
     let places: Vec<_> = of_tasks.events[0].targets(&[5, 6], &[]).collect();
     assert_eq!(
         places,
-        [
-            (0, EventTarget::TaskOnCpu(5, 0)),
-            (0, EventTarget::TaskOnCpu(6, 0)),
-            (1, EventTarget::TaskOnCpu(5, 1)),
-            (1, EventTarget::TaskOnCpu(6, 1))
-        ]
+        [(0, TaskOnCpu(5, 0)), (0, TaskOnCpu(6, 0)), (1, TaskOnCpu(5, 1)), (1, TaskOnCpu(6, 1))]
     );
     let of_cgroups = machine.plan("tare record -e cs,faults -G a,b -C 1").unwrap();
     let places: Vec<Vec<_>> =
         of_cgroups.events.iter().map(|event| event.targets(&[], &[8, 9]).collect()).collect();
-    assert_eq!(
-        places,
-        [
-            [(1, EventTarget::CgroupOnCpu(8, 1))],
-            [(1, EventTarget::CgroupOnCpu(9, 1))],
-            [(1, EventTarget::Cpu(1))]
-        ]
-    );
+    assert_eq!(places, [[(1, CgroupOnCpu(8, 1))], [(1, CgroupOnCpu(9, 1))], [(1, Cpu(1))]]);
 }
 
 #[test]
