@@ -29,7 +29,7 @@ impl Invocation<'_> {
                 text.push_str(", ");
             }
             text.push_str(&argument);
-            // What the kernel writes into it stands behind it.
+            // What the kernel writes into this argument follows it.
             if matches!(kind, Kind::Struct { name: "cloneargs", .. }) && self.returned.is_none() {
                 return text;
             }
@@ -41,7 +41,7 @@ impl Invocation<'_> {
         text
     }
 
-    /// One argument; `None`: it is not shown.
+    /// Returns one argument's text, or `None` if it isn't shown.
     fn argument(&self, at: usize, kind: Kind) -> Option<String> {
         let value = self.values[at];
         Some(match kind {
@@ -224,7 +224,7 @@ impl Invocation<'_> {
         format!("[{}]", items.join(", "))
     }
 
-    /// How many bytes of what the call returned are in this vector and those behind it.
+    /// Returns how many bytes of the call's result lie in this vector and the following ones.
     fn left(&self, at: usize, index: u16) -> u64 {
         let is_out = matches!(self.name, "readv" | "preadv" | "recvmsg");
         let Some((result, _)) = self.returned.filter(|_| is_out) else { return u64::MAX };

@@ -1,4 +1,4 @@
-//! Which system calls are meant: `openat,%file,!futex`.
+//! The selection of system calls that a list names: `openat,%file,!futex`.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use thiserror::Error;
 
 use crate::names::CallNames;
 
-/// The classes, with their calls; a line may go on with what another one began.
+/// The call classes. A line may continue a class that an earlier line began.
 const CLASSES: &str = include_str!("tables/classes.txt");
 
-/// A word that names neither a call nor a class.
+/// A word in a list that names neither a call nor a class.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnknownCall {
-    /// No architecture that this machine runs has it.
+    /// No architecture that this machine runs has this call.
     #[error("there is no system call '{0}'")]
     Call(String),
     /// There is no such class.
@@ -21,21 +21,21 @@ pub enum UnknownCall {
     Class(String),
 }
 
-/// A choice of system calls, by name.
+/// A selection of system calls by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallSelection {
-    /// `None`: all.
+    /// The selected names; `None` selects all calls.
     only: Option<BTreeSet<&'static str>>,
     not: BTreeSet<&'static str>,
 }
 
 impl CallSelection {
-    /// Reads a list of names and classes, separated by commas. `!` before a word leaves out what it
-    /// names; before the first word it means all of the list, as with strace. `trace=` before the
-    /// list is taken (`strace -e`), and `all` and `none` are words.
+    /// Parses a comma-separated list of names and classes. `!` before a word excludes it; before
+    /// the first word it negates the whole list, as in strace. A leading `trace=` is ignored
+    /// (`strace -e`); `all` and `none` are accepted.
     ///
     /// # Errors
-    /// A word names nothing.
+    /// Fails if a word names neither a call nor a class.
     pub fn parse(text: &str) -> Result<Self, UnknownCall> {
         let text = ["trace=", "t="].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text);
         let names = CallNames::default();
@@ -60,11 +60,11 @@ impl CallSelection {
         Ok(chosen)
     }
 
-    /// The same where words with a colon are tracepoints, which come back as system and name:
-    /// `openat,sched:sched_switch`. Where there are tracepoints alone, no call is meant.
+    /// Like [`Self::parse`], but returns words with a colon as tracepoints, as system and name:
+    /// `openat,sched:sched_switch`. A list of tracepoints alone selects no call.
     ///
     /// # Errors
-    /// A word names nothing.
+    /// Fails if a word names neither a call nor a class.
     pub fn with_tracepoints(text: &str) -> Result<(Self, Vec<(String, String)>), UnknownCall> {
         let mut calls = Vec::new();
         let mut tracepoints = Vec::new();
@@ -79,7 +79,7 @@ impl CallSelection {
         Ok((chosen, tracepoints))
     }
 
-    /// Whether a call of this name is meant. A number without a name is, unless only some are.
+    /// Whether a call of this name is selected. A call without a name is selected only if all are.
     #[must_use]
     pub fn has(&self, name: Option<&str>) -> bool {
         match name {
@@ -91,14 +91,14 @@ impl CallSelection {
         }
     }
 
-    /// Whether this call is meant.
+    /// Whether this call is selected.
     #[must_use]
     pub fn has_call(&self, names: &CallNames, call: Call) -> bool {
         self.has(names.known(call))
     }
 }
 
-/// What one word names.
+/// Returns the calls that one word names.
 fn named(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
     if let Some(class) = word.strip_prefix('%') {
         let class = if class == "net" { "network" } else { class };

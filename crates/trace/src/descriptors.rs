@@ -1,4 +1,4 @@
-//! What descriptors stand for, behind their numbers: `3</etc/passwd>`.
+//! The files behind descriptors, after their numbers: `3</etc/passwd>`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,8 +15,7 @@ const FIFO: u32 = 0o010_000;
 const TCP_LISTEN: u16 = 10;
 
 impl Invocation<'_> {
-    /// What the descriptor of an argument stands for, `<` and `>` around it; empty where that is
-    /// not known.
+    /// Returns the file behind an argument's descriptor, in `<` and `>`; empty if it isn't known.
     pub(crate) fn descriptor(&self, at: u8) -> String {
         let chunks = || self.chunks(usize::from(at));
         let description = chunks()
@@ -32,7 +31,8 @@ impl Invocation<'_> {
             SOCKET if details => socket(&description),
             SOCKET if description.is_disconnected => format!("socket:[{inode}]"),
             FIFO if description.is_disconnected => format!("pipe:[{inode}]"),
-            // Names of anonymous inodes have brackets; others are of files that never had a folder.
+            // Names in brackets are anonymous inodes; other disconnected files never had a
+            // directory.
             _ if description.is_disconnected && parts.iter().any(|part| part.starts_with(b"[")) => {
                 format!("anon_inode:{}", text::path(parts.first().copied().unwrap_or_default()))
             }
@@ -52,7 +52,7 @@ fn name(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The parts from the end of a path.
+/// Joins path components that are stored from the last to the first.
 fn path(parts: &[&[u8]]) -> String {
     if parts.is_empty() {
         return "/".to_owned();
@@ -64,7 +64,7 @@ fn device(kind: &str, device: u32) -> String {
     format!("<{kind} {}:{}>", device >> 20, device & 0xf_ffff)
 }
 
-/// A socket with its protocol and addresses, as `strace -yy` has them.
+/// Formats a socket with protocol and addresses, as `strace -yy` does.
 fn socket(description: &FileDescription) -> String {
     let FileDescription { inode, family, kind, protocol, .. } = *description;
     let name = match (family, protocol, kind) {

@@ -1,9 +1,9 @@
-//! Names of flags and of numbers that stand for something: the kernel's uapi headers' constants.
+//! Names of flags and enumerated numbers, from the kernel's uapi headers.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// Tables by name. A line may go on with what another one began.
+/// Tables by name. A line of the text may continue a table that an earlier line began.
 #[derive(Clone, Debug)]
 pub(crate) struct Flags(HashMap<&'static str, Vec<(u64, &'static str)>>);
 
@@ -42,17 +42,17 @@ impl Flags {
         self.0.contains_key(table)
     }
 
-    /// The name of a number.
+    /// Returns the name of a number.
     pub(crate) fn name(&self, table: &str, value: u64) -> Option<&'static str> {
         self.table(table).iter().find(|(number, _)| *number == value).map(|(_, name)| *name)
     }
 
-    /// The name of a number, or the number as strace writes one that it doesn't know.
+    /// Returns the name of a number, or the number in strace's notation for unknown ones.
     pub(crate) fn number(&self, table: &str, value: u64) -> String {
         self.name(table, value).map_or_else(|| unknown(table, value), str::to_owned)
     }
 
-    /// Flags by name, the first ones of the table first; what has no name as a number.
+    /// Returns the names of the flags, in table order, followed by the unnamed bits as a number.
     pub(crate) fn flags(&self, table: &str, value: u64) -> String {
         if value == 0 {
             return self.name(table, 0).unwrap_or("0").to_owned();
@@ -65,7 +65,7 @@ impl Flags {
         }
     }
 
-    /// The flags that have names, and the rest.
+    /// Returns the names of the known flags, and the remaining bits.
     pub(crate) fn known(&self, table: &str, mut value: u64) -> (String, u64) {
         let mut text = String::new();
         for &(flag, name) in self.table(table).iter().filter(|(flag, _)| *flag != 0) {
@@ -78,7 +78,7 @@ impl Flags {
     }
 }
 
-/// strace's placeholder names the prefix of what it looked for.
+/// strace's placeholder is the prefix of the names in the table.
 fn unknown(table: &str, value: u64) -> String {
     let prefix = match table {
         "prot" => "PROT_???",

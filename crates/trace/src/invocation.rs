@@ -1,49 +1,49 @@
-//! One system call: its arguments, what they led to, and what it returned.
+//! One system call: its arguments, the memory they point to, and its result.
 
 use tare_kernel::bpf::{Chunk, ChunkPart, chunks};
 
 use crate::flags::Flags;
 use crate::signature::Kind;
 
-/// What is shown of descriptors.
+/// How descriptors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DescriptorInfo {
-    /// Their numbers.
+    /// As numbers.
     #[default]
     Number,
-    /// Also the path of what they stand for (`strace -y`).
+    /// With the path of the open file (`strace -y`).
     Path,
-    /// Also the addresses of sockets and the numbers of devices (`strace -yy`).
+    /// Also with socket addresses and device numbers (`strace -yy`).
     Details,
 }
 
-/// What is known of a call.
+/// One call as recorded.
 #[derive(Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) name: &'a str,
     pub(crate) kinds: Option<&'a [Kind]>,
     pub(crate) values: [u64; 6],
-    /// What was copied when the call began.
+    /// Memory copied when the call began.
     pub(crate) entered: &'a [u8],
-    /// What it returned, and what was copied then; `None` as long as it goes on.
+    /// The result, and memory copied at the return; `None` while the call is in progress.
     pub(crate) returned: Option<(i64, &'a [u8])>,
-    /// How much of a string is shown.
+    /// Bytes of a string to print.
     pub(crate) string: usize,
     pub(crate) flags: &'a Flags,
-    /// What is shown of descriptors.
+    /// How descriptors are printed.
     pub(crate) descriptors: DescriptorInfo,
-    /// Nothing was copied of what pointers lead to.
+    /// Pointers are printed as addresses: no memory was copied.
     pub(crate) only_pointers: bool,
 }
 
 impl<'a> Invocation<'a> {
-    /// Whether the call has failed; also as long as it goes on.
+    /// Whether the call failed or is still in progress.
     pub(crate) fn failed(&self) -> bool {
         self.returned.is_none_or(|(result, _)| (-4095..0).contains(&result))
     }
 
-    /// What an argument leads to: as it was at the begin or, where that was not in memory, at the
-    /// end.
+    /// Returns the memory that an argument points to: as it was at the call or, if it couldn't be
+    /// read then, at the return.
     pub(crate) fn chunks(&self, at: usize) -> impl Iterator<Item = Chunk<'a>> + use<'a> {
         let of = move |payload: &'a [u8]| {
             chunks(payload).filter(move |chunk| usize::from(chunk.argument) == at)
@@ -56,12 +56,12 @@ impl<'a> Invocation<'a> {
         of(payload)
     }
 
-    /// What an argument points to.
+    /// Returns the bytes that an argument points to.
     pub(crate) fn bytes(&self, at: usize) -> Option<&'a [u8]> {
         self.part(at, ChunkPart::Whole, 0)
     }
 
-    /// A part of what an argument leads to.
+    /// Returns a part of the memory that an argument points to.
     pub(crate) fn part(&self, at: usize, part: ChunkPart, index: u16) -> Option<&'a [u8]> {
         let is_it = |chunk: &Chunk<'_>| {
             chunk.part == part && (part != ChunkPart::Element || chunk.index == index)
@@ -69,12 +69,12 @@ impl<'a> Invocation<'a> {
         self.chunks(at).find(is_it)?.bytes
     }
 
-    /// What an argument leads to when the call has returned.
+    /// Returns the bytes that an argument points to after the return.
     pub(crate) fn bytes_after(&self, at: usize) -> Option<&'a [u8]> {
         self.part_after(at, ChunkPart::Whole)
     }
 
-    /// The same when the call has returned.
+    /// Returns a part of the memory that an argument points to after the return.
     pub(crate) fn part_after(&self, at: usize, part: ChunkPart) -> Option<&'a [u8]> {
         let (_, payload) = self.returned?;
         chunks(payload).find(|chunk| usize::from(chunk.argument) == at && chunk.part == part)?.bytes

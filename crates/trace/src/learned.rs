@@ -1,11 +1,11 @@
-//! Tracepoints of a recording, or of events that were opened: where their fields lie.
+//! Field offsets of the tracepoints of a recording, or of opened events.
 
 use tare_format::Endian;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, features};
 use tare_format::tracepoint::{Format, TracingData};
 
-/// Where a field lies in a tracepoint's raw data.
+/// The position of a field in a tracepoint's raw data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldBytes {
     offset: usize,
@@ -13,7 +13,7 @@ pub(crate) struct FieldBytes {
 }
 
 impl FieldBytes {
-    /// `None`: there is no such field.
+    /// Finds a field by name.
     pub(crate) fn find(name: &str, format: &Format) -> Option<Self> {
         let field = format.fields.iter().find(|field| field.name == name)?;
         Some(Self { offset: field.offset, size: field.size })
@@ -24,13 +24,13 @@ impl FieldBytes {
         &rest[..self.size.min(rest.len())]
     }
 
-    /// Up to a NUL byte.
+    /// Returns the field up to its NUL byte.
     pub(crate) fn text<'a>(&self, raw: &'a [u8]) -> &'a [u8] {
         let bytes = self.bytes(raw);
         &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
     }
 
-    /// A number of four bytes, or the lower half of one of eight.
+    /// Reads a field of four bytes, or the lower half of one of eight.
     pub(crate) fn number(&self, raw: &[u8], endian: Endian) -> i32 {
         let word = match *self.bytes(raw) {
             [a, b, c, d] => endian.u32([a, b, c, d]),
@@ -42,7 +42,7 @@ impl FieldBytes {
         word.cast_signed()
     }
 
-    /// A number of eight bytes, or of fewer.
+    /// Reads a field of up to eight bytes.
     pub(crate) fn long(&self, raw: &[u8], endian: Endian) -> u64 {
         match *self.bytes(raw) {
             [a, b, c, d, e, f, g, h] => endian.u64([a, b, c, d, e, f, g, h]),
@@ -51,12 +51,12 @@ impl FieldBytes {
     }
 }
 
-/// What is read of each event, by its number.
+/// The fields that a caller reads, by event number.
 #[derive(Debug)]
 pub(crate) struct EventFields<F> {
     fields: Vec<Option<F>>,
     endian: Option<Endian>,
-    /// Of two events of one kind the first counts.
+    /// Tracepoint ids seen so far: of two events with one id, the first counts.
     seen: Vec<u64>,
 }
 
@@ -67,8 +67,8 @@ impl<F> Default for EventFields<F> {
 }
 
 impl<F> EventFields<F> {
-    /// Learns what events there are, where there are more than were known. Their fields are in the
-    /// recording; `of` says which of them are read of a tracepoint, called `system:name`.
+    /// Adds the events that are new in the description. `of` selects the fields of a tracepoint
+    /// named `system:name`.
     pub(crate) fn learn(
         &mut self,
         description: &Description,
@@ -92,18 +92,18 @@ impl<F> EventFields<F> {
         }
     }
 
-    /// Learns an event that was opened; the next number is its.
+    /// Adds an opened event, with the next number.
     pub(crate) fn push(&mut self, fields: Option<F>) {
         self.endian = Some(Endian::NATIVE);
         self.fields.push(fields);
     }
 
-    /// Whether there is an event of which this holds.
+    /// Whether `holds` is true for any event.
     pub(crate) fn any(&self, holds: impl Fn(&F) -> bool) -> bool {
         self.fields.iter().flatten().any(holds)
     }
 
-    /// What is read of an event, and in which byte order.
+    /// Returns the fields of an event, and the byte order.
     pub(crate) fn get(&self, event: usize) -> Option<(&F, Endian)> {
         self.fields.get(event)?.as_ref().zip(self.endian)
     }

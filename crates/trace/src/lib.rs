@@ -1,7 +1,6 @@
-//! System calls: what their numbers are called, which of them are meant, and their sums; scheduling
-//! (`sched`); contention of locks (`lock`).
+//! System calls (names, selection, sums), scheduling (`sched`) and lock contention (`lock`).
 //!
-//! The programs that see them are in `tare_kernel::bpf`. Nothing here prints.
+//! The BPF programs that record them are in `tare_kernel::bpf`. Nothing here prints.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,5 +1,5 @@
-//! Records as lines: a call that nothing came between is one line, else it is unfinished first and
-//! resumed later, as strace has it. What happens between calls is in `events`.
+//! Records as lines, as in strace: a call that nothing interrupts is one line; otherwise it is
+//! printed as unfinished and resumed later. `events` formats what happens between calls.
 
 mod events;
 
@@ -16,31 +16,31 @@ use crate::perf::PerfRecord;
 use crate::result::result;
 use crate::signature::Signatures;
 
-/// Where results begin.
+/// Column of the result.
 const COLUMN: usize = 40;
-/// After so many nanoseconds without a return a call is shown as it is.
+/// Nanoseconds after which a call that hasn't returned is printed as unfinished.
 const PATIENCE_NS: u64 = 100_000_000;
 
-/// Which calls are shown, and how.
+/// Which calls are printed, and how.
 #[derive(Clone, Debug)]
 pub struct LineOptions {
-    /// Which calls.
+    /// The selected calls.
     pub calls: CallSelection,
-    /// How many bytes of strings and buffers; paths are shown whole.
+    /// Bytes of strings and buffers to print; paths are printed whole.
     pub string: usize,
-    /// How long each call took, behind its result.
+    /// Whether to print each call's duration after its result.
     pub durations: bool,
-    /// Only calls that failed.
+    /// Whether to print failed calls only.
     pub failures: bool,
-    /// Only calls that took so long, in nanoseconds.
+    /// Shortest duration of a printed call, in nanoseconds.
     pub min_duration_ns: u64,
-    /// Objects of JSON instead of text.
+    /// Whether to print JSON objects instead of text.
     pub json: bool,
-    /// What is shown of descriptors.
+    /// How descriptors are printed.
     pub descriptors: DescriptorInfo,
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Debug)]
 struct Pending {
     call: Call,
@@ -48,16 +48,16 @@ struct Pending {
     memory: Vec<u8>,
     time_ns: u64,
     prefix: bool,
-    /// What was written of it.
+    /// The text printed so far.
     written: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Task {
     pending: Option<Pending>,
-    /// Signals that it doesn't notice: they are told when its call returns.
+    /// Signals that arrived during the call; they are printed when it returns.
     signals: Vec<String>,
-    /// The call chain of its call, where these are shown.
+    /// The call chain, if call chains are printed.
     stack: Vec<String>,
 }
 
@@ -71,18 +71,18 @@ pub struct Lines {
     errnos: Errno,
     tasks: HashMap<u32, Task>,
     living: HashSet<u32>,
-    /// The thread whose call began last, with nothing written since.
+    /// The thread whose call began last, if nothing was printed since.
     open: Option<u32>,
-    /// Its line is on the output, without an end.
+    /// The last line of the output is unfinished.
     partial: bool,
-    /// Strings whose memory could not be read, neither at the begin nor at the end.
+    /// Strings that couldn't be read, neither at the call nor at the return.
     unreadable: u64,
-    /// Nothing was copied of what pointers lead to.
+    /// Pointers are printed as addresses: no memory was copied.
     only_pointers: bool,
 }
 
 impl Lines {
-    /// Lines of the calls that are wanted.
+    /// Creates the formatter.
     #[must_use]
     pub fn new(options: LineOptions) -> Self {
         Self {
@@ -100,12 +100,12 @@ impl Lines {
         }
     }
 
-    /// Nothing is copied of what pointers lead to: they are shown themselves.
+    /// Prints pointers as addresses from now on.
     pub fn show_pointers(&mut self) {
         self.only_pointers = true;
     }
 
-    /// What the kernel is to record.
+    /// Returns what the kernel has to copy for each selected call.
     pub fn plans(&self) -> impl Iterator<Item = (Call, CallPlan)> + '_ {
         let string = u16::try_from(self.options.string).unwrap_or(u16::MAX);
         let numbers = (0..=Call::BEYOND)
@@ -117,14 +117,13 @@ impl Lines {
         })
     }
 
-    /// How many arguments pointed to memory that could be read neither when the call began nor when
-    /// it returned.
+    /// Number of arguments whose memory could be read neither at the call nor at the return.
     #[must_use]
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Appends what was seen.
+    /// Appends the lines of a record.
     pub fn add(&mut self, seen: &PerfRecord<'_>, out: &mut String) {
         match seen {
             PerfRecord::Record { record, .. } => self.record(record, out),
@@ -148,7 +147,7 @@ impl Lines {
         }
         self.living.insert(record.tid);
         match record.event {
-            // Perf events are of all calls.
+            // Perf events record all calls, so the selection is applied here.
             TaskEvent::Enter { call, .. }
                 if self.only_pointers && !self.options.calls.has_call(&self.names, call) => {}
             TaskEvent::Enter { call, values, memory } => {
@@ -190,7 +189,7 @@ impl Lines {
         if shown { format!("[pid {tid:5}] ") } else { String::new() }
     }
 
-    /// The line of the call that began last is left unfinished, as something else comes.
+    /// Ends the last line as unfinished, because another record follows.
     fn interrupt(&mut self, out: &mut String) {
         let Some(tid) = self.open.take() else { return };
         if !std::mem::take(&mut self.partial) {
@@ -199,7 +198,7 @@ impl Lines {
         out.push_str(" <unfinished ...>\n");
     }
 
-    /// Writes the begin of a call.
+    /// Prints the beginning of a call.
     fn begin(&mut self, tid: u32, out: &mut String) {
         let Some(pending) = self.tasks.get(&tid).and_then(|task| task.pending.as_ref()) else {
             return;
@@ -213,7 +212,8 @@ impl Lines {
         }
     }
 
-    /// Shows a call that hasn't returned for a while; `now_ns` by `CLOCK_MONOTONIC`.
+    /// Prints the beginning of a call that hasn't returned for a while; `now_ns` is
+    /// `CLOCK_MONOTONIC`.
     pub fn idle(&mut self, now_ns: u64, out: &mut String) {
         let Some(tid) = self.open.filter(|_| !self.partial) else { return };
         let began = self
@@ -227,7 +227,7 @@ impl Lines {
         }
     }
 
-    /// Appends what is still open.
+    /// Appends the calls that are still in progress.
     pub fn finish(&mut self, out: &mut String) {
         self.interrupt(out);
     }
@@ -291,7 +291,7 @@ impl Lines {
         self.write_stack(record.tid, out);
     }
 
-    /// Writes a call up to and with ` = `.
+    /// Prints a call up to and including ` = `.
     fn complete(
         &mut self,
         tid: u32,
@@ -304,7 +304,7 @@ impl Lines {
         let mut begun = 0;
         match (&pending.written, self.open == Some(tid)) {
             (Some(written), true) => {
-                // The begin of the line is on the output.
+                // The beginning of the line has been printed.
                 begun = self.prefix(tid, pending.prefix).len() + name.len() + 1 + written.len();
                 line.push_str(arguments.strip_prefix(&written[..]).unwrap_or(arguments));
             }
@@ -333,7 +333,7 @@ impl Lines {
         let _ = write!(out, "{line:width$}= ");
     }
 
-    /// Counts arguments that surely point to memory, but to none that could be read.
+    /// Counts the arguments that certainly are pointers but whose memory couldn't be read.
     fn count_unreadable(&mut self, pending: &Pending, exit: &[u8]) {
         let name = self.names.known(pending.call).unwrap_or_default();
         let kinds = self.signatures.get(name).unwrap_or_default();

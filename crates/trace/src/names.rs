@@ -1,5 +1,4 @@
-//! What system calls and errors are called. Numbers are those of the kernel's `unistd` and `errno`
-//! headers.
+//! Names of system calls and errors, from the kernel's `unistd` and `errno` headers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +10,7 @@ use crate::table::Table;
 /// Calls that have the same number on every architecture: from 424 on.
 const COMMON: &str = include_str!("tables/common.txt");
 
-/// Whose numbers a system call has.
+/// The ABI that a call number belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abi {
     /// 64-bit code on x86.
@@ -25,14 +24,14 @@ pub enum Abi {
 }
 
 impl Abi {
-    /// That of 64-bit code on this machine.
+    /// The ABI of 64-bit code on this machine.
     pub const NATIVE: Self =
         if cfg!(target_arch = "aarch64") { Self::Aarch64 } else { Self::X86_64 };
 
-    /// That of 32-bit code on this machine.
+    /// The ABI of 32-bit code on this machine.
     pub const COMPAT: Self = if cfg!(target_arch = "aarch64") { Self::Arm } else { Self::I386 };
 
-    /// That of a call which was seen on this machine.
+    /// Returns the ABI of a call recorded on this machine.
     #[must_use]
     pub fn for_call(call: Call) -> Self {
         if call.compat { Self::COMPAT } else { Self::NATIVE }
@@ -78,14 +77,14 @@ impl CallNames {
         if compat { &self.compat } else { &self.native }
     }
 
-    /// The name of a call, where its number has one.
+    /// Returns the name of a call, if its number has one.
     #[must_use]
     pub fn known(&self, call: Call) -> Option<&'static str> {
         self.table(call.compat).name(call.number)
     }
 
-    /// The name of a call; `syscall_0x1b3` for a number without one, as strace writes it, and
-    /// `unknown` for all that are beyond the kernel's table.
+    /// Returns the name of a call; `syscall_0x1b3` for a number without one, as in strace, and
+    /// `unknown` beyond the kernel's table.
     #[must_use]
     pub fn name(&self, call: Call) -> Cow<'static, str> {
         match self.known(call) {
@@ -95,7 +94,7 @@ impl CallNames {
         }
     }
 
-    /// All calls that have a name.
+    /// Iterates over all calls that have a name.
     pub fn calls(&self) -> impl Iterator<Item = (Call, &'static str)> + '_ {
         [false, true].into_iter().flat_map(|compat| {
             let call = move |(number, name)| (Call { number, compat }, name);
@@ -104,7 +103,7 @@ impl CallNames {
     }
 }
 
-/// The names of errors, those also that only the kernel and its tracers see (`ERESTARTSYS`).
+/// Names of errors, including those that only the kernel and its tracers see (`ERESTARTSYS`).
 #[derive(Clone, Debug)]
 pub struct Errno(Table);
 
@@ -115,7 +114,7 @@ impl Default for Errno {
 }
 
 impl Errno {
-    /// The name of an error; its number where it has none.
+    /// Returns the name of an error, or its number.
     #[must_use]
     pub fn name(&self, errno: u32) -> Cow<'static, str> {
         self.0.name(errno).map_or_else(|| Cow::Owned(errno.to_string()), Cow::Borrowed)
@@ -128,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// The numbers of a header, by name.
+    /// Returns the numbers of a header, by name.
     fn header(path: &str, prefix: &str) -> Option<BTreeMap<String, u32>> {
         let Ok(text) = std::fs::read_to_string(path) else {
             println!("skipped: there is no {path}");

@@ -1,4 +1,4 @@
-//! What a system call returned, as text.
+//! A system call's result as text.
 
 use tare_kernel::bpf::RESULT;
 
@@ -7,7 +7,7 @@ use crate::names::Errno;
 use crate::special;
 use crate::structs::{self, Fields, octal};
 
-/// What comes behind ` = `.
+/// Returns the text after ` = `.
 pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
     let Some((value, _)) = call.returned else { return "?".to_owned() };
     if (-4095..0).contains(&value) {
@@ -16,7 +16,7 @@ pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
     let text = match call.name {
         "mmap" | "mmap2" | "brk" | "mremap" | "shmat" => format!("{value:#x}"),
         "umask" => octal(value.unsigned_abs()),
-        // Other operations of fcntl(2) return what is no descriptor.
+        // Other operations of fcntl(2) don't return a descriptor.
         "fcntl" | "fcntl64" if !matches!(call.values[1] & 0xffff_ffff, 0 | 1030) => {
             value.to_string()
         }
@@ -45,7 +45,7 @@ fn error(errno: u32, errnos: &Errno) -> String {
     format!("? {name} ({restarts})")
 }
 
-/// What strace says of a result besides its number, and the number as it writes it then.
+/// Returns strace's annotation of a result, and the number in its notation.
 fn more(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
     let flags = u64::try_from(value).unwrap_or(0);
     let decimal = value.to_string();
@@ -70,7 +70,7 @@ fn more(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
     }
 }
 
-/// The descriptors of poll(2) with the events that came, and the time that is left.
+/// Formats the descriptors of poll(2) with their events, and the remaining time.
 fn ready(call: &Invocation<'_>) -> Option<String> {
     let items = call.bytes_after(0)?.chunks_exact(8).filter_map(|item| {
         let f = Fields(item);
@@ -87,7 +87,7 @@ fn ready(call: &Invocation<'_>) -> Option<String> {
     Some(format!("[{}]{left}", items.join(", ")))
 }
 
-/// The descriptors of select(2) that are ready, and the time that is left.
+/// Formats the ready descriptors of select(2), and the remaining time.
 fn selected(call: &Invocation<'_>) -> String {
     let mut parts = Vec::new();
     for (at, name) in [(1, "in"), (2, "out"), (3, "except")] {

@@ -1,6 +1,6 @@
-//! Short times as they are typed.
+//! Short durations on the command line.
 
-/// Reads a time with its unit, as 500ns, 10us, 1.5ms or 2s.
+/// Parses a duration with a unit: 500ns, 10us, 1.5ms, 2s.
 #[must_use]
 pub fn nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);

@@ -1,12 +1,12 @@
-//! What arguments system calls have: `tables/signatures.txt`, a call a line.
+//! The arguments of system calls: `tables/signatures.txt`, one call per line.
 //!
 //! ```text
 //! int uint long size ptr hexnum oct   numbers
-//! fd at pid sig                       numbers that stand for something
-//! f/TABLE e/TABLE                     flags, and numbers with names, of tables/flags.txt
-//! path text                           a string at the begin of the call
-//! in/N out                            bytes: as many as argument N says, as many as the call returned
-//! <TYPE >TYPE =TYPE !TYPE             a structure: at the begin, when the call has succeeded, both, when it has failed
+//! fd at pid sig                       numbers that name something
+//! f/TABLE e/TABLE                     flags, and enumerated numbers, of tables/flags.txt
+//! path text                           a string, read at the call
+//! in/N out                            bytes: as many as argument N says; as many as the call returned
+//! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after failure
 //! <TYPE*N >TYPE*r                     as many structures as argument N says, or as the call returned
 //! ```
 //! Other words are arguments of one call or a few.
@@ -15,39 +15,39 @@ use std::collections::HashMap;
 
 use tare_kernel::bpf::{CallPlan, CopyRule, CopyTime};
 
-/// How an argument is read and written.
+/// How an argument is read and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Of one word, which says all.
+    /// An argument with a word of its own.
     Word(&'static str),
     /// Flags of a table.
     Flags(&'static str),
-    /// A number of a table.
+    /// An enumerated number of a table.
     Number(&'static str),
-    /// Bytes at the begin, as many as this argument says.
+    /// Bytes read at the call; this argument holds their number.
     In(u8),
-    /// `struct iovec`s at the begin, or when the call has succeeded; this argument says how many.
+    /// `struct iovec`s, read at the call or after success; argument `count` holds their number.
     Vectors { count: u8, out: bool },
-    /// A socket's address, at the begin or afterwards, and the argument that has its length.
+    /// A socket address, read at the call or at the return; argument `length` holds its length.
     Address { length: u8, out: bool },
-    /// A socket option's value, and the argument that has its length.
+    /// A socket option's value; argument `length` holds its length.
     SocketOption { length: u8, out: bool },
     /// A structure.
     Struct { name: &'static str, when: CopyTime, items: Items },
 }
 
-/// How many structures there are.
+/// The number of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Items {
     One,
-    /// As many as an argument says.
+    /// In an argument.
     Argument(u8),
-    /// As many as the call returned.
+    /// The call's result.
     Returned,
 }
 
 impl Kind {
-    /// Whether the argument is an address, whatever the others say.
+    /// Whether the argument is a pointer regardless of the other arguments.
     pub(crate) fn is_pointer(self) -> bool {
         match self {
             Self::Word(word) => matches!(word, "path" | "text" | "argv" | "envp" | "msg"),
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Whether the value is known only when the call has returned.
+    /// Whether the value is known only after the return.
     pub(crate) fn is_output(self) -> bool {
         match self {
             Self::Word(word) => {
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// The size of a structure, in bytes, on 64-bit machines.
+/// Returns the size of a structure in bytes on 64-bit machines.
 pub(crate) fn size(name: &str) -> Option<u16> {
     Some(match name {
         "stat" if cfg!(target_arch = "aarch64") => 128,
@@ -99,7 +99,7 @@ const FAILURE: CopyTime = CopyTime { enter: false, success: false, failure: true
 const RETURN: CopyTime = CopyTime { enter: false, success: true, failure: true };
 const BOTH: CopyTime = CopyTime { enter: true, success: true, failure: false };
 
-/// The arguments of all calls, by the call's name.
+/// The arguments of every call, by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Signatures(HashMap<&'static str, Vec<Kind>>);
 
@@ -146,14 +146,14 @@ fn kind(word: &'static str) -> Kind {
 }
 
 impl Signatures {
-    /// The arguments of a call; `None` where they are not known.
+    /// Returns the arguments of a call, if known.
     pub(crate) fn get(&self, call: &str) -> Option<&[Kind]> {
         self.0.get(call).map(Vec::as_slice)
     }
 
-    /// What the kernel is to copy of them. `string`: how much of a string is shown, in bytes.
-    /// Structures of 32-bit tasks (`compat`) have other layouts: only what has none is copied.
-    /// With `descriptors` also what descriptors stand for.
+    /// Returns what the kernel has to copy. `string`: bytes of a string to print. Structures of
+    /// 32-bit tasks (`compat`) have other layouts, so only unstructured data is copied for them.
+    /// `descriptors`: also copy what descriptors stand for.
     pub(crate) fn plan(
         &self,
         call: &str,
@@ -174,15 +174,14 @@ impl Signatures {
         }
         plan.returns_descriptor = descriptors && RETURN_DESCRIPTORS.contains(&call);
         if call == "rt_sigreturn" && !compat {
-            // The mask within the frame that the kernel laid: `struct rt_sigframe` of the
-            // architecture.
+            // Offset of the signal mask in the kernel's signal frame (`struct rt_sigframe`).
             plan.above_stack = if cfg!(target_arch = "aarch64") { 168 } else { 296 };
         }
         plan
     }
 }
 
-/// Calls whose result is a descriptor; of fcntl(2) that depends on the operation.
+/// Calls that return a descriptor; fcntl(2) depends on its operation.
 const RETURN_DESCRIPTORS: [&str; 37] = [
     "accept",
     "accept4",
@@ -223,13 +222,13 @@ const RETURN_DESCRIPTORS: [&str; 37] = [
     "userfaultfd",
 ];
 
-/// Paths are shown whole.
+/// Bytes of a path that are copied: paths are printed whole.
 pub(crate) const PATH: u16 = 4096;
-/// Of arrays of structures so many bytes are shown.
+/// Bytes of an array of structures that are printed.
 const ARRAY: u16 = 512;
 
 fn copied(kind: Kind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
-    // One byte more than is shown says that there is more; a string's NUL byte takes another.
+    // One byte more than is printed shows that the string continues; its NUL byte takes another.
     let one = string.saturating_add(1).min(PATH);
     let terminated = string.saturating_add(2).min(PATH);
     Some(match kind {

@@ -1,4 +1,4 @@
-//! Arguments of one call or a few.
+//! Arguments that only one call or a few have.
 
 use crate::invocation::Invocation;
 use crate::structs::{self, Fields, pointer};
@@ -8,7 +8,7 @@ const O_TMPFILE: u64 = if cfg!(target_arch = "aarch64") { 0x40_4000 } else { 0x4
 const FUTEX_PRIVATE: u64 = 128;
 const FUTEX_REALTIME: u64 = 256;
 
-/// How a file is opened.
+/// Formats the flags of open(2).
 pub(crate) fn open_flags(call: &Invocation<'_>, value: u64) -> String {
     let access =
         ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"][usize::try_from(value & 3).unwrap_or(0)];
@@ -18,7 +18,7 @@ pub(crate) fn open_flags(call: &Invocation<'_>, value: u64) -> String {
     format!("{access}{known}{rest}")
 }
 
-/// An argument of a kind that no other call has; `None`: it is not shown.
+/// Formats such an argument; `None` if it isn't printed.
 pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<String> {
     let value = call.values[at];
     let low = value & 0xffff_ffff;
@@ -69,7 +69,7 @@ pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<Strin
     })
 }
 
-/// Arguments of sockets, which depend on those before them.
+/// Formats a socket call's argument, which depends on the preceding ones.
 fn socket(call: &Invocation<'_>, word: &str, low: u64, before: u64) -> String {
     match word {
         "socktype" => {
@@ -103,7 +103,7 @@ fn futex_operation(call: &Invocation<'_>, value: u64) -> String {
     format!("{name}{private}{clock}")
 }
 
-/// The arguments of futex(2) behind the operation are those of the operation.
+/// Formats the arguments of futex(2) after the operation, which depend on it.
 fn futex(call: &Invocation<'_>, at: usize, word: &str) -> Option<String> {
     let operation = call.values[1] & 127;
     let number = |at: usize| (call.values[at] & 0xffff_ffff).to_string();
@@ -162,7 +162,7 @@ fn fcntl(call: &Invocation<'_>, value: u64) -> Option<String> {
     })
 }
 
-/// The arguments of prctl(2) behind the option are those of the option.
+/// Formats the arguments of prctl(2) after the option, which depend on it.
 fn prctl(call: &Invocation<'_>, at: usize, value: u64) -> Option<String> {
     let option = call.values[0] & 0xffff_ffff;
     if at == 2 {
@@ -181,7 +181,7 @@ fn prctl(call: &Invocation<'_>, at: usize, value: u64) -> Option<String> {
     }
 }
 
-/// How many directory entries were read, where all of them were copied.
+/// Counts the directory entries that were read, if all of them were copied.
 fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
     let (result, _) = call.returned.filter(|_| !call.failed())?;
     let all = u64::try_from(result).ok()?;
@@ -201,7 +201,7 @@ fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
     Some(count)
 }
 
-/// The set bits among the first `count`.
+/// Returns the numbers of the set bits among the first `count`.
 fn bits(bytes: &[u8], count: u64) -> Vec<String> {
     let set = |at: &u64| {
         let byte = usize::try_from(at / 8).ok().and_then(|byte| bytes.get(byte)).copied();
@@ -218,7 +218,7 @@ fn cpus(bytes: Option<&[u8]>) -> Option<String> {
     bytes.map(|bytes| format!("[{}]", bits(bytes, 1024).join(" ")))
 }
 
-/// Flags of a new task, with the signal of its end.
+/// Formats the flags of a new task with its exit signal.
 fn clone_flags(call: &Invocation<'_>, value: u64) -> String {
     let (names, rest) = call.flags.known("clone", value & !0xff);
     let signal = u32::try_from(value & 0xff).unwrap_or(0);
@@ -229,7 +229,7 @@ fn clone_flags(call: &Invocation<'_>, value: u64) -> String {
     if all.is_empty() { "0".to_owned() } else { all.join("|") }
 }
 
-/// clone(2), whose arguments strace names, as their order is not the same everywhere.
+/// Formats clone(2). strace names its arguments, because their order varies between architectures.
 pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
     if call.name != "clone" {
         return None;
@@ -259,7 +259,7 @@ pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
     Some(text)
 }
 
-/// `struct clone_args`.
+/// Formats `struct clone_args`.
 pub(crate) fn clone_arguments(call: &Invocation<'_>, bytes: &[u8]) -> String {
     let f = Fields(bytes);
     let flags = f.long(0);

@@ -1,4 +1,4 @@
-//! Call chains of system calls, by copies of the user's stack: unwound, and with names.
+//! Call chains of system calls, unwound from copies of the user stack.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use tare_symbols::{
     SymbolOptions, Symbolizer, UnwindCache, Unwinder,
 };
 
-/// How much of a stack is copied, in bytes: as much as `perf record --call-graph dwarf`.
+/// Bytes of the stack that are copied, as with `perf record --call-graph dwarf`.
 pub(crate) const COPIED: u32 = 8192;
 
-/// The registers that unwinding takes, a bit each (`arch/*/include/uapi/asm/perf_regs.h`): on x86 AX
-/// to IP and R8 to R15, on Arm X0 to PC.
+/// The registers that the unwinder needs, one bit each (`arch/*/include/uapi/asm/perf_regs.h`): AX
+/// to IP and R8 to R15 on x86, X0 to PC on Arm.
 pub(crate) const REGISTERS: u64 =
     if cfg!(target_arch = "aarch64") { 0x1_ffff_ffff } else { 0xff_01ff };
 
 const PROT_EXEC: u32 = 4;
 
-/// What is mapped where, and the names of it.
+/// Address spaces, symbols and the unwinder.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     dsos: DsoTable,
@@ -32,23 +32,23 @@ pub(crate) struct Stacks {
     symbolizer: Symbolizer,
     unwinder: Unwinder,
     cache: UnwindCache,
-    /// Lines that were worked out, by version of the address space, address, and how far behind that
-    /// the one lies which is shown.
+    /// Formatted lines, by address space version, address, and distance to the address that is
+    /// printed.
     lines: HashMap<(u64, u64, u64), String>,
 }
 
 /// A frame of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserFrame {
-    /// The function, where it is known. Untrusted.
+    /// The function, if known. Untrusted.
     pub symbol: Option<String>,
-    /// The file; empty where nothing is mapped. Untrusted.
+    /// The file; empty if nothing is mapped there. Untrusted.
     pub file: String,
     /// The address.
     pub address: u64,
 }
 
-/// More lines than this are forgotten.
+/// Lines in the cache; beyond that it is cleared.
 const MOST_LINES: usize = 100_000;
 
 impl Stacks {
@@ -63,7 +63,7 @@ impl Stacks {
         }
     }
 
-    /// Takes in what a running process has mapped. One that has ended has nothing.
+    /// Adds the mappings of a running process; an exited one has none.
     pub(crate) fn add_process(&mut self, host: &Host, pid: i32) {
         let mut text = Vec::new();
         if procfs::read_mappings(host, pid, &mut text).is_err() {
@@ -110,13 +110,13 @@ impl Stacks {
         self.spaces.fork(parent, child);
     }
 
-    /// A process has a new program, or has ended: what was mapped is gone.
+    /// Drops a process's mappings: it executed another program, or exited.
     pub(crate) fn forget(&mut self, pid: i32) {
         self.spaces.remove(pid);
     }
 
-    /// The lines of a sample's call chain, the innermost first, as `strace -k` has them:
-    /// `/usr/lib/libc.so.6(__read+0xd) [0xf5f3d]`. Names are printable.
+    /// Returns the lines of a sample's call chain, innermost first, as in `strace -k`:
+    /// `/usr/lib/libc.so.6(__read+0xd) [0xf5f3d]`. Names are escaped.
     pub(crate) fn lines(&mut self, sample: &Sample<'_>) -> Vec<String> {
         let frame_pointers: Vec<u64> = sample
             .callchain
@@ -133,7 +133,7 @@ impl Stacks {
         self.chain(pid, registers.as_ref().zip(copy), frame_pointers)
     }
 
-    /// The lines of what a function was called from that has just returned.
+    /// Returns the lines of the callers of a function that has just returned.
     pub(crate) fn callers(&mut self, pid: i32, of: &CopiedStack<'_>) -> Vec<String> {
         let mut lines: Vec<_> = of.kernel().map(|address| self.kernel_line(address)).collect();
         let by_number = |number| Some(of.register(Register::by_perf_number(number)?));
@@ -168,7 +168,8 @@ impl Stacks {
             self.lines.clear();
         }
         let version = self.spaces.user_version(pid);
-        // Of callers the unwinder has the last byte of the call; shown is where it returns to.
+        // For callers the unwinder returns the last byte of the call; the return address is
+        // printed.
         let behind = std::iter::once(0).chain(std::iter::repeat(1));
         let line = |(address, behind): (&u64, u64)| {
             let key = (version, *address, behind);
@@ -182,7 +183,7 @@ impl Stacks {
         addresses.iter().zip(behind).map(line).collect()
     }
 
-    /// The call chain of a stack that was copied, the innermost first.
+    /// Returns the call chain of a copied stack, innermost first.
     pub(crate) fn of_copy(&mut self, copy: &FutexStack<'_>) -> Vec<UserFrame> {
         let pid = copy.process.cast_signed();
         let [first, rest @ ..] = copy.registers;
@@ -212,7 +213,7 @@ impl Stacks {
         UserFrame { symbol, file: String::from_utf8_lossy(name).into_owned(), address }
     }
 
-    /// The line of an address of the kernel.
+    /// Formats an address of the kernel.
     fn kernel_line(&mut self, address: u64) -> String {
         let kernel = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
         let found = self.dsos.intern(kernel).and_then(|dso| {
@@ -223,7 +224,7 @@ impl Stacks {
         printable(&format!("[kernel]({}) [{address:#x}]", found.unwrap_or_default())).into_owned()
     }
 
-    /// The line of an address; the one that is shown is so many bytes `behind` it.
+    /// Formats an address; the printed one is `behind` bytes after it.
     fn line(&self, pid: i32, address: u64, behind: u64) -> String {
         let Some(mapping) = self.spaces.find_user(pid, address) else {
             return format!("[{:#x}]", address + behind);

@@ -1,10 +1,11 @@
-//! Structures of the kernel's interface, written as strace writes them. Layouts are those of 64-bit
-//! machines, from the uapi headers.
+//! Structures of the kernel's interface in strace's notation. Layouts are those of 64-bit machines,
+//! from the uapi headers.
 
 use crate::flags::Flags;
 use crate::text;
 
-/// Fields at offsets. What lies beyond the end is 0: the length was checked when it was copied.
+/// Fields at offsets. Bytes beyond the end read as 0; the length was checked when the structure was
+/// copied.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
@@ -34,18 +35,18 @@ impl Fields<'_> {
     }
 }
 
-/// An address.
+/// Formats a pointer.
 pub(crate) fn pointer(value: u64) -> String {
     if value == 0 { "NULL".to_owned() } else { format!("{value:#x}") }
 }
 
-/// Permissions, in octal with a zero in front.
+/// Formats permissions in octal, with a leading zero.
 pub(crate) fn octal(mode: u64) -> String {
     let digits = format!("{mode:o}");
     format!("{:0>3}", if mode == 0 { digits } else { format!("0{digits}") })
 }
 
-/// A file's type and permissions.
+/// Formats a file's type and permissions.
 pub(crate) fn mode(mode: u32) -> String {
     let kind = match mode & 0o170_000 {
         0o140_000 => "S_IFSOCK",
@@ -70,7 +71,7 @@ fn device(device: u64) -> String {
     format!("makedev({}, {})", hex(major), hex(minor))
 }
 
-/// The name of a signal.
+/// Returns a signal's name.
 pub(crate) fn signal(flags: &Flags, number: u32) -> String {
     match number {
         0 => "0".to_owned(),
@@ -80,7 +81,7 @@ pub(crate) fn signal(flags: &Flags, number: u32) -> String {
     }
 }
 
-/// A set of signals. One that has most of them is told by what it lacks.
+/// Formats a set of signals; a set with most of them is printed as its complement.
 pub(crate) fn signals(flags: &Flags, set: u64) -> String {
     let inverted = set.count_ones() >= 64 * 2 / 3;
     let set = if inverted { !set } else { set };
@@ -91,7 +92,7 @@ pub(crate) fn signals(flags: &Flags, set: u64) -> String {
     format!("{}[{}]", if inverted { "~" } else { "" }, names.join(" "))
 }
 
-/// What a child's status says.
+/// Formats a child's wait status.
 pub(crate) fn status(flags: &Flags, status: u32) -> String {
     let code = status >> 8 & 0xff;
     let term = status & 0x7f;
@@ -119,7 +120,7 @@ fn time(f: Fields<'_>, at: usize, fraction: &str) -> String {
     format!("{{tv_sec={}, {fraction}={}}}", f.signed(at), f.signed(at + 8))
 }
 
-/// `struct timespec`, and what it can stand for where `utimensat(2)` takes it.
+/// Formats `struct timespec`, with the special values of utimensat(2).
 fn file_time(f: Fields<'_>, at: usize) -> String {
     match f.long(at + 8) {
         0x3fff_ffff => "UTIME_NOW".to_owned(),
@@ -128,7 +129,7 @@ fn file_time(f: Fields<'_>, at: usize) -> String {
     }
 }
 
-/// A structure by its name in the table of signatures.
+/// Formats a structure by its name in the table of signatures.
 pub(crate) fn structure(flags: &Flags, name: &str, bytes: &[u8]) -> Option<String> {
     let f = Fields(bytes);
     Some(match name {
@@ -242,7 +243,7 @@ fn sigaction(flags: &Flags, f: Fields<'_>) -> String {
     )
 }
 
-/// A lock; `told` by the kernel, with who has it.
+/// Formats a lock; if the kernel filled it (`told`), with its owner.
 pub(crate) fn flock(flags: &Flags, f: Fields<'_>, told: bool) -> String {
     let kind = match f.half(0) {
         0 => "F_RDLCK",
@@ -297,7 +298,7 @@ fn statfs(f: Fields<'_>) -> String {
     )
 }
 
-/// What a ring is to be and, where the kernel has `answered`, what it is.
+/// Formats the parameters of a ring; if the kernel `answered`, also its result.
 pub(crate) fn uring(flags: &Flags, f: Fields<'_>, answered: bool) -> String {
     if !answered {
         return format!(
@@ -329,7 +330,7 @@ fn offsets(f: Fields<'_>, start: usize, names: &[&str]) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-/// `siginfo_t`: the fields that this signal has.
+/// Formats `siginfo_t` with the fields of this signal.
 pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     let f = Fields(bytes);
     let number = f.word(0);
@@ -348,7 +349,7 @@ pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
     let head = format!("si_signo={}, si_code={code_name}", signal(flags, number));
     let from = format!("si_pid={}, si_uid={}", f.int(16), f.word(20));
     let rest = match number {
-        // Only the head is known.
+        // Only the head was copied.
         _ if bytes.len() < 16 => String::new(),
         _ if code == 0x80 => String::new(),
         17 if !sent => {

@@ -1,4 +1,4 @@
-//! Sums of system calls as rows of a table.
+//! Sums of system calls as table rows.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use tare_kernel::histogram::Histogram;
 use crate::chosen::CallSelection;
 use crate::names::{Abi, CallNames, Errno};
 
-/// Whose calls a row has.
+/// The tasks that a row covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// Everybody's.
+    /// All tasks.
     All,
-    /// A thread's.
+    /// One thread.
     Thread {
-        /// Its id, in the first pid namespace.
+        /// Its id, in the initial pid namespace.
         tid: u32,
-        /// Its name when it ended, or now; empty where nobody knows it.
+        /// Its current or last name; empty if unknown.
         comm: String,
     },
-    /// A cgroup's: its path from the top of the hierarchy, or its id where that is gone.
+    /// A cgroup's path from the top of the hierarchy, or its id if it is gone.
     Cgroup(String),
 }
 
@@ -32,54 +32,54 @@ pub struct Row {
     pub call: Cow<'static, str>,
     /// The call's number.
     pub number: u32,
-    /// Whose number that is.
+    /// The ABI of the number.
     pub abi: Abi,
-    /// How many calls returned.
+    /// Number of calls that returned.
     pub calls: u64,
-    /// How many failed, by the error's name.
+    /// Number of failed calls, by the error's name.
     pub errors: BTreeMap<Cow<'static, str>, u64>,
-    /// How long all took, in nanoseconds.
+    /// Total duration in nanoseconds.
     pub total_ns: u64,
-    /// How long the longest took, in nanoseconds.
+    /// Longest duration in nanoseconds.
     pub max_ns: u64,
-    /// How long they took, by buckets.
+    /// Distribution of the durations.
     pub histogram: Histogram,
 }
 
 impl Row {
-    /// The mean duration, in nanoseconds.
+    /// Returns the mean duration in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.calls == 0 { 0.0 } else { self.total_ns as f64 / self.calls as f64 }
     }
 
-    /// The duration, in nanoseconds, that this share of the calls was not longer than, to within a
-    /// bucket of the histogram (a quarter of a power of two). Never above the longest.
+    /// Returns the duration in nanoseconds that this share of the calls didn't exceed, within a
+    /// bucket of the histogram (a quarter of a power of two) and at most the longest duration.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> f64 {
         self.histogram.quantile(share).min(self.max_ns as f64)
     }
 
-    /// How many calls failed.
+    /// Returns the number of failed calls.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
-/// The rows of each subject: those that took longest first, calls and subjects alike.
+/// The rows of each subject, sorted by total duration.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Subjects with their rows.
     pub subjects: Vec<(Subject, Vec<Row>)>,
-    /// Calls that found no room in the kernel's table.
+    /// Calls that didn't fit in the kernel's table.
     pub missing_calls: u64,
-    /// Errors of counted calls that found no room.
+    /// Errors of counted calls that didn't fit.
     pub missing_errors: u64,
 }
 
 impl Summary {
-    /// Sorts sums into rows. `subject` says whose a scope's are.
+    /// Sorts sums into rows. `subject` returns the tasks of a scope.
     #[must_use]
     pub fn new(sums: &Sums, chosen: &CallSelection, subject: impl Fn(u64) -> Subject) -> Self {
         let names = CallNames::default();

@@ -16,7 +16,7 @@ use crate::sched::histogram_lines;
 use crate::summary::{Row, Subject, Summary};
 
 impl Summary {
-    /// As tables, one for each subject.
+    /// Formats one table per subject.
     #[must_use]
     pub fn text(&self, histograms: bool) -> String {
         let mut out = String::new();
@@ -24,7 +24,7 @@ impl Summary {
         out
     }
 
-    /// As a list of objects, one for each row.
+    /// Returns one object per row.
     #[must_use]
     pub fn json(&self) -> Vec<Value> {
         let rows = |(subject, rows): &(Subject, Vec<Row>)| {
@@ -34,7 +34,7 @@ impl Summary {
     }
 }
 
-/// Says whose a scope's sums are.
+/// Returns a function from a scope to its tasks.
 pub fn subjects<'a>(by: SumKey, host: &'a Host, sums: &'a Sums) -> impl Fn(u64) -> Subject + 'a {
     let mut cgroups = BTreeMap::new();
     if let (SumKey::Cgroup, Some(top)) = (by, Cgroups::read(host).v2) {
@@ -57,7 +57,7 @@ pub fn subjects<'a>(by: SumKey, host: &'a Host, sums: &'a Sums) -> impl Fn(u64) 
     }
 }
 
-/// The ids of cgroups, which are the inodes of their folders.
+/// Collects the ids of cgroups, which are the inode numbers of their directories.
 fn find_cgroups(folder: &Path, name: &str, into: &mut BTreeMap<u64, String>) {
     if let Ok(status) = folder.symlink_metadata() {
         into.insert(status.ino(), name.to_owned());

@@ -1,4 +1,4 @@
-//! Sums of system calls, made of their records: where no BPF program can make them.
+//! Sums of system calls from their records, for when no BPF program can sum them.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use tare_kernel::histogram::Histogram;
 
 use crate::perf::PerfRecord;
 
-/// So many pairs of call and thread, or cgroup, are kept at most: as many as in the kernel.
+/// Pairs of call and thread (or cgroup) that are kept: as many as in the kernel's table.
 const MOST: usize = 65_536;
 
-/// Adds calls up.
+/// Sums calls.
 #[derive(Debug)]
 pub(crate) struct Adder {
     by: SumKey,
@@ -86,7 +86,7 @@ impl Adder {
         }
     }
 
-    /// All that was added up; names of threads that go on are known to the kernel.
+    /// Returns the sums; the kernel knows the names of running threads.
     pub(crate) fn finish(&mut self) -> Sums {
         self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
         std::mem::take(&mut self.sums)

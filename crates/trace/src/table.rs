@@ -5,7 +5,7 @@
 pub(crate) struct Table(Vec<&'static str>);
 
 impl Table {
-    /// Reads lines such as `56 openat close`.
+    /// Parses lines such as `56 openat close`.
     pub(crate) fn parse(texts: &[&'static str]) -> Self {
         let mut names = Vec::new();
         for line in texts.iter().flat_map(|text| text.lines()) {
@@ -21,13 +21,13 @@ impl Table {
         Self(names)
     }
 
-    /// The name of a number.
+    /// Returns the name of a number.
     pub(crate) fn name(&self, number: u32) -> Option<&'static str> {
         let name = self.0.get(usize::try_from(number).ok()?)?;
         (!name.is_empty()).then_some(name)
     }
 
-    /// All names that there are, with their numbers.
+    /// Iterates over all names with their numbers.
     pub(crate) fn names(&self) -> impl Iterator<Item = (u32, &'static str)> + '_ {
         (0..)
             .zip(&self.0)

@@ -1,9 +1,9 @@
-//! Bytes of traced programs, written as strace writes them: nothing of them reaches a terminal raw.
+//! Bytes of traced programs in strace's notation. They never reach a terminal unescaped.
 
 use std::fmt::Write as _;
 
-/// A string between quotes: C's escapes, and octal ones for what is not ASCII. `next` decides how
-/// many digits an octal escape needs.
+/// Quotes a string with C's escapes, octal ones outside ASCII. The next byte decides how many
+/// digits an octal escape needs.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 2);
     text.push('"');
@@ -40,7 +40,7 @@ fn escape(text: &mut String, byte: u8, digit_follows: bool) {
     text.push_str(named);
 }
 
-/// A path without quotes; the brackets that stand around it are escaped in it.
+/// Formats a path without quotes; angle brackets in it are escaped.
 pub(crate) fn path(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for (at, &byte) in bytes.iter().enumerate() {
@@ -59,21 +59,21 @@ pub(crate) fn path(bytes: &[u8]) -> String {
     text
 }
 
-/// The first `most` bytes of a buffer of `length` bytes, with dots where that is not all.
+/// Formats the first `most` bytes of a buffer of `length` bytes, with dots if that isn't all.
 pub(crate) fn buffer(bytes: &[u8], length: u64, most: usize) -> String {
     let shown = &bytes[..bytes.len().min(most)];
     let cut = length > shown.len() as u64;
     format!("{}{}", quoted(shown), if cut { "..." } else { "" })
 }
 
-/// A string that ended with a NUL byte, unless it was longer than what was copied.
+/// Formats a NUL-terminated string, with dots if it was longer than the copy.
 pub(crate) fn string(bytes: &[u8], most: usize) -> String {
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     let cut = text.len() > most;
     format!("{}{}", quoted(&text[..text.len().min(most)]), if cut { "..." } else { "" })
 }
 
-/// Bytes in hexadecimal, as strace writes random ones.
+/// Formats bytes in hexadecimal, as strace prints random ones.
 pub(crate) fn hex(bytes: &[u8], length: u64, most: usize) -> String {
     let shown = &bytes[..bytes.len().min(most)];
     let digits: String = shown.iter().map(|byte| format!("\\x{byte:02x}")).collect();

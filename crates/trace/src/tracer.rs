@@ -1,4 +1,4 @@
-//! Who sees system calls: BPF programs, or perf events where these can't be had.
+//! The source of system call records: BPF programs, or perf events if BPF isn't available.
 
 use std::os::fd::BorrowedFd;
 
@@ -11,32 +11,32 @@ use thiserror::Error;
 use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
 use crate::sums::Adder;
 
-/// Why nothing can be traced.
+/// Why tracing isn't possible.
 #[derive(Debug, Error)]
 pub enum TraceError {
-    /// Neither by BPF programs nor by perf events.
+    /// Neither BPF programs nor perf events work.
     #[error("{bpf}, and by perf events: {perf}")]
     Neither {
-        /// Why not by BPF programs.
+        /// Why BPF programs don't.
         bpf: BpfError,
-        /// Why not by perf events.
+        /// Why perf events don't.
         perf: PerfError,
     },
-    /// What stands between calls can't be seen.
+    /// What happens between calls can't be traced.
     #[error("{0}")]
     Between(#[from] PerfError),
-    /// The programs run, and can't be asked.
+    /// The BPF programs run but their maps can't be read.
     #[error("{0}")]
     Bpf(BpfError),
-    /// The kernel takes no probe at a place.
+    /// The kernel refuses a probe.
     #[error("{place}: {why}")]
     Place {
-        /// What it is called.
+        /// The probe's name.
         place: String,
-        /// What the kernel said, and the remedy where there is one.
+        /// The kernel's reason, with the remedy if there is one.
         why: String,
     },
-    /// A process that was to be followed is gone.
+    /// A process to follow doesn't exist.
     #[error("there is no process {0}")]
     NoProcess(i32),
 }
@@ -44,7 +44,8 @@ pub enum TraceError {
 const LINES_LACK: &str = "without what pointers and descriptors lead to (paths are addresses)";
 const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses some";
 
-/// Whether an error is about this process and this kernel, and not about what is to be traced.
+/// Returns the fallback for errors that concern this process or kernel rather than the traced
+/// target.
 pub(crate) fn step_back(error: BpfError, limits: &'static str) -> Result<PerfFallback, TraceError> {
     match error {
         BpfError::NoProcess(pid) => Err(TraceError::NoProcess(pid)),
@@ -59,7 +60,7 @@ pub(crate) fn neither(step: PerfFallback, perf: PerfError) -> TraceError {
     }
 }
 
-/// What happens is seen as it happens.
+/// Traces calls as they happen.
 #[derive(Debug)]
 pub struct Tracer {
     calls: Option<Calls>,
@@ -67,8 +68,8 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Begins. Where BPF programs can't be loaded, perf events show the calls, and the second part
-    /// says why. `wanted` is what is shown beside calls.
+    /// Starts tracing. If BPF programs can't be loaded, it falls back to perf events, and the
+    /// second value says why. `wanted`: what to trace besides calls.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -85,7 +86,7 @@ impl Tracer {
             Ok(calls) => Ok((Self { calls: Some(calls), perf }, None)),
             Err(error) => {
                 let step = step_back(error, LINES_LACK)?;
-                // Events of before are closed first: one ring buffer for each CPU is enough.
+                // Close the previous events first: one ring buffer per CPU is enough.
                 drop(perf);
                 let wanted = PerfOptions { calls: true, ..wanted.clone() };
                 match PerfEvents::start(&wanted, follow, ring_bytes, host) {
@@ -96,16 +97,16 @@ impl Tracer {
         }
     }
 
-    /// What becomes readable when much waits to be read.
+    /// Returns descriptors that become readable when much waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let perf = self.perf.iter().flat_map(PerfEvents::files);
         self.calls.iter().map(Calls::file).chain(perf)
     }
 
-    /// Hands over what has happened. With `is_over` the tracing ends, and all that is left comes.
+    /// Calls `each` with the records so far. `is_over` ends the trace and returns all that is left.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn drain<E>(
         &mut self,
         is_over: bool,
@@ -125,7 +126,7 @@ impl Tracer {
                     }
                     each(PerfRecord::Record { record, cgroup: 0 })
                 })?;
-                // Once the programs are gone, what they wrote has an end.
+                // Once the programs are detached, the number of records is finite.
                 if found == 0 || !is_over {
                     break;
                 }
@@ -134,17 +135,17 @@ impl Tracer {
         self.perf.as_mut().map_or(Ok(()), |perf| perf.drain(is_over, each))
     }
 
-    /// How many records found no room.
+    /// Number of lost records.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
         let calls = self.calls.as_ref().map_or(Ok(0), Calls::missing).map_err(TraceError::Bpf)?;
         Ok(calls + self.perf.as_ref().map_or(0, PerfEvents::missing))
     }
 }
 
-/// Sums of calls, made in the kernel where BPF programs can be had.
+/// Sums of calls, made in the kernel if BPF is available.
 #[derive(Debug)]
 pub struct SumTracer(SumSource);
 
@@ -155,7 +156,7 @@ enum SumSource {
 }
 
 impl SumTracer {
-    /// Begins; see [`Tracer::start`].
+    /// Starts summing; see [`Tracer::start`].
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -185,7 +186,8 @@ impl SumTracer {
         }
     }
 
-    /// What becomes readable when much waits to be read; nothing where the kernel makes the sums.
+    /// Returns descriptors that become readable when much waits to be read; none if the kernel
+    /// sums.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let perf = match &self.0 {
             SumSource::Bpf(_) => None,
@@ -194,7 +196,7 @@ impl SumTracer {
         perf.into_iter().flat_map(|perf| perf.files())
     }
 
-    /// Adds up what has happened; with `is_over` nothing more happens.
+    /// Adds the records so far; `is_over` ends the trace.
     pub fn drain(&mut self, is_over: bool) {
         match &mut self.0 {
             SumSource::Bpf(programs) => {
@@ -214,10 +216,10 @@ impl SumTracer {
         }
     }
 
-    /// The sums.
+    /// Reads the sums.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn read(&mut self) -> Result<Sums, TraceError> {
         match &mut self.0 {
             SumSource::Bpf(programs) => programs.read().map_err(TraceError::Bpf),

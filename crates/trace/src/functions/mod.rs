@@ -1,4 +1,4 @@
-//! Calls of functions, seen by BPF programs on these; what the slowest were called from.
+//! Calls of functions, traced by BPF programs on probes, with the callers of the slowest.
 
 mod text;
 
@@ -18,22 +18,22 @@ use crate::tracer::TraceError;
 
 pub use text::{FunctionCall, FunctionRow, FunctionsSeen};
 
-/// What is told of calls beside their sums.
+/// What is reported besides the sums.
 #[derive(Clone, Debug)]
 pub struct FunctionOptions {
-    /// How many of the slowest of each place.
+    /// Number of slowest calls per probe.
     pub slowest: u32,
-    /// Where the names of what called these are looked for.
+    /// Where to look for symbols of their callers.
     pub symbols: SymbolOptions,
-    /// How much may wait in the kernel, a power of two.
+    /// Size of the ring buffer in bytes, a power of two.
     pub ring_bytes: u32,
 }
 
-/// Why the kernel takes no probe at a location: a line that names the remedy where there is one.
+/// Explains why the kernel refuses a probe, with the remedy if there is one.
 fn no_probe(location: &ProbeLocation, error: &io::Error) -> String {
     let of_kernel = matches!(location, ProbeLocation::Kernel { .. });
     let why = match (error.kind(), error.raw_os_error(), of_kernel) {
-        // sysfs has no such PMU.
+        // sysfs lists no such PMU.
         (io::ErrorKind::NotFound, None, true) => "this kernel has no kprobes (CONFIG_KPROBES)",
         (io::ErrorKind::NotFound, None, false) => {
             "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)"
@@ -53,16 +53,16 @@ fn no_probe(location: &ProbeLocation, error: &io::Error) -> String {
     why.to_owned()
 }
 
-/// Places that are looked at. Dropped, they are not any more.
+/// Attached probes. Dropping it detaches them.
 #[derive(Debug)]
 pub struct FunctionTracer {
     probes: Probes,
-    /// What is mapped where, which the slowest calls need.
+    /// What processes map, for the stacks of the slowest calls.
     mappings: Option<PerfEvents>,
 }
 
 impl FunctionTracer {
-    /// Begins.
+    /// Attaches the probes.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -96,16 +96,17 @@ impl FunctionTracer {
         Ok(Self { probes, mappings })
     }
 
-    /// What becomes readable when one of the slowest calls has returned, or much waits to be read.
+    /// Returns descriptors that become readable when one of the slowest calls returns, or much
+    /// waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(self.probes.file()).chain(self.mappings.iter().flat_map(PerfEvents::files))
     }
 
-    /// Hands over calls with what they were called from: all that is left with `is_over`, when
-    /// the looking ends.
+    /// Calls `each` with calls and their callers. `is_over` detaches the probes and returns all
+    /// that is left.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn drain<E>(
         &mut self,
         is_over: bool,
@@ -138,24 +139,23 @@ impl FunctionTracer {
         })
     }
 
-    /// The sums of each place.
+    /// Reads the sums of each probe.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn read(&self) -> Result<Vec<PlaceSums>, TraceError> {
         self.probes.read().map_err(TraceError::Bpf)
     }
 
-    /// How many calls found no room in the ring buffer; they are in the sums.
+    /// Number of calls that are in the sums but didn't fit in the ring buffer.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
         self.probes.missing().map_err(TraceError::Bpf)
     }
 
-    /// What a call costs that is looked at, by some milliseconds of measuring. To be asked when all
-    /// is over.
+    /// Measures for some milliseconds what a probe costs per call. Call it after the trace.
     pub fn cost(&mut self) -> Option<ProbeCost> {
         self.probes.cost()
     }

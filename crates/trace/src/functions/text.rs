@@ -8,27 +8,27 @@ use tare_kernel::functions::{PlaceSums, ProbeCall, ProbeCost};
 
 use crate::sched::histogram_lines;
 
-/// A call that is shown.
+/// One call to print.
 #[derive(Clone, Debug)]
 pub struct FunctionCall {
-    /// When it began, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Start, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub duration_ns: u64,
     /// The thread.
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// Its name, printable.
+    /// Its name, escaped.
     pub comm: String,
-    /// Names and values.
+    /// Argument names and values.
     pub arguments: Vec<(String, String)>,
-    /// What it was called from, a line each, the innermost first.
+    /// The callers, one line per frame, innermost first.
     pub frames: Vec<String>,
 }
 
 impl FunctionCall {
-    /// Takes over what was seen; the arguments' values are shown already.
+    /// Copies a record; the argument values are already formatted.
     #[must_use]
     pub fn new(call: &ProbeCall<'_>, frames: &[String], arguments: Vec<(String, String)>) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl FunctionCall {
         self.arguments.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// As an object, of a function that returns or not.
+    /// Formats the call as an object; `returns`: the probe has a return part.
     fn json(&self, returns: bool) -> Value {
         let arguments: Map<_, _> =
             self.arguments.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -67,7 +67,7 @@ impl FunctionCall {
         object
     }
 
-    /// As an object that stands for itself.
+    /// Formats the call as an object that names its function.
     #[must_use]
     pub fn json_of(&self, of: &FunctionRow) -> Value {
         let mut object = self.json(of.returns);
@@ -76,7 +76,7 @@ impl FunctionCall {
         object
     }
 
-    /// A line as perf trace shows its events; times are from `since_ns` on.
+    /// Formats the call as `perf trace` formats events; times are relative to `since_ns`.
     #[must_use]
     pub fn line(&self, of: &FunctionRow, since_ns: u64) -> String {
         let at_ms = self.time_ns.saturating_sub(since_ns) as f64 / 1e6;
@@ -92,12 +92,12 @@ impl FunctionCall {
     }
 }
 
-/// What became of a function, or of a place that is only passed.
+/// The results of one probe.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionRow {
     /// Its name.
     pub name: String,
-    /// Its calls return.
+    /// Whether the probe sees returns; a static tracepoint doesn't.
     pub returns: bool,
     /// The sums.
     pub sums: PlaceSums,
@@ -106,20 +106,20 @@ pub struct FunctionRow {
 }
 
 impl FunctionRow {
-    /// One of which nothing was seen yet.
+    /// Creates an empty row.
     #[must_use]
     pub fn new(name: &str, returns: bool) -> Self {
         Self { name: name.to_owned(), returns, ..Self::default() }
     }
 
-    /// Keeps a call if it is one of so many of the slowest.
+    /// Keeps a call if it is among the `most` slowest.
     pub fn keep(&mut self, call: FunctionCall, most: usize) {
         let at = self.slowest.partition_point(|other| other.duration_ns >= call.duration_ns);
         self.slowest.insert(at, call);
         self.slowest.truncate(most);
     }
 
-    /// The mean duration, in nanoseconds.
+    /// Returns the mean duration in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.sums.returned == 0 {
@@ -128,14 +128,14 @@ impl FunctionRow {
         self.sums.total_ns as f64 / self.sums.returned as f64
     }
 
-    /// The duration that this share of the calls was not longer than, in nanoseconds; never above
-    /// the longest.
+    /// Returns the duration in nanoseconds that this share of the calls didn't exceed, at most the
+    /// longest duration.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> f64 {
         self.sums.durations.quantile(share).min(self.sums.max_ns as f64)
     }
 
-    /// As an object.
+    /// Formats the row as an object.
     fn json(&self) -> Value {
         let sums = &self.sums;
         let mut value = json!({ "probe": self.name, "calls": sums.calls });
@@ -177,7 +177,7 @@ impl FunctionRow {
             let arguments = call.list();
             let separator = if arguments.is_empty() { "" } else { ": " };
             let ms = call.duration_ns as f64 / 1e6;
-            // A String takes all.
+            // Writing to a String can't fail.
             let _ =
                 writeln!(into, "{ms:11.3} ms  {}/{}{separator}{arguments}", call.comm, call.tid);
             for frame in &call.frames {
@@ -187,19 +187,19 @@ impl FunctionRow {
     }
 }
 
-/// All that was seen.
+/// The results of all probes.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionsSeen {
-    /// The functions and places.
+    /// One row per probe.
     pub rows: Vec<FunctionRow>,
-    /// How many calls found no room in the ring buffer, and how large that was, in bytes.
+    /// Number of calls that didn't fit in the ring buffer, and its size in bytes.
     pub missing: (u64, u32),
-    /// What looking cost.
+    /// Cost of a probe per call.
     pub cost: Option<ProbeCost>,
 }
 
 impl FunctionsSeen {
-    /// As the body of a document.
+    /// Returns the body of a document.
     #[must_use]
     pub fn json(&self) -> Value {
         let rows: Vec<_> = self.rows.iter().map(FunctionRow::json).collect();
@@ -211,7 +211,7 @@ impl FunctionsSeen {
         document
     }
 
-    /// As a table, the slowest calls below, and what looking at them cost.
+    /// Formats a table, with the slowest calls and the cost of probing below it.
     #[must_use]
     pub fn table(&self, histograms: bool) -> String {
         let mut into = table(&self.rows, histograms, self.cost);

@@ -1,4 +1,4 @@
-//! Lines of what is no call: signals, ends, what happens between calls, and what is missing.
+//! Lines for signals, exits, events between calls, and lost records.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::structs;
 const SIGKILL: u32 = 9;
 
 impl Lines {
-    /// So many records found no room just before.
+    /// Reports records that were lost just before.
     pub(super) fn missing(&mut self, tid: Option<u32>, records: u64, out: &mut String) {
         self.interrupt(out);
         let plural = if records == 1 { "" } else { "s" };
@@ -26,13 +26,13 @@ impl Lines {
         };
     }
 
-    /// The call chain behind a call, if there is one.
+    /// Writes the call chain of a call, if there is one.
     pub(super) fn write_stack(&mut self, tid: u32, out: &mut String) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         write_frames(task.stack.drain(..), out);
     }
 
-    /// What happened to a task of its own process, `(process, thread)`.
+    /// Writes an event between calls of this process and thread.
     pub(super) fn between(
         &mut self,
         time_ns: u64,
@@ -211,14 +211,14 @@ impl Lines {
     }
 }
 
-/// The frames of a call chain, a line each, as `strace -k` has them.
+/// Writes the frames of a call chain, one per line, as in `strace -k`.
 fn write_frames(frames: impl Iterator<Item = String>, out: &mut String) {
     for frame in frames {
         let _ = writeln!(out, " > {frame}");
     }
 }
 
-/// A JSON string.
+/// Returns a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,12 +1,11 @@
-//! Which function of a program's call chain waits for a futex: the first that is none of a library
-//! of locks.
+//! Finds the function that waits for a futex: the first of the call chain outside lock libraries.
 
 use crate::stacks::UserFrame;
 
-/// Files that make futexes into locks for others.
+/// Files that implement locks with futexes.
 const FILES: [&str; 6] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++.so"];
 
-/// How such functions begin, where they are linked into the program.
+/// Prefixes of such functions if they are linked into the program.
 const FUNCTIONS: [&str; 19] = [
     "__lll_",
     "lll_",
@@ -37,7 +36,7 @@ fn is_locks(frame: &UserFrame) -> bool {
         || FUNCTIONS.iter().any(|start| name.starts_with(start))
 }
 
-/// The function that waits; the outermost where all are of such libraries.
+/// Returns the waiting function; the outermost frame if all belong to such libraries.
 pub(super) fn caller(frames: &[UserFrame]) -> Option<&UserFrame> {
     frames.iter().find(|frame| !is_locks(frame)).or(frames.last())
 }

@@ -1,5 +1,4 @@
-//! Waits for locks of the kernel, by what `lock:contention_begin` and `contention_end` say of them one
-//! after the other.
+//! Waits for kernel locks, from the sequence of `lock:contention_begin` and `contention_end`.
 
 use std::collections::HashMap;
 
@@ -7,25 +6,25 @@ use tare_kernel::bpf::{LockKind, LockSums};
 
 use super::rows::is_spinning;
 
-/// So many call chains have room, as in the kernel.
+/// Maximum number of call chains, as in the kernel's table.
 const CHAINS: usize = 16_384;
-/// So many waits of a task can be within each other.
+/// Maximum nesting of a task's waits.
 const NESTED: usize = 4;
 
-/// Who waits: a task, or a CPU that spins.
+/// The waiter: a task, or a spinning CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Waiter {
     Task(u32),
     Cpu(u32),
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Debug)]
 pub(super) struct Wait {
     pub(super) lock: u64,
     pub(super) flags: u32,
     pub(super) since_ns: u64,
-    /// The kernel's call chain, the innermost first.
+    /// The kernel's call chain, innermost first.
     pub(super) chain: Vec<u64>,
 }
 
@@ -38,11 +37,11 @@ pub(super) struct ContentionSums {
 }
 
 impl ContentionSums {
-    /// A task on a CPU begins to wait.
+    /// A task on this CPU begins to wait.
     pub(super) fn begin(&mut self, tid: u32, cpu: u32, wait: Wait) {
         let waiter = if is_spinning(wait.flags) { Waiter::Cpu(cpu) } else { Waiter::Task(tid) };
         let waits = self.waits.entry(waiter).or_default();
-        // A mutex says so again when it stops spinning and sleeps.
+        // A mutex reports a second begin when it stops spinning and sleeps.
         if waits.last().is_some_and(|last| last.lock == wait.lock) {
             return;
         }
@@ -52,7 +51,7 @@ impl ContentionSums {
         waits.push(wait);
     }
 
-    /// It has the lock.
+    /// The task has the lock.
     pub(super) fn end(&mut self, tid: u32, cpu: u32, lock: u64, time_ns: u64) {
         let found = [Waiter::Cpu(cpu), Waiter::Task(tid)].into_iter().find_map(|waiter| {
             let waits = self.waits.get_mut(&waiter)?;
@@ -84,12 +83,12 @@ impl ContentionSums {
         sums.max_ns = sums.max_ns.max(ns);
     }
 
-    /// The sums, in no order.
+    /// Returns the sums, unordered.
     pub(super) fn read(&self) -> Vec<LockSums> {
         self.by_chain.values().cloned().collect()
     }
 
-    /// Waits that found no room in the table.
+    /// Number of waits that didn't fit in the table.
     pub(super) fn no_room(&self) -> u64 {
         self.no_room
     }

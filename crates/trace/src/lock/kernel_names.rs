@@ -1,24 +1,24 @@
-//! Names of the kernel's addresses, and which of them are locks' own code.
+//! Names of kernel addresses, and which of them belong to lock code.
 
 use std::collections::{BTreeSet, HashMap};
 
 use tare_symbols::{KallsymsLine, LOCK_SECTIONS};
 
-/// What stands between a lock and the program that looks.
+/// Prefixes of the functions between a lock and the tracing program.
 const LOOKING: [&[u8]; 3] = [b"bpf_", b"__bpf_trace_", b"__traceiter_"];
 
-/// A function of the kernel.
+/// A kernel function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelName {
     pub(super) name: String,
-    /// It is a lock's own.
+    /// Whether it belongs to lock code.
     pub(super) is_locks: bool,
-    /// It stands between a lock and the program that looks.
+    /// Whether it lies between a lock and the tracing program.
     pub(super) is_looking: bool,
 }
 
 impl KernelName {
-    /// Of a function by its name; `is_locks`: it is a lock's own.
+    /// Classifies a function by its name; `is_locks`: it belongs to lock code.
     #[must_use]
     pub fn new(name: String, is_locks: bool) -> Self {
         let is_looking = LOOKING.iter().any(|prefix| name.as_bytes().starts_with(prefix));
@@ -26,8 +26,8 @@ impl KernelName {
     }
 }
 
-/// The functions that these addresses lie in, by the text of `/proc/kallsyms`. One that is hidden, or
-/// in none, is missing.
+/// Returns the functions that contain these addresses, from the text of `/proc/kallsyms`. Hidden
+/// and unknown ones are missing.
 pub(super) fn names(kallsyms: &[u8], addresses: &BTreeSet<u64>) -> HashMap<u64, KernelName> {
     let mut symbols: Vec<(u64, &[u8])> = Vec::new();
     let mut bounds = [[0; 2]; LOCK_SECTIONS.len()];
@@ -50,7 +50,7 @@ pub(super) fn names(kallsyms: &[u8], addresses: &BTreeSet<u64>) -> HashMap<u64, 
     let name = |address: &u64| {
         let at = symbols.partition_point(|(start, _)| start <= address).checked_sub(1)?;
         let start = symbols[at].0;
-        // Of several names of one address the first.
+        // If an address has several names, the first one counts.
         let first = symbols.partition_point(|(address, _)| *address < start);
         let name = symbols[first].1;
         let is_within = bounds.iter().any(|[start, end]| (start..end).contains(&address));

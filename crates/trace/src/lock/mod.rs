@@ -1,9 +1,9 @@
-//! Contention: who waited for which kind of lock, and where.
+//! Contention: which task waited for which kind of lock, and where.
 //!
 //! ```text
 //! lock:contention_begin/end, futex(2)  --BPF programs-->  sums by call chain
-//!     kernel's chains -- /proc/kallsyms --> first function that is no lock's own \
-//!     copied stacks   -- mappings, unwinding, symbols --> the same               --> rows
+//!     kernel's chains -- /proc/kallsyms --> first function outside lock code   \
+//!     copied stacks   -- mappings, unwinding, symbols --> the same              --> rows
 //! ```
 
 mod callers;

@@ -1,4 +1,4 @@
-//! Waits for locks of the kernel by perf events on `lock:contention_begin` and `contention_end`.
+//! Waits for kernel locks, from perf events on `lock:contention_begin` and `contention_end`.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,7 +10,7 @@ use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
 
 const EVENTS: [(&str, &str); 2] = [("lock", "contention_begin"), ("lock", "contention_end")];
 
-/// Open events, and their sums.
+/// The open events and their sums.
 #[derive(Debug)]
 pub(super) struct PerfLocks {
     events: PerfEvents,
@@ -66,7 +66,8 @@ impl PerfLocks {
         self.sums.read()
     }
 
-    /// Waits that found no room in the table, and records that found none in the ring buffers.
+    /// Number of waits that didn't fit in the table, plus records lost because ring buffers were
+    /// full.
     pub(super) fn missing(&self) -> u64 {
         self.sums.no_room() + self.events.missing()
     }

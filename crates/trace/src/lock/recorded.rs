@@ -1,4 +1,4 @@
-//! Waits for locks of the kernel in a recording.
+//! Waits for kernel locks in a recording.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,14 +13,14 @@ use super::kernel_names::KernelName;
 use super::rows::{LockKey, LockRow, merged, of_kernel};
 use crate::learned::{EventFields, FieldBytes};
 
-/// A recording says nothing of locks.
+/// The recording has no lock events.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "the recording lacks lock:contention_begin or lock:contention_end, or their fields: `tare record -a -g -e lock:contention_begin,lock:contention_end` has what is shown"
 )]
 pub struct NoLockEvents;
 
-/// The fields of a tracepoint that are read.
+/// The fields that are read of a tracepoint.
 #[derive(Clone, Copy, Debug)]
 enum Fields {
     Begin { lock: FieldBytes, flags: FieldBytes },
@@ -28,7 +28,7 @@ enum Fields {
 }
 
 impl Fields {
-    /// `None`: it is none of those that are read, or lacks a field.
+    /// Finds the fields; `None` for any other tracepoint, or if a field is missing.
     fn from_format(name: &str, format: &Format) -> Option<Self> {
         let place = |name: &str| FieldBytes::find(name, format);
         Some(match name {
@@ -41,7 +41,7 @@ impl Fields {
     }
 }
 
-/// Sums of what samples say, which come in order of time.
+/// Sums the samples of a recording, which arrive in time order.
 #[derive(Debug, Default)]
 pub struct RecordedLocks {
     events: EventFields<Fields>,
@@ -49,12 +49,12 @@ pub struct RecordedLocks {
 }
 
 impl RecordedLocks {
-    /// Learns what events there are, where there are more than were known.
+    /// Adds the events that are new in the recording's description.
     pub fn learn(&mut self, description: &Description) {
         self.events.learn(description, Fields::from_format);
     }
 
-    /// Whether there are events of begins and of ends.
+    /// Whether there are events for both begins and ends.
     #[must_use]
     pub fn has_events(&self) -> bool {
         let any = |is: fn(&Fields) -> bool| self.events.any(is);
@@ -62,7 +62,7 @@ impl RecordedLocks {
             && any(|fields| matches!(fields, Fields::End { .. }))
     }
 
-    /// Whether samples of an event say anything: [`Self::take`].
+    /// Whether [`Self::add`] understands this event.
     #[must_use]
     pub fn reads(&self, event: usize) -> bool {
         self.events.get(event).is_some()
@@ -92,26 +92,26 @@ impl RecordedLocks {
         }
     }
 
-    /// The kernel's addresses in call chains.
+    /// Returns the kernel addresses in the call chains.
     #[must_use]
     pub fn addresses(&self) -> BTreeSet<u64> {
         self.sums.read().iter().flat_map(|sums| sums.frames.clone()).collect()
     }
 
-    /// The sums by caller; the kernel's functions are called by `names`.
+    /// Returns the sums by caller; `names` holds the kernel's functions.
     #[must_use]
     pub fn rows(&self, by: LockKey, names: &HashMap<u64, KernelName>) -> Vec<LockRow> {
         merged(self.sums.read().iter().map(|sums| of_kernel(sums, names)), by)
     }
 
-    /// Waits that found no room in the table.
+    /// Number of waits that didn't fit in the table.
     #[must_use]
     pub fn no_room(&self) -> u64 {
         self.sums.no_room()
     }
 }
 
-/// The kernel's addresses of a call chain, the innermost first.
+/// Returns the kernel addresses of a call chain, innermost first.
 fn kernels_part(chain: Words<'_>) -> Vec<u64> {
     let marker = |at: &u64| *at >= PERF_CONTEXT_MAX;
     let from = chain.iter().skip_while(|at| *at != PERF_CONTEXT_KERNEL).skip(1);

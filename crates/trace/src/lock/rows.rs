@@ -1,4 +1,4 @@
-//! Sums of waits as rows of a table: by kind of lock and caller.
+//! Sums of waits as table rows, by kind of lock and caller.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -9,43 +9,43 @@ use tare_kernel::bpf::{LockKind, LockSums};
 
 use super::kernel_names::KernelName;
 
-/// By what rows are sorted, the greatest first.
+/// The sort key of the rows, largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockKey {
-    /// How often it was waited for.
+    /// Number of waits.
     Contended,
-    /// All waits.
+    /// Total time.
     #[default]
     Total,
-    /// The longest.
+    /// Longest wait.
     Max,
-    /// The mean.
+    /// Mean wait.
     Average,
 }
 
 /// The waits of one caller for one kind of lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRow {
-    /// Which kind, as `perf lock contention` calls it, or `futex`.
+    /// The kind, named as in `perf lock contention`, or `futex`.
     pub kind: &'static str,
-    /// The function that waits. Untrusted.
+    /// The waiting function. Untrusted.
     pub caller: String,
-    /// Its file; of the kernel none.
+    /// Its file; `None` for the kernel.
     pub file: Option<String>,
-    /// How many waits.
+    /// Number of waits.
     pub waits: u64,
-    /// All of them, in nanoseconds.
+    /// Total time in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// Longest wait in nanoseconds.
     pub max_ns: u64,
-    /// The call chain that waited longest in all: its functions, the innermost first. Untrusted.
+    /// The call chain with the longest total wait: its functions, innermost first. Untrusted.
     pub stack: Vec<String>,
-    /// How long that was, in nanoseconds.
+    /// That chain's total wait in nanoseconds.
     pub(super) of_stack_ns: u64,
 }
 
 impl LockRow {
-    /// The mean, in nanoseconds.
+    /// Returns the mean wait in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.waits == 0 { 0.0 } else { self.total_ns as f64 / self.waits as f64 }
@@ -60,12 +60,12 @@ const RT: u32 = 8;
 const PERCPU: u32 = 16;
 const MUTEX: u32 = 32;
 
-/// Whether a CPU spins for it, and no task leaves its CPU.
+/// Whether a CPU spins for the lock, so that no task leaves its CPU.
 pub(super) fn is_spinning(flags: u32) -> bool {
     flags & (SPIN | MUTEX) == SPIN
 }
 
-/// The kind of a kernel's lock, in the words of `perf lock contention`.
+/// Returns the kind of a kernel lock in the words of `perf lock contention`.
 pub(super) fn kind_name(flags: u32) -> &'static str {
     let is = |wanted: u32| flags & wanted == wanted;
     match () {
@@ -84,7 +84,7 @@ pub(super) fn kind_name(flags: u32) -> &'static str {
     }
 }
 
-/// Waits of which nobody knows the caller.
+/// Builds a row without a caller.
 pub(super) fn row(sums: &LockSums, kind: &'static str) -> LockRow {
     LockRow {
         kind,
@@ -98,8 +98,8 @@ pub(super) fn row(sums: &LockSums, kind: &'static str) -> LockRow {
     }
 }
 
-/// Waits for a lock of the kernel. The program that looks has no name of its own where the kernel doesn't list it: what stands above
-/// the last frame that leads to it is left out too.
+/// Builds the row of a kernel lock. The tracing program itself may be missing from kallsyms, so
+/// everything above the last frame that leads to it is dropped too.
 pub(super) fn of_kernel(sums: &LockSums, names: &HashMap<u64, KernelName>) -> LockRow {
     let frames: Vec<_> = sums.frames.iter().map(|address| names.get(address)).collect();
     let is_looking = |frame: &Option<&KernelName>| frame.is_some_and(|name| name.is_looking);
@@ -120,7 +120,7 @@ pub(super) fn of_kernel(sums: &LockSums, names: &HashMap<u64, KernelName>) -> Lo
     LockRow { caller: caller.unwrap_or(row.caller), stack, ..row }
 }
 
-/// Rows with the same kind and caller are one.
+/// Merges rows with the same kind and caller.
 pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<LockRow> {
     let mut all: BTreeMap<(&'static str, String, Option<String>), LockRow> = BTreeMap::new();
     for row in rows {
@@ -146,7 +146,7 @@ pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<Lo
     all
 }
 
-/// A line for each row; with `stacks` the call chain below it.
+/// Formats a line per row; with `stacks`, the call chain below it.
 #[must_use]
 pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
     let mut into = String::new();
@@ -182,7 +182,7 @@ pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
     into
 }
 
-/// The same as a document; `missing` are waits and call chains that found no room.
+/// Formats a document. `missing`: waits and call chains that didn't fit in the tables.
 #[must_use]
 pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
     let lock = |row: &LockRow| {

@@ -1,4 +1,4 @@
-//! Waits for locks as they happen, and who waited.
+//! Waits for locks as they happen.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::BorrowedFd;
@@ -17,25 +17,25 @@ use crate::perf::{PerfEvents, PerfOptions, PerfRecord};
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
 
-/// How much may wait for tare of what processes map, for each CPU.
+/// Size in bytes of each CPU's ring buffer of mapping records.
 const RING_BYTES: u32 = 1 << 20;
 /// What the kernel's symbols are read from.
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// What is looked at.
+/// What to trace.
 #[derive(Clone, Debug)]
 pub struct LockOptions {
-    /// Locks of the kernel.
+    /// Kernel locks.
     pub kernel: bool,
     /// Futexes.
     pub futexes: bool,
-    /// Where symbols are looked for.
+    /// Where to look for symbols.
     pub symbols: SymbolOptions,
 }
 
 const LACKS: &str = "without futexes; each wait costs more, and a full ring buffer loses some";
 
-/// Sums of waits, made in the kernel where BPF programs can be had.
+/// Sums of waits, made in the kernel if BPF is available.
 #[derive(Debug)]
 pub struct LockTracer(LockSource);
 
@@ -45,18 +45,18 @@ enum LockSource {
     Perf(Box<PerfLocks>),
 }
 
-/// Sums of the BPF programs.
+/// The sums of the BPF programs.
 #[derive(Debug)]
 struct InKernel {
     locks: Locks,
-    /// What processes map, where futexes are looked at.
+    /// What processes map, if futexes are traced.
     mappings: Option<PerfEvents>,
     chains: HashMap<u64, Vec<UserFrame>>,
 }
 
 impl LockTracer {
-    /// Begins. Where BPF programs can't be loaded, perf events show the kernel's locks, and the second
-    /// part says why; where only futexes are asked for, nothing does.
+    /// Starts tracing. If BPF programs can't be loaded, it falls back to perf events on kernel
+    /// locks, and the second value says why. There is no fallback for futexes alone.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -79,7 +79,7 @@ impl LockTracer {
         }
     }
 
-    /// What becomes readable when something waits to be read.
+    /// Returns descriptors that become readable when records wait.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (copies, mappings, perf) = match &self.0 {
             LockSource::Bpf(all) => (Some(all.locks.file()), all.mappings.as_ref(), None),
@@ -89,7 +89,7 @@ impl LockTracer {
         copies.into_iter().chain(mappings).chain(perf.into_iter().flatten())
     }
 
-    /// Takes in what has happened. With `is_over` nothing more happens.
+    /// Adds the records so far; `is_over` ends the trace.
     pub fn drain(&mut self, is_over: bool) {
         match &mut self.0 {
             LockSource::Bpf(in_kernel) => in_kernel.drain(is_over),
@@ -97,10 +97,10 @@ impl LockTracer {
         }
     }
 
-    /// The sums by caller.
+    /// Reads the sums by caller.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn rows(&self, by: LockKey, host: &Host) -> Result<Vec<LockRow>, TraceError> {
         let no_chains = HashMap::new();
         let (sums, chains) = match &self.0 {
@@ -110,7 +110,7 @@ impl LockTracer {
         let is_kernels = |sums: &&LockSums| matches!(sums.kind, LockKind::Kernel(_));
         let addresses: BTreeSet<u64> =
             sums.iter().filter(is_kernels).flat_map(|sums| sums.frames.iter().copied()).collect();
-        // Where it can't be read, callers are addresses.
+        // If kallsyms can't be read, callers are printed as addresses.
         let kallsyms = if addresses.is_empty() {
             Vec::new()
         } else {
@@ -124,11 +124,11 @@ impl LockTracer {
         Ok(merged(rows, by))
     }
 
-    /// How many waits found no room in the kernel's tables, and how many call chains are unknown for
-    /// want of room.
+    /// Number of waits that didn't fit in the kernel's tables, and of call chains that are unknown
+    /// for the same reason.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<(u64, u64), TraceError> {
         match &self.0 {
             LockSource::Bpf(all) => all.locks.missing().map_err(TraceError::Bpf),
@@ -151,7 +151,7 @@ impl InKernel {
             only_mappings: true,
             ..PerfOptions::default()
         };
-        // Before the programs: what is copied first has its mappings then.
+        // Before the programs, so that the first copied stack already has its mappings.
         let mappings = options
             .futexes
             .then(|| PerfEvents::start(&wanted, follow, RING_BYTES, host))
@@ -160,7 +160,7 @@ impl InKernel {
         Ok(locks.map(|locks| Self { locks, mappings, chains: HashMap::new() }))
     }
 
-    /// Unwinds what was copied.
+    /// Unwinds the copied stacks.
     fn drain(&mut self, is_over: bool) {
         let Self { locks, mappings, chains } = self;
         if is_over {

@@ -1,4 +1,4 @@
-//! Samples and records of threads as what happened to tasks.
+//! Decodes samples and thread records into task events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,27 +14,27 @@ use super::{InterveningEvent, PerfRecord};
 use crate::names::CallNames;
 use crate::stacks::Stacks;
 
-/// Records that came from BPF programs, among those of the kernel.
+/// Kind of records from BPF programs, which share the queue with the kernel's.
 pub(super) const CALL: u32 = 0x7472_6163;
-/// Copied stacks that came from BPF programs.
+/// Kind of copied stacks from BPF programs.
 pub(super) const COPY: u32 = 0x636f_7079;
-/// The same of those on functions.
+/// Kind of records from BPF programs on functions.
 pub(super) const FUNCTION: u32 = 0x7472_6164;
 
 const SIGKILL: u32 = 9;
-/// A status that wait(2) has for tasks that go on alone: it ended by some signal.
+/// A status that wait(2) has only for tasks that continue. It stands for: killed by some signal.
 pub(crate) const KILLED: u32 = 0x7f;
 
-/// What is known of a thread.
+/// State of a thread.
 #[derive(Debug, Default)]
 struct Task {
-    /// The call that it is in, and since when.
+    /// The call in progress, and its start.
     call: Option<(Call, u64)>,
-    /// What it ended itself with.
+    /// The exit code that the thread passed.
     exit: Option<u32>,
-    /// The last signal that it has no handler for.
+    /// The last signal without a handler.
     deadly: Option<u32>,
-    /// When it left a CPU, in nanoseconds of the events' clock.
+    /// Time it left a CPU, in nanoseconds of the events' clock.
     off: Option<u64>,
 }
 
@@ -42,20 +42,20 @@ struct Task {
 pub(super) struct Decoder {
     kinds: Vec<Kind>,
     layouts: Events,
-    /// The child that is to execute the command.
+    /// The child that will execute the command.
     waiting: Option<u32>,
     own: u32,
     tasks: HashMap<u32, Task>,
-    /// What processes ended themselves with.
+    /// Exit codes that processes passed.
     groups: HashMap<u32, u32>,
     calls: Numbers,
-    /// BPF programs show calls, forks and ends.
+    /// BPF programs report calls, forks and exits; only events between calls come from here.
     only_between: bool,
     stacks: Option<Stacks>,
     missing: u64,
 }
 
-/// Numbers of calls that mean something here.
+/// Numbers of the calls that are treated specially.
 #[derive(Debug)]
 struct Numbers {
     execve: HashSet<Call>,
@@ -73,7 +73,7 @@ impl Numbers {
     }
 }
 
-/// The part of a sample that all of them have.
+/// The part that every sample has.
 #[derive(Clone, Copy)]
 struct SampleHeader {
     time_ns: u64,
@@ -130,7 +130,7 @@ impl Decoder {
         self.missing
     }
 
-    /// Hands over what a record says, if anything.
+    /// Calls `each` with the event that a record describes, if any.
     pub(super) fn decode<E>(
         &mut self,
         record: &RawRecord<'_>,
@@ -164,7 +164,7 @@ impl Decoder {
         self.of_thread(record, time_ns, each)
     }
 
-    /// Hands over what a record says that is no sample.
+    /// Decodes a record other than a sample.
     fn of_thread<E>(
         &mut self,
         record: &RawRecord<'_>,
@@ -176,7 +176,7 @@ impl Decoder {
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
         let place =
             SampleHeader { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
-        // What can't be decoded is shorter than the kernel makes it.
+        // A record that can't be decoded is shorter than the kernel makes it.
         let Ok(decoded) = record.decode() else { return Ok(()) };
         self.learn_mappings(&decoded);
         if let Record::Comm(comm) = &decoded
@@ -206,7 +206,7 @@ impl Decoder {
                 let tid = task.tid.unsigned_abs();
                 let process = task.pid.unsigned_abs();
                 if tid == process {
-                    // What another process of this number said is past.
+                    // The process with this id is a new one.
                     self.groups.remove(&process);
                 }
                 each(place.record(TaskEvent::Fork { tid, process }))
@@ -222,7 +222,7 @@ impl Decoder {
         }
     }
 
-    /// Keeps what is mapped where.
+    /// Records what is mapped where.
     fn learn_mappings(&mut self, record: &Record<'_>) {
         let Some(stacks) = &mut self.stacks else { return };
         match record {
@@ -234,12 +234,12 @@ impl Decoder {
         }
     }
 
-    /// The child before its execve, and this process.
+    /// Whether this is the child before its execve, or this process.
     fn is_left_out(&self, place: &SampleHeader) -> bool {
         self.waiting == Some(place.tid) || place.process == self.own
     }
 
-    /// A call begins: from the child's execve on, that is the command's.
+    /// Begins a call. From the child's execve on, calls belong to the command.
     fn begins(&mut self, tid: u32, call: Call) {
         if self.waiting == Some(tid) && self.calls.execve.contains(&call) {
             self.waiting = None;
@@ -262,15 +262,15 @@ impl Decoder {
         each(place.between(InterveningEvent::SwitchedIn { off_ns }))
     }
 
-    /// How a thread ended, as wait(2) has it: by what it or its process said, else by the signal
-    /// that came last.
+    /// Returns how a thread ended, as a wait(2) status: from its own or its process's exit code,
+    /// else from the last signal.
     fn status(&mut self, tid: u32, process: u32) -> u32 {
         let task = self.tasks.remove(&tid).unwrap_or_default();
         let group = self.groups.get(&process).copied();
         match (task.exit.or(group), task.deadly) {
             (Some(code), _) => (code & 0xff) << 8,
-            // Which one it was is not told: the kernel delivers SIGKILL in place of any that ends
-            // the whole process.
+            // The kernel delivers SIGKILL instead of the signal that ends the whole process, so the
+            // signal is unknown.
             (None, Some(SIGKILL)) => KILLED,
             (None, Some(signal)) => signal,
             (None, None) => 0,
@@ -403,7 +403,7 @@ impl Decoder {
         each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let task = self.tasks.entry(place.tid).or_default();
-        // It began before it was looked at.
+        // The call began before the trace.
         let Some((call, began_ns)) = task.call.take() else { return Ok(()) };
         let result = long(raw, 16).cast_signed();
         let duration_ns = place.time_ns.saturating_sub(began_ns);
@@ -411,7 +411,7 @@ impl Decoder {
     }
 }
 
-/// The call with this number, or what stands for all that have none.
+/// Returns the call with this number, or the one that stands for all without a name.
 fn call(number: u64, compat: bool) -> Call {
     let number = u32::try_from(number).unwrap_or(Call::BEYOND).min(Call::BEYOND);
     Call { number, compat }

@@ -3,44 +3,44 @@ use tare_kernel::ring::RingError;
 use tare_kernel::tracefs::TracefsError;
 use thiserror::Error;
 
-/// Why system calls can't be seen by perf events.
+/// Why system calls can't be traced with perf events.
 #[derive(Debug, Error)]
 pub enum PerfError {
-    /// The numbers of tracepoints can't be read.
+    /// Tracepoint ids can't be read.
     #[error("{0}")]
     Tracefs(#[from] TracefsError),
-    /// The list of CPUs, or of a process's threads, can't be read.
+    /// The list of CPUs or of a process's threads can't be read.
     #[error("{path}: {source}")]
     Host {
-        /// What was asked for.
+        /// The path.
         path: String,
-        /// What the file system said.
+        /// The file system's error.
         source: std::io::Error,
     },
     /// `perf_event_open(2)` refuses an event to this user.
     #[error("the event {event} is not allowed to this user")]
     NotPermitted {
-        /// The event, as `-e` of the other commands names it.
+        /// The event, as other commands' `-e` names it.
         event: String,
     },
-    /// There are no more file descriptors.
+    /// The limit on open files is reached.
     #[error("the limit of open files is too low for an event on each of {cpus} CPUs and each task")]
     TooManyFiles {
-        /// How many CPUs there are.
+        /// Number of CPUs.
         cpus: usize,
     },
-    /// A process that was to be followed is gone.
+    /// A process to follow doesn't exist.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// Another answer of `perf_event_open(2)`.
+    /// `perf_event_open(2)` failed for another reason.
     #[error("the event {event} can't be opened: {errno}")]
     Open {
         /// The event.
         event: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// A ring buffer can't be had.
+    /// A ring buffer can't be mapped.
     #[error("{0}")]
     Ring(#[from] RingError),
     /// The events can't be enabled.

@@ -1,11 +1,11 @@
-//! System calls as the samples of perf events, where BPF programs can't be loaded, and what else
-//! happens to a task between its calls.
+//! System calls from perf events, for when BPF programs can't be loaded; also what happens to a
+//! task between its calls.
 //!
 //! ```text
-//! open      an event of each kind on each task and CPU; those of a CPU share a ring buffer
-//! drain     ring buffers -> order of time -> decode: samples become records of calls
+//! open      an event of each kind per task and CPU; events of a CPU share a ring buffer
+//! drain     ring buffers -> time order -> decode: samples become call records
 //! ```
-//! A sample has the numbers of a call and nothing of what its pointers lead to.
+//! A sample holds the numbers of a call, but not the memory its pointers point to.
 
 mod decode;
 mod error;
@@ -27,20 +27,20 @@ pub use open::{Faults, PerfOptions};
 
 use crate::stacks::{Stacks, UserFrame};
 
-/// How long a record may be under way between its time and its ring buffer, in nanoseconds.
+/// Nanoseconds that a record may take from its timestamp until it is in its ring buffer.
 const UNDER_WAY_NS: u64 = 50_000_000;
 
-/// What was seen.
+/// A traced record.
 #[derive(Clone, Copy, Debug)]
 pub enum PerfRecord<'a> {
-    /// Something happened to a task; `cgroup` is the id of its cgroup where that was asked for.
+    /// A call or task event; `cgroup` is the cgroup's id if requested.
     Record {
-        /// What.
+        /// The record.
         record: CallRecord<'a>,
-        /// Where it happened.
+        /// The cgroup's id.
         cgroup: u64,
     },
-    /// A thread has a new name.
+    /// A thread was renamed.
     Name {
         /// The thread.
         tid: u32,
@@ -51,91 +51,91 @@ pub enum PerfRecord<'a> {
     },
     /// Something happened to a task between its calls.
     Between {
-        /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+        /// Time in nanoseconds of `CLOCK_MONOTONIC`.
         time_ns: u64,
         /// The thread.
         tid: u32,
         /// Its process.
         process: u32,
-        /// What.
+        /// The event.
         what: InterveningEvent<'a>,
     },
-    /// The call chain of the call that this thread begins, the innermost first: a line each.
+    /// The call chain of the call that this thread begins, innermost first, one line per frame.
     Stack {
         /// The thread.
         tid: u32,
         /// The lines.
         frames: &'a [String],
     },
-    /// The call chain of a copied stack, the innermost first.
+    /// The call chain of a copied stack, innermost first.
     Copied {
-        /// The number that it is known by.
+        /// The chain's number.
         chain: u64,
         /// Its functions.
         frames: &'a [UserFrame],
     },
-    /// One of the tracepoints of [`PerfOptions::raw`].
+    /// A sample of a tracepoint in [`PerfOptions::raw`].
     Raw {
-        /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+        /// Time in nanoseconds of `CLOCK_MONOTONIC`.
         time_ns: u64,
-        /// On which CPU.
+        /// The CPU.
         cpu: u32,
         /// The thread.
         tid: u32,
         /// Its process.
         process: u32,
-        /// It is this process, or the child before its execve.
+        /// Whether the task is this process, or the child before its execve.
         is_left_out: bool,
-        /// Which of them.
+        /// Index of the tracepoint.
         event: usize,
-        /// Its bytes.
+        /// The raw data.
         raw: &'a [u8],
-        /// The kernel's call chain, where that was asked for, the innermost first.
+        /// The kernel's call chain if requested, innermost first.
         chain: &'a [u64],
     },
-    /// A function was called, or a place was passed.
+    /// A probed function was called, or a static tracepoint was passed.
     Function {
         /// The call.
         call: ProbeCall<'a>,
-        /// Where from, where its stack was copied: the innermost first, a line each.
+        /// The caller's chain if the stack was copied: innermost first, one line per frame.
         frames: &'a [String],
     },
-    /// So many records found no room in the ring buffer.
+    /// Number of records lost because the ring buffer was full.
     Missing(u64),
 }
 
-/// What happens to a task that is no call of its own.
+/// What happens to a task between its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterveningEvent<'a> {
-    /// A page was not there.
+    /// A page fault.
     Fault {
-        /// It had to be read from a disk.
+        /// Whether the page was read from a disk.
         is_major: bool,
-        /// What was accessed.
+        /// The accessed address.
         address: u64,
-        /// The instruction that accessed it.
+        /// The accessing instruction.
         ip: u64,
     },
-    /// It left its CPU.
+    /// The task left its CPU.
     SwitchedOut {
-        /// It could have gone on.
+        /// Whether it could have continued.
         is_preempted: bool,
     },
-    /// It came back to a CPU.
+    /// The task came back to a CPU.
     SwitchedIn {
-        /// How long it had none, in nanoseconds, where that is known.
+        /// Time off the CPU in nanoseconds, if known.
         off_ns: Option<u64>,
     },
-    /// A tracepoint that was asked for.
+    /// A tracepoint.
     Tracepoint {
         /// `system:name`.
         name: &'a str,
-        /// Its fields as the kernel prints them.
+        /// Its fields as the kernel formats them.
         text: &'a str,
     },
 }
 
-/// Open events, and what was read of them. Dropped, they are closed.
+/// Open events and their decoder. Dropping it closes the events.
 #[derive(Debug)]
 pub struct PerfEvents {
     rings: OrderedRings,
@@ -143,8 +143,8 @@ pub struct PerfEvents {
 }
 
 impl PerfEvents {
-    /// Opens the events and lets them begin. `ring_bytes` is what each CPU's ring buffer has at
-    /// most: less where so much memory may not be locked.
+    /// Opens and enables the events. `ring_bytes` is the maximum size of each CPU's ring buffer;
+    /// less if the mlock limit is lower.
     ///
     /// # Errors
     /// See [`PerfError`].
@@ -172,17 +172,17 @@ impl PerfEvents {
         Ok(Self { rings, decoder })
     }
 
-    /// What becomes readable when an eighth of a ring buffer is full. Less than that is there to be
-    /// read without.
+    /// Returns descriptors that become readable when an eighth of a ring buffer is full. Smaller
+    /// amounts can be read at any time.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.files()
     }
 
-    /// Hands over what has happened, in order of time: all of it with `is_over`, else what no other
-    /// CPU can have anything older than any more.
+    /// Calls `each` with the records so far, in time order: all of them with `is_over`, otherwise
+    /// those that no other CPU can precede any more.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn drain<E>(
         &mut self,
         is_over: bool,
@@ -197,29 +197,29 @@ impl PerfEvents {
         Ok(())
     }
 
-    /// Takes in a record of the BPF programs: it is handed over among the others.
+    /// Adds a record of the BPF programs, to be ordered with the others.
     pub fn push_call(&mut self, record: &CallRecord<'_>, bytes: &[u8]) {
         self.rings.push(record.time_ns, decode::CALL, bytes);
     }
 
-    /// Takes in a copied stack of the BPF programs: what it is unwound to is handed over among the
-    /// others.
+    /// Adds a stack copied by the BPF programs; its unwound chain is ordered with the other
+    /// records.
     pub fn push_copy(&mut self, copy: &FutexStack<'_>, bytes: &[u8]) {
         self.rings.push(copy.time_ns, decode::COPY, bytes);
     }
 
-    /// Takes in a record of the BPF programs on functions.
+    /// Adds a record of the BPF programs on functions.
     pub fn push_function(&mut self, call: &ProbeCall<'_>, bytes: &[u8]) {
-        // Where it returned is where its stack was copied.
+        // The stack was copied when the function returned.
         self.rings.push(call.time_ns + call.duration_ns, decode::FUNCTION, bytes);
     }
 
-    /// No more happens; what happened can still be read.
+    /// Disables the events; records in the rings can still be read.
     pub fn stop(&mut self) {
         self.rings.stop();
     }
 
-    /// How many records found no room in the ring buffers until now.
+    /// Number of records lost so far because ring buffers were full.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.decoder.missing()

@@ -1,4 +1,4 @@
-//! Which events are opened, and where.
+//! Which events are opened, and on which tasks and CPUs.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings as abi;
@@ -16,17 +16,17 @@ use tare_symbols::SymbolOptions;
 use super::PerfError;
 use crate::stacks::{COPIED, REGISTERS};
 
-/// Which page faults are shown.
+/// Which page faults are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Those that wait for a disk.
+    /// Faults that read from a disk.
     pub major: bool,
-    /// Those that don't.
+    /// All other faults.
     pub minor: bool,
 }
 
 impl Faults {
-    /// By the words of `perf trace -F`; none where nothing is said, `None` for another word.
+    /// Parses the words of `perf trace -F`; without a text no faults, `None` for an unknown word.
     #[must_use]
     pub fn named(text: Option<&str>) -> Option<Self> {
         let (major, minor) = match text {
@@ -40,31 +40,31 @@ impl Faults {
     }
 }
 
-/// What is to be seen.
+/// What to trace.
 #[derive(Clone, Debug, Default)]
 pub struct PerfOptions {
     /// System calls.
     pub calls: bool,
     /// Page faults.
     pub faults: Faults,
-    /// Threads that leave a CPU and come back to one.
+    /// Context switches.
     pub switches: bool,
-    /// Tracepoints, as `system` and `name`; a `*` in the name stands for anything.
+    /// Tracepoints, as `system` and `name`; `*` in the name matches anything.
     pub tracepoints: Vec<(String, String)>,
     /// The cgroup of each call.
     pub cgroups: bool,
-    /// The call chain of each call, with names that are looked for there.
+    /// The call chain of each call, with where to look for symbols.
     pub stacks: Option<SymbolOptions>,
-    /// Tracepoints whose bytes are handed over as they are, as `system` and `name`.
+    /// Tracepoints whose raw data is passed on, as `system` and `name`.
     pub raw: Vec<(&'static str, &'static str)>,
-    /// The kernel's call chain with each of these.
+    /// The kernel's call chain with each sample of `raw`.
     pub chains: bool,
-    /// No call chains of calls: what processes map is known, for stacks that others copy.
+    /// Only track mappings, for stacks that others copy.
     pub only_mappings: bool,
 }
 
 impl PerfOptions {
-    /// Whether anything is to be seen at all.
+    /// Whether anything is traced at all.
     #[must_use]
     pub fn has_any(&self) -> bool {
         self.calls
@@ -80,21 +80,21 @@ impl PerfOptions {
     }
 }
 
-/// What a record of an event is.
+/// The kind of an event's records.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Enter,
     Exit,
     Signal,
-    /// The begin of a call, of which only the call chain is wanted.
+    /// The beginning of a call, opened for its call chain only.
     Stack,
     Fault {
         major: bool,
     },
-    /// It has records of threads alone: their begins, ends, names and switches.
+    /// Records about threads: start, exit, name, switches.
     Threads,
     Tracepoint(Box<Tracepoint>),
-    /// One of `PerfOptions::raw`, by its place there.
+    /// An index into `PerfOptions::raw`.
     Raw(usize),
 }
 
@@ -104,26 +104,27 @@ pub(super) struct Tracepoint {
     pub(super) format: Option<Format>,
 }
 
-/// What was opened.
+/// The opened events.
 #[derive(Default)]
 pub(super) struct OpenTracepoints {
-    /// Of each event the kind, in the order of the layouts.
+    /// Kind of each event, in layout order.
     pub(super) kinds: Vec<Kind>,
     pub(super) rings: OrderedRings,
 }
 
-/// An event before it is opened.
+/// An event to be opened.
 struct UnopenedEvent {
     kind: Kind,
     attr: Attr,
     name: String,
-    /// Where it can't be opened, the others are enough.
+    /// If it can't be opened, the others suffice.
     optional: bool,
 }
 
 const FIELDS: u32 = abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
 
-/// `PERF_REG_X86_AX` and `PERF_REG_ARM64_X0`: what is wanted is the ABI that stands before them.
+/// `PERF_REG_X86_AX` and `PERF_REG_ARM64_X0`. Any register would do: only the ABI that precedes
+/// registers is needed.
 const ANY_REGISTER: u64 = 1;
 
 fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
@@ -204,7 +205,7 @@ fn plan(
     Ok(all)
 }
 
-/// Has samples hold what a call chain is made of, if any is wanted.
+/// Adds what a call chain is made of to the samples, if call chains are requested.
 fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
     if !wanted.copies_stacks() {
         return;
@@ -217,7 +218,7 @@ fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
     attr.sample_stack_user = COPIED;
 }
 
-/// Name, number and format of each tracepoint that was asked for.
+/// Returns name, id and format of each requested tracepoint.
 fn tracepoints(
     asked: &[(String, String)],
     tracefs: &Tracefs,
@@ -232,14 +233,14 @@ fn tracepoints(
             all.push((format!("{system}:{name}"), tracefs.id(system, name)?, format));
         }
         if all.len() == before {
-            // The error names what was asked for.
+            // Fails with an error that names the request.
             tracefs.id(system, pattern)?;
         }
     }
     Ok(all)
 }
 
-/// Whether a name is like a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` matches anything.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(first) else { return false };
@@ -252,7 +253,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     left.ends_with(last)
 }
 
-/// The tasks to open events on; `None` stands for whole CPUs.
+/// Returns the tasks to open events on; `None` for whole CPUs.
 fn tasks(follow: &FollowedTasks, host: &Host) -> Result<Option<Vec<i32>>, PerfError> {
     match follow {
         FollowedTasks::All(_) => Ok(None),
@@ -270,7 +271,7 @@ fn tasks(follow: &FollowedTasks, host: &Host) -> Result<Option<Vec<i32>>, PerfEr
     }
 }
 
-/// What is opened, as it is opened.
+/// The events being opened.
 struct Opening<'a> {
     follow: &'a FollowedTasks,
     tasks: Option<Vec<i32>>,
@@ -316,7 +317,7 @@ impl Opening<'_> {
                 let event = match System.open(&planned.attr, target, None) {
                     Ok(event) => event,
                     Err(_) if planned.optional => continue,
-                    // A thread that has ended meanwhile; its process was there.
+                    // The thread exited meanwhile; its process existed.
                     Err(Errno::SRCH) if matches!(self.follow, FollowedTasks::Processes(_)) => {
                         continue;
                     }
@@ -346,14 +347,14 @@ impl Opening<'_> {
     }
 }
 
-/// What this process does is no part of a whole machine's calls: else each line that it writes
-/// would make another.
+/// Excludes this process from a trace of the whole machine: otherwise each line it prints would
+/// cause another.
 fn keep_off_own(kind: &Kind, whole_machine: bool, event: &dyn EventFile) {
     let is_traced = !matches!(kind, Kind::Threads | Kind::Fault { .. } | Kind::Raw(_));
     if whole_machine && is_traced {
         let own = rustix::process::getpid().as_raw_nonzero();
         if let Ok(filter) = std::ffi::CString::new(format!("common_pid != {own}")) {
-            // Where it isn't taken, the decoder leaves them out.
+            // If the kernel refuses the filter, the decoder drops these samples.
             let _ = event.set_filter(&filter);
         }
     }

@@ -1,4 +1,4 @@
-//! Tracepoints of the scheduler: their raw bytes as what happened.
+//! Decodes the scheduler's tracepoints.
 
 use tare_format::file::Description;
 use tare_format::tracepoint::Format;
@@ -7,14 +7,14 @@ use thiserror::Error;
 use super::event::{SchedAction, State, Task};
 use crate::learned::{EventFields, FieldBytes};
 
-/// A recording says nothing of context switches.
+/// The recording has no context switches.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "the recording has no sched:sched_switch with its fields: `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task` has all that is shown"
 )]
 pub struct NoSchedEvents;
 
-/// The fields of a tracepoint that are read.
+/// The fields that are read of a tracepoint.
 #[derive(Clone, Copy, Debug)]
 enum Fields {
     Switch { prev: (FieldBytes, FieldBytes), state: FieldBytes, next: (FieldBytes, FieldBytes) },
@@ -23,7 +23,7 @@ enum Fields {
 }
 
 impl Fields {
-    /// `None`: it is none of those that are read, or lacks a field.
+    /// Finds the fields; `None` for any other tracepoint, or if a field is missing.
     fn from_format(name: &str, format: &Format) -> Option<Self> {
         let place = |name: &str| FieldBytes::find(name, format);
         let task = || Some((place("pid")?, place("comm")?));
@@ -44,18 +44,17 @@ impl Fields {
     }
 }
 
-/// The scheduler's tracepoints of a recording, or of events that were opened.
+/// The scheduler's tracepoints of a recording, or of opened events.
 #[derive(Debug, Default)]
 pub struct Tracepoints(EventFields<Fields>);
 
 impl Tracepoints {
-    /// Learns what events there are, where there are more than were known. Their fields are in the
-    /// recording.
+    /// Adds the tracepoints that are new in the recording's description.
     pub fn learn(&mut self, description: &Description) {
         self.0.learn(description, Fields::from_format);
     }
 
-    /// Learns an event that was opened, called `system:name`; the next number is its.
+    /// Adds an opened event named `system:name`, with the next number.
     pub fn push(&mut self, name: &str, format: Option<&Format>) {
         self.0.push(format.and_then(|format| Fields::from_format(name, format)));
     }
@@ -66,14 +65,14 @@ impl Tracepoints {
         self.0.any(|fields| matches!(fields, Fields::Switch { .. }))
     }
 
-    /// Whether samples of an event say anything: [`Self::decode`].
+    /// Whether [`Self::decode`] understands this event.
     #[must_use]
     pub fn reads(&self, event: usize) -> bool {
         self.0.get(event).is_some()
     }
 
-    /// What the sample of an event says. `current` is the task that it was taken in, and `cpu` where;
-    /// all tasks are meant.
+    /// Decodes a sample. `current` is the task that it was taken in, on `cpu`; every task counts as
+    /// selected.
     #[must_use]
     pub fn decode<'a>(
         &self,

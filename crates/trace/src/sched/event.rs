@@ -1,40 +1,40 @@
-//! What the scheduler does, and the slices of time that come of it.
+//! Scheduler actions, and the time slices that they delimit.
 
 /// A thread, as a tracepoint names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task<'a> {
-    /// Its number; 0 is the idle task of each CPU.
+    /// Thread id; 0 is the idle task of each CPU.
     pub tid: i32,
-    /// Its process, where that is known.
+    /// Process id, if known.
     pub pid: Option<i32>,
-    /// Its name. Untrusted.
+    /// Thread name. Untrusted.
     pub comm: &'a [u8],
-    /// Whether it is among those that are asked for.
+    /// Whether the task is selected.
     pub is_meant: bool,
 }
 
-/// In which state a task leaves its CPU: the bits of `prev_state` of `sched:sched_switch`.
+/// The state in which a task leaves its CPU: `prev_state` of `sched:sched_switch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State(pub u64);
 
 impl State {
-    /// The bits that are states (`TASK_REPORT` of `include/linux/sched.h`); the one behind them says
-    /// that the task was preempted in the kernel.
+    /// The state bits (`TASK_REPORT` in `include/linux/sched.h`); the next bit means that the task
+    /// was preempted in the kernel.
     const REPORT: u64 = 0xff;
 
-    /// Whether it could have gone on.
+    /// Whether the task could have continued.
     #[must_use]
     pub fn is_runnable(self) -> bool {
         self.0 & Self::REPORT == 0
     }
 
-    /// Whether it ends: it is dead, or nobody has waited for it yet.
+    /// Whether the task ends: it is dead or a zombie.
     #[must_use]
     pub fn is_end(self) -> bool {
         self.0 & 0x30 != 0
     }
 
-    /// The letter that ps(1) and the kernel's traces have for it.
+    /// The state's letter, as in ps(1) and the kernel's traces.
     #[must_use]
     pub fn letter(self) -> char {
         let bit = (self.0 & Self::REPORT).trailing_zeros() as usize;
@@ -42,61 +42,61 @@ impl State {
     }
 }
 
-/// What happened, at a time in nanoseconds.
+/// A scheduler action; times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedAction<'a> {
-    /// A CPU goes from one task to another.
+    /// A CPU switches from one task to another.
     Switch {
-        /// Which CPU.
+        /// The CPU.
         cpu: u32,
-        /// The task that leaves it.
+        /// The task that leaves.
         prev: Task<'a>,
-        /// In which state.
+        /// Its state.
         state: State,
-        /// The task that gets it.
+        /// The task that gets the CPU.
         next: Task<'a>,
     },
-    /// A task can run from now on.
+    /// A task becomes runnable.
     Wakeup {
-        /// On which CPU that was seen.
+        /// The CPU of the waker.
         cpu: u32,
-        /// Who woke it.
+        /// The waking task.
         waker: Task<'a>,
-        /// The task.
+        /// The woken task.
         task: Task<'a>,
     },
-    /// A task is moved to another CPU.
+    /// A task moves to another CPU.
     Migrate {
-        /// On which CPU that was seen.
+        /// The CPU of the mover.
         cpu: u32,
-        /// Who moved it.
+        /// The moving task.
         mover: Task<'a>,
-        /// The task.
+        /// The moved task.
         task: Task<'a>,
         /// From this CPU.
         from: u32,
         /// To this one.
         to: u32,
     },
-    /// A task begins, also where its number was another's before.
+    /// A task starts. Its id may have been another task's before.
     Begin(Task<'a>),
 }
 
-/// What was known of a task when it left its CPU. All times are in nanoseconds.
+/// A task's time slice, known when it leaves its CPU. All times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// When it left the CPU.
+    /// Time of the switch-out.
     pub time_ns: u64,
-    /// Since when it had it; `None`: since before the first switch there that was seen.
+    /// Time of the switch-in; `None` if it precedes the first observed switch of the CPU.
     pub since_ns: Option<u64>,
-    /// How long it ran.
+    /// Time on the CPU.
     pub run_ns: u64,
-    /// How long it had no CPU before that.
+    /// Time off the CPU before that.
     pub wait_ns: u64,
-    /// For how much of that it could have run: since it was woken, or all of it where it was
-    /// runnable when it left its CPU.
+    /// The part of `wait_ns` in which the task was runnable: from its wake-up, or all of it after a
+    /// preemption.
     pub delay_ns: u64,
-    /// Whether anything says since when it could have run.
+    /// Whether the start of the delay is known.
     pub has_delay: bool,
 }
 

@@ -6,10 +6,10 @@ use super::event::{SchedAction, Slice};
 use super::slices::Sched;
 use super::sums::{TaskSums, Waits};
 
-/// The version of the documents: it changes when a field changes its meaning or goes.
+/// Version of the documents; it rises when a field changes its meaning or disappears.
 pub const JSON_VERSION: u32 = 1;
 
-/// A switch as a line of JSON.
+/// Formats a switch as a JSON object.
 #[must_use]
 pub fn switch_object(happened: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
     let SchedAction::Switch { cpu, prev, state, next } = happened else { return None };
@@ -30,7 +30,7 @@ pub fn switch_object(happened: &SchedAction<'_>, slice: &Slice) -> Option<Value>
     })
 }
 
-/// The sums as a document. `all` tasks were asked for, and `missing` records of them found no room.
+/// Formats the sums as a document. `all`: all tasks were selected; `missing`: lost records.
 #[must_use]
 pub fn sums_document(sched: &Sched, tasks: &[&TaskSums], all: bool, missing: u64) -> Value {
     let tasks: Vec<_> = tasks

@@ -1,8 +1,8 @@
-//! Scheduling: who ran where and for how long, and how long tasks waited for a CPU.
+//! Scheduling: which task ran where and for how long, and how long tasks waited for a CPU.
 //!
 //! ```text
-//! sched_switch, sched_waking, …  --Decoder--> Happened --Sched--> Slice: a task left its CPU
-//!     of a recording or live                            \-------> Sums by task and by CPU
+//! sched_switch, sched_waking, …  --decode--> SchedAction --Sched--> Slice: a task left its CPU
+//!     recorded or live                             \--------------> sums by task and by CPU
 //! ```
 
 mod decode;

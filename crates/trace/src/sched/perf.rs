@@ -1,5 +1,5 @@
-//! The scheduler's tracepoints as perf events of the whole machine: a task is woken and gets its CPU
-//! while another runs there.
+//! The scheduler's tracepoints as perf events of the whole machine, because a task is woken, and
+//! switched in, while another one runs.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -21,7 +21,7 @@ const EVENTS: [(&str, &str); 4] = [
     ("sched", "sched_migrate_task"),
 ];
 
-/// Open events, and who is followed.
+/// The open events, and the followed threads.
 #[derive(Debug)]
 pub(super) struct PerfSched {
     events: PerfEvents,
@@ -29,17 +29,17 @@ pub(super) struct PerfSched {
     followed: FollowedThreads,
 }
 
-/// Which threads are meant.
+/// The selected threads.
 #[derive(Debug)]
 struct FollowedThreads {
     all: bool,
     own: i32,
-    /// The child that is to execute the command.
+    /// The child that will execute the command.
     waiting: Option<i32>,
     tids: HashSet<i32>,
-    /// The process of each thread that was seen.
+    /// Process of each thread seen.
     processes: HashMap<i32, i32>,
-    /// Its name when it had a CPU last, up to a NUL byte.
+    /// Each thread's name when it last had a CPU, up to a NUL byte.
     names: HashMap<i32, [u8; 16]>,
 }
 
@@ -109,7 +109,7 @@ impl PerfSched {
                 followed.learn_names(&happened);
                 each(time_ns, &happened)
             }
-            // With the command's execve it gets a name.
+            // The command's execve renames it.
             PerfRecord::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
                 followed.waiting = None;
                 followed.tids.insert(tid.cast_signed());
@@ -137,7 +137,7 @@ impl PerfSched {
 }
 
 impl FollowedThreads {
-    /// A number may have been another thread's.
+    /// The id may have been another thread's.
     fn fork(&mut self, parent: i32, tid: i32, process: i32) {
         self.processes.insert(tid, process);
         if self.tids.contains(&parent) {

@@ -1,25 +1,25 @@
-//! Context switches and wake-ups, one after the other, as slices of time that tasks ran.
+//! Turns context switches and wake-ups, in time order, into time slices.
 
 use std::collections::HashMap;
 
 use super::event::{SchedAction, Slice, State, Task};
 use super::sums::{CpuSums, TaskSums};
 
-/// So many tasks are known at most.
+/// Maximum number of known tasks.
 const TASKS: usize = 1 << 16;
-/// So many CPUs: Linux has at most 8,192.
+/// Maximum number of CPUs; Linux has at most 8,192.
 const CPUS: usize = 1 << 13;
 
-/// What counts.
+/// What is counted.
 #[derive(Clone, Debug)]
 pub struct SchedOptions {
-    /// Nothing before this time counts.
+    /// Start of the counted time.
     pub from_ns: u64,
-    /// Nothing behind this one.
+    /// End of the counted time.
     pub to_ns: u64,
-    /// Only what happens on these CPUs; none: on all.
+    /// Only these CPUs; all if empty.
     pub cpus: Vec<u32>,
-    /// Nothing is summed up.
+    /// Produce slices only, no sums.
     pub only_slices: bool,
 }
 
@@ -29,31 +29,30 @@ impl Default for SchedOptions {
     }
 }
 
-/// What is known of a task between its slices.
+/// State of a task between its slices.
 #[derive(Clone, Copy, Debug, Default)]
 struct KnownTask {
-    /// When it left its last CPU; 0: not seen.
+    /// Time it left its last CPU; 0: not seen.
     left_ns: u64,
-    /// Since when it can run; 0: it sleeps, or runs.
+    /// Time since when it is runnable; 0: it sleeps or runs.
     ready_ns: u64,
     last_cpu: Option<u32>,
 }
 
-/// What is known of a CPU.
+/// State of a CPU.
 #[derive(Debug, Default)]
 struct Cpu {
-    /// The last switch; 0: none.
+    /// Time of the last switch; 0: none.
     since_ns: u64,
-    /// When its idle task left it; 0: not seen.
+    /// Time its idle task left it; 0: not seen.
     idle_left_ns: u64,
-    /// The task that it has, and whether that is meant.
+    /// The running task, and whether it is selected.
     current: Option<(i32, bool)>,
     sums: CpuSums,
 }
 
-/// Turns what happens into slices, and sums them up. Takes some 50 bytes for each living task and 150
-/// for each that had a CPU, of which there are at most 65,536 each, and 1.2 KB more for one that has
-/// waited.
+/// Turns scheduler actions into slices and sums. It takes about 50 bytes per living task and 150
+/// per task that had a CPU (at most 65,536 of each), and 1.2 KB more for a task that waited.
 #[derive(Debug)]
 pub struct Sched {
     options: SchedOptions,
@@ -66,7 +65,7 @@ pub struct Sched {
 }
 
 impl Sched {
-    /// Nothing has happened yet.
+    /// Creates an empty state.
     #[must_use]
     pub fn new(options: SchedOptions) -> Self {
         Self {
@@ -80,8 +79,8 @@ impl Sched {
         }
     }
 
-    /// Takes in what happened; of a switch, the slice that it ends, where that is within the time that
-    /// is asked for.
+    /// Adds an action. For a switch, returns the slice that it ends, if it lies in the counted
+    /// time.
     pub fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> Option<Slice> {
         match happened {
             SchedAction::Switch { cpu, prev, state, next } => {
@@ -102,7 +101,7 @@ impl Sched {
         None
     }
 
-    /// What is known of a task that is meant; `None` also where there is no room for one more.
+    /// Returns the state of a selected task; `None` also if there is no room for another.
     fn known(&mut self, task: &Task<'_>) -> Option<&mut KnownTask> {
         if task.tid == 0 || !task.is_meant {
             return None;
@@ -113,7 +112,7 @@ impl Sched {
         Some(self.known.entry(task.tid).or_default())
     }
 
-    /// What was known of a task that left its CPU; it is known as `now` from here on, or forgotten.
+    /// Replaces the state of a task that left its CPU, or removes it, and returns the previous one.
     fn exchange(&mut self, task: &Task<'_>, now: Option<KnownTask>) -> KnownTask {
         let before = match now {
             Some(now) => self.known(task).map(|known| std::mem::replace(known, now)),
@@ -140,8 +139,8 @@ impl Sched {
     ) -> Option<Slice> {
         let SchedOptions { from_ns, to_ns, .. } = self.options;
         let of_cpu = self.cpu(cpu)?;
-        // Where switches were lost, or are left out as nobody in them is meant, the task that leaves
-        // the CPU is not the one that got it.
+        // If switches were lost, or left out because neither task is selected, the leaving task
+        // isn't the one that was switched in.
         let is_known = of_cpu.current.is_none_or(|(tid, _)| tid == prev.tid);
         let since_ns = std::mem::replace(&mut of_cpu.since_ns, time_ns);
         of_cpu.current = Some((next.tid, next.is_meant));
@@ -199,8 +198,7 @@ impl Sched {
         sums.add(task, slice, state, has_moved);
     }
 
-    /// Nothing more happens; it is this time, where that is known. What tasks have run since they got
-    /// their CPU is added to their sums.
+    /// Ends at this time, if known. Tasks on a CPU get the time since their switch-in.
     pub fn finish(&mut self, time_ns: Option<u64>) {
         let end_ns = time_ns.unwrap_or(self.last_ns).min(self.options.to_ns);
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
@@ -224,23 +222,23 @@ impl Sched {
         self.last_ns = self.last_ns.max(end_ns);
     }
 
-    /// How much time was seen, in nanoseconds.
+    /// Returns the observed time in nanoseconds.
     #[must_use]
     pub fn seen_ns(&self) -> u64 {
         self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns))
     }
 
-    /// The sums of tasks that had a CPU, in no order.
+    /// Iterates over the sums of tasks that had a CPU, unordered.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskSums> {
         self.sums.values()
     }
 
-    /// The CPUs that were seen, with their numbers.
+    /// Iterates over the observed CPUs, with their numbers.
     pub fn cpus(&self) -> impl Iterator<Item = (usize, &CpuSums)> {
         self.cpus.iter().map(|cpu| &cpu.sums).enumerate().filter(|(_, sums)| sums.switches > 0)
     }
 
-    /// Switches of tasks that found no room in the table.
+    /// Number of switches of tasks that didn't fit in the table.
     #[must_use]
     pub fn no_room(&self) -> u64 {
         self.no_room
@@ -284,7 +282,7 @@ mod tests {
         sched.finish(Some(110));
         let of = |tid| sched.tasks().find(|sums| sums.tid == tid).unwrap();
         assert_eq!((of(7).run_ns, of(7).migrations, of(7).preempted), (50, 1, 1));
-        // It runs on from 100, and its wait from 60 to 100 ends with its next slice.
+        // It continues at 100, and its wait from 60 to 100 ends with its next slice.
         assert_eq!((of(8).run_ns, of(8).preempted, of(8).waits.count), (40, 1, 0));
         let cpus: Vec<_> =
             sched.cpus().map(|(cpu, sums)| (cpu, sums.run_ns, sums.idle_ns)).collect();

@@ -1,21 +1,21 @@
-//! Sums of slices, by task and by CPU.
+//! Sums of slices by task and by CPU.
 
 use tare_kernel::histogram::Histogram;
 
 use super::event::{Slice, State, Task};
 
-/// How long tasks waited for a CPU while they could have run.
+/// Time that runnable tasks waited for a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// All of it, in nanoseconds.
+    /// Total in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// Longest wait in nanoseconds.
     pub max_ns: u64,
-    /// When the longest ended, in nanoseconds of the clock of what happened.
+    /// End of the longest wait, in nanoseconds of the actions' clock.
     pub max_at_ns: u64,
-    /// How they are distributed; `None`: there was none.
+    /// Distribution; `None` without waits.
     histogram: Option<Box<Histogram>>,
 }
 
@@ -29,7 +29,7 @@ impl Waits {
         self.histogram.get_or_insert_with(|| Box::new(Histogram::EMPTY)).count(delay_ns);
     }
 
-    /// Adds those of another.
+    /// Adds another's waits.
     pub fn add_all(&mut self, other: &Self) {
         self.count += other.count;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
@@ -41,22 +41,22 @@ impl Waits {
         }
     }
 
-    /// The mean, in nanoseconds.
+    /// Returns the mean in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
     }
 
-    /// The wait, in nanoseconds, that this share of them was not longer than, to within a bucket of
-    /// the histogram (a quarter of a power of two). Never above the longest.
+    /// Returns the wait in nanoseconds that this share of the waits didn't exceed, within a bucket
+    /// of the histogram (a quarter of a power of two) and at most the longest wait.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let quantile = self.histogram.as_ref().map_or(0.0, |histogram| histogram.quantile(share));
         quantile.min(self.max_ns as f64)
     }
 
-    /// How they are distributed: the first nanosecond of each bucket, the first beyond it, and how
-    /// many.
+    /// Iterates over the distribution: first nanosecond of a bucket, first nanosecond beyond it,
+    /// count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.histogram.iter().flat_map(|histogram| histogram.buckets())
     }
@@ -65,21 +65,21 @@ impl Waits {
 /// The sums of a task.
 #[derive(Clone, Debug)]
 pub struct TaskSums {
-    /// Its number.
+    /// Thread id.
     pub tid: i32,
-    /// Its process, where that is known.
+    /// Process id, if known.
     pub pid: Option<i32>,
-    /// Its name when it had a CPU last. Untrusted.
+    /// Its name when it last had a CPU. Untrusted.
     pub comm: Vec<u8>,
-    /// How long it ran, in nanoseconds.
+    /// Time on a CPU in nanoseconds.
     pub run_ns: u64,
-    /// How often it left a CPU.
+    /// Number of times it left a CPU.
     pub switches: u64,
-    /// How often it left one although it could have gone on.
+    /// Number of times it left a CPU although it could have continued.
     pub preempted: u64,
-    /// How often it got another CPU than it had before.
+    /// Number of times it was switched in on another CPU than before.
     pub migrations: u64,
-    /// How long it waited for a CPU.
+    /// Its waits for a CPU.
     pub waits: Waits,
 }
 
@@ -116,15 +116,15 @@ impl TaskSums {
 /// The sums of a CPU.
 #[derive(Clone, Debug, Default)]
 pub struct CpuSums {
-    /// How long tasks ran that are asked for, in nanoseconds.
+    /// Time that selected tasks ran, in nanoseconds.
     pub run_ns: u64,
-    /// How long nobody did, in nanoseconds.
+    /// Time that the CPU had no task, in nanoseconds.
     pub idle_ns: u64,
-    /// How often such a task left it; where all are asked for also the idle task.
+    /// Number of times a selected task left the CPU; if all are selected, the idle task counts too.
     pub switches: u64,
-    /// How often it got a task that had another CPU before.
+    /// Number of times it got a task that was on another CPU before.
     pub migrations: u64,
-    /// How long tasks waited for it.
+    /// Waits for this CPU.
     pub waits: Waits,
 }
 

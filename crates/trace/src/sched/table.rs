@@ -1,4 +1,4 @@
-//! Tables of scheduling: a line for each task, and for each CPU.
+//! Scheduling tables: a line per task, and per CPU.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,28 +8,28 @@ use tare_format::printable;
 use super::slices::Sched;
 use super::sums::{TaskSums, Waits};
 
-/// How wide the bars of histograms are.
+/// Width of the histogram's bars.
 const BAR: usize = 40;
-/// How wide the column of tasks is at most; what is longer pushes the others.
+/// Maximum width of the task column; longer names push the other columns.
 const TASK: usize = 30;
 
-/// By what lines of tasks are sorted, the greatest first.
+/// Sort key of the task lines, largest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
-    /// The longest wait.
+    /// Longest wait.
     Max,
-    /// The mean of waits.
+    /// Mean wait.
     Average,
-    /// The time that it ran.
+    /// Time on a CPU.
     #[default]
     Runtime,
-    /// How often it left a CPU.
+    /// Number of times it left a CPU.
     Switches,
-    /// All its waits.
+    /// Total wait.
     Wait,
 }
 
-/// Tasks in the order in which they are shown.
+/// Returns the tasks in display order.
 #[must_use]
 pub fn sorted(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
     let mut tasks: Vec<_> = sched.tasks().collect();
@@ -62,7 +62,7 @@ fn waits(into: &mut String, waits: &Waits) {
 
 const WAITS: &str = "    waits    wait ms   mean us    p50 us    p99 us     max us";
 
-/// A line for each task, and their sum. `max at` is in seconds of the clock of what happened.
+/// Formats a line per task, and their sum. `max at` is in seconds of the actions' clock.
 #[must_use]
 pub fn task_table(tasks: &[&TaskSums]) -> String {
     let mut into = String::new();
@@ -107,8 +107,7 @@ fn line(into: &mut String, label: &str, task: &TaskSums) {
     waits(into, &task.waits);
 }
 
-/// A line for each CPU. Shares are of the time that was seen; where `all` tasks are asked for, also
-/// how long it was idle.
+/// Formats a line per CPU. Shares are of the observed time; with `all`, the idle time too.
 #[must_use]
 pub fn cpu_table(sched: &Sched, all: bool) -> String {
     let mut into = String::new();
@@ -138,8 +137,8 @@ pub fn cpu_table(sched: &Sched, all: bool) -> String {
     into
 }
 
-/// A distribution as lines: one for each power of two, from the shortest to the longest. Buckets
-/// are from, to (in nanoseconds) and how many.
+/// Formats a distribution, one line per power of two, from the shortest to the longest. Buckets are
+/// first nanosecond, first nanosecond beyond, count.
 #[must_use]
 pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String {
     let mut powers: BTreeMap<u32, u64> = BTreeMap::new();
@@ -167,7 +166,7 @@ pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String
     into
 }
 
-/// A bound of a histogram, with its unit.
+/// Formats a histogram bound with its unit.
 fn duration(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => (ns as f64, "ns"),

@@ -1,4 +1,4 @@
-//! Each context switch as a line, as `perf sched timehist` has them.
+//! Each context switch as a line of `perf sched timehist`.
 
 use std::io::Write as _;
 
@@ -6,31 +6,31 @@ use tare_format::printable;
 
 use super::event::{SchedAction, Slice, Task};
 
-/// How wide the column of tasks is; what is longer pushes the others.
+/// Width of the task column; longer names push the other columns.
 const TASK: usize = 30;
 
 /// What lines show.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct TimehistOptions {
-    /// Lines of wake-ups.
+    /// Lines for wake-ups.
     pub wakeups: bool,
-    /// Lines of migrations.
+    /// Lines for migrations.
     pub migrations: bool,
     /// The state in which a task leaves its CPU.
     pub state: bool,
-    /// The task that comes next.
+    /// The next task.
     pub next: bool,
 }
 
-/// Writes lines.
+/// Writes the lines.
 #[derive(Clone, Debug)]
 pub struct Timehist {
     options: TimehistOptions,
 }
 
 impl Timehist {
-    /// Begins with the titles.
+    /// Writes the column titles.
     pub fn new(options: TimehistOptions, into: &mut Vec<u8>) -> Self {
         let state = if options.state { "  state" } else { "" };
         let dots = "-".repeat(15);
@@ -51,7 +51,7 @@ impl Timehist {
         Self { options }
     }
 
-    /// Adds the line of what happened, if it has one; `slice` is what a switch ended.
+    /// Appends the line of an action, if it has one; `slice` is what a switch ended.
     pub fn add(
         &self,
         time_ns: u64,
@@ -101,7 +101,7 @@ fn between(into: &mut Vec<u8>, time_ns: u64, cpu: u32, current: &Task<'_>) {
     let _ = write!(into, "{:35}", "");
 }
 
-// These write most of all that is written, so they don't go through what formats anything.
+// These functions write most of the output, so they bypass `std::fmt`.
 
 fn place(into: &mut Vec<u8>, time_ns: u64, cpu: u32) {
     padded(into, time_ns / 1_000_000_000, 8);
@@ -123,13 +123,14 @@ fn name(into: &mut Vec<u8>, task: &Task<'_>) {
     let width = if is_ascii {
         written.len()
     } else {
-        // The first bytes of characters: the others are 10xxxxxx.
+        // Count the first byte of each character; continuation bytes are 10xxxxxx.
         written.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
     };
     into.resize(into.len() + TASK.saturating_sub(width), b' ');
 }
 
-/// `comm[tid/pid]`, `comm[tid]` of a process's first thread, `<idle>`. Whether it is ASCII.
+/// Appends `comm[tid/pid]`, `comm[tid]` for a process's first thread, or `<idle>`. Returns whether
+/// it is ASCII.
 fn label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
     if task.tid == 0 {
         into.extend_from_slice(b"<idle>");
@@ -171,7 +172,7 @@ fn milliseconds(into: &mut Vec<u8>, ns: u64) {
     }
 }
 
-/// The last digits of a number, with zeros at their front.
+/// Returns the last digits of a number, with leading zeros.
 fn last_digits<const COUNT: usize>(mut number: u64) -> [u8; COUNT] {
     let mut digits = [b'0'; COUNT];
     for digit in digits.iter_mut().rev() {
@@ -181,9 +182,9 @@ fn last_digits<const COUNT: usize>(mut number: u64) -> [u8; COUNT] {
     digits
 }
 
-/// A number, with spaces at its front where it has fewer than `width` digits.
+/// Appends a number, padded with spaces to `width`.
 fn padded(into: &mut Vec<u8>, mut number: u64, width: usize) {
-    // The largest has 20.
+    // A u64 has at most 20 digits.
     let mut text = [b' '; 20];
     let mut at = text.len();
     loop {

@@ -1,5 +1,4 @@
-//! Who sees the scheduler's events as they happen: BPF programs, or perf events where these can't
-//! be had.
+//! The source of live scheduler events: BPF programs, or perf events if BPF isn't available.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,7 +14,7 @@ use crate::tracer::{TraceError, neither, step_back};
 const LACKS: &str =
     "each switch of the whole machine costs more, and a full ring buffer loses some";
 
-/// What the scheduler does is seen as it happens.
+/// Traces scheduler events as they happen.
 #[derive(Debug)]
 pub struct SchedTracer {
     how: SchedSource,
@@ -30,8 +29,8 @@ enum SchedSource {
 }
 
 impl SchedTracer {
-    /// Begins. `migrations` are told only where they are asked for. Where BPF programs can't be
-    /// loaded, perf events take their place, and the second part says why.
+    /// Starts tracing. `migrations` are recorded only on request. If BPF programs can't be loaded,
+    /// it falls back to perf events, and the second value says why.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -59,7 +58,7 @@ impl SchedTracer {
         }
     }
 
-    /// What becomes readable when much waits to be read.
+    /// Returns descriptors that become readable when much waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (programs, perf) = match &self.how {
             SchedSource::Bpf(programs) => (Some(programs.file()), None),
@@ -68,10 +67,10 @@ impl SchedTracer {
         programs.into_iter().chain(perf.into_iter().flatten())
     }
 
-    /// Hands over what has happened. With `is_over` nothing more happens, and all that is left comes.
+    /// Calls `each` with the events so far. `is_over` ends the trace and returns all that is left.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn drain<E>(
         &mut self,
         is_over: bool,
@@ -89,17 +88,17 @@ impl SchedTracer {
         loop {
             let found = programs
                 .drain(|record| each(record.time_ns, &happened(&record, own, idle_is_meant)))?;
-            // Once the programs are gone, what they wrote has an end.
+            // Once the programs are detached, the number of records is finite.
             if found == 0 || !is_over {
                 return Ok(());
             }
         }
     }
 
-    /// How many records found no room.
+    /// Number of lost records.
     ///
     /// # Errors
-    /// [`TraceError::Bpf`].
+    /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
         match &self.how {
             SchedSource::Bpf(programs) => programs.missing().map_err(TraceError::Bpf),
