@@ -1,4 +1,4 @@
-//! The interactive comparison: a table, and what is known of the row that the cursor is on.
+//! The interactive comparison: a table, and details of the selected row.
 
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{Event, KeyEventKind, MouseButton, MouseEventKind};
@@ -19,10 +19,10 @@ use super::view::compared::ComparedView;
 use super::view::text::{TextView, wrapped};
 use super::{Error, UiExit, keys, take_in};
 
-/// The least share of a function in the flame graph.
+/// Smallest share of a function in the flame graph.
 const LEAST: f64 = 0.0005;
 
-/// Lines above the rows, and below them.
+/// Lines above the rows.
 const ABOVE: u16 = 3;
 const BELOW: u16 = 4;
 
@@ -48,7 +48,7 @@ const HELP: &[&str] = &[
     "The graph as a page: tare diff --flame out.html",
 ];
 
-/// Shows a comparison, and its call chains, B's first, until the user has seen enough.
+/// Shows a comparison, and its call chains (B's first), until the user quits.
 ///
 /// # Errors
 /// See [`Error`].
@@ -69,11 +69,11 @@ pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<
 struct Table {
     diff: Diff,
     view: DiffView,
-    /// The limit while all rows are shown.
+    /// The percentage limit to restore after showing all rows.
     limit: f64,
     is_reversed: bool,
     event: usize,
-    /// The rows that are shown, in order: places in the event's.
+    /// Indexes of the displayed rows, in display order.
     rows: Vec<usize>,
     list: List,
     search: String,
@@ -81,7 +81,7 @@ struct Table {
     text: Option<TextView>,
     message: String,
     chains: Graph,
-    /// The differential flame graph, while it is shown.
+    /// The differential flame graph, while it is displayed.
     flame: Option<ComparedView>,
     theme: Theme,
     height: u16,
@@ -116,7 +116,7 @@ impl Table {
         self.diff.events.get(self.event)
     }
 
-    /// Puts the rows in order again.
+    /// Sorts and filters the rows again.
     fn refresh(&mut self) {
         let Some(event) = self.diff.events.get(self.event) else { return };
         let (mut rows, _) = self.view.rows(event);
@@ -168,7 +168,7 @@ impl Table {
         }
     }
 
-    /// What the cursor moves in.
+    /// The list that the cursor moves in.
     fn shown(&mut self) -> &mut List {
         self.text.as_mut().map_or(&mut self.list, |text| &mut text.list)
     }
@@ -223,7 +223,7 @@ impl Table {
         Next::Show
     }
 
-    /// Whether the flame graph is what keys are for.
+    /// Whether keys go to the flame graph.
     fn is_flame(&self) -> bool {
         self.flame.is_some() && self.text.is_none()
     }
@@ -238,7 +238,7 @@ impl Table {
         }
     }
 
-    /// Keys that change which rows are shown, and in which order.
+    /// Handles keys that change the selection or the order of the rows.
     fn arrange(&mut self, name: &str) {
         let events = self.diff.events.len().max(1);
         match name {
@@ -395,7 +395,7 @@ impl Table {
         }
     }
 
-    /// All that is known of the row that the cursor is on.
+    /// Draws the details of the selected row.
     fn details(&self, buffer: &mut Buffer, area: Rect) {
         let Some(event) = self.event() else { return };
         let view = DiffView { period: true, verbose: true, ..self.view.clone() };
@@ -415,7 +415,7 @@ impl Table {
         }
     }
 
-    /// What was compared, in lines.
+    /// Returns lines that describe what was compared.
     fn account(&self) -> Vec<String> {
         let mut lines = vec![self.diff.method.clone()];
         lines.extend(self.diff.notes.iter().cloned());

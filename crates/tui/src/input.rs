@@ -1,4 +1,4 @@
-//! What happens outside: keys, the mouse, the terminal's size, signals, and the end of loading.
+//! Input events: keys, mouse, terminal size, signals, end of loading.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,24 +11,24 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use tare_kernel::signals::Signals;
 
-/// Something that happened.
+/// An input event.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// A key, the mouse, or another size.
+    /// A key, a mouse event, or a new terminal size.
     Terminal(Event),
-    /// A signal, by its number.
+    /// A signal number.
     Signal(i32),
-    /// The recording was read to its end, or could not be read further.
+    /// The recording was read to its end, or as far as possible.
     Loaded,
-    /// What is recorded now has changed.
+    /// The live profile has changed.
     Renewed,
-    /// What was shown is over: the interface ends.
+    /// The live recording is over: the interface exits.
     Over,
-    /// There is no more input: the terminal is gone.
+    /// The terminal is gone: no more input.
     Gone,
 }
 
-/// What happens, one after the other. Threads wait for it, and end with the process.
+/// The queue of input events. The threads that fill it run until the process exits.
 #[derive(Debug)]
 pub(super) struct Input {
     messages: Receiver<Message>,
@@ -38,14 +38,14 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Holds signals back, which must come before any thread is started.
+    /// Blocks the signals. Must be called before any thread starts.
     pub(super) fn new() -> io::Result<Self> {
         let signals = Arc::new(Signals::block_with(Some(Signal::TSTP.as_raw()))?);
         let (sender, messages) = channel();
         Ok(Self { messages, sender, signals, is_stopping: Arc::default() })
     }
 
-    /// Begins to wait for keys and signals.
+    /// Starts the threads that wait for keys and signals.
     pub(super) fn start(&self) {
         let sender = self.sender.clone();
         std::thread::spawn(move || {
@@ -75,17 +75,17 @@ impl Input {
         });
     }
 
-    /// Where a message can be sent to.
+    /// Returns a sender for messages.
     pub(super) fn sender(&self) -> Sender<Message> {
         self.sender.clone()
     }
 
-    /// What happens next.
+    /// Returns the queue.
     pub(super) fn messages(&self) -> &Receiver<Message> {
         &self.messages
     }
 
-    /// Does something that sends this process SIGTSTP too, which is not passed on meanwhile.
+    /// Calls `stop`, which sends SIGTSTP to this process too; that signal isn't reported meanwhile.
     pub(super) fn while_stopping<T>(&self, stop: impl FnOnce() -> T) -> T {
         self.is_stopping.store(true, Ordering::SeqCst);
         let done = stop();

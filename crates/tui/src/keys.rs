@@ -1,18 +1,18 @@
-//! Keys: one table, which the keys are looked up in and the help is made of.
+//! The key table, used to look keys up and to generate the help.
 //!
-//! Where `perf report` has a key for something it is the same one (`tools/perf/ui/browsers/hists.c`
-//! and `annotate.c`).
+//! Where `perf report` has a key for something, it is the same one
+//! (`tools/perf/ui/browsers/hists.c` and `annotate.c`).
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What is shown.
+/// A view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
-    /// A row for each function, with what it called.
+    /// A row per function, with its callees.
     Functions,
     /// Who calls a function, and what it calls.
     Callers,
-    /// All call chains from the outermost function on.
+    /// All call chains from the outermost function.
     Tree,
     /// The same as a flame graph.
     Flame,
@@ -27,7 +27,7 @@ pub enum View {
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Another view.
+    /// Switch to another view.
     Show(View),
     /// One line up.
     Up,
@@ -45,17 +45,17 @@ pub enum Action {
     First,
     /// To the last line.
     Last,
-    /// Opens or closes what is below the line, or goes into it.
+    /// Expand or collapse the line, or enter it.
     Enter,
-    /// Opens what is below the line, or closes it.
+    /// Expand or collapse one level.
     Expand,
-    /// Closes what is below the line.
+    /// Collapse the line.
     Collapse,
-    /// Opens all that is below the row, or closes it.
+    /// Expand or collapse everything below the row.
     ExpandRow,
-    /// Opens everything.
+    /// Expand everything.
     ExpandAll,
-    /// Closes everything.
+    /// Collapse everything.
     CollapseAll,
     /// The instructions of the function.
     Annotate,
@@ -77,41 +77,41 @@ pub enum Action {
     ZoomCpu,
     /// Only samples with this call chain, or all again.
     ZoomStack,
-    /// A flame graph with its root above, or below.
+    /// Flame graph with its root at the top or the bottom.
     Invert,
     /// Rows by CPU, or by thread.
     ByThread,
-    /// A range begins here.
+    /// Mark the start of a range.
     Begin,
-    /// A range ends here.
+    /// Mark the end of a range.
     End,
-    /// Only the range that was chosen, or the column.
+    /// Filter by the marked range, or by the column.
     Range,
     /// The next function by weight.
     NextFunction,
     /// The function before by weight.
     PreviousFunction,
-    /// With lines of the source, or without.
+    /// Show or hide source lines.
     Source,
-    /// Lines of the source with their numbers, or without.
+    /// Show or hide line numbers.
     LineNumbers,
-    /// Lines of the source with their files, or without.
+    /// Show or hide file names of source lines.
     Files,
-    /// Distances from the function's start, or addresses.
+    /// Offsets from the function's start, or addresses.
     Distances,
-    /// More instructions say their distance, or as few as at first.
+    /// Cycle through which instructions show an offset.
     Level,
-    /// Addresses in the place of distances, or not.
+    /// Addresses instead of offsets.
     WholeAddresses,
-    /// How many jumps lead to an instruction, or nothing of that.
+    /// Show or hide the number of jumps to each instruction.
     Jumps,
-    /// A line from a jump to where it leads, or none.
+    /// Show or hide the line from a jump to its target.
     Arrow,
-    /// Percentages of all samples, or of those in the function.
+    /// Percentages of all samples, or of the function's.
     OfAll,
-    /// Percentages of numbers of samples, or of periods.
+    /// Percentages of sample counts, or of periods.
     BySamples,
-    /// Instructions by their share, what they weigh, or their samples.
+    /// Percentages, periods, or sample counts.
     Figure,
     /// To the hottest instruction.
     Hottest,
@@ -119,76 +119,76 @@ pub enum Action {
     NextHottest,
     /// To the one before.
     PreviousHottest,
-    /// To where the instruction jumps.
+    /// Go to the jump's target.
     Jump,
-    /// Asks for a part of a function's name.
+    /// Prompt for a part of a function name.
     FilterSymbol,
-    /// Asks for a condition.
+    /// Prompt for a condition.
     Filter,
-    /// Takes the last condition back.
+    /// Remove the last filter.
     Unfilter,
-    /// Takes all conditions back.
+    /// Remove all filters.
     UnfilterAll,
-    /// Asks for a text to look for.
+    /// Prompt for a search text.
     Search,
-    /// To the next place where it stands.
+    /// Next match.
     SearchNext,
-    /// To the place before.
+    /// Previous match.
     SearchPrevious,
-    /// Orders rows by the next column.
+    /// Sort by the next column.
     Sort,
-    /// Turns the order around.
+    /// Reverse the order.
     Reverse,
-    /// Percentages of what is shown, or of all.
+    /// Percentages of the displayed samples, or of all.
     Relative,
     /// Column titles on or off.
     Titles,
-    /// Asks below which percentage rows are hidden.
+    /// Prompt for the percentage below which rows are hidden.
     Limit,
-    /// Writes the report into a file.
+    /// Write the report to a file.
     Print,
-    /// Whole paths of files, or their last parts.
+    /// Whole paths, or file names.
     Verbose,
-    /// Names further to the left.
+    /// Scroll names left.
     ScrollLeft,
-    /// Names further to the right.
+    /// Scroll names right.
     ScrollRight,
-    /// What can be done with the row.
+    /// Open the row's menu.
     Menu,
-    /// What the recording says of its machine and its events.
+    /// Show the recording's header.
     Header,
-    /// What recording cost, and what is missing.
+    /// Show losses and cost.
     Ledger,
     /// The keys.
     Help,
-    /// One step back; from the first screen out.
+    /// One step back; quits from the first screen.
     Back,
-    /// Out.
+    /// Quit.
     Quit,
-    /// Stops the program, as in a shell.
+    /// Suspend, as in a shell.
     Suspend,
-    /// Stops recording for a while, or goes on.
+    /// Pause or resume recording.
     Pause,
-    /// Only what came since the last refresh, or the whole window again.
+    /// Show only samples since the last refresh, or the whole window.
     Zero,
-    /// Asks for the time between refreshes.
+    /// Prompt for the refresh interval.
     Delay,
-    /// Without what ran in the kernel, or with it again.
+    /// Hide or show kernel samples.
     HideKernel,
-    /// Without what ran in programs, or with it again.
+    /// Hide or show user samples.
     HideUser,
 }
 
-/// Keys that do something in some views.
+/// Keys and their action in some views.
 #[derive(Clone, Copy, Debug)]
 pub struct Binding {
     /// The keys' names.
     pub keys: &'static [&'static str],
-    /// The views; empty: all of them.
+    /// The views; all if empty.
     pub views: &'static [View],
-    /// What they do.
+    /// The action.
     pub action: Action,
-    /// What the help says.
+    /// The help text.
     pub help: &'static str,
 }
 
@@ -208,7 +208,7 @@ const fn key(
     Binding { keys, views, action, help }
 }
 
-/// All keys. Of two that fit the first counts.
+/// All bindings; the first match counts.
 pub const BINDINGS: &[Binding] = &[
     key(&["h", "?", "F1"], &[], Action::Help, "this help"),
     key(&["q", "CTRL-c"], &[], Action::Quit, "quit"),
@@ -309,7 +309,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&["l"], &[], Action::Ledger, "the ledger: what recording cost, and what is missing"),
 ];
 
-/// Keys of what is recorded now, as perf top has them; they come before the others.
+/// Bindings of the live view, as in `perf top`; they take precedence.
 pub const LIVE_BINDINGS: &[Binding] = &[
     key(&["SPACE"], DATA, Action::Pause, "stop recording for a while, or go on"),
     key(&["z"], DATA, Action::Zero, "only what came since the last refresh, or the window again"),
@@ -318,13 +318,13 @@ pub const LIVE_BINDINGS: &[Binding] = &[
     key(&["U"], DATA, Action::HideUser, "without what ran in programs, or with it again"),
 ];
 
-/// The bindings of a recording, or of what is recorded now.
+/// Iterates over the bindings of a recording or of a live view.
 fn bindings(is_live: bool) -> impl Iterator<Item = &'static Binding> {
     let live = if is_live { LIVE_BINDINGS } else { &[] };
     live.iter().chain(BINDINGS)
 }
 
-/// What the mouse does, for the help.
+/// Mouse actions, for the help.
 const MOUSE: &[(&str, &str)] = &[
     ("WHEEL", "up and down"),
     ("CLICK", "choose a line, again to open it; a view below, a column's title to sort by it"),
@@ -332,7 +332,7 @@ const MOUSE: &[(&str, &str)] = &[
     ("DRAG", "over time: a range, which ENTER takes"),
 ];
 
-/// What a key does in a view.
+/// Returns the action of a key in a view.
 pub(super) fn action(view: View, name: &str, is_live: bool) -> Option<Action> {
     let fits = |binding: &&Binding| {
         binding.keys.contains(&name) && (binding.views.is_empty() || binding.views.contains(&view))
@@ -340,7 +340,7 @@ pub(super) fn action(view: View, name: &str, is_live: bool) -> Option<Action> {
     bindings(is_live).find(fits).map(|binding| binding.action)
 }
 
-/// What a key is called in the table.
+/// Returns a key's name in the table.
 pub(super) fn name(event: &KeyEvent) -> Option<String> {
     let is_held = |modifier| event.modifiers.contains(modifier);
     Some(match event.code {
@@ -370,7 +370,7 @@ pub(super) fn name(event: &KeyEvent) -> Option<String> {
     })
 }
 
-/// The keys of a view as lines, a binding each.
+/// Returns the help lines of a view, one per binding.
 pub(super) fn help(view: View, is_live: bool) -> Vec<String> {
     let fits = |binding: &&Binding| binding.views.is_empty() || binding.views.contains(&view);
     let line = |binding: &Binding| format!("{:<18} {}", binding.keys.join(" "), binding.help);

@@ -1,10 +1,10 @@
-//! Reports and comparisons on the whole of a terminal.
+//! Reports and comparisons on the full terminal.
 //!
 //! ```text
 //! recording --loader's thread--> Model <-- Query -- App <-- keys, mouse, signals --Input's threads
 //!                                  \-------- what views show --> Buffer --> Screen
 //! ```
-//! The model knows no terminal, and the application draws into memory: both can be tested and used
+//! The model knows no terminal, and the application draws into memory, so both can be tested
 //! without one.
 
 mod app;
@@ -42,92 +42,92 @@ pub use model::Pace;
 pub use progress::{PROGRESS_AFTER, ProgressLine, progress_bar};
 pub use view::annotate::CodeView;
 
-/// How often the screen changes while a recording is loaded.
+/// Refresh interval while a recording is loading.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Of the time, how much may go into showing what isn't complete: one part of so many.
+/// Divisor of the time that refreshes may take while loading: an eighth.
 const SHOWING: u32 = 8;
 
-/// Which columns and call chains fit a recording.
+/// Selects the columns and call graphs that suit a recording.
 pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::View + Send>;
 
-/// What is to be shown, and how.
+/// What to display, and how.
 pub struct ReportInput {
-    /// The recording, at its front.
+    /// The recording, positioned at its beginning.
     pub recording: Recording,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Where symbols are looked for.
+    /// Where to look for symbols.
     pub symbols: tare_symbols::SymbolOptions,
-    /// What is kept of samples. Lines and inlined functions are there when all is loaded.
+    /// What to keep of samples. Lines and inlined functions are resolved once everything is loaded.
     pub samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub include_self: bool,
-    /// The table of functions: what it has depends on what the recording says of itself, which a
-    /// stream says on the way.
+    /// The function table. It depends on the recording's description, which a stream contains later
+    /// on.
     pub view: ViewOf,
-    /// Which samples count at all: percentages are of these.
+    /// Filters that percentages obey.
     pub base: Vec<Term>,
-    /// Which of these are shown.
+    /// Further filters.
     pub terms: Vec<Term>,
     /// Without colours.
     pub is_plain: bool,
-    /// Begins with the instructions of a function.
+    /// Start with the instructions of a function.
     pub opened: Option<OpenedFunction>,
-    /// How instructions are shown at first.
+    /// Initial settings of the instruction view.
     pub code: CodeView,
-    /// Panics once something is shown: a test of what that leaves of the terminal.
+    /// Panic after the first screen, to test that the terminal is restored.
     pub panics: bool,
-    /// What a recording says of its machine and its events, in lines.
+    /// Formats the recording's header as lines.
     pub header: fn(&Description) -> Vec<String>,
-    /// Says what gives samples names that have none.
+    /// Adds advice on what would name unnamed samples.
     pub mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
-/// The function whose instructions an interface begins with.
+/// The function that the interface starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedFunction {
-    /// Its name; the heaviest where there is none.
+    /// Its name; without one, the heaviest function.
     pub name: Option<String>,
 }
 
-/// How the interface ended.
+/// Why the interface exited.
 #[derive(Debug)]
 pub enum UiExit {
-    /// The user has seen enough.
+    /// The user quit.
     Quit,
     /// A signal ended it.
     Signal(i32),
-    /// There was nothing to show: what is missing.
+    /// There are no samples; the losses say why.
     NoSamples(Box<Losses>),
-    /// No sample was taken in the function that it was to begin with.
+    /// The function to start with has no sample.
     NoFunction,
 }
 
-/// Why the interface ended before its user had it end.
+/// Why the interface failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Before anything was shown.
+    /// Blocking signals failed.
     #[error("signals can't be waited for")]
     Signals(#[source] io::Error),
-    /// The same.
+    /// Taking over the terminal failed.
     #[error("the terminal can't be used (as text: --stdio)")]
     Terminal(#[source] io::Error),
-    /// What loads the recording could not be started.
+    /// The loader thread couldn't be started.
     #[error("the recording can't be loaded beside the interface")]
     Loader(#[source] io::Error),
-    /// Showing something failed.
+    /// Drawing failed.
     #[error("the terminal can't be written to")]
     Screen(#[source] io::Error),
-    /// Stopping, or going on after it, failed.
+    /// Suspending or resuming failed.
     #[error("the terminal can't be given back or taken again")]
     Suspended(#[source] io::Error),
-    /// What waits for keys and signals has ended.
+    /// The input threads exited.
     #[error("neither keys nor signals come any more")]
     Input,
 }
 
-/// Shows a recording until the user has seen enough.
+/// Shows a recording until the user quits.
 ///
 /// # Errors
 /// See [`Error`].
@@ -142,7 +142,7 @@ pub fn run(shown: ReportInput) -> Result<UiExit, Error> {
     let sender = input.sender();
     let loader = std::thread::Builder::new().name("loader".to_owned()).spawn(move || {
         model::load(&filled, source);
-        // Nobody waits for it any more where this fails.
+        // This fails if the interface has exited.
         let _ = sender.send(Message::Loaded);
     });
     loader.map_err(Error::Loader)?;
@@ -160,7 +160,7 @@ pub fn run(shown: ReportInput) -> Result<UiExit, Error> {
     Session { screen: &mut screen, input: &input, shared: &shared, opened, panics }.go_on(app)
 }
 
-/// What the interface needs of the outside.
+/// The interface's connections to the outside.
 struct Session<'a> {
     screen: &'a mut Screen,
     input: &'a Input,
@@ -206,8 +206,8 @@ impl Session<'_> {
     }
 }
 
-/// Waits until something happens, where a time is given at most so long, and takes in all that
-/// happened by then. Says how the interface ended, if that did it.
+/// Waits for a message, at most for the given time, and handles all that have arrived. Returns why
+/// the interface exits, if a message says so.
 fn take_in(
     input: &Input,
     screen: &mut Screen,
@@ -230,7 +230,7 @@ fn take_in(
     Ok(None)
 }
 
-/// What a message asks for: [`ControlFlow::Break`] for the end.
+/// Returns what a message asks for; [`ControlFlow::Break`] exits.
 fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<UiExit, Next> {
     ControlFlow::Continue(match message {
         Message::Terminal(event) => take(&event),
@@ -244,7 +244,7 @@ fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<
     })
 }
 
-/// Does what is asked for, but for showing.
+/// Does what was asked for, except drawing.
 fn follow(
     asked: ControlFlow<UiExit, Next>,
     input: &Input,

@@ -1,29 +1,29 @@
-//! Lines that can be scrolled, some of which open.
+//! A scrollable list whose lines can expand.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tare_profile::{CallTree, Function, Profile};
 
-/// What a line stands for.
+/// What a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKind {
-    /// A heading, by its number.
+    /// A heading, by number.
     Heading(usize),
-    /// A row of a table, by its place.
+    /// A table row, by index.
     Row(usize),
-    /// A node of a tree: the tree's number, and its place in it.
+    /// A tree node: the tree's number, and the index in it.
     Node(usize, usize),
 }
 
-/// Whether there is something below a line.
+/// Whether a line has lines below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Nothing.
+    /// None.
     Leaf,
-    /// Something, which is not shown.
+    /// Hidden ones.
     Closed,
-    /// Something, which is shown.
+    /// Displayed ones.
     Open,
 }
 
@@ -36,7 +36,7 @@ impl Mark {
         }
     }
 
-    /// As perf shows it.
+    /// perf's sign for it.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Self::Leaf => " ",
@@ -49,25 +49,25 @@ impl Mark {
 /// A line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// The same as long as it stands for the same, whatever else comes and goes.
+    /// Identifies the content, however the list changes.
     pub(super) key: u64,
     pub(super) kind: LineKind,
     pub(super) depth: usize,
     pub(super) mark: Mark,
 }
 
-/// Lines, the one that the cursor is on, and which are open.
+/// The lines, the cursor, and which lines are expanded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct List {
     pub(super) items: Vec<Item>,
     pub(super) cursor: usize,
     top: usize,
-    /// Those that are not as `all_open` says.
+    /// Keys of lines that differ from `all_open`.
     flipped: HashSet<u64>,
     all_open: bool,
 }
 
-/// The key of what lies in something else.
+/// Returns the key of a line inside another.
 pub(super) fn key(parent: u64, what: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     (parent, what).hash(&mut hasher);
@@ -75,12 +75,12 @@ pub(super) fn key(parent: u64, what: impl Hash) -> u64 {
 }
 
 impl List {
-    /// Replaces the lines. The cursor stays on what it was on, where that is still there.
+    /// Replaces the lines. The cursor stays on its content if that still exists.
     pub(super) fn replace(&mut self, items: Vec<Item>) {
         let on = self.items.get(self.cursor).map(|item| item.key);
         let above = self.cursor.saturating_sub(self.top);
         self.items = items;
-        // At the very top it stays at the top: while a recording is loaded, rows change places.
+        // At the very top the cursor stays there: rows change places while a recording loads.
         if let Some(on) = on.filter(|_| self.cursor > 0)
             && let Some(at) = self.items.iter().position(|item| item.key == on)
         {
@@ -90,18 +90,18 @@ impl List {
         self.cursor = self.cursor.min(self.items.len().saturating_sub(1));
     }
 
-    /// The line that the cursor is on.
+    /// Returns the line under the cursor.
     pub(super) fn current(&self) -> Option<&Item> {
         self.items.get(self.cursor)
     }
 
-    /// Moves the cursor by so many lines.
+    /// Moves the cursor by a number of lines.
     pub(super) fn go(&mut self, lines: isize) {
         let last = self.items.len().saturating_sub(1);
         self.cursor = self.cursor.saturating_add_signed(lines).min(last);
     }
 
-    /// The lines that a window of this height shows, with the cursor among them.
+    /// Returns the lines in a window of this height, scrolled so that the cursor is visible.
     pub(super) fn window(&mut self, height: usize) -> Vec<(usize, Item)> {
         let height = height.max(1);
         self.top = self.top.min(self.cursor).max((self.cursor + 1).saturating_sub(height));
@@ -109,7 +109,7 @@ impl List {
         self.items.iter().copied().enumerate().skip(self.top).take(height).collect()
     }
 
-    /// The line that a row of the window shows.
+    /// Returns the line in a row of the window.
     pub(super) fn at(&self, row: usize) -> Option<usize> {
         Some(self.top + row).filter(|at| *at < self.items.len())
     }
@@ -126,8 +126,8 @@ impl List {
         }
     }
 
-    /// Closes what the cursor is on, or what it lies in where that has nothing open, which the
-    /// cursor then is on. The caller lays out the items anew.
+    /// Collapses the line under the cursor or, if it isn't expanded, its parent, which gets the
+    /// cursor. The caller lays out the items again.
     pub(super) fn close(&mut self) {
         let Some(item) = self.current().copied() else { return };
         if item.mark != Mark::Open {
@@ -140,13 +140,13 @@ impl List {
         }
     }
 
-    /// Opens or closes everything.
+    /// Expands or collapses everything.
     pub(super) fn open_all(&mut self, open: bool) {
         self.all_open = open;
         self.flipped.clear();
     }
 
-    /// Moves to the next line, or the one before, for which `is_found` holds, around the end.
+    /// Moves to the next or previous line for which `is_found` holds, wrapping around.
     pub(super) fn find(&mut self, forward: bool, is_found: impl Fn(&Item) -> bool) -> bool {
         let count = self.items.len();
         let at = |step: usize| match forward {
@@ -167,12 +167,12 @@ pub(super) struct Nodes<'a> {
     pub(super) tree: &'a CallTree,
     /// Its number.
     pub(super) number: usize,
-    /// The key of what it belongs to.
+    /// The key of the line it belongs to.
     pub(super) parent: u64,
 }
 
 impl Nodes<'_> {
-    /// Adds the nodes that are shown. What a node alone calls stands in line with it.
+    /// Adds the displayed nodes. A node's only callee is shown in line with it.
     pub(super) fn add(&self, list: &List, items: &mut Vec<Item>, depth: usize) {
         let mut pending: Vec<_> =
             self.tree.roots().iter().rev().map(|at| (*at, self.parent, depth)).collect();
@@ -188,20 +188,20 @@ impl Nodes<'_> {
         }
     }
 
-    /// The key of a node.
+    /// Returns a node's key.
     fn key(&self, parent: u64, at: usize) -> u64 {
         let frame = self.tree.nodes().get(at).map(|node| node.frame);
         key(parent, Function::of(self.profile, frame))
     }
 
-    /// The only child of a node that all its chains go through.
+    /// Returns the only child of a node through which all its chains go.
     fn trunk(&self, at: usize) -> Option<usize> {
         let node = self.tree.nodes().get(at)?;
         let [child] = node.children[..] else { return None };
         (self.tree.nodes().get(child)?.total == node.total).then_some(child)
     }
 
-    /// Opens a node, and those below it as long as no chain branches off; with `all` all below it.
+    /// Expands a node, and those below it until chains branch; with `all`, everything below.
     pub(super) fn open(&self, list: &mut List, item: &Item, all: bool) {
         let LineKind::Node(_, at) = item.kind else { return };
         list.open(item.key, true);
@@ -212,7 +212,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// The same for the roots of the tree.
+    /// Does the same for the tree's roots.
     pub(super) fn open_roots(&self, list: &mut List, all: bool) {
         let roots = self.tree.roots();
         let mut pending: Vec<_> = if all || roots.len() == 1 {

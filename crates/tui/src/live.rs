@@ -1,12 +1,12 @@
-//! What is recorded now, on the whole of a terminal.
+//! A live profile on the full terminal.
 //!
 //! ```text
 //! the caller's thread:  records --Feed--> Model <-- Query -- App <-- keys, mouse, signals   :the interface's thread
 //!                       time ----------- Message::Renewed ----->
-//!                            <---------- a byte: another pace --
+//!                            <---------- a byte: new interval --
 //! ```
-//! The caller's thread alone waits for time to pass: it is woken once to read ring buffers and to have
-//! them shown.
+//! Only the caller's thread waits for time to pass: one wake-up reads the ring buffers and
+//! refreshes the display.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
@@ -28,37 +28,37 @@ use crate::paint::Theme;
 use crate::terminal::Screen;
 use crate::{CodeView, Error, UiExit, take_in};
 
-/// How often it is looked whether there is something to show, as long as there is nothing.
+/// Interval of checks for the first samples.
 const SOON: Duration = Duration::from_millis(250);
 
-/// What is to be shown, and how.
+/// What to display, and how.
 #[derive(Debug)]
 pub struct LiveShown {
-    /// What is recorded, in words.
+    /// Description of the target.
     pub name: String,
-    /// The table of functions.
+    /// The function table.
     pub view: tare_render::View,
-    /// Which samples are shown.
+    /// Filters.
     pub terms: Vec<Term>,
     /// Without colours.
     pub is_plain: bool,
-    /// What a recording says of its machine and its events, in lines.
+    /// Formats the recording's header as lines.
     pub header: fn(&Description) -> Vec<String>,
 }
 
-/// An interface that is not shown yet.
+/// An interface that hasn't started.
 #[derive(Debug)]
 pub struct LiveScreen {
     input: Input,
     feed: Feed,
 }
 
-/// Takes in what is recorded.
+/// Receives records.
 #[derive(Clone, Debug)]
 pub struct Feed(SharedModel);
 
-/// An interface that is shown. Its file is readable when it has ended, and when the user wants
-/// another pace ([`Running::has_ended`] tells which).
+/// A running interface. Its descriptor is readable when it has exited, or when the user wants
+/// another refresh interval ([`Running::has_ended`] tells which).
 #[derive(Debug)]
 pub struct Running {
     thread: JoinHandle<Result<UiExit, Error>>,
@@ -67,11 +67,11 @@ pub struct Running {
 }
 
 impl LiveScreen {
-    /// Holds signals back, which must come before any thread is started. `trace`: places are told
-    /// apart by the fields of tracepoints.
+    /// Blocks the signals. Must be called before any thread starts. `trace`: tracepoint fields
+    /// distinguish rows.
     ///
     /// # Errors
-    /// [`Error::Signals`].
+    /// [`Error::Signals`] if signals can't be blocked.
     pub fn new(options: LiveOptions, pace: Pace, trace: bool) -> Result<Self, Error> {
         let input = Input::new().map_err(Error::Signals)?;
         let live = LiveModel {
@@ -85,13 +85,13 @@ impl LiveScreen {
         Ok(Self { input, feed: Feed(SharedModel::new(model)) })
     }
 
-    /// Where records go.
+    /// Returns the receiver of records.
     #[must_use]
     pub fn feed(&self) -> Feed {
         self.feed.clone()
     }
 
-    /// Takes the terminal over, and shows what there is until the user has seen enough.
+    /// Takes over the terminal and runs until the user quits.
     ///
     /// # Errors
     /// See [`Error`].
@@ -121,14 +121,14 @@ impl LiveScreen {
 }
 
 impl Feed {
-    /// Hands records in. Nothing is shown meanwhile.
+    /// Passes records on; nothing is drawn meanwhile.
     pub fn with<T>(&self, hand: impl FnOnce(&mut Live, &mut SampleSink) -> T) -> Option<T> {
         let mut model = self.0.fill();
         let (live, sink) = model.live_parts()?;
         Some(hand(live, sink))
     }
 
-    /// Says what watching costs. Returns how soon the user wants to hear of it again.
+    /// Sets the cost figures. Returns the refresh interval that the user wants.
     pub fn set_figures(&self, figures: &LiveFigures) -> Duration {
         let mut model = self.0.fill();
         let is_empty = model.samples().is_empty();
@@ -138,7 +138,7 @@ impl Feed {
         if is_empty { live.pace.delay.min(SOON) } else { live.pace.delay }
     }
 
-    /// Whether the user has stopped recording for a while.
+    /// Whether the user has paused recording.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.0.fill().live().is_some_and(|live| live.is_paused)
@@ -152,37 +152,37 @@ impl AsFd for Running {
 }
 
 impl Running {
-    /// Has the interface show what is there by now: after [`Feed::set_figures`].
+    /// Refreshes the display; call it after [`Feed::set_figures`].
     pub fn renew(&self) {
-        // It may have ended.
+        // Fails if the interface has exited.
         let _ = self.sender.send(Message::Renewed);
     }
 
-    /// Whether the interface has ended, where its file is readable. If not, the user wants another
-    /// pace, which [`Feed::set_figures`] and [`Feed::is_paused`] tell.
+    /// Whether the interface has exited, if its descriptor is readable. Otherwise the user wants
+    /// another interval: see [`Feed::set_figures`] and [`Feed::is_paused`].
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let mut orders = [0_u8; 64];
         matches!(read(&self.ended, &mut orders), Ok(0))
     }
 
-    /// Ends the interface, if it has not ended yet, and says how it ended.
+    /// Ends the interface if it is running, and returns why it exited.
     ///
     /// # Errors
     /// See [`Error`].
     pub fn end(self) -> Result<UiExit, Error> {
-        // It may have ended.
+        // Fails if the interface has exited.
         let _ = self.sender.send(Message::Over);
         self.thread.join().map_err(|_| Error::Input)?
     }
 }
 
-/// What the interface needs of the outside.
+/// The interface's connections to the outside.
 struct Session {
     screen: Screen,
     input: Input,
     shared: SharedModel,
-    /// Where the recorder hears of another pace, and when this is closed, of the end.
+    /// Tells the recorder about a new interval and, when closed, about the exit.
     orders: OwnedFd,
 }
 
@@ -207,7 +207,7 @@ impl Session {
                 return Ok(ended);
             }
             if wanted(&mut self.shared.show()) != before {
-                // A pipe that is full says so already.
+                // A full pipe already says so.
                 let _ = write(&self.orders, &[0]);
             }
         }

@@ -1,4 +1,4 @@
-//! Drawing: colours, and text that does nothing to a terminal.
+//! Drawing: colours, and text that can't control a terminal.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use ratatui::style::{Color, Modifier, Style};
 use tare_profile::Space;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Colours, of the 16 that every terminal has, or none.
+/// The 16 standard terminal colours, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Theme {
-    /// Whether there are colours (`NO_COLOR`).
+    /// Whether to use colours (`NO_COLOR`).
     pub(super) color: bool,
 }
 
@@ -20,7 +20,7 @@ impl Theme {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// Bars above and below.
+    /// Style of the bars at the top and bottom.
     pub(super) fn bar(self) -> Style {
         if self.color {
             Style::new().fg(Color::Black).bg(Color::Cyan)
@@ -29,27 +29,27 @@ impl Theme {
         }
     }
 
-    /// The line that the cursor is on.
+    /// Style of the line under the cursor.
     pub(super) fn cursor(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// Titles of columns and parts.
+    /// Style of titles.
     pub(super) fn title(self) -> Style {
         self.colored(Color::Cyan).add_modifier(Modifier::BOLD)
     }
 
-    /// What is missing, and errors.
+    /// Style of losses and errors.
     pub(super) fn warning(self) -> Style {
         self.colored(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// What was searched for.
+    /// Style of search matches.
     pub(super) fn found(self) -> Style {
         self.colored(Color::Magenta).add_modifier(Modifier::UNDERLINED)
     }
 
-    /// A percentage: as in perf, 5% and more stand out, and less than half a percent doesn't.
+    /// Style of a percentage: as in perf, 5% and more stand out, less than 0.5% doesn't.
     pub(super) fn percent(self, percent: f64) -> Style {
         match percent {
             _ if percent >= 5.0 => self.colored(Color::Red),
@@ -58,7 +58,7 @@ impl Theme {
         }
     }
 
-    /// A function, by what it is part of.
+    /// Style of a function, by the code it belongs to.
     pub(super) fn space(self, space: Space) -> Style {
         match space {
             Space::Kernel | Space::GuestKernel | Space::Hypervisor => self.colored(Color::Yellow),
@@ -67,9 +67,8 @@ impl Theme {
     }
 }
 
-/// Text without characters that have no width or join their neighbours: terminals differ in how
-/// many cells these take. Characters that control a terminal are gone already
-/// ([`tare_format::printable`]).
+/// Removes characters that have no width or combine with their neighbours, because terminals differ
+/// in how many cells these take. Control characters are already gone ([`tare_format::printable`]).
 pub(super) fn safe(text: &str) -> Cow<'_, str> {
     let joins = |c: char| c.width().unwrap_or(0) == 0;
     if text.is_ascii() || !text.chars().any(joins) {
@@ -82,22 +81,22 @@ pub(super) fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// How many cells a text takes.
+/// Returns the number of cells that a text takes.
 pub(super) fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { safe(text).width() }
 }
 
-/// What is left of an area below a line with a title.
+/// Returns the area below a title line.
 pub(super) fn below_title(area: Rect) -> Rect {
     Rect { y: area.y.saturating_add(1), height: area.height.saturating_sub(1), ..area }
 }
 
-/// Whether a text has what is searched for, in large or small letters. It never has nothing.
+/// Whether a text contains the search text, ignoring case; never for an empty search.
 pub(super) fn has(text: &str, wanted: &str) -> bool {
     !wanted.is_empty() && text.to_lowercase().contains(&wanted.to_lowercase())
 }
 
-/// A line of a picture that is being written from left to right.
+/// Writes a line of a picture from left to right.
 pub(super) struct Pen<'a> {
     buffer: &'a mut Buffer,
     x: u16,
@@ -106,19 +105,19 @@ pub(super) struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// Begins at the left of a line of `area`; a line outside takes nothing.
+    /// Starts at the left of a line of `area`; a line outside ignores everything.
     pub(super) fn new(buffer: &'a mut Buffer, area: Rect, line: u16) -> Self {
         let area = area.intersection(buffer.area);
         let end = if line < area.height { area.right() } else { area.x };
         Self { buffer, x: area.x, y: area.y.saturating_add(line), end }
     }
 
-    /// How many cells are left.
+    /// Number of cells left.
     pub(super) fn room(&self) -> usize {
         usize::from(self.end.saturating_sub(self.x))
     }
 
-    /// Writes text, as much of it as there is room for.
+    /// Writes as much of the text as fits.
     pub(super) fn text(&mut self, text: &str, style: Style) -> &mut Self {
         if self.room() > 0 {
             let text = safe(text);
@@ -127,7 +126,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Writes text into a field of so many cells; it stands at the left.
+    /// Writes text into a field of this many cells, left-aligned.
     pub(super) fn field(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells > 0 {
@@ -138,14 +137,14 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// The same; it stands at the right.
+    /// Writes text into a field, right-aligned.
     pub(super) fn right(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
         let blanks = cells.saturating_sub(width(text)).min(self.room());
         self.x = self.x.saturating_add(u16::try_from(blanks).unwrap_or(u16::MAX));
         self.field(text, cells.saturating_sub(blanks), style)
     }
 
-    /// Shows that the line has what is searched for, and that the cursor is on it.
+    /// Marks the line as a search match, and as selected.
     pub(super) fn mark(&mut self, area: Rect, theme: Theme, is_found: bool, is_on: bool) {
         if is_found {
             self.whole(area, theme.found());
@@ -155,7 +154,7 @@ impl<'a> Pen<'a> {
         }
     }
 
-    /// Gives all cells of the line a style.
+    /// Sets the style of the whole line.
     pub(super) fn whole(&mut self, area: Rect, style: Style) -> &mut Self {
         let line = Rect { y: self.y, height: 1, ..area }.intersection(self.buffer.area);
         self.buffer.set_style(line, style);
@@ -163,7 +162,7 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// The text without its first cells.
+/// Returns the text without its first cells.
 pub(super) fn shifted(text: &str, cells: usize) -> &str {
     let mut skipped = 0;
     for (at, c) in text.char_indices() {

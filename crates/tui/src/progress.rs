@@ -1,5 +1,5 @@
-//! How far a command has come: one line on stderr's terminal from its first second on, which is gone
-//! when it ends. Where stderr is no terminal, or one that can't move its cursor, there is none.
+//! Progress of a command: one line on the terminal of stderr, from the first second on, removed at
+//! the end. Nothing is shown if stderr isn't a terminal that can move its cursor.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_replay::{Position, Recording};
 
-/// What ends sooner shows nothing.
+/// Commands that end sooner show nothing.
 pub const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 const REDRAWN_AFTER: Duration = Duration::from_millis(200);
 
-/// A bar on stderr's terminal that is drawn when it is told of a step.
+/// A bar on stderr's terminal that is redrawn at each step.
 #[must_use]
 pub fn progress_bar(steps: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
@@ -30,26 +30,26 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// The work of a command. Its line is drawn by a thread, and is gone once this is.
+/// A command's progress line. A thread draws it until this is dropped.
 #[derive(Debug)]
 pub struct ProgressLine {
     bar: ProgressBar,
-    /// Of the recording that is being read.
+    /// Position in the recording being read.
     position: Arc<Mutex<Option<Position>>>,
-    /// The thread ends when it hears nothing any more.
+    /// The thread exits when this is dropped.
     ends: Option<Sender<()>>,
     drawer: Option<JoinHandle<()>>,
 }
 
 impl ProgressLine {
-    /// Of a command that begins now and writes to stdout when this is gone.
+    /// Starts the progress of a command that writes to stdout after this is dropped.
     #[must_use]
     pub fn begin() -> Self {
         Self::shown(std::io::stderr().is_terminal())
     }
 
-    /// Of one that goes on writing to stdout meanwhile: where that is a terminal, or a pipe to what
-    /// may have the terminal, nothing is shown.
+    /// Starts the progress of a command that writes to stdout meanwhile: if that is a terminal, or
+    /// a pipe to a process that may use it, nothing is shown.
     #[must_use]
     pub fn beside_stdout() -> Self {
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
@@ -68,14 +68,14 @@ impl ProgressLine {
             let bar = progress.bar.clone();
             let position = Arc::clone(&progress.position);
             let draw = move || draw(&bar, &position, &ended);
-            // What can't be shown is done all the same.
+            // Without the thread there is just no progress line.
             progress.drawer = std::thread::Builder::new().spawn(draw).ok();
             progress.ends = Some(ends);
         }
         progress
     }
 
-    /// A recording is read from here on.
+    /// Shows the progress of reading a recording.
     pub fn read(&self, recording: &Recording, path: &Path) {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { b"standard input" } else { path.as_os_str().as_encoded_bytes() };
@@ -91,19 +91,19 @@ impl ProgressLine {
         self.bar.set_message(name);
     }
 
-    /// A file is downloaded from here on.
+    /// Shows the progress of a download.
     pub fn receive(&self, url: &str) {
         self.bar.set_style(style("tare: {msg}: {bytes}"));
         self.bar.set_message(tare_format::printable(url.as_bytes()).into_owned());
     }
 
-    /// So many bytes of it are there, of so many where that is known.
+    /// Sets the number of bytes received, and the total if known.
     pub fn received(&self, bytes: u64, of: Option<u64>) {
         of.into_iter().for_each(|of| self.bar.set_length(of));
         self.bar.set_position(bytes);
     }
 
-    /// Something is done from here on whose end is not known.
+    /// Shows a step whose end isn't known.
     pub fn go_on(&self, what: &str) {
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.bar.set_style(style("tare: {msg}, {elapsed} so far"));

@@ -1,4 +1,4 @@
-//! The terminal: taken over, given back, whatever happens.
+//! Takes over the terminal and restores it whatever happens.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +15,24 @@ use ratatui::layout::Rect;
 use rustix::process::Signal;
 use rustix::termios::tcgetwinsize;
 
-/// Whether the terminal is taken over. The panic hook has nothing else to ask.
+/// Whether the terminal is taken over. The panic hook has no other access to that.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// A picture is mostly written by one system call.
+/// Buffer size in bytes: most pictures take one write.
 const WRITTEN: usize = 1 << 15;
 
-/// A terminal that is taken over as long as this lives.
+/// The terminal, taken over while this lives.
 ///
-/// It is no `ratatui::Terminal`: that one opens `/dev/tty` for each picture to ask for its size, and
-/// writes it in pieces of 1 KiB.
+/// A `ratatui::Terminal` would open `/dev/tty` for each picture to ask for its size, and write it
+/// in pieces of 1 KiB.
 pub(super) struct Screen {
     backend: CrosstermBackend<BufWriter<Stdout>>,
-    /// The picture that the terminal has; of no cells where nobody knows what it has.
+    /// The picture on the terminal; empty if unknown.
     shown: Buffer,
 }
 
 impl Screen {
-    /// Takes the terminal over, and has panics give it back before they say anything.
+    /// Takes over the terminal, and makes panics restore it before they print.
     pub(super) fn take() -> io::Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -44,14 +44,14 @@ impl Screen {
         Ok(Self { backend: CrosstermBackend::new(writer), shown: Buffer::default() })
     }
 
-    /// How large it is.
+    /// Returns its size.
     pub(super) fn area(&self) -> Rect {
         let size = tcgetwinsize(io::stdout()).ok();
         let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
         size.map_or(Rect::new(0, 0, 80, 24), |size| Rect::new(0, 0, size.ws_col, size.ws_row))
     }
 
-    /// Shows a picture, of which it writes what has changed.
+    /// Shows a picture, writing only the cells that changed.
     pub(super) fn show(&mut self, picture: Buffer) -> io::Result<()> {
         if self.shown.area != picture.area {
             self.backend.clear()?;
@@ -66,11 +66,12 @@ impl Screen {
         Ok(())
     }
 
-    /// Gives the terminal back, stops as Ctrl-Z does, and takes it over again when it goes on.
+    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal over again
+    /// afterwards.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // Others of the group stop too, as where the terminal had sent it. This process holds the
-        // signal back, and going on takes it away.
+        // The whole process group stops, as if the terminal had sent the signal. This process
+        // blocks it, and continuing discards it.
         let _ = rustix::process::kill_current_process_group(Signal::TSTP);
         tare_kernel::signals::stop();
         self.shown = Buffer::default();
@@ -90,7 +91,7 @@ fn take_over() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, Hide)
 }
 
-/// Puts the terminal back as it was, once. It may be gone.
+/// Restores the terminal, once. It may be gone.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();

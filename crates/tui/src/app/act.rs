@@ -1,4 +1,4 @@
-//! What keys do.
+//! Executes the actions of keys.
 
 use tare_format::printable;
 use tare_profile::EventId;
@@ -71,7 +71,7 @@ impl App {
         Next::Show
     }
 
-    /// Keys of views with lines that open.
+    /// Actions of views with expandable lines.
     fn act_on_lines(&mut self, model: &mut Model, action: Action) {
         match action {
             Action::Enter if self.view == View::Flame => self.flame.zoom(),
@@ -111,7 +111,7 @@ impl App {
         }
     }
 
-    /// Keys that one view has.
+    /// Actions of a single view.
     fn act_on_one_view(&mut self, action: Action) {
         match action {
             Action::Invert => self.flame.invert(),
@@ -129,7 +129,7 @@ impl App {
         }
     }
 
-    /// The lines that keys move in.
+    /// Returns the list that keys move in.
     pub(super) fn list(&mut self) -> &mut List {
         match (&mut self.text, self.view) {
             (Some(text), _) => &mut text.list,
@@ -141,7 +141,7 @@ impl App {
         }
     }
 
-    /// Takes the last filter back.
+    /// Removes the last filter.
     fn unfilter(&mut self) {
         if self.query.terms.pop().or_else(|| self.query.base.pop()).is_none() {
             self.message = "there is no filter".to_owned();
@@ -225,7 +225,7 @@ impl App {
         self.is_stale = true;
     }
 
-    /// Goes to the next line that has what is searched for.
+    /// Goes to the next match of the search.
     pub(super) fn find(&mut self, model: &mut Model, forward: bool) {
         if self.search.is_empty() {
             self.message = "nothing is searched for: Ctrl-F asks".to_owned();
@@ -286,7 +286,7 @@ impl App {
         }
     }
 
-    /// What the cursor is on.
+    /// Returns what is under the cursor.
     pub(super) fn subject(&self, model: &mut Model) -> Subject {
         match self.view {
             View::Callers => self.callers.subject(model.profile()),

@@ -1,4 +1,4 @@
-//! The instructions of functions: which function, and how it is shown.
+//! The instruction view: which function, and how.
 
 use tare_annotate::Annotated;
 use tare_profile::SymbolId;
@@ -8,7 +8,7 @@ use crate::keys::{Action, View};
 use crate::model::Model;
 
 impl App {
-    /// Shows the instructions of the function that the cursor is on.
+    /// Shows the instructions of the function under the cursor.
     pub(super) fn annotate(&mut self, model: &mut Model) {
         let Some(frame) = self.subject(model).frame else {
             self.message = "there is no function on this line".to_owned();
@@ -20,8 +20,8 @@ impl App {
         }
     }
 
-    /// Begins with the instructions of a function; of the heaviest where none is named. `false`: no
-    /// sample was taken in one of that name.
+    /// Shows the instructions of the named function, or of the heaviest. Returns `false` if it has
+    /// no sample.
     pub(crate) fn open_function(&mut self, model: &mut Model, name: Option<&str>) -> bool {
         self.begins_with_code = true;
         let found = model.functions_by_weight(&self.query);
@@ -32,7 +32,7 @@ impl App {
                 name.is_none_or(|name| profile.string(symbol.name) == name.as_bytes())
             })
         };
-        // What has no file to read instructions from is passed over where nothing was named.
+        // Without a name, functions whose file can't be read are skipped.
         for function in found.into_iter().filter(is_it).collect::<Vec<_>>() {
             self.show_function(model, function);
             if self.view == View::Annotate || name.is_some() {
@@ -58,7 +58,7 @@ impl App {
         self.view = View::Annotate;
     }
 
-    /// The next function by weight, or the one before.
+    /// Shows the next or previous function by weight.
     pub(super) fn next_function(&mut self, model: &mut Model, step: isize) {
         let found = model.functions_by_weight(&self.query);
         let at = found.iter().position(|function| Some(*function) == self.annotated);
@@ -73,7 +73,7 @@ impl App {
         }
     }
 
-    /// Does what a key of this view alone does; `false`: it is none.
+    /// Handles keys of this view; returns `false` for others.
     pub(super) fn act_on_code(&mut self, model: &mut Model, action: Action) -> bool {
         match action {
             Action::Source => self.annotate.toggle_source(),

@@ -1,14 +1,14 @@
-//! Conditions, as they are typed and as they are shown.
+//! Filter conditions, as typed and as displayed.
 
 use tare_format::printable;
 use tare_profile::{Function, Profile, Space, Term};
 use tare_replay::TimeRanges;
 
-/// What can stand before `=`.
+/// Names before `=`.
 const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol, function, event and time";
 
-/// A condition as it is typed: `comm=sh`, `cpu=0,2`, `time=12.5,13`; without `=` a part of a
-/// function's name.
+/// Parses a condition: `comm=sh`, `cpu=0,2`, `time=12.5,13`; without `=`, a part of a function
+/// name.
 pub(super) fn parse(text: &str) -> Result<Term, String> {
     let Some((name, value)) = text.split_once('=') else {
         return Ok(Term::Symbol(text.as_bytes().to_vec()));
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<Term, String> {
     if !matches!(name, "comm" | "pid" | "tid" | "cpu" | "cgroup" | "dso" | "function") {
         return one(name, value);
     }
-    // As in perf's options, a comma stands between several.
+    // As in perf's options, commas separate alternatives.
     let mut terms: Vec<_> =
         value.split(',').map(|value| one(name, value)).collect::<Result<_, _>>()?;
     Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Term::AnyOf(terms) })
@@ -52,7 +52,7 @@ fn one(name: &str, value: &str) -> Result<Term, String> {
     })
 }
 
-/// A condition in words.
+/// Returns a condition in words.
 pub(super) fn wording(profile: &Profile, term: &Term) -> String {
     let named = |name: &str, value: &[u8]| format!("{name}={}", printable(value));
     match term {
@@ -98,7 +98,7 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
     }
 }
 
-/// Whether two conditions are on the same thing, so that one replaces the other.
+/// Whether two conditions are about the same thing, so that one replaces the other.
 pub(super) fn is_same_kind(one: &Term, other: &Term) -> bool {
     let is_not_in = matches!(one, Term::NotIn(_));
     let kind = |term: &Term| term.alternatives().first().map(std::mem::discriminant);

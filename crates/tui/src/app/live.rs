@@ -1,4 +1,4 @@
-//! Keys of what is recorded now, and what stays shown while the oldest of it is forgotten.
+//! Keys of the live view, and what stays displayed as old samples are dropped.
 
 use tare_profile::{Function, NewIds, Space, Term};
 
@@ -8,7 +8,7 @@ use crate::keys::Action;
 use crate::model::{Model, Pace};
 
 impl App {
-    /// Does what a key of what is recorded now does; `false`: it is none.
+    /// Handles keys of the live view; returns `false` for others.
     pub(super) fn act_live(&mut self, model: &mut Model, action: Action) -> bool {
         let Some(live) = model.live() else { return false };
         match action {
@@ -47,7 +47,7 @@ impl App {
         }
     }
 
-    /// Ids in the profile's tables are others. What has no sample any more is given up.
+    /// Maps ids to the profile's new ones. Selections without samples are dropped.
     pub(crate) fn renumber(&mut self, now: &NewIds) {
         self.subject = self.subject.and_then(|frame| now.frame(frame));
         self.annotated = self.annotated.and_then(|function| now.symbol(function));

@@ -1,4 +1,4 @@
-//! The state of the interface: which view, which filters, what lies above.
+//! The state of the interface: view, filters, overlays.
 
 mod act;
 mod code;
@@ -29,32 +29,32 @@ use crate::view::timeline::TimelineView;
 use crate::view::trees::TreesView;
 use overlay::{Answer, Menu, Prompt, PromptKind};
 
-/// What the caller is to do.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Show what there is.
+    /// Draw.
     Show,
-    /// End.
+    /// Exit.
     Quit,
-    /// Stop, as Ctrl-Z asks for.
+    /// Suspend, as Ctrl-Z asks.
     Suspend,
 }
 
-/// How the interface begins.
+/// Initial settings.
 pub(super) struct Settings {
-    /// Columns, order and limits of the table of functions.
+    /// Columns, order and limits of the function table.
     pub(super) view: ViewOf,
-    /// The conditions that percentages obey too.
+    /// Filters that percentages obey.
     pub(super) base: Vec<Term>,
-    /// The filters.
+    /// Further filters.
     pub(super) terms: Vec<Term>,
-    /// What the recording is called.
+    /// Name of the recording.
     pub(super) name: String,
     /// Colours.
     pub(super) theme: Theme,
-    /// What the recording says of its machine and its events, in lines.
+    /// Formats the recording's header as lines.
     pub(super) header: fn(&Description) -> Vec<String>,
-    /// How instructions are shown at first.
+    /// Initial settings of the instruction view.
     pub(super) code: CodeView,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct App {
     name: String,
     header: fn(&Description) -> Vec<String>,
     view_of: ViewOf,
-    /// Events that the table of functions was laid out for.
+    /// Number of events when the function table was laid out.
     events: Option<usize>,
     view: View,
     query: Query,
@@ -74,30 +74,30 @@ pub(super) struct App {
     flame: FlameView,
     timeline: TimelineView,
     annotate: AnnotateView,
-    /// The function whose instructions are shown.
+    /// The function in the instruction view.
     annotated: Option<SymbolId>,
-    /// How they are written.
+    /// Its settings.
     style: Style,
-    /// They are what the interface began with.
+    /// The interface started with the instruction view.
     begins_with_code: bool,
-    /// The function whose callers are shown.
+    /// The function in the callers view.
     subject: Option<FrameId>,
-    /// The view before the instructions of a function.
+    /// The view to return to from the instruction view.
     before: View,
-    /// Text that lies above the view.
+    /// Text on top of the view.
     text: Option<TextView>,
     prompt: Option<Prompt>,
     menu: Option<Menu>,
     search: String,
     message: String,
-    /// The view doesn't show what it should.
+    /// The view has to be filled again.
     is_stale: bool,
-    /// What the samples weigh that the filters leave.
+    /// Weight of the samples that pass the filters.
     taken: Weight,
-    /// Where lines of the view begin, for the mouse.
+    /// First line of the view, for the mouse.
     top: u16,
     size: Rect,
-    /// What of it the view has.
+    /// Area of the view.
     inner: Rect,
 }
 
@@ -137,8 +137,8 @@ impl App {
         }
     }
 
-    /// Takes in a key, the mouse or another size. What was typed ahead is of what the key before it
-    /// led to.
+    /// Handles a key, a mouse event or a new size. Keys typed ahead act on the result of the keys
+    /// before them.
     pub(super) fn take(&mut self, model: &mut Model, event: &Event) -> Next {
         self.refresh(model, false);
         match event {
@@ -174,7 +174,7 @@ impl App {
         }
     }
 
-    /// The view that keys are for.
+    /// Returns the view that keys go to.
     fn shown(&self) -> View {
         if self.text.is_some() { View::Text } else { self.view }
     }
@@ -193,7 +193,7 @@ impl App {
         Next::Show
     }
 
-    /// Does what the menu's cursor is on.
+    /// Executes the selected menu entry.
     fn choose(&mut self, model: &mut Model) -> Next {
         let menu = self.menu.take();
         let chosen = menu.and_then(|menu| menu.items.get(menu.cursor).map(|(_, action)| *action));
@@ -232,8 +232,7 @@ impl App {
         }
     }
 
-    /// Makes the view show what it should, where it doesn't; with `again` also where only more was
-    /// loaded.
+    /// Fills the view if it is stale; with `again`, also if more was loaded.
     pub(super) fn refresh(&mut self, model: &mut Model, again: bool) {
         if !self.is_stale && !again {
             return;

@@ -1,4 +1,4 @@
-//! What the mouse does.
+//! Mouse actions.
 
 use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 
@@ -7,7 +7,7 @@ use super::{App, Next};
 use crate::keys::{Action, View};
 use crate::model::Model;
 
-/// Lines that the wheel moves by.
+/// Lines per wheel step.
 const WHEEL: usize = 3;
 
 impl App {
@@ -49,7 +49,7 @@ impl App {
         Next::Show
     }
 
-    /// A click on what the cursor is on opens it, another moves the cursor.
+    /// A click on the selected line opens it; any other moves the cursor.
     fn click(&mut self, model: &mut Model, column: u16, row: u16) -> Next {
         let message = std::mem::take(&mut self.message);
         if let Some(menu) = &mut self.menu {
@@ -102,7 +102,7 @@ impl App {
         Next::Show
     }
 
-    /// Puts the cursor on what stands in a line of the screen; `true` where it was there.
+    /// Moves the cursor to a line of the screen; returns `true` if it was there.
     fn is_put_on(&mut self, row: u16) -> bool {
         let found = row.checked_sub(self.top).filter(|row| *row < self.inner.height);
         let list = self.list();

@@ -1,4 +1,4 @@
-//! What lies above a view for a moment: a question, a menu.
+//! Overlays: a prompt, a menu.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use crate::keys::Action;
 use crate::paint::{Pen, Theme, width};
 
-/// What is asked for.
+/// What a prompt asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromptKind {
     /// A part of a function's name.
@@ -36,21 +36,21 @@ impl PromptKind {
     }
 }
 
-/// A question, and what was typed so far.
+/// A prompt and the text typed so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt {
     pub(crate) asked: PromptKind,
     pub(crate) typed: String,
 }
 
-/// What a key did to a question.
+/// What a key did to a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is still open.
+    /// The prompt stays open.
     Open,
-    /// Never mind.
+    /// It was cancelled.
     Never,
-    /// It was answered.
+    /// It was confirmed.
     Given(String),
 }
 
@@ -71,7 +71,7 @@ impl Prompt {
     }
 
     pub(crate) fn draw(&self, pen: &mut Pen<'_>, theme: Theme) {
-        // What was typed is what counts: on a narrow screen the question gives way.
+        // On a narrow screen the typed text takes precedence over the question.
         let room = pen.room().saturating_sub(width(&self.typed) + 1);
         let question = self.asked.question();
         if width(question) <= room {
@@ -83,7 +83,7 @@ impl Prompt {
     }
 }
 
-/// Things to do, one of which is chosen.
+/// A menu and the selected entry.
 #[derive(Clone, Debug)]
 pub(super) struct Menu {
     pub(super) items: Vec<(String, Action)>,
@@ -91,7 +91,7 @@ pub(super) struct Menu {
 }
 
 impl Menu {
-    /// Where it stands in the area of a view.
+    /// Returns the menu's area within a view.
     fn frame(&self, area: Rect) -> Rect {
         let widest = self.items.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
         let fits = |cells: usize, most: u16| u16::try_from(cells).unwrap_or(most).min(most);
@@ -105,12 +105,12 @@ impl Menu {
         }
     }
 
-    /// The first item that is shown of a frame of so many lines.
+    /// Returns the first visible entry in a frame of this height.
     fn first(&self, lines: u16) -> usize {
         (self.cursor + 3).saturating_sub(lines.into())
     }
 
-    /// The item that stands in a cell of the screen.
+    /// Returns the entry in a cell of the screen.
     pub(super) fn at(&self, area: Rect, column: u16, row: u16) -> Option<usize> {
         let frame = self.frame(area);
         let line = row.checked_sub(frame.y + 1).filter(|line| line + 2 < frame.height)?;

@@ -1,4 +1,4 @@
-//! Pages of text, the printed report, the menu, and what a view shows.
+//! Text pages, the printed report, the menu, and refreshing of views.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,14 +12,14 @@ use crate::keys::{Action, View};
 use crate::model::{Model, Progress, Tree, callers_and_callees, whole_tree};
 use crate::view::trees::Part;
 
-/// Branches of a tree below so many percent are left out.
+/// Percentage below which branches of a tree are left out.
 const LEAST_PERCENT: f64 = 0.01;
 
-/// Files that a report is printed to: as many as one may want beside each other.
+/// Maximum number of printed reports in a directory.
 const PRINTED: u32 = 1000;
 
 impl App {
-    /// Has the view that is shown take in what is loaded by now.
+    /// Refreshes the visible view with what is loaded.
     pub(super) fn refresh_view(&mut self, model: &mut Model) {
         match self.view {
             View::Tree => {
@@ -36,13 +36,13 @@ impl App {
             }
             View::Callers => self.refresh_callers(model),
             View::Timeline => self.timeline.refresh(model, &self.query, self.size.width),
-            // A function's instructions are those of when it was asked for.
+            // The instructions are those of the time they were opened.
             View::Annotate => {}
             _ => self.functions.refresh(model, &self.query),
         }
     }
 
-    /// Says why there is nothing to draw.
+    /// Explains why there is nothing to draw.
     fn miss_chains(&mut self, model: &mut Model, tree: &Tree) {
         let is_loaded = *model.progress() == Progress::Done && model.live().is_none();
         if is_loaded && tree.tree.nodes().is_empty() && self.query.terms.is_empty() {
@@ -67,7 +67,7 @@ impl App {
         self.callers.replace(model.profile(), parts);
     }
 
-    /// Writes the report as text, as it is filtered, into a new file.
+    /// Writes the filtered report as text into a new file.
     pub(super) fn print(&mut self, model: &mut Model) {
         self.functions.refresh(model, &self.query);
         let mut printed = Vec::new();
@@ -75,7 +75,7 @@ impl App {
         self.print_into("tare.report", written.map(|()| printed));
     }
 
-    /// Writes a text into a new file, whose name a number ends.
+    /// Writes a text into a new numbered file.
     pub(super) fn print_into(&mut self, front: &str, text: std::io::Result<Vec<u8>>) {
         let file = (1..=PRINTED).find_map(|number| {
             let name = format!("{front}.{number}");
@@ -97,7 +97,7 @@ impl App {
         };
     }
 
-    /// What can be done with what the cursor is on.
+    /// Opens the menu of what is under the cursor.
     pub(super) fn open_menu(&mut self, model: &mut Model) {
         let subject = self.subject(model);
         let profile = model.profile();
@@ -134,7 +134,7 @@ impl App {
     }
 }
 
-/// The ledger, and what is missing.
+/// Returns the lines of the ledger and the losses.
 pub(super) fn ledger(model: &mut Model) -> Vec<String> {
     let mut lines = vec![format!("Missing: {}", status::missing(model))];
     lines.extend(loss_lines(model.losses()));

@@ -10,7 +10,7 @@ use crate::keys::View;
 use crate::model::Model;
 use crate::paint::{Pen, Theme};
 
-/// What the last line lists: key, name, view.
+/// The entries of the last line: key, name, view.
 pub(super) const VIEWS: &[(&str, &str, View)] = &[
     ("1", "functions", View::Functions),
     ("2", "callers", View::Callers),
@@ -24,7 +24,7 @@ pub(super) const VIEWS: &[(&str, &str, View)] = &[
 const ABOVE: u16 = 3;
 
 impl App {
-    /// Draws all of it.
+    /// Draws everything.
     pub(crate) fn picture(&mut self, model: &mut Model, area: Rect) -> Buffer {
         self.size = area;
         let mut buffer = Buffer::empty(area);
@@ -43,7 +43,7 @@ impl App {
         buffer
     }
 
-    /// What is shown, what is missing, which filters hold.
+    /// Draws the lines above the view: event, losses, filters.
     fn above(&self, buffer: &mut Buffer, area: Rect, model: &mut Model) {
         let theme = self.theme;
         let samples = status::samples(model, &self.query);
@@ -73,7 +73,7 @@ impl App {
         }
     }
 
-    /// What share of the event the filters leave.
+    /// Returns the share of the event that passes the filters.
     fn share(&self, model: &mut Model) -> String {
         let events = model.events(&self.query);
         let all = events.iter().find(|(event, _)| Some(*event) == self.query.event);
@@ -129,7 +129,7 @@ impl App {
     }
 }
 
-/// A progress bar at the right end of a line.
+/// Draws a progress bar at the right end of a line.
 fn bar(pen: &mut Pen<'_>, part: f64, words: &str, theme: Theme) {
     let cells = pen.room().saturating_sub(words.len() + 4).min(30);
     pen.text("  ", Style::new()).text(words, theme.title());

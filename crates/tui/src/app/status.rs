@@ -1,4 +1,4 @@
-//! The lines above and below: what is shown, what is missing, what can be done.
+//! The status lines: event, losses, keys.
 
 use tare_format::printable;
 use tare_profile::Losses;
@@ -6,8 +6,8 @@ use tare_render::{grouped, loss_lines};
 
 use crate::model::{Model, Progress, Query};
 
-/// What is missing of a recording, in as few words as a line has room for: the share of samples
-/// that were lost, and whether anything else is said on the page of the ledger.
+/// Summarizes the losses in one line: the share of lost samples, and whether the ledger page says
+/// more.
 pub(super) fn missing(model: &mut Model) -> String {
     let samples = model.samples().len();
     let losses = model.losses();
@@ -26,7 +26,7 @@ pub(super) fn missing(model: &mut Model) -> String {
     }
     let incomplete = incomplete(losses);
     if said.is_empty() && !loss_lines(losses).is_empty() {
-        // Beside the figures of a live report there is no room for more.
+        // A live report has figures in this line, so there is no room for more.
         let is_short = model.live().is_some() || incomplete.is_empty();
         let what = if is_short { "see l".to_owned() } else { incomplete.join(", ") + " (l)" };
         said.push(format!("no samples lost, but {what}"));
@@ -34,7 +34,7 @@ pub(super) fn missing(model: &mut Model) -> String {
     if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
 }
 
-/// What samples that are there lack, as shares.
+/// Returns what the samples lack, as shares.
 fn incomplete(losses: &Losses) -> Vec<String> {
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
     let mut said = Vec::new();
@@ -54,20 +54,20 @@ fn incomplete(losses: &Losses) -> Vec<String> {
     said
 }
 
-/// Samples and other records that are not there, as far as they were counted.
+/// Returns the number of lost samples and records, as far as they were counted.
 fn lost(losses: &Losses) -> u64 {
     [losses.lost_records, losses.lost_samples, losses.malformed_records, losses.late_records]
         .into_iter()
         .fold(0, u64::saturating_add)
 }
 
-/// Whether anything is missing.
+/// Whether anything was lost.
 pub(super) fn is_incomplete(model: &Model) -> bool {
     let losses = model.losses();
     lost(losses) > 0 || losses.unread_bytes > 0 || losses.is_unfinished
 }
 
-/// The event and how many samples it has.
+/// Returns the event and its number of samples.
 pub(super) fn samples(model: &mut Model, query: &Query) -> String {
     let events = model.events(query);
     let found = events.iter().find(|(event, _)| Some(*event) == query.event);
@@ -88,7 +88,7 @@ pub(super) fn samples(model: &mut Model, query: &Query) -> String {
     )
 }
 
-/// A count as perf's browser rounds it.
+/// Formats a count as perf's browser rounds it.
 fn rounded(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -97,7 +97,7 @@ fn rounded(count: u64) -> String {
     }
 }
 
-/// How far loading is: a part of 1, and what to say.
+/// Returns the progress of loading, from 0 to 1, and its text.
 pub(super) fn progress(model: &Model) -> Option<(f64, String)> {
     match model.progress() {
         Progress::Loading(read, Some(size)) if *size > 0 => {

@@ -1,4 +1,4 @@
-//! Filters that come from where the cursor is.
+//! Filters derived from the cursor.
 
 use tare_profile::{Profile, Term};
 
@@ -7,18 +7,18 @@ use crate::keys::Action;
 use crate::model::Model;
 use crate::view::Subject;
 
-/// The kernel, as recordings call it.
+/// The kernel's name in recordings.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
 impl App {
-    /// Adds a condition; of two on the same thing the later counts.
+    /// Adds a condition; it replaces one on the same thing.
     pub(super) fn filter(&mut self, term: Term) {
         self.query.terms.retain(|known| !filters::is_same_kind(known, &term));
         self.query.terms.push(term);
         self.is_stale = true;
     }
 
-    /// Zooms into what the cursor is on, or out again where it is zoomed in already.
+    /// Filters by what is under the cursor, or removes that filter.
     pub(super) fn zoom(&mut self, model: &mut Model, action: Action) {
         let subject = self.subject(model);
         let profile = model.profile();
@@ -36,7 +36,7 @@ impl App {
     }
 }
 
-/// Whether a condition is what this zoom makes.
+/// Whether a condition comes from this zoom.
 fn is_of(action: Action, term: &Term) -> bool {
     match (action, term) {
         (Action::ZoomThread, Term::Tid(_))

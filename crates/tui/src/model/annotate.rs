@@ -8,17 +8,17 @@ use super::query::Query;
 use tare_annotate::{AnnotateRequest, Annotated, Style, sum, weights};
 
 impl Model {
-    /// The function of a frame.
+    /// Returns the function of a frame.
     ///
     /// # Errors
-    /// It has none: why, in words.
+    /// Fails with a message if the frame has no function.
     pub(crate) fn function_of(&mut self, frame: FrameId) -> Result<SymbolId, String> {
         let profile = self.profile();
         let found = profile.frame(frame).ok_or("there is no function here")?;
         found.function.map_err(|why| tare_format::printable(profile.string(why)).into_owned())
     }
 
-    /// The functions that samples lie in, the heaviest first.
+    /// Returns the functions with samples of their own, the heaviest first.
     pub(crate) fn functions_by_weight(&mut self, query: &Query) -> Vec<SymbolId> {
         let selected = query.selected(self);
         let (profile, samples) = self.sink.tables();
@@ -30,10 +30,10 @@ impl Model {
         found.into_iter().map(|(function, _)| function).collect()
     }
 
-    /// A function, instruction by instruction.
+    /// Annotates a function.
     ///
     /// # Errors
-    /// There is nothing to be shown: why, in words.
+    /// Fails with a message if its code can't be read.
     pub(crate) fn annotated(
         &mut self,
         query: &Query,

@@ -1,4 +1,4 @@
-//! What is recorded now, while it is.
+//! The model of a live profile.
 
 use std::time::Duration;
 
@@ -8,29 +8,28 @@ use tare_replay::{Live, SampleSink, SampleSinkOptions};
 
 use super::{Model, Progress};
 
-/// Seconds that a delay and a window may have.
+/// Allowed range of a delay and a window, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
-/// How long and how often samples are shown.
+/// How long samples are shown, and how often the view is refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How long.
+    /// Length of the window.
     pub window: Duration,
-    /// How often what is shown changes.
+    /// Refresh interval.
     pub delay: Duration,
-    /// Only what came since the last change is shown.
+    /// Show only samples since the last refresh.
     pub is_zeroed: bool,
 }
 
 impl Pace {
-    /// How far back samples are shown.
+    /// Returns the age up to which samples are shown.
     #[must_use]
     pub fn span(&self) -> Duration {
         if self.is_zeroed { self.delay.min(self.window) } else { self.window }
     }
 
-    /// A delay or a window that a user gives in seconds; `None` where it is no number from 0.1 to
-    /// 3600.
+    /// Parses a delay or a window in seconds; `None` unless it is a number from 0.1 to 3600.
     #[must_use]
     pub fn seconds(text: &str) -> Option<Duration> {
         let seconds = text.trim().parse::<f64>().ok().filter(|seconds| SECONDS.contains(seconds));
@@ -38,20 +37,20 @@ impl Pace {
     }
 }
 
-/// What is recorded now, and how much of it is shown.
+/// The live replay, and how much of it is shown.
 #[derive(Debug)]
 pub(crate) struct LiveModel {
     pub(crate) replay: Live,
     pub(crate) figures: LiveFigures,
     pub(crate) pace: Pace,
-    /// Recording stops for a while, and what is shown stays.
+    /// Recording is paused; the display stays.
     pub(crate) is_paused: bool,
-    /// There is more than what is shown.
+    /// There is more than what is displayed.
     pub(crate) is_renewed: bool,
 }
 
 impl Model {
-    /// A model of which nothing is recorded yet.
+    /// Creates an empty model.
     pub(crate) fn of_live(live: LiveModel, trace: bool) -> Self {
         let description = live.replay.description().clone();
         Self {
@@ -63,7 +62,7 @@ impl Model {
             description,
             losses: Losses::default(),
             progress: Progress::Done,
-            // The replay leaves the recorder's own out.
+            // The live replay drops the recorder's own samples.
             include_self: true,
             totals: None,
             replay: None,
@@ -71,27 +70,26 @@ impl Model {
         }
     }
 
-    /// What is recorded now; `None` of a recording.
+    /// Returns the live part; `None` for a recording.
     pub(crate) fn live(&mut self) -> Option<&mut LiveModel> {
         self.live.as_mut()
     }
 
-    /// Both parts of what is recorded now.
+    /// Returns replay and sink of the live part.
     pub(crate) fn live_parts(&mut self) -> Option<(&mut Live, &mut SampleSink)> {
         Some((&mut self.live.as_mut()?.replay, &mut self.sink))
     }
 
-    /// From when on samples are shown, in nanoseconds of the recording's clock.
+    /// Returns the start of the window, in nanoseconds of the recording's clock.
     pub(super) fn since_ns(&self) -> u64 {
         self.live.as_ref().map_or(0, |live| live.replay.since_ns(live.pace.span()))
     }
 
-    /// Takes in what is recorded by now, and forgets what is too old. Returns what has become of ids
-    /// in tables, where they have changed.
+    /// Takes in the latest samples and drops the oldest. Returns the new ids if the tables changed.
     pub(crate) fn renew(&mut self) -> Option<NewIds> {
         let live = self.live.as_mut()?;
         let renumbered = live.replay.forget(&mut self.sink);
-        // What is left out is no loss: it is the rule here.
+        // The recorder's own samples are dropped by design and don't count as losses.
         self.losses = Losses { own_samples: 0, ..live.replay.losses() };
         let description = live.replay.description();
         if self.description.events().len() != description.events().len() {

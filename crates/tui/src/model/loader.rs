@@ -1,4 +1,4 @@
-//! Fills a model from a recording, in steps between which others may look at it.
+//! Fills a model from a recording, in steps between which the interface can read it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -10,29 +10,29 @@ use tare_replay::{Error, Options, Recording, Replay, SampleSink, SampleSinkOptio
 
 use super::{Model, Progress, SharedModel};
 
-/// Records that are replayed without a look at whether somebody wants the model.
+/// Records replayed between two checks for a waiting reader.
 const STEP: u32 = 1 << 8;
 
-/// How long the loader keeps the model.
+/// Time for which the loader keeps the model locked.
 const TURN: Duration = Duration::from_millis(10);
 
-/// What is loaded.
+/// What to load.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// The recording, at its front.
+    /// The recording, positioned at its beginning.
     pub(crate) recording: Recording,
-    /// Where symbols are looked for.
+    /// Where to look for symbols.
     pub(crate) symbols: tare_symbols::SymbolOptions,
-    /// What is kept of samples.
+    /// What to keep of samples.
     pub(crate) samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
-    /// Says what gives samples names that have none.
+    /// Adds advice on what would name unnamed samples.
     pub(crate) mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
 impl Model {
-    /// A model of a recording of which nothing is loaded yet.
+    /// Creates the empty model of a recording.
     pub(crate) fn new(source: &Source) -> Self {
         let description = source.recording.description().clone();
         Self {
@@ -53,7 +53,7 @@ fn ledger(description: &tare_format::file::Description) -> Option<Ledger> {
     description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
 }
 
-/// Bytes of the records of a file.
+/// Returns the number of bytes of a file's records.
 fn size(recording: &Recording) -> Option<u64> {
     match recording.header() {
         Header::File(header) => Some(header.data.offset.saturating_add(header.data.size)),
@@ -94,7 +94,7 @@ pub(crate) fn load(shared: &SharedModel, source: Source) {
     }
 }
 
-/// Goes on until the time is up, or somebody wants the model.
+/// Loads until the time is up or a reader waits.
 fn turn(
     shared: &SharedModel,
     model: &mut Model,

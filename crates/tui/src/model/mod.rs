@@ -1,5 +1,4 @@
-//! What is shown, without a terminal: samples as far as they are loaded, and what views ask of
-//! them.
+//! The data of the views, without a terminal: the samples loaded so far, and queries on them.
 
 mod annotate;
 mod live;
@@ -22,18 +21,18 @@ pub(crate) use loader::{Source, load};
 pub(crate) use query::{Functions, Query, Tree, callers_and_callees, whole_tree};
 pub(crate) use timeline::{RowKind, RowOwner, Timeline};
 
-/// How far loading is.
+/// The progress of loading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// So many bytes of so many; the size of a stream isn't known.
+    /// Bytes read, and the total; a stream's total isn't known.
     Loading(u64, Option<u64>),
     /// The recording was read to its end.
     Done,
-    /// It can't be read further, and why.
+    /// Reading failed, with the reason.
     Failed(String),
 }
 
-/// Samples as far as they are loaded, and what the recording says of itself.
+/// The samples loaded so far, and the recording's description.
 #[derive(Debug)]
 pub(crate) struct Model {
     sink: SampleSink,
@@ -43,16 +42,16 @@ pub(crate) struct Model {
     progress: Progress,
     include_self: bool,
     totals: Option<Totals>,
-    /// What the recording was loaded with, once it is loaded.
+    /// The replay, once the recording is loaded.
     replay: Option<Replay>,
-    /// What is recorded now.
+    /// The live profile.
     live: Option<LiveModel>,
 }
 
-/// What the samples of each event weigh for which the base of a query holds.
+/// The weight of each event's samples that satisfy the base filters of a query.
 #[derive(Debug)]
 struct Totals {
-    /// Samples that were loaded.
+    /// Number of samples when it was computed.
     samples: usize,
     base: Vec<Term>,
     of_events: Vec<Weight>,
@@ -83,14 +82,14 @@ impl Model {
         self.sink.parts().1
     }
 
-    /// The profile whose rows the last view made, with the account of what is missing.
+    /// Returns the profile with the rows of the last view and the losses.
     pub(crate) fn accounted(&mut self) -> &Profile {
         let profile = self.sink.parts().0;
         profile.losses = self.losses.clone();
         profile
     }
 
-    /// Threads of the recorder, whose samples are left out.
+    /// Returns the recorder's threads, whose samples are dropped.
     pub(crate) fn own_tids(&self) -> Vec<i32> {
         let recorder = self.ledger.as_ref().map(|ledger| &ledger.recorder);
         recorder
@@ -98,7 +97,8 @@ impl Model {
             .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
     }
 
-    /// The events that have samples, and what all of these weigh that count for a query.
+    /// Returns the events that have samples, with the weight of those that satisfy the query's base
+    /// filters.
     pub(crate) fn events(&mut self, query: &Query) -> Vec<(EventId, Weight)> {
         let base = query.base(self);
         let without_tids = self.own_tids();
@@ -116,7 +116,7 @@ impl Model {
     }
 }
 
-/// A model that one thread fills and another shows.
+/// A model that one thread fills while another displays it.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedModel {
     model: Arc<Mutex<Model>>,
@@ -128,7 +128,7 @@ impl SharedModel {
         Self { model: Arc::new(Mutex::new(model)), is_wanted: Arc::default() }
     }
 
-    /// The model, for whoever shows it: the loader steps aside.
+    /// Locks the model for display: the loader yields.
     pub(crate) fn show(&self) -> MutexGuard<'_, Model> {
         self.is_wanted.store(true, Ordering::SeqCst);
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +136,7 @@ impl SharedModel {
         model
     }
 
-    /// The model, for the loader, once nobody else wants it.
+    /// Locks the model for loading, once no reader waits.
     pub(crate) fn fill(&self) -> MutexGuard<'_, Model> {
         while self.is_wanted() {
             std::thread::sleep(Duration::from_micros(100));

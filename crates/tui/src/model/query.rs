@@ -1,4 +1,4 @@
-//! What views ask of a model.
+//! Queries of the views.
 
 use tare_profile::{
     CallTree, EventId, Filter, Function, Key, Options, Order, Profile, RowKeys, Samples,
@@ -8,16 +8,16 @@ use tare_render::View;
 
 use super::Model;
 
-/// What of a recording is looked at.
+/// The selected part of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Query {
-    /// The event; `None` before any is known.
+    /// The event; `None` until one is known.
     pub(crate) event: Option<EventId>,
-    /// What counts at all: percentages are of these, as if there were nothing else.
+    /// Filters that percentages obey, as if nothing else existed.
     pub(crate) base: Vec<Term>,
-    /// The filters.
+    /// Further filters.
     pub(crate) terms: Vec<Term>,
-    /// Percentages are of what is shown.
+    /// Percentages are of the displayed samples.
     pub(crate) relative: bool,
 }
 
@@ -27,26 +27,26 @@ impl Query {
         Selection { event: self.event, terms, without_tids: model.own_tids() }
     }
 
-    /// What counts at all, of what is loaded by now.
+    /// Returns the base filters, resolved for what is loaded.
     pub(super) fn base(&self, model: &Model) -> Vec<Term> {
         let since = Some(model.since_ns()).filter(|from_ns| *from_ns > 0);
         let since = since.map(|from_ns| Term::Time(from_ns, u64::MAX));
         self.base.iter().cloned().chain(since).collect()
     }
 
-    /// All that has to hold, as it was asked for.
+    /// Iterates over all filters.
     pub(crate) fn conditions(&self) -> impl Iterator<Item = &Term> {
         self.base.iter().chain(&self.terms)
     }
 
-    /// The selection, for all that is loaded by now.
+    /// Returns the selection among the loaded samples.
     pub(super) fn selected(&self, model: &mut Model) -> SelectedSamples {
         let selection = self.selection(model);
         let (profile, samples) = model.sink.parts();
         selection.of(profile, samples)
     }
 
-    /// From when to when samples are taken, in nanoseconds.
+    /// Returns the selected time range in nanoseconds.
     pub(super) fn times(&self) -> (u64, u64) {
         let of = |(from, to): (u64, u64), term: &Term| match term {
             Term::Time(from_ns, to_ns) => (from.max(*from_ns), to.min(*to_ns)),
@@ -55,7 +55,7 @@ impl Query {
         self.conditions().fold((0, u64::MAX), of)
     }
 
-    /// Which rows are shown: conditions on files and functions are on rows too.
+    /// Returns the row filter: conditions on files and functions apply to rows too.
     fn rows(&self) -> Filter {
         let mut filter = Filter::default();
         for term in self.terms.iter().flat_map(Term::alternatives) {
@@ -70,25 +70,25 @@ impl Query {
     }
 }
 
-/// A row for each combination of sort keys.
+/// A row per combination of sort keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Functions {
-    /// The rows, in their order; its 100% is what the query asks for.
+    /// The rows, in order.
     pub(crate) table: Table,
 }
 
-/// Call chains put together.
+/// Merged call chains.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     /// The chains.
     pub(crate) tree: CallTree,
-    /// 100%.
+    /// The weight that is 100%.
     pub(crate) all: Weight,
 }
 
 impl Model {
-    /// Fills the profile's rows with what a query takes. Returns what all samples of its event
-    /// weigh.
+    /// Fills the profile's rows with the selected samples. Returns the weight of all samples of the
+    /// event.
     fn fill(&mut self, query: &Query, keys: RowKeys) -> Weight {
         let selected = query.selected(self);
         let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);
@@ -97,7 +97,7 @@ impl Model {
         all.map_or(Weight::default(), |(_, weight)| weight)
     }
 
-    /// What the samples weigh that a query takes.
+    /// Returns the weight of the selected samples.
     pub(crate) fn taken(&mut self, query: &Query) -> Weight {
         let selected = query.selected(self);
         let mut taken = Weight::default();
@@ -107,7 +107,7 @@ impl Model {
         taken
     }
 
-    /// The rows of a view.
+    /// Returns the rows of a view.
     pub(crate) fn functions(&mut self, query: &Query, view: &View) -> Option<Functions> {
         let event = query.event?;
         let all = self.fill(query, view.row_keys());
@@ -120,7 +120,7 @@ impl Model {
     }
 }
 
-/// What the samples of each event weigh, in the order of the events.
+/// Returns the weight of each event's samples, in event order.
 pub(super) fn totals(profile: &Profile, samples: &Samples, selection: &Selection) -> Vec<Weight> {
     let selected = selection.of(profile, samples);
     let events: Vec<EventId> = profile.events().map(|(id, _)| id).collect();
@@ -133,7 +133,7 @@ pub(super) fn totals(profile: &Profile, samples: &Samples, selection: &Selection
     totals
 }
 
-/// All call chains from the outermost function on, without branches of less than `percent`.
+/// Returns all call chains from the outermost function, without branches below `percent`.
 pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree {
     let Some(event) = query.event else { return Tree::default() };
     let all = model.fill(query, RowKeys::default());
@@ -149,8 +149,8 @@ pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree
     Tree { tree: tree.unwrap_or_default(), all }
 }
 
-/// The call chains that lead to a function, from it on, and those that go on from it, without
-/// branches of less than `percent` of what the function weighs.
+/// Returns the call chains into a function and those out of it, without branches below `percent` of
+/// the function's weight.
 pub(crate) fn callers_and_callees(
     model: &mut Model,
     query: &Query,

@@ -17,30 +17,30 @@ pub(crate) enum RowKind {
     Thread,
 }
 
-/// Whose samples a row has.
+/// The samples of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum RowOwner {
     /// All samples.
     All,
-    /// Those on a CPU.
+    /// Samples on a CPU.
     Cpu(Option<u32>),
-    /// Those of a thread.
+    /// Samples of a thread.
     Thread(ThreadId),
 }
 
-/// What samples weigh over time.
+/// Weights over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline {
-    /// The first time, in nanoseconds of the recording's clock.
+    /// Start, in nanoseconds of the recording's clock.
     pub(crate) from_ns: u64,
-    /// The last.
+    /// End.
     pub(crate) to_ns: u64,
-    /// Weights by column; the first row has all samples.
+    /// Weights by column; the first row holds all samples.
     pub(crate) rows: Vec<(RowOwner, Vec<u64>)>,
 }
 
 impl Timeline {
-    /// From when to when a column lasts, in nanoseconds, both included.
+    /// Returns the first and the last nanosecond of a column.
     pub(crate) fn column(&self, column: usize, columns: usize) -> (u64, u64) {
         let length = u128::from(self.to_ns - self.from_ns) + 1;
         let at = |column: usize| {
@@ -52,7 +52,7 @@ impl Timeline {
 }
 
 impl Model {
-    /// What samples weigh over time, in so many columns.
+    /// Returns the weights in this many columns.
     pub(crate) fn timeline(&mut self, query: &Query, by: RowKind, columns: usize) -> Timeline {
         let columns = columns.max(1);
         let selected = query.selected(self);

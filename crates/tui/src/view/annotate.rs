@@ -1,4 +1,4 @@
-//! A function instruction by instruction.
+//! A function's instructions.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,32 +10,32 @@ use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
 use tare_annotate::{Annotated, Line, PathPrefix, Sources, Style as Syntax};
 
-/// Cells of a percentage or of samples, and of a period.
+/// Width of a percentage or a sample count.
 const PERCENT: usize = 8;
 const PERIOD: usize = 15;
-/// Cells of an instruction's bytes.
+/// Width of an instruction's bytes.
 const BYTES: usize = 22;
 
-/// How instructions are shown at first.
+/// Initial settings of the instruction view.
 #[derive(Clone, Debug, Default)]
 pub struct CodeView {
-    /// How they are written.
+    /// Assembly syntax.
     pub style: Syntax,
-    /// Where sources lie.
+    /// Where to look for sources.
     pub moved: Option<PathPrefix>,
-    /// Without lines of the source.
+    /// Hide source lines.
     pub hides_source: bool,
-    /// The file stands before each line of the source.
+    /// Print the file name before each source line.
     pub with_files: bool,
-    /// The bytes of instructions stand before them.
+    /// Print the instruction's bytes.
     pub with_bytes: bool,
-    /// Percentages are of all samples, else of those in the function.
+    /// Percentages of all samples instead of the function's.
     pub of_all: bool,
-    /// Percentages are of numbers of samples, else of periods.
+    /// Percentages of sample counts instead of periods.
     pub by_samples: bool,
 }
 
-/// The view of a function's instructions.
+/// The instruction view.
 pub(crate) struct AnnotateView {
     pub(crate) list: List,
     title: String,
@@ -45,24 +45,24 @@ pub(crate) struct AnnotateView {
     hides_numbers: bool,
     figure: Figure,
     addresses: AddressView,
-    /// No line is drawn from a jump to where it leads.
+    /// Hide the line from a jump to its target.
     hides_arrow: bool,
 }
 
-/// How it is said where an instruction lies.
+/// How an instruction's position is printed.
 #[derive(Clone, Copy, Default)]
 struct AddressView {
-    /// By its distance from the function's start, else by its address.
+    /// As an offset from the function's start instead of an address.
     by_distance: bool,
-    /// Which instructions say their distance.
+    /// Which instructions print an offset.
     level: DistanceLevel,
-    /// Those that say it have their address instead.
+    /// Print addresses instead of offsets.
     by_whole_address: bool,
-    /// How many jumps lead there.
+    /// Print the number of jumps to the instruction.
     with_jumps: bool,
 }
 
-/// Which instructions say their distance from the function's start, each more than the one before.
+/// Which instructions print their offset; each level includes the one before.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum DistanceLevel {
     #[default]
@@ -71,7 +71,7 @@ enum DistanceLevel {
     All,
 }
 
-/// What stands before an instruction.
+/// The figure before an instruction.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Figure {
     #[default]
@@ -80,11 +80,11 @@ enum Figure {
     Samples,
 }
 
-/// A line of the screen.
+/// A line of the view.
 enum Row {
-    /// A line of the source.
+    /// A source line.
     Source(String),
-    /// An instruction, by its place.
+    /// An instruction, by index.
     Instruction(usize),
 }
 
@@ -103,7 +103,7 @@ impl AnnotateView {
         }
     }
 
-    /// Shows a function, from its hottest instruction on.
+    /// Shows a function, starting at its hottest instruction.
     pub(crate) fn show(&mut self, annotated: Annotated) {
         self.title = format!(
             "{}  {}  ({} samples)",
@@ -152,31 +152,31 @@ impl AnnotateView {
         self.list.replace(self.rows.iter().enumerate().map(item).collect());
     }
 
-    /// With the source, or without.
+    /// Shows or hides source lines.
     pub(crate) fn toggle_source(&mut self) {
         self.code.hides_source = !self.code.hides_source;
         self.lay_out();
     }
 
-    /// With numbers of lines, or without.
+    /// Shows or hides line numbers.
     pub(crate) fn toggle_line_numbers(&mut self) {
         self.hides_numbers = !self.hides_numbers;
         self.lay_out();
     }
 
-    /// With files before the source's lines, or without.
+    /// Shows or hides file names.
     pub(crate) fn toggle_files(&mut self) {
         self.code.with_files = !self.code.with_files;
         self.lay_out();
     }
 
-    /// Distances from the function's start, or addresses: whether they are distances now.
+    /// Switches between offsets and addresses; returns whether offsets are shown.
     pub(crate) fn toggle_distances(&mut self) -> bool {
         self.addresses.by_distance = !self.addresses.by_distance;
         self.addresses.by_distance
     }
 
-    /// More instructions say their distance, and which.
+    /// Selects the next level of offsets, and returns its name.
     pub(crate) fn next_level(&mut self) -> &'static str {
         self.addresses.by_distance = true;
         let (level, name) = match self.addresses.level {
@@ -188,37 +188,37 @@ impl AnnotateView {
         name
     }
 
-    /// Addresses in the place of distances, or not: whether they are addresses now.
+    /// Switches between addresses and offsets; returns whether addresses are shown.
     pub(crate) fn toggle_whole_addresses(&mut self) -> bool {
         self.addresses.by_distance = true;
         self.addresses.by_whole_address = !self.addresses.by_whole_address;
         self.addresses.by_whole_address
     }
 
-    /// With the number of jumps to an instruction, or without.
+    /// Shows or hides the number of jumps to each instruction.
     pub(crate) fn toggle_jumps(&mut self) {
         self.addresses.with_jumps = !self.addresses.with_jumps;
     }
 
-    /// With a line from a jump to where it leads, or without: whether there is one now.
+    /// Shows or hides the jump line; returns whether it is shown.
     pub(crate) fn toggle_arrow(&mut self) -> bool {
         self.hides_arrow = !self.hides_arrow;
         !self.hides_arrow
     }
 
-    /// Percentages of all samples, or of those in the function: whether they are of all now.
+    /// Switches the base of percentages; returns whether it is all samples.
     pub(crate) fn toggle_of_all(&mut self) -> bool {
         self.code.of_all = !self.code.of_all;
         self.code.of_all
     }
 
-    /// Percentages by samples, or by periods: whether they are by samples now.
+    /// Switches between sample counts and periods; returns whether sample counts are used.
     pub(crate) fn toggle_by_samples(&mut self) -> bool {
         self.code.by_samples = !self.code.by_samples;
         self.code.by_samples
     }
 
-    /// The share of an instruction in percent.
+    /// Returns an instruction's share in percent.
     fn percent(&self, weight: Weight, annotated: &Annotated) -> f64 {
         let whole = if self.code.of_all { annotated.all } else { annotated.own };
         let by_samples = |weight: Weight| Weight { period: weight.samples, ..weight };
@@ -228,7 +228,7 @@ impl AnnotateView {
         tare_render::percent(weight, whole)
     }
 
-    /// All lines as text.
+    /// Returns all lines as text.
     pub(crate) fn lines(&self) -> String {
         let mut text = format!("{}\n", self.title);
         let cells = self.rows.iter().map(|row| self.cells(row));
@@ -236,7 +236,7 @@ impl AnnotateView {
         text
     }
 
-    /// The next figure before instructions, and what it is called.
+    /// Selects the next figure, and returns its name.
     pub(crate) fn next_figure(&mut self) -> &'static str {
         let (figure, name) = match self.figure {
             Figure::Percent => (Figure::Period, "period"),
@@ -247,7 +247,7 @@ impl AnnotateView {
         name
     }
 
-    /// The places of rows with samples, the hottest first.
+    /// Returns the indexes of rows with samples, the hottest first.
     fn by_weight(&self) -> Vec<usize> {
         let weight = |at: &usize| match self.rows.get(*at) {
             Some(Row::Instruction(at)) => self.period(*at),
@@ -263,12 +263,12 @@ impl AnnotateView {
         line.map_or(0, |line| line.weight.period)
     }
 
-    /// To the hottest instruction.
+    /// Moves to the hottest instruction.
     pub(crate) fn hottest(&mut self) {
         self.list.cursor = self.by_weight().first().copied().unwrap_or(self.list.cursor);
     }
 
-    /// To the next instruction by weight, or the one before.
+    /// Moves to the next or previous instruction by weight.
     pub(crate) fn next_hottest(&mut self, step: isize) {
         let rows = self.by_weight();
         let at = rows.iter().position(|row| *row == self.list.cursor);
@@ -279,14 +279,14 @@ impl AnnotateView {
         self.list.cursor = rows.get(next).copied().unwrap_or(self.list.cursor);
     }
 
-    /// To where the instruction jumps; `false` where it doesn't, or not within the function.
+    /// Moves to the jump's target; returns `false` if there is none within the function.
     pub(crate) fn jump(&mut self) -> bool {
         let found = self.target();
         self.list.cursor = found.unwrap_or(self.list.cursor);
         found.is_some()
     }
 
-    /// The row that the one of the cursor jumps to.
+    /// Returns the row that the selected instruction jumps to.
     fn target(&self) -> Option<usize> {
         let Row::Instruction(at) = self.rows.get(self.list.cursor)? else { return None };
         let lines = &self.annotated.as_ref()?.lines;
@@ -300,7 +300,7 @@ impl AnnotateView {
         self.rows.iter().position(is_target)
     }
 
-    /// The text of a line, for a search.
+    /// Returns a line's text, for the search.
     pub(crate) fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         match (self.rows.get(at), &self.annotated) {
@@ -317,7 +317,7 @@ impl AnnotateView {
         Pen::new(buffer, area, 0).text(&self.title, theme.title());
         let below = below_title(area);
         let cursor = self.list.cursor;
-        // The rows between a jump and where it leads.
+        // The rows between a jump and its target.
         let target = self.target().filter(|_| !self.hides_arrow);
         let crossed = target.map_or(0..0, |target| cursor.min(target) + 1..cursor.max(target));
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
@@ -348,7 +348,7 @@ impl AnnotateView {
         pen.text(if is_crossed { "│" } else { mark }, theme.title()).text(text, style);
     }
 
-    /// What stands in a line: before the stroke, and behind it.
+    /// Returns the cells before and after the vertical bar.
     fn cells(&self, row: &Row) -> [String; 2] {
         let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
         let line = |at: &usize| self.annotated.as_ref()?.lines.get(*at);
@@ -380,7 +380,7 @@ impl AnnotateView {
         [format!("{figure:>cells$}"), rest]
     }
 
-    /// Where an instruction lies, and how many jumps lead there.
+    /// Formats an instruction's position and the number of jumps to it.
     fn place(&self, line: &Line) -> String {
         let instruction = &line.instruction;
         let shown = self.addresses;

@@ -1,4 +1,5 @@
-//! Call chains of two sides as a flame graph of cells: red has a larger share now, blue a smaller.
+//! Call chains of two recordings as a differential flame graph: red has a larger share now, blue a
+//! smaller one.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -7,17 +8,17 @@ use tare_render::flame::ComparedNode;
 
 use crate::paint::{Pen, Theme, below_title, has};
 
-/// A change of the share that has no colour: a 20th of a point.
+/// Largest change of the share that stays uncoloured: a twentieth of a point.
 const EQUAL: f64 = 0.0005;
 
-/// The view of a differential flame graph.
+/// The differential flame graph.
 #[derive(Default)]
 pub(crate) struct ComparedView {
     nodes: Vec<ComparedNode>,
     cursor: usize,
-    /// The function that is as wide as the screen.
+    /// The function at full width.
     zoomed: usize,
-    /// As wide as before instead of as now.
+    /// Widths are the old shares instead of the new.
     by_before: bool,
     cells: Vec<(Rect, usize)>,
 }
@@ -32,14 +33,14 @@ impl ComparedView {
         if self.by_before { node.before } else { node.now }
     }
 
-    /// What a function calls, the widest first, or what stands beside it.
+    /// Returns the callees of a function, widest first.
     fn children(&self, parent: usize) -> Vec<usize> {
         let is_child = |at: &usize| *at > 0 && self.nodes[*at].parent == parent;
         let seen = |at: &usize| self.share(*at) > 0.0;
         (0..self.nodes.len()).filter(is_child).filter(seen).collect()
     }
 
-    /// Does what a key asks for; `false` where it is none of this view.
+    /// Handles a key; returns `false` for keys of other views.
     pub(crate) fn key(&mut self, name: &str) -> bool {
         let Some(parent) = self.nodes.get(self.cursor).map(|node| node.parent) else {
             return false;
@@ -64,7 +65,7 @@ impl ComparedView {
         true
     }
 
-    /// Moves the cursor to what was drawn in a cell, and zooms where it was there already.
+    /// Moves the cursor to the function in a cell, or zooms if it was there.
     pub(crate) fn click(&mut self, column: u16, row: u16) {
         let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
         if let Some(at) = hit.map(|(_, at)| *at) {
@@ -75,7 +76,7 @@ impl ComparedView {
         }
     }
 
-    /// Moves the cursor to the next function, or the one before, whose name has this text.
+    /// Moves the cursor to the next or previous function whose name contains the text.
     pub(crate) fn find(&mut self, wanted: &str, forward: bool) -> bool {
         let count = self.nodes.len();
         let at = |step| match forward {
@@ -130,7 +131,7 @@ impl ComparedView {
         }
     }
 
-    /// Functions that are at least a cell wide: the first cell, and the one behind the last.
+    /// Returns functions at least one cell wide: index, first cell, cell after the last.
     fn layout(&self, width: u16) -> Vec<(usize, u16, u16)> {
         let mut path = vec![self.zoomed];
         while let Some(parent) = path.last().map(|at| self.nodes[*at].parent)
@@ -140,7 +141,7 @@ impl ComparedView {
         }
         let whole = f64::from(width) / self.share(self.zoomed).max(f64::MIN_POSITIVE);
         let mut found: Vec<_> = path.iter().rev().map(|at| (*at, 0, width)).collect();
-        // Where the next child of a function begins; `None` outside of what is zoomed into.
+        // Where the next child of a function starts; `None` outside the zoomed function.
         let mut next: Vec<Option<f64>> = vec![None; self.nodes.len()];
         next[self.zoomed] = Some(0.0);
         for at in self.zoomed + 1..self.nodes.len() {
@@ -166,7 +167,7 @@ fn sign(node: &ComparedNode) -> &'static str {
     }
 }
 
-/// The brighter, the larger a part of the share has changed.
+/// Returns the colour: the larger the relative change, the brighter.
 fn styled(theme: Theme, node: &ComparedNode) -> Style {
     let most = node.now.max(node.before);
     let is_much = (node.now - node.before).abs() > most / 5.0;
@@ -182,7 +183,7 @@ fn styled(theme: Theme, node: &ComparedNode) -> Style {
     Style::new().fg(ink).bg(ground)
 }
 
-/// The cell that a place lies in.
+/// Returns the cell of a position.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn cell(place: f64) -> u16 {
     place.round() as u16

@@ -1,4 +1,4 @@
-//! All call chains as a flame graph of cells: callers above what they call, as wide as their share.
+//! All call chains as a flame graph: callers above their callees, as wide as their share.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,22 +11,22 @@ use crate::keys::Action;
 use crate::model::Tree;
 use crate::paint::{Pen, Theme, below_title, has};
 
-/// The view of a flame graph.
+/// The flame graph.
 #[derive(Default)]
 pub(crate) struct FlameView {
     tree: Tree,
-    /// The functions from the outermost to the one that the cursor is on.
+    /// The functions from the outermost to the selected one.
     path: Vec<Function>,
-    /// The same of the one that is as wide as the screen.
+    /// The functions from the outermost to the one at full width.
     zoomed: Vec<Function>,
-    /// The outermost functions stand below.
+    /// The outermost functions are at the bottom.
     is_flame: bool,
-    /// Where nodes were drawn: line, first cell, the cell behind the last.
+    /// The drawn nodes, with their areas.
     cells: Vec<(Rect, usize)>,
 }
 
 impl FlameView {
-    /// Shows another tree. The cursor stays where it was, by name.
+    /// Shows another tree. The cursor stays on the same names.
     pub(crate) fn replace(&mut self, profile: &Profile, tree: Tree) {
         self.tree = tree;
         for path in [&mut self.path, &mut self.zoomed] {
@@ -38,7 +38,7 @@ impl FlameView {
         }
     }
 
-    /// Ids in the profile's tables are others.
+    /// Maps ids to the profile's new ones.
     pub(crate) fn renumber(&mut self, now: &NewIds) {
         for path in [&mut self.path, &mut self.zoomed] {
             *path = path.iter().map_while(|function| now.function(*function)).collect();
@@ -55,12 +55,12 @@ impl FlameView {
         self.tree.tree.nodes().get(at)
     }
 
-    /// The node that the cursor is on.
+    /// Returns the selected node.
     fn current(&self, profile: &Profile) -> Option<usize> {
         nodes(&self.tree, profile, &self.path).last().copied()
     }
 
-    /// The nodes beside a node, itself too.
+    /// Returns a node's siblings, including itself.
     fn siblings(&self, at: usize) -> &[usize] {
         match self.node(at).and_then(|node| self.node(node.parent?)) {
             Some(parent) => &parent.children,
@@ -98,24 +98,24 @@ impl FlameView {
         }
     }
 
-    /// Makes what the cursor is on as wide as the screen.
+    /// Zooms to the selected function.
     pub(crate) fn zoom(&mut self) {
         self.zoomed.clone_from(&self.path);
     }
 
-    /// Takes a zoom back; `false` where there is none.
+    /// Undoes a zoom; returns `false` if there is none.
     pub(crate) fn unzoom(&mut self) -> bool {
         let was_zoomed = !self.zoomed.is_empty();
         self.zoomed.clear();
         was_zoomed
     }
 
-    /// Puts the outermost functions below, or above again.
+    /// Puts the outermost functions at the other end.
     pub(crate) fn invert(&mut self) {
         self.is_flame = !self.is_flame;
     }
 
-    /// Moves the cursor to what was drawn in a cell; `true` where it was there already.
+    /// Moves the cursor to the node in a cell; returns `true` if it was there.
     pub(crate) fn click(&mut self, profile: &Profile, column: u16, row: u16) -> bool {
         let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
         let Some(at) = hit.map(|(_, at)| *at) else { return false };
@@ -124,7 +124,7 @@ impl FlameView {
         is_there
     }
 
-    /// Moves the cursor to the next node, the heaviest first, whose name has this text.
+    /// Moves the cursor to the next node, heaviest first, whose name contains the text.
     pub(crate) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
         let nodes = self.tree.tree.nodes();
         let mut found: Vec<_> =
@@ -159,7 +159,7 @@ impl FlameView {
         path
     }
 
-    /// What the cursor is on.
+    /// Returns what is under the cursor.
     pub(crate) fn subject(&self, profile: &Profile) -> Subject {
         let frame = self.current(profile).and_then(|at| Some(self.node(at)?.frame));
         Subject { frame, stack: self.path.clone(), ..Subject::default() }
@@ -177,7 +177,7 @@ impl FlameView {
         let current = self.current(profile);
         self.title(buffer, area, theme, profile, search);
         let area = below_title(area);
-        // What the cursor is on is always on the screen.
+        // The selected node is always visible.
         let above = self.path.len().saturating_sub(usize::from(area.height).max(1));
         for (at, depth, from, to) in self.layout(profile, area.width) {
             let Some(line) = depth.checked_sub(above).and_then(|line| u16::try_from(line).ok())
@@ -210,7 +210,7 @@ impl FlameView {
         }
     }
 
-    /// What the cursor is on, and what share was found.
+    /// Draws the selected node's name and the share of the search matches.
     fn title(
         &self,
         buffer: &mut Buffer,
@@ -232,7 +232,7 @@ impl FlameView {
         }
     }
 
-    /// The share of call chains that go through what is searched for.
+    /// Returns the share of call chains that contain a match.
     fn matched(&self, profile: &Profile, wanted: &str) -> f64 {
         let mut sum = tare_profile::Weight::default();
         let mut pending: Vec<_> = self.tree.tree.roots().to_vec();
@@ -247,7 +247,7 @@ impl FlameView {
         percent(sum, self.tree.all)
     }
 
-    /// Nodes that are at least a cell wide: the node, its depth, its first cell, the one behind it.
+    /// Returns nodes at least one cell wide: node, depth, first cell, cell after the last.
     fn layout(&self, profile: &Profile, width: u16) -> Vec<(usize, usize, u16, u16)> {
         let zoomed = nodes(&self.tree, profile, &self.zoomed);
         let mut found: Vec<_> =
@@ -282,7 +282,7 @@ impl FlameView {
         found
     }
 
-    /// Neighbours differ; the kernel is yellow, programs are red, as in other flame graphs.
+    /// Neighbours differ; the kernel is yellow and programs are red, as in other flame graphs.
     fn style(&self, theme: Theme, space: Space, at: usize, depth: usize) -> Style {
         let is_odd = (at + depth) % 2 == 1;
         if !theme.color {
@@ -302,7 +302,7 @@ impl FlameView {
     }
 }
 
-/// The nodes along a path, as far as they are there.
+/// Returns the nodes along a path, as far as they exist.
 fn nodes(tree: &Tree, profile: &Profile, path: &[Function]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut among = tree.tree.roots();
@@ -318,7 +318,7 @@ fn nodes(tree: &Tree, profile: &Profile, path: &[Function]) -> Vec<usize> {
     found
 }
 
-/// The cell that a place lies in.
+/// Returns the cell of a position.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn cell(place: f64) -> u16 {
     place.round() as u16

@@ -1,4 +1,4 @@
-//! A row for each function (or whatever the sort keys are), with call chains below it.
+//! The function table: a row per combination of sort keys, with call chains below it.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::{Functions, Model, Query};
 use crate::paint::{Pen, Theme, has, shifted, width};
 
-/// Rows that are looked at for the widths of columns.
+/// Number of rows that determine the column widths.
 const MEASURED: usize = 1000;
 
-/// The key of all rows.
+/// The parent key of all rows.
 const ROWS: u64 = 1;
 
-/// The view of functions.
+/// The function table.
 pub(crate) struct FunctionsView {
     /// Columns, order and limits.
     pub(crate) view: View,
     pub(crate) list: List,
     pub(crate) titles: bool,
     pub(crate) verbose: bool,
-    /// Cells of names that lie to the left of the screen.
+    /// Cells of names scrolled off to the left.
     pub(crate) shift: usize,
-    /// The order without the user's choice.
+    /// The default order.
     usual: Vec<Column>,
     reversed: bool,
     data: Option<Functions>,
@@ -51,13 +51,13 @@ impl FunctionsView {
         }
     }
 
-    /// Begins anew with other columns.
+    /// Starts over with other columns.
     pub(crate) fn set(&mut self, view: View) {
         self.usual.clone_from(&view.order);
         self.view = view;
     }
 
-    /// Takes in what is loaded by now.
+    /// Refreshes the rows with what is loaded.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);
         if let Some(data) = self.data.as_mut().filter(|_| self.reversed) {
@@ -68,7 +68,7 @@ impl FunctionsView {
         self.lay_out(model.profile());
     }
 
-    /// Makes the lines anew: something was opened or closed.
+    /// Lays the lines out again after something was expanded or collapsed.
     fn lay_out(&mut self, profile: &Profile) {
         let Some(data) = &self.data else { return };
         let mut items = Vec::new();
@@ -87,7 +87,7 @@ impl FunctionsView {
         self.list.replace(items);
     }
 
-    /// Opens or closes what is below the cursor; `false` where there is nothing.
+    /// Expands or collapses the selected line; returns `false` if nothing is below it.
     pub(crate) fn toggle(&mut self, profile: &Profile) -> bool {
         let Some(item) = self.list.current().copied() else { return false };
         match item.mark {
@@ -98,8 +98,7 @@ impl FunctionsView {
         true
     }
 
-    /// Opens what is below the cursor: one level; or all of the row, which it closes where it is
-    /// open.
+    /// Expands one level; with `all`, expands or collapses the whole row.
     pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let mut at = self.list.cursor;
         if all {
@@ -136,19 +135,19 @@ impl FunctionsView {
         self.lay_out(profile);
     }
 
-    /// Closes what the cursor is on, or what it lies in where that has nothing open.
+    /// Collapses the selected line or, if it isn't expanded, its parent.
     pub(crate) fn close(&mut self, profile: &Profile) {
         self.list.close();
         self.lay_out(profile);
     }
 
-    /// Opens or closes everything.
+    /// Expands or collapses everything.
     pub(crate) fn open_all(&mut self, profile: &Profile, open: bool) {
         self.list.open_all(open);
         self.lay_out(profile);
     }
 
-    /// Orders rows by the next column, and says which.
+    /// Sorts by the next column, and returns its name.
     pub(crate) fn sort_by_next(&mut self) -> &'static str {
         let columns = &self.view.columns;
         let now = self.view.order.first().and_then(|by| columns.iter().position(|at| at == by));
@@ -156,8 +155,8 @@ impl FunctionsView {
         columns.get(next).copied().map_or("", |by| self.sort_by(by))
     }
 
-    /// Orders rows by the column whose title stands in a cell of the screen, or turns their order
-    /// around where they are ordered by it.
+    /// Sorts by the column whose title is in a cell, or reverses the order if it already is the
+    /// sort column.
     pub(crate) fn sort_at(&mut self, cell: u16, cells: u16) -> Option<&'static str> {
         let mut end = 2;
         let columns = self.columns(cells);
@@ -179,12 +178,12 @@ impl FunctionsView {
         by.title(self.view.children).trim()
     }
 
-    /// Turns the order around.
+    /// Reverses the order.
     pub(crate) fn reverse(&mut self) {
         self.reversed = !self.reversed;
     }
 
-    /// What the cursor is on.
+    /// Returns what is under the cursor.
     pub(crate) fn subject(&self) -> Subject {
         let (Some(data), Some(item)) = (&self.data, self.list.current()) else {
             return Subject::default();
@@ -209,7 +208,7 @@ impl FunctionsView {
         }
     }
 
-    /// The text of a line, for a search.
+    /// Returns a line's text, for the search.
     pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         let Some(data) = &self.data else { return String::new() };
         match item.kind {
@@ -241,8 +240,8 @@ impl FunctionsView {
         self.view.columns.iter().map(of).collect()
     }
 
-    /// The columns that there is room for, with their widths: on a narrow screen figures and the
-    /// last column. Names other than the last get three of 14 cells at most.
+    /// Returns the columns that fit, with their widths: on a narrow screen the figures and the last
+    /// column. Other name columns get at most three of 14 cells.
     fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
         let cells = usize::from(cells);
         let columns: Vec<_> =
@@ -253,7 +252,7 @@ impl FunctionsView {
             let is_name = column.figure_width().is_none();
             let is_shown = needed <= cells || cells >= 60 || !is_name || at == last;
             let width = if is_name && at != last && needed > cells {
-                // As wide as the kernel's name from 80 cells on.
+                // Wide enough for the kernel's name from 80 cells on.
                 (*width).min(cells * 3 / 14)
             } else {
                 *width
@@ -359,7 +358,7 @@ impl FunctionsView {
     }
 }
 
-/// The call chains of a row.
+/// Returns the call tree of a row.
 fn built(data: &Functions, profile: &Profile, at: usize, view: &View) -> CallTree {
     let (Some(entry), Some(graph)) = (data.table.entries.get(at), view.graph) else {
         return CallTree::default();

@@ -1,4 +1,4 @@
-//! What is shown of a model, each view by itself.
+//! The views, each drawn on its own.
 
 pub(super) mod annotate;
 pub(super) mod compared;
@@ -11,22 +11,22 @@ pub(super) mod trees;
 use tare_profile::{FrameId, Function, Profile, Space, StringId, ThreadId};
 use tare_render::{function_name, inlined};
 
-/// What the cursor is on.
+/// What is under the cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Subject {
     /// The function.
     pub(super) frame: Option<FrameId>,
-    /// The thread, where rows are told apart by it.
+    /// The thread, if rows distinguish threads.
     pub(super) thread: Option<ThreadId>,
-    /// The thread's name, where rows are told apart by it.
+    /// The thread name, if rows distinguish names.
     pub(super) comm: Option<StringId>,
-    /// The CPU, where rows are told apart by it.
+    /// The CPU, if rows distinguish CPUs.
     pub(super) cpu: Option<u32>,
-    /// The call chain from the outermost function on, where it is one from there.
+    /// The call chain from the outermost function, if it is complete.
     pub(super) stack: Vec<Function>,
 }
 
-/// A function as trees show it, with its file where that is asked for.
+/// Returns a function's name in trees, with its file if `verbose`.
 fn node_name(profile: &Profile, frame: FrameId, verbose: bool) -> String {
     let name = function_name(profile, Some(frame)) + inlined(profile, Some(frame));
     let dso = profile.frame(frame).and_then(|found| profile.dso(found.dso?));

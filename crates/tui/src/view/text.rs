@@ -1,4 +1,4 @@
-//! Lines of text: the help, what the recording says of itself, the ledger.
+//! Text pages: help, header, ledger.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
 
-/// A text that can be scrolled.
+/// A scrollable text.
 pub(crate) struct TextView {
     pub(crate) title: String,
     pub(crate) list: List,
@@ -22,7 +22,7 @@ impl TextView {
         Self { title: title.to_owned(), list, lines }
     }
 
-    /// The text of a line, for a search.
+    /// Returns a line's text, for the search.
     pub(crate) fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         self.lines.get(at).cloned().unwrap_or_default()
@@ -44,7 +44,7 @@ impl TextView {
     }
 }
 
-/// Breaks lines at blanks, so that each fits into so many cells.
+/// Breaks lines at spaces to fit this width.
 pub(crate) fn wrapped(lines: Vec<String>, cells: u16) -> Vec<String> {
     let cells = usize::from(cells).max(20);
     let mut out = Vec::new();

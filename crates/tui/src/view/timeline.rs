@@ -11,13 +11,13 @@ use crate::list::{Item, LineKind, List, Mark, key};
 use crate::model::{Model, Query, RowKind, RowOwner, Timeline};
 use crate::paint::{Pen, Theme, below_title};
 
-/// Cells of the names of rows.
+/// Width of the row names.
 const NAMES: u16 = 20;
 
 /// Eighths of a cell.
 const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// The view of samples over time.
+/// The timeline.
 #[derive(Default)]
 pub(crate) struct TimelineView {
     pub(crate) list: List,
@@ -25,15 +25,15 @@ pub(crate) struct TimelineView {
     by: RowKind,
     columns: usize,
     cursor: usize,
-    /// The columns of a range that was begun or chosen.
+    /// The columns of a range being marked, or marked.
     begin: Option<usize>,
     end: Option<usize>,
-    /// Where a drag of the mouse began.
+    /// Start of a mouse drag.
     pressed: Option<usize>,
 }
 
 impl TimelineView {
-    /// Takes in what is loaded by now, for a screen of this width.
+    /// Refreshes the columns with what is loaded, for a screen of this width.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
         self.columns = usize::from(cells.saturating_sub(names(cells) + 1)).max(1);
         self.data = model.timeline(query, self.by, self.columns);
@@ -47,35 +47,35 @@ impl TimelineView {
         self.list.replace(self.data.rows.iter().enumerate().map(item).collect());
     }
 
-    /// Whether the screen has another width than the columns were made for.
+    /// Whether the columns fit a screen of this width.
     pub(crate) fn is_of(&self, cells: u16) -> bool {
         self.columns == usize::from(cells.saturating_sub(names(cells) + 1)).max(1)
     }
 
-    /// Rows by CPU or by thread.
+    /// Switches between rows by CPU and by thread.
     pub(crate) fn toggle_by(&mut self) {
         self.by = if self.by == RowKind::Cpu { RowKind::Thread } else { RowKind::Cpu };
     }
 
-    /// Moves the cursor along the time.
+    /// Moves the cursor along the time axis.
     pub(crate) fn go(&mut self, columns: isize) {
         self.cursor =
             self.cursor.saturating_add_signed(columns).min(self.columns.saturating_sub(1));
     }
 
-    /// A range begins where the cursor is.
+    /// Starts a range at the cursor.
     pub(crate) fn set_begin(&mut self) {
         self.begin = Some(self.cursor);
         self.end = self.end.filter(|end| *end >= self.cursor);
     }
 
-    /// A range ends where the cursor is.
+    /// Ends a range at the cursor.
     pub(crate) fn set_end(&mut self) {
         self.end = Some(self.cursor);
         self.begin = self.begin.filter(|begin| *begin <= self.cursor);
     }
 
-    /// The condition of the range that was chosen, else of the column that the cursor is on.
+    /// Returns the condition of the marked range, or of the selected column.
     pub(crate) fn range(&mut self) -> Term {
         let (begin, end) = match (self.begin.take(), self.end.take()) {
             (None, None) => (self.cursor, self.cursor),
@@ -87,7 +87,7 @@ impl TimelineView {
         Term::Time(from_ns, to_ns)
     }
 
-    /// Moves the cursor to a cell of the screen.
+    /// Moves the cursor to a cell.
     pub(crate) fn click(&mut self, column: u16, cells: u16) {
         self.pressed = None;
         if let Some(at) = column.checked_sub(names(cells) + 1) {
@@ -95,7 +95,7 @@ impl TimelineView {
         }
     }
 
-    /// Chooses the range between the cell that was clicked on and this one.
+    /// Marks the range between the clicked cell and this one.
     pub(crate) fn drag(&mut self, column: u16, cells: u16) {
         let from = *self.pressed.get_or_insert(self.cursor);
         self.click(column, cells);
@@ -103,7 +103,7 @@ impl TimelineView {
         (self.begin, self.end) = (Some(from.min(self.cursor)), Some(from.max(self.cursor)));
     }
 
-    /// What the cursor is on.
+    /// Returns what is under the cursor.
     pub(crate) fn subject(&self) -> Subject {
         let row = self.list.current().and_then(|item| match item.kind {
             LineKind::Row(at) => self.data.rows.get(at),
@@ -118,7 +118,7 @@ impl TimelineView {
         }
     }
 
-    /// The name of a line, for a search.
+    /// Returns a row's name, for the search.
     pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         self.data.rows.get(at).map_or_else(String::new, |(of, _)| named(profile, *of))
@@ -173,7 +173,7 @@ impl TimelineView {
     }
 }
 
-/// Cells of the names of rows on a screen of this width.
+/// Returns the width of row names on a screen of this width.
 fn names(cells: u16) -> u16 {
     NAMES.min(cells / 4)
 }
@@ -191,7 +191,7 @@ fn named(profile: &Profile, of: RowOwner) -> String {
     }
 }
 
-/// How full a cell is: what is there at all is seen.
+/// Returns the bar of a cell; any weight is visible.
 fn level(weight: u64, most: u64) -> &'static str {
     let eighths = u128::from(weight) * 8 / u128::from(most.max(1));
     let at = usize::try_from(eighths).unwrap_or(8).max(usize::from(weight > 0));

@@ -1,4 +1,4 @@
-//! Call chains put together: all of them, or those that lead to a function and go on from it.
+//! Merged call chains: all of them, or those into and out of a function.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,31 +10,31 @@ use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::Tree;
 use crate::paint::{Pen, Theme, below_title, has, shifted};
 
-/// Trees, one below the other, each with a heading.
+/// Trees below each other, each with a heading.
 #[derive(Default)]
 pub(crate) struct TreesView {
     pub(crate) list: List,
     pub(crate) verbose: bool,
-    /// Cells of names that lie to the left of the screen.
+    /// Cells of names scrolled off to the left.
     pub(crate) shift: usize,
     parts: Vec<Part>,
 }
 
-/// A tree, and what stands above it.
+/// A tree and its heading.
 pub(crate) struct Part {
-    /// The heading; empty: none.
+    /// The heading; may be empty.
     pub(crate) title: String,
     pub(crate) tree: Tree,
     /// The function that the heading names.
     pub(crate) of: Option<FrameId>,
-    /// What is in a function itself is told: of callers there is nothing to tell.
+    /// Show the weight of the function itself; callers have none to show.
     pub(crate) has_own: bool,
-    /// Its root is where call chains begin.
+    /// The root is the outermost function.
     pub(crate) from_root: bool,
 }
 
 impl TreesView {
-    /// Shows other trees. What was open stays open, by name.
+    /// Shows other trees. What was expanded stays so, by name.
     pub(crate) fn replace(&mut self, profile: &Profile, parts: Vec<Part>) {
         let is_first = self.parts.is_empty();
         self.parts = parts;
@@ -58,7 +58,7 @@ impl TreesView {
         self.list.replace(items);
     }
 
-    /// Opens or closes what is below the cursor; `false` where there is nothing.
+    /// Expands or collapses the selected line; returns `false` if nothing is below it.
     pub(crate) fn toggle(&mut self, profile: &Profile) -> bool {
         let Some(item) = self.list.current() else { return false };
         match item.mark {
@@ -69,7 +69,7 @@ impl TreesView {
         true
     }
 
-    /// Opens what is below the cursor: one level; or all of it, which it closes where it is open.
+    /// Expands one level; with `all`, expands or collapses everything below.
     pub(crate) fn expand(&mut self, profile: &Profile, all: bool) {
         let Some(item) = self.list.current().copied() else { return };
         if all && item.mark == Mark::Open {
@@ -83,19 +83,19 @@ impl TreesView {
         self.lay_out(profile);
     }
 
-    /// Closes what the cursor is on, or what it lies in where that has nothing open.
+    /// Collapses the selected line or, if it isn't expanded, its parent.
     pub(crate) fn close(&mut self, profile: &Profile) {
         self.list.close();
         self.lay_out(profile);
     }
 
-    /// Opens or closes everything.
+    /// Expands or collapses everything.
     pub(crate) fn open_all(&mut self, profile: &Profile, open: bool) {
         self.list.open_all(open);
         self.lay_out(profile);
     }
 
-    /// What the cursor is on.
+    /// Returns what is under the cursor.
     pub(crate) fn subject(&self, profile: &Profile) -> Subject {
         let found = self.list.current().and_then(|item| match item.kind {
             LineKind::Node(tree, at) => Some((self.parts.get(tree)?, Some(at))),
@@ -115,7 +115,7 @@ impl TreesView {
         Subject { frame: nodes.get(at).map(|node| node.frame), stack, ..Subject::default() }
     }
 
-    /// The text of a line, for a search.
+    /// Returns a line's text, for the search.
     pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         match item.kind {
             LineKind::Node(tree, at) => {
