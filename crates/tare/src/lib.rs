@@ -11,7 +11,7 @@ use std::io::Write;
 
 use anyhow::Context;
 
-use crate::cli::raw::{Command, Tare};
+use crate::cli::raw::{Tare, TareCommand};
 use crate::exit::Exit;
 
 /// Runs tare with these arguments, the program's name first, and returns its exit status.
@@ -19,26 +19,26 @@ use crate::exit::Exit;
 pub fn run(args: Vec<OsString>) -> u8 {
     let name = args.get(1).cloned();
     let outcome = match Tare::parse_typed(args) {
-        Ok(Tare { command: Command::Stat(raw) }) => command::stat::run(*raw.0),
-        Ok(Tare { command: Command::Overhead(raw) }) => command::overhead::run(&raw),
-        Ok(Tare { command: Command::Record(raw) }) => command::record::run(*raw.0, false),
-        Ok(Tare { command: Command::Trace(raw) }) => command::trace::run(*raw.0),
-        Ok(Tare { command: Command::Lock(raw) }) => command::lock::run(*raw.0),
-        Ok(Tare { command: Command::Sched(raw) }) => command::sched::run(*raw.0),
-        Ok(Tare { command: Command::Top(raw) }) => command::top::run(&raw),
-        Ok(Tare { command: Command::Archive(raw) }) => command::archive::run(*raw.0),
-        Ok(Tare { command: Command::Script(raw) }) => command::script::run(&raw),
-        Ok(Tare { command: Command::List(raw) }) => command::list::run(&raw),
-        Ok(Tare { command: Command::Annotate(raw) }) => command::annotate::run(*raw.0),
-        Ok(Tare { command: Command::Report(raw) }) => command::report::run(*raw.0),
-        Ok(Tare { command: Command::Diff(raw) }) => command::diff::run(*raw.0),
-        Ok(Tare { command: Command::Flame(raw) }) => command::flame::run(*raw.0),
-        Ok(Tare { command: Command::Export(raw) }) => command::export::run(*raw.0),
-        Ok(Tare { command: Command::Doctor(raw) }) => command::doctor::run(&raw),
-        Ok(Tare { command: Command::Evlist(raw) }) => command::evlist::run(&raw),
-        Ok(Tare { command: Command::BuildidList(raw) }) => command::buildid_list::run(&raw),
-        Ok(Tare { command: Command::Kallsyms(raw) }) => command::kallsyms::run(&raw),
-        Ok(Tare { command: Command::Version(raw) }) => command::version::run(&raw),
+        Ok(Tare { command: TareCommand::Stat(raw) }) => command::stat::run(*raw.0),
+        Ok(Tare { command: TareCommand::Overhead(raw) }) => command::overhead::run(&raw),
+        Ok(Tare { command: TareCommand::Record(raw) }) => command::record::run(*raw.0, false),
+        Ok(Tare { command: TareCommand::Trace(raw) }) => command::trace::run(*raw.0),
+        Ok(Tare { command: TareCommand::Lock(raw) }) => command::lock::run(*raw.0),
+        Ok(Tare { command: TareCommand::Sched(raw) }) => command::sched::run(*raw.0),
+        Ok(Tare { command: TareCommand::Top(raw) }) => command::top::run(&raw),
+        Ok(Tare { command: TareCommand::Archive(raw) }) => command::archive::run(*raw.0),
+        Ok(Tare { command: TareCommand::Script(raw) }) => command::script::run(&raw),
+        Ok(Tare { command: TareCommand::List(raw) }) => command::list::run(&raw),
+        Ok(Tare { command: TareCommand::Annotate(raw) }) => command::annotate::run(*raw.0),
+        Ok(Tare { command: TareCommand::Report(raw) }) => command::report::run(*raw.0),
+        Ok(Tare { command: TareCommand::Diff(raw) }) => command::diff::run(*raw.0),
+        Ok(Tare { command: TareCommand::Flame(raw) }) => command::flame::run(*raw.0),
+        Ok(Tare { command: TareCommand::Export(raw) }) => command::export::run(*raw.0),
+        Ok(Tare { command: TareCommand::Doctor(raw) }) => command::doctor::run(&raw),
+        Ok(Tare { command: TareCommand::Evlist(raw) }) => command::evlist::run(&raw),
+        Ok(Tare { command: TareCommand::BuildidList(raw) }) => command::buildid_list::run(&raw),
+        Ok(Tare { command: TareCommand::Kallsyms(raw) }) => command::kallsyms::run(&raw),
+        Ok(Tare { command: TareCommand::Version(raw) }) => command::version::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };
     // Nobody else writes out what stdout still holds: there is no runtime around this function.

@@ -23,7 +23,7 @@ const WITH_A_WORD: &str = "accepted with a word: ";
 
 /// Whether an option of perf's is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Support {
     /// It does what perf's does.
     Same,
     /// Under another name.
@@ -36,7 +36,7 @@ pub enum State {
 
 /// Whether an option of perf's has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ValueKind {
     /// It has none.
     None,
     /// It may follow behind a `=`.
@@ -53,9 +53,9 @@ pub struct PerfOption {
     /// Its name without dashes, or that of a command.
     pub long: Option<&'static str>,
     /// Whether it has a value.
-    pub value: Value,
+    pub value: ValueKind,
     /// Whether it is there.
-    pub state: State,
+    pub state: Support,
     /// The other name, the reason, or what to use meanwhile; may be empty.
     pub text: &'static str,
 }
@@ -67,19 +67,19 @@ impl PerfOption {
         let state = cells.next()?;
         let text = cells.next()?;
         let state = match state {
-            "same" => State::Same,
-            "other name" => State::OtherName,
-            "not yet" => State::NotYet,
-            "never" => State::Never,
+            "same" => Support::Same,
+            "other name" => Support::OtherName,
+            "not yet" => Support::NotYet,
+            "never" => Support::Never,
             _ => return None,
         };
-        let mut option = Self { short: None, long: None, value: Value::None, state, text };
+        let mut option = Self { short: None, long: None, value: ValueKind::None, state, text };
         for name in names.split(", `").map(|name| name.trim_matches('`')) {
             let end = name.find([' ', '[']).unwrap_or(name.len());
             option.value = match name.as_bytes().get(end) {
-                Some(b'[') => Value::Optional,
-                Some(_) => Value::Required,
-                None => Value::None,
+                Some(b'[') => ValueKind::Optional,
+                Some(_) => ValueKind::Required,
+                None => ValueKind::None,
             };
             match name[..end].strip_prefix("--") {
                 Some(long) => option.long = Some(long),
@@ -114,13 +114,13 @@ impl PerfOption {
     /// The option for clap, which hides it. Its id is its name.
     fn described(&self) -> Arg {
         let action = match self.value {
-            Value::None => ArgAction::Count,
+            ValueKind::None => ArgAction::Count,
             _ => ArgAction::Append,
         };
         let arg =
             Arg::new(self.long.unwrap_or_default()).long(self.long).short(self.short).hide(true);
         match self.value {
-            Value::Optional => arg.action(action).num_args(0..=1).require_equals(true),
+            ValueKind::Optional => arg.action(action).num_args(0..=1).require_equals(true),
             _ => arg.action(action),
         }
     }
@@ -197,11 +197,11 @@ fn answer(typed: &str, option: &PerfOption) -> Option<String> {
         return None;
     }
     Some(match option.state {
-        State::Same => return None,
-        State::OtherName => format!("perf's {typed} is {text} here"),
-        State::NotYet if text.is_empty() => format!("perf's {typed} is not there yet"),
-        State::NotYet => format!("perf's {typed} is not there yet: {text}"),
-        State::Never => format!("perf's {typed} is not there: {text}"),
+        Support::Same => return None,
+        Support::OtherName => format!("perf's {typed} is {text} here"),
+        Support::NotYet if text.is_empty() => format!("perf's {typed} is not there yet"),
+        Support::NotYet => format!("perf's {typed} is not there yet: {text}"),
+        Support::Never => format!("perf's {typed} is not there: {text}"),
     })
 }
 
@@ -259,10 +259,10 @@ mod tests {
         assert_eq!(read + of_families + commands().count(), lines);
         for option in COMMANDS.iter().flat_map(|command| options(command)) {
             let says = !option.text.is_empty();
-            let may_be_silent = matches!(option.state, State::Same | State::NotYet);
+            let may_be_silent = matches!(option.state, Support::Same | Support::NotYet);
             assert!(says || may_be_silent, "{option:?}");
             // What is accepted in silence is the same, as nobody sees a difference.
-            let usual = if option.word().is_some() { State::Never } else { State::Same };
+            let usual = if option.word().is_some() { Support::Never } else { Support::Same };
             assert!(!option.is_accepted() || option.state == usual, "{option:?}");
         }
     }

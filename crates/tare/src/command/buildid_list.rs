@@ -16,7 +16,7 @@ use tare_symbols::SymbolOptions;
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
-use crate::cli::raw::BuildidList;
+use crate::cli::raw::BuildidListArgs;
 use crate::command::evlist::learn;
 use crate::command::recording::open;
 use crate::exit::{Exit, Refusal};
@@ -24,7 +24,7 @@ use crate::exit::{Exit, Refusal};
 /// A build id in hexadecimal digits, and the file that has it.
 type BuildIdLine = (String, Vec<u8>);
 
-pub(crate) fn run(raw: &BuildidList) -> Outcome {
+pub(crate) fn run(raw: &BuildidListArgs) -> Outcome {
     let mut listed = if raw.kernel {
         vec![(running_kernel()?, Vec::new())]
     } else if let Some(id) = of_binary(&raw.input)? {

@@ -5,11 +5,11 @@ use std::io::{IsTerminal, Write};
 use tare_measure::doctor::Report;
 
 use crate::Outcome;
-use crate::cli::raw::Doctor;
+use crate::cli::raw::DoctorArgs;
 use crate::exit::Exit;
 use crate::terminal;
 
-pub(crate) fn run(raw: &Doctor) -> Outcome {
+pub(crate) fn run(raw: &DoctorArgs) -> Outcome {
     let report = Report::of_this_machine();
     let stdout = std::io::stdout();
     let output = if raw.json {

@@ -13,11 +13,11 @@ use tare_symbols::SymbolOptions;
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
-use crate::cli::raw::Evlist;
+use crate::cli::raw::EvlistArgs;
 use crate::command::recording::open;
 use crate::exit::Exit;
 
-pub(crate) fn run(raw: &Evlist) -> Outcome {
+pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
     let progress = ProgressLine::begin();
     let mut recording = open(&raw.input, &mut SymbolOptions::default(), &progress)?;
     learn(&mut recording)?;
@@ -70,7 +70,7 @@ pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
 }
 
 /// What stands behind the name.
-fn details(raw: &Evlist, event: &Event, tracepoints: &Tracepoints) -> String {
+fn details(raw: &EvlistArgs, event: &Event, tracepoints: &Tracepoints) -> String {
     if raw.verbose > 0 {
         return format!(": {}", attr_line(&event.attr));
     }

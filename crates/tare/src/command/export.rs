@@ -20,7 +20,7 @@ use crate::command::output::{create, named};
 use crate::command::samples::replay;
 use crate::exit::{Exit, Refusal};
 
-pub(crate) fn run(raw: raw::Export) -> Outcome {
+pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let export = Export::resolve(raw)?;
     if export.is_binary() && export.output == Path::new("-") && io::stdout().is_terminal() {
         let why = "this format is no text: name a file with -o, or pipe it";

@@ -10,12 +10,12 @@ use tare_tui::ProgressLine;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::command::output::write_to;
 use crate::command::samples::{Read, replay};
 use crate::exit::Exit;
 
-pub(crate) fn run(raw: raw::Flame) -> Outcome {
+pub(crate) fn run(raw: raw::FlameArgs) -> Outcome {
     draw(&Flame::resolve(raw)?)?;
     Ok(Exit::Success)
 }
@@ -25,7 +25,7 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     let progress = ProgressLine::begin();
     let mut read = vec![collected(&flame.samples, &progress)?];
     if let Some(vs) = &flame.vs {
-        let samples = Samples { input: vs.clone(), ..flame.samples.clone() };
+        let samples = SampleSelection { input: vs.clone(), ..flame.samples.clone() };
         read.push(collected(&samples, &progress)?);
     }
     progress.go_on("drawing");
@@ -49,7 +49,10 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
     })
 }
 
-fn collected(samples: &Samples, progress: &ProgressLine) -> anyhow::Result<(Read, Collector)> {
+fn collected(
+    samples: &SampleSelection,
+    progress: &ProgressLine,
+) -> anyhow::Result<(Read, Collector)> {
     let mut collector = Collector::default();
     let read = replay(samples, false, &mut collector, progress)?;
     Ok((read, collector))

@@ -8,10 +8,10 @@ use tare_format::printable;
 use tare_symbols::KallsymsLine;
 
 use crate::Outcome;
-use crate::cli::raw::Kallsyms;
+use crate::cli::raw::KallsymsArgs;
 use crate::exit::{Exit, Refusal};
 
-pub(crate) fn run(raw: &Kallsyms) -> Outcome {
+pub(crate) fn run(raw: &KallsymsArgs) -> Outcome {
     let path = &raw.kallsyms;
     let text = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
     let mut lines: Vec<_> =

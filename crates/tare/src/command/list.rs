@@ -7,7 +7,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::System;
 
 use crate::Outcome;
-use crate::cli::raw::List;
+use crate::cli::raw::ListArgs;
 use crate::exit::{Exit, Refusal};
 
 /// The version of the JSON document: it changes when a field changes its meaning or goes.
@@ -20,7 +20,7 @@ struct Document<'a> {
     notes: [&'a str; 1],
 }
 
-pub(crate) fn run(raw: &List) -> Outcome {
+pub(crate) fn run(raw: &ListArgs) -> Outcome {
     let listing = Listing::new(&raw.what, &Host::default(), &System);
     if listing.is_empty() {
         let message = format!(

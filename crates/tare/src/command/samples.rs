@@ -16,7 +16,7 @@ use tare_replay::{Code, Machine, Options, ProfileOptions, ProfileSink, Replay, R
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::command::filter::Passing;
 use crate::command::recording::{self, open};
 use crate::exit::{Exit, Refusal};
@@ -38,7 +38,7 @@ impl Read {
 /// Hands the samples that are asked for to `sink`. With `trace`, those of tracepoints have their
 /// fields as text.
 pub(crate) fn replay(
-    samples: &Samples,
+    samples: &SampleSelection,
     trace: bool,
     sink: &mut dyn SampleSink,
     progress: &ProgressLine,
@@ -222,7 +222,7 @@ fn is_called(profile: &Profile, event: EventId, wanted: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
 }
 
-fn refuse_unknown(samples: &Samples, profile: &Profile) -> Result<(), Refusal> {
+fn refuse_unknown(samples: &SampleSelection, profile: &Profile) -> Result<(), Refusal> {
     let is_there =
         |wanted: &&String| profile.events().any(|(id, _)| is_called(profile, id, wanted));
     let Some(unknown) = samples.events.iter().find(|wanted| !is_there(wanted)) else {
@@ -234,7 +234,7 @@ fn refuse_unknown(samples: &Samples, profile: &Profile) -> Result<(), Refusal> {
     Err(Refusal::usage(format!("-e {unknown}: the recording has no such event; it has {names}")))
 }
 
-fn no_samples(samples: &Samples, profile: &Profile) -> Refusal {
+fn no_samples(samples: &SampleSelection, profile: &Profile) -> Refusal {
     let name = samples.input.display();
     let message = if profile.losses.is_empty() {
         format!(

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use crate::Outcome;
-use crate::cli::raw::Version;
+use crate::cli::raw::VersionArgs;
 use crate::exit::Exit;
 
-pub(crate) fn run(raw: &Version) -> Outcome {
+pub(crate) fn run(raw: &VersionArgs) -> Outcome {
     let mut out = std::io::stdout().lock();
     writeln!(out, "tare version {}", env!("CARGO_PKG_VERSION"))?;
     if raw.build_options || raw.verbose > 0 {

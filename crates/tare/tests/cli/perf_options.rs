@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use tare::cli::perf::{self, COMMANDS, PerfOption, State, Value};
+use tare::cli::perf::{self, COMMANDS, PerfOption, Support, ValueKind};
 
 use crate::support::{status, stderr, tare};
 
@@ -65,7 +65,7 @@ fn the_table_has_each_command_of_the_installed_perf() {
 
 /// Words of the command line for an option.
 fn typed(option: &PerfOption) -> Vec<String> {
-    let value = (option.value == Value::Required).then(|| "1".to_owned());
+    let value = (option.value == ValueKind::Required).then(|| "1".to_owned());
     [Some(option.typed()), value].into_iter().flatten().collect()
 }
 
@@ -74,7 +74,7 @@ fn what_is_not_there_is_refused_with_what_the_table_says() {
     let mut refused = 0;
     for command in COMMANDS {
         for option in perf::options(command) {
-            if option.state == State::Same || option.is_accepted() {
+            if option.state == Support::Same || option.is_accepted() {
                 continue;
             }
             let letter = option.short.map(|short| vec![format!("-{short}")]);
@@ -100,7 +100,7 @@ fn a_command_that_is_not_there_is_refused_with_what_is() {
         |name: &str| help.lines().any(|line| line.trim().starts_with(&format!("{name} ")));
     for command in perf::commands() {
         let name = command.long.unwrap();
-        if command.state == State::Same {
+        if command.state == Support::Same {
             assert!(is_there(name), "{name}");
         } else if !is_there(name) {
             let output = tare().arg(name).output().unwrap();

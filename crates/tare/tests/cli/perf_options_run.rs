@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use tare::cli::perf::{self, PerfOption, State, Value};
+use tare::cli::perf::{self, PerfOption, Support, ValueKind};
 
 use crate::support::{is_root, status, stderr, tare};
 
@@ -148,7 +148,7 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     });
     let own_id = std::process::id().to_string();
     let own_id = ["pid", "tid"].contains(&name).then_some(own_id.as_str());
-    if option.value == Value::Required {
+    if option.value == ValueKind::Required {
         words.push(find_option(&VALUES, command, name).or(own_id).unwrap_or("10").to_owned());
     }
     let then: &[&str] = match name {
@@ -176,7 +176,7 @@ fn each_same_option_runs(command: &str) {
         return;
     }
     let folder = recording(&format!("perf_options_{command}"));
-    let there = |option: &PerfOption| option.state == State::Same || option.is_accepted();
+    let there = |option: &PerfOption| option.state == Support::Same || option.is_accepted();
     for option in perf::options(command).filter(there) {
         for letter in [false, true].into_iter().take(1 + usize::from(option.short.is_some())) {
             let words = trial(command, &option, letter);

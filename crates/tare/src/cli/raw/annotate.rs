@@ -13,7 +13,7 @@ Examples:
 /// Arguments of `tare annotate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Annotate {
+pub struct AnnotateArgs {
     /// The function; all with samples where none is named
     #[arg(value_name = "SYMBOL", conflicts_with = "named")]
     pub symbol: Option<String>,

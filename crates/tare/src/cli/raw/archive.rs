@@ -15,7 +15,7 @@ kernel lies in memory: give the archive to those who may know.";
 /// Arguments of `tare archive`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Archive {
+pub struct ArchiveArgs {
     /// The recording
     #[arg(value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::SymbolSearch;
-use super::samples::Tasks;
+use super::samples::TaskArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +16,7 @@ With --fail-if it ends with 3 where a condition fails. docs/diff.md says what th
 /// Arguments of `tare diff`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = "tare diff [OPTIONS] [A] [B]\n       tare diff [OPTIONS] A… -- B…")]
-pub struct Diff {
+pub struct DiffArgs {
     /// The recordings: one of A and one of B [default: perf.data.old perf.data], or all of A before
     /// `--`
     #[arg(value_name = "A")]
@@ -121,7 +121,7 @@ pub struct Diff {
 
     /// Whose samples.
     #[command(flatten)]
-    pub tasks: Tasks,
+    pub tasks: TaskArgs,
 
     /// Only these CPUs, such as 0,2-3
     #[arg(long, value_name = "LIST", help_heading = "Which")]

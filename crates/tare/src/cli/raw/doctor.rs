@@ -9,7 +9,7 @@ Examples:
   sudo tare doctor                             the same for root: what rights would bring
   tare doctor --json | jq -r .verdict          one sentence
   tare doctor --json | jq .abilities.hardware  whether cycles and instructions can be counted")]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// Print one versioned JSON document.
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::samples::Samples;
+use super::samples::SampleArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,7 +15,7 @@ docs/export.md says what each format holds.";
 /// Arguments of `tare export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Export {
+pub struct ExportArgs {
     /// In which format
     #[arg(short, long, value_name = "FORMAT")]
     pub format: ExportFormat,
@@ -26,7 +26,7 @@ pub struct Export {
 
     /// Which samples.
     #[command(flatten)]
-    pub samples: Samples,
+    pub samples: SampleArgs,
 }
 
 /// The formats.

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::samples::Samples;
+use super::samples::SampleArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,7 +15,7 @@ docs/flame.md says what the page shows and which keys it has.";
 /// Arguments of `tare flame`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Flame {
+pub struct FlameArgs {
     /// Write this file: a page, or a picture where it ends in .svg (-: standard output)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Flame {
 
     /// Which samples.
     #[command(flatten)]
-    pub samples: Samples,
+    pub samples: SampleArgs,
 }
 
 /// What is written.

@@ -1,6 +1,6 @@
 /// How to follow what a command starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Follow {
+pub enum FollowMode {
     /// The first of these that can be done
     #[default]
     Auto,

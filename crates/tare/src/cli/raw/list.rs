@@ -10,7 +10,7 @@ Examples:
                               what this machine lacks, and why
 
 What is shown as available was opened once. docs/events.md has the grammar of -e.")]
-pub struct List {
+pub struct ListArgs {
     /// Show only this: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?, or a
     /// part of a name
     pub what: Vec<String>,

@@ -16,7 +16,7 @@ docs/lock.md says what is counted.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
-pub struct Lock {
+pub struct LockArgs {
     /// Only locks of the kernel
     #[arg(long, conflicts_with = "futexes", help_heading = "What to show")]
     pub kernel: bool,

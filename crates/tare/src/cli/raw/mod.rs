@@ -34,29 +34,29 @@ mod top;
 mod trace;
 mod versus;
 
-pub use annotate::{Annotate, DisassemblerStyle, PercentType};
-pub use archive::Archive;
+pub use annotate::{AnnotateArgs, DisassemblerStyle, PercentType};
+pub use archive::ArchiveArgs;
 pub use deferred::Deferred;
-pub use diff::{Diff, Percentage};
-pub use doctor::Doctor;
-pub use export::{Export, ExportFormat};
-pub use flame::{Flame, FlameFormat, FlameOrder};
-pub use follow::Follow;
-pub use list::List;
-pub use lock::{Lock, LockSort};
-pub use overhead::{Overhead, WithProfilers};
-pub use record::Record;
-pub use recorded::{BuildidList, Evlist, Kallsyms, Version};
-pub use report::{Report, Weight};
+pub use diff::{DiffArgs, Percentage};
+pub use doctor::DoctorArgs;
+pub use export::{ExportArgs, ExportFormat};
+pub use flame::{FlameArgs, FlameFormat, FlameOrder};
+pub use follow::FollowMode;
+pub use list::ListArgs;
+pub use lock::{LockArgs, LockSort};
+pub use overhead::{OverheadArgs, ProfilerArgs};
+pub use record::RecordArgs;
+pub use recorded::{BuildidListArgs, EvlistArgs, KallsymsArgs, VersionArgs};
+pub use report::{ReportArgs, Weight};
 pub use report_layout::ReportLayout;
-pub use samples::Samples;
-pub use sched::{Sched, SchedSort};
-pub use script::Script;
-pub use stat::Stat;
+pub use samples::SampleArgs;
+pub use sched::{SchedArgs, SchedSort};
+pub use script::ScriptArgs;
+pub use stat::StatArgs;
 pub use symbol_search::SymbolSearch;
-pub use top::Top;
-pub use trace::Trace;
-pub use versus::Versus;
+pub use top::TopArgs;
+pub use trace::TraceArgs;
+pub use versus::VersusArgs;
 
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]
@@ -70,75 +70,75 @@ pub use versus::Versus;
 pub struct Tare {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: TareCommand,
 }
 
 /// What tare can do.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum TareCommand {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     #[command(args_override_self = true)]
-    Stat(Deferred<Stat>),
+    Stat(Deferred<StatArgs>),
     /// Measure what sampling costs on this machine, or what profilers cost a program.
     #[command(args_override_self = true)]
-    Overhead(Deferred<Overhead>),
+    Overhead(Deferred<OverheadArgs>),
     /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into
     /// a perf.data file.
     #[command(args_override_self = true)]
-    Record(Deferred<Record>),
+    Record(Deferred<RecordArgs>),
     /// Show the system calls of a command, of running processes or of the whole machine, and how
     /// long they take.
     #[command(args_override_self = true)]
-    Trace(Deferred<Trace>),
+    Trace(Deferred<TraceArgs>),
     /// Show how long tasks ran and how long they waited for a CPU, of a command, of running
     /// processes, of the whole machine or of a recording.
     #[command(args_override_self = true)]
-    Sched(Deferred<Sched>),
+    Sched(Deferred<SchedArgs>),
     /// Show who waits for locks of the kernel and for futexes, how often and for how long.
     #[command(args_override_self = true)]
-    Lock(Deferred<Lock>),
+    Lock(Deferred<LockArgs>),
     /// Print a recording, a line or more for each sample, in the form of perf script.
     #[command(args_override_self = true)]
-    Script(Deferred<Script>),
+    Script(Deferred<ScriptArgs>),
     /// Pack a recording with the binaries, debug files and kernel symbols that name its addresses.
     #[command(args_override_self = true)]
-    Archive(Deferred<Archive>),
+    Archive(Deferred<ArchiveArgs>),
     /// Show what a recording holds, by command, file and function.
     #[command(args_override_self = true)]
-    Report(Deferred<Report>),
+    Report(Deferred<ReportArgs>),
     /// Show what runs now, by file and function, as it goes on.
     #[command(args_override_self = true)]
-    Top(Deferred<Top>),
+    Top(Deferred<TopArgs>),
     /// Show functions instruction by instruction, with what samples weigh at each.
     #[command(args_override_self = true)]
-    Annotate(Deferred<Annotate>),
+    Annotate(Deferred<AnnotateArgs>),
     /// Say what differs between recordings, function by function, and what is chance.
     #[command(args_override_self = true)]
-    Diff(Deferred<Diff>),
+    Diff(Deferred<DiffArgs>),
     /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
     #[command(args_override_self = true)]
-    Flame(Deferred<Flame>),
+    Flame(Deferred<FlameArgs>),
     /// Write samples in the formats of other tools.
     #[command(args_override_self = true)]
-    Export(Deferred<Export>),
+    Export(Deferred<ExportArgs>),
     /// Show the events that this machine has, and why it lacks others.
     #[command(args_override_self = true)]
-    List(List),
+    List(ListArgs),
     /// Show what this machine and user can do, and what would lift each limit.
     #[command(args_override_self = true)]
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// List the events of a recording.
     #[command(args_override_self = true)]
-    Evlist(Deferred<Evlist>),
+    Evlist(Deferred<EvlistArgs>),
     /// List the files of a recording by their build ids.
     #[command(args_override_self = true)]
-    BuildidList(Deferred<BuildidList>),
+    BuildidList(Deferred<BuildidListArgs>),
     /// Say where symbols of the kernel lie.
     #[command(args_override_self = true)]
-    Kallsyms(Deferred<Kallsyms>),
+    Kallsyms(Deferred<KallsymsArgs>),
     /// Say which version this is, and what it was built with.
     #[command(args_override_self = true)]
-    Version(Deferred<Version>),
+    Version(Deferred<VersionArgs>),
 }
 
 impl Tare {
@@ -175,29 +175,29 @@ impl Tare {
         // `tare stat --null true`.
         let mut tare = Self::from_arg_matches_mut(&mut typed.matches)?;
         match &mut tare.command {
-            Command::Stat(stat) => {
+            TareCommand::Stat(stat) => {
                 stat.after_dashes = typed.after_dashes;
                 stat.filter_positions = filter_positions;
             }
-            Command::Record(record) => record.filter_positions = filter_positions,
-            Command::Sched(sched) => sched.after_dashes = typed.after_dashes,
-            Command::Lock(lock) => lock.after_dashes = typed.after_dashes,
-            Command::Overhead(_)
-            | Command::Top(_)
-            | Command::Trace(_)
-            | Command::Annotate(_)
-            | Command::Script(_)
-            | Command::Archive(_)
-            | Command::List(_)
-            | Command::Report(_)
-            | Command::Diff(_)
-            | Command::Flame(_)
-            | Command::Export(_)
-            | Command::Evlist(_)
-            | Command::BuildidList(_)
-            | Command::Kallsyms(_)
-            | Command::Version(_)
-            | Command::Doctor(_) => {}
+            TareCommand::Record(record) => record.filter_positions = filter_positions,
+            TareCommand::Sched(sched) => sched.after_dashes = typed.after_dashes,
+            TareCommand::Lock(lock) => lock.after_dashes = typed.after_dashes,
+            TareCommand::Overhead(_)
+            | TareCommand::Top(_)
+            | TareCommand::Trace(_)
+            | TareCommand::Annotate(_)
+            | TareCommand::Script(_)
+            | TareCommand::Archive(_)
+            | TareCommand::List(_)
+            | TareCommand::Report(_)
+            | TareCommand::Diff(_)
+            | TareCommand::Flame(_)
+            | TareCommand::Export(_)
+            | TareCommand::Evlist(_)
+            | TareCommand::BuildidList(_)
+            | TareCommand::Kallsyms(_)
+            | TareCommand::Version(_)
+            | TareCommand::Doctor(_) => {}
         }
         Ok(tare)
     }

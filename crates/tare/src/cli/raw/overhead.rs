@@ -18,7 +18,7 @@ Examples:
   tare overhead --profiler perf --rates 0,4000               perf record beside the event alone
   tare overhead --show                                       what was measured on this host before
   tare overhead --with 'perf record -F 999 -g -o /dev/null --' -- ./program    what a profiler costs a program")]
-pub struct Overhead {
+pub struct OverheadArgs {
     /// The command that --with runs bare and under profilers
     #[arg(last = true, value_name = "COMMAND", requires = "with")]
     pub command: Vec<OsString>,
@@ -81,13 +81,13 @@ pub struct Overhead {
 
     /// What a profiler costs COMMAND: --with 'PROFILER OPTIONS --'
     #[command(flatten)]
-    pub with: WithProfilers,
+    pub with: ProfilerArgs,
 }
 
 /// Arguments of `tare overhead --with`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "A program under profilers")]
-pub struct WithProfilers {
+pub struct ProfilerArgs {
     /// Run the command under this profiler too: the command's words are put behind these
     #[arg(
         long,

@@ -4,22 +4,22 @@
 
 use std::ffi::OsString;
 
-use super::{Command, Deferred, Record, Stat, Tare};
+use super::{Deferred, RecordArgs, StatArgs, Tare, TareCommand};
 
 /// What was typed, if it is as plain as that.
 pub(super) fn read(args: &[OsString]) -> Option<Tare> {
     let [_, name, words @ ..] = args else { return None };
     let mut words = Words(words);
     let command = match name.to_str()? {
-        "stat" => Command::Stat(Deferred(Box::new(stat(&mut words)?))),
-        "record" => Command::Record(Deferred(Box::new(record(&mut words)?))),
+        "stat" => TareCommand::Stat(Deferred(Box::new(stat(&mut words)?))),
+        "record" => TareCommand::Record(Deferred(Box::new(record(&mut words)?))),
         _ => return None,
     };
     Some(Tare { command })
 }
 
-fn stat(words: &mut Words<'_>) -> Option<Stat> {
-    let mut stat = Stat::default();
+fn stat(words: &mut Words<'_>) -> Option<StatArgs> {
+    let mut stat = StatArgs::default();
     while let Some(option) = words.option() {
         match option {
             "-e" | "--event" => stat.events.push(words.value()?),
@@ -36,8 +36,8 @@ fn stat(words: &mut Words<'_>) -> Option<Stat> {
     (!stat.null || stat.events.is_empty()).then_some(stat)
 }
 
-fn record(words: &mut Words<'_>) -> Option<Record> {
-    let mut record = Record::default();
+fn record(words: &mut Words<'_>) -> Option<RecordArgs> {
+    let mut record = RecordArgs::default();
     while let Some(option) = words.option() {
         match option {
             "-e" | "--event" => record.events.push(words.value()?),

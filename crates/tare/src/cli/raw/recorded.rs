@@ -9,7 +9,7 @@ Examples:
   tare evlist                the events of perf.data
   tare evlist -v             with all that the kernel was asked for
   tare evlist --json         for programs")]
-pub struct Evlist {
+pub struct EvlistArgs {
     /// The recording (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
@@ -47,7 +47,7 @@ Examples:
   tare buildid-list -H           those that samples lie in
   tare buildid-list -k           the kernel that runs here
   tare buildid-list -i /bin/ls   a binary")]
-pub struct BuildidList {
+pub struct BuildidListArgs {
     /// The recording (-: standard input), or a binary
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
@@ -79,7 +79,7 @@ pub struct BuildidList {
 Examples:
   tare kallsyms schedule vfs_read      where these lie in the running kernel
   tare kallsyms --kallsyms copy _text  in a copy of /proc/kallsyms")]
-pub struct Kallsyms {
+pub struct KallsymsArgs {
     /// Names of the kernel's functions and variables
     #[arg(required = true, value_name = "SYMBOL")]
     pub symbols: Vec<String>,
@@ -103,7 +103,7 @@ pub struct Kallsyms {
 Examples:
   tare version
   tare version --build-options   what it was built with")]
-pub struct Version {
+pub struct VersionArgs {
     /// What it was built with
     #[arg(long)]
     pub build_options: bool,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::SymbolSearch;
 use super::diff::Percentage;
 use super::report_layout::ReportLayout;
-use super::samples::Tasks;
+use super::samples::TaskArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ abort, cycles; overhead_sys, overhead_us, overhead_guest_sys, overhead_guest_us.
 /// Arguments of `tare report`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Report {
+pub struct ReportArgs {
     /// The recording (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
@@ -231,7 +231,7 @@ pub struct Report {
 
     /// Whose samples.
     #[command(flatten)]
-    pub tasks: Tasks,
+    pub tasks: TaskArgs,
 
     /// Only samples of these CPUs, such as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]

@@ -4,7 +4,7 @@ use super::SymbolSearch;
 
 /// Which samples of a recording are taken, by every command that hands them on.
 #[derive(Debug, clap::Args)]
-pub struct Samples {
+pub struct SampleArgs {
     /// The recording (-: standard input) [default: perf.data]
     #[arg(value_name = "FILE", conflicts_with = "input")]
     pub file: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct Samples {
 
     /// Whose samples.
     #[command(flatten)]
-    pub tasks: Tasks,
+    pub tasks: TaskArgs,
 
     /// Only these CPUs, such as 0,2-3
     #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
@@ -59,7 +59,7 @@ pub struct Samples {
 
 /// Processes and threads.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Tasks {
+pub struct TaskArgs {
     /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Which")]
     pub pid: Vec<i32>,

@@ -18,7 +18,7 @@ docs/sched.md says what each column is.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
-pub struct Sched {
+pub struct SchedArgs {
     /// List each context switch, as perf sched timehist does, instead of sums
     #[arg(long, help_heading = "What to show")]
     pub timehist: bool,

@@ -13,7 +13,7 @@ Examples:
   tare record -o - -- make | tare script      as it is recorded
 
 docs/script.md lists the fields.")]
-pub struct Script {
+pub struct ScriptArgs {
     /// Read this recording; - is standard input [default: perf.data, or standard input where it is
     /// a pipe]
     #[arg(short, long, value_name = "FILE")]

@@ -15,7 +15,7 @@ Examples:
 /// Arguments of `tare stat`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Stat {
+pub struct StatArgs {
     /// Events to count: names, groups in braces, comma lists; see `tare list`
     #[arg(short, long = "event", value_name = "EVENTS", help_heading = "What to count")]
     pub events: Vec<String>,
@@ -92,7 +92,7 @@ pub struct Stat {
     /// How what the command starts is counted: inherit (from its execve on) or cgroup (no cost per
     /// fork, with its execve) [default: inherit]
     #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true, conflicts_with_all = ["all_cpus", "pid", "tid", "cpu", "cgroup", "for_each_cgroup"], help_heading = "Where")]
-    pub follow: Option<super::Follow>,
+    pub follow: Option<super::FollowMode>,
 
     /// Don't count what the task starts
     #[arg(short = 'i', long, help_heading = "Where")]
@@ -233,7 +233,7 @@ pub struct Stat {
 
     /// Comparing two commands.
     #[command(flatten)]
-    pub versus: super::Versus,
+    pub versus: super::VersusArgs,
 
     /// Whether `--` stands before the command.
     #[arg(skip)]

@@ -15,7 +15,7 @@ Examples:
 /// Arguments of `tare top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Top {
+pub struct TopArgs {
     /// Events to sample: names, comma lists; see `tare list` [default: cycles:P, or cpu-clock
     /// without a PMU]
     #[arg(short, long = "event", value_name = "EVENTS", help_heading = "What to sample")]

@@ -25,7 +25,7 @@ Examples:
         .conflicts_with_all(["data", "calls", "failures", "stacks", "decode_fds", "string_limit", "faults", "switches"]),
     group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
 )]
-pub struct Trace {
+pub struct TraceArgs {
     /// Show sums instead of each call: how often, how long, which errors
     #[arg(short, long, help_heading = "What to show")]
     pub summary: bool,

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 /// Arguments of `tare stat --vs`.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Comparing")]
-pub struct Versus {
+pub struct VersusArgs {
     /// Compare the command (A) with this one (B) in pairs of runs; split into words like a shell's,
     /// run without one
     #[arg(

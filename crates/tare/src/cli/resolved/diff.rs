@@ -8,7 +8,7 @@ use tare_profile::{DiffOptions, Filter, Key};
 use tare_render::diff::{DiffOrder, DiffView};
 
 use crate::cli::raw;
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
@@ -16,7 +16,7 @@ use crate::exit::Refusal;
 #[derive(Debug)]
 pub(crate) struct Diff {
     /// The recordings of A and of B: which samples are taken of each.
-    pub(crate) sides: [Vec<Samples>; 2],
+    pub(crate) sides: [Vec<SampleSelection>; 2],
     /// Names of events; none: all that both sides have.
     pub(crate) events: Vec<String>,
     pub(crate) per: WorkUnit,
@@ -24,7 +24,7 @@ pub(crate) struct Diff {
     pub(crate) view: DiffView,
     pub(crate) gates: Vec<Gate>,
     pub(crate) seed: u64,
-    pub(crate) form: Form,
+    pub(crate) form: DiffForm,
     /// A differential flame graph goes here.
     pub(crate) flame: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub(crate) enum WorkUnit {
 
 /// How a comparison reaches its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum DiffForm {
     /// On the terminal where stdout is one, else as text.
     Fitting,
     Text,
@@ -50,7 +50,7 @@ pub(crate) enum Form {
 impl Diff {
     /// # Errors
     /// Wrong usage, in one line.
-    pub(crate) fn resolve(raw: raw::Diff) -> Result<Self, Refusal> {
+    pub(crate) fn resolve(raw: raw::DiffArgs) -> Result<Self, Refusal> {
         refuse_what_makes_no_sense(&raw)?;
         let per = match raw.per.as_str() {
             "run" => WorkUnit::Run,
@@ -77,10 +77,10 @@ impl Diff {
             separator: raw.field_separator.clone(),
         };
         let form = match () {
-            () if raw.json => Form::Json,
-            () if raw.tui => Form::Terminal,
-            () if raw.stdio || is_separated || raw.quiet => Form::Text,
-            () => Form::Fitting,
+            () if raw.json => DiffForm::Json,
+            () if raw.tui => DiffForm::Terminal,
+            () if raw.stdio || is_separated || raw.quiet => DiffForm::Text,
+            () => DiffForm::Fitting,
         };
         let options = options(&raw)?;
         let seed = raw.seed;
@@ -91,7 +91,7 @@ impl Diff {
 }
 
 /// perf's options that have no meaning here, or another name.
-fn refuse_what_makes_no_sense(raw: &raw::Diff) -> Result<(), Refusal> {
+fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
     let refused = [
         (raw.dump_raw_trace, "-D: tare script shows the records of a recording"),
         (raw.formula, "-F: docs/diff.md has the formulas"),
@@ -110,7 +110,7 @@ fn refuse_what_makes_no_sense(raw: &raw::Diff) -> Result<(), Refusal> {
     }
 }
 
-fn options(raw: &raw::Diff) -> Result<DiffOptions, Refusal> {
+fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
     let words = raw.sort.split(',').map(str::trim).filter(|word| !word.is_empty());
     let keys = words.map(key).collect::<Result<Vec<_>, _>>()?;
     if keys.is_empty() {
@@ -171,7 +171,7 @@ fn order(text: &str) -> Result<DiffOrder, Refusal> {
 }
 
 /// The recordings of both sides.
-fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
+fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     let mut a = raw.files;
     let mut b = raw.after;
     let is_option = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().starts_with(b"-");
@@ -208,7 +208,7 @@ fn sides(raw: raw::Diff) -> Result<[Vec<Samples>; 2], Refusal> {
     };
     let time = script::times(raw.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
-    let samples = |input: PathBuf| Samples {
+    let samples = |input: PathBuf| SampleSelection {
         wall_clock: false,
         input,
         events: Vec::new(),

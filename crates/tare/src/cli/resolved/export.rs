@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use crate::cli::raw::{self, ExportFormat};
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::exit::Refusal;
 
 /// What is written, and where to.
 #[derive(Debug)]
 pub(crate) struct Export {
-    pub(crate) samples: Samples,
+    pub(crate) samples: SampleSelection,
     pub(crate) format: ExportFormat,
     /// `-` is standard output.
     pub(crate) output: PathBuf,
@@ -18,9 +18,9 @@ pub(crate) struct Export {
 impl Export {
     /// # Errors
     /// Wrong usage, in one line.
-    pub(crate) fn resolve(raw: raw::Export) -> Result<Self, Refusal> {
+    pub(crate) fn resolve(raw: raw::ExportArgs) -> Result<Self, Refusal> {
         let output = raw.output.unwrap_or_else(|| PathBuf::from("-"));
-        Ok(Self { samples: Samples::resolve(raw.samples)?, format: raw.format, output })
+        Ok(Self { samples: SampleSelection::resolve(raw.samples)?, format: raw.format, output })
     }
 
     /// Whether the format is nothing for a terminal.

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use tare_profile::Order;
 
 use crate::cli::raw;
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::exit::Refusal;
 
 /// What is to be drawn, and where to.
 #[derive(Debug)]
 pub(crate) struct Flame {
-    pub(crate) samples: Samples,
+    pub(crate) samples: SampleSelection,
     /// The recording to compare with.
     pub(crate) vs: Option<PathBuf>,
     /// `-` is standard output.
@@ -25,7 +25,7 @@ pub(crate) struct Flame {
 impl Flame {
     /// # Errors
     /// Wrong usage, in one line.
-    pub(crate) fn resolve(raw: raw::Flame) -> Result<Self, Refusal> {
+    pub(crate) fn resolve(raw: raw::FlameArgs) -> Result<Self, Refusal> {
         let output = raw.output.ok_or_else(|| {
             Refusal::usage("name the file to write: -o flame.html, or -o flame.svg for a picture")
         })?;
@@ -37,7 +37,7 @@ impl Flame {
             raw::FlameOrder::Caller => Order::Caller,
             raw::FlameOrder::Callee => Order::Callee,
         };
-        let samples = Samples::resolve(raw.samples)?;
+        let samples = SampleSelection::resolve(raw.samples)?;
         if samples.input == Path::new("-") && raw.vs.as_deref() == Some(Path::new("-")) {
             return Err(Refusal::usage("--vs -: standard input is the other recording already"));
         }
@@ -52,7 +52,7 @@ impl Flame {
         let is_svg = is_svg(&output);
         let order = Order::Caller;
         let icicle = false;
-        let samples = Samples::all_of(input);
+        let samples = SampleSelection::all_of(input);
         Self { samples, vs: None, output, is_svg, order, icicle, title: None }
     }
 }

@@ -12,7 +12,7 @@ use crate::exit::Refusal;
 
 /// Where it comes from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum LockSource {
     /// `-` is standard input.
     Recording(PathBuf),
     Live(TraceTarget),
@@ -21,7 +21,7 @@ pub(crate) enum Source {
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
-    pub(crate) source: Source,
+    pub(crate) source: LockSource,
     pub(crate) options: LockOptions,
     pub(crate) key: LockKey,
     /// So many rows are shown.
@@ -36,7 +36,7 @@ impl Lock {
     ///
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
-    pub(crate) fn new(raw: raw::Lock) -> Result<Self, Refusal> {
+    pub(crate) fn new(raw: raw::LockArgs) -> Result<Self, Refusal> {
         let key = match raw.key {
             LockSort::Contended => LockKey::Contended,
             LockSort::WaitTotal => LockKey::Total,
@@ -49,10 +49,10 @@ impl Lock {
             symbols: symbols::resolve(raw::SymbolSearch::default()),
         };
         let source = if let Some(input) = raw.input {
-            Source::Recording(input)
+            LockSource::Recording(input)
         } else {
             perf::refuse_subcommand("lock", &raw.command, raw.after_dashes)?;
-            Source::Live(TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
+            LockSource::Live(TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
         };
         Ok(Self {
             source,

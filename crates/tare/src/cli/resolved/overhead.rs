@@ -89,7 +89,7 @@ impl Overhead {
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
-    pub fn resolve(raw: &raw::Overhead, sources: &Sources) -> Result<Self, Refusal> {
+    pub fn resolve(raw: &raw::OverheadArgs, sources: &Sources) -> Result<Self, Refusal> {
         if raw.show {
             return Ok(Self::Show(raw.events.clone()));
         }
@@ -183,7 +183,7 @@ fn profiler(text: &OsString) -> Result<Profiler, Refusal> {
 }
 
 fn with(
-    raw: &raw::WithProfilers,
+    raw: &raw::ProfilerArgs,
     command: &[OsString],
     seed: u64,
 ) -> Result<ProfilerComparison, Refusal> {
@@ -223,11 +223,11 @@ mod tests {
     use tare_kernel::host::Host;
 
     use super::*;
-    use crate::cli::raw::{Command, Tare};
+    use crate::cli::raw::{Tare, TareCommand};
 
     fn resolved(options: &[&str]) -> Result<Overhead, Refusal> {
         let words = ["tare", "overhead"].iter().chain(options).map(OsString::from);
-        let Command::Overhead(raw) = Tare::parse_typed(words).unwrap().command else {
+        let TareCommand::Overhead(raw) = Tare::parse_typed(words).unwrap().command else {
             unreachable!("overhead was asked for")
         };
         Overhead::resolve(&raw, &Sources::new(Host::at("/nowhere")))

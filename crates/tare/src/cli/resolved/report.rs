@@ -14,18 +14,18 @@ use super::report_columns::Columns;
 pub use super::report_graph::CallGraphs;
 use super::report_graph::{CallGraph, call_graph};
 use super::report_options as options;
-pub use super::report_options::Part;
+pub use super::report_options::ReportPart;
 use crate::cli::raw;
 use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
 /// What `tare report` is to do.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ReportOptions {
     /// The recording; `-` is standard input.
     pub input: PathBuf,
     /// What is printed.
-    pub part: Part,
+    pub part: ReportPart,
     /// As JSON.
     pub json: bool,
     /// Text or a terminal's whole screen.
@@ -106,10 +106,10 @@ pub struct RecordingTraits {
     pub only_tracepoints: bool,
 }
 
-impl Report {
+impl ReportOptions {
     /// # Errors
     /// Wrong usage, in one line.
-    pub fn resolve(raw: raw::Report) -> Result<Self, Refusal> {
+    pub fn resolve(raw: raw::ReportArgs) -> Result<Self, Refusal> {
         let typed = raw.call_graph.as_deref().map_or(Ok(CallGraph::default()), call_graph)?;
         let CallGraph { wanted: mut graph, limit: graph_limit, style, amount } = typed;
         if raw.inverted && graph != CallGraphs::None {

@@ -14,7 +14,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    pub(super) fn resolve(raw: &raw::Report) -> Result<Self, Refusal> {
+    pub(super) fn resolve(raw: &raw::ReportArgs) -> Result<Self, Refusal> {
         let (mut fields, adds_fields) = columns(&raw.fields)?;
         let (mut sort, adds_keys) = columns(&raw.sort)?;
         let figures = [
@@ -52,7 +52,7 @@ impl Columns {
 }
 
 /// The keys where none are named; those of memory accesses and of branches are perf's.
-fn usual_keys(raw: &raw::Report) -> impl Iterator<Item = Key> + use<> {
+fn usual_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = Key> + use<> {
     let of = |details: &[Detail]| details.iter().copied().map(Key::Detail).collect::<Vec<_>>();
     let keys = if raw.mem_mode {
         let mut keys = of(&[Detail::LocalWeight, Detail::Memory]);

@@ -12,7 +12,7 @@ use crate::exit::Refusal;
 
 /// What is printed of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ReportPart {
     /// The table.
     Table,
     /// What the recording says of itself, then the table.
@@ -34,20 +34,20 @@ pub enum Part {
 const USUAL_PARENT: &str = "^sys_|^do_page_fault";
 
 /// What is printed.
-pub(super) fn part(raw: &raw::Report) -> Part {
+pub(super) fn part(raw: &raw::ReportArgs) -> ReportPart {
     let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
     match (raw.header || raw.show_info, raw.header_only) {
-        (_, true) => Part::Header(extent),
-        _ if raw.stats => Part::Stats,
-        _ if raw.tasks_list || raw.mmaps => Part::Tasks { mmaps: raw.mmaps },
-        _ if raw.dump_raw_trace => Part::Dump,
-        (true, _) => Part::HeaderAndTable(extent),
-        _ => Part::Table,
+        (_, true) => ReportPart::Header(extent),
+        _ if raw.stats => ReportPart::Stats,
+        _ if raw.tasks_list || raw.mmaps => ReportPart::Tasks { mmaps: raw.mmaps },
+        _ if raw.dump_raw_trace => ReportPart::Dump,
+        (true, _) => ReportPart::HeaderAndTable(extent),
+        _ => ReportPart::Table,
     }
 }
 
 /// Which samples are shown.
-pub(super) fn filter(raw: &raw::Report) -> Filter {
+pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
     let bytes = |names: &[String]| names.iter().map(|name| name.clone().into_bytes()).collect();
     Filter {
         comms: bytes(&raw.comms),
@@ -73,7 +73,7 @@ pub(super) fn layout(raw: &raw::ReportLayout) -> Layout {
 }
 
 /// Which functions are parents, where that is asked for.
-pub(super) fn parent(raw: &raw::Report) -> Result<Option<Regex>, Refusal> {
+pub(super) fn parent(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
     let is_key =
         raw.sort.iter().chain(&raw.fields).any(|word| word.trim_start_matches('+') == "parent");
     let usual = (raw.exclude_other || is_key).then_some(USUAL_PARENT);
@@ -81,7 +81,7 @@ pub(super) fn parent(raw: &raw::Report) -> Result<Option<Regex>, Refusal> {
 }
 
 /// Of which functions the callees are ignored.
-pub(super) fn ignored_callees(raw: &raw::Report) -> Result<Option<Regex>, Refusal> {
+pub(super) fn ignored_callees(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
     let typed = raw.ignore_callees.as_deref();
     typed.map(|typed| pattern("--ignore-callees", typed)).transpose()
 }
@@ -91,7 +91,7 @@ fn pattern(option: &str, typed: &str) -> Result<Regex, Refusal> {
 }
 
 /// How samples are summed up, as far as options say.
-pub(super) fn summed(raw: &raw::Report) -> Result<ProfileOptions, Refusal> {
+pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
     let quantum = &raw.time_quantum;
     let quantum_ns =
         nanoseconds(quantum).filter(|quantum_ns| *quantum_ns > 0).ok_or_else(|| {

@@ -12,7 +12,7 @@ use crate::exit::Refusal;
 
 /// Which samples of a recording are taken, and where their names are looked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Samples {
+pub(crate) struct SampleSelection {
     /// The recording; `-` is standard input.
     pub(crate) input: PathBuf,
     /// Names of events; none: all.
@@ -31,10 +31,10 @@ pub(crate) struct Samples {
     pub(crate) symbols: SymbolOptions,
 }
 
-impl Samples {
+impl SampleSelection {
     /// # Errors
     /// Wrong usage, in one line.
-    pub(crate) fn resolve(raw: raw::Samples) -> Result<Self, Refusal> {
+    pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {
         let filter = Filter {
             comms: raw.comms,
             pids: raw.tasks.pid,

@@ -23,7 +23,7 @@ pub(crate) struct RecordedSource {
 
 /// Where it comes from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum SchedSource {
     Recording(RecordedSource),
     Live {
         traced: TraceTarget,
@@ -34,7 +34,7 @@ pub(crate) enum Source {
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum SchedForm {
     /// Each switch.
     Timehist(TimehistOptions),
     /// Sums.
@@ -48,8 +48,8 @@ pub(crate) enum Form {
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub(crate) struct Sched {
-    pub(crate) source: Source,
-    pub(crate) form: Form,
+    pub(crate) source: SchedSource,
+    pub(crate) form: SchedForm,
     /// None: all.
     pub(crate) cpus: Vec<u32>,
     pub(crate) output: Option<PathBuf>,
@@ -61,10 +61,10 @@ impl Sched {
     ///
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
-    pub(crate) fn new(raw: raw::Sched) -> Result<Self, Refusal> {
+    pub(crate) fn new(raw: raw::SchedArgs) -> Result<Self, Refusal> {
         let form = if raw.timehist {
-            let raw::Sched { wakeups, migrations, state, next, .. } = raw;
-            Form::Timehist(TimehistOptions { wakeups, migrations, state, next })
+            let raw::SchedArgs { wakeups, migrations, state, next, .. } = raw;
+            SchedForm::Timehist(TimehistOptions { wakeups, migrations, state, next })
         } else {
             let by = match raw.sort {
                 SchedSort::Max => SortKey::Max,
@@ -73,10 +73,10 @@ impl Sched {
                 SchedSort::Switch => SortKey::Switches,
                 SchedSort::Wait => SortKey::Wait,
             };
-            Form::Sums { by, histogram: raw.hist }
+            SchedForm::Sums { by, histogram: raw.hist }
         };
         let source = match raw.input {
-            Some(input) => Source::Recording(RecordedSource {
+            Some(input) => SchedSource::Recording(RecordedSource {
                 input,
                 pids: raw.pid,
                 tids: raw.tid,
@@ -90,7 +90,7 @@ impl Sched {
                         "give a command, -p PID, -a (the whole machine) or -i FILE (a recording)",
                     ));
                 }
-                Source::Live {
+                SchedSource::Live {
                     traced: TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?,
                     ring_bytes: ring_bytes(raw.ring_size.as_deref())?,
                 }

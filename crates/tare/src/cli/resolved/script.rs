@@ -14,7 +14,7 @@ use crate::exit::Refusal;
 
 /// How times are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Clock {
+pub(crate) enum TimeStyle {
     /// As recorded.
     Recorded,
     /// Since the first sample.
@@ -71,7 +71,7 @@ pub(crate) struct Script {
     pub(crate) input: PathBuf,
     pub(crate) selection: Selection,
     pub(crate) nanoseconds: bool,
-    pub(crate) clock: Clock,
+    pub(crate) clock: TimeStyle,
     pub(crate) filter: Filter,
     pub(crate) callchains: bool,
     /// Inlined functions are shown.
@@ -94,7 +94,7 @@ impl Script {
     ///
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
-    pub(crate) fn new(raw: &raw::Script) -> Result<Self, Refusal> {
+    pub(crate) fn new(raw: &raw::ScriptArgs) -> Result<Self, Refusal> {
         let mut selection = Selection::default();
         raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
         let times = times(raw.time.as_deref())?;
@@ -129,9 +129,9 @@ impl Script {
             selection,
             nanoseconds: raw.ns,
             clock: match (raw.reltime, raw.deltatime) {
-                (true, _) => Clock::SinceFirst,
-                (_, true) => Clock::SinceLast,
-                _ => Clock::Recorded,
+                (true, _) => TimeStyle::SinceFirst,
+                (_, true) => TimeStyle::SinceLast,
+                _ => TimeStyle::Recorded,
             },
             filter,
             callchains: !raw.hide_call_graph,
@@ -148,7 +148,7 @@ impl Script {
     }
 }
 
-fn output(raw: &raw::Script) -> ScriptForm {
+fn output(raw: &raw::ScriptArgs) -> ScriptForm {
     let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
     if raw.dump_raw_trace {
         ScriptForm::Dump
@@ -162,7 +162,7 @@ fn output(raw: &raw::Script) -> ScriptForm {
 }
 
 /// Those of `-S` that are addresses, with what `--addr-range` adds.
-fn addresses(raw: &raw::Script) -> Vec<(u64, u64)> {
+fn addresses(raw: &raw::ScriptArgs) -> Vec<(u64, u64)> {
     let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
     let range = |first: u64| (first, first.saturating_add(raw.addr_range));
     raw.symbols.iter().filter_map(address).map(range).collect()

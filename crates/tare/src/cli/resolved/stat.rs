@@ -35,8 +35,8 @@ pub struct Stat {
     /// Whether this machine is known to have no CPU PMU.
     pub no_cpu_pmu: bool,
     /// Where they are counted.
-    pub target: Target,
-    /// The command to run meanwhile; with [`Target::Command`], the one to count.
+    pub target: StatTarget,
+    /// The command to run meanwhile; with [`StatTarget::Command`], the one to count.
     pub command: Vec<OsString>,
     /// Whether children count.
     pub inheritance: Inheritance,
@@ -70,7 +70,7 @@ pub struct Stat {
 
 /// Where events are counted.
 #[derive(Debug)]
-pub enum Target {
+pub enum StatTarget {
     /// In the command and what it starts.
     Command,
     /// In a cgroup that the command is started in, on these CPUs.
@@ -125,7 +125,7 @@ pub struct Schedule {
 
 /// What results look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum StatForm {
     /// A table for people.
     Text,
     /// perf's CSV columns, with this separator.
@@ -160,7 +160,7 @@ pub enum Destination {
 #[derive(Clone, Debug)]
 pub struct StatOutput {
     /// What they look like.
-    pub form: Form,
+    pub form: StatForm,
     /// Where they go.
     pub destination: Destination,
     /// Only derived figures.
@@ -184,7 +184,7 @@ impl StatOutput {
             return true;
         }
         let stderr = matches!(self.destination, Destination::Stderr | Destination::Descriptor(2));
-        stderr && self.form != Form::Text
+        stderr && self.form != StatForm::Text
     }
 }
 
@@ -193,7 +193,7 @@ impl Stat {
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
-    pub fn resolve(raw: raw::Stat, host: &Host) -> Result<Self, Refusal> {
+    pub fn resolve(raw: raw::StatArgs, host: &Host) -> Result<Self, Refusal> {
         if !raw.after_dashes {
             no_subcommand(&raw.command)?;
         }
@@ -255,14 +255,14 @@ impl Stat {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let words = self.command.iter().map(|word| word.to_string_lossy());
         match &self.target {
-            Target::Command | Target::CommandInCgroup(_) => {
+            StatTarget::Command | StatTarget::CommandInCgroup(_) => {
                 format!("'{}'", words.collect::<Vec<_>>().join(" "))
             }
-            Target::Processes(pids) => format!("process id '{}'", list(pids)),
-            Target::Threads(tids) => format!("thread id '{}'", list(tids)),
-            Target::Cpus { listed: false, .. } => "'system wide'".to_owned(),
-            Target::Cpus { cpus, .. } => format!("'CPU(s) {cpus}'"),
-            Target::Cgroups { names, .. } => format!("cgroup '{}'", names.join(",")),
+            StatTarget::Processes(pids) => format!("process id '{}'", list(pids)),
+            StatTarget::Threads(tids) => format!("thread id '{}'", list(tids)),
+            StatTarget::Cpus { listed: false, .. } => "'system wide'".to_owned(),
+            StatTarget::Cpus { cpus, .. } => format!("'CPU(s) {cpus}'"),
+            StatTarget::Cgroups { names, .. } => format!("cgroup '{}'", names.join(",")),
         }
     }
 }
@@ -280,36 +280,36 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
     )))
 }
 
-fn target(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
+fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let cpus = |text: &Option<String>| targets::cpus(text.as_deref(), host);
     if !raw.pid.is_empty() {
-        return Ok(Target::Processes(targets::tasks(&raw.pid)?));
+        return Ok(StatTarget::Processes(targets::tasks(&raw.pid)?));
     }
     if !raw.tid.is_empty() {
-        return Ok(Target::Threads(targets::tasks(&raw.tid)?));
+        return Ok(StatTarget::Threads(targets::tasks(&raw.tid)?));
     }
     let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)]
         .into_iter()
         .find(|(names, _)| !names.is_empty());
     if let Some((names, pairing)) = named {
-        return Ok(Target::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
+        return Ok(StatTarget::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
     }
     if raw.follow.is_some() && raw.command.is_empty() {
         return Err(Refusal::usage("--follow is for what a command starts: give one"));
     }
     if raw.all_cpus || raw.cpu.is_some() || raw.command.is_empty() {
-        return Ok(Target::Cpus { cpus: cpus(&raw.cpu)?, listed: raw.cpu.is_some() });
+        return Ok(StatTarget::Cpus { cpus: cpus(&raw.cpu)?, listed: raw.cpu.is_some() });
     }
     match raw.follow {
-        None | Some(raw::Follow::Inherit) => Ok(Target::Command),
-        Some(raw::Follow::Cgroup) => in_cgroup(raw, host),
-        Some(raw::Follow::Auto | raw::Follow::System) => Err(Refusal::usage(
+        None | Some(raw::FollowMode::Inherit) => Ok(StatTarget::Command),
+        Some(raw::FollowMode::Cgroup) => in_cgroup(raw, host),
+        Some(raw::FollowMode::Auto | raw::FollowMode::System) => Err(Refusal::usage(
             "--follow: tare stat knows inherit and cgroup; -a counts all that runs",
         )),
     }
 }
 
-fn in_cgroup(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
+fn in_cgroup(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let alone = [
         (raw.no_inherit, "-i leaves out what the command starts"),
         (raw.versus.vs.is_some(), "--vs counts by inherited events"),
@@ -317,10 +317,10 @@ fn in_cgroup(raw: &raw::Stat, host: &Host) -> Result<Target, Refusal> {
     if let Some((_, why)) = alone.into_iter().find(|(asked, _)| *asked) {
         return Err(Refusal::usage(format!("--follow=cgroup: {why}; use --follow=inherit")));
     }
-    Ok(Target::CommandInCgroup(targets::cpus(None, host)?))
+    Ok(StatTarget::CommandInCgroup(targets::cpus(None, host)?))
 }
 
-fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal> {
+fn aggregation(raw: &raw::StatArgs, target: &StatTarget) -> Result<Aggregation, Refusal> {
     let of_cpus = [
         (raw.no_aggr, Aggregation::Cpu, "-A"),
         (raw.per_core, Aggregation::Core, "--per-core"),
@@ -330,8 +330,10 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
         (raw.per_cluster, Aggregation::Cluster, "--per-cluster"),
         (raw.per_cache.is_some(), Aggregation::Cache(raw.per_cache.unwrap_or(0)), "--per-cache"),
     ];
-    let counts_cpus =
-        matches!(target, Target::Cpus { .. } | Target::Cgroups { .. } | Target::CommandInCgroup(_));
+    let counts_cpus = matches!(
+        target,
+        StatTarget::Cpus { .. } | StatTarget::Cgroups { .. } | StatTarget::CommandInCgroup(_)
+    );
     if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
         return match counts_cpus {
             true => Ok(aggregation),
@@ -342,7 +344,7 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
     }
     match (raw.per_thread, target) {
         (false, _) => Ok(Aggregation::All),
-        (true, Target::Processes(_) | Target::Threads(_)) => Ok(Aggregation::Thread),
+        (true, StatTarget::Processes(_) | StatTarget::Threads(_)) => Ok(Aggregation::Thread),
         (true, _) => Err(Refusal::usage(
             "--per-thread shows the threads of running processes: use it with -p or -t",
         )),
@@ -350,8 +352,8 @@ fn aggregation(raw: &raw::Stat, target: &Target) -> Result<Aggregation, Refusal>
 }
 
 fn counted(
-    raw: &raw::Stat,
-    target: &Target,
+    raw: &raw::StatArgs,
+    target: &StatTarget,
     sources: &Sources,
 ) -> Result<(Vec<EventGroup>, bool), Refusal> {
     if raw.null {
@@ -363,7 +365,7 @@ fn counted(
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
         // A task's clock stands still while other tasks run: whole CPUs are clocked by their own.
-        let of_cpus = matches!(target, Target::Cpus { .. } | Target::Cgroups { .. });
+        let of_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
         groups.extend(parse(if of_cpus { "cpu-clock" } else { "task-clock" })?);
         groups.extend(parse(DEFAULT)?);
     }
@@ -381,7 +383,7 @@ fn counted(
 }
 
 /// `--all-user` and `--all-kernel`.
-fn at_level(event: &mut Event, raw: &raw::Stat) {
+fn at_level(event: &mut Event, raw: &raw::StatArgs) {
     let counted = match (raw.all_user, raw.all_kernel) {
         (true, _) => Flags::EXCLUDE_USER,
         (_, true) => Flags::EXCLUDE_KERNEL,
@@ -415,14 +417,14 @@ fn metrics(groups: &[EventGroup]) -> Vec<Metric> {
     Metric::all(events.map(|event| (event.name.clone(), event.unit.clone(), event.scale)))
 }
 
-fn output(raw: &raw::Stat) -> StatOutput {
+fn output(raw: &raw::StatArgs) -> StatOutput {
     let form = match (&raw.field_separator, raw.json_lines, raw.json) {
         (Some(separator), ..) => {
-            Form::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() })
+            StatForm::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() })
         }
-        (_, true, _) => Form::JsonLines,
-        (.., true) => Form::Document,
-        _ => Form::Text,
+        (_, true, _) => StatForm::JsonLines,
+        (.., true) => StatForm::Document,
+        _ => StatForm::Text,
     };
     let destination = match (&raw.output, raw.log_fd) {
         _ if raw.quiet => Destination::Nowhere,

@@ -12,8 +12,8 @@ use tare_symbols::SymbolOptions;
 use tare_tui::Pace;
 
 use crate::cli::raw;
-use crate::cli::resolved::record::Record;
-use crate::cli::resolved::report::{RecordingTraits, Report};
+use crate::cli::resolved::record::RecordOptions;
+use crate::cli::resolved::report::{RecordingTraits, ReportOptions};
 use crate::exit::Refusal;
 use crate::terminal;
 
@@ -31,7 +31,7 @@ pub(crate) struct Top {
     /// The budget is the usual one: it is given up where it can't be kept.
     pub(crate) has_usual_budget: bool,
     /// How what is recorded is shown.
-    pub(crate) form: Form,
+    pub(crate) form: TopForm,
     /// How long and how often.
     pub(crate) pace: Pace,
     /// When it ends at the latest.
@@ -42,12 +42,12 @@ pub(crate) struct Top {
     pub(crate) symbols: SymbolOptions,
     /// Rows that are shown; `None`: as many as fit, or all.
     entries: Option<usize>,
-    report: Report,
+    report: ReportOptions,
 }
 
 /// How what is recorded is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum TopForm {
     /// On the whole terminal.
     Screen,
     /// A screen of text at each refresh.
@@ -61,11 +61,11 @@ impl Top {
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
-    pub(crate) fn resolve(raw: &raw::Top, host: &Host) -> Result<Self, Refusal> {
+    pub(crate) fn resolve(raw: &raw::TopArgs, host: &Host) -> Result<Self, Refusal> {
         let delay = seconds("-d", &raw.delay)?;
         let window = seconds("--window", &raw.window)?;
         let form = form(raw)?;
-        let mut options = Record::resolve(record(raw), host)?.options;
+        let mut options = RecordOptions::resolve(record(raw), host)?.options;
         let has_usual_budget =
             options.sampling.budget.is_none() && !matches!(options.sampling.rate, Rate::Period(_));
         if has_usual_budget {
@@ -77,7 +77,7 @@ impl Top {
         let hidden = [(raw.hide_kernel, Space::Kernel), (raw.hide_user, Space::User)];
         let terms = hidden.into_iter().filter(|(hides, _)| *hides);
         let terms = terms.map(|(_, space)| Term::NotIn(space)).collect();
-        let report = Report::resolve(report(raw)?)?;
+        let report = ReportOptions::resolve(report(raw)?)?;
         if report.asks_for_lines() {
             return Err(Refusal::usage(
                 "--sort srcline and srcfile are for recordings (tare record, then tare report)",
@@ -109,12 +109,12 @@ impl Top {
     }
 }
 
-fn form(raw: &raw::Top) -> Result<Form, Refusal> {
+fn form(raw: &raw::TopArgs) -> Result<TopForm, Refusal> {
     match (raw.json, raw.tui, raw.stdio) {
-        (true, ..) => Ok(Form::Json),
-        (_, true, _) => terminal::need_screen("it").map(|()| Form::Screen),
-        (_, _, true) => Ok(Form::Text),
-        _ => Ok(if terminal::has_screen() { Form::Screen } else { Form::Text }),
+        (true, ..) => Ok(TopForm::Json),
+        (_, true, _) => terminal::need_screen("it").map(|()| TopForm::Screen),
+        (_, _, true) => Ok(TopForm::Text),
+        _ => Ok(if terminal::has_screen() { TopForm::Screen } else { TopForm::Text }),
     }
 }
 
@@ -124,8 +124,8 @@ fn seconds(option: &str, text: &str) -> Result<Duration, Refusal> {
 }
 
 /// What `tare record` would be told.
-fn record(raw: &raw::Top) -> raw::Record {
-    let mut record = raw::Record::default();
+fn record(raw: &raw::TopArgs) -> raw::RecordArgs {
+    let mut record = raw::RecordArgs::default();
     record.events.clone_from(&raw.events);
     let sampling = &mut record.sampling;
     sampling.frequency.clone_from(&raw.frequency);
@@ -152,11 +152,11 @@ fn record(raw: &raw::Top) -> raw::Record {
 }
 
 /// What `tare report` would be told.
-fn report(raw: &raw::Top) -> Result<raw::Report, Refusal> {
+fn report(raw: &raw::TopArgs) -> Result<raw::ReportArgs, Refusal> {
     // As if nothing was typed.
     let matches =
-        raw::Report::augment_args(clap::Command::new("top")).try_get_matches_from(["top"]);
-    let typed = matches.and_then(|matches| raw::Report::from_arg_matches(&matches));
+        raw::ReportArgs::augment_args(clap::Command::new("top")).try_get_matches_from(["top"]);
+    let typed = matches.and_then(|matches| raw::ReportArgs::from_arg_matches(&matches));
     let mut report = typed.map_err(|error| Refusal::usage(error.to_string()))?;
     let adds = raw.sort.first().is_some_and(|word| word.starts_with('+'));
     let usual = ["dso", "sym"].into_iter().filter(|_| raw.sort.is_empty() || adds);

@@ -18,7 +18,7 @@ use crate::exit::Refusal;
 
 /// Whose calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum TraceScope {
     /// The command's.
     Command,
     /// Running processes'.
@@ -29,7 +29,7 @@ pub(crate) enum Target {
 
 /// What is shown.
 #[derive(Clone, Debug)]
-pub(crate) enum View {
+pub(crate) enum TraceView {
     /// Sums.
     Summary {
         /// Of these calls.
@@ -49,7 +49,7 @@ pub(crate) enum View {
         ring_bytes: u32,
     },
     /// Calls of functions.
-    Functions(Box<Functions>),
+    FunctionProbes(Box<FunctionProbes>),
     /// Nothing: all goes into this file. How much may wait in the kernel for each CPU, where that is
     /// told.
     Data(PathBuf, Option<u32>),
@@ -57,7 +57,7 @@ pub(crate) enum View {
 
 /// Functions and places whose calls are looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Functions {
+pub(crate) struct FunctionProbes {
     /// Which.
     pub(crate) probes: Vec<Probe>,
     /// Each call is shown.
@@ -81,7 +81,7 @@ const SLOWEST: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct TraceTarget {
     pub(crate) command: Vec<OsString>,
-    pub(crate) target: Target,
+    pub(crate) target: TraceScope,
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -95,12 +95,12 @@ impl TraceTarget {
         timeout_ms: Option<u64>,
     ) -> Result<Self, Refusal> {
         let target = match (pids, all, command.is_empty()) {
-            ([], true, _) => Target::All,
-            ([], false, false) => Target::Command,
+            ([], true, _) => TraceScope::All,
+            ([], false, false) => TraceScope::Command,
             ([], false, true) => {
                 return Err(Refusal::usage("give a command, -p PID or -a (the whole machine)"));
             }
-            (pids, ..) => Target::Processes(targets::tasks(pids)?),
+            (pids, ..) => TraceScope::Processes(targets::tasks(pids)?),
         };
         Ok(Self { command, target, timeout: timeout_ms.map(Duration::from_millis) })
     }
@@ -110,7 +110,7 @@ impl TraceTarget {
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) traced: TraceTarget,
-    pub(crate) view: View,
+    pub(crate) view: TraceView,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
 }
@@ -120,7 +120,7 @@ impl Trace {
     ///
     /// # Errors
     /// An option that makes no sense, in a line that says what would.
-    pub(crate) fn new(raw: raw::Trace) -> Result<Self, Refusal> {
+    pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
         let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
             CallSelection::with_tracepoints(text)
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
@@ -145,11 +145,11 @@ impl Trace {
 }
 
 fn view(
-    raw: &raw::Trace,
-    target: &Target,
+    raw: &raw::TraceArgs,
+    target: &TraceScope,
     calls: CallSelection,
     wanted: PerfOptions,
-) -> Result<View, Refusal> {
+) -> Result<TraceView, Refusal> {
     if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
         return Err(Refusal::usage(
             "-e: tracepoints stand between calls; `tare record -e` records them alone",
@@ -164,7 +164,7 @@ fn view(
     let probes = probes(raw, target)?;
     if !probes.is_empty() {
         let symbols = symbols::resolve(raw::SymbolSearch::default());
-        return Ok(View::Functions(Box::new(Functions {
+        return Ok(TraceView::FunctionProbes(Box::new(FunctionProbes {
             probes,
             each: raw.each,
             min_duration_ns,
@@ -178,7 +178,7 @@ fn view(
     }
     if let Some(file) = &raw.data {
         let ring_bytes = raw.ring_size.is_some().then_some(ring_bytes);
-        return Ok(View::Data(file.clone(), ring_bytes));
+        return Ok(TraceView::Data(file.clone(), ring_bytes));
     }
     if raw.summary {
         let by = match (raw.per_thread, raw.per_cgroup) {
@@ -186,7 +186,7 @@ fn view(
             (_, true) => SumKey::Cgroup,
             _ => SumKey::Call,
         };
-        return Ok(View::Summary { calls, by, histograms: raw.hist });
+        return Ok(TraceView::Summary { calls, by, histograms: raw.hist });
     }
     let lines = LineOptions {
         calls,
@@ -201,7 +201,7 @@ fn view(
             _ => DescriptorInfo::Details,
         },
     };
-    Ok(View::Calls { lines, wanted: Box::new(wanted), ring_bytes })
+    Ok(TraceView::Calls { lines, wanted: Box::new(wanted), ring_bytes })
 }
 
 /// `--ring-size`.
@@ -216,11 +216,11 @@ pub(super) fn ring_bytes(typed: Option<&str>) -> Result<u32, Refusal> {
 }
 
 /// The functions and places that are asked for.
-fn probes(raw: &raw::Trace, target: &Target) -> Result<Vec<Probe>, Refusal> {
+fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refusal> {
     let path = std::env::var_os("PATH");
     let find = |name: &str| find_in_path(name.as_ref(), path.as_deref());
     let files = || match target {
-        Target::Processes(pids) => {
+        TraceScope::Processes(pids) => {
             pids.iter().flat_map(|&pid| probes::mapped_files(&Host::default(), pid)).collect()
         }
         _ => raw

@@ -49,7 +49,7 @@ impl Versus {
     /// # Errors
     /// A [`Refusal`] that names the remedy.
     pub fn resolve(
-        raw: &raw::Versus,
+        raw: &raw::VersusArgs,
         command: &[OsString],
         metrics: Vec<Metric>,
     ) -> Result<Option<Self>, Refusal> {
@@ -128,7 +128,7 @@ fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-fn plan(raw: &raw::Versus, min_effect: f64, metrics: usize) -> Result<Plan, Refusal> {
+fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<Plan, Refusal> {
     let needed = Plan::fewest_pairs(metrics).max(10);
     let max_pairs = raw.max_runs.unwrap_or(10_000);
     let min_pairs = raw.min_runs.unwrap_or(needed.min(max_pairs));
@@ -157,12 +157,12 @@ fn plan(raw: &raw::Versus, min_effect: f64, metrics: usize) -> Result<Plan, Refu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::raw::{Command, Tare};
+    use crate::cli::raw::{Tare, TareCommand};
 
     fn resolved(options: &[&str]) -> Result<Versus, Refusal> {
         let words =
             ["tare", "stat"].iter().chain(options).chain(&["--", "a", "1 2"]).map(OsString::from);
-        let Command::Stat(stat) = Tare::parse_typed(words).unwrap().command else {
+        let TareCommand::Stat(stat) = Tare::parse_typed(words).unwrap().command else {
             unreachable!("stat was asked for")
         };
         let metrics = Metric::all([("page-faults".to_owned(), String::new(), 1.0)]);

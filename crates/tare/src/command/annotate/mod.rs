@@ -43,7 +43,7 @@ struct ListingStyle {
     print_line: bool,
 }
 
-pub(crate) fn run(raw: raw::Annotate) -> Outcome {
+pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     let mut symbols = symbols::resolve(raw.symbol_search.clone());
     let progress = ProgressLine::begin();
     let mut recording = open(&raw.input, &mut symbols, &progress)?;
@@ -98,7 +98,7 @@ fn no_function(name: &str) -> Refusal {
 }
 
 /// Whether the terminal's whole screen is taken: not for a pipe that is read, or for an old terminal.
-fn is_for_screen(raw: &raw::Annotate) -> Result<bool, Refusal> {
+fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
     if raw.tui {
         terminal::need_screen("the function")?;
         return Ok(true);
@@ -107,7 +107,7 @@ fn is_for_screen(raw: &raw::Annotate) -> Result<bool, Refusal> {
 }
 
 /// Shows the function on the terminal, with the report of all of them behind it.
-fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::Annotate) -> Outcome {
+fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
     let name = raw.symbol.or(raw.named);
     let keys = [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key);
     let columns = [&[Column::Overhead][..], &keys].concat();

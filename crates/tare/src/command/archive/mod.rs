@@ -31,7 +31,7 @@ const RECORDING: &str = "perf.data";
 /// What is fast, and small enough.
 const LEVEL: i32 = 3;
 
-pub(crate) fn run(raw: raw::Archive) -> Outcome {
+pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     let input = raw.input;
     let output = raw.output.unwrap_or_else(|| {
         let mut name = input.clone().into_os_string();

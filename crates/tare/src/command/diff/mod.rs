@@ -15,9 +15,9 @@ use tare_render::{Sample, SampleSink};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::diff::{Diff, Form};
+use crate::cli::resolved::diff::{Diff, DiffForm};
 use crate::cli::resolved::flame::is_svg;
-use crate::cli::resolved::samples::Samples;
+use crate::cli::resolved::samples::SampleSelection;
 use crate::command::output::write_to;
 use crate::command::recording::exists;
 use crate::command::samples::{Read, replay};
@@ -43,7 +43,7 @@ impl LoadedRecording {
     }
 }
 
-pub(crate) fn run(raw: raw::Diff) -> Outcome {
+pub(crate) fn run(raw: raw::DiffArgs) -> Outcome {
     let diff = Diff::resolve(raw)?;
     let is_interactive = is_interactive(&diff)?;
     diff.sides.iter().flatten().try_for_each(|samples| exists(&samples.input))?;
@@ -73,7 +73,7 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
     } else {
         let mut out = BufWriter::new(io::stdout().lock());
         match diff.form {
-            Form::Json => diff_json(&mut out, &compared, &diff.view)?,
+            DiffForm::Json => diff_json(&mut out, &compared, &diff.view)?,
             _ => diff_text(&mut out, &compared, &diff.view)?,
         }
         out.flush()?;
@@ -84,15 +84,15 @@ pub(crate) fn run(raw: raw::Diff) -> Outcome {
 /// Whether the comparison is shown on the whole screen.
 fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
     match diff.form {
-        Form::Terminal => terminal::need_screen("the comparison").map(|()| true),
-        Form::Text | Form::Json => Ok(false),
-        Form::Fitting => Ok(terminal::has_screen() && diff.gates.is_empty()),
+        DiffForm::Terminal => terminal::need_screen("the comparison").map(|()| true),
+        DiffForm::Text | DiffForm::Json => Ok(false),
+        DiffForm::Fitting => Ok(terminal::has_screen() && diff.gates.is_empty()),
     }
 }
 
 /// Sums up a recording.
 fn take(
-    samples: &Samples,
+    samples: &SampleSelection,
     runs: &mut Runs,
     side: usize,
     is_drawn: bool,

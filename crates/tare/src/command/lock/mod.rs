@@ -11,17 +11,17 @@ use tare_trace::lock::{LockRow, LockTracer, lock_document, lock_table};
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::lock::{Lock, Source};
+use crate::cli::resolved::lock::{Lock, LockSource};
 use crate::cli::resolved::trace::TraceTarget;
 use crate::command::trace::live::{Session, clones};
 use crate::command::trace::{explain, open};
 use crate::exit::say;
 
-pub(crate) fn run(raw: raw::Lock) -> Outcome {
+pub(crate) fn run(raw: raw::LockArgs) -> Outcome {
     let lock = Lock::new(raw)?;
     match &lock.source {
-        Source::Recording(input) => recorded::run(&lock, input),
-        Source::Live(traced) => look(&lock, traced)
+        LockSource::Recording(input) => recorded::run(&lock, input),
+        LockSource::Live(traced) => look(&lock, traced)
             .map_err(|error| super::remedy::with_status(error, !traced.command.is_empty())),
     }
 }

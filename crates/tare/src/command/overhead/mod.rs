@@ -25,7 +25,7 @@ use crate::cli::raw;
 use crate::cli::resolved::overhead::{self as resolved, Overhead};
 use crate::exit::{Exit, Refusal, say};
 
-pub(crate) fn run(raw: &raw::Overhead) -> Outcome {
+pub(crate) fn run(raw: &raw::OverheadArgs) -> Outcome {
     let host = Host::default();
     let sources = Sources::new(host.clone());
     match Overhead::resolve(raw, &sources)? {
@@ -36,7 +36,7 @@ pub(crate) fn run(raw: &raw::Overhead) -> Outcome {
 }
 
 fn measure(
-    raw: &raw::Overhead,
+    raw: &raw::OverheadArgs,
     host: &Host,
     sources: &Sources,
     asked: &resolved::Study,
@@ -96,7 +96,7 @@ fn keep(folder: &StateFolder, studies: &[Study]) {
 }
 
 /// Shows what was measured on this host and kernel; of these events, or of all.
-fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
+fn show(raw: &raw::OverheadArgs, host: &Host, events: &[String]) -> Outcome {
     let machine = StudyHost::detect(host);
     let kept = match folder::find()? {
         Some(folder) => kept::load_all(&folder)?,
@@ -134,7 +134,7 @@ fn show(raw: &raw::Overhead, host: &Host, events: &[String]) -> Outcome {
     print(raw, &studies)
 }
 
-fn print(raw: &raw::Overhead, studies: &[Study]) -> Outcome {
+fn print(raw: &raw::OverheadArgs, studies: &[Study]) -> Outcome {
     let mut out = std::io::stdout().lock();
     if raw.json {
         study::json(&mut out, studies, raw.overlay)?;

@@ -29,7 +29,7 @@ enum Failure {
     Other(anyhow::Error),
 }
 
-pub(super) fn run(with: &ProfilerComparison, raw: &raw::Overhead) -> Outcome {
+pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome {
     let began = Instant::now();
     let (rounds, stop) = {
         let signals = Signals::block().context("cannot wait for signals")?;

@@ -14,7 +14,7 @@ use tare_record::output::Switch;
 use tare_record::{Notice, RecordError, Recording, RecordingResult, State};
 
 use super::{sample_cost, wording};
-use crate::cli::resolved::record::Record;
+use crate::cli::resolved::record::RecordOptions;
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::say;
@@ -33,7 +33,7 @@ type Explain<'a> = &'a dyn Fn(RecordError) -> anyhow::Error;
 
 /// A recording under way.
 pub(super) struct Live<'a> {
-    record: &'a Record,
+    record: &'a RecordOptions,
     host: &'a Host,
     signals: &'a Signals,
     control: Option<Control>,
@@ -53,7 +53,7 @@ struct ReadyDescriptors {
 
 impl<'a> Live<'a> {
     pub(super) fn new(
-        record: &'a Record,
+        record: &'a RecordOptions,
         host: &'a Host,
         signals: &'a Signals,
         recording: Recording,

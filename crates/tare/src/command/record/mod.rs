@@ -32,14 +32,14 @@ use self::live::{Live, RecordOutcome};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
-use crate::cli::resolved::record::Record;
+use crate::cli::resolved::record::RecordOptions;
 use crate::exit::{Exit, Refusal, say};
 use tare_format::printable;
 
 /// Records. `calls_by_programs`: see [`tare_record::options::Options::calls_by_programs`].
-pub(crate) fn run(raw: raw::Record, calls_by_programs: bool) -> Outcome {
+pub(crate) fn run(raw: raw::RecordArgs, calls_by_programs: bool) -> Outcome {
     let host = Host::default();
-    let mut record = Record::resolve(raw, &host)?;
+    let mut record = RecordOptions::resolve(raw, &host)?;
     record.options.calls_by_programs = calls_by_programs;
     record.options.program = Program {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -53,7 +53,7 @@ pub(crate) fn run(raw: raw::Record, calls_by_programs: bool) -> Outcome {
 }
 
 /// Shows what would be opened.
-fn preview(record: &Record, host: &Host) -> Outcome {
+fn preview(record: &RecordOptions, host: &Host) -> Outcome {
     let backend = Backend { host: host.clone(), ..Backend::default() };
     let recorder = Recorder::preview(record.options.clone(), backend)
         .map_err(|error| wording::plan_error(&error, host))?;
@@ -63,7 +63,7 @@ fn preview(record: &Record, host: &Host) -> Outcome {
 }
 
 /// How the command is followed, and in what the plan differs from what was asked for.
-fn say_plan(record: &Record, recorder: &Recorder) {
+fn say_plan(record: &RecordOptions, recorder: &Recorder) {
     if record.quiet && !record.dry_run {
         return;
     }
@@ -78,7 +78,7 @@ fn say_plan(record: &Record, recorder: &Recorder) {
     }
 }
 
-fn recorded(record: &Record, host: &Host) -> Outcome {
+fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     let files = FileLimit::now();
     let asks = record.output.options.switch == Some(Switch::Signal)
         || matches!(record.options.rings.keep, Keep::Last(_));
@@ -135,7 +135,7 @@ fn recorded(record: &Record, host: &Host) -> Outcome {
 /// The capabilities that this recording takes beyond those that each does: BPF programs that run
 /// when a later file begins are listed for `CAP_SYS_ADMIN` alone, and binaries of others are linked
 /// to by their owner or `CAP_FOWNER`.
-fn still_needed(record: &Record) -> CapabilitySet {
+fn still_needed(record: &RecordOptions) -> CapabilitySet {
     let has_later_descriptions = record.output.options.switch.is_some()
         || record.options.rings.keep != Keep::All
         || record.options.synthesize.at_the_end;
@@ -146,7 +146,7 @@ fn still_needed(record: &Record) -> CapabilitySet {
 }
 
 /// Draws the flame graph of the recording, of several files of the last one.
-fn draw(flame: &Path, record: &Record, recorded: &RecordOutcome) -> anyhow::Result<()> {
+fn draw(flame: &Path, record: &RecordOptions, recorded: &RecordOutcome) -> anyhow::Result<()> {
     let Some(file) = recorded.finished.output.files.last() else { return Ok(()) };
     let drawn = Flame::of_recording(file.clone(), flame.to_owned());
     crate::command::flame::draw(&drawn).map_err(|error| {
@@ -157,7 +157,7 @@ fn draw(flame: &Path, record: &Record, recorded: &RecordOutcome) -> anyhow::Resu
 
 /// The command, where there is one. Where the recording has stdout, it writes to stderr, as with
 /// perf.
-fn command(record: &Record) -> anyhow::Result<Option<ChildCommand>> {
+fn command(record: &RecordOptions) -> anyhow::Result<Option<ChildCommand>> {
     if record.command.is_empty() {
         return Ok(None);
     }
@@ -177,7 +177,7 @@ fn command(record: &Record) -> anyhow::Result<Option<ChildCommand>> {
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Opens the output. A FIFO waits for somebody who reads it, until a signal ends that.
-fn open(record: &Record, signals: &Signals) -> anyhow::Result<Output> {
+fn open(record: &RecordOptions, signals: &Signals) -> anyhow::Result<Output> {
     let mut is_said = record.quiet;
     loop {
         match Output::open(&record.output.destination, &record.output.options) {
@@ -214,7 +214,7 @@ fn by_signal(number: i32) -> u8 {
 }
 
 /// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
-fn show(record: &Record, recorded: &RecordOutcome) {
+fn show(record: &RecordOptions, recorded: &RecordOutcome) {
     let RecordOutcome { finished, .. } = recorded;
     // Whoever stopped reading doesn't want to hear of it.
     if finished.output.stopped == Some(OutputError::Closed) {
@@ -249,7 +249,7 @@ fn show(record: &Record, recorded: &RecordOutcome) {
     }
 }
 
-fn exit(record: &Record, recorded: &RecordOutcome) -> Exit {
+fn exit(record: &RecordOptions, recorded: &RecordOutcome) -> Exit {
     let has_command = !record.command.is_empty();
     let stopped =
         recorded.finished.output.stopped.as_ref().filter(|why| **why != OutputError::Closed);

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use tare_record::plan::{Plan, PlannedEvent};
 
 use super::wording;
-use crate::cli::raw::{Command, Tare};
-use crate::cli::resolved::record::Record;
+use crate::cli::raw::{Tare, TareCommand};
+use crate::cli::resolved::record::RecordOptions;
 use crate::exit::Refusal;
 
 const GOLDEN: &str = include_str!("../../../../../tests/golden/record_attr.txt");
@@ -130,13 +130,13 @@ impl Machine {
 
     fn plan(&self, line: &str) -> Result<Plan, Refusal> {
         let words = shlex::split(line).unwrap().into_iter().map(OsString::from);
-        let Command::Record(raw) =
+        let TareCommand::Record(raw) =
             Tare::parse_typed(words).unwrap_or_else(|error| panic!("{line}: {error}")).command
         else {
             panic!("{line}")
         };
         let host = Host::at(self.root.path());
-        Plan::new(&Record::resolve(*raw.0, &host)?.options, &host, &self.kernel)
+        Plan::new(&RecordOptions::resolve(*raw.0, &host)?.options, &host, &self.kernel)
             .map_err(|error| wording::plan_error(&error, &host))
     }
 }

@@ -7,7 +7,7 @@ use tare_profile::{Filter, Term};
 use tare_replay::{Recording, SampleSinkOptions, TimeRanges};
 
 use crate::Outcome;
-use crate::cli::resolved::report::{Interface, Part, Report};
+use crate::cli::resolved::report::{Interface, ReportOptions, ReportPart};
 use crate::command::header;
 use crate::command::recording;
 use crate::command::report::{no_samples, recorded};
@@ -18,8 +18,8 @@ use tare_tui::{CodeView, ReportInput, UiExit};
 
 /// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
 /// only text has are reasons for text.
-pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
-    let is_table = report.part == Part::Table && !report.json;
+pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
+    let is_table = report.part == ReportPart::Table && !report.json;
     let wants_text = report.is_text_alone() || report.threads || report.exact;
     match report.interface {
         Interface::Terminal => {
@@ -40,7 +40,7 @@ pub(super) fn is_wanted(report: &Report) -> Result<bool, Refusal> {
 }
 
 /// Shows it.
-pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
+pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
     let known = recorded(recording.description());
     let base = base(report, recording.description())?;
     let ended = tare_tui::run(ReportInput {
@@ -88,7 +88,7 @@ pub(super) fn run(recording: Recording, report: &Report) -> Outcome {
 }
 
 /// What counts at all, as in the text: percentages are of these samples.
-fn base(report: &Report, description: &Description) -> anyhow::Result<Vec<Term>> {
+fn base(report: &ReportOptions, description: &Description) -> anyhow::Result<Vec<Term>> {
     let mut base: Vec<_> = any_of(&report.cpus, |cpu| Term::Cpu(*cpu)).into_iter().collect();
     if report.hides_unresolved {
         base.push(Term::Named);

@@ -23,20 +23,22 @@ use tare_tui::ProgressLine;
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::report::{CallGraphs, Interface, Part, RecordingTraits, Report};
+use crate::cli::resolved::report::{
+    CallGraphs, Interface, RecordingTraits, ReportOptions, ReportPart,
+};
 use crate::command::header;
 use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal, say};
 
-pub(crate) fn run(raw: raw::Report) -> Outcome {
-    let mut report = Report::resolve(raw.clone())?;
+pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
+    let mut report = ReportOptions::resolve(raw.clone())?;
     let progress = ProgressLine::begin();
     let recording = open(&report.input, &mut report.symbols, &progress)?;
     if report.branches_if_recorded && has_branches(recording.description()) {
-        let of_branches = Report::resolve(raw::Report { branch_stack: true, ..raw })?;
-        report = Report { symbols: report.symbols, ..of_branches };
+        let of_branches = ReportOptions::resolve(raw::ReportArgs { branch_stack: true, ..raw })?;
+        report = ReportOptions { symbols: report.symbols, ..of_branches };
     } else if raw.total_cycles && !report.summed.blocks {
         say("--total-cycles: no branches were recorded, so these are samples (record them: -b)");
     }
@@ -59,7 +61,7 @@ pub(crate) fn run(raw: raw::Report) -> Outcome {
 fn write_rows(
     out: &mut dyn Write,
     recording: Recording,
-    report: &Report,
+    report: &ReportOptions,
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
     if !report.quiet {
@@ -76,26 +78,28 @@ fn write_rows(
 fn write(
     out: &mut dyn Write,
     recording: Recording,
-    report: &Report,
+    report: &ReportOptions,
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
     let mut text = Vec::new();
     match report.part {
-        Part::Stats => stats::write(&mut text, recording)?,
-        Part::Tasks { mmaps } => tasks::write(&mut text, recording, mmaps)?,
-        Part::Dump => {
+        ReportPart::Stats => stats::write(&mut text, recording)?,
+        ReportPart::Tasks { mmaps } => tasks::write(&mut text, recording, mmaps)?,
+        ReportPart::Dump => {
             drop(progress);
             return dump(out, recording, &report.input);
         }
-        Part::Header(extent) => header::write_only(&mut text, recording, extent)?,
-        Part::Table | Part::HeaderAndTable(_) => return table(out, recording, report, progress),
+        ReportPart::Header(extent) => header::write_only(&mut text, recording, extent)?,
+        ReportPart::Table | ReportPart::HeaderAndTable(_) => {
+            return table(out, recording, report, progress);
+        }
     }
     drop(progress);
     Ok(out.write_all(&text)?)
 }
 
 /// What is shown of a recording.
-fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
+fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Summary> {
     // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
@@ -126,7 +130,7 @@ fn summed(recording: Recording, report: &Report) -> anyhow::Result<Summary> {
 fn table(
     out: &mut dyn Write,
     recording: Recording,
-    report: &Report,
+    report: &ReportOptions,
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
     let summary = summed(recording, report)?;
@@ -144,7 +148,7 @@ fn table(
     if summary.profile.rows().next().is_none() && must_have_rows(report, &summary.profile.losses) {
         return Err(no_samples(report, &summary.profile.losses).into());
     }
-    if let Part::HeaderAndTable(extent) = report.part {
+    if let ReportPart::HeaderAndTable(extent) = report.part {
         header::write(out, &summary.description, extent)?;
     }
     if report.summed.blocks {
@@ -175,13 +179,13 @@ fn ledger(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
 }
 
 /// Whether it is the recording's fault where nothing is shown.
-fn must_have_rows(report: &Report, losses: &Losses) -> bool {
+fn must_have_rows(report: &ReportOptions, losses: &Losses) -> bool {
     let is_filtered = report.hides_unresolved || !report.cpus.is_empty() || report.is_partial();
     !is_filtered && !report.summed.branches && losses.own_samples == 0
 }
 
 /// Looks for the functions that options have patterns of.
-fn find_functions(profile: &mut Profile, report: &Report) {
+fn find_functions(profile: &mut Profile, report: &ReportOptions) {
     let fits = |pattern: &Regex, name: &[u8]| pattern.is_match(&String::from_utf8_lossy(name));
     if let Some(pattern) = &report.ignored_callees {
         profile.ignore_callees(|name| fits(pattern, name));
@@ -217,7 +221,7 @@ fn recorded(description: &Description) -> RecordingTraits {
     }
 }
 
-fn no_samples(report: &Report, losses: &Losses) -> Refusal {
+fn no_samples(report: &ReportOptions, losses: &Losses) -> Refusal {
     let name = report.input.display();
     let message = if losses.stat_records > 0 {
         format!(

@@ -7,8 +7,8 @@ use tare_trace::sched::SchedTracer;
 
 use super::output::Output;
 use crate::Outcome;
-use crate::cli::resolved::sched::{Form, Sched};
-use crate::cli::resolved::trace::{Target, TraceTarget};
+use crate::cli::resolved::sched::{Sched, SchedForm};
+use crate::cli::resolved::trace::{TraceScope, TraceTarget};
 use crate::command::trace::live::{Session, clones};
 use crate::command::trace::{explain, open};
 use crate::exit::say;
@@ -17,7 +17,7 @@ pub(super) fn run(options: &Sched, traced: &TraceTarget, ring_bytes: u32) -> Out
     let mut session = Session::new(traced, Host::default())?;
     let follow = session.follow();
     let out = open(options.output.as_deref(), options.json)?;
-    let migrations = matches!(options.form, Form::Timehist(form) if form.migrations);
+    let migrations = matches!(options.form, SchedForm::Timehist(form) if form.migrations);
     let (mut tracer, step_back) =
         SchedTracer::start(&follow, migrations, ring_bytes, &session.host).map_err(explain)?;
     if let Some(step_back) = step_back {
@@ -30,7 +30,7 @@ pub(super) fn run(options: &Sched, traced: &TraceTarget, ring_bytes: u32) -> Out
         if is_over { Ok(()) } else { output.flush() }
     })?;
     let missing = tracer.missing().map_err(explain)?;
-    output.finish(Some(monotonic_ns()), traced.target == Target::All, missing)?;
+    output.finish(Some(monotonic_ns()), traced.target == TraceScope::All, missing)?;
     if missing > 0 {
         say(&format!(
             "{} found no room and are missing, so some times are too short: --ring-size {}M gives more",

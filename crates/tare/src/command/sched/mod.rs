@@ -9,13 +9,13 @@ mod recorded;
 
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::sched::{Sched, Source};
+use crate::cli::resolved::sched::{Sched, SchedSource};
 
-pub(crate) fn run(raw: raw::Sched) -> Outcome {
+pub(crate) fn run(raw: raw::SchedArgs) -> Outcome {
     let sched = Sched::new(raw)?;
     match &sched.source {
-        Source::Recording(recorded) => recorded::run(&sched, recorded),
-        Source::Live { traced, ring_bytes } => {
+        SchedSource::Recording(recorded) => recorded::run(&sched, recorded),
+        SchedSource::Live { traced, ring_bytes } => {
             let has_command = !traced.command.is_empty();
             live::run(&sched, traced, *ring_bytes)
                 .map_err(|error| super::remedy::with_status(error, has_command))

@@ -10,7 +10,7 @@ use tare_trace::sched::{
     sorted, sums_document, switch_object, task_table,
 };
 
-use crate::cli::resolved::sched::{self as resolved, Form};
+use crate::cli::resolved::sched::{self as resolved, SchedForm};
 use crate::exit::say;
 
 /// So much text is written at once.
@@ -36,16 +36,16 @@ impl<'a> Output<'a> {
     ) -> Self {
         let mut text = Vec::new();
         let lines = match options.form {
-            Form::Timehist(form) if !options.json => Some(Timehist::new(form, &mut text)),
-            Form::Timehist(_) => {
+            SchedForm::Timehist(form) if !options.json => Some(Timehist::new(form, &mut text)),
+            SchedForm::Timehist(_) => {
                 text.extend_from_slice(
                     format!("{}\n", json!({ "version": JSON_VERSION })).as_bytes(),
                 );
                 None
             }
-            Form::Sums { .. } => None,
+            SchedForm::Sums { .. } => None,
         };
-        let only_slices = matches!(options.form, Form::Timehist(_));
+        let only_slices = matches!(options.form, SchedForm::Timehist(_));
         let cpus = options.cpus.clone();
         let sched = Sched::new(SchedOptions { from_ns, to_ns, cpus, only_slices });
         Self { options, out, sched, lines, text }
@@ -56,7 +56,7 @@ impl<'a> Output<'a> {
         let slice = self.sched.take(time_ns, happened);
         match (&self.lines, self.options.form) {
             (Some(lines), _) => lines.add(time_ns, happened, slice.as_ref(), &mut self.text),
-            (None, Form::Timehist(_)) => {
+            (None, SchedForm::Timehist(_)) => {
                 if let Some(object) = slice.and_then(|slice| switch_object(happened, &slice)) {
                     self.text.extend_from_slice(format!("{object}\n").as_bytes());
                 }
@@ -87,7 +87,7 @@ impl<'a> Output<'a> {
         missing: u64,
     ) -> anyhow::Result<()> {
         self.sched.finish(time_ns);
-        if let Form::Sums { by, histogram } = self.options.form {
+        if let SchedForm::Sums { by, histogram } = self.options.form {
             let tasks = sorted(&self.sched, by);
             if self.options.json {
                 let document = sums_document(&self.sched, &tasks, all, missing);

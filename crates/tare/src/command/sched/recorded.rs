@@ -12,7 +12,7 @@ use tare_tui::ProgressLine;
 
 use super::output::Output;
 use crate::Outcome;
-use crate::cli::resolved::sched::{Form, RecordedSource, Sched};
+use crate::cli::resolved::sched::{RecordedSource, Sched, SchedForm};
 use crate::command::output::create;
 use crate::command::recording::{open, refusal};
 use crate::exit::{Exit, Refusal, say};
@@ -31,7 +31,7 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let output = Output::new(options, BufWriter::new(out), from_ns, to_ns);
     let shown = TaskFilter::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
-    let reads_ahead = matches!(options.form, Form::Timehist(_));
+    let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
     let options = Options { detail: Detail::Samples, reads_ahead, ..Options::default() };
     let replay = Replay::new(options);
     let losses = replay.run(&mut recording, &mut sink)?;
@@ -59,7 +59,7 @@ struct TaskFilter {
 impl TaskFilter {
     fn new(options: &Sched, recorded: &RecordedSource) -> Self {
         let others =
-            matches!(options.form, Form::Timehist(form) if form.wakeups || form.migrations);
+            matches!(options.form, SchedForm::Timehist(form) if form.wakeups || form.migrations);
         Self { others, processes: others || !recorded.pids.is_empty() }
     }
 }

@@ -35,7 +35,7 @@ use line::Lines;
 use outputs::Outputs;
 use tare_format::ledger::Ledger;
 
-pub(crate) fn run(raw: &raw::Script) -> Outcome {
+pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
     let mut script = Script::new(raw)?;
     let progress = ProgressLine::beside_stdout();
     let recording = open(&script.input, &mut script.symbols, &progress)?;

@@ -13,7 +13,7 @@ use super::events::{self, RecordTask};
 use super::extra;
 use super::inline;
 use super::line;
-use crate::cli::resolved::script::{Clock, Script};
+use crate::cli::resolved::script::{Script, TimeStyle};
 use tare_render::script::{Fields, Selection};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
@@ -286,14 +286,14 @@ impl<'a> Printer<'a> {
 
     fn time(&mut self, text: &mut Vec<u8>, now_ns: u64) {
         let shown_ns = match self.script.clock {
-            Clock::Recorded => now_ns,
-            Clock::SinceFirst | Clock::SinceLast => {
+            TimeStyle::Recorded => now_ns,
+            TimeStyle::SinceFirst | TimeStyle::SinceLast => {
                 let since_ns = self.since_ns.get().unwrap_or(now_ns);
                 self.since_ns.set(Some(since_ns));
                 now_ns.saturating_sub(since_ns)
             }
         };
-        if self.script.clock == Clock::SinceLast {
+        if self.script.clock == TimeStyle::SinceLast {
             self.since_ns.set(Some(now_ns));
         }
         time(text, shown_ns, self.script.nanoseconds);

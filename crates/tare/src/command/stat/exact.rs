@@ -6,7 +6,7 @@ use tare_events::Event;
 use tare_measure::count::{Scope, plan_exact};
 
 use super::session::Session;
-use crate::cli::resolved::stat::{Stat, Target};
+use crate::cli::resolved::stat::{Stat, StatTarget};
 use crate::exit::say;
 
 /// How long each set of events counts before the next, where sets take turns in time.
@@ -31,16 +31,16 @@ impl Turns {
         // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
-            Target::Cpus { cpus, .. }
-            | Target::CommandInCgroup(cpus)
-            | Target::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
+            StatTarget::Cpus { cpus, .. }
+            | StatTarget::CommandInCgroup(cpus)
+            | StatTarget::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
             _ => Scope::Tasks(vec![own]),
         };
         let sets = plan_exact(session.kernel, &stat.groups, &scope)
             .map_err(|error| session.explain(&error))?
             .0;
-        let in_time =
-            !matches!(stat.target, Target::Command | Target::CommandInCgroup(_)) && sets.len() > 1;
+        let in_time = !matches!(stat.target, StatTarget::Command | StatTarget::CommandInCgroup(_))
+            && sets.len() > 1;
         let turns = Self { sets, in_time };
         turns.announce(stat);
         Ok(turns)

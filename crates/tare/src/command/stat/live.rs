@@ -15,7 +15,7 @@ use tare_measure::stat::{Run, ThreadNames};
 
 use super::exact::{TURN, Turns};
 use super::session::Session;
-use crate::cli::resolved::stat::{Begin, Target};
+use crate::cli::resolved::stat::{Begin, StatTarget};
 use crate::command::control::{self, Control, Order};
 use crate::command::interrupt::{end_child, pass_on};
 
@@ -346,7 +346,7 @@ impl Live<'_> {
         on_interval: OnInterval<'_>,
     ) -> anyhow::Result<EndedRun> {
         // What a command started may go on; counts are those at its end.
-        if ended.is_none() || !matches!(self.session.stat.target, Target::Command) {
+        if ended.is_none() || !matches!(self.session.stat.target, StatTarget::Command) {
             self.disable()?;
         }
         self.counted += self.enabled_since.take().map_or(Duration::ZERO, |since| since.elapsed());

@@ -25,10 +25,10 @@ use self::output::Writer;
 use self::session::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::stat::{Stat, Target};
+use crate::cli::resolved::stat::{Stat, StatTarget};
 use crate::exit::{Exit, Refusal, say};
 
-pub(crate) fn run(raw: raw::Stat) -> Outcome {
+pub(crate) fn run(raw: raw::StatArgs) -> Outcome {
     let host = Host::default();
     let stat = Stat::resolve(raw, &host)?;
     let has_command = !stat.command.is_empty();
@@ -77,7 +77,7 @@ fn describe(stat: &Stat) -> Description {
     Description {
         target: stat.title(),
         command: stat.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        in_cgroup: matches!(stat.target, Target::CommandInCgroup(_)),
+        in_cgroup: matches!(stat.target, StatTarget::CommandInCgroup(_)),
         exact: stat.exact,
         repeated: stat.repeated,
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::Context;
 use tare_measure::stat::{Columns, Line, Results, Span, csv, document, json_lines, text};
 
-use crate::cli::resolved::stat::{Destination, Form, StatOutput};
+use crate::cli::resolved::stat::{Destination, StatForm, StatOutput};
 use tare_record::own_file;
 
 /// Writes results as they come.
 pub(super) struct Writer {
     out: BufWriter<Box<dyn Write>>,
-    form: Form,
+    form: StatForm,
     columns: Columns,
     /// What the sums are called in CSV.
     total: Span,
@@ -45,7 +45,7 @@ impl Writer {
 
     /// Writes what was counted in an interval that ended `at` after the start.
     pub(super) fn interval(&mut self, at: Duration, lines: &[Line]) -> anyhow::Result<()> {
-        if self.clears && self.form != Form::Document {
+        if self.clears && self.form != StatForm::Document {
             // Home, then everything from there on; each screen has its heading.
             self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
             self.since_heading = 0;
@@ -54,10 +54,10 @@ impl Writer {
         let columns = self.columns;
         let span = Span::Interval(at);
         match &self.form {
-            Form::Text => text::interval(out, columns, at, lines, &mut self.since_heading),
-            Form::Csv(separator) => csv::lines(out, separator, columns, span, lines),
-            Form::JsonLines => json_lines::lines(out, columns, span, lines),
-            Form::Document => {
+            StatForm::Text => text::interval(out, columns, at, lines, &mut self.since_heading),
+            StatForm::Csv(separator) => csv::lines(out, separator, columns, span, lines),
+            StatForm::JsonLines => json_lines::lines(out, columns, span, lines),
+            StatForm::Document => {
                 self.intervals.add(at, lines);
                 return Ok(());
             }
@@ -71,12 +71,12 @@ impl Writer {
         let out = &mut self.out;
         let columns = self.columns;
         match &self.form {
-            Form::Text => text::totals(out, columns, results),
-            Form::Csv(separator) => {
+            StatForm::Text => text::totals(out, columns, results),
+            StatForm::Csv(separator) => {
                 csv::lines(out, separator, columns, self.total, &results.lines())
             }
-            Form::JsonLines => json_lines::lines(out, columns, self.total, &results.lines()),
-            Form::Document => Ok(()),
+            StatForm::JsonLines => json_lines::lines(out, columns, self.total, &results.lines()),
+            StatForm::Document => Ok(()),
         }
         .context("cannot write the results")
     }
@@ -84,7 +84,7 @@ impl Writer {
     /// Writes what is still to be written.
     pub(super) fn finish(mut self, results: &Results) -> anyhow::Result<()> {
         let document = match self.form {
-            Form::Document => document::write(&mut self.out, results, self.intervals),
+            StatForm::Document => document::write(&mut self.out, results, self.intervals),
             _ => Ok(()),
         };
         document.and_then(|()| self.out.flush()).context("cannot write the results")

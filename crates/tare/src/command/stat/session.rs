@@ -17,7 +17,7 @@ use tare_kernel::targets::Targets;
 use tare_measure::count::{Aggregation, Cgroup, Counters, Options, Scope, Start, needed_files};
 use tare_measure::stat::ThreadNames;
 
-use crate::cli::resolved::stat::{Begin, Stat, Target};
+use crate::cli::resolved::stat::{Begin, Stat, StatTarget};
 use crate::command::remedy;
 use crate::exit::{Exit, Refusal};
 
@@ -110,12 +110,12 @@ impl<'a> Session<'a> {
 
     /// Whether counting starts by itself, in the program that the command executes.
     pub(super) fn starts_on_exec(&self) -> bool {
-        matches!(self.stat.target, Target::Command) && self.stat.schedule.begin == Begin::AtOnce
+        matches!(self.stat.target, StatTarget::Command) && self.stat.schedule.begin == Begin::AtOnce
     }
 
     /// The cgroup that the command of a run is started in, where it is counted by that.
     pub(super) fn cgroup(&self) -> anyhow::Result<Option<TransientCgroup>> {
-        if !matches!(self.stat.target, Target::CommandInCgroup(_)) {
+        if !matches!(self.stat.target, StatTarget::CommandInCgroup(_)) {
             return Ok(None);
         }
         let refuse = |error| Refusal {
@@ -137,25 +137,25 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Scope> {
         let missing = |pid: i32| move |_| Refusal::usage(format!("there is no process {pid}"));
         Ok(match (&self.stat.target, child) {
-            (Target::Command, Some(child)) => Scope::Command(child.pid()),
-            (Target::CommandInCgroup(cpus), _) => {
+            (StatTarget::Command, Some(child)) => Scope::Command(child.pid()),
+            (StatTarget::CommandInCgroup(cpus), _) => {
                 let folder = cgroup
                     .context("the command has no cgroup")?
                     .try_clone_to_owned()
                     .context("cannot keep the command's cgroup open")?;
                 Scope::CommandInCgroup { folder, cpus: cpus.clone() }
             }
-            (Target::Command, None) => Scope::Tasks(Vec::new()),
-            (Target::Processes(pids), _) => {
+            (StatTarget::Command, None) => Scope::Tasks(Vec::new()),
+            (StatTarget::Processes(pids), _) => {
                 let mut tids = BTreeSet::new();
                 for &pid in pids {
                     tids.extend(procfs::threads(self.host, pid).map_err(missing(pid))?);
                 }
                 Scope::Tasks(tids.into_iter().collect())
             }
-            (Target::Threads(tids), _) => Scope::Tasks(tids.clone()),
-            (Target::Cpus { cpus, .. }, _) => Scope::Cpus(cpus.clone()),
-            (Target::Cgroups { names, pairing, cpus }, _) => {
+            (StatTarget::Threads(tids), _) => Scope::Tasks(tids.clone()),
+            (StatTarget::Cpus { cpus, .. }, _) => Scope::Cpus(cpus.clone()),
+            (StatTarget::Cgroups { names, pairing, cpus }, _) => {
                 let known = Cgroups::read(self.host);
                 let open = |name: &String| -> anyhow::Result<Option<Cgroup>> {
                     if name.is_empty() {
@@ -190,8 +190,8 @@ impl<'a> Session<'a> {
     /// The running processes whose end ends the measurement.
     pub(super) fn targets(&self) -> anyhow::Result<Targets> {
         Ok(match &self.stat.target {
-            Target::Processes(pids) => Targets::processes(pids)?,
-            Target::Threads(tids) => Targets::threads(tids),
+            StatTarget::Processes(pids) => Targets::processes(pids)?,
+            StatTarget::Threads(tids) => Targets::threads(tids),
             _ => Targets::default(),
         })
     }

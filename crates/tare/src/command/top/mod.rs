@@ -25,18 +25,18 @@ use self::text::Printer;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::RecordingTraits;
-use crate::cli::resolved::top::{Form, Top};
+use crate::cli::resolved::top::{Top, TopForm};
 use crate::command::record::{sample_cost, wording};
 use crate::command::{header, remedy};
 use crate::exit::{Exit, Refusal, say};
 use crate::terminal;
 
-pub(crate) fn run(raw: &raw::Top) -> Outcome {
+pub(crate) fn run(raw: &raw::TopArgs) -> Outcome {
     let host = Host::default();
     let top = Top::resolve(raw, &host)?;
     catch_bus_errors();
     let shown =
-        if top.form == Form::Screen { on_screen(&top, &host) } else { as_text(&top, &host) };
+        if top.form == TopForm::Screen { on_screen(&top, &host) } else { as_text(&top, &host) };
     // There is no command whose status tells tare's own failures apart.
     shown.map_err(|error| match error.downcast::<Refusal>() {
         Ok(refusal) if refusal.exit == Exit::OwnFailure => {

@@ -8,7 +8,7 @@ use tare_render::{LiveFigures, View, live_json, live_line};
 use tare_replay::{Live, SampleSink};
 
 use super::feed::Feed;
-use crate::cli::resolved::top::{Form, Top};
+use crate::cli::resolved::top::{Top, TopForm};
 
 /// Lines of a screen that are no rows.
 const OTHER_LINES: usize = 10;
@@ -29,7 +29,7 @@ pub(super) struct Printer {
 impl Printer {
     /// `view`: what is shown, of rows those that fit.
     pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> View) -> Self {
-        let is_json = top.form == Form::Json;
+        let is_json = top.form == TopForm::Json;
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let is_screen = !is_json && io::stdout().is_terminal();
         let rows = size.filter(|_| is_screen).map(|size| usize::from(size.ws_row));

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::Outcome;
-use crate::cli::raw::{Command, Tare};
-use crate::cli::resolved::trace::{Target, Trace};
+use crate::cli::raw::{Tare, TareCommand};
+use crate::cli::resolved::trace::{Trace, TraceScope};
 
 const EVENTS: &str = "raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 
@@ -15,12 +15,12 @@ pub(super) fn run(trace: &Trace, file: &Path, ring_bytes: Option<u32>) -> Outcom
     words.push(file.into());
     words.extend(ring_bytes.map(|bytes| format!("-m{bytes}B").into()));
     match &trace.traced.target {
-        Target::All => words.push("-a".into()),
-        Target::Processes(pids) => {
+        TraceScope::All => words.push("-a".into()),
+        TraceScope::Processes(pids) => {
             let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
             words.extend(["-p".into(), pids.join(",").into()]);
         }
-        Target::Command => {}
+        TraceScope::Command => {}
     }
     if let Some(timeout) = trace.traced.timeout {
         words.extend(["--timeout".into(), timeout.as_millis().to_string().into()]);
@@ -30,7 +30,7 @@ pub(super) fn run(trace: &Trace, file: &Path, ring_bytes: Option<u32>) -> Outcom
         words.extend(trace.traced.command.iter().cloned());
     }
     match Tare::parse_typed(words)?.command {
-        Command::Record(raw) => crate::command::record::run(*raw.0, true),
+        TareCommand::Record(raw) => crate::command::record::run(*raw.0, true),
         _ => unreachable!("these are words of tare record"),
     }
 }

@@ -11,12 +11,12 @@ use tare_trace::{FunctionCall, FunctionRow, FunctionTracer, FunctionsSeen};
 use super::live::{Session, TraceEnd, clones};
 use super::{explain, open};
 use crate::Outcome;
-use crate::cli::resolved::trace::{Functions, Trace};
+use crate::cli::resolved::trace::{FunctionProbes, Trace};
 
 /// The version of the JSON document: it changes when a field changes its meaning or goes.
 const VERSION: u32 = 1;
 
-pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &Functions) -> Outcome {
+pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &FunctionProbes) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let (places, owners) = plans(&functions.probes, functions.each, functions.min_duration_ns);
     let follow = session.follow();

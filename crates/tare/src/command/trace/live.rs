@@ -13,7 +13,7 @@ use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
 
-use crate::cli::resolved::trace::{Target, TraceTarget};
+use crate::cli::resolved::trace::{TraceScope, TraceTarget};
 use crate::command::interrupt::{end_child, pass_on};
 use crate::exit::{Exit, Refusal};
 
@@ -51,10 +51,10 @@ impl<'a> Session<'a> {
             .transpose()
             .map_err(|error| crate::command::remedy::with_status(error.into(), true))?;
         let targets = match &traced.target {
-            Target::Processes(pids) => {
+            TraceScope::Processes(pids) => {
                 Targets::processes(pids).map_err(|error| Refusal::usage(error.to_string()))?
             }
-            Target::Command | Target::All => Targets::default(),
+            TraceScope::Command | TraceScope::All => Targets::default(),
         };
         let fork = |command| WaitingChild::fork(command, &signals, &FileLimit::now());
         let child = command.as_ref().map(fork).transpose()?;
@@ -65,8 +65,8 @@ impl<'a> Session<'a> {
     pub(crate) fn follow(&self) -> FollowedTasks {
         let child = self.child.as_ref().map(WaitingChild::pid);
         match (&self.traced.target, child) {
-            (Target::Command, Some(child)) => FollowedTasks::Command(child),
-            (Target::Processes(pids), _) => FollowedTasks::Processes(pids.clone()),
+            (TraceScope::Command, Some(child)) => FollowedTasks::Command(child),
+            (TraceScope::Processes(pids), _) => FollowedTasks::Processes(pids.clone()),
             (_, child) => FollowedTasks::All(child),
         }
     }

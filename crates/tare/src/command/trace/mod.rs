@@ -21,23 +21,23 @@ use tare_trace::{PerfError, TraceError};
 use self::live::Session;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::trace::{Trace, View};
+use crate::cli::resolved::trace::{Trace, TraceView};
 use crate::exit::Refusal;
 
-pub(crate) fn run(raw: raw::Trace) -> Outcome {
+pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
     let trace = Trace::new(raw)?;
     let has_command = !trace.traced.command.is_empty();
     let session = || Session::new(&trace.traced, Host::default());
     let outcome = match &trace.view {
-        View::Data(file, ring_bytes) => return data::run(&trace, file, *ring_bytes),
-        View::Functions(wanted) => {
+        TraceView::Data(file, ring_bytes) => return data::run(&trace, file, *ring_bytes),
+        TraceView::FunctionProbes(wanted) => {
             session().and_then(|session| functions::run(&trace, session, wanted))
         }
-        View::Calls { lines, wanted, ring_bytes } => {
+        TraceView::Calls { lines, wanted, ring_bytes } => {
             session().and_then(|session| calls::run(&trace, session, lines, wanted, *ring_bytes))
         }
-        View::Summary { calls, by, histograms } => {
-            let view = summary::View { calls, by: *by, histograms: *histograms };
+        TraceView::Summary { calls, by, histograms } => {
+            let view = summary::TraceView { calls, by: *by, histograms: *histograms };
             session().and_then(|session| summary::run(&trace, session, &view))
         }
     };

@@ -17,13 +17,13 @@ use crate::exit::say;
 const VERSION: u32 = 1;
 
 /// What is shown.
-pub(super) struct View<'a> {
+pub(super) struct TraceView<'a> {
     pub(super) calls: &'a CallSelection,
     pub(super) by: SumKey,
     pub(super) histograms: bool,
 }
 
-pub(super) fn run(trace: &Trace, mut session: Session<'_>, view: &View<'_>) -> Outcome {
+pub(super) fn run(trace: &Trace, mut session: Session<'_>, view: &TraceView<'_>) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let follow = session.follow();
     let (mut tracer, step_back) =

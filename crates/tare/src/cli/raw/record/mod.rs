@@ -7,10 +7,10 @@ mod output;
 mod sampling;
 mod target;
 
-pub use off_cpu::OffCpu;
-pub use output::OutputOptions;
-pub use sampling::Sampling;
-pub use target::Target;
+pub use off_cpu::OffCpuArgs;
+pub use output::OutputArgs;
+pub use sampling::SamplingArgs;
+pub use target::TargetArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +31,7 @@ Examples:
 /// Arguments of `tare record`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Record {
+pub struct RecordArgs {
     /// Events to record: names, groups in braces, comma lists; see `tare list` [default: cycles:P,
     /// or cpu-clock without a PMU]
     #[arg(short, long = "event", value_name = "EVENTS", help_heading = "What to record")]
@@ -52,19 +52,19 @@ pub struct Record {
 
     /// How events are sampled.
     #[command(flatten)]
-    pub sampling: Sampling,
+    pub sampling: SamplingArgs,
 
     /// The time off the CPUs.
     #[command(flatten)]
-    pub off_cpu: OffCpu,
+    pub off_cpu: OffCpuArgs,
 
     /// What is recorded.
     #[command(flatten)]
-    pub target: Target,
+    pub target: TargetArgs,
 
     /// Where the recording goes.
     #[command(flatten)]
-    pub output: OutputOptions,
+    pub output: OutputArgs,
 
     /// Say what is done; -vv shows every perf_event_attr
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]

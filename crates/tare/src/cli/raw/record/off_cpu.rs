@@ -1,7 +1,7 @@
 /// The time that tasks are not on a CPU.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "What to record")]
-pub struct OffCpu {
+pub struct OffCpuArgs {
     /// Also the time that tasks are not on a CPU, by reason and call chain: event offcpu-time, in
     /// nanoseconds (summed up by BPF programs)
     #[arg(long)]

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 /// Where the recording goes, and how it gets there.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
-pub struct OutputOptions {
+pub struct OutputArgs {
     /// Write to this file (-: stdout, in pipe mode) [default: perf.data]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -1,7 +1,7 @@
 /// How events are sampled, and what a sample holds.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "How to sample")]
-pub struct Sampling {
+pub struct SamplingArgs {
     /// So many samples a second of each event and CPU, or max [default: 999; tracepoints: each one]
     #[arg(short = 'F', long = "freq", value_name = "HZ|max")]
     pub frequency: Option<String>,

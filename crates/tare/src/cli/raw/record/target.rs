@@ -1,6 +1,6 @@
 /// What is recorded, and when.
 #[derive(Debug, Default, clap::Args)]
-pub struct Target {
+pub struct TargetArgs {
     /// Record the whole machine (the default without a command and other targets)
     #[arg(short, long, conflicts_with_all = ["pid", "tid", "uid"], help_heading = "Where")]
     pub all_cpus: bool,
@@ -42,7 +42,7 @@ pub struct Target {
         conflicts_with_all = ["all_cpus", "pid", "tid", "uid", "cpu", "cgroup"],
         help_heading = "Where"
     )]
-    pub follow: crate::cli::raw::Follow,
+    pub follow: crate::cli::raw::FollowMode,
 
     /// Don't record what the task starts
     #[arg(short = 'i', long, visible_alias = "per-thread", help_heading = "Where")]

@@ -26,7 +26,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What `tare record` is to do.
 #[derive(Debug)]
-pub struct Record {
+pub struct RecordOptions {
     /// What is recorded, and how.
     pub options: Options,
     /// The command to run meanwhile; with [`tare_record::options::Target::Command`], the one to record.
@@ -47,12 +47,12 @@ pub struct Record {
     pub dry_run: bool,
 }
 
-impl Record {
+impl RecordOptions {
     /// Works out what is to be done.
     ///
     /// # Errors
     /// A [`Refusal`] that names the remedy.
-    pub fn resolve(raw: raw::Record, host: &Host) -> Result<Self, Refusal> {
+    pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
         let begin = target::begin(&raw.target)?;
         let mut sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
@@ -122,16 +122,16 @@ fn kept_in(named: &Path) -> Result<PathBuf, Refusal> {
     })
 }
 
-fn follow(raw: raw::Follow) -> Follow {
+fn follow(raw: raw::FollowMode) -> Follow {
     match raw {
-        raw::Follow::Auto => Follow::Auto,
-        raw::Follow::Cgroup => Follow::Cgroup,
-        raw::Follow::System => Follow::System,
-        raw::Follow::Inherit => Follow::Inherit,
+        raw::FollowMode::Auto => Follow::Auto,
+        raw::FollowMode::Cgroup => Follow::Cgroup,
+        raw::FollowMode::System => Follow::System,
+        raw::FollowMode::Inherit => Follow::Inherit,
     }
 }
 
-fn rings(raw: &raw::record::OutputOptions) -> Result<Rings, Refusal> {
+fn rings(raw: &raw::record::OutputArgs) -> Result<Rings, Refusal> {
     let bytes = match raw.mmap_pages.as_deref() {
         None => None,
         Some(text) if text.contains(',') => {
@@ -165,10 +165,7 @@ fn before_comma(text: &str) -> &str {
     text.split(',').next().unwrap_or_default()
 }
 
-fn synthesize(
-    raw: &raw::record::OutputOptions,
-    cgroups_sampled: bool,
-) -> Result<Synthesize, Refusal> {
+fn synthesize(raw: &raw::record::OutputArgs, cgroups_sampled: bool) -> Result<Synthesize, Refusal> {
     let everything = Synthesize {
         tasks: true,
         maps: true,

@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What is asked for; `None`: nothing. `by_frame_pointers`: `--call-graph fp` was typed.
 pub(super) fn resolve(
-    raw: &raw::record::OffCpu,
+    raw: &raw::record::OffCpuArgs,
     by_frame_pointers: bool,
 ) -> Result<Option<OffCpu>, Refusal> {
     if !raw.off_cpu {

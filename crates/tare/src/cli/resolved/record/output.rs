@@ -22,7 +22,7 @@ pub struct RecordOutput {
 impl RecordOutput {
     /// `keeps_some`: rings are overwritten, and written only when the user asks.
     pub(super) fn resolve(
-        raw: &raw::record::OutputOptions,
+        raw: &raw::record::OutputArgs,
         keeps_some: bool,
     ) -> Result<Self, Refusal> {
         let destination = match &raw.output {

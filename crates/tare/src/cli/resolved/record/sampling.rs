@@ -16,7 +16,10 @@ const LARGEST_STACK: u32 = 65_528;
 /// No budget makes the rate lower than this.
 const MIN_HZ: u64 = 19;
 
-pub(super) fn resolve(raw: &raw::record::Sampling, bpf_events: bool) -> Result<Sampling, Refusal> {
+pub(super) fn resolve(
+    raw: &raw::record::SamplingArgs,
+    bpf_events: bool,
+) -> Result<Sampling, Refusal> {
     let (call_graph, stack_bytes) = call_graph(raw)?;
     let mut tracking = Flags::empty();
     tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
@@ -57,7 +60,7 @@ pub(super) fn resolve(raw: &raw::record::Sampling, bpf_events: bool) -> Result<S
     })
 }
 
-fn rate(raw: &raw::record::Sampling) -> Result<Rate, Refusal> {
+fn rate(raw: &raw::record::SamplingArgs) -> Result<Rate, Refusal> {
     Ok(match (raw.no_samples, raw.count, raw.frequency.as_deref()) {
         (true, ..) => Rate::Never,
         (_, Some(period), _) => Rate::Period(period),
@@ -70,7 +73,7 @@ fn rate(raw: &raw::record::Sampling) -> Result<Rate, Refusal> {
     })
 }
 
-fn budget(raw: &raw::record::Sampling) -> Result<Option<Budget>, Refusal> {
+fn budget(raw: &raw::record::SamplingArgs) -> Result<Option<Budget>, Refusal> {
     let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 50.0 => {
@@ -82,7 +85,7 @@ fn budget(raw: &raw::record::Sampling) -> Result<Option<Budget>, Refusal> {
     }
 }
 
-fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> {
+fn call_graph(raw: &raw::record::SamplingArgs) -> Result<(CallGraph, u32), Refusal> {
     if raw.no_call_graph {
         return Ok((CallGraph::No, STACK_BYTES));
     }
@@ -114,7 +117,7 @@ fn call_graph(raw: &raw::record::Sampling) -> Result<(CallGraph, u32), Refusal> 
     }
 }
 
-fn branches(raw: &raw::record::Sampling) -> Result<Option<u64>, Refusal> {
+fn branches(raw: &raw::record::SamplingArgs) -> Result<Option<u64>, Refusal> {
     if raw.branch_any {
         return Ok(Some(abi::PERF_SAMPLE_BRANCH_ANY.into()));
     }
@@ -139,7 +142,7 @@ fn branches(raw: &raw::record::Sampling) -> Result<Option<u64>, Refusal> {
     Ok((kinds != 0).then_some(kinds))
 }
 
-fn fields(raw: &raw::record::Sampling) -> u64 {
+fn fields(raw: &raw::record::SamplingArgs) -> u64 {
     let asked = [
         (raw.data, abi::PERF_SAMPLE_ADDR),
         (raw.phys_data, abi::PERF_SAMPLE_PHYS_ADDR),

@@ -10,7 +10,7 @@ use crate::cli::resolved::targets;
 use crate::exit::Refusal;
 
 pub(super) fn resolve(
-    raw: &raw::record::Target,
+    raw: &raw::record::TargetArgs,
     no_command: bool,
     host: &Host,
 ) -> Result<Target, Refusal> {
@@ -57,7 +57,7 @@ fn uid(user: &str, host: &Host) -> Result<u32, Refusal> {
     })
 }
 
-pub(super) fn begin(raw: &raw::record::Target) -> Result<Begin, Refusal> {
+pub(super) fn begin(raw: &raw::record::TargetArgs) -> Result<Begin, Refusal> {
     match raw.delay.as_deref() {
         None | Some("0") => Ok(Begin::AtOnce),
         Some("-1") if raw.control.is_some() => Ok(Begin::OnRequest),

@@ -9,9 +9,9 @@ use tare_record::options::{Begin, Callchains, Cpus, Rate, Target};
 use tare_record::output::{Destination, PathChoice, Switch};
 
 use super::*;
-use crate::cli::raw::{Command, Tare};
+use crate::cli::raw::{Tare, TareCommand};
 
-fn resolve(options: &str) -> Result<Record, Refusal> {
+fn resolve(options: &str) -> Result<RecordOptions, Refusal> {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in [
         ("sys/devices/system/cpu/online", "0-3\n"),
@@ -24,11 +24,11 @@ fn resolve(options: &str) -> Result<Record, Refusal> {
     let words =
         shlex::split(&format!("tare record {options}")).unwrap().into_iter().map(OsString::from);
     let parsed = Tare::parse_typed(words).map_err(|error| Refusal::usage(error.to_string()))?;
-    let Command::Record(raw) = parsed.command else { panic!("{options}") };
-    Record::resolve(*raw.0, &Host::at(root.path()))
+    let TareCommand::Record(raw) = parsed.command else { panic!("{options}") };
+    RecordOptions::resolve(*raw.0, &Host::at(root.path()))
 }
 
-fn record(options: &str) -> Record {
+fn record(options: &str) -> RecordOptions {
     resolve(options).unwrap_or_else(|refusal| panic!("{options}: {refusal}"))
 }
 

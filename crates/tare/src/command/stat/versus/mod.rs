@@ -20,7 +20,7 @@ use self::progress::Bar;
 use self::runner::{EventNotes, Failure, Runner};
 use super::output;
 use crate::Outcome;
-use crate::cli::resolved::stat::{Destination, Form, Stat};
+use crate::cli::resolved::stat::{Destination, Stat, StatForm};
 use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::exit::{Exit, Refusal, say};
 use crate::terminal;
@@ -83,9 +83,9 @@ fn write(
     colour: bool,
 ) -> std::io::Result<()> {
     match &stat.output.form {
-        Form::Csv(separator) => document::csv(out, comparison, separator),
-        Form::Document => document::json(out, comparison),
-        Form::Text | Form::JsonLines => table::write(out, comparison, colour),
+        StatForm::Csv(separator) => document::csv(out, comparison, separator),
+        StatForm::Document => document::json(out, comparison),
+        StatForm::Text | StatForm::JsonLines => table::write(out, comparison, colour),
     }
 }
 
