@@ -182,22 +182,7 @@ impl Tare {
             TareCommand::Record(record) => record.filter_positions = filter_positions,
             TareCommand::Sched(sched) => sched.after_dashes = typed.after_dashes,
             TareCommand::Lock(lock) => lock.after_dashes = typed.after_dashes,
-            TareCommand::Overhead(_)
-            | TareCommand::Top(_)
-            | TareCommand::Trace(_)
-            | TareCommand::Annotate(_)
-            | TareCommand::Script(_)
-            | TareCommand::Archive(_)
-            | TareCommand::List(_)
-            | TareCommand::Report(_)
-            | TareCommand::Diff(_)
-            | TareCommand::Flame(_)
-            | TareCommand::Export(_)
-            | TareCommand::Evlist(_)
-            | TareCommand::BuildidList(_)
-            | TareCommand::Kallsyms(_)
-            | TareCommand::Version(_)
-            | TareCommand::Doctor(_) => {}
+            _ => {}
         }
         Ok(tare)
     }
