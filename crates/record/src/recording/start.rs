@@ -121,42 +121,32 @@ impl Recording {
         description: Description,
         taken: StartParts,
     ) -> Result<Self, RecordError> {
-        let StartParts {
-            events,
-            rings,
-            output,
-            mut threads,
-            table,
-            tasks,
-            hotplug,
-            off_cpu,
-            calls,
-        } = taken;
+        let mut threads = taken.threads;
         let options = &session.options;
         let keep = if let Keep::Last(time) = options.rings.keep { Some(time) } else { None };
         let readers = 1 + threads.len();
         let clock = &session.backend.clock;
         let host = session.backend.host.clone();
         let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
-        let shared = SharedOutput::new(output, readers, &table, keep, Arc::clone(clock), jit);
+        let shared = SharedOutput::new(taken.output, readers, &taken.table, keep, Arc::clone(clock), jit);
         let shared = Arc::new(shared);
         hold_binaries(&session, &shared)?;
-        let Rings { consumed, overwritten } = rings;
-        let dealt = deal(consumed, readers, &events, &shared, &table)?;
+        let Rings { consumed, overwritten } = taken.rings;
+        let dealt = deal(consumed, readers, &taken.events, &shared, &taken.table)?;
         let pollers = dealt.iter().map(|(poller, _)| poller);
-        system_calls::wake(calls.as_ref(), pollers)?;
+        system_calls::wake(taken.calls.as_ref(), pollers)?;
         let interval = options.rings.flush_interval;
         let (poller, rings) = hand(dealt, &mut threads, &shared, interval)?;
-        for file in tasks.waited_for.files() {
+        for file in taken.tasks.waited_for.files() {
             poller.add(file, Source::Target).map_err(RecordError::Poll)?;
         }
-        wake(off_cpu.as_ref(), &poller)?;
-        hotplug.wake(&poller)?;
-        let snapshots = Snapshots::new(overwritten, &table, &shared);
+        wake(taken.off_cpu.as_ref(), &poller)?;
+        taken.hotplug.wake(&poller)?;
+        let snapshots = Snapshots::new(overwritten, &taken.table, &shared);
         Ok(Self {
             ledger,
             description,
-            events,
+            events: taken.events,
             shared,
             reader: Reader::new(0, rings),
             snapshots,
@@ -164,18 +154,18 @@ impl Recording {
             poller,
             enabled: EnabledTime::new(Arc::clone(&session.backend.clock)),
             counts: Counts::default(),
-            deadlines: deadlines(&session, &tasks),
+            deadlines: deadlines(&session, &taken.tasks),
             cgroup: CgroupUsage::default(),
             readers,
             before: Baseline::default(),
-            tasks,
+            tasks: taken.tasks,
             total: None,
             shortest: None,
             state: State::Recording,
             until_ns: None,
-            hotplug,
-            off_cpu,
-            calls,
+            hotplug: taken.hotplug,
+            off_cpu: taken.off_cpu,
+            calls: taken.calls,
             modules: Modules::new(&session),
             rate_control: RateControl::new(&session),
             calibration_ns: 0,

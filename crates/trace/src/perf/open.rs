@@ -140,6 +140,12 @@ fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
     }
 }
 
+/// An event to open; a kernel without the signal tracepoint is no error.
+fn planned(kind: Kind, attr: Attr, name: &str) -> UnopenedEvent {
+    let optional = matches!(kind, Kind::Signal);
+    UnopenedEvent { kind, attr, name: name.to_owned(), optional }
+}
+
 fn plan(
     wanted: &PerfOptions,
     ring_bytes: u32,
@@ -147,10 +153,6 @@ fn plan(
 ) -> Result<Vec<UnopenedEvent>, PerfError> {
     let software =
         |config: u32, fields| attr(abi::PERF_TYPE_SOFTWARE, config.into(), fields, ring_bytes);
-    let planned = |kind, attr, name: &str| {
-        let optional = matches!(kind, Kind::Signal);
-        UnopenedEvent { kind, attr, name: name.to_owned(), optional }
-    };
     let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
