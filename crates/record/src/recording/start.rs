@@ -128,7 +128,8 @@ impl Recording {
         let clock = &session.backend.clock;
         let host = session.backend.host.clone();
         let jit = JitProcesses::new(host, Arc::clone(clock), options.sampling.clock);
-        let shared = SharedOutput::new(taken.output, readers, &taken.table, keep, Arc::clone(clock), jit);
+        let shared =
+            SharedOutput::new(taken.output, readers, &taken.table, keep, Arc::clone(clock), jit);
         let shared = Arc::new(shared);
         hold_binaries(&session, &shared)?;
         let Rings { consumed, overwritten } = taken.rings;
