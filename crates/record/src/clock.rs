@@ -8,23 +8,23 @@ use tare_format::jit_note::ClockPair;
 
 use crate::describe::RecordingClock;
 
-/// The clocks that a recorder goes by.
+/// The clocks that a recorder uses.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// The time that passes: deadlines are of this clock.
+    /// Monotonic time, for deadlines.
     fn now(&self) -> Instant;
 
-    /// The time of day, in names of files.
+    /// Time of day, for file names.
     fn time_of_day(&self) -> SystemTime;
 
     /// CPU time of this process so far, in nanoseconds.
     fn cpu_ns(&self) -> u64;
 
-    /// A clock of `perf_event_attr.clockid`, beside the time of day. `None`: the kernel's events
-    /// don't take this one.
+    /// Reads a clock of `perf_event_attr.clockid` together with the time of day. Returns `None` if
+    /// perf events don't support the clock.
     fn of_events(&self, clockid: i32) -> Option<RecordingClock>;
 
-    /// The clock that events are opened with (`None`: the kernel's own) beside `CLOCK_MONOTONIC`.
-    /// `None` where nobody can tell.
+    /// Reads the events' clock (`None`: the kernel's default) together with `CLOCK_MONOTONIC`.
+    /// Returns `None` if the events' clock can't be read.
     fn beside_monotonic(&self, clockid: Option<i32>) -> Option<ClockPair> {
         let _ = clockid;
         None

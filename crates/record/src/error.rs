@@ -1,4 +1,4 @@
-//! Why something can't be recorded.
+//! Errors of planning, starting and running a recording.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use crate::output::OutputError;
 /// Why a recording can't be planned.
 #[derive(Debug, Error)]
 pub enum PlanError {
-    /// Which CPUs are online can't be read.
+    /// The list of online CPUs can't be read.
     #[error("cannot read which CPUs are online: {0}")]
     OnlineCpus(io::Error),
-    /// What sysfs says of the CPU's PMUs can't be understood.
+    /// The description of the CPU's PMUs in sysfs is malformed.
     #[error(transparent)]
     DefaultEvent(#[from] EventError),
-    /// An event has a term that a recording has no use for.
+    /// An event has a term that makes no sense in a recording.
     #[error("{event}: {term}")]
     Unsupported {
         /// The event.
@@ -34,12 +34,12 @@ pub enum PlanError {
         /// The term.
         term: UnsupportedTerm,
     },
-    /// This way of following a command can't be had.
+    /// The requested way to follow a command isn't possible.
     #[error("the command can't be followed in this way: {reason}")]
     Follow {
-        /// The way that was asked for.
+        /// The requested way.
         follow: Follow,
-        /// What stands in its way.
+        /// The reason.
         reason: NotFollowed,
     },
     /// None of the target's CPUs has the event.
@@ -50,18 +50,18 @@ pub enum PlanError {
         /// The target's CPUs.
         cpus: CpuList,
     },
-    /// There are several cgroups, and another number of groups of events.
+    /// The number of event groups is neither one nor the number of cgroups.
     #[error("{cgroups} cgroups for {events} events: give one for all, or one for each event")]
     CgroupsOfEvents {
-        /// How many cgroups.
+        /// Number of cgroups.
         cgroups: usize,
-        /// How many groups of events.
+        /// Number of event groups.
         events: usize,
     },
-    /// Call chains from copies of the stack need registers, which are not known on this processor.
+    /// Call chains from stack copies need registers, which are unknown on this processor.
     #[error("call chains by DWARF are not supported on this processor")]
     NoDwarf,
-    /// Call chains from last branch records need those that other branches fill.
+    /// Call chains from last branch records and sampled branches need the same records.
     #[error(
         "{event}: call chains from last branch records and sampled branches need the same records"
     )]
@@ -72,26 +72,26 @@ pub enum PlanError {
     /// `kernel.perf_event_max_sample_rate` can't be read.
     #[error("kernel.perf_event_max_sample_rate can't be read")]
     NoMaxRate,
-    /// So many samples a second are not allowed.
+    /// The frequency is above the kernel's limit.
     #[error(
         "{asked_hz} samples a second are not allowed: kernel.perf_event_max_sample_rate is {limit_hz}"
     )]
     RateNotAllowed {
-        /// What was asked for.
+        /// The requested frequency, in Hz.
         asked_hz: u64,
-        /// What the kernel allows.
+        /// The limit, in Hz.
         limit_hz: u64,
     },
-    /// A budget is for events of whole CPUs and cgroups.
+    /// A budget needs events of whole CPUs or cgroups.
     #[error("a budget is for events of whole CPUs and cgroups, and these are of tasks")]
     BudgetOfTasks,
-    /// A budget changes rates, and this event has a period.
+    /// A budget changes rates, but this event has a fixed period.
     #[error("{event}: a budget changes rates, and this one has a period")]
     BudgetOfPeriod {
         /// The event.
         event: String,
     },
-    /// Nothing is known of what a sample costs, or the event is in a group.
+    /// The cost of the event's samples is unknown, or the event is in a group.
     #[error("{event}: nothing is known of what a sample costs, or it is in a group")]
     BudgetOfUnknown {
         /// The event.
@@ -105,31 +105,31 @@ pub enum PlanError {
         /// Why.
         source: TracefsError,
     },
-    /// The kernel takes the event only without something.
+    /// The kernel accepts the event only without one of the requested features.
     #[error("cannot record '{event}': {reason}")]
     NotTaken {
         /// The event.
         event: String,
-        /// Why not.
+        /// The feature that it rejects.
         reason: NotTaken,
     },
-    /// The kernel's rules forbid it.
+    /// The kernel refuses to open the event.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
-/// Why the tasks of a command are not followed in a way that sees more.
+/// Why a command can't be followed in a way that sees more tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotFollowed {
-    /// An option is for events that are inherited.
+    /// An option needs inherited events.
     #[error("{0} asks for it")]
     OptionNeedsInherit(InheritOption),
-    /// Events on whole CPUs are not allowed.
+    /// The user may not open events on whole CPUs.
     #[error(
         "events on whole CPUs are not allowed ({0}; CAP_PERFMON or kernel.perf_event_paranoid=0 allows them)"
     )]
     CpusNotAllowed(Errno),
-    /// The command can't have a cgroup of its own.
+    /// No cgroup can be created for the command.
     #[error(transparent)]
     NoCgroup(#[from] TransientError),
     /// No event can be opened on a new cgroup.
@@ -137,33 +137,33 @@ pub enum NotFollowed {
     NoEventOnCgroup(Errno),
 }
 
-/// An option that only inherited events fulfil.
+/// An option that needs inherited events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum InheritOption {
     /// Children are not to be recorded.
     #[error("-i")]
     NoInherit,
-    /// Exact counts of each thread.
+    /// Exact counts per thread.
     #[error("-s")]
     CountsOfThreads,
-    /// An event says itself whether it is inherited.
+    /// An event's own term sets inheritance.
     #[error("an event's term inherit or no-inherit")]
     OfEvent,
 }
 
-/// Why the kernel doesn't take an event.
+/// The feature for which the kernel rejects an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotTaken {
-    /// No branch records of this kind.
+    /// Branch records of this kind.
     #[error("there are no branch records of this kind here")]
     Branches,
-    /// The clock can't be read when this event interrupts.
+    /// The event interrupts where the clock can't be read.
     #[error("its clock can't be read when this event interrupts")]
     Clock,
-    /// The PMU is not that precise.
+    /// The PMU doesn't reach the precision.
     #[error("its PMU is not that precise")]
     Precision,
-    /// The registers can't be sampled.
+    /// Sampled registers.
     #[error("these registers can't be sampled here")]
     InterruptRegisters,
     /// Page sizes (Linux 5.11).
@@ -178,35 +178,35 @@ pub enum NotTaken {
     /// The depth of call chains is above `kernel.perf_event_max_stack`.
     #[error("the kernel takes no such depth of call chains (kernel.perf_event_max_stack)")]
     Depth,
-    /// It can be counted, and not sampled.
+    /// The event can be counted, but not sampled.
     #[error("it can be counted, but not sampled")]
     OnlyCounted,
     /// It doesn't fit into its group.
     #[error("it doesn't fit into its group")]
     Group,
-    /// This machine doesn't have it.
+    /// This machine doesn't have the event.
     #[error(transparent)]
     Unavailable(Unavailable),
-    /// Another answer of the kernel.
+    /// Another error of the kernel.
     #[error(transparent)]
     Kernel(Errno),
 }
 
-/// Why a recording can't begin, or has to end.
+/// Why a recording can't start, or has to end.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// The time that tasks are not on a CPU can't be had.
+    /// Off-CPU time can't be recorded.
     #[error("{}", .0.first_line())]
     OffCpu(#[from] BpfError),
-    /// System calls can't be had from the programs that were loaded for them.
+    /// The BPF programs that record system calls failed.
     #[error("system calls: {0}")]
     Calls(#[source] BpfError),
-    /// It can't be had by BPF programs, nor by perf events.
+    /// Off-CPU time can be recorded neither by BPF programs nor by perf events.
     #[error("{}, and by perf events: {events}", programs.first_line())]
     OffCpuNeither {
-        /// Why not by programs.
+        /// The error of the programs.
         programs: BpfError,
-        /// Why not by events.
+        /// The error of the events.
         events: String,
     },
     /// The folder for binaries can't be used.
@@ -217,13 +217,13 @@ pub enum RecordError {
         /// Why.
         source: io::Error,
     },
-    /// A process that isn't there.
+    /// The process doesn't exist.
     #[error("there is no process {0}")]
     NoProcess(i32),
     /// A process can't be waited for.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A cgroup that isn't there.
+    /// The cgroup doesn't exist.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// A cgroup's folder can't be opened.
@@ -231,39 +231,39 @@ pub enum RecordError {
     CgroupFolder {
         /// The cgroup.
         name: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The processes of this machine can't be listed.
     #[error("cannot list processes: {0}")]
     Processes(io::Error),
-    /// A user without processes.
+    /// The user has no processes.
     #[error("user {0} has no processes")]
     NoProcessesOfUser(u32),
     /// Events can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A filter that the kernel can't take.
+    /// A filter is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// No ring buffer can be mapped.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// A thread that reads ring buffers can't be started, or ended by itself.
+    /// A reader thread can't be started, or has died.
     #[error("a thread that reads ring buffers can't be started, or is gone: {0}")]
     Thread(io::Error),
-    /// This user may not have the priority.
+    /// The user may not set the priority.
     #[error("this user may not have a realtime priority: {0}")]
     Priority(Errno),
-    /// The kernel can't wait for the files.
+    /// The kernel can't wait for the descriptors.
     #[error("cannot wait for events: {0}")]
     Poll(Errno),
     /// Events can't be enabled, disabled or identified.
     #[error("cannot {doing}: {errno}")]
     Event {
-        /// What was to be done.
+        /// The attempted operation.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: Errno,
     },
     /// The formats of tracepoints can't be read.
@@ -272,15 +272,15 @@ pub enum RecordError {
     /// Running processes can't be described.
     #[error("cannot describe what runs already: {0}")]
     Synthesize(io::Error),
-    /// The ledger is too long for a note.
+    /// The ledger exceeds the size of a note.
     #[error(transparent)]
     Note(#[from] TooLong),
-    /// The output takes nothing.
+    /// The output takes nothing more.
     #[error(transparent)]
     Output(#[from] OutputError),
 }
 
-/// Why the kernel can't take a filter.
+/// Why a filter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// It is longer than a page.
@@ -288,12 +288,12 @@ pub enum FilterError {
     TooLong {
         /// The event.
         event: String,
-        /// Its length.
+        /// Length in bytes.
         bytes: usize,
-        /// What the kernel takes.
+        /// Limit of the kernel, in bytes.
         longest: usize,
     },
-    /// It holds a NUL.
+    /// It contains a NUL.
     #[error("{event}: a filter can't hold a NUL")]
     Nul {
         /// The event.

@@ -1,4 +1,4 @@
-//! How what a command starts is followed, and in which cgroup it runs meanwhile.
+//! How the tasks of a command are followed, and the cgroup that it may run in.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -16,30 +16,30 @@ use crate::options::Follow;
 /// How a command is followed.
 #[derive(Debug)]
 pub struct Following {
-    /// How.
+    /// The chosen way.
     pub mode: FollowMode,
-    /// Why not in a way that sees more, where the choice was left open.
+    /// Why a way that sees more tasks wasn't chosen, if the choice was left to tare.
     pub why: Option<NotFollowed>,
-    /// The command's cgroup.
+    /// The command's own cgroup.
     pub(crate) cgroup: Option<TransientCgroup>,
 }
 
-/// What a choice depends on.
+/// What the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FollowRequest {
-    /// What was asked for.
+    /// The requested way.
     pub(crate) follow: Follow,
-    /// An option that only inherited events fulfil.
+    /// An option that needs inherited events.
     pub(crate) needs_inherit: Option<InheritOption>,
-    /// Whether a cgroup is made; else it is only looked whether one could be.
+    /// Whether to create the cgroup; otherwise only its feasibility is checked.
     pub(crate) makes_cgroup: bool,
 }
 
 impl Following {
-    /// Chooses, and makes the cgroup.
+    /// Chooses how to follow a command, and creates its cgroup.
     ///
     /// # Errors
-    /// What the user insists on can't be done: with what stands in its way.
+    /// Fails if the way that the user insists on isn't possible.
     pub(crate) fn choose(
         request: FollowRequest,
         host: &Host,
@@ -82,8 +82,11 @@ fn refused(follow: Follow, reason: NotFollowed) -> PlanError {
     PlanError::Follow { follow, reason }
 }
 
-/// Makes a cgroup that events can be opened on, as one on this CPU shows; none where nothing is to be
-/// run. Else: what stands in the way.
+/// Creates a cgroup, and checks on this CPU that events can be opened on it. Returns no cgroup if
+/// nothing will be run in it.
+///
+/// # Errors
+/// Fails with the obstacle.
 fn own_cgroup(
     makes_cgroup: bool,
     cpu: u32,
@@ -95,14 +98,14 @@ fn own_cgroup(
         return Ok(None);
     }
     let cgroup = place.create(host)?;
-    // That there is one doesn't say that it can have events (CONFIG_CGROUP_PERF, and that this
-    // controller reached it).
+    // A cgroup may exist without support for events (CONFIG_CGROUP_PERF, and this controller
+    // mounted for it).
     let target = EventTarget::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
     may_count(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
     Ok(Some(cgroup))
 }
 
-/// Asks with an event that never happens.
+/// Tests a target with an event that never occurs.
 fn may_count(target: EventTarget, kernel: &dyn Kernel) -> Result<(), Errno> {
     let kind = PERF_TYPE_SOFTWARE;
     let config = PERF_COUNT_SW_DUMMY.into();

@@ -1,13 +1,13 @@
-//! Keeping the binaries that samples can lie in, so that they have names when the files are gone,
-//! rebuilt, or were never visible from here.
+//! Keeps the binaries that samples can lie in, so that they can be symbolized when the files were
+//! removed or rebuilt, or are in another container.
 //!
 //! ```text
-//! PERF_RECORD_MMAP2 --see--> an open file: held, whatever becomes of its path
+//! PERF_RECORD_MMAP2 --see--> an open file: kept alive, whatever becomes of its path
 //!                                  at the end --store--> FOLDER/path/ID/elf, FOLDER/.build-id/xx/yyyy
 //! ```
 //! The layout is that of perf's cache (`perf-buildid-cache(1)`), which perf reads too. A file is
-//! opened when its first mapping is read from a ring buffer, some milliseconds after the fact: what
-//! lived shorter, in a mount namespace of its own, is counted as missed.
+//! opened when its first mapping is read from a ring buffer, some milliseconds after the event. A
+//! process in its own mount namespace that exits sooner is counted as missed.
 
 mod jit;
 mod store;
@@ -30,13 +30,13 @@ pub(crate) use self::jit::JitFile;
 use self::store::{StorageKind, Store};
 use crate::describe::elf_build_id;
 
-/// Files that are held open at once; what is more is opened again at the end.
+/// Limit on the files held open. Further files are opened again at the end.
 const HELD: usize = 256;
 
-/// Files that are kept of one recording.
+/// Limit on the files kept of one recording.
 const MOST: usize = 1 << 14;
 
-/// What the kernel adds to the name of a file that is deleted while it is mapped.
+/// The suffix that the kernel adds to the name of a file that is deleted while mapped.
 const DELETED: &[u8] = b" (deleted)";
 
 /// The binaries of a recording, until they are stored.
@@ -52,15 +52,15 @@ pub(crate) struct Binaries {
 /// A file with code.
 #[derive(Debug)]
 struct Binary {
-    /// As it was recorded.
+    /// The recorded path.
     path: Vec<u8>,
-    /// `None` where too many are open.
+    /// The open file; `None` if too many are open.
     held: Option<File>,
     at: MappedRange,
     expected: Expected,
 }
 
-/// What tells the mapped file from another at its path.
+/// Identifies the mapped file among all that have had its path.
 #[derive(Clone, Debug)]
 enum Expected {
     Inode(u64),
@@ -75,16 +75,17 @@ struct MappedRange {
 }
 
 impl Binaries {
-    /// Nothing is held yet. The folder is made where it isn't there.
+    /// Starts with no files, and creates the folder if it doesn't exist.
     ///
     /// # Errors
-    /// It is another user's, others can write to it, or it can't be made.
+    /// Fails if the folder belongs to another user, if others can write to it, or if it can't be
+    /// created.
     pub(crate) fn new(folder: &Path, host: Host) -> io::Result<Self> {
         let store = Store::open(folder)?;
         Ok(Self { host, store, seen: HashSet::new(), files: Vec::new(), missed: 0 })
     }
 
-    /// Takes in whole records, and opens the files of mappings of code that are new.
+    /// Takes in whole records, and opens the files of new mappings of code.
     pub(crate) fn see(&mut self, records: &[u8]) {
         for record in Records::new(records, Endian::NATIVE) {
             if let Ok(Record::Mmap(mmap)) = record.decode() {
@@ -128,8 +129,8 @@ impl Binaries {
         self.files.push(binary);
     }
 
-    /// Adds the build ids of the files that are held to a list in order of paths: a file may be gone
-    /// from its path by now. A path that several files had has none.
+    /// Adds the build ids of the open files to a list in order of paths, since a file may have left
+    /// its path. A path that several files have had gets none.
     pub(crate) fn with_build_ids(&self, mut list: Vec<BuildId>) -> Vec<BuildId> {
         let mut ids: HashMap<&[u8], Option<Vec<u8>>> = HashMap::new();
         for binary in &self.files {
@@ -149,15 +150,15 @@ impl Binaries {
         list
     }
 
-    /// Stores all of them, the kernel's symbols, the image of the vdso, and what just-in-time
-    /// compilers left.
+    /// Stores all binaries, the kernel's symbols, the image of the vdso, and the files of
+    /// just-in-time compilers.
     pub(crate) fn store(mut self, compiled: &[JitFile]) -> KeptBinaries {
         let mut kept = KeptBinaries {
             folder: self.store.folder().display().to_string(),
             ..KeptBinaries::default()
         };
         for mut binary in std::mem::take(&mut self.files) {
-            // What was written over in place since is another file by now.
+            // A file that was overwritten in place since is a different file.
             let held = binary.held.take().filter(|held| is_expected(held, &binary.expected));
             let file = held.or_else(|| open(&self.host, &binary));
             match file.map(|file| self.store.binary(&binary.path, &file)) {
@@ -193,7 +194,8 @@ fn count(kept: &mut KeptBinaries, stored: StorageKind) {
     }
 }
 
-/// Opens the mapped file: at its path, as its process sees that, or by what its process has mapped.
+/// Opens the mapped file: at its path as its process sees it, or through the process's list of
+/// mappings.
 fn open(host: &Host, binary: &Binary) -> Option<File> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
@@ -220,7 +222,7 @@ fn is_expected(file: &File, expected: &Expected) -> bool {
     }
 }
 
-/// Opens a regular file, and nothing that would wait or have effects.
+/// Opens a regular file, and never waits or triggers a device.
 fn regular(path: &Path) -> io::Result<File> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -230,7 +232,7 @@ fn regular(path: &Path) -> io::Result<File> {
     open.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
 }
 
-/// The same as a process sees the path.
+/// Opens the path as seen from a process's root.
 fn in_root(root: &Path, path: &Path) -> io::Result<File> {
     let folder = File::open(root)?;
     let open = |flags| {

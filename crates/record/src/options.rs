@@ -11,61 +11,61 @@ use thiserror::Error;
 /// What is to be recorded, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The events; none for `cycles`, or `cpu-clock` where there is no PMU.
+    /// The events. If empty: `cycles`, or `cpu-clock` on a machine without a PMU.
     pub groups: Vec<EventGroup>,
-    /// How they are sampled, and what is recorded beside samples.
+    /// How events are sampled, and which other records are written.
     pub sampling: Sampling,
-    /// Whose events are recorded.
+    /// The tasks or CPUs to record.
     pub target: Target,
-    /// How the tasks that a command starts are followed, with [`Target::Command`].
+    /// How the tasks that a command starts are followed, for [`Target::Command`].
     pub follow: Follow,
-    /// Whether children and new threads are recorded, where an event doesn't say.
+    /// Whether children and new threads are recorded, unless an event's own term says otherwise.
     pub inherit: bool,
     /// When recording begins.
     pub begin: Begin,
-    /// Whether the caller may disable and enable events while they are recorded.
+    /// Whether the caller may disable and enable events during the recording.
     pub may_pause: bool,
     /// The ring buffers.
     pub rings: Rings,
-    /// Whether the table of build ids is written.
+    /// Whether to write the table of build ids.
     pub build_ids: bool,
-    /// The folder that the binaries are kept in which samples can lie in, in the layout of perf's
-    /// cache of build ids; `None`: they are not kept.
+    /// Folder in which to keep the binaries that samples can lie in, in the layout of perf's
+    /// build-id cache; `None`: they are not kept.
     pub keep_binaries: Option<PathBuf>,
-    /// What of running processes is described.
+    /// Which running processes' properties are described.
     pub synthesize: Synthesize,
-    /// Whether the recorder's own threads are recorded, too.
+    /// Whether the recorder's own threads are recorded too.
     pub include_self: bool,
-    /// How many threads read ring buffers, the caller's included; `None`: one for each 32 CPUs.
+    /// Number of threads that read ring buffers, including the caller's; `None`: one per 32 CPUs.
     pub readers: Option<usize>,
-    /// The SCHED_FIFO priority of threads that read ring buffers beside the caller's.
+    /// The SCHED_FIFO priority of the additional reader threads.
     pub realtime_priority: Option<u32>,
-    /// Whether the time that tasks are not on a CPU is recorded, too.
+    /// Records off-CPU time too, with these options.
     pub off_cpu: Option<OffCpu>,
-    /// Samples of `raw_syscalls:sys_enter` and `sys_exit`, which are then the only events, are written
-    /// by BPF programs, at a third of what perf events take of each call: where these can be loaded,
-    /// recording begins at once, without pauses, and times are by `CLOCK_MONOTONIC`.
+    /// Records `raw_syscalls:sys_enter` and `sys_exit` with BPF programs, at a third of the cost of
+    /// perf events per call. They are then the only events. If the programs can be loaded,
+    /// recording begins at once and can't be paused, and times are in `CLOCK_MONOTONIC`.
     pub calls_by_programs: bool,
-    /// Who records: the recording tells.
+    /// The program that records, as the recording names it.
     pub program: Program,
 }
 
-/// Which of the time that tasks are not on a CPU is recorded. It has call chains where other events
-/// have: those by DWARF, unless frame pointers are asked for ([`Sampling::call_graph`]).
+/// Which waits are recorded as off-CPU time. They have call chains if other events do: by DWARF,
+/// unless frame pointers are requested ([`Sampling::call_graph`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpu {
-    /// Waits that are shorter are left out.
+    /// Shortest wait that is recorded.
     pub min: Duration,
-    /// Waits from this length on are samples of their own.
+    /// Waits of at least this length become samples of their own.
     pub long: Option<Duration>,
-    /// Who ends waits, with call chains.
+    /// Whether to record the wakers of waiting tasks, with call chains.
     pub wakers: bool,
-    /// Call chains by frame pointers, instead of copies of the user stack.
+    /// Whether call chains come from frame pointers, instead of stack copies.
     pub frame_pointers: bool,
 }
 
 impl Default for Options {
-    /// All CPUs' default event, at 999 Hz. Target and CPUs are for the caller to choose.
+    /// The default event of all CPUs, at 999 Hz. The caller chooses target and CPUs.
     fn default() -> Self {
         Self {
             groups: Vec::new(),
@@ -94,42 +94,42 @@ impl Default for Options {
 pub struct Program {
     /// Its version.
     pub version: String,
-    /// Its command line, its own name first.
+    /// Its command line, beginning with its name.
     pub command_line: Vec<String>,
 }
 
 /// When recording begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At once; events of a command with its execve.
+    /// At once; events of a command begin with its execve.
     AtOnce,
-    /// After this time.
+    /// After this delay.
     After(Duration),
     /// When the caller enables the events.
     OnRequest,
 }
 
-/// Whose events are recorded.
+/// The tasks or CPUs to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Those of the command and what it starts.
+    /// The command and the tasks that it starts.
     Command(Cpus),
-    /// The same, by events on whole CPUs: what other tasks do is left out when the recording is
-    /// read.
+    /// The same, with events on whole CPUs. Samples of other tasks are dropped when the recording
+    /// is read.
     CommandOnCpus(CpuList),
-    /// The same, by events on a cgroup of the command's own, on these CPUs.
+    /// The same, with events on the command's own cgroup, on these CPUs.
     CommandInCgroup(CpuList),
-    /// Those of all threads of these processes.
+    /// All threads of these processes.
     Processes(Vec<i32>, Cpus),
-    /// Those of these threads.
+    /// These threads.
     Threads(Vec<i32>, Cpus),
-    /// Those of the running processes of this user.
+    /// The running processes of this user.
     User(u32, Cpus),
-    /// All that happens on these CPUs.
+    /// Everything on these CPUs.
     Cpus(CpuList),
-    /// What tasks of cgroups do on these CPUs.
+    /// The tasks of cgroups, on these CPUs.
     Cgroups {
-        /// One name for all events, or one for each event in turn.
+        /// One name for all events, or one per event in turn.
         names: Vec<String>,
         /// The CPUs.
         cpus: CpuList,
@@ -137,7 +137,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether whole CPUs are recorded, which needs more rights than recording one's own tasks.
+    /// Whether whole CPUs are recorded, which needs more privileges than recording one's own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
         matches!(
@@ -150,37 +150,37 @@ impl Target {
     }
 }
 
-/// On which CPUs tasks are recorded: each of their events is opened on each of these.
+/// The CPUs on which tasks are recorded: each of their events is opened on each of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cpus {
-    /// Wherever they can run.
+    /// All CPUs.
     All,
-    /// Only there.
+    /// Only these CPUs.
     These(CpuList),
 }
 
 /// How the tasks that a command starts are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follow {
-    /// The first of these that can be done.
+    /// The first of the following that is possible.
     Auto,
     /// By a cgroup of its own, with events on it.
     Cgroup,
-    /// By events on whole CPUs; what is not the command's is left out.
+    /// By events on whole CPUs; samples of other tasks are dropped.
     System,
-    /// By copies of the parent's events, which each child gets.
+    /// By event inheritance: the kernel copies the parent's events to each child.
     Inherit,
 }
 
 /// The ring buffers of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
-    /// Bytes of data of each, a power of two of pages; `None`: as many as may be locked, 2 to 8 MiB:
-    /// what events of known rates bring in 4 s, or all where nobody knows how much comes.
+    /// Bytes of data per ring buffer, a power of two of pages. `None`: as much as may be locked, 2
+    /// to 8 MiB. If all event rates are known, the size is enough for 4 s of records.
     pub bytes: Option<u64>,
-    /// What happens to records that a reader doesn't take away in time.
+    /// What happens to records that the reader doesn't collect in time.
     pub keep: Keep,
-    /// How often their records are written at least.
+    /// Longest time between two writes of records.
     pub flush_interval: Duration,
 }
 
@@ -193,25 +193,25 @@ impl Default for Rings {
 /// Which records stay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Keep {
-    /// All: they are written as they come.
+    /// All: records are written as they come.
     All,
-    /// The last that fit into the ring buffers, which are overwritten.
+    /// The last records that fit into the ring buffers, which are overwritten.
     WhatFits,
-    /// The last so many seconds.
+    /// The records of this last period.
     Last(Duration),
 }
 
-/// What of running processes is described, in records that the kernel would have written had the
-/// recorder been there.
+/// Which properties of running processes are described, in the records that the kernel would have
+/// written had the recorder been running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synthesize {
-    /// Their names and parents.
+    /// Names and parents.
     pub tasks: bool,
-    /// What they map.
+    /// Mappings.
     pub maps: bool,
     /// Cgroups.
     pub cgroups: bool,
-    /// At the end of the recording, not at its beginning.
+    /// Describe processes at the end of the recording, not at its beginning.
     pub at_the_end: bool,
 }
 
@@ -221,47 +221,47 @@ impl Default for Synthesize {
     }
 }
 
-/// How events are sampled, and what is recorded beside samples.
+/// How events are sampled, and which other records are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// How often.
+    /// The sampling rate.
     pub rate: Rate,
-    /// Whether a frequency that the kernel doesn't allow is an error.
+    /// Whether a frequency above the kernel's limit is an error.
     pub strict_frequency: bool,
-    /// What sampling may cost.
+    /// Limit on the cost of sampling.
     pub budget: Option<Budget>,
-    /// How events get call chains that don't say it themselves.
+    /// How events get call chains, unless their own term says otherwise.
     pub call_graph: CallGraph,
     /// Whether tracepoints have call chains too.
     pub call_graph_of_tracepoints: bool,
-    /// Bytes of the stack that a sample holds, for call chains by DWARF.
+    /// Bytes of the stack in a sample, for call chains by DWARF.
     pub stack_bytes: u32,
-    /// Which part of call chains is wanted.
+    /// Which part of call chains is recorded.
     pub callchains: Callchains,
     /// The kinds of branches (`PERF_SAMPLE_BRANCH_*`).
     pub branches: Option<u64>,
-    /// What samples hold beyond what each event needs (`PERF_SAMPLE_*`).
+    /// Fields of samples beyond the ones each event needs (`PERF_SAMPLE_*`).
     pub fields: u64,
     /// User registers in samples.
     pub user_registers: u64,
     /// Registers at the interrupt in samples.
     pub interrupt_registers: u64,
-    /// The clock of times; `None`: the kernel's own.
+    /// The clock of timestamps; `None`: the kernel's default.
     pub clock: Option<i32>,
-    /// What the event that keeps track of processes reports, beyond their names and maps.
+    /// What the event that tracks processes reports, beyond names and mappings.
     pub tracking: Flags,
-    /// Exact counts of each thread at its end.
+    /// Record exact counts of each thread at its exit.
     pub counts_of_threads: bool,
-    /// Clocks and cycles with a fixed period where a frequency is asked for: children then start
-    /// with the right one.
+    /// Use a fixed period for clocks and cycles if a frequency is requested: children then start
+    /// with the right rate.
     pub fixed_periods: bool,
-    /// Cgroups of samples, and their names.
+    /// Record the cgroups of samples, and their names.
     pub all_cgroups: bool,
-    /// The levels of all events.
+    /// Privilege levels of all events.
     pub levels: Levels,
 }
 
-/// Bytes of the stack that a sample holds where nobody says: perf's choice.
+/// Bytes of the stack in a sample by default, as in perf.
 const STACK_BYTES: u32 = 8192;
 
 impl Default for Sampling {
@@ -288,45 +288,45 @@ impl Default for Sampling {
     }
 }
 
-/// What sampling may cost.
+/// A limit on the cost of sampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// A share of the recorded CPUs' time.
+    /// Share of the recorded CPUs' time.
     pub share: f64,
-    /// Samples a second that are kept whatever they cost.
+    /// Lowest sampling frequency in Hz, kept whatever it costs.
     pub min_hz: u64,
 }
 
-/// How often an event is sampled that doesn't say it itself.
+/// The sampling rate of events whose own term sets none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As suits the event: each tracepoint, 999 Hz for others.
+    /// The event's default: every occurrence of a tracepoint, 999 Hz for others.
     OfEvent,
-    /// So many times a second.
+    /// Frequency in Hz.
     Frequency(u64),
-    /// As often as the kernel allows.
+    /// The kernel's highest allowed frequency.
     MaxFrequency,
-    /// Every so many occurrences.
+    /// Occurrences per sample.
     Period(u64),
     /// Never.
     Never,
 }
 
-/// Which part of a call chain is wanted.
+/// Which part of a call chain is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callchains {
     /// All of it.
     Both,
-    /// The user's frames.
+    /// User frames.
     User,
-    /// The kernel's frames.
+    /// Kernel frames.
     Kernel,
 }
 
-/// The levels that all events are restricted to.
+/// The privilege levels to which all events are restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Levels {
-    /// As each event says.
+    /// Each event's own levels.
     OfEvent,
     /// User space (`--all-user`).
     User,
@@ -334,16 +334,16 @@ pub enum Levels {
     Kernel,
 }
 
-/// A term of an event that a recording has no use for.
+/// A term of an event that makes no sense in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum UnsupportedTerm {
     /// `percore` sums up counts.
     #[error("percore sums up counts, and samples have none: leave it out")]
     PerCore,
-    /// `aux-output` and `aux-sample-size` want an AUX area.
+    /// `aux-output` and `aux-sample-size` need an AUX area.
     #[error("tare records no AUX area (Intel PT, CoreSight): leave the aux terms out")]
     Aux,
-    /// `nr` limits what is shown.
+    /// `nr` limits the displayed events.
     #[error(
         "nr limits what is shown, and a recording shows nothing: leave it out, or end the recording with --max-size"
     )]
@@ -351,10 +351,10 @@ pub enum UnsupportedTerm {
 }
 
 impl Sampling {
-    /// Restricts an event to the levels of all.
+    /// Restricts an event to the levels of all events.
     ///
     /// # Errors
-    /// The event has a term that a recording has no use for.
+    /// Fails if the event has a term that makes no sense in a recording.
     pub fn apply_levels(&self, event: &mut Event) -> Result<(), UnsupportedTerm> {
         if event.percore {
             return Err(UnsupportedTerm::PerCore);

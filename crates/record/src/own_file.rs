@@ -1,4 +1,4 @@
-//! Files that are made for the user alone.
+//! Files that only the user can access.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,11 +8,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Makes a file of the owner's alone, or adds to one. A symbolic link in a folder that others can
-/// write to is not followed: it could lead to any file of the user's.
+/// Creates a file that only its owner can access, or opens one to append to it. Doesn't follow a
+/// symbolic link in a folder that others can write to: it could lead to any file of the user's.
 ///
 /// # Errors
-/// The link that is not followed, and the kernel's own.
+/// Fails for a link in such a folder, and if the file can't be opened.
 pub fn create(path: &Path, append: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600);
@@ -24,8 +24,8 @@ pub fn create(path: &Path, append: bool) -> io::Result<File> {
     open(path, &mut options, OFlags::empty())
 }
 
-/// Opens a file as the options and flags say, but no symbolic link in a folder that others can
-/// write to.
+/// Opens a file with these options and flags. Doesn't follow a symbolic link in a folder that
+/// others can write to.
 ///
 /// # Errors
 /// As [`create`].
@@ -38,10 +38,10 @@ pub fn open(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result
     })
 }
 
-/// Whether a path that is a symbolic link may be followed.
+/// Checks that a path may be opened if it is a symbolic link.
 ///
 /// # Errors
-/// It lies in a folder that others can write to.
+/// Fails if the link lies in a folder that others can write to.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
     if others_can_write(path) { Err(not_followed()) } else { Ok(()) }
 }

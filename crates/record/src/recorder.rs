@@ -1,12 +1,12 @@
-//! A recorder: planned, and not begun.
+//! A recorder: a recording that is planned and not started.
 //!
 //! ```text
-//! plan            which events, on which CPUs and tasks: the kernel was asked whether it takes them
-//! threads         those that read ring buffers, and the output's: filters name all of them
+//! plan            events, with the CPUs and tasks to open them on; the kernel accepts them
+//! threads         of the readers and of the output: filters name all of them
 //! events          opened on the command, the tasks or the CPUs; ring buffers; filters
 //! description     the recording's beginning
-//! existing tasks  described; events that follow processes run already, so that nothing falls in between
-//! enabled         what doesn't begin with the command's execve, or later
+//! existing tasks  described, while the events that track processes run, so nothing is missed
+//! enabled         events that begin neither with the command's execve nor later
 //! ```
 
 use std::os::fd::BorrowedFd;
@@ -20,15 +20,15 @@ use crate::plan::{self, Plan};
 use crate::recording::Recording;
 use crate::session::{Backend, CostOfSample, Session, Start};
 
-/// A recorder: what will be opened is known, and nothing is recorded.
+/// A recorder: it has a plan, and records nothing yet.
 #[derive(Debug)]
 pub struct Recorder {
     session: Session,
 }
 
 impl Recorder {
-    /// Plans a recording on this machine: which events the kernel takes, with which attributes, and
-    /// how a command is followed. Where that is by a cgroup of its own, the cgroup is made.
+    /// Plans a recording on this machine: the events and attributes that the kernel accepts, and
+    /// how to follow a command. Creates the command's cgroup if it is followed by one.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -36,7 +36,7 @@ impl Recorder {
         Self::plan_with(options, backend, true)
     }
 
-    /// The same, for a look at the plan: nothing is made.
+    /// Plans a recording without creating anything, to show the plan.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -54,45 +54,46 @@ impl Recorder {
         Ok(Self { session: Session::new(options, plan, following, backend) })
     }
 
-    /// Has samples' costs in the ledger, and rates kept within a budget: `cost` says what a sample
-    /// of an event costs those who are sampled. It is asked once for each event.
+    /// Sets the function that estimates the cost of a sample of an event. The ledger then states
+    /// the cost of samples, and rates can be kept within a budget. The function is called once per
+    /// event.
     #[must_use]
     pub fn with_costs(mut self, cost: CostOfSample) -> Self {
         self.session.cost_of_sample = cost;
         self
     }
 
-    /// The events that will be opened.
+    /// The events to open.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.session.plan
     }
 
-    /// How the command is followed; `None` without one.
+    /// How the command is followed; `None` without a command.
     #[must_use]
     pub fn following(&self) -> Option<&Following> {
         self.session.following.as_ref()
     }
 
-    /// The folder of the command's cgroup, where it is followed by one: the command is to be forked
-    /// into it.
+    /// Folder of the command's cgroup, if it is followed by one. The caller forks the command into
+    /// it.
     #[must_use]
     pub fn cgroup(&self) -> Option<BorrowedFd<'_>> {
         self.session.cgroup()
     }
 
-    /// Opens the events, begins the recording, and enables what is to be enabled at once. A command
-    /// may execute when this has returned.
+    /// Opens the events, starts the recording, and enables all events that begin at once. When it
+    /// returns, a command may execute.
     ///
     /// # Errors
-    /// See [`RecordError`]. An output that nobody reads any more is none: the recording is then
-    /// stopped from the beginning.
+    /// See [`RecordError`]. A closed output is no error: the recording then begins in the state
+    /// [`Stopped`](crate::State::Stopped).
     pub fn start(self, start: Start<'_>) -> Result<Recording, RecordError> {
         Recording::start(self.session, start)
     }
 }
 
-/// Chooses how a command is followed, and has recorded what that takes.
+/// Chooses how to follow a command, and adapts the options to it.
 fn follow(
     options: &mut Options,
     backend: &Backend,

@@ -2,7 +2,7 @@
 
 use tare_format::abi::bindings as abi;
 
-/// A register's name and its number in `sample_regs_user` and `sample_regs_intr`.
+/// A register's name, and its number in `sample_regs_user` and `sample_regs_intr`.
 pub type Register = (&'static str, u32);
 
 /// `arch/x86/include/uapi/asm/perf_regs.h`, without the segment registers that 64-bit kernels
@@ -69,14 +69,15 @@ pub const REGISTERS: &[Register] = &[
     ("pc", abi::PERF_REG_ARM64_PC),
 ];
 
-/// Registers of other processors are not known by name.
+/// Registers of other processors have no names here.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub const REGISTERS: &[Register] = &[];
 
-/// Registers as the kernel keeps them (`struct pt_regs` as ptrace(2) has it, `struct user_pt_regs`),
-/// those of [`REGISTERS`] in the order of perf's numbers.
+/// Reorders registers from the kernel's order (`struct pt_regs` of ptrace(2), `struct
+/// user_pt_regs`) to perf's numbers, for the registers in [`REGISTERS`].
 pub(crate) fn in_perfs_order(kernels: &[u64]) -> impl Iterator<Item = u64> {
-    // By the numbers of `REGISTERS`: ax, bx, cx, dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15.
+    // Indexes in the kernel's order of ax, bx, cx, dx, si, di, bp, sp, ip, flags, cs, ss, r8 to
+    // r15, which is the order of `REGISTERS`.
     #[cfg(target_arch = "x86_64")]
     const PLACES: [usize; 20] =
         [10, 5, 11, 12, 13, 14, 4, 19, 16, 18, 17, 20, 9, 8, 7, 6, 3, 2, 1, 0];
@@ -93,7 +94,7 @@ pub(crate) fn in_perfs_order(kernels: &[u64]) -> impl Iterator<Item = u64> {
     PLACES.into_iter().map(|place| kernels.get(place).copied().unwrap_or(0))
 }
 
-/// All registers of user space: what unwinding a copy of the stack needs.
+/// The mask of all user registers, which unwinding a stack copy needs.
 #[must_use]
 pub fn user_registers() -> u64 {
     REGISTERS.iter().fold(0, |bits, (_, number)| bits | 1 << number)

@@ -1,4 +1,4 @@
-//! What all parts of a recording refer to: its options, its plan, and what it is made with.
+//! What all parts of a recording refer to: options, plan, and environment.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -25,8 +25,8 @@ use crate::output::{self, Output, OutputError};
 use crate::plan::{Plan, PlannedEvent};
 use crate::synthesize;
 
-/// What a recorder is made with: the machine's files, its kernel, its clocks. The disk is the
-/// output's: see [`output::Output::open_on`].
+/// The environment of a recorder: the machine's files, its kernel, its clocks. The disk belongs to
+/// the output: see [`output::Output::open_on`].
 #[derive(Clone)]
 pub struct Backend {
     /// The machine's files (`/proc`, `/sys`).
@@ -50,20 +50,20 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// What a sample of an event costs, as far as that is known.
+/// Estimates the cost of a sample of an event; `None` if unknown.
 pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
 
-/// What a recording begins with.
+/// What [`crate::Recorder::start`] needs.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// Where records go.
+    /// The destination of records.
     pub output: Output,
-    /// The process of the command, which waits for its execve: for [`crate::options::Target::Command`].
+    /// The command's process, which waits for its execve: for [`crate::options::Target::Command`].
     pub command: Option<i32>,
-    /// Whether the command's program gets other rights at its execve: see
+    /// Whether the command's program gains privileges at its execve: see
     /// [`tare_kernel::child::Command::gives_other_rights`].
     pub gives_other_rights: bool,
-    /// The limit of open files, which is raised where the events need more; `None`: it isn't.
+    /// The limit on open files, raised if the events need more; `None`: never raised.
     pub files: Option<&'a FileLimit>,
 }
 
@@ -106,34 +106,35 @@ impl Session {
         self.following.as_ref()?.cgroup.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the command's threads have to be told from others, as events are of whole CPUs.
+    /// Whether the command's threads must be told from others, because events are opened on whole
+    /// CPUs.
     pub(crate) fn notes_members(&self) -> bool {
         self.following.as_ref().is_some_and(|following| following.mode == FollowMode::System)
     }
 
-    /// What a sample of each event costs, as far as that is known. It is asked for once.
+    /// The cost of a sample of each event; `None` if unknown. Computed once.
     pub(crate) fn sample_costs(&self) -> &[Option<SampleCost>] {
         let of = |planned| (self.cost_of_sample)(planned);
         self.sample_costs.get_or_init(|| self.plan.events.iter().map(of).collect())
     }
 
-    /// Has the costs asked for again, as there is more to know by now.
+    /// Discards the costs, so that they are computed again from newer measurements.
     pub(crate) fn forget_sample_costs(&mut self) {
         self.sample_costs = OnceCell::new();
     }
 
-    /// How many CPUs are recorded.
+    /// Number of recorded CPUs.
     pub(crate) fn number_of_cpus(&self) -> usize {
         let events = self.plan.events.iter();
         events.flat_map(|planned| planned.cpus.as_slice()).collect::<BTreeSet<_>>().len()
     }
 
-    /// Whether an event only follows processes: orders and delays are for the others.
+    /// Whether an event only tracks processes. Such events ignore requests to pause and delays.
     pub(crate) fn only_tracks(&self, event: usize) -> bool {
         self.plan.events[event].only_tracks()
     }
 
-    /// The event that follows processes.
+    /// Index of the event that tracks processes.
     pub(crate) fn tracking(&self) -> Option<usize> {
         self.plan.events.iter().position(|planned| planned.attr.flags.contains(Flags::COMM))
     }
@@ -145,8 +146,8 @@ impl Session {
         self.plan.events.iter().any(in_kernel)
     }
 
-    /// Hands out records of what runs: of these tasks, as far as they are wanted, and of the
-    /// kernel. Returns the kernel's modules.
+    /// Emits records that describe the running tasks in `targets` and the kernel, as far as the
+    /// options ask for it. Returns the kernel's modules.
     pub(crate) fn synthesize(
         &self,
         targets: &synthesize::Targets,
@@ -177,7 +178,7 @@ impl Session {
             let symbols = off_cpu::symbols(&layout);
             done = done.and_then(|done| write(&symbols).map(|()| done));
         }
-        // Behind modules, whose mappings may be longer than their code.
+        // After the modules, whose mappings may be longer than their code.
         let flags = self.plan.events[tracking].attr.flags;
         if options.kernel && flags.contains(Flags::KSYMBOL) {
             let programs = self.backend.kernel.bpf_programs();

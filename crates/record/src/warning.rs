@@ -1,82 +1,84 @@
-//! What a caller is to be told that is no error: values, for the caller to word.
+//! Warnings and notices of a recording, as values for the caller to phrase.
 
 use std::path::PathBuf;
 
 use tare_format::ledger::Ledger;
 
-/// Something that was done in another way than was asked for.
+/// A deviation from the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// This machine has no CPU PMU: `cpu-clock`, a timer, takes the place of `cycles`.
+    /// This machine has no CPU PMU: `cpu-clock`, a timer, replaces `cycles`.
     TimerInsteadOfCycles,
-    /// The kernel allows no more than `limit` samples a second (`kernel.perf_event_max_sample_rate`).
+    /// The frequency was lowered to the kernel's limit (`kernel.perf_event_max_sample_rate`).
     LowerRate {
-        /// What was asked for.
+        /// The requested frequency, in Hz.
         asked_hz: u64,
-        /// What the kernel allows.
+        /// The limit, in Hz.
         limit_hz: u64,
     },
-    /// This kernel lacks a feature that a recording can do without.
+    /// The kernel lacks an optional feature.
     KernelLacks(Feature),
-    /// The events of a weak group don't fit together: each is on its own.
+    /// The events of a weak group don't fit together: each is opened on its own.
     WeakGroupSplit {
-        /// The event that led the group.
+        /// The leader of the group.
         leader: String,
     },
     /// This user may not sample the kernel: events are restricted to user space.
     UserSpaceOnly {
-        /// `kernel.perf_event_paranoid`, where it can be read.
+        /// `kernel.perf_event_paranoid`, if it can be read.
         paranoid: Option<i64>,
     },
-    /// Ring buffers came out smaller than was asked for, or than they could be.
+    /// Ring buffers are smaller than requested, or than would be best.
     SmallRings {
-        /// Bytes of the smallest.
+        /// Bytes of the smallest ring buffer.
         bytes: u64,
-        /// What was wanted.
+        /// The intended size, in bytes.
         wanted_bytes: u64,
-        /// What stood in the way.
+        /// The limit that kept them small.
         limit: RingLimit,
     },
-    /// BPF programs can't be had, and perf events record system calls in their place.
+    /// BPF programs can't be loaded, so perf events record system calls.
     CallsByEvents {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// BPF programs can't be loaded, and perf events take their place: why, and what these cost and
-    /// lack.
+    /// BPF programs can't be loaded, so perf events record waits: the reason, and the cost and gaps
+    /// of events.
     StepBack(String),
-    /// Running processes can't be described: the recording goes on in the same file.
+    /// Running processes can't be described: the recording continues in the same file.
     NotSwitched {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A feature of newer kernels that a recording can do without.
+/// An optional feature of newer kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// User call chains that come later (Linux 6.19): they are in the samples.
+    /// Deferred user call chains (Linux 6.19). Without them the chains are in the samples.
     DeferredCallchains,
-    /// Groups that are read with each sample, in children (Linux 6.12): what the first thread
-    /// starts is not recorded.
+    /// Group reads in the samples of children (Linux 6.12). Without them, tasks that the first
+    /// thread starts are not recorded.
     GroupReadsInChildren,
-    /// `PERF_FORMAT_LOST` (Linux 6.0): losses are known by ring buffer, not by event.
+    /// `PERF_FORMAT_LOST` (Linux 6.0). Without it, losses are known by ring buffer, not by event.
     LostByEvent,
-    /// Build ids in records of mappings (Linux 5.12): they are read from the files at the end.
+    /// Build ids in records of mappings (Linux 5.12). Without them, they are read from the files at
+    /// the end.
     BuildIdsInMappings,
-    /// `PERF_SAMPLE_WEIGHT_STRUCT` (Linux 5.12): a sample has one weight.
+    /// `PERF_SAMPLE_WEIGHT_STRUCT` (Linux 5.12). Without it a sample has a single weight.
     WeightStruct,
     /// The short form of branch records (Linux 5.7 and 4.4).
     TerseBranches,
     /// `PERF_SAMPLE_CGROUP` (Linux 5.7).
     Cgroups,
-    /// `PERF_RECORD_KSYMBOL` (Linux 5.1): it doesn't tell of code that it makes itself.
+    /// `PERF_RECORD_KSYMBOL` (Linux 5.1). Without it, code that the kernel generates has no
+    /// symbols.
     KernelSymbols,
-    /// A PMU that tells guests from their host.
+    /// A PMU that distinguishes guests from their host.
     GuestsFromHost,
 }
 
-/// A file of a recording that was completed, while the recording goes on in the next one.
+/// A completed file of a recording that continues in the next one.
 #[derive(Clone, Debug)]
 pub struct FinishedFile {
     /// The file.
@@ -85,20 +87,20 @@ pub struct FinishedFile {
     pub ledger: Ledger,
 }
 
-/// What a caller is to be told while a recording is under way.
+/// A notice for the caller during a recording.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// Something was done in another way than was asked for.
+    /// A deviation from the options.
     Warning(Warning),
-    /// A file was completed; the recording goes on in the next one.
+    /// A file was completed; the recording continues in the next one.
     Finished(Box<FinishedFile>),
 }
 
-/// What keeps ring buffers small.
+/// The limit that keeps ring buffers small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingLimit {
-    /// The memory that this user may lock (`RLIMIT_MEMLOCK`, `kernel.perf_event_mlock_kb`).
+    /// The limit on locked memory (`RLIMIT_MEMLOCK`, `kernel.perf_event_mlock_kb`).
     LockedMemory,
-    /// The size of this process's address space (`RLIMIT_AS`).
+    /// The limit on this process's address space (`RLIMIT_AS`).
     AddressSpace,
 }

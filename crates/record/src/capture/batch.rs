@@ -1,18 +1,18 @@
-//! What lies in the ring of a CPU, until the output has it.
+//! A batch of records in a CPU's ring, until the output has taken it.
 
 use tare_kernel::ring::{Batch, Ring};
 
 use super::exec::FilteredRecords;
 use super::scanner::Scanner;
 
-/// The ring of a CPU and what it brought.
+/// The ring of a CPU, with the scanner that has read its records.
 #[derive(Debug)]
 pub(crate) struct CpuRing {
-    /// What the output knows it by: see [`super::reader::Shared::register`].
+    /// The ring's number in the output: see [`super::reader::SharedOutput::register`].
     pub(crate) number: usize,
     pub(crate) ring: Ring,
     pub(crate) scanner: Scanner,
-    /// Whether it has no record any more from before the command's execve.
+    /// Whether the ring has passed the command's execve: it holds no older records.
     is_past_exec: bool,
 }
 
@@ -21,9 +21,9 @@ impl CpuRing {
         Self { number, ring, scanner, is_past_exec: false }
     }
 
-    /// Has what lies in the ring, up to so many bytes of it, looked through, and what is rare among
-    /// its records noted; `None` where nothing lies in it. `filter` is asked as long as there may be
-    /// records from before the command's execve.
+    /// Scans the records in the ring, at most `most` bytes of them, and moves the rare ones into
+    /// `noted`. Returns `None` if the ring is empty. Calls `filter` while the ring may hold records
+    /// from before the command's execve.
     pub(super) fn take(
         &mut self,
         most: Option<usize>,
@@ -46,18 +46,18 @@ impl CpuRing {
     }
 }
 
-/// What lies in a ring, and was looked through.
+/// A batch that was scanned, and not yet appended.
 pub(super) struct PendingBatch<'a> {
-    /// What the output knows the ring by.
+    /// The ring's number in the output.
     pub(super) ring: usize,
     pub(super) batch: Batch<'a>,
-    /// What is appended of its beginning, where some is left out.
+    /// Replaces the filtered beginning of the batch.
     passed: FilteredRecords,
     pub(super) scanner: &'a Scanner,
 }
 
 impl PendingBatch<'_> {
-    /// What is appended: whole records, and those of a batch.
+    /// The bytes to append: whole records in three pieces.
     pub(super) fn slices(&self) -> [&[u8]; 3] {
         self.passed.with(self.batch.slices())
     }

@@ -1,13 +1,13 @@
-//! Samples of the command's process before its execve(2): it is tare's own child until then, and
-//! they are in no recording of whole CPUs or cgroups.
+//! Drops samples of the command's process from before its execve(2). Until then the process is
+//! tare's own child, and a recording of whole CPUs or cgroups would contain it.
 //!
 //! ```text
-//! ring 0   | sample t=1 | sample t=7 |            of the process: both wait, as rings are read one by one
-//! ring 1   | sample t=3 | COMM exec t=5 | ...     t=3 and t=1 are left out; t=7 is appended now
+//! ring 0   | sample t=1 | sample t=7 |            of the process: both wait, as rings are read in turn
+//! ring 1   | sample t=3 | COMM exec t=5 | ...     t=3 and t=1 are dropped; t=7 is appended
 //! ```
-//! The record may be read before older samples in other rings. Records of one ring are in order of
-//! time across the execve: what the process did before it was written before it. So of each ring
-//! samples are looked at up to its first record that is younger, and what follows is not copied.
+//! The COMM record may be read before older samples in other rings. Records of one ring are in time
+//! order around the execve, so each ring is filtered only up to its first younger record; the rest
+//! is appended without a copy.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use tare_format::record::{RawRecord, RecordHeader};
 
 use super::scanner::EventTable;
 
-/// The most bytes of samples that wait.
+/// Limit on the bytes of waiting samples.
 const MOST_BYTES: usize = 1 << 20;
 
-/// How long samples wait: the record may be lost, or of a CPU that is not recorded.
+/// How long samples wait. The COMM record may be lost, or its CPU not recorded.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Leaves out what the command's process did before its execve.
+/// Drops samples of the command's process from before its execve.
 #[derive(Debug)]
 pub(crate) struct ExecFilter {
     root: i32,
@@ -37,27 +37,27 @@ pub(crate) struct ExecFilter {
 enum State {
     Waiting {
         since: Instant,
-        /// Samples of the process, one behind the other.
+        /// Waiting samples of the process, concatenated.
         samples: Vec<u8>,
     },
     Over {
-        /// When the process executed its program; `None` where that was given up.
+        /// Time of the execve; `None` if the filter gave up waiting for it.
         exec_ns: Option<u64>,
     },
 }
 
-/// What is left of a batch of records.
+/// The result of filtering the beginning of a batch.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FilteredRecords {
-    /// Of the records that were looked at those that are to be appended.
+    /// Records to append in place of the filtered bytes.
     pub(crate) records: Vec<u8>,
-    /// Bytes of the batch that were looked at. What lies behind is to be appended as it is; where
-    /// there is something, the ring will bring nothing older any more.
+    /// Bytes of the batch that were filtered. The rest is appended unchanged; if there is a rest,
+    /// the ring holds no older records.
     pub(crate) looked_at: usize,
 }
 
 impl FilteredRecords {
-    /// All that is to be appended of a batch, which lies in two pieces.
+    /// Returns the bytes to append for a batch that lies in two pieces.
     pub(crate) fn with<'a>(&'a self, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 3] {
         let of_first = self.looked_at.min(first.len());
         [&self.records, &first[of_first..], &second[self.looked_at - of_first..]]
@@ -65,22 +65,22 @@ impl FilteredRecords {
 }
 
 impl ExecFilter {
-    /// For the process of this number, which waits to execute a program from `now` on.
+    /// Filters the process `root`, which waits to execute a program from `now` on.
     pub(crate) fn new(root: i32, now: Instant) -> Self {
         Self { root, state: State::Waiting { since: now, samples: Vec::new() } }
     }
 
-    /// Whether the execve was not seen yet.
+    /// Whether the execve is still to come.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
     }
 
-    /// Whether rings that have older records have to go through [`ExecFilter::pass`].
+    /// Whether rings with older records must go through [`ExecFilter::pass`].
     pub(crate) fn looks_at_samples(&self) -> bool {
         !matches!(self.state, State::Over { exec_ns: None })
     }
 
-    /// When the process executed its program, in the recording's clock.
+    /// Time of the execve, in the recording's clock.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         match self.state {
             State::Waiting { .. } => None,
@@ -88,7 +88,8 @@ impl ExecFilter {
         }
     }
 
-    /// Of records of a ring those that are to be appended, and those that waited until now.
+    /// Filters a ring's records: returns the ones to append, preceded by samples whose wait is
+    /// over.
     pub(crate) fn pass<'a>(
         &mut self,
         table: &EventTable,
@@ -128,8 +129,7 @@ impl ExecFilter {
         passed
     }
 
-    /// The same of records that are only read now, when the execve was long ago: of a ring that is
-    /// overwritten.
+    /// Filters records of an overwritten ring, which is read long after the execve.
     pub(crate) fn pass_older(&self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
         let exec_ns = self.exec_ns();
         if exec_ns.is_none() {
@@ -141,7 +141,7 @@ impl ExecFilter {
         each(&records).filter(|record| !is_before(record)).collect::<Vec<_>>().concat()
     }
 
-    /// Nothing more will come: what still waits.
+    /// Returns the samples that still wait; no more records will come.
     pub(crate) fn finish(&mut self, table: &EventTable) -> Vec<u8> {
         let mut passed = Vec::new();
         self.end(table, None, &mut passed);
@@ -161,7 +161,7 @@ impl ExecFilter {
         u32::from(raw.misc) & PERF_RECORD_MISC_COMM_EXEC != 0 && tid == Some(self.root)
     }
 
-    /// Hands out what waited, as far as it is not older than the execve.
+    /// Ends the wait: appends the waiting samples that are younger than the execve.
     fn end(&mut self, table: &EventTable, exec_ns: Option<u64>, passed: &mut Vec<u8>) {
         let State::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
@@ -172,12 +172,12 @@ impl ExecFilter {
     }
 }
 
-/// Whether a record was made before the execve.
+/// Whether a record precedes the execve.
 fn is_older(exec_ns: Option<u64>, table: &EventTable, record: &[u8]) -> bool {
     exec_ns.is_some() && table.time_ns(record) < exec_ns
 }
 
-/// Whole records, one by one.
+/// Splits bytes into whole records.
 fn each(mut records: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     std::iter::from_fn(move || {
         let size = RawRecord::first(records, Endian::NATIVE)?.size();
@@ -208,7 +208,7 @@ mod tests {
         [header, words.iter().copied().flat_map(u64::to_ne_bytes).collect()].concat()
     }
 
-    /// Process and thread, of one number.
+    /// A word that holds the same number as process and thread.
     fn task(tid: u64) -> u64 {
         let [a, b, c, d, ..] = tid.to_le_bytes();
         u64::from_le_bytes([a, b, c, d, a, b, c, d])
@@ -219,13 +219,13 @@ mod tests {
     }
 
     fn exec(tid: u64, time_ns: u64) -> Vec<u8> {
-        // Its name, then the same fields behind it.
+        // The name, followed by the fields of `sample_id`.
         let name = u64::from_ne_bytes(*b"true\0\0\0\0");
         let words = [task(tid), name, task(tid), time_ns, 5];
         record(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC, &words)
     }
 
-    /// All of a ring's records that are to be appended, and whether some were not looked at.
+    /// Filters a ring's records. Returns all bytes to append, and whether some bypassed the filter.
     fn pass(filter: &mut ExecFilter, records: &[u8], now: Instant) -> (Vec<u8>, bool) {
         let FilteredRecords { records: passed, looked_at } =
             filter.pass(&table(), each(records), now);

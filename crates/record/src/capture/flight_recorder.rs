@@ -1,13 +1,13 @@
-//! A flight recorder's memory: what came in the last seconds, until it is asked for.
+//! A flight recorder's memory: the records of the last seconds, until a snapshot takes them.
 //!
 //! ```text
 //!         |<------------- kept -------------->|
-//!  chunk | chunk | chunk | chunk | chunk | chunk          a chunk is what one reading of the rings brought
-//!  ^ samples are forgotten, what tells of processes goes into the recording          ^ now
+//!  chunk | chunk | chunk | chunk | chunk | chunk          one chunk per pass over the rings
+//!  ^ samples are dropped, records of processes go into the recording                 ^ now
 //! ```
-//! Rings could hold the last seconds themselves, overwritten and never read, but for that they
-//! would have to be as large as the rate of events makes it, which nobody knows before. What is
-//! drained can be kept for exactly as long as was asked.
+//! Overwritten rings could hold the last seconds themselves, but their size would depend on an
+//! event rate that is unknown at the start. Drained records can be kept for exactly the requested
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,17 +19,17 @@ use tare_format::record::{RawRecord, Records, kind};
 use super::scanner::{Scanner, lost_records};
 use super::stats::{AppendedStats, Stats};
 
-/// The most bytes that are kept: above, the oldest are forgotten before their time.
+/// Limit on the kept bytes. Above it, the oldest chunks expire early.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What came last.
+/// Records of the last seconds, in chunks.
 #[derive(Debug)]
 pub(crate) struct FlightRecorder {
     keep: Duration,
     most_bytes: usize,
     chunks: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
-    /// The shortest time after which something was forgotten for want of room.
+    /// The shortest time that a chunk was kept when the memory limit made it expire early.
     pub(crate) shortest: Option<Duration>,
 }
 
@@ -45,7 +45,8 @@ impl FlightRecorder {
         self.chunks.push_back((now, chunk));
     }
 
-    /// A chunk all of whose records are older than is asked for, or for which there is no room.
+    /// Removes and returns the oldest chunk, if it is older than the kept time or the memory limit
+    /// is exceeded.
     pub(crate) fn expired(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (at, _) = self.chunks.front()?;
         let age = now.saturating_duration_since(*at);
@@ -60,14 +61,14 @@ impl FlightRecorder {
         Some(chunk)
     }
 
-    /// Everything that is kept, oldest first; nothing is from now on.
+    /// Removes and returns all chunks, oldest first.
     pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
         self.bytes = 0;
         self.chunks.drain(..).map(|(_, chunk)| chunk).collect()
     }
 }
 
-/// What was read and doesn't get into the recording.
+/// Counts of the records that were read and then dropped.
 #[derive(Debug, Default)]
 pub(crate) struct DiscardedStats {
     stats: AppendedStats,
@@ -75,7 +76,8 @@ pub(crate) struct DiscardedStats {
 }
 
 impl DiscardedStats {
-    /// Notes what a chunk holds, which `scanner` goes through; returns what of it stays.
+    /// Counts the records of a chunk with `scanner`. Returns the records that stay in the
+    /// recording.
     pub(crate) fn add(&mut self, scanner: &mut Scanner, chunk: &[u8]) -> Vec<u8> {
         scanner.see(chunk, [&[], &[]]);
         self.stats.note(&scanner.stats, scanner.batch_first_ns);
@@ -84,16 +86,15 @@ impl DiscardedStats {
         })
     }
 
-    /// What it is since this was asked for last; of records that were lost, how many by CPU, where
-    /// that is known.
+    /// Returns the counts since the last call, and the lost records by CPU (`None`: CPU unknown).
     pub(crate) fn take(&mut self) -> (Stats, BTreeMap<Option<u32>, u64>) {
         (self.stats.take(), std::mem::take(&mut self.losses))
     }
 }
 
-/// Of whole records, those that readers need to understand later samples, and the marks: what a
-/// chunk held before one it still does. Marks alone say nothing. `lost` is told of the records that
-/// were lost, with the record that says so.
+/// Returns the records that later samples depend on, with the round marks: records before a mark
+/// stay before it. Returns nothing if only marks are left. `lost` gets the number of lost records
+/// and the record that reports them.
 fn without_samples(chunk: &[u8], mut lost: impl FnMut(u64, &RawRecord<'_>)) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut holds_records = false;

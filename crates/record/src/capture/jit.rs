@@ -1,9 +1,9 @@
-//! Processes whose code is made while they run, and the clock that just-in-time compilers go by:
-//! what a reader needs to find, believe and place what they wrote of their code.
+//! Processes that generate code at run time, and the clock of just-in-time compilers: the notes
+//! from which a reader finds, checks and places the code files that those processes wrote.
 //!
-//! A process is looked at when a record says that it maps code without a file; it may have ended by
-//! then, and is left out. Clocks are read when a jitdump is mapped, and again as time goes on: they
-//! drift apart by some microseconds a second.
+//! A process is looked up when a record shows that it maps code without a file. If it has exited by
+//! then, it is left out. Clocks are read when a jitdump is mapped, and again from time to time:
+//! they drift apart by some microseconds per second.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use tare_kernel::procfs;
 use crate::clock::Clock;
 use crate::keep::JitFile;
 
-/// Processes that are noted: with all of them a recording's notes are far from their limit.
+/// Limit on noted processes. With this many, the notes stay far below their size limit.
 const PROCESSES: usize = 1 << 13;
 
-/// Clocks are read again after this time, and after this part of the time since they were first
-/// read: some 700 times a day.
+/// Clocks are read again after `AGAIN`, or after 1/`PART` of the time since the first reading if
+/// that is longer: some 700 times a day.
 const AGAIN: Duration = Duration::from_secs(1);
 const PART: u32 = 64;
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 
-/// What notes of a recording are made of.
+/// Processes that generate code, and the parts of them that still need a note.
 #[derive(Debug)]
 pub(crate) struct JitProcesses {
     host: Host,
     clock: Arc<dyn Clock>,
-    /// The clock of the events; `None`: the kernel's own.
+    /// `clockid` of the events; `None`: the kernel's default.
     clockid: Option<i32>,
     known: BTreeMap<i32, JitProcess>,
-    /// Jitdumps, by the process that mapped them.
+    /// Paths of jitdumps, by process.
     dump_paths: BTreeMap<i32, Vec<u8>>,
-    /// Of the known ones, those that no note has.
+    /// Processes that no note contains yet.
     new: Vec<JitProcess>,
     dumps: Option<Dumps>,
 }
 
-/// When clocks were read.
+/// When the clocks were first read, and when they are due again.
 #[derive(Clone, Copy, Debug)]
 struct Dumps {
     first: Instant,
@@ -65,7 +65,7 @@ impl JitProcesses {
         }
     }
 
-    /// Takes in whole records; those that are no mappings of code are passed over.
+    /// Takes in whole records, and ignores all but mappings of code.
     pub(crate) fn see(&mut self, records: &[u8]) {
         for record in Records::new(records, Endian::NATIVE) {
             if let Ok(Record::Mmap(mmap)) = record.decode() {
@@ -100,7 +100,8 @@ impl JitProcesses {
         }
     }
 
-    /// The records of a note with what no note has yet; empty where that is nothing.
+    /// Returns a note's records with everything that no note contains yet; empty if there is
+    /// nothing.
     pub(crate) fn take_note(&mut self) -> Vec<u8> {
         let now = self.dumps.map(|_| self.clock.now());
         let is_due = self.dumps.zip(now).is_some_and(|(dumps, now)| dumps.next <= now);
@@ -112,11 +113,11 @@ impl JitProcesses {
             made.clock = self.clock.beside_monotonic(self.clockid);
             dumps.next = now + AGAIN.max(now.saturating_duration_since(dumps.first) / PART);
         }
-        // It is short: see `PROCESSES`.
+        // `PROCESSES` keeps the note below its size limit.
         note::encode(&made.to_note()).unwrap_or_default()
     }
 
-    /// The files that compilers leave: those of each process, there or not.
+    /// The files that compilers may have written for each process; they need not exist.
     pub(crate) fn files(&self) -> Vec<JitFile> {
         let of = |process: &JitProcess| {
             let own = format!("/tmp/perf-{}.map", process.own_pid).into_bytes();
@@ -131,7 +132,7 @@ impl JitProcesses {
         self.known.values().flat_map(of).flatten().collect()
     }
 
-    /// The next file begins: it is told everything again.
+    /// Returns a note with everything, for the beginning of the next file.
     pub(crate) fn take_note_of_all(&mut self) -> Vec<u8> {
         self.new = self.known.values().copied().collect();
         if let Some(dumps) = &mut self.dumps {
@@ -141,12 +142,12 @@ impl JitProcesses {
     }
 }
 
-/// Memory that has no file.
+/// Whether a mapping has no file.
 fn is_anonymous(path: &[u8]) -> bool {
     path == b"//anon" || path.starts_with(b"/anon_hugepage") || path.starts_with(b"/dev/zero")
 }
 
-/// `/somewhere/jit-123.dump`.
+/// Whether a path looks like `/somewhere/jit-123.dump`.
 fn is_jitdump(path: &[u8]) -> bool {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));

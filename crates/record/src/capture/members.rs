@@ -1,45 +1,43 @@
-//! Which threads are a command's, where events are recorded of whole CPUs: each file of a recording
-//! begins with a list of them.
+//! The threads of a command whose events are opened on whole CPUs. Each file of a recording begins
+//! with a list of them.
 
 use std::collections::HashMap;
 
 use tare_format::Endian;
 use tare_format::record::{Record, Records};
 
-/// How many rounds a fork waits for that of its parent, which another ring may hold, and an ended
-/// thread is still one of the command's, as a ring may hold what it did.
+/// Rounds that a fork waits for its parent's fork, which another ring may hold; and rounds that an
+/// exited thread stays a member, as rings may still hold its records.
 const ROUNDS: u64 = 2;
 
-/// A thread of the command.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     since_ns: u64,
-    /// The round in which its end was seen.
+    /// The round in which the thread's exit was read.
     ended_in: Option<u64>,
 }
 
-/// A thread that began.
 #[derive(Clone, Copy, Debug)]
 struct Fork {
     time_ns: u64,
     tid: i32,
     parent: i32,
-    /// The round in which it was seen.
+    /// The round in which the record was read.
     seen_in: u64,
 }
 
-/// The threads of a command. Records come from several rings, and in no order of time.
+/// The threads of a command. Records come from several rings, out of time order.
 #[derive(Debug)]
 pub(crate) struct Members {
     members: HashMap<i32, Member>,
-    /// Threads whose parents are not known to be members: strangers, or not yet.
+    /// Forks whose parent is not a member, at least not yet.
     waiting: Vec<Fork>,
     ended: Vec<(u64, i32)>,
     round: u64,
 }
 
 impl Members {
-    /// The command's process is one.
+    /// Begins with the command's process as the only member.
     pub(crate) fn new(root: i32) -> Self {
         let member = Member { since_ns: 0, ended_in: None };
         Self {
@@ -50,7 +48,7 @@ impl Members {
         }
     }
 
-    /// Takes in whole records that a ring brought; only those of tasks count.
+    /// Takes in whole records of a ring, and ignores all but forks and exits.
     pub(crate) fn see(&mut self, records: &[u8]) {
         for raw in Records::new(records, Endian::NATIVE) {
             match raw.decode() {
@@ -66,7 +64,7 @@ impl Members {
         }
     }
 
-    /// Every ring was read since the last call.
+    /// Notes that every ring was read since the last call.
     pub(crate) fn end_round(&mut self) {
         self.settle();
         let oldest = self.round.saturating_sub(ROUNDS);
@@ -75,7 +73,7 @@ impl Members {
         self.round += 1;
     }
 
-    /// Threads of the command that may still do something, or of which records may come, in order.
+    /// Returns the threads that may still run, or whose records may still come, sorted.
     pub(crate) fn now(&mut self) -> Vec<i32> {
         self.settle();
         let mut tids: Vec<i32> = self.members.keys().copied().collect();
@@ -83,7 +81,7 @@ impl Members {
         tids
     }
 
-    /// Adds those whose parents are members by now.
+    /// Adds threads whose parents are members by now, and notes exits.
     fn settle(&mut self) {
         self.waiting.sort_unstable_by_key(|fork| fork.time_ns);
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -94,7 +92,7 @@ impl Members {
                 let member = Member { since_ns: fork.time_ns, ended_in: None };
                 self.members.insert(fork.tid, member);
             } else if let Some(member) = self.members.get_mut(&fork.tid).filter(|m| is_member(m)) {
-                // The number is a stranger's now.
+                // The kernel has reused the number for a stranger.
                 member.ended_in.get_or_insert(self.round);
             }
             !joins
@@ -127,7 +125,7 @@ mod tests {
     #[test]
     fn who_descends_from_the_command_is_a_member_in_whatever_order_it_is_told() {
         let mut members = Members::new(7);
-        // Another ring tells of 9's parent later.
+        // Another ring brings the fork of 9's parent later.
         members.see(&[fork(9, 8, 20), fork(51, 50, 15)].concat());
         assert_eq!(members.now(), [7]);
         members.end_round();
@@ -145,7 +143,7 @@ mod tests {
         let mut members = Members::new(7);
         members.see(&[fork(8, 7, 10), task(PERF_RECORD_EXIT, 8, 7, 20)].concat());
         members.end_round();
-        // What it forked before, told late.
+        // Forked before the exit, read after it.
         members.see(&fork(9, 8, 15));
         members.end_round();
         assert_eq!(members.now(), [7, 8, 9]);

@@ -1,8 +1,8 @@
-//! From the kernel into the output: `opening` opens events and maps their rings, `reader` drains
-//! these and has `scanner` see what passes (`tasks`: of which tasks), of which `stats` are kept,
-//! `rounds` knows when a mark is due, `jit` notes processes that make code as they run, `threads` are further threads that read, and `poller` is what
-//! they sleep on. Of a `command`, `exec` leaves out what came before its execve, and `members`
-//! knows its threads.
+//! From the kernel into the output. `opening` opens events and maps their rings. `reader` drains
+//! the rings: `scanner` reads the headers, `stats` counts, `tasks` sums up periods by task,
+//! `rounds` decides when a mark is due, and `jit` notes processes that generate code. `threads` are
+//! additional reader threads, and all of them sleep on a `poller`. For a followed `command`, `exec`
+//! drops samples from before its execve, and `members` tracks its threads.
 
 pub(crate) mod batch;
 mod command;
@@ -27,14 +27,15 @@ use tare_kernel::open::EventTarget;
 /// An event to open.
 #[derive(Clone, Debug)]
 pub(crate) struct EventToOpen {
-    /// What messages call it.
+    /// The event's name in messages.
     pub(crate) name: String,
-    /// As the kernel is to get it.
+    /// The attribute to open it with.
     pub(crate) attr: Attr,
-    /// Lower frequencies that it is opened with, too: one of all is on at a time.
+    /// Lower frequencies, in Hz, that the event is opened with as well. One of all is enabled at a
+    /// time.
     pub(crate) slower: Vec<u64>,
-    /// The event that leads its group, where another does: an index before its own.
+    /// Index of the group leader, below the event's own; `None` for a leader.
     pub(crate) leader: Option<usize>,
-    /// The CPUs that it is opened on, and what of each.
+    /// The CPU and the target of each event to open.
     pub(crate) targets: Vec<(u32, EventTarget)>,
 }

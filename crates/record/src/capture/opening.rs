@@ -1,12 +1,12 @@
-//! Opening what is recorded: every event at every target, and one ring a CPU that all events of the
-//! CPU write into.
+//! Opens every event at every target, and maps one ring per CPU that all events of the CPU write
+//! into.
 //!
 //! ```text
 //!            CPU 0            CPU 1
 //! event 0    owns ring 0      owns ring 1
 //! event 1    -> ring 0        -> ring 1        PERF_EVENT_IOC_SET_OUTPUT
 //! ```
-//! Events whose rings are overwritten (`write_backward`) have rings of their own.
+//! Events with overwritten rings (`write_backward`) have rings of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -20,65 +20,66 @@ use tare_kernel::ring::{OverwrittenRing, Ring, RingError};
 use super::EventToOpen;
 use super::unswapped::unswapped;
 
-/// An event at a target.
+/// An event, open at a target.
 #[derive(Debug)]
 pub(super) struct OpenEvent {
     event: usize,
-    /// Which of the event's frequencies it has.
+    /// Index of its frequency: 0 for the requested one, then the slower ones.
     step: usize,
     cpu: u32,
     pub(super) target: EventTarget,
     file: Box<dyn EventFile>,
-    /// Whether the kernel dropped it, as its CPU went offline.
+    /// Whether the kernel dropped the event because its CPU went offline.
     pub(super) is_dropped: bool,
 }
 
-/// All events, open. Dropping them ends the recording.
+/// All open events. Dropping them ends the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(super) wanted: Vec<EventToOpen>,
     pub(super) opened: Vec<OpenEvent>,
-    /// Which of their frequencies events have: the one of this number, or their last.
+    /// Index of the frequency that is in use. An event with fewer frequencies uses its last.
     pub(super) step: usize,
-    /// Events that are on.
+    /// Indexes of the enabled events.
     pub(super) enabled: BTreeSet<usize>,
-    /// Never enabled.
+    /// Events that are never enabled: see [`unswapped`].
     unswapped: Vec<Box<dyn EventFile>>,
 }
 
-/// The rings of all CPUs, each with its CPU and the target of its event among those that are open.
+/// The rings of all CPUs. Each has its CPU and the index of the open event that owns it.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
-    /// Read as they fill.
+    /// Rings that are drained as they fill.
     pub(crate) consumed: Vec<(u32, usize, Ring)>,
-    /// Overwritten, and read when the user wants to see them.
+    /// Rings that the kernel overwrites. They are read for a snapshot.
     pub(crate) overwritten: Vec<(u32, usize, OverwrittenRing)>,
 }
 
 impl Rings {
-    /// Bytes of the smallest.
+    /// Bytes of the smallest ring.
     pub(crate) fn smallest(&self) -> usize {
         let consumed = self.consumed.iter().map(|(.., ring)| ring.size());
         consumed.chain(self.overwritten.iter().map(|(.., ring)| ring.size())).min().unwrap_or(0)
     }
 }
 
-/// Descriptors that [`Events::open`] will use.
+/// Number of descriptors that [`Events::open`] uses.
 pub(crate) fn needed_files(wanted: &[EventToOpen]) -> usize {
     wanted.iter().map(|wanted| wanted.targets.len() * (1 + wanted.slower.len())).sum::<usize>()
         + unswapped(wanted).len()
 }
 
 impl Events {
-    /// Opens every event at each of its targets.
+    /// Opens every event at each of its targets. Leaves out a thread that has exited, unless no
+    /// thread is left.
     ///
     /// # Errors
-    /// See [`OpenError`]. A thread that ended meanwhile is left out, unless none is left.
+    /// See [`OpenError`].
     pub(crate) fn open(kernel: &dyn Kernel, wanted: Vec<EventToOpen>) -> Result<Self, OpenError> {
         let needed = needed_files(&wanted);
         let mut opened: Vec<OpenEvent> = Vec::with_capacity(needed);
         let mut gone = BTreeSet::new();
-        // Where events of groups are that others join: there may be 100,000 threads.
+        // Only events that lead groups get an entry per target: there may be 100,000 threads.
         let leads: BTreeSet<usize> = wanted.iter().filter_map(|wanted| wanted.leader).collect();
         let mut leaders = BTreeMap::new();
         for (event, step, attr, EventToOpen { name, leader, targets, .. }) in attrs(&wanted) {
@@ -118,7 +119,7 @@ impl Events {
         }
     }
 
-    /// Maps a ring of `bytes` for each CPU, and has the CPU's other events write into it.
+    /// Maps a ring of `bytes` for each CPU, and redirects the CPU's other events into it.
     ///
     /// # Errors
     /// See [`RingError`].
@@ -153,7 +154,7 @@ impl Events {
         self.wanted[opened.event].attr.flags.contains(Flags::WRITE_BACKWARD)
     }
 
-    /// How many rings [`Events::rings`] will map.
+    /// Number of rings that [`Events::rings`] maps.
     pub(crate) fn number_of_rings(&self) -> usize {
         self.opened
             .iter()
@@ -162,15 +163,15 @@ impl Events {
             .len()
     }
 
-    /// The file of an opened event.
+    /// Returns the file of an open event.
     pub(crate) fn file(&self, at: usize) -> Option<&dyn EventFile> {
         self.opened.get(at).map(|opened| &*opened.file)
     }
 
-    /// The ids of each event, in the order of the events.
+    /// Returns the ids of each event.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel doesn't return an id.
     pub(crate) fn ids(&self) -> Result<Vec<Vec<u64>>, Errno> {
         let mut ids = vec![Vec::new(); self.wanted.len()];
         for opened in &self.opened {
@@ -179,10 +180,10 @@ impl Events {
         Ok(ids)
     }
 
-    /// Sets each event's filter, which the kernel takes once.
+    /// Sets each event's filter. The kernel accepts one filter per event.
     ///
     /// # Errors
-    /// [`OpenError::Filter`].
+    /// Fails with [`OpenError::Filter`] if the kernel rejects a filter.
     pub(crate) fn set_filters(&self, filters: &[Option<CString>]) -> Result<(), OpenError> {
         for opened in &self.opened {
             let Some(filter) = filters.get(opened.event).and_then(Option::as_ref) else { continue };
@@ -198,15 +199,15 @@ impl Events {
         Ok(())
     }
 
-    /// How many files are open.
+    /// Number of open files.
     pub(crate) fn number_of_files(&self) -> usize {
         self.opened.len() + self.unswapped.len()
     }
 
-    /// Starts (or stops) those events that a test holds for, by number.
+    /// Enables or disables the events whose index passes the test `which`.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses to change an event.
     pub(crate) fn set_enabled(
         &mut self,
         enabled: bool,
@@ -231,10 +232,11 @@ impl Events {
         !opened.is_dropped && opened.step == step.min(self.wanted[opened.event].slower.len())
     }
 
-    /// Has events sampled at another of their frequencies, those that are on at once.
+    /// Switches all events to another of their frequencies. The change takes effect at once for
+    /// enabled events.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses to change an event.
     pub(crate) fn set_step(&mut self, step: usize) -> Result<(), Errno> {
         let before = std::mem::replace(&mut self.step, step);
         let changes = |opened: &&OpenEvent| {
@@ -253,8 +255,8 @@ impl Events {
             .try_for_each(|opened| opened.file.enable())
     }
 
-    /// How many samples of each event found no room, where the kernel tells (`PERF_FORMAT_LOST`,
-    /// Linux 6.0).
+    /// Number of lost samples of each event, if the kernel counts them (`PERF_FORMAT_LOST`, Linux
+    /// 6.0).
     pub(crate) fn lost(&self) -> Vec<Option<u64>> {
         let mut lost = vec![None; self.wanted.len()];
         for opened in &self.opened {
@@ -267,9 +269,8 @@ impl Events {
         lost
     }
 
-    /// What each event counted in all, also where it was not sampled: scaled where it shared a
-    /// counter. Of a thread's events on several CPUs each is enabled wherever the thread runs, and
-    /// only the one of that CPU is running.
+    /// Total count of each event, scaled if it shared a counter. Of a thread's events on several
+    /// CPUs, all are enabled while the thread runs, but only the one of the current CPU is running.
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
         let mut sums: BTreeMap<(usize, EventTarget), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
@@ -297,8 +298,8 @@ impl Events {
         counts
     }
 
-    /// With groups, one read gives those of all members: this one's is found by its target in its
-    /// group.
+    /// Reads an event. In a group, one read returns the values of all members; the second result is
+    /// this event's position among them.
     fn reading_of(&self, opened: &OpenEvent) -> Option<(Reading, usize)> {
         let mut bytes = vec![0; 8 * (3 + 3 * self.wanted.len())];
         let len = opened.file.read(&mut bytes).ok()?;
@@ -313,8 +314,8 @@ impl Events {
     }
 }
 
-/// What is opened at each target, the rate that was asked for first: an event, which of its
-/// frequencies, and its attribute.
+/// The attributes to open at each target, the requested rate first: index of the event, index of
+/// its frequency, attribute.
 fn attrs(wanted: &[EventToOpen]) -> impl Iterator<Item = (usize, usize, Attr, &EventToOpen)> {
     wanted.iter().enumerate().flat_map(|(event, of)| {
         let slower = of
@@ -328,7 +329,7 @@ fn attrs(wanted: &[EventToOpen]) -> impl Iterator<Item = (usize, usize, Attr, &E
     })
 }
 
-/// What an event would have counted had it not shared a counter; `None` where it never ran.
+/// Extrapolates a count to all of its enabled time; `None` if it never ran.
 fn scaled(count: Count) -> Option<u64> {
     let whole = u128::from(count.value()) * u128::from(count.enabled_ns());
     whole

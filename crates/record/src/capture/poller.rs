@@ -1,4 +1,4 @@
-//! What poller the recorder, in one file (`epoll(7)`).
+//! Everything that wakes a reader thread, behind one epoll descriptor (`epoll(7)`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-/// Who woke the recorder.
+/// What woke a reader thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A ring is half full.
     Ring,
-    /// A process that is recorded ended.
+    /// A recorded process exited.
     Target,
-    /// A reader is to stop.
+    /// The thread is asked to stop.
     Stop,
-    /// A CPU went offline or came back, or another of the kernel's objects came or went.
+    /// A CPU went offline or came back, or another kernel object appeared or disappeared.
     Cpus,
 }
 
@@ -26,40 +26,40 @@ impl Source {
     }
 }
 
-/// Files that are told of at once: those that are left wake again.
+/// Descriptors reported per wait; the rest wake the next wait.
 const AT_ONCE: usize = 16;
 
-/// The wakers that one thread waits for.
+/// The descriptors that one thread waits for.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
 }
 
-/// Those that woke it.
+/// The set of sources that ended a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadySources(u64);
 
 impl ReadySources {
-    /// Whether this one did.
+    /// Whether this source is in the set.
     pub(crate) fn by(self, waker: Source) -> bool {
         self.0 & waker.bit() != 0
     }
 }
 
 impl Poller {
-    /// Nothing to wait for as yet.
+    /// Creates a poller without descriptors.
     ///
     /// # Errors
-    /// No file descriptor left.
+    /// Fails if no file descriptor is left.
     pub(crate) fn new() -> Result<Self, Errno> {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Waits for a file, too. A ring poller once each time that it gets half full: all of an event's
-    /// tasks having ended would else wake without end.
+    /// Adds a descriptor. A ring is edge-triggered: it wakes the reader once each time it becomes
+    /// half full. Level-triggered, an event whose tasks have all exited would wake it forever.
     ///
     /// # Errors
-    /// `EPERM` for a regular file, which never makes anyone wait.
+    /// Fails with `EPERM` for a regular file, which is always ready.
     pub(crate) fn add(&self, file: impl AsFd, waker: Source) -> Result<(), Errno> {
         let once =
             if waker == Source::Ring { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
@@ -71,10 +71,10 @@ impl Poller {
         )
     }
 
-    /// Waits until something happens, or for so long.
+    /// Waits until a descriptor is ready, or at most for `most`.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't wait.
     pub(crate) fn wait(&self, most: Option<Duration>) -> Result<ReadySources, Errno> {
         let most = most.map(|most| Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),

@@ -1,12 +1,12 @@
-//! Reading rings: in one pass everything that they hold, also below their watermarks, goes to the
-//! output in few, large pieces.
+//! Reading rings: each pass takes everything that the rings hold, also below their watermarks, and
+//! hands it to the output in few, large pieces.
 //!
 //! ```text
 //! wait for a watermark (half a ring), or for the flush interval
-//! for each ring:  what is in it     -> scanner (headers)
+//! for each ring:  its records       -> scanner (headers)
 //! append                            -> output, unparsed
 //! move the tails                    the kernel may write there again
-//! all readers through?              FINISHED_ROUND
+//! all readers done?                 FINISHED_ROUND
 //! ```
 
 mod in_round;
@@ -33,11 +33,11 @@ use crate::describe::BuildIds;
 use crate::keep::Binaries;
 use crate::output::{Output, Result};
 
-/// Bytes from which a piece is appended before the next ring is looked at: its place goes back to
-/// the kernel the sooner.
+/// Bytes that are gathered from several rings before they are appended. A limit returns their space
+/// to the kernel sooner.
 const LARGE: usize = 1 << 20;
 
-/// What the output knows of a ring.
+/// A ring, as the output knows it.
 #[derive(Debug)]
 struct Registered {
     cpu: u32,
@@ -45,15 +45,15 @@ struct Registered {
     appended: AppendedStats,
 }
 
-/// The output, which all readers append to.
+/// The output with everything else that readers share, behind one lock.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     state: Mutex<State>,
-    /// How often readers were ready.
+    /// Number of times that readers were woken.
     wake_ups: AtomicU64,
-    /// Where the size of files is limited: so much is appended before it is looked at.
+    /// Limit on the bytes between two checks of the file size; `None` if the size is unlimited.
     step: Option<usize>,
-    /// Whether samples are looked at for the command's process, as some may be from before its execve.
+    /// Whether rings must be filtered for samples from before the command's execve.
     waits_for_exec: AtomicBool,
 }
 
@@ -61,24 +61,24 @@ pub(crate) struct SharedOutput {
 struct State {
     output: Output,
     clock: Arc<dyn Clock>,
-    /// Where records wait that may never go to the output.
+    /// Holds records until a snapshot, if only the last seconds are kept.
     flight_recorder: Option<FlightRecorder>,
     rings: Vec<Registered>,
-    /// What was forgotten of what is kept back.
+    /// Scans the records that the flight recorder drops.
     forgetting: Scanner,
     forgotten: DiscardedStats,
-    /// The files that samples can lie in.
+    /// Files that samples may lie in.
     build_ids: BuildIds,
     jit: JitProcesses,
     binaries: Option<Binaries>,
     rounds: Rounds,
-    /// Whether there are rings that are overwritten: their records come when they are asked for.
+    /// Whether there are overwritten rings, whose records only come with a snapshot.
     has_overwritten: bool,
     command: Option<FollowedCommand>,
 }
 
 impl SharedOutput {
-    /// `keep`: only what came in that time stays, and goes to the output when it is asked for.
+    /// `keep`: only records of that last period are kept, and a snapshot appends them.
     pub(crate) fn new(
         output: Output,
         readers: usize,
@@ -110,38 +110,39 @@ impl SharedOutput {
         }
     }
 
-    /// Asks, or tells, what is known of the events.
+    /// Calls `ask` with the scanner that holds the table of events.
     pub(crate) fn with_scanner<T>(&self, ask: impl FnOnce(&mut Scanner) -> T) -> T {
         ask(&mut self.lock().forgetting)
     }
 
-    /// Some rings are overwritten, and read when that is asked for.
+    /// Notes that there are overwritten rings.
     pub(crate) fn has_overwritten(&self) {
         self.lock().has_overwritten = true;
     }
 
-    /// Whether the size of files is limited.
+    /// Whether the file size is limited.
     pub(crate) fn is_limited(&self) -> bool {
         self.step.is_some()
     }
 
-    /// Has samples left out that the command's process makes from `now` to its execve. `notes_members`:
-    /// and notes its threads.
+    /// Drops samples that the command's process makes between `now` and its execve.
+    /// `notes_members`: also tracks its threads.
     pub(crate) fn follow(&self, root: i32, notes_members: bool, now: Instant) {
         self.lock().command = Some(FollowedCommand::new(root, notes_members, now));
-        // ATOMICS: readers that miss it for a moment read rings of events that are not enabled.
+        // ATOMICS: a reader that misses this for a moment reads rings of events that are not
+        // enabled yet.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 
-    /// Asks what is known of a followed command; `None` where there is none.
+    /// Calls `ask` with the followed command; returns `None` if there is none.
     pub(crate) fn command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
         self.lock().command.as_mut().map(ask)
     }
 
-    /// Of a ring's records what is to be appended of those that may be from before the command's
-    /// execve; `None` where none is.
+    /// Filters a batch that may hold records from before the command's execve; `None` if there is
+    /// nothing to filter.
     fn filtered(&self, batch: &Batch<'_>) -> Option<FilteredRecords> {
-        // ATOMICS: who sees it too late asks the filter, which knows.
+        // ATOMICS: a reader that sees an old value only asks the filter once more than needed.
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
@@ -156,7 +157,7 @@ impl SharedOutput {
         Some(passed)
     }
 
-    /// The same of records that were in a ring for long, the oldest first.
+    /// Filters the records of an overwritten ring, oldest first.
     pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
         let State { command, forgetting, .. } = &mut *self.lock();
         match command {
@@ -165,7 +166,8 @@ impl SharedOutput {
         }
     }
 
-    /// What still waits for the command's execve, when nothing more will come.
+    /// Returns the samples that still wait for the command's execve, when no more records will
+    /// come.
     pub(crate) fn finish_filter(&self) -> Vec<u8> {
         let mut state = self.lock();
         let State { command, forgetting, .. } = &mut *state;
@@ -178,37 +180,37 @@ impl SharedOutput {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ring that is going to be read: returns its number.
+    /// Registers a ring that will be read, and returns its number.
     pub(crate) fn register(&self, cpu: u32, size: usize) -> usize {
         let mut state = self.lock();
         state.rings.push(Registered { cpu, size, appended: AppendedStats::default() });
         state.rings.len() - 1
     }
 
-    /// A reader was ready.
+    /// Counts a wake-up of a reader.
     pub(crate) fn woken(&self) {
-        // ATOMICS: a count that is read when the readers have ended, or as of some moment.
+        // ATOMICS: a counter that no other memory depends on.
         self.wake_ups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often readers were ready.
+    /// Number of times that readers were woken.
     pub(crate) fn wake_ups(&self) -> u64 {
-        // ATOMICS: see `ready`.
+        // ATOMICS: see `woken`.
         self.wake_ups.load(Ordering::Relaxed)
     }
 
     /// Appends whole records that come from no ring.
     ///
     /// # Errors
-    /// The output's own.
+    /// Fails if the output takes nothing more.
     pub(crate) fn append(&self, records: &[&[u8]]) -> Result<()> {
         self.lock().output.append(records)
     }
 
-    /// Appends what a ring that is overwritten pending, as its scanner saw it.
+    /// Appends the contents of an overwritten ring, as counted by its scanner.
     ///
     /// # Errors
-    /// The output's own.
+    /// Fails if the output takes nothing more.
     pub(crate) fn append_of(&self, ring: usize, scanner: &Scanner, records: &[u8]) -> Result<()> {
         let mut state = self.lock();
         state.output.append(&[records])?;
@@ -216,7 +218,7 @@ impl SharedOutput {
         Ok(())
     }
 
-    /// Notes which files code was mapped from.
+    /// Notes the files of mappings of code.
     pub(crate) fn see_mappings(&self, records: &[u8]) {
         self.lock().see_mappings(records);
     }
@@ -226,45 +228,48 @@ impl SharedOutput {
         self.lock().build_ids.see_module(name, id);
     }
 
-    /// Asks what is known of processes that make code as they run.
+    /// Calls `ask` with the processes that generate code.
     pub(crate) fn jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
         ask(&mut self.lock().jit)
     }
 
-    /// The build ids of these files.
+    /// Returns the build ids of the files with mapped code.
     pub(crate) fn build_ids(&self, host: &Host) -> Vec<BuildId> {
         let state = self.lock();
         let ids = state.build_ids.read(host);
         state.binaries.iter().fold(ids, |ids, binaries| binaries.with_build_ids(ids))
     }
 
-    /// What holds the files that are mapped from now on, for what did so far.
+    /// Replaces the store that holds mapped files open, and returns the old one.
     pub(crate) fn hold(&self, binaries: Option<Binaries>) -> Option<Binaries> {
         std::mem::replace(&mut self.lock().binaries, binaries)
     }
 
-    /// Appends what was kept back, if that is done.
+    /// Appends the records in the flight recorder, if there is one.
     ///
     /// # Errors
-    /// The output's own.
+    /// Fails if the output takes nothing more.
     pub(crate) fn append_recent(&self) -> Result<()> {
         let mut state = self.lock();
         let chunks = state.flight_recorder.as_mut().map(FlightRecorder::take).unwrap_or_default();
         chunks.iter().try_for_each(|chunk| state.output.append(&[chunk]))
     }
 
-    /// Where less than was asked for could be kept, for how long that was.
+    /// The shortest time that the flight recorder could keep records, if that was less than
+    /// requested.
     pub(crate) fn shortest(&self) -> Option<Duration> {
         self.lock().flight_recorder.as_ref().and_then(|flight_recorder| flight_recorder.shortest)
     }
 
-    /// Has what was appended in the recording, whatever becomes of the recorder. Errors are the
-    /// output's own.
+    /// Makes everything appended so far readable, even if the recorder is killed.
+    ///
+    /// # Errors
+    /// Fails if the output takes nothing more.
     pub(crate) fn flush(&self) -> Result<()> {
         self.lock().output.flush()
     }
 
-    /// How often the kernel stopped events for sampling too often.
+    /// Number of times that the kernel throttled an event.
     pub(crate) fn throttled(&self) -> u64 {
         self.lock().rings.iter().map(|ring| ring.appended.throttled()).sum()
     }
@@ -274,15 +279,16 @@ impl SharedOutput {
         AppendedStats::of_all(self.lock().rings.iter().map(|ring| &ring.appended))
     }
 
-    /// The output, for what only one thread asks of it.
+    /// Calls `ask` with the output, which is locked meanwhile.
     pub(crate) fn with_output<T>(&self, ask: impl FnOnce(&mut Output) -> T) -> T {
         ask(&mut self.lock().output)
     }
 
-    /// Ends a file: nobody appends until `end` has seen what the file holds, and has completed it.
+    /// Ends a file: `end` gets the file's counts and completes it under the lock, so no reader
+    /// appends meanwhile.
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
         let mut state = self.lock();
-        // What is still kept back when a file ends was not asked for any more.
+        // Records still in the flight recorder when a file ends are dropped.
         let kept_back = state.flight_recorder.as_mut().map(FlightRecorder::take);
         let State { rings, forgetting, forgotten, output, .. } = &mut *state;
         for chunk in kept_back.unwrap_or_default() {
@@ -298,18 +304,18 @@ impl SharedOutput {
         end(output, FileStats { rings, forgotten, forgotten_losses })
     }
 
-    /// The output, once no reader is left.
+    /// Returns the output, once no reader is left.
     pub(crate) fn into_output(self) -> Output {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).output
     }
 }
 
-/// How a pass over rings ended.
+/// How a pass over the rings ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Everything that the rings pending was taken.
+    /// The rings are empty.
     Drained,
-    /// The file is as large as it may become; the rings hold more.
+    /// The file has reached its size limit; the rings hold more.
     Full,
 }
 
@@ -321,15 +327,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The reader with this number, counted from 0.
+    /// Creates the reader with this number, counted from 0.
     pub(crate) fn new(number: usize, rings: Vec<CpuRing>) -> Self {
         Self { number, rings }
     }
 
-    /// Takes all that the rings hold, or as much as finds room where the size of a file is limited.
+    /// Takes all that the rings hold, or as much as the size limit of the file allows.
     ///
     /// # Errors
-    /// The output's own. What could not be appended stays in the rings.
+    /// Fails if the output takes nothing more. Records that could not be appended stay in the
+    /// rings.
     pub(crate) fn pass(&mut self, shared: &SharedOutput) -> Result<Pass> {
         match shared.step {
             Some(step) => self.pass_in_steps(shared, step),
@@ -337,7 +344,7 @@ impl Reader {
         }
     }
 
-    /// Takes all that the rings hold, however large the file becomes.
+    /// Takes all that the rings hold, whatever the size of the file.
     ///
     /// # Errors
     /// As [`Reader::pass`].
@@ -359,18 +366,17 @@ impl Reader {
         append(&mut shared.lock(), &mut pending, &mut noted, Some((self.number, since)))
     }
 
-    /// Takes a little of a ring at a time, and looks whether the file may become larger.
+    /// Takes at most `step` bytes of a ring at a time, and checks the file size after each.
     fn pass_in_steps(&mut self, shared: &SharedOutput, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
         if self.number > 0 && shared.lock().output.is_full() {
-            // It is for the main thread to begin the next file, which it may only do behind some
-            // records.
+            // Only the main thread begins the next file, and only after some records.
             return Ok(Pass::Full);
         }
         let mut noted = Vec::new();
         let filter = |batch: &Batch<'_>| shared.filtered(batch);
         for ring in &mut self.rings {
-            // What comes meanwhile is for the next pass.
+            // Records that arrive meanwhile belong to the next pass.
             let mut left = ring.ring.available();
             while left > 0 {
                 let batch = ring.take(Some(step), filter, &mut noted);
@@ -388,8 +394,9 @@ impl Reader {
     }
 }
 
-/// Appends batches and gives their places back. With the last ones of a pass, the reader's number
-/// and the round in which the pass began: where that completes a round, its mark goes along.
+/// Appends batches and returns their space to the kernel. `ends` is given with the last batches of
+/// a pass: the reader's number and the round in which the pass began. If that completes the round,
+/// its mark is appended too.
 fn append(
     state: &mut State,
     pending: &mut Vec<PendingBatch<'_>>,
@@ -406,10 +413,10 @@ fn append(
     state.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
-    // What waits for the command's execve would follow a mark that is younger.
+    // Samples that wait for the command's execve would follow a younger mark.
     let may_end = !state.command.as_ref().is_some_and(|command| command.exec.is_waiting());
     if may_end && ends.is_some_and(|(reader, since)| state.rounds.drained(reader, since)) {
-        // So would what is in rings that are overwritten.
+        // So would the records of overwritten rings.
         pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
         state.command.iter_mut().for_each(FollowedCommand::end_round);
     }
@@ -422,14 +429,14 @@ fn append(
 }
 
 impl State {
-    /// Notes which files code was mapped from.
+    /// Notes the files of mappings of code.
     fn see_mappings(&mut self, records: &[u8]) {
         self.build_ids.see(records);
         self.jit.see(records);
         self.binaries.iter_mut().for_each(|binaries| binaries.see(records));
     }
 
-    /// Takes records from rings: to the output, or to where what came last is kept.
+    /// Appends records of rings to the output, or to the flight recorder if there is one.
     fn take(&mut self, pieces: &[&[u8]]) -> Result<()> {
         let Self { flight_recorder, forgetting, forgotten, output, clock, .. } = self;
         let Some(flight_recorder) = flight_recorder else {
@@ -442,7 +449,7 @@ impl State {
         while let Some(chunk) = flight_recorder.expired(now) {
             let kept = forgotten.add(forgetting, &chunk);
             if !kept.is_empty() {
-                // A chunk is a part of a pass: only the last one of a round ends with its mark.
+                // A chunk is part of a pass; only the last one of a round ends with its mark.
                 output.append(&[&kept])?;
             }
         }

@@ -1,4 +1,5 @@
-//! Opening events again on a CPU that came back: the kernel drops those of a CPU that goes offline.
+//! Reopens events on a CPU that came back online: the kernel drops the events of a CPU that goes
+//! offline.
 
 use std::ffi::CString;
 
@@ -8,17 +9,17 @@ use super::EventToOpen;
 use super::opening::{Events, Rings};
 use crate::error::RecordError;
 
-/// What was opened on a CPU that came back.
+/// The events opened on a CPU that came back.
 #[derive(Debug)]
 pub(crate) struct ReopenedCpu {
-    /// The rings, their events among all that are open.
+    /// The rings, with the indexes of their owners among all open events.
     pub(crate) rings: Rings,
     /// The ids of each event.
     pub(crate) ids: Vec<Vec<u64>>,
 }
 
 impl Events {
-    /// Whether events are open on a CPU itself, and not on tasks there.
+    /// Whether events are open on this CPU itself, rather than on tasks there.
     pub(crate) fn has_events_of(&self, cpu: u32) -> bool {
         self.opened.iter().any(|opened| is_of_cpu(opened.target, cpu))
     }
@@ -30,11 +31,11 @@ impl Events {
         self.opened.iter().any(|opened| is_of_any(opened.target))
     }
 
-    /// Opens the events of a CPU again, with rings of `ring_bytes` and these filters, and enables
-    /// those that are on. Events of tasks stay: the kernel drops none of them.
+    /// Reopens the events of a CPU, with rings of `ring_bytes` and these filters, and enables those
+    /// that are on. Events of tasks stay open: the kernel drops none of them.
     ///
     /// # Errors
-    /// As where a recording begins.
+    /// As for opening them at the start of a recording.
     pub(crate) fn reopen(
         &mut self,
         kernel: &dyn Kernel,

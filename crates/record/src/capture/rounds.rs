@@ -1,21 +1,21 @@
-//! Who has drained what since the last mark, and when the next mark is due.
+//! Which readers have drained their rings since the last mark, and when the next mark is due.
 //!
-//! `PERF_RECORD_FINISHED_ROUND` promises readers of a file that nothing that follows is older than
-//! what came before the previous mark. That holds where between two marks every ring was drained,
-//! by a pass that began after the first of them:
+//! `PERF_RECORD_FINISHED_ROUND` promises readers of a file that no later record is older than the
+//! records before the previous mark. That holds if every ring was drained between two marks, by a
+//! pass that began after the first of them:
 //!
 //! ```text
 //! marks        |  n                                   |  n+1
 //! reader 0        [pass]    [pass]       [pass]
-//! reader 1      pass]    [pass]              [pass]      the first began before mark n, and counts for nothing
+//! reader 1      pass]    [pass]              [pass]      the first began before mark n, and doesn't count
 //! ```
 
-/// The state of the round under way.
+/// The round under way.
 #[derive(Debug)]
 pub(super) struct Rounds {
     number: u64,
     drained: Vec<bool>,
-    /// Whether anything was appended since the last mark: a mark after nothing says nothing.
+    /// Whether anything was appended since the last mark. Two marks in a row would be useless.
     appended: bool,
 }
 
@@ -24,7 +24,7 @@ impl Rounds {
         Self { number: 0, drained: vec![false; readers], appended: false }
     }
 
-    /// The round that a pass which begins now belongs to.
+    /// The round of a pass that begins now.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -35,7 +35,7 @@ impl Rounds {
     }
 
     /// Notes that a reader has drained all of its rings, in a pass that began in round `since`.
-    /// Whether the round is complete: then a mark is due, and the next round begins.
+    /// Returns whether the round is complete: then a mark is due, and the next round begins.
     pub(super) fn drained(&mut self, reader: usize, since: u64) -> bool {
         if since == self.number {
             self.drained[reader] = true;

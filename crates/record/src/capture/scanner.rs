@@ -1,5 +1,5 @@
-//! What a ring brought, seen in passing: of each record its header, of a sample its event's id and
-//! where asked its thread, and of the few records that tell of losses all.
+//! Counts the records of a ring from their headers. Of a sample it reads the event's id and, if
+//! needed, the thread; only records of losses are decoded.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use tare_format::record::{Layout, RawRecord, RecordHeader};
 /// Bytes of a record's header.
 const HEADER: usize = RecordHeader::SIZE;
 
-/// So much of a batch is brought into the CPU's cache at once.
+/// Bytes of a batch that are prefetched at once.
 const AHEAD: usize = 1 << 10;
 
-/// Of longer records, headers are few.
+/// Bytes of a record above which prefetching stops: a batch of longer records has few headers.
 const SMALL: usize = 512;
 
-/// Bytes of a line of the cache. Where they are more, lines are asked for twice, which does no harm.
+/// Bytes of a cache line. If lines are longer, some are prefetched twice, which is harmless.
 const LINE: usize = 64;
 
-/// So many ids are found without looking through all of them.
+/// Number of ids that are cached, so that their events are found without a search.
 const RECENT: usize = 16;
 
-/// The fields of a sample that come before its task, and before its period (`perf_output_sample` in
-/// the kernel).
+/// The fields of a sample that precede its task, and its period (`perf_output_sample` in the
+/// kernel).
 const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
 const BEFORE_PERIOD: u64 = BEFORE_TID
     | (PERF_SAMPLE_TID
@@ -40,36 +40,36 @@ const BEFORE_PERIOD: u64 = BEFORE_TID
         | PERF_SAMPLE_STREAM_ID
         | PERF_SAMPLE_CPU) as u64;
 
-/// What a scanner must know of the events.
+/// The layouts and ids of events, as scanners need them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventTable {
     /// The layout of each event's records.
     layouts: Vec<Layout>,
-    /// Where in a sample of each event its thread is, in bytes; `None` where it isn't, or nobody
-    /// asks.
+    /// Offset of the thread in a sample of each event, in bytes; `None` if samples don't contain it
+    /// or it isn't needed.
     tid_at: Vec<Option<usize>>,
-    /// Ids and their events, sorted.
+    /// Ids with their events' indexes, sorted.
     ids: Vec<(u64, usize)>,
-    /// The recorder's own threads.
+    /// Thread ids of the recorder.
     own: Vec<i32>,
-    /// What a sample of each event stands for, where tasks are told apart.
+    /// The weight of a sample of each event, if tasks are counted separately.
     weights: Vec<Weight>,
-    /// Whether records of tasks are handed out.
+    /// Whether fork and exit records are handed out.
     notes_tasks: bool,
 }
 
-/// What a sample stands for.
+/// The number of occurrences that a sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// The same for all.
+    /// The same for all samples.
     Fixed(u64),
-    /// What it says itself.
+    /// The period in the sample.
     InSample,
 }
 
 impl EventTable {
-    /// The events by their layouts and ids. `own` are the recorder's threads, where their samples
-    /// are to be counted.
+    /// Creates the table from the events' layouts and ids. `own` are the recorder's threads, if
+    /// their samples are to be counted.
     pub(crate) fn new(layouts: Vec<Layout>, ids: &[Vec<u64>], own: Vec<i32>) -> Self {
         let tid_at = |layout: &Layout| {
             let has = layout.sample_type & u64::from(PERF_SAMPLE_TID) != 0 && !own.is_empty();
@@ -91,7 +91,7 @@ impl EventTable {
         }
     }
 
-    /// The same events with further ids.
+    /// Returns the table with further ids.
     pub(crate) fn with_ids(&self, ids: &[Vec<u64>]) -> Self {
         let mut table = self.clone();
         let more = ids.iter().enumerate();
@@ -100,23 +100,23 @@ impl EventTable {
         table
     }
 
-    /// Has records of tasks handed out with those of mappings: [`Scanner::take_noted`].
+    /// Makes [`Scanner::take_noted`] return fork and exit records besides mappings.
     pub(crate) fn noting_tasks(mut self) -> Self {
         self.notes_tasks = true;
         self
     }
 
-    /// Has tasks told apart. `weights` are what samples of the events stand for.
+    /// Makes scanners sum up periods by task. `weights` has one entry per event.
     pub(crate) fn telling_tasks(mut self, weights: Vec<Weight>) -> Self {
         self.weights = weights;
         self
     }
 
-    /// The task of a sample, and what the sample stands for.
+    /// Returns the task of a sample, and the occurrences that it stands for.
     fn task(&self, record: &[u8], event: usize) -> Option<(i32, u64)> {
         let weight = *self.weights.get(event)?;
         let sample_type = self.layouts.get(event)?.sample_type;
-        // Up to the period, each field that a sample has is one word.
+        // Each field of a sample up to the period is one word.
         let at = |field: u32, before: u64| {
             (sample_type & u64::from(field) != 0)
                 .then(|| HEADER + 8 * (sample_type & before).count_ones() as usize)
@@ -130,7 +130,7 @@ impl EventTable {
         Some((tid, period))
     }
 
-    /// Whether samples are only counted: there is one event, and nobody asks for their threads.
+    /// Whether samples are only counted: there is one event, and their threads aren't needed.
     fn only_counts(&self) -> bool {
         matches!(self.tid_at[..], [None]) && self.weights.is_empty()
     }
@@ -140,7 +140,7 @@ impl EventTable {
         Some(self.ids[at].1)
     }
 
-    /// The thread of a sample, where it says that.
+    /// Returns the thread of a sample, if it contains one.
     pub(crate) fn tid(&self, record: &[u8]) -> Option<i32> {
         let sample_type = self.layouts.get(self.event(word(record, HEADER)?)?)?.sample_type;
         let has_tid = sample_type & u64::from(PERF_SAMPLE_TID) != 0;
@@ -149,14 +149,14 @@ impl EventTable {
         Some(i32::from_ne_bytes(std::array::from_fn(|n| task[n + 4])))
     }
 
-    /// The CPU of a record that is no sample, where it says that. All events have it at one place, or
-    /// none.
+    /// Returns the CPU of a record other than a sample, if it contains one. All events of a
+    /// recording have it at the same place.
     pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
         self.layouts.first()?.sample_id(record).cpu
     }
 
-    /// When a record was made, in the recording's clock. All events of a ring have their time at
-    /// one place, or none.
+    /// Returns the time of a record, in the recording's clock. All events of a ring have it at the
+    /// same place.
     pub(crate) fn time_ns(&self, record: &[u8]) -> Option<u64> {
         let raw = RawRecord::first(record, Endian::NATIVE)?;
         let event =
@@ -165,23 +165,23 @@ impl EventTable {
     }
 }
 
-/// What one ring brought.
+/// Counts the records of one ring.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     known: Arc<EventTable>,
-    /// All that it brought, summed up.
+    /// The sums since the recording began.
     pub(crate) stats: Stats,
-    /// When the first sample of the last batch was made.
+    /// Time of the first sample in the last batch.
     pub(crate) batch_first_ns: Option<u64>,
-    /// Whether a sample of the last batch was seen.
+    /// Whether the last batch had a sample so far.
     has_first: bool,
-    /// The tasks, where they are told apart.
+    /// Periods by task, if tasks are counted separately.
     pub(crate) tasks: Option<Tasks>,
-    /// Records of mappings, and of tasks where they are wanted, that nobody took yet.
+    /// Records of mappings, and forks and exits if requested, until [`Scanner::take_noted`].
     noted: Vec<u8>,
-    /// A record that lay across the ring's end.
+    /// A record that straddles the ring's end.
     straddling: Vec<u8>,
-    /// Ids that were seen, and their events.
+    /// Recently seen ids with their events' indexes.
     recent: [(u64, usize); RECENT],
 }
 
@@ -189,16 +189,17 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
 }
 
-/// Asks for all of some bytes. Another CPU wrote them, and where a header lies is known only when the
-/// one before was read: headers alone would be waited for one after the other, these lines come
-/// together. What reads the records next, such as the kernel that writes them to a file, finds them
-/// in the cache.
+/// Prefetches bytes. Another CPU wrote them, and each header's place is only known once the
+/// previous one was read, so headers alone would miss the cache one after the other. The next
+/// reader of the records, such as the kernel that writes them to a file, finds them in the cache
+/// too.
 fn bring(bytes: &[u8]) {
     let sum = bytes.iter().step_by(LINE).fold(0, |sum: u8, byte| sum ^ byte);
     std::hint::black_box(sum);
 }
 
-/// How many records a `PERF_RECORD_LOST` or `PERF_RECORD_LOST_SAMPLES` tells of.
+/// Returns the number of lost records that a `PERF_RECORD_LOST` or `PERF_RECORD_LOST_SAMPLES`
+/// reports.
 pub(crate) fn lost_records(record: &[u8]) -> Option<u64> {
     match RecordHeader::first(record, Endian::NATIVE)?.kind {
         PERF_RECORD_LOST => word(record, HEADER + 8),
@@ -220,13 +221,13 @@ impl Scanner {
             tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
             noted: Vec::new(),
             straddling: Vec::new(),
-            // Ids whose places are others.
+            // Ids that belong in other slots, so that no lookup matches.
             recent: std::array::from_fn(|place| (place as u64 + 1, 0)),
         }
     }
 
-    /// Takes in whole records, and then a batch: whole records, in two pieces where they wrap around
-    /// the ring's end. The kernel aligns records to 8 bytes, so that no header lies across the end.
+    /// Scans whole records, and then a batch: whole records, in two pieces if they wrap around the
+    /// ring's end. The kernel aligns records to 8 bytes, so no header straddles the end.
     pub(crate) fn see(&mut self, whole: &[u8], [first, second]: [&[u8]; 2]) {
         let len = whole.len() + first.len() + second.len();
         self.stats.bytes += len as u64;
@@ -246,17 +247,17 @@ impl Scanner {
         self.walk(&second[missing..]);
     }
 
-    /// Moves the records of mappings that were seen, and of tasks where they are wanted.
+    /// Moves noted records into `into`.
     pub(crate) fn take_noted(&mut self, into: &mut Vec<u8>) {
         into.append(&mut self.noted);
     }
 
-    /// Goes through whole records, and returns what is left: the beginning of a record.
+    /// Scans whole records, and returns the beginning of a record that is left.
     fn walk<'a>(&mut self, mut bytes: &'a [u8]) -> &'a [u8] {
         let known = Arc::clone(&self.known);
         let mut previous: &[u8] = &[];
         let mut last: &[u8] = &[];
-        // How many of the bytes, at their end, were not asked for.
+        // Bytes at the end that are not prefetched yet.
         let mut far = bytes.len();
         let only_counts = known.only_counts();
         let mut samples = 0;
@@ -267,11 +268,12 @@ impl Scanner {
                 far = bytes.len() - near.len();
                 bring(near);
             }
-            // A size that can't be is the rest of the bytes.
+            // An impossible size ends the scan.
             let size = if header.is_possible() { header.record_size() } else { bytes.len() };
             let Some((record, rest)) = bytes.split_at_checked(size) else { break };
             match header.kind {
-                // Whose it is need not be asked; of a batch's first sample the time is.
+                // With one event there is no id to look up; only the batch's first sample needs its
+                // time.
                 PERF_RECORD_SAMPLE if only_counts && self.has_first => {
                     samples += 1;
                     in_kernel += u64::from(header.is_in_kernel());
@@ -301,7 +303,7 @@ impl Scanner {
     fn sample(&mut self, known: &EventTable, header: RecordHeader, record: &[u8]) {
         // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
         let Some(id) = word(record, HEADER) else { return };
-        // Ids are numbers that follow each other: those of one ring have places of their own.
+        // Ids are consecutive numbers, so the ids of one ring rarely share a slot.
         let recent = &mut self.recent[usize::try_from(id % RECENT as u64).unwrap_or(0)];
         if recent.0 != id {
             let Some(event) = known.event(id) else { return };
@@ -357,17 +359,17 @@ impl Scanner {
         self.known.time_ns(record)
     }
 
-    /// From here on it knows these events.
+    /// Replaces the table of events.
     pub(crate) fn set_table(&mut self, table: &Arc<EventTable>) {
         self.known = Arc::clone(table);
     }
 
-    /// The same, to be shared.
+    /// Returns a shared reference to the table.
     pub(crate) fn shared_table(&self) -> Arc<EventTable> {
         Arc::clone(&self.known)
     }
 
-    /// What it knows of the events.
+    /// The table of events.
     pub(crate) fn table(&self) -> &EventTable {
         &self.known
     }

@@ -1,20 +1,20 @@
-//! What a ring brought, as stats: since the recording began, and of each of its files.
+//! Counts of a ring's records: since the recording began, and by file.
 
 use std::collections::BTreeMap;
 
 /// Samples of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleCounts {
-    /// All that were written.
+    /// All samples.
     pub(crate) samples: u64,
-    /// Those made by the recorder itself.
+    /// Samples of the recorder's own threads.
     pub(crate) own: u64,
-    /// Those that interrupted the kernel.
+    /// Samples that interrupted the kernel.
     pub(crate) in_kernel: u64,
 }
 
 impl SampleCounts {
-    /// What came since `before`.
+    /// Returns the samples since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let since = |of: fn(&Self) -> u64| of(self).saturating_sub(of(before));
         Self {
@@ -24,7 +24,7 @@ impl SampleCounts {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             samples: self.samples + other.samples,
@@ -37,35 +37,35 @@ impl SampleCounts {
 /// Records that a ring had no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LostRecords {
-    /// How many.
+    /// Number of lost records.
     pub(crate) records: u64,
-    /// When the last record before them was made, in the recording's clock, where that is known.
+    /// Time of the last record before the loss, in the recording's clock, if known.
     pub(crate) after_ns: Option<u64>,
     /// When there was room again.
     pub(crate) until_ns: Option<u64>,
 }
 
-/// What a ring brought.
+/// Counts of a ring's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// By event.
+    /// Samples by event.
     pub(crate) by_event: Vec<SampleCounts>,
-    /// All losses as one: how many records, from the first until the last.
+    /// All losses as one: their number, from the first until the last.
     pub(crate) lost: Option<LostRecords>,
-    /// How often an event was stopped for sampling too often.
+    /// Number of times that an event was throttled.
     pub(crate) throttled: u64,
-    /// All bytes.
+    /// Bytes of all records.
     pub(crate) bytes: u64,
-    /// The most bytes that lay in the ring when it was read.
+    /// Most bytes that the ring held when it was read.
     pub(crate) fullest: usize,
-    /// When the first sample was made.
+    /// Time of the first sample.
     pub(crate) first_ns: Option<u64>,
-    /// When the last sample was made.
+    /// Time of the last sample.
     pub(crate) last_ns: Option<u64>,
 }
 
 impl Stats {
-    /// What came since `before`. The fullest that a ring was stays.
+    /// Returns the counts since `before`. `fullest` is kept.
     fn since(self, before: &Self) -> Self {
         let zero = SampleCounts::default();
         let tally = |(event, now): (usize, &SampleCounts)| {
@@ -92,51 +92,50 @@ impl Stats {
     }
 }
 
-/// What a ring brought into a file.
+/// Counts of a ring's records in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct RingStats {
     pub(crate) cpu: u32,
-    /// Its size in bytes.
+    /// Bytes of the ring.
     pub(crate) size: usize,
     pub(crate) stats: Stats,
 }
 
-/// What is known of a file when it is completed.
+/// Counts of a completed file.
 #[derive(Debug)]
 pub(crate) struct FileStats {
     /// By ring.
     pub(crate) rings: Vec<RingStats>,
-    /// Of them, what was read and not kept.
+    /// Records that were read and dropped; they are included in `rings`.
     pub(crate) forgotten: Stats,
-    /// Of the records that were lost, those that were so before what was kept, by CPU where that is
-    /// known.
+    /// Records lost before the kept period, by CPU (`None`: CPU unknown).
     pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,
 }
 
-/// The ring of a CPU, and what of it is known to have been appended to the output.
+/// Counts of a ring's records that were appended to the output.
 #[derive(Debug, Default)]
 pub(crate) struct AppendedStats {
     now: Stats,
-    /// As they were when the file at hand began.
+    /// The counts when the current file began.
     before: Stats,
-    /// When the first sample of the file was made.
+    /// Time of the file's first sample.
     first_ns: Option<u64>,
 }
 
 impl AppendedStats {
-    /// What a scanner saw is handed to the output: all of it so far, and when the first sample of
-    /// its last batch was made.
+    /// Notes that everything a scanner has counted is appended. `batch_first_ns` is the time of the
+    /// first sample in its last batch.
     pub(crate) fn note(&mut self, stats: &Stats, batch_first_ns: Option<u64>) {
         self.first_ns = self.first_ns.or(batch_first_ns);
         self.now.clone_from(stats);
     }
 
-    /// How often events were stopped for sampling too often.
+    /// Number of times that an event was throttled.
     pub(crate) fn throttled(&self) -> u64 {
         self.now.throttled
     }
 
-    /// Samples of the recording so far, of all rings, by event.
+    /// Sums up the samples of all rings, by event.
     pub(crate) fn of_all<'s>(rings: impl Iterator<Item = &'s Self>) -> Vec<SampleCounts> {
         let mut all: Vec<SampleCounts> = Vec::new();
         for Self { now, .. } in rings {
@@ -146,7 +145,7 @@ impl AppendedStats {
         all
     }
 
-    /// What the file at hand holds; the next file begins.
+    /// Returns the counts of the current file, and begins the next one.
     pub(crate) fn take(&mut self) -> Stats {
         let of_file =
             Stats { first_ns: self.first_ns.take(), ..self.now.clone().since(&self.before) };

@@ -1,35 +1,35 @@
-//! Which tasks there were while a command was recorded, and what the samples of each stand for.
+//! The tasks that ran while a command was recorded, with the sums of their samples' periods.
 
 use std::collections::{HashMap, HashSet};
 
 use tare_format::record::{Record, Task};
 
-/// What one ring told of tasks.
+/// The tasks in the records of one ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tasks {
     events: usize,
     places: HashMap<i32, usize>,
-    /// Sums of periods: those of all events of the first task, then of the second.
+    /// Sums of periods: one per event for the first task, then for the second.
     periods: Vec<u64>,
-    /// The task of the last sample: most come one after the other.
+    /// The task of the last sample, with its place: consecutive samples are mostly of one task.
     last: Option<(i32, usize)>,
-    /// Tasks that began, and the tasks that they came from.
+    /// Tasks that were forked, and their parents.
     born: Vec<(i32, i32)>,
-    /// How many tasks ended.
+    /// Number of tasks that exited.
     ended: u64,
 }
 
-/// What all rings told, of the tasks of a command.
+/// The tasks of a command, summed up over all rings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandTasks {
-    /// How many there were.
+    /// Number of tasks.
     pub(crate) tasks: u64,
-    /// Those without any sample.
+    /// Number of tasks without a sample.
     pub(crate) unseen: u64,
-    /// What the samples of each event stand for.
+    /// Sum of the samples' periods, by event.
     pub(crate) periods: Vec<u64>,
-    /// How many of all that was told of did not end. Numbers change where a thread other than the
-    /// first executes a program: only how many there are stays right.
+    /// Number of recorded tasks that have not exited. A thread that executes a program takes over
+    /// the number of its process's first thread, so only the count is reliable.
     pub(crate) not_ended: u64,
 }
 
@@ -38,7 +38,7 @@ impl Tasks {
         Self { events, ..Self::default() }
     }
 
-    /// A sample of a task.
+    /// Adds a sample of a task.
     pub(crate) fn sample(&mut self, tid: i32, event: usize, period: u64) {
         let place = match self.last {
             Some((last, place)) if last == tid => place,
@@ -58,7 +58,7 @@ impl Tasks {
         }
     }
 
-    /// A task began or ended.
+    /// Counts a fork or an exit.
     pub(crate) fn see(&mut self, record: &Record<'_>) {
         match record {
             Record::Fork(Task { tid, ptid, .. }) => self.born.push((*tid, *ptid)),
@@ -69,9 +69,9 @@ impl Tasks {
 }
 
 impl CommandTasks {
-    /// Sums up what rings told. `only_descendants`: events were recorded of all tasks, not only
-    /// those that come from `root`. A number that was another task's before belongs to the command
-    /// from the first task on that does.
+    /// Sums up the tasks of all rings. `only_descendants`: events were recorded for all tasks, so
+    /// only `root` and its descendants count. A reused number counts for the command from the
+    /// command's first task on.
     pub(crate) fn of<'a>(
         rings: impl Iterator<Item = &'a Tasks> + Clone,
         root: i32,
@@ -105,8 +105,8 @@ impl CommandTasks {
     }
 }
 
-/// Rings don't tell in which order tasks began on different CPUs: those are added whose parents are
-/// known, until none is left.
+/// Rings don't show in which order tasks were forked on different CPUs, so descendants are found
+/// through their parents.
 fn members(born: &[(i32, i32)], root: i32, only_descendants: bool) -> HashSet<i32> {
     let mut members = HashSet::from([root]);
     if !only_descendants {
@@ -138,8 +138,8 @@ mod tests {
         Record::Exit(Task { pid: tid, ppid: 0, tid, ptid: 0, time_ns: 0 })
     }
 
-    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. Two rings, the second of which
-    /// knows of the grandchild first.
+    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. The second of the two rings has
+    /// the grandchild first.
     #[test]
     fn only_what_comes_from_the_command_counts() {
         let mut one = Tasks::of(2);

@@ -1,5 +1,5 @@
-//! Threads that read rings beside the main one. They are started before anything is opened, as
-//! filters must name them, and get their rings later.
+//! Additional threads that read rings. They start before anything is opened, since filters must
+//! name them, and get their rings later.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,20 +16,20 @@ use super::poller::{Poller, Source};
 use super::reader::{Reader, SharedOutput};
 use crate::error::RecordError;
 
-/// What a helper gets to do.
+/// The rings of a thread, and what it needs to read them.
 #[derive(Debug)]
 struct Work {
     reader: Reader,
     poller: Poller,
     shared: Arc<SharedOutput>,
-    /// How often it reads at least.
+    /// Longest time between two passes.
     interval: Duration,
 }
 
-/// A thread that waits for its rings, or reads them. Dropped, it ends.
+/// A thread that reads its rings, or waits to get some. Dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct ReaderThread {
-    /// For filters.
+    /// Thread id, for filters.
     pub(crate) tid: i32,
     work: Option<SyncSender<Work>>,
     stop: OwnedFd,
@@ -37,20 +37,21 @@ pub(crate) struct ReaderThread {
 }
 
 impl ReaderThread {
-    /// Starts a thread, with this SCHED_FIFO priority if there is one.
+    /// Starts a thread, with the SCHED_FIFO priority if given.
     ///
     /// # Errors
-    /// No thread or file descriptor left; no right to the priority.
+    /// Fails if no thread or file descriptor is left, or if the user may not set the priority.
     pub(crate) fn start(number: usize, priority: Option<u32>) -> Result<Self, RecordError> {
         let (work, for_thread) = sync_channel(1);
         let (tell, told) = sync_channel(1);
         let thread =
             std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
                 let first = priority.map_or(Ok(()), run_first);
-                // It reads what others have opened. Where a filter refuses it, they stay.
+                // The thread only reads events that others have opened. If a filter refuses the
+                // call, it keeps its capabilities.
                 let _ = keep_none();
                 let tid = || rustix::thread::gettid().as_raw_nonzero().get();
-                // Whoever started the thread waits for this.
+                // The starting thread waits for this.
                 let _ = tell.send(first.map(|()| tid()));
                 read(&for_thread)
             });
@@ -61,10 +62,10 @@ impl ReaderThread {
         Ok(Self { tid, work: Some(work), stop, thread })
     }
 
-    /// Hands over the rings, which the thread reads from now on.
+    /// Hands over the rings; the thread begins to read them.
     ///
     /// # Errors
-    /// The thread is gone, or had its rings before.
+    /// Fails if the thread has ended, or already has rings.
     pub(crate) fn hand(
         &mut self,
         reader: Reader,
@@ -77,10 +78,10 @@ impl ReaderThread {
         work.send(Work { reader, poller, shared: Arc::clone(shared), interval }).map_err(|_| gone())
     }
 
-    /// Has the thread end, and returns its rings, for what is left in them, if it had any.
+    /// Ends the thread. Returns its reader, if it had rings, so that the caller can drain them.
     pub(crate) fn stop(self) -> Option<Reader> {
         drop(self.work);
-        // A thread that got no rings ends as the channel is gone.
+        // A thread without rings ends because its channel closes.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         self.thread.join().ok().flatten()
     }
@@ -90,14 +91,15 @@ fn gone() -> RecordError {
     RecordError::Thread(io::ErrorKind::BrokenPipe.into())
 }
 
-/// What the thread does. An output that takes nothing more ends it; the main thread meets the same
+/// Body of a thread. An output that takes nothing more ends it; the main thread gets the same
 /// error.
 fn read(work: &Receiver<Work>) -> Option<Reader> {
     let Work { mut reader, poller, shared, interval } = work.recv().ok()?;
     loop {
         let ready = poller.wait(Some(interval)).unwrap_or_default();
         shared.woken();
-        // What a full file has no room for stays in the rings until the main thread began the next.
+        // When the file is full, records stay in the rings until the main thread has begun the next
+        // file.
         if ready.by(Source::Stop) || reader.pass(&shared).is_err() {
             return Some(reader);
         }

@@ -1,12 +1,11 @@
 //! Events that keep the counts of a task and its children apart.
 //!
-//! Where a task and its child have the same events, the kernel swaps their events at a switch
-//! rather than their counters' contents. It then exchanges the counts of tasks (`inherit_stat`)
-//! event by event along two lists, which have the same order only where the child's events were
-//! made in the order in which the parent's were: not with several CPUs, and not with several PMUs
+//! If a task and its child have the same events, the kernel swaps their events at a context switch
+//! rather than the counters' contents. It then exchanges the tasks' counts (`inherit_stat`) event
+//! by event along two lists. The lists have the same order only if the child's events were created
+//! in the order of the parent's, which fails with several CPUs or several PMUs
 //! (`perf_event_sync_stat` and `perf_event_groups_cmp` in the kernel). One event of the task that
-//! its children don't inherit prevents it (`inherited_all`): children and their own have equal
-//! lists.
+//! its children don't inherit prevents the swap (`inherited_all`).
 
 use std::collections::BTreeSet;
 
@@ -18,8 +17,9 @@ use tare_kernel::open::EventTarget;
 
 use super::EventToOpen;
 
-/// What to open, never to be enabled: for each thread whose children count for themselves, an event
-/// of the kernel's own, and one of each PMU. Baseline Linux 6.2 these are swapped apart.
+/// Returns the events to open and never enable: for each thread whose children are counted
+/// separately, one software event and one of each PMU. Before Linux 6.2 the kernel swaps these
+/// separately.
 pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, EventTarget)> {
     let mut done = BTreeSet::new();
     let mut apart = Vec::new();

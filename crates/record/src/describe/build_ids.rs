@@ -1,6 +1,6 @@
 //! The build ids of the files that samples can lie in.
 //!
-//! perf reads its own recording once more to find those that samples do lie in. Here every file
+//! perf reads its own recording once more to find the files that samples do lie in. Here every file
 //! with mapped code counts: there are some 200 of them on a machine, whatever the number of
 //! samples.
 
@@ -18,39 +18,39 @@ use tare_format::record::{FileId, Mmap, Record, Records};
 use tare_kernel::host::Host;
 use tare_kernel::{procfs, pseudo_file};
 
-/// The name that readers know the kernel by.
+/// The kernel's name in recordings.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
-/// The code that every process has from the kernel.
+/// The code that the kernel maps into every process.
 const VDSO: &[u8] = b"[vdso]";
 
-/// Notes of more bytes are not read. Those of real files have some hundred.
+/// Limit on the bytes of an ELF file's notes. Real files have some hundred.
 const NOTES_BYTES: u64 = 64 << 10;
 
-/// The most bytes of a build id in a recording.
+/// Limit on the bytes of a build id in a recording.
 const ID_BYTES: usize = 20;
 
-/// Collects files from the records of mappings.
+/// Collects files from records of mappings.
 #[derive(Clone, Debug, Default)]
 pub struct BuildIds {
     files: HashMap<Vec<u8>, MappedFile>,
 }
 
-/// What a mapping's record says of its file.
+/// The file of a mapping, as its record identifies it.
 #[derive(Clone, Debug)]
 enum MappedFile {
-    /// It has the id itself.
+    /// The record contains the build id.
     Id(Vec<u8>),
-    /// A file of this process, with this inode if it is known.
+    /// A file of this process, with its inode if known.
     File { pid: i32, inode: Option<u64> },
-    /// The path had several files one after the other, or in several containers: an id in the list,
-    /// which has one for each path, would be wrong for some.
+    /// The path has had several files, in sequence or in several containers. The list has one id
+    /// per path, which would be wrong for some.
     Several,
 }
 
 impl BuildIds {
-    /// Takes in whole records as the kernel or [`crate::synthesize`] made them. Those
-    /// that are no mappings of code are passed over.
+    /// Takes in whole records from the kernel or from [`crate::synthesize`], and ignores all but
+    /// mappings of code.
     pub fn see(&mut self, records: &[u8]) {
         for record in Records::new(records, Endian::NATIVE) {
             if let Ok(Record::Mmap(mmap)) = record.decode() {
@@ -59,7 +59,7 @@ impl BuildIds {
         }
     }
 
-    /// Takes in the build id that a module has while it is loaded.
+    /// Takes in the build id of a loaded module.
     pub fn see_module(&mut self, name: &[u8], id: Vec<u8>) {
         if let Some(mapped) = self.files.get_mut(name)
             && matches!(mapped, MappedFile::File { .. })
@@ -77,8 +77,8 @@ impl BuildIds {
             return;
         }
         match mmap.file {
-            // That of a module which is loaded later is in its record alone. The first one's may not
-            // be known yet, and is no longer to be had.
+            // The id of a module that is loaded later is only in its own record. An earlier build's
+            // id may not have been read, and can't be any more.
             FileId::BuildId(id) if mmap.pid == -1 && !id.is_empty() => {
                 let loaded = self.files.entry(path.to_vec());
                 let loaded = loaded.or_insert_with(|| MappedFile::Id(id.to_vec()));
@@ -86,7 +86,7 @@ impl BuildIds {
                     *loaded = MappedFile::Several;
                 }
             }
-            // Later files of one path replace earlier ones, as their ids are what can be read now.
+            // A later file of a path replaces an earlier one: only its id can be read.
             FileId::BuildId(id) if !id.is_empty() => {
                 _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
             }
@@ -110,8 +110,8 @@ impl BuildIds {
         }
     }
 
-    /// The ids, in order of paths. A file that is gone, that isn't the mapped one any more, or that
-    /// has no id, is left out.
+    /// Returns the ids in order of paths. Leaves out files that were removed or replaced, and files
+    /// without an id.
     #[must_use]
     pub fn read(&self, host: &Host) -> Vec<BuildId> {
         let mut found: Vec<_> =
@@ -122,7 +122,7 @@ impl BuildIds {
 }
 
 fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
-    // A path that isn't UTF-8 can't be told in a file's list, whose paths readers compare.
+    // Readers compare paths as text, so a path that isn't UTF-8 can't be in the list.
     let path = std::str::from_utf8(path).ok()?;
     let kernel = matches!(mapped, MappedFile::File { pid: -1, .. });
     let id = match mapped {
@@ -136,7 +136,7 @@ fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
     (id.len() <= ID_BYTES).then(|| BuildId { kernel, id, path: path.to_owned() })
 }
 
-/// The running kernel's, which it tells everyone; `None` where it was linked without one.
+/// Returns the running kernel's build id; `None` if it was linked without one.
 #[must_use]
 pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
     notes_build_id(&pseudo_file::read(&host.path("/sys/kernel/notes")).ok()?)
@@ -156,7 +156,8 @@ fn notes_build_id(notes: &[u8]) -> Option<Vec<u8>> {
     find(endian, NoteIterator::<FileHeader64<Endianness>>::new(endian, 4, notes).ok()?)
 }
 
-/// That of the file, here or as its process sees it, if its inode is still the one that was mapped.
+/// Returns the build id of a file, here or as its process sees it, if its inode is still the mapped
+/// one.
 fn file_build_id(host: &Host, pid: i32, path: &str, inode: Option<u64>) -> Option<Vec<u8>> {
     let places = [host.path(path), host.path(&format!("/proc/{pid}/root{path}"))];
     let files = places.into_iter().filter_map(|place| File::open(place).ok());
@@ -171,7 +172,7 @@ fn vdso_build_id() -> Option<Vec<u8>> {
     elf_build_id(&vdso_image()?[..])
 }
 
-/// The vdso, as this process has it.
+/// Returns the vdso of this process.
 pub(crate) fn vdso_image() -> Option<Vec<u8>> {
     let maps = pseudo_file::read(Path::new("/proc/self/maps")).ok()?;
     let mapping = procfs::mappings(&maps).find(|mapping| *mapping.path == *VDSO)?;
@@ -180,7 +181,7 @@ pub(crate) fn vdso_image() -> Option<Vec<u8>> {
     Some(image)
 }
 
-/// The build id of an ELF file, which its segments lead to.
+/// Returns the build id of an ELF file, found through its segments.
 pub(crate) fn elf_build_id<'data>(data: impl ReadRef<'data>) -> Option<Vec<u8>> {
     match FileKind::parse(data).ok()? {
         FileKind::Elf32 => in_segments::<FileHeader32<Endianness>>(data),

@@ -3,7 +3,7 @@
 use tare_format::file::writer::Feature;
 use tare_kernel::host::{CpuList, Host};
 
-/// Where the first CPU of an arm64 machine says what it is.
+/// The identification of the first CPU of an arm64 machine.
 const MIDR: &str = "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1";
 
 pub(super) fn features(host: &Host) -> Vec<Feature> {
@@ -27,12 +27,12 @@ fn arch(host: &Host) -> String {
     host.read("/proc/sys/kernel/arch").unwrap_or_else(|_| from_uname())
 }
 
-/// A list of CPUs below `/sys/devices/system/cpu`.
+/// Reads a list of CPUs below `/sys/devices/system/cpu`.
 pub(super) fn cpu_list(host: &Host, name: &str) -> Option<CpuList> {
     host.read(format!("/sys/devices/system/cpu/{name}")).ok()?.parse().ok()
 }
 
-/// How many CPUs there are if numbers have no gaps: the highest and one.
+/// Returns the highest CPU number plus one.
 pub(super) fn present_cpus(host: &Host) -> Option<u32> {
     let present = cpu_list(host, "present")?;
     present.as_slice().last().map(|last| last + 1)
@@ -52,7 +52,8 @@ fn value<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
         .filter(|value| !value.is_empty())
 }
 
-/// What architectures call their CPUs by: x86 and most others, 32-bit arm, s390, powerpc, riscv.
+/// The CPU's description. The key depends on the architecture: x86 and most others, 32-bit arm,
+/// s390, powerpc, riscv.
 fn description(cpuinfo: &str) -> Option<String> {
     let keys = ["model name", "Processor", "vendor_id", "cpu", "uarch"];
     keys.iter()
@@ -73,7 +74,7 @@ pub(crate) fn memory_kib(host: &Host) -> Option<u64> {
     kib(&meminfo, "MemTotal:")
 }
 
-/// The number of `MemTotal:   24731708 kB`, whatever stands before the name.
+/// Returns the number in `MemTotal:   24731708 kB`, whatever precedes the name.
 pub(super) fn kib(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.split_once(name))?;
     line.1.trim().split(' ').next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Memory by node.
+//! Memory by NUMA node.
 
 use tare_format::file::writer::{Feature, MemoryTopology, NumaNode};
 use tare_kernel::host::{CpuList, Host};
@@ -34,8 +34,8 @@ fn numa_node(host: &Host, node: u32) -> Option<NumaNode> {
     })
 }
 
-/// Which blocks of memory each node has; `None` where memory can't be plugged, so that there are no
-/// blocks.
+/// Returns the memory blocks of each node; `None` if memory isn't hot-pluggable, so that there are
+/// no blocks.
 fn memory(host: &Host, nodes: &CpuList) -> Option<MemoryTopology> {
     let block_bytes = host.read("/sys/devices/system/memory/block_size_bytes").ok()?;
     let block_bytes = u64::from_str_radix(&block_bytes, 16).ok()?;
@@ -58,6 +58,6 @@ fn memory(host: &Host, nodes: &CpuList) -> Option<MemoryTopology> {
     (!nodes.is_empty()).then_some(MemoryTopology { block_bytes, nodes })
 }
 
-/// More blocks than 64 TiB of memory in blocks of 128 MiB have: the size of a bitmap comes from
-/// this.
+/// Limit on block numbers, which sets the size of a bitmap: more than 64 TiB of memory in blocks of
+/// 128 MiB.
 const MAX_BLOCK: u32 = 1 << 19;

@@ -1,4 +1,4 @@
-//! What a recording says about itself: the machine, the session, the formats of its tracepoints,
+//! A recording's description of itself: the machine, the session, the formats of its tracepoints,
 //! the files that its samples lie in.
 
 mod build_ids;
@@ -18,9 +18,10 @@ pub(crate) use machine::memory_kib;
 pub use session::{RecordingClock, SessionFacts};
 pub use tracing_data::tracing_data;
 
-/// The feature sections of a recording. What this machine doesn't tell is left out, as perf does.
+/// Returns the feature sections of a recording. Leaves out facts that this machine doesn't provide,
+/// as perf does.
 ///
-/// It reads some 10 files for each CPU: once, before or after the recording.
+/// It reads some 10 files per CPU, so it is called before or after the recording.
 #[must_use]
 pub fn features(host: &Host, session: &SessionFacts) -> Vec<Feature> {
     let mut features = session.features();

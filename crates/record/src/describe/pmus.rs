@@ -1,4 +1,4 @@
-//! PMUs: their numbers, and what they say that they can.
+//! PMUs: their numbers and capabilities.
 
 use tare_format::file::writer::Feature;
 use tare_kernel::host::{Host, Pmu};

@@ -5,37 +5,37 @@ use rustix::time::{
 };
 use tare_format::file::writer::{BuildId, Clock, Feature, Group};
 
-/// What is known of a session. A description is written twice, before and after the recording: what
-/// is not known yet is empty.
+/// Facts about a session. The description is written both before and after the recording; facts
+/// that are unknown so far are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFacts {
     /// The recorder's version.
     pub version: String,
-    /// The recorder's command line, its own name first.
+    /// The recorder's command line, beginning with its name.
     pub command_line: Vec<String>,
-    /// The clock of the time stamps, where one was chosen.
+    /// The clock of the timestamps, if one was chosen.
     pub clock: Option<RecordingClock>,
-    /// When the first and the last sample were made, in nanoseconds of that clock.
+    /// Times of the first and the last sample, in nanoseconds of that clock.
     pub sample_time_ns: Option<(u64, u64)>,
     /// The groups of more than one event.
     pub groups: Vec<Group>,
-    /// Whether samples hold branches.
+    /// Whether samples contain branches.
     pub has_branches: bool,
     /// The files that samples can lie in: see [`super::BuildIds`].
     pub build_ids: Vec<BuildId>,
 }
 
-/// A clock, and what it shows beside the time of day.
+/// A clock, and a pair of readings with the time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingClock {
-    /// Nanoseconds from one of its steps to the next.
+    /// Resolution in nanoseconds.
     pub resolution_ns: u64,
     /// Both clocks, read at one moment.
     pub clock: Clock,
 }
 
 impl RecordingClock {
-    /// Reads a clock of `perf_event_attr.clockid`. `None`: the kernel's events don't take this one.
+    /// Reads a clock of `perf_event_attr.clockid`. Returns `None` if perf events don't support it.
     #[must_use]
     pub fn now(clockid: i32) -> Option<Self> {
         let clockid = u32::try_from(clockid).ok()?;
@@ -44,7 +44,7 @@ impl RecordingClock {
         let (clock, resolution_ns) = match clocks.into_iter().find(|clock| *clock as u32 == clockid)
         {
             Some(clock) => (clock_gettime(clock), ns(clock_getres(clock))),
-            // It has the steps of the time of day, from which it differs by whole seconds.
+            // TAI has the resolution of the time of day, from which it differs by whole seconds.
             None if clockid == CLOCK_TAI => (
                 clock_gettime_dynamic(DynamicClockId::Tai).ok()?,
                 ns(clock_getres(ClockId::Realtime)),
@@ -59,7 +59,7 @@ impl RecordingClock {
 /// `CLOCK_TAI` of `include/uapi/linux/time.h`.
 const CLOCK_TAI: u32 = 11;
 
-/// Since the clock's beginning, which none of these clocks is before.
+/// Converts to nanoseconds. None of these clocks is ever negative.
 fn ns(time: Timespec) -> u64 {
     let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
     whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))

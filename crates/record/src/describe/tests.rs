@@ -15,7 +15,7 @@ use tare_format::record::Record;
 
 use super::*;
 
-/// A recording by perf; `None`, with the reason on stdout, where it can't make one.
+/// Makes a recording with perf. Prints the reason and returns `None` if perf can't record here.
 fn perf_record(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let path = folder.join("perf.data");
     let perf = Command::new("perf")
@@ -31,7 +31,7 @@ fn perf_record(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     done.then_some(path)
 }
 
-/// What perf prints of a file's header.
+/// Returns perf's listing of a file's header.
 fn header(path: &Path) -> Vec<String> {
     let output = Command::new("perf")
         .args(["report", "--header-only", "-I", "-i"])
@@ -43,7 +43,7 @@ fn header(path: &Path) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// A finished file without a sample.
+/// Writes a finished file without samples.
 fn write(
     path: &Path,
     events: Vec<EventDescription>,
@@ -73,8 +73,8 @@ fn events_of(path: &Path) -> Vec<EventDescription> {
         .collect()
 }
 
-/// What differs from file to file: places in the file; free memory; the session's own. PMUs are in
-/// the order of their folder there, by name here.
+/// Lines that differ between files: offsets in the file, free memory, the session's own facts. perf
+/// lists PMUs in folder order, tare by name.
 const OWN_LINES: [&str; 10] = [
     "captured on",
     "data ",
@@ -88,8 +88,8 @@ const OWN_LINES: [&str; 10] = [
     "pmu mappings",
 ];
 
-/// perf prints of our description what it prints of its own, line by line; but for what differs
-/// from file to file.
+/// perf must print our description line by line like its own, except for lines that differ between
+/// files.
 #[test]
 fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
     };
     assert_eq!(pmus(&ours), pmus(&theirs));
     assert_eq!(line(&ours, "cmdline"), "# cmdline : /bin/tare record");
-    // What nobody needs is missing here and empty there; the file that was written has no samples
-    // and no tracepoints.
+    // perf lists sections without content as empty, and tare leaves them out. The written file has
+    // no samples and no tracepoints.
     let missing = |lines: &[String]| {
         line(lines, "missing features: ").split(' ').map(str::to_owned).collect::<BTreeSet<_>>()
     };
@@ -234,7 +234,7 @@ fn a_file_that_is_not_the_mapped_one_has_no_build_id() {
     );
 }
 
-/// A machine of these files.
+/// A machine with these files.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {

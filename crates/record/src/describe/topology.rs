@@ -21,7 +21,7 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
     let read = |cpu: u32, file: &str| {
         host.read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}")).ok()
     };
-    // Names of Linux 5.3, and those before it.
+    // File names since Linux 5.3, and before.
     let lists = |names: [&str; 2]| {
         let mut known = Vec::new();
         let mut covered = BTreeSet::<u32>::new();
@@ -38,7 +38,7 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
     let dies = lists(["die_cpus_list", "die_cpus_list"]);
     let place = |cpu: u32| {
         let folder = host.attributes(&format!("/sys/devices/system/cpu/cpu{cpu}/topology")).ok();
-        // One that is offline has no numbers, which perf writes as -1.
+        // An offline CPU has no numbers; perf writes -1.
         let id = |file: &str| {
             let text = folder.as_ref().and_then(|folder| folder.read(file).ok());
             text.and_then(|text| text.parse::<i32>().ok()).unwrap_or(-1).cast_unsigned()
@@ -57,8 +57,8 @@ fn topology(host: &Host, cpus: u32) -> CpuTopology {
     }
 }
 
-/// Every cache once, the nearest first. A CPU whose cache of this place in the list was met before,
-/// as one that it shares, is not read again.
+/// Returns every cache once, the nearest first. A CPU that shares an already known cache at this
+/// position is not read again.
 fn caches(host: &Host, cpus: u32) -> Vec<Cache> {
     let mut known: Vec<(u32, CpuList, Cache)> = Vec::new();
     for cpu in 0..cpus {
@@ -90,7 +90,7 @@ fn cache(host: &Host, cpu: u32, index: u32) -> Option<(CpuList, Cache)> {
         size: read("size").unwrap_or_default(),
         cpus: cpus.clone(),
     };
-    // Only a list that has the CPU itself keeps others from being read.
+    // Only a list that contains the CPU itself is trusted.
     let shared = cpus.parse::<CpuList>().ok().filter(|list| list.contains(cpu));
     Some((shared.unwrap_or_else(|| [cpu].into_iter().collect()), cache))
 }

@@ -1,4 +1,4 @@
-//! The formats of the tracepoints that are recorded, for readers on other machines.
+//! The formats of the recorded tracepoints, for readers on other machines.
 //!
 //! ```text
 //! 23 8 68 "tracing" "0.6\0" | endian u8 | bytes of a long u8 | bytes of a page u32
@@ -19,15 +19,14 @@ use tare_kernel::tracefs::{Tracefs, TracefsError};
 const MAGIC: [u8; 10] = *b"\x17\x08\x44tracing";
 const VERSION: &[u8] = b"0.6\0";
 
-/// The system whose formats have a list of their own.
+/// The system whose formats are listed separately.
 const FTRACE: &str = "ftrace";
 
-/// What readers need to take these tracepoints, named by system and event, apart; `None` without
-/// any. A tracepoint that comes twice is described once.
+/// Returns the data from which readers decode these tracepoints, named by system and event; `None`
+/// without tracepoints. A repeated tracepoint is described once.
 ///
 /// # Errors
-/// See [`TracefsError`]. A kernel without printk formats or names of processes is no error: they
-/// are optional extras.
+/// See [`TracefsError`]. Missing printk formats or process names are no error: they are optional.
 pub fn tracing_data<'a>(
     host: &Host,
     tracepoints: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -56,7 +55,7 @@ pub fn tracing_data<'a>(
         text(&mut into, system);
         formats(&mut into, events);
     }
-    // The kernel's symbols: perf writes none either, and finds them by itself.
+    // The kernel's symbols. perf writes none either, and finds them by itself.
     into.extend(number(0));
     let printk_formats = tracefs.file("printk_formats").unwrap_or_default();
     into.extend(number(printk_formats.len()));
@@ -79,7 +78,7 @@ fn formats(into: &mut Vec<u8>, formats: &BTreeMap<&str, Vec<u8>>) {
     formats.values().for_each(|format| long_text(into, format));
 }
 
-/// What the kernel has in files of this kind is far from 4 GiB.
+/// The kernel's files of this kind are far below 4 GiB.
 fn number(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
 }

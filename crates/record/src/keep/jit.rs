@@ -1,11 +1,12 @@
-//! Perf maps and jitdumps, which are found by the number of a process: numbers are used again.
+//! Keeps perf maps and jitdumps. Process numbers are reused, so the folder names also have the
+//! start time.
 //!
 //! ```text
-//! FOLDER/jit/PID-START/perf.map    START: when the process began, in clock ticks since the machine did
+//! FOLDER/jit/PID-START/perf.map    START: start of the process, in clock ticks since boot
 //! FOLDER/jit/PID-START/jit.dump
 //! ```
-//! A copy is the user's own, and so believed: only what belongs to the process's user, to root or to
-//! who records is copied.
+//! A copy belongs to the user, and is therefore trusted. So a file is only copied if it belongs to
+//! the process's user, to root or to the recording user.
 
 use std::fs::File;
 use std::io;
@@ -20,21 +21,21 @@ use tare_kernel::procfs;
 
 use super::store::{StorageKind, Store};
 
-/// A file that a compiler may have left.
+/// A file that a compiler may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JitFile {
-    /// Whose it is.
+    /// The process that wrote it.
     pub(crate) process: JitProcess,
-    /// As the process sees it.
+    /// The path as the process sees it.
     pub(crate) path: Vec<u8>,
-    /// What it is called where it is kept.
+    /// The name of the kept file.
     pub(crate) name: String,
 }
 
-/// Bytes of a file that is kept.
+/// Limit on the bytes of a kept file.
 const LARGEST: u64 = 1 << 32;
 
-/// Keeps a file; `None` where there is none, or none to be believed.
+/// Keeps a file. Returns `None` if it doesn't exist or isn't trusted.
 pub(super) fn store(
     store: &Store,
     host: &Host,
@@ -46,7 +47,7 @@ pub(super) fn store(
     Some(store.jit(&folder, &wanted.name, &file))
 }
 
-/// As its process sees it while that runs, else as it is seen from here.
+/// Opens the file as its process sees it while that runs, otherwise as seen from here.
 fn open(host: &Host, wanted: &JitFile) -> Option<File> {
     let JitFile { process, path, name } = wanted;
     let pid = process.pid;
@@ -62,7 +63,7 @@ fn open(host: &Host, wanted: &JitFile) -> Option<File> {
     open_at(CWD, here.as_os_str().as_bytes(), ResolveFlags::empty())
 }
 
-/// Neither by a link at its end, nor by one that leads out of a process's root.
+/// Opens the file, and follows no link at its end and none that leads out of a process's root.
 fn open_at(folder: impl std::os::fd::AsFd, path: &[u8], resolve: ResolveFlags) -> Option<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

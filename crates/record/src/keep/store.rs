@@ -1,4 +1,4 @@
-//! Files by their build ids in the layout of perf's cache. They are the user's alone.
+//! A folder of files by build id, in the layout of perf's cache. Only the user can access it.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -15,27 +15,27 @@ use tare_kernel::host::Host;
 
 use crate::describe::{elf_build_id, kernel_build_id, vdso_image};
 
-/// The folder that files are kept in.
+/// The folder of kept files.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
 }
 
-/// How a file is kept.
+/// How a file was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StorageKind {
-    /// It was copied, so many bytes.
+    /// Copied; the number of bytes.
     Copied(u64),
-    /// It shares its blocks or its inode with the original.
+    /// Shares its blocks or its inode with the original.
     Shared,
-    /// It was kept before.
+    /// Was stored before.
     Present,
-    /// It has no build id to keep it by.
+    /// Has no build id, so it can't be stored.
     NoId,
 }
 
 impl Store {
-    /// Makes the folder where it isn't there.
+    /// Opens the folder, and creates it if it doesn't exist.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         make_folder(folder)?;
         let meta = std::fs::metadata(folder)?;
@@ -52,7 +52,7 @@ impl Store {
         &self.folder
     }
 
-    /// Keeps a binary that was mapped from a path.
+    /// Stores a binary that was mapped from a path.
     pub(super) fn binary(&self, path: &[u8], file: &File) -> io::Result<StorageKind> {
         let Some(id) = elf_build_id(&ReadCache::new(file)) else { return Ok(StorageKind::NoId) };
         let name = relative(path);
@@ -64,7 +64,7 @@ impl Store {
             from.rewind()?;
             let mut to = to;
             let bytes = io::copy(&mut from, &mut to)?;
-            // It may have been changed meanwhile.
+            // The file may have changed during the copy.
             let copied = elf_build_id(&ReadCache::new(to));
             if copied.as_ref() == Some(&id) {
                 Ok(StorageKind::Copied(bytes))
@@ -75,7 +75,7 @@ impl Store {
         .or_else(|error| self.link(&name, &id, file).map_err(|_| error))
     }
 
-    /// The kernel's symbols and the vdso, as far as they can be read.
+    /// Stores the kernel's symbols and the vdso, as far as they can be read.
     pub(super) fn kernel(&self, host: &Host) -> Vec<StorageKind> {
         let name = Path::new("[kernel.kallsyms]");
         let symbols = || {
@@ -84,7 +84,7 @@ impl Store {
                 return Some(StorageKind::Present);
             }
             let text = std::fs::read(host.path("/proc/kallsyms")).ok()?;
-            // The kernel hides its addresses from some users: all are 0.
+            // The kernel hides addresses from unprivileged users: all are 0.
             let is_hidden = text.split(|byte| *byte == b' ').next()?.iter().all(|b| *b == b'0');
             let stored = || self.put(name, &id, "kallsyms", bytes(&text));
             if is_hidden { None } else { stored().ok() }
@@ -97,7 +97,7 @@ impl Store {
         [symbols(), vdso()].into_iter().flatten().collect()
     }
 
-    /// Keeps what a just-in-time compiler left, as it is now.
+    /// Stores the file of a just-in-time compiler, as it is now.
     pub(super) fn jit(
         &self,
         process: &str,
@@ -115,7 +115,8 @@ impl Store {
         copied.map(StorageKind::Copied).inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
 
-    /// Puts what `fill` writes in its place, where nothing is there yet, and a link by build id.
+    /// Writes a new file with `fill` and moves it into place, unless it exists, and links it by
+    /// build id.
     fn put(
         &self,
         name: &Path,
@@ -141,7 +142,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Where there is no room for a copy: the file itself, if nobody may write to it.
+    /// Hard-links the file itself if there is no room for a copy and nobody may write to it.
     fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<StorageKind> {
         if file.metadata()?.mode() & 0o222 != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -160,7 +161,7 @@ impl Store {
         Ok((folder, path))
     }
 
-    /// `.build-id/xx/yyyy` leads to the folder of a file.
+    /// Creates the link `.build-id/xx/yyyy` to the folder of a file.
     fn link_id(&self, name: &Path, id: &[u8]) -> io::Result<()> {
         let digits = hex(id);
         let (front, rest) = digits.split_at(2);
@@ -168,7 +169,7 @@ impl Store {
         make_folder(&folder)?;
         let target = Path::new("../..").join(name).join(&digits);
         match std::os::unix::fs::symlink(target, folder.join(rest)) {
-            // The same build may have been kept under another path: either has it.
+            // The same build was stored under another path; either will do.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
         }
@@ -183,7 +184,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// A recorded path as one below the folder.
+/// Turns a recorded path into one below the folder.
 fn relative(path: &[u8]) -> PathBuf {
     let parts = Path::new(OsStr::from_bytes(path)).components();
     parts.filter(|part| matches!(part, Component::Normal(_))).collect()

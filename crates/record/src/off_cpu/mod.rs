@@ -1,9 +1,10 @@
-//! Time that tasks are not on a CPU, as samples of the event `offcpu-time`: BPF programs sum it up
-//! (`tare_kernel::bpf::OffCpu`), and each pass over the ring buffers takes what came since the last.
+//! Off-CPU time, as samples of the event `offcpu-time`. BPF programs sum it up
+//! (`tare_kernel::bpf::OffCpu`), and each pass over the ring buffers collects the sums since the
+//! last pass.
 //!
 //! ```text
-//! a user stack that is new    sample without weight: registers, a copy of the stack, its name (`addr`)
-//! waits that are alike        sample: ip and innermost frame the reason, period the nanoseconds, weight
+//! a new user stack            sample without weight: registers, a copy of the stack, its name (`addr`)
+//! equal waits                 sample: ip and innermost frame the reason, period the nanoseconds, weight
 //!                             the number of waits, `addr` the name of the user stack
 //! ```
 
@@ -36,15 +37,15 @@ use self::wakers::Wakers;
 use crate::error::RecordError;
 use crate::options::{Options, Target};
 
-/// The id of the event's samples: the kernel counts those of its events up from 1.
+/// Id of the event's samples. The kernel numbers its events from 1, so this id is free.
 pub(crate) const ID: u64 = 1 << 62;
 
-/// Records of the symbols that waits' innermost frames are.
+/// Returns the symbol records of the reasons, which are the innermost frames of waits.
 pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
     Reason::symbols(layout)
 }
 
-/// Who sees waits.
+/// What observes waits.
 #[derive(Debug)]
 enum Source {
     Programs(Box<OffCpuPrograms>),
@@ -53,40 +54,40 @@ enum Source {
 
 const EVENTS_LACK: &str = "without --wakers and without callers of functions that keep no frame pointer; each switch and each wake-up of the machine costs a sample";
 
-/// Takes the time that tasks are not on a CPU.
+/// Collects off-CPU time as records.
 #[derive(Debug)]
 pub(crate) struct OffCpuTimes {
     source: Source,
-    /// Where BPF programs can't be loaded.
+    /// Set if BPF programs can't be loaded and perf events replace them.
     pub(crate) step_back: Option<PerfFallback>,
     functions: WaitFunctions,
     fields: u64,
-    /// Nanoseconds that the recording's clock is ahead of `CLOCK_MONOTONIC`.
+    /// Nanoseconds by which the recording's clock is ahead of `CLOCK_MONOTONIC`.
     ahead_ns: i64,
-    /// Only waits that end on these.
+    /// Only waits that end on these CPUs count; `None`: all.
     cpus: Option<CpuList>,
     callchain: Vec<u64>,
     wakers: Wakers,
-    /// When the last drain began, by `CLOCK_MONOTONIC`: all waits that the next one brings ended since.
+    /// Start of the last drain, by `CLOCK_MONOTONIC`. All waits of the next drain end after it.
     drained_ns: u64,
-    /// Samples since this was taken, those without weight left out.
+    /// Samples since this counter was last taken, without the ones that have no weight.
     pub(crate) samples: u64,
     waits: u64,
     ns: u64,
 }
 
-/// Whose time it is.
+/// The tasks whose off-CPU time is recorded.
 pub(crate) struct OffCpuTarget<'a> {
-    /// The command that waits for its execve.
+    /// The command's process, which waits for its execve.
     pub(crate) command: Option<i32>,
-    /// Processes that are recorded.
+    /// The recorded processes.
     pub(crate) processes: Vec<i32>,
-    /// Folders of cgroups.
+    /// Folders of the recorded cgroups.
     pub(crate) cgroups: Vec<BorrowedFd<'a>>,
 }
 
 impl OffCpuTarget<'_> {
-    /// The tasks that programs look at.
+    /// The tasks that the programs follow.
     pub(crate) fn follow(&self, target: &Target) -> FollowedTasks {
         match target {
             Target::Command(_) | Target::CommandOnCpus(_) | Target::CommandInCgroup(_) => {
@@ -101,11 +102,11 @@ impl OffCpuTarget<'_> {
 }
 
 impl OffCpuTimes {
-    /// Loads the programs, for samples of this event. Where they can't be loaded, perf events take
-    /// their place, and the event's samples hold less.
+    /// Loads the programs, for samples of this event. If they can't be loaded, uses perf events,
+    /// with fewer fields in the samples.
     ///
     /// # Errors
-    /// [`RecordError::OffCpu`] and [`RecordError::OffCpuNeither`].
+    /// Fails with [`RecordError::OffCpu`] or [`RecordError::OffCpuNeither`].
     pub(crate) fn start(
         options: &Options,
         attr: &mut Attr,
@@ -149,10 +150,10 @@ impl OffCpuTimes {
         })
     }
 
-    /// Waits count from now on, or not any more.
+    /// Starts or stops counting waits.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't change the programs' state.
     pub(crate) fn set_enabled(&mut self, enabled: bool) -> Result<(), BpfError> {
         match &mut self.source {
             Source::Programs(programs) if enabled => programs.enable(),
@@ -164,10 +165,10 @@ impl OffCpuTimes {
         }
     }
 
-    /// A file begins that has to stand for itself.
+    /// Begins a file, which must repeat all stacks.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't change the programs' state.
     pub(crate) fn begin_file(&mut self) -> Result<(), BpfError> {
         self.wakers = Wakers::default();
         match &mut self.source {
@@ -176,7 +177,7 @@ impl OffCpuTimes {
         }
     }
 
-    /// What becomes readable when much waits to be read.
+    /// Descriptors that become readable when many waits are ready.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let events = match &self.source {
             Source::Programs(_) => None,
@@ -185,10 +186,10 @@ impl OffCpuTimes {
         events.into_iter().flatten()
     }
 
-    /// The samples of what was seen since the last time.
+    /// Returns the samples of the waits since the last drain.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the programs' maps can't be read.
     pub(crate) fn drain(&mut self) -> Result<Vec<u8>, BpfError> {
         let Self { source, functions, fields, ahead_ns, cpus, callchain, .. } = self;
         let samples = &mut self.samples;
@@ -209,14 +210,14 @@ impl OffCpuTimes {
                     *waits += wait.waits;
                     *ns += wait.ns;
                     if let Some(waker) = &wait.waker {
-                        // Before all waits that name it.
+                        // A time before all waits that name the waker.
                         wakers.tell(waker, functions, *fields, time_ns(since_ns), &mut bytes);
                     }
                     of_wait(wait, functions, callchain)
                 }
             };
             let sample = WaitSample { time_ns: time_ns(sample.time_ns), ..sample };
-            // Chains and copies are shorter than what a record holds.
+            // Chains and copies always fit into a record.
             _ = sample.encode(*fields, &mut bytes);
             Ok(())
         };
@@ -227,9 +228,9 @@ impl OffCpuTimes {
         Ok(bytes)
     }
 
-    /// What is in the recording, and what found no room or was left out.
+    /// The counts of recorded, lost and ignored waits.
     pub(crate) fn ledger(&self) -> Ledger {
-        // Where the kernel doesn't tell, the figures are those that this process knows.
+        // If the kernel's counts can't be read, this process's own are used.
         let counts = match &self.source {
             Source::Programs(programs) => programs.counts().unwrap_or_default(),
             Source::Events(events) => events.counts(),
@@ -242,7 +243,7 @@ impl OffCpuTimes {
     }
 }
 
-/// Begins to look at waits.
+/// Starts the programs, or else the perf events.
 fn source(
     plan: &OffCpuPlan<'_>,
     attr: &mut Attr,
@@ -266,7 +267,7 @@ fn source(
     }
 }
 
-/// What is kept of stacks for samples with these fields.
+/// The parts of stacks that samples with these fields need.
 fn stacks(attr: &Attr) -> WaitStacks {
     match (attr.has_callchain(), attr.sample_stack_user > 0) {
         (false, _) => WaitStacks::Few,

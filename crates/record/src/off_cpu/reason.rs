@@ -1,4 +1,4 @@
-//! Why a task waits: by its state and by the functions of the kernel that it waits in.
+//! Why a task waits: from its state and the kernel functions on its stack.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use tare_kernel::bpf::WaitState;
 use tare_kernel::host::Host;
 use tare_kernel::procfs::kernel_functions;
 
-/// Why a task waits. Each is a symbol at the top of the kernel's addresses, where nothing lies, and
-/// the innermost frame of the waits' call chains.
+/// Why a task waits. Each reason is a symbol at the top of the kernel's addresses, where nothing
+/// lies. It is the innermost frame of the wait's call chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Reason {
     RunQueue,
@@ -33,15 +33,15 @@ pub(crate) enum Reason {
     Uninterruptible,
 }
 
-/// Symbols of those who wake tasks: above the reasons'.
+/// Addresses of waker symbols, above the reasons.
 pub(crate) const WAKERS: u64 = ADDRESSES + 0x1_0000;
-/// How many there are at most.
+/// Limit on waker symbols.
 pub(crate) const MOST_WAKERS: u64 = 1 << 16;
 
-/// 2 MiB at the end of all addresses that x86 and arm64 leave free
+/// The last 2 MiB of all addresses, which x86 and arm64 leave free
 /// (`Documentation/arch/x86/x86_64/mm.rst`, `Documentation/arch/arm64/memory.rst`).
 const ADDRESSES: u64 = 0xffff_ffff_ffe0_0000;
-/// Bytes of a symbol.
+/// Bytes per symbol.
 pub(crate) const SYMBOL: u32 = 16;
 
 impl Reason {
@@ -67,13 +67,13 @@ impl Reason {
         (Self::Uninterruptible, "off-CPU (uninterruptible)"),
     ];
 
-    /// The address of its symbol.
+    /// The address of the reason's symbol.
     pub(crate) fn address(self) -> u64 {
         let at = Self::ALL.iter().position(|(reason, _)| *reason == self).unwrap_or(0);
         ADDRESSES + u64::from(SYMBOL) * at as u64
     }
 
-    /// Records of all symbols.
+    /// Returns the records of all symbols.
     pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
         let encoder = Encoder::new(layout, &SampleId::default());
         let mut bytes = Vec::new();
@@ -81,19 +81,19 @@ impl Reason {
             let name = name.as_bytes();
             let symbol =
                 Ksymbol { addr: reason.address(), len: SYMBOL, ksym_type: 0, flags: 0, name };
-            // None is too long.
+            // No symbol is too long.
             _ = encoder.ksymbol(&mut bytes, &symbol);
         }
         bytes
     }
 }
 
-/// What a function says of a wait in it.
+/// What a function on the stack reveals about a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FunctionReason {
-    /// Nothing: it is a part of the scheduler, or of what traces it.
+    /// Nothing: it belongs to the scheduler, or to the tracing of it.
     Scheduler,
-    /// An interrupt: what it does isn't the running task's.
+    /// An interrupt: its work isn't the running task's.
     Interrupt,
     Reason(Reason),
 }
@@ -103,7 +103,7 @@ use Reason::{
     Poll, RunQueue, Signal, Sleep, Socket, Stopped, Terminal, Uninterruptible,
 };
 
-/// Functions by reason; with a star those that begin so. They are those of Linux 5.18 to 7.3.
+/// Functions by reason; a star matches any ending. The names are from Linux 5.18 to 7.3.
 const FUNCTIONS: &[(Reason, &[&str])] = &[
     (PageFault, &["handle_mm_fault", "exc_page_fault", "do_user_addr_fault", "do_page_fault"]),
     (Futex, &["futex_*", "__futex_*", "do_futex"]),
@@ -245,7 +245,7 @@ fn fits(pattern: &str, name: &str) -> bool {
 }
 
 fn says(name: &[u8]) -> Option<FunctionReason> {
-    // Compilers make parts and variants of functions: `futex_wait.isra.0`.
+    // Compilers split and specialize functions: `futex_wait.isra.0`.
     let name = name.split(|byte| *byte == b'.').next().unwrap_or_default();
     let name = std::str::from_utf8(name).ok()?;
     let fits_one = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, name));
@@ -259,15 +259,15 @@ fn says(name: &[u8]) -> Option<FunctionReason> {
     found.map(|(reason, _)| FunctionReason::Reason(*reason))
 }
 
-/// The functions of the running kernel that say why a task waits.
+/// The functions of the running kernel that reveal why a task waits.
 #[derive(Debug, Default)]
 pub(crate) struct WaitFunctions {
-    /// By address.
+    /// Sorted by address.
     functions: Vec<(Range<u64>, FunctionReason)>,
 }
 
 impl WaitFunctions {
-    /// Reads the kernel's symbols; none where this user may not know their addresses.
+    /// Reads the kernel's symbols. Returns no functions if this user may not see their addresses.
     pub(crate) fn of(host: &Host) -> Self {
         Self { functions: kernel_functions(host, says) }
     }
@@ -278,7 +278,8 @@ impl WaitFunctions {
         range.contains(&address).then_some(*says)
     }
 
-    /// The frames of who wakes a task, without those of waking itself, and whether that is an interrupt.
+    /// Returns a waker's frames without the functions that wake, and whether the waker is an
+    /// interrupt.
     pub(crate) fn waker<'f>(&self, frames: &'f [u64]) -> (&'f [u64], bool) {
         let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
         let last = frames.iter().rposition(is_scheduler).map_or(0, |last| last + 1);
@@ -287,8 +288,8 @@ impl WaitFunctions {
         (frames.get(last..).unwrap_or_default(), by_interrupt)
     }
 
-    /// Why a task waits that called the scheduler from these frames, and the frames without those of
-    /// the scheduler itself.
+    /// Returns why a task waits that called the scheduler from these frames, and the frames without
+    /// the scheduler's own.
     pub(crate) fn reason<'f>(&self, state: WaitState, frames: &'f [u64]) -> (Reason, &'f [u64]) {
         let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
         let first = frames.iter().position(is_scheduler).unwrap_or(0);
@@ -305,7 +306,7 @@ impl WaitFunctions {
             FunctionReason::Scheduler | FunctionReason::Interrupt => None,
             FunctionReason::Reason(reason) => Some(reason),
         });
-        // What a fault waits for is a part of it.
+        // A wait within a page fault belongs to the fault.
         let mut found = None;
         for reason in reasons {
             if reason == PageFault {
@@ -355,7 +356,7 @@ mod tests {
             let (reason, rest) = known.reason(state, frames);
             (reason, rest.to_vec())
         };
-        // 0 is what traces, 200 the call of the kernel.
+        // 0 is a tracing function, 200 the system call.
         assert_eq!(of(state, &[0, 17, 18, 33, 50, 200]), (Io, vec![33, 50, 200]));
         assert_eq!(of(state, &[17, 33, 64, 200]).0, PageFault);
         assert_eq!(of(state, &[200]), (Interruptible, vec![200]));

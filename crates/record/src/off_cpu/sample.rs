@@ -8,23 +8,24 @@ use tare_kernel::bpf::REGISTERS;
 
 use crate::registers;
 
-/// As perf calls the event of its `--off-cpu`.
+/// perf's name for the event of its `--off-cpu`.
 pub(crate) const EVENT: &str = "offcpu-time";
 
-/// What its samples hold that are written with call chains: in [`Attr::sample_type`].
+/// Fields of samples with call chains, as in [`Attr::sample_type`].
 const CHAINS: u32 =
     abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER;
 
-/// The event: nobody opens it. perf has it as an output of BPF programs (`off_cpu_config` in
-/// `tools/perf/util/bpf_off_cpu.c`) and reads samples that aren't raw data as those of any event.
+/// Returns the event, which is never opened. In perf it is the output of BPF programs
+/// (`off_cpu_config` in `tools/perf/util/bpf_off_cpu.c`); perf reads its samples as any event's,
+/// unless they are raw data.
 pub(crate) fn event() -> Event {
     let kind = abi::PERF_TYPE_SOFTWARE;
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);
     Event::new(EVENT, Attr { kind, config, sampling: Sampling::Period(1), ..Attr::default() })
 }
 
-/// The fields of its samples. The address names the user stack, the weight is the number of waits, and
-/// with `wakers` what is a transaction elsewhere names who woke the task.
+/// The fields of the event's samples. `addr` names the user stack, the weight is the number of
+/// waits, and with `wakers` the transaction field names the waker.
 pub(crate) fn fields(chains: bool, copies: bool, wakers: bool) -> u64 {
     let always = abi::PERF_SAMPLE_IDENTIFIER
         | abi::PERF_SAMPLE_IP
@@ -43,7 +44,7 @@ pub(crate) fn fields(chains: bool, copies: bool, wakers: bool) -> u64 {
     u64::from(always | chains | wakers)
 }
 
-/// A sample; times are in the recording's clock.
+/// A sample of waits. Times are in the recording's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitSample<'a> {
     pub(crate) id: u64,
@@ -51,20 +52,20 @@ pub(crate) struct WaitSample<'a> {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
     pub(crate) time_ns: u64,
-    /// Names the user stack.
+    /// Name of the user stack.
     pub(crate) user_key: u64,
     pub(crate) cpu: u32,
     pub(crate) ns: u64,
     pub(crate) waits: u64,
-    /// Names who woke the task.
+    /// Name of the waker.
     pub(crate) waker_key: u64,
     pub(crate) callchain: &'a [u64],
-    /// User registers, in the kernel's order, and the upper part of the stack.
+    /// User registers in the kernel's order, and a copy of the top of the stack.
     pub(crate) copy: Option<(&'a [u64; REGISTERS], &'a [u8])>,
 }
 
 impl WaitSample<'_> {
-    /// Appends the record, with the fields that the event's samples have.
+    /// Appends the record, with the fields of the event's samples.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -103,7 +104,7 @@ impl WaitSample<'_> {
         if has(abi::PERF_SAMPLE_TRANSACTION) {
             body.extend(self.waker_key.to_ne_bytes());
         }
-        // `PERF_RECORD_MISC_KERNEL`: where the task waits.
+        // `PERF_RECORD_MISC_KERNEL`: tasks wait in the kernel.
         let misc = u16::try_from(abi::PERF_RECORD_MISC_KERNEL).unwrap_or(0);
         into.extend(RecordHeader::new(abi::PERF_RECORD_SAMPLE, misc, body.len())?.encode());
         into.append(&mut body);
@@ -111,7 +112,7 @@ impl WaitSample<'_> {
     }
 }
 
-/// Two numbers of 32 bits, the first of which comes first in memory.
+/// Packs two 32-bit numbers, the first at the lower address.
 fn pair(first: u32, second: u32) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());

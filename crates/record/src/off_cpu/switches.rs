@@ -1,10 +1,10 @@
-//! Waits by perf events, where BPF programs can't be loaded: each switch and each wake-up of the whole
-//! machine is a sample, which goes no further than here.
+//! Waits from perf events, used if BPF programs can't be loaded. Each context switch and each
+//! wake-up of the whole machine is a sample, which is consumed here.
 //!
 //! ```text
 //! sched:sched_switch, with a call chain \
 //! sched:sched_waking                     > rings -> order of time -> Waits -> sums
-//! forks, execs and ends of tasks        /
+//! forks, execs and exits of tasks       /
 //! ```
 
 use std::os::fd::BorrowedFd;
@@ -26,53 +26,53 @@ use thiserror::Error;
 
 use super::waits::{Limits, WaitKey, WaitSum, Waits};
 
-/// How much may wait on a CPU; less where so much memory may not be locked.
+/// Bytes of each CPU's ring; fewer if the limit on locked memory is lower.
 const RING_BYTES: u32 = 4 << 20;
-/// How long a record may be under way between its time and its ring, in nanoseconds.
+/// Longest time from a record's timestamp until it is in the ring, in nanoseconds.
 const UNDER_WAY_NS: u64 = 1_000_000;
 
-/// Why perf events can't show waits.
+/// Why perf events can't record waits.
 #[derive(Debug, Error)]
 pub(super) enum SwitchesError {
-    /// The tracepoints' numbers can't be read.
+    /// The tracepoints' ids can't be read.
     #[error("{0}")]
     Tracefs(#[from] TracefsError),
-    /// The machine's CPUs are not known.
+    /// The list of the machine's CPUs can't be read.
     #[error("/sys/devices/system/cpu/online: {0}")]
     Cpus(#[source] std::io::Error),
     /// The kernel refuses an event.
     #[error("the event {event} can't be opened: {errno}")]
     Open {
-        /// Which.
+        /// The event.
         event: &'static str,
-        /// What it says.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// A ring can't be had.
+    /// A ring can't be mapped.
     #[error("{0}")]
     Ring(RingError),
-    /// These tell tasks of cgroups apart by the one that leaves a CPU alone.
+    /// Cgroups can't be followed: a switch only identifies the cgroup of the leaving task.
     #[error("waits of cgroups (-G) take BPF programs")]
     Cgroups,
 }
 
-/// The events, in the order in which they are opened.
+/// Indexes of the events, in opening order.
 const SWITCH: usize = 0;
 const WAKING: usize = 1;
 
-/// The event of what is no sample.
+/// The event whose only records are those of tasks.
 const TASKS: &str = "dummy";
 
-/// Open events, and the waits that they tell of.
+/// Open events, and the waits computed from them.
 #[derive(Debug)]
 pub(super) struct Switches {
     rings: OrderedRings,
     layouts: Events,
     fields: Fields,
     waits: Waits,
-    /// The child that is to execute the command.
+    /// The child that will execute the command.
     waiting: Option<i32>,
-    /// Whether waits have their user call chains.
+    /// Whether waits have user call chains.
     tells_users: bool,
     lost: u64,
 }
@@ -86,7 +86,7 @@ struct Fields {
 }
 
 impl Switches {
-    /// Opens the events and lets them begin. Waits count from [`Self::set_enabled`] on.
+    /// Opens and enables the events. Waits count from [`Self::set_enabled`] on.
     ///
     /// # Errors
     /// See [`SwitchesError`].
@@ -127,19 +127,19 @@ impl Switches {
         Ok(begun)
     }
 
-    /// The tasks that are there, and wait already.
+    /// Adds existing tasks, which may be waiting already.
     fn add_existing(&mut self, follow: &FollowedTasks, host: &Host) {
         let now_ns = monotonic_ns();
         let pids = match follow {
             FollowedTasks::Command(_) => Vec::new(),
             FollowedTasks::Processes(pids) => pids.clone(),
-            // Threads of the kernel are left out: each says so when it leaves a CPU.
+            // Kernel threads are left out: each appears when it leaves a CPU.
             FollowedTasks::All(_) => procfs::processes(host).unwrap_or_default(),
         };
         for pid in pids {
             let is_kernels =
                 procfs::process(host, pid).is_ok_and(|process| process.is_kernel_thread);
-            // A thread that is asked for by itself is no process.
+            // The target may be a thread rather than a process.
             let process = procfs::process_of(host, pid).unwrap_or(pid);
             let threads = if process == pid { procfs::threads(host, pid) } else { Ok(vec![pid]) };
             for tid in threads.unwrap_or_default() {
@@ -150,12 +150,12 @@ impl Switches {
         }
     }
 
-    /// What becomes readable when half of a ring is full.
+    /// Descriptors that become readable when a ring is half full.
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.files()
     }
 
-    /// Waits count from now on, or not any more.
+    /// Starts or stops counting waits.
     pub(super) fn set_enabled(&mut self, enabled: bool) {
         if enabled == self.waits.is_enabled() {
             return;
@@ -165,10 +165,10 @@ impl Switches {
         if enabled { self.waits.enable(now_ns) } else { self.waits.disable(now_ns) }
     }
 
-    /// Hands over what was seen since the last time.
+    /// Hands over the waits since the last drain.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// Returns the first error of `each`.
     pub(super) fn drain<E>(
         &mut self,
         mut each: impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
@@ -201,14 +201,14 @@ impl Switches {
         })
     }
 
-    /// What found no room, and what was left out, until now. A switch that was lost is a wait that is
-    /// missing or has another one's end.
+    /// Counts of lost records and of ignored waits so far. A lost switch makes a wait vanish, or
+    /// gives it another one's end.
     pub(super) fn counts(&self) -> OffCpuCounts {
         let counts = self.waits.counts;
         OffCpuCounts { missing_waits: counts.missing_waits + self.lost, ..counts }
     }
 
-    /// Takes in what is older than this.
+    /// Takes in the records that are older than `before_ns`.
     fn read(&mut self, before_ns: u64) {
         let Self { rings, layouts, fields, waits, waiting, lost, .. } = self;
         rings.drain(before_ns);
@@ -223,7 +223,7 @@ impl Switches {
                 }
                 continue;
             }
-            // What can't be decoded is shorter than the kernel makes it.
+            // A record that can't be decoded is truncated.
             match record.decode() {
                 Ok(Record::Comm(comm)) if *waiting == Some(comm.tid) && comm.is_exec => {
                     *waiting = None;
@@ -250,7 +250,7 @@ impl Fields {
         let pid = sample.head.pid.unwrap_or(-1);
         let tid = sample.head.tid.unwrap_or(-1);
         let chain: Arc<[u64]> = sample.callchain.iter().flat_map(|chain| chain.iter()).collect();
-        // Threads of the kernel have no user call chain, not even an empty one.
+        // Kernel threads have no user call chain, not even an empty one.
         if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
             waits.leave(pid, tid, self.prev_state.read_u32(raw), chain, time_ns);
         }
@@ -259,7 +259,7 @@ impl Fields {
     }
 }
 
-/// The bytes of a tracepoint's field in a sample's raw data.
+/// The byte range of a tracepoint's field in a sample's raw data.
 #[derive(Clone, Copy, Debug)]
 struct FieldRange {
     offset: usize,
@@ -267,7 +267,7 @@ struct FieldRange {
 }
 
 impl FieldRange {
-    /// Reads a field of four bytes, or the lower half of one of eight; 0 if the data is too short.
+    /// Reads a four-byte field, or the lower half of an eight-byte one; 0 if the data is too short.
     fn read_u32(&self, raw: &[u8]) -> u32 {
         let low = if cfg!(target_endian = "big") && self.size == 8 { 4 } else { 0 };
         let bytes = raw.get(self.offset + low..).and_then(<[u8]>::first_chunk);
@@ -275,7 +275,7 @@ impl FieldRange {
     }
 }
 
-/// The kernel's and the user's addresses of a call chain.
+/// Splits a call chain into kernel and user addresses.
 fn parts(callchain: &[u64]) -> (&[u64], &[u64]) {
     let user = callchain.iter().position(|at| *at == abi::PERF_CONTEXT_USER);
     let (kernel, user) = callchain.split_at(user.unwrap_or(callchain.len()));

@@ -1,41 +1,41 @@
-//! Waits of threads, by what the scheduler's tracepoints say of them in order of time: as the BPF
-//! programs sum them up (`bpf/offcpu.bpf.c` of `tare-kernel`).
+//! Computes the waits of threads from scheduler tracepoints in time order, in the way of the BPF
+//! program (`bpf/offcpu.bpf.c` of `tare-kernel`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tare_kernel::bpf::{OffCpuCounts, WaitState};
 
-/// Sums between two drains, as in the kernel.
+/// Limit on sums between two drains, as in the BPF program.
 const MOST_SUMS: usize = 16_384;
-/// Another CPU may say that a task is woken before its own says that it left.
+/// Nanoseconds by which another CPU's wake-up may precede the switch that it ends.
 const WOKEN_EARLY_NS: u64 = 50_000;
 
-/// `prev_state` of `sched:sched_switch`: what of it is a state, and what says that the task is dead
-/// (`TASK_REPORT`, `EXIT_DEAD`, `EXIT_ZOMBIE` of `include/linux/sched.h`).
+/// The bits of `prev_state` of `sched:sched_switch` that hold a state, and the ones that mark a
+/// dead task (`TASK_REPORT`, `EXIT_DEAD`, `EXIT_ZOMBIE` of `include/linux/sched.h`).
 const STATES: u32 = 0xff;
 const DEAD: u32 = 0x30;
 
-/// Which waits count.
+/// Limits on which waits are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Shorter ones are counted alone.
+    /// Shorter waits are only counted, in nanoseconds.
     pub(super) min_ns: u64,
-    /// From this length on each is told by itself.
+    /// Waits of at least this length are reported individually, in nanoseconds.
     pub(super) long_ns: Option<u64>,
 }
 
-/// What waits are alike by.
+/// Waits with equal keys are summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WaitKey {
     pub(super) pid: i32,
     pub(super) tid: i32,
     pub(super) state: WaitState,
-    /// As perf has it, with `PERF_CONTEXT_*` markers.
+    /// Addresses with perf's `PERF_CONTEXT_*` markers.
     pub(super) callchain: Arc<[u64]>,
 }
 
-/// Waits that are alike.
+/// The sum of waits with equal keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WaitSum {
     pub(super) ns: u64,
@@ -48,13 +48,13 @@ pub(super) struct WaitSum {
 struct Thread {
     pid: i32,
     is_followed: bool,
-    /// When it got a CPU last, and when somebody woke it last.
+    /// When the thread last got a CPU, and when it was last woken.
     back_ns: u64,
     woken_ns: u64,
     wait: Option<Open>,
 }
 
-/// A wait that goes on.
+/// A wait under way.
 #[derive(Debug)]
 struct Open {
     start_ns: u64,
@@ -65,13 +65,13 @@ struct Open {
 /// Threads, and the sums of their waits.
 #[derive(Debug)]
 pub(super) struct Waits {
-    /// Those of threads that nobody has told of count too.
+    /// Whether threads that were never announced count too.
     all: bool,
-    /// This process, where its own don't count.
+    /// The recorder's process, if its waits don't count.
     left_out: Option<i32>,
     limits: Limits,
     threads: HashMap<i32, Thread>,
-    /// What was before doesn't count; `None`: nothing does.
+    /// Start of counting; `None` while nothing counts.
     since_ns: Option<u64>,
     sums: HashMap<WaitKey, WaitSum>,
     long: Vec<(WaitKey, WaitSum)>,
@@ -92,21 +92,21 @@ impl Waits {
         }
     }
 
-    /// A thread that was there before, `state` where it waits since then.
+    /// Adds an existing thread; `waits` is the start and the state of its wait.
     pub(super) fn add(&mut self, pid: i32, tid: i32, is_followed: bool, waits: Option<(u64, u32)>) {
         let wait = waits.map(|(start_ns, state)| Open { start_ns, state, callchain: [].into() });
         let is_followed = is_followed && self.left_out != Some(pid);
         self.threads.insert(tid, Thread { pid, is_followed, back_ns: 0, woken_ns: 0, wait });
     }
 
-    /// The command was executed: its thread is followed from now on.
+    /// The command's execve: its thread is followed from now on.
     pub(super) fn execute(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.is_followed = true;
         }
     }
 
-    /// A task begins: it waits for its first turn.
+    /// A task was forked: it waits for its first turn.
     pub(super) fn fork(&mut self, parent: i32, pid: i32, tid: i32, time_ns: u64) {
         let is_followed = match self.threads.get(&parent) {
             Some(parent) => parent.is_followed,
@@ -127,7 +127,7 @@ impl Waits {
         }
     }
 
-    /// A thread leaves its CPU; `state` is the tracepoint's.
+    /// A thread leaves its CPU; `state` is the tracepoint's `prev_state`.
     pub(super) fn leave(
         &mut self,
         pid: i32,
@@ -164,7 +164,7 @@ impl Waits {
         }
     }
 
-    /// Waits count from now on; of those that go on what comes.
+    /// Starts counting; a wait under way counts from now on.
     pub(super) fn enable(&mut self, now_ns: u64) {
         self.since_ns = Some(now_ns);
     }
@@ -173,7 +173,7 @@ impl Waits {
         self.since_ns.is_some()
     }
 
-    /// Waits don't count any more; those that go on do up to now.
+    /// Stops counting; a wait under way counts until now.
     pub(super) fn disable(&mut self, now_ns: u64) {
         let waiting = self.threads.iter_mut().filter(|(_, thread)| thread.is_followed);
         let cut = |(tid, thread): (&i32, &mut Thread)| {
@@ -188,7 +188,7 @@ impl Waits {
         self.since_ns = None;
     }
 
-    /// A wait is over, or is cut off here.
+    /// Ends a wait, or cuts it here.
     fn end(&mut self, pid: i32, tid: i32, wait: &Open, woken_ns: u64, end: (u64, u32)) {
         let Some(since_ns) = self.since_ns else { return };
         let (now_ns, cpu) = end;
@@ -230,7 +230,7 @@ impl Waits {
         }
     }
 
-    /// What ended since the last time.
+    /// Returns the sums since the last call.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (WaitKey, WaitSum)> + use<> {
         let long = std::mem::take(&mut self.long);
         long.into_iter().chain(std::mem::take(&mut self.sums))
@@ -243,7 +243,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { min_ns: 0, long_ns: None };
 
-    /// Of each sum the thread, the state, whether it is on a run queue, and its time.
+    /// Each sum's thread, state, whether it is on a run queue, and time.
     fn found(waits: &mut Waits) -> Vec<(i32, u32, bool, u64)> {
         let of = |(key, sum): (WaitKey, WaitSum)| {
             (key.tid, key.state.state, key.state.on_run_queue, sum.ns)
@@ -264,7 +264,7 @@ mod tests {
         waits.come_back(7, 0, 5200);
         waits.leave(7, 7, 0x100, Arc::clone(&chain), 6000);
         waits.come_back(7, 0, 6050);
-        // Not followed.
+        // A thread that isn't followed.
         waits.leave(8, 8, 1, chain, 6000);
         waits.come_back(8, 0, 9000);
         assert_eq!(found(&mut waits), [(7, 0, true, 50), (7, 1, false, 4000), (7, 1, true, 200)]);
@@ -301,7 +301,7 @@ mod tests {
         waits.enable(600);
         waits.come_back(7, 0, 700);
         assert_eq!(found(&mut waits), [(7, 1, false, 100)]);
-        // What another CPU says too late is no wait.
+        // A late wake-up from another CPU is no wait.
         waits.leave(7, 7, 1, [].into(), 650);
         waits.disable(800);
         assert_eq!(found(&mut waits), []);

@@ -1,9 +1,9 @@
-//! Who wakes tasks.
+//! Tasks that wake others.
 //!
 //! ```text
-//! a waker that is new    symbol `woken by NAME` at an address of its own; sample without weight: its name
-//!                        (`transaction`), its thread, its frames behind that symbol
-//! waits                  samples that name it
+//! a new waker            symbol `woken by NAME` at an address of its own; sample without weight: its name
+//!                        (`transaction`), its thread, its frames after that symbol
+//! waits                  samples that name the waker
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -18,10 +18,10 @@ use super::ID;
 use super::reason::{MOST_WAKERS, SYMBOL, WAKERS, WaitFunctions};
 use super::sample::WaitSample;
 
-/// Wakers that are remembered; the oldest are told again when these are told.
+/// Limit on remembered wakers. The oldest are introduced again when they reappear.
 const KNOWN: usize = 1 << 16;
 
-/// Who is known to the recording.
+/// The wakers that the recording knows.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     told: HashSet<u64>,
@@ -29,8 +29,8 @@ pub(super) struct Wakers {
 }
 
 impl Wakers {
-    /// Appends the records that introduce a waker, unless it is known. `fields`: the samples'
-    /// `sample_type`; `time_ns`: a time before all waits that the waker ended.
+    /// Appends the records that introduce a waker, unless it is known. `fields` is the samples'
+    /// `sample_type`; `time_ns` precedes all waits that the waker ended.
     pub(super) fn tell(
         &mut self,
         waker: &Waker<'_>,
@@ -70,11 +70,11 @@ impl Wakers {
             callchain: &callchain,
             ..WaitSample::default()
         };
-        // It is shorter than what a record holds.
+        // The sample always fits into a record.
         _ = sample.encode(fields, into);
     }
 
-    /// The address of a waker's symbol; where it is new, its record is appended.
+    /// Returns the address of a waker's symbol, and appends the symbol's record if it is new.
     fn symbol(&mut self, name: Vec<u8>, fields: u64, time_ns: u64, into: &mut Vec<u8>) -> u64 {
         if let Some(known) = self.names.get(&name) {
             return *known;
@@ -86,7 +86,7 @@ impl Wakers {
             let layout = Layout::from(&Attr { sample_type: fields, flags, ..Attr::default() });
             let id = SampleId { id: Some(ID), time_ns: Some(time_ns), ..SampleId::default() };
             let symbol = Ksymbol { addr, len: SYMBOL, ksym_type: 0, flags: 0, name: &name };
-            // Names of tasks are short.
+            // Task names are short.
             _ = Encoder::new(&layout, &id).ksymbol(into, &symbol);
             self.names.insert(name, addr);
         }

@@ -1,14 +1,13 @@
-//! Compression: records become `PERF_RECORD_COMPRESSED` records, all of which together hold one
-//! zstd stream.
+//! Compression: records become `PERF_RECORD_COMPRESSED` records, which together hold one zstd
+//! stream.
 //!
 //! ```text
 //! records     | record | record | record | ... | record | record | ...
-//! blocks      |<------- at most 60 KiB ------->|<---------            ends at a record's end, where no record is longer
-//! compressed  | header | block |    | header | block |                each can be read when it is there, with those before
+//! blocks      |<------- at most 60 KiB ------->|<---------            ends at a record's end, unless a record is longer
+//! compressed  | header | block |    | header | block |                readable together with the blocks before
 //! ```
-//! perf gives up at a compressed record that yields nothing, so none may end before its first block
-//! does. A block that can't be made smaller is three bytes longer than what it holds; 60 KiB always
-//! fit.
+//! perf fails on a compressed record that yields nothing, so no record may end before its first
+//! block does. An incompressible block grows by three bytes; 60 KiB always fit.
 
 use tare_format::Endian;
 use tare_format::file::writer::Feature;
@@ -17,9 +16,9 @@ use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
 
 use super::{OutputError, Result};
 
-/// Bytes that are compressed into one record.
+/// Limit on the bytes that are compressed into one record.
 const BLOCK: usize = 60 << 10;
-/// The largest record there is, in whole words of eight bytes.
+/// Largest possible record, in whole words of eight bytes.
 const RECORD: usize = 65_528;
 const HEADER: usize = RecordHeader::SIZE;
 
@@ -27,10 +26,10 @@ const HEADER: usize = RecordHeader::SIZE;
 pub(super) struct Compressor {
     encoder: Encoder<'static>,
     level: i32,
-    /// Records that wait for more.
+    /// Records that wait for a full block.
     waiting: Vec<u8>,
-    /// Bytes at its front that belong to a record that began in an earlier block. They may not be
-    /// there yet.
+    /// Bytes at the front of `waiting` that belong to a record begun in an earlier block, including
+    /// bytes still to come.
     begun: usize,
     /// Compressed records.
     packed: Vec<u8>,
@@ -49,7 +48,7 @@ fn failed(error: &std::io::Error) -> OutputError {
 }
 
 impl Compressor {
-    /// Compresses at a level, 1 to 22.
+    /// Creates a compressor with a level from 1 to 22.
     pub(super) fn new(level: i32) -> Result<Self> {
         let encoder = Encoder::new(level).map_err(|error| failed(&error))?;
         Ok(Self {
@@ -63,7 +62,7 @@ impl Compressor {
         })
     }
 
-    /// What a reader must know.
+    /// Returns the feature section that readers need.
     pub(super) fn feature(&self) -> Feature {
         let ratio =
             (self.taken + self.made / 2).checked_div(self.made).map_or(1, |ratio| ratio.max(1));
@@ -74,7 +73,8 @@ impl Compressor {
         }
     }
 
-    /// Takes records, and hands to `write` what is compressed: all but what waits for more.
+    /// Takes records, and passes compressed records to `write`. The last ones wait for a full
+    /// block.
     pub(super) fn add(
         &mut self,
         mut bytes: &[u8],
@@ -91,7 +91,7 @@ impl Compressor {
         Ok(())
     }
 
-    /// Compresses what waits, all of it: whole records, unless a single one is longer than a block.
+    /// Compresses everything that waits: whole records, unless one is longer than a block.
     pub(super) fn flush(
         &mut self,
         mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,
@@ -102,8 +102,8 @@ impl Compressor {
         Ok(())
     }
 
-    /// Compresses one block of what waits. Where it ends with a record, `write` learns how many
-    /// bytes of records were compressed by then.
+    /// Compresses one block of the waiting bytes. If it ends with a record, `write` also gets the
+    /// bytes of records compressed so far.
     fn pack(&mut self, write: &mut impl FnMut(&[u8], Option<u64>) -> Result<()>) -> Result<()> {
         let (len, begun) = self.block();
         self.compress(len)?;
@@ -112,7 +112,8 @@ impl Compressor {
         write(&self.packed, (begun == 0).then_some(self.taken))
     }
 
-    /// How many bytes the next block has, and how many of the record that it ends in come later.
+    /// Returns the length of the next block, and how many bytes of its last record are still
+    /// missing.
     fn block(&self) -> (usize, usize) {
         let len = self.waiting.len();
         if self.begun >= len {
@@ -122,16 +123,16 @@ impl Compressor {
         while let Some(header) = RecordHeader::first(&self.waiting[end..], Endian::NATIVE) {
             let size = header.record_size().max(HEADER);
             if end + size > len {
-                // A record that is longer than a block is divided, else it waits.
+                // A record longer than a block is split; any other waits.
                 return if end == 0 { (len, size - len) } else { (end, 0) };
             }
             end += size;
         }
-        // Only a record's header can be divided here.
+        // Only a record's header can be split here.
         if end == 0 { (len, 0) } else { (end, 0) }
     }
 
-    /// Compresses the first bytes of what waits into `packed`.
+    /// Compresses the first `len` waiting bytes into `packed`.
     fn compress(&mut self, len: usize) -> Result<()> {
         self.packed.clear();
         self.taken += len as u64;

@@ -8,39 +8,39 @@ use super::disk::DiskFile;
 use tare_format::Endian;
 use tare_format::record::RecordHeader;
 
-/// Bytes between two places that are kept.
+/// Bytes between two remembered places.
 const GRAIN: u64 = 64 << 10;
-/// So many are kept: those of the last 256 MiB or more.
+/// Limit on remembered places: enough for the last 256 MiB or more.
 const KEPT: usize = 4096;
 
 /// A place at which the data of a file may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CutPoint {
-    /// In bytes from the beginning of the file.
+    /// Offset in the file, in bytes.
     pub(super) end: u64,
-    /// Bytes of records before it, as they were before compression.
+    /// Bytes of records before it, uncompressed.
     pub(super) records: u64,
 }
 
-/// Places at which the data of a file may end. The ends of the file's latest pieces are remembered;
-/// between them, records are looked for in the file.
+/// Places at which the data of a file may end. The ends of the latest pieces are remembered;
+/// between them, record boundaries are read from the file.
 #[derive(Debug)]
 pub(super) struct Cuts {
     start: u64,
     ends: VecDeque<CutPoint>,
-    /// The last one, which may be near the one before.
+    /// The last place, which may be close to the one before.
     last: Option<CutPoint>,
-    /// Records lie in compressed blocks, which make sense whole.
+    /// Whether data are compressed blocks, which are only valid whole.
     is_compressed: bool,
 }
 
 impl Cuts {
-    /// The data begin at `start`.
+    /// Creates the list for data that begin at `start`.
     pub(super) fn new(start: u64, is_compressed: bool) -> Self {
         Self { start, ends: VecDeque::new(), last: None, is_compressed }
     }
 
-    /// A place at which the data may end, behind those before.
+    /// Adds a place after all others.
     pub(super) fn add(&mut self, cut: CutPoint) {
         self.last = Some(cut);
         if cut.end < self.ends.back().map_or(self.start, |last| last.end + GRAIN) {
@@ -49,8 +49,8 @@ impl Cuts {
         self.keep(cut);
     }
 
-    /// A place behind bytes that are no records of the caller's, a table. It is kept however near the
-    /// last one is: from here on a byte is a byte again.
+    /// Adds a place after a table, whose bytes are no records of the caller. It is always
+    /// remembered, since beyond it file bytes and record bytes run in step again.
     pub(super) fn add_behind_table(&mut self, cut: CutPoint) {
         self.last = Some(cut);
         self.keep(cut);
@@ -63,7 +63,7 @@ impl Cuts {
         self.ends.push_back(cut);
     }
 
-    /// The last place up to `limit`. Where there is no file to look into, a record may be cut.
+    /// Returns the last place up to `limit`. Without a file to read, it may cut a record.
     pub(super) fn before(&self, limit: u64, file: Option<&dyn DiskFile>) -> CutPoint {
         let first = CutPoint { end: self.start, records: 0 };
         let mut known = self.last.iter().chain(self.ends.iter().rev());
@@ -73,13 +73,13 @@ impl Cuts {
             Some(file) => records_up_to(file, known.end, limit),
             None => limit.max(known.end),
         };
-        // Without compression a byte is a byte.
+        // Without compression, one byte in the file is one byte of records.
         CutPoint { end, records: known.records + (end - known.end) }
     }
 }
 
-/// The end of the last record that lies whole between the two places, of which the first is a
-/// record's beginning.
+/// Returns the end of the last whole record between `start` and `limit`. `start` is a record's
+/// beginning.
 fn records_up_to(file: &dyn DiskFile, start: u64, limit: u64) -> u64 {
     let mut reader = BufReader::with_capacity(1 << 16, FileReader { file, at: start });
     let mut end = start;
@@ -96,12 +96,12 @@ fn records_up_to(file: &dyn DiskFile, start: u64, limit: u64) -> u64 {
     }
 }
 
-/// Steps over so many bytes; `false` where there are fewer.
+/// Skips bytes; returns `false` if there are fewer.
 fn skip(reader: &mut impl BufRead, bytes: u64) -> bool {
     io::copy(&mut reader.take(bytes), &mut io::sink()).is_ok_and(|skipped| skipped == bytes)
 }
 
-/// A file from a place on, whose own position stays.
+/// Reads a file from an offset, without moving the file's own position.
 struct FileReader<'a> {
     file: &'a dyn DiskFile,
     at: u64,

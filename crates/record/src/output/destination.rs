@@ -1,4 +1,4 @@
-//! What a destination turns out to be, and what is there already.
+//! Opens destinations: detects their kind, and keeps existing files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -15,7 +15,7 @@ use super::disk::OpenDestination;
 use super::{Destination, OutputError, Result};
 use crate::own_file;
 
-/// Opens a destination. Nothing is waited for.
+/// Opens a destination without waiting.
 pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
     match to {
         Destination::Stdout => stdout(),
@@ -45,7 +45,7 @@ pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
     }
 }
 
-/// Makes a file that is not there, or takes an empty one that is ours.
+/// Creates a file, or reuses an empty one that belongs to the user.
 pub(super) fn create(path: &Path) -> Result<File> {
     let new = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
     let file = match new() {
@@ -70,7 +70,7 @@ fn stdout() -> Result<OpenDestination> {
     }
 }
 
-/// A device, FIFO or socket.
+/// Opens a device, FIFO or socket.
 fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
     let fifo = found.file_type().is_fifo();
     let file = own_file::open(
@@ -79,7 +79,7 @@ fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
         if fifo { OFlags::NONBLOCK } else { OFlags::empty() },
     )?;
     if fifo {
-        // Only opening is not to wait: a reader that is slow is waited for.
+        // Only the open is non-blocking: writes wait for a slow reader.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     }
     let is_null = found.file_type().is_char_device()
@@ -88,8 +88,7 @@ fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
     Ok(if is_null { OpenDestination::Null(file) } else { OpenDestination::Stream(file) })
 }
 
-/// The file itself, where the path is a symbolic link. In a folder that others can write to none is
-/// followed.
+/// Resolves a symbolic link, unless it lies in a folder that others can write to.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Ok(path.to_owned());
@@ -103,7 +102,7 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Renames a file that is there and holds something, as perf does.
+/// Renames an existing file that isn't empty, as perf does.
 fn keep(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.len() > 0 || found.uid() != rustix::process::geteuid().as_raw() => {
@@ -118,7 +117,7 @@ fn keep(path: &Path) -> Result<()> {
     }
 }
 
-/// The same path with something at its end.
+/// Appends an ending to a path.
 pub(super) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);

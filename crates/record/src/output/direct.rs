@@ -1,13 +1,13 @@
-//! The way into a file past the page cache: bytes are gathered in one aligned buffer and written
-//! with `O_DIRECT`, whole blocks at a time. Long pieces that lie in memory as they will in the file
-//! are written from there.
+//! Writes a file past the page cache: bytes are gathered in one aligned buffer and written with
+//! `O_DIRECT`, whole blocks at a time. Long pieces whose alignment in memory matches the file are
+//! written from where they lie.
 //!
 //! ```text
-//! file    | written ............. | buffer: whole blocks, then a part of one |
-//! flush                           | written, the part with zeros behind it   |   the part stays in the buffer
+//! file    | written ............. | buffer: whole blocks, then a partial one |
+//! flush                           | written, the partial one zero-padded      |   it stays in the buffer
 //! ```
-//! The block that the data end in is written at each flush that has something new, and again when
-//! it has grown. Other writes to the file go through the page cache, to blocks that lie before.
+//! The block in which the data end is written at each flush with new data, and again when it has
+//! grown. Other writes to the file use the page cache, and only touch earlier blocks.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -18,49 +18,49 @@ use super::disk::{DirectFile, DiskFile};
 
 /// Bytes of the buffer.
 const CAPACITY: usize = 1 << 20;
-/// A piece of so many bytes is worth a write of its own.
+/// Bytes from which a piece is written by a call of its own.
 const THROUGH: usize = 64 << 10;
-/// Space is allocated for so many bytes at first, and each time for twice as many.
+/// Bytes for which space is allocated first. Each further allocation is twice as large.
 const FIRST_ALLOCATION: u64 = 16 << 20;
-/// The most bytes for which space is allocated ahead.
+/// Limit on the bytes of one allocation.
 const LARGEST_ALLOCATION: u64 = 256 << 20;
 
 /// Why bytes can't be written past the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectError {
-    /// Somebody made the file shorter.
+    /// The file was truncated.
     Truncated,
-    /// The kernel's own.
+    /// The kernel's error.
     Failed(Errno),
 }
 
 /// Writes to a file past the page cache.
 #[derive(Debug)]
 pub(super) struct DirectWriter {
-    /// Through the page cache.
+    /// The file through the page cache.
     file: Arc<dyn DiskFile>,
     direct: DirectFile,
     buffer: AlignedBuffer,
-    /// Where the buffer belongs in the file: the beginning of a block.
+    /// Offset of the buffer in the file: the beginning of a block.
     base: u64,
     /// Bytes in the buffer.
     len: usize,
-    /// Of them, those that are in the file already.
+    /// Bytes at the front of the buffer that are already in the file.
     clean: usize,
-    /// The file is at least so long, unless somebody truncates it.
+    /// Smallest possible size of the file, unless someone truncates it.
     least_size: u64,
-    /// Space is allocated up to here.
+    /// Offset up to which space is allocated.
     allocated: u64,
-    /// For so many bytes it is allocated next; 0 where it can't be.
+    /// Bytes of the next allocation; 0 if the file system can't allocate.
     allocation: u64,
     calls: u64,
 }
 
 impl DirectWriter {
-    /// The next byte belongs at `end`, to which the file was written.
+    /// Continues at `end`, up to which the file was written.
     ///
     /// # Errors
-    /// The block that `end` lies in can't be read.
+    /// Fails if the block that contains `end` can't be read.
     pub(super) fn new(
         file: Arc<dyn DiskFile>,
         direct: DirectFile,
@@ -90,22 +90,25 @@ impl DirectWriter {
         })
     }
 
-    /// Where the next byte belongs.
+    /// Offset of the next byte.
     pub(super) fn end(&self) -> u64 {
         self.base + self.len as u64
     }
 
-    /// So many bytes are in the file.
+    /// Bytes in the file.
     pub(super) fn in_file(&self) -> u64 {
         self.base + self.clean as u64
     }
 
-    /// System calls that this took.
+    /// Number of system calls.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Takes all the pieces. Where that fails, [`DirectWriter::end`] tells how much was taken.
+    /// Appends all pieces.
+    ///
+    /// # Errors
+    /// On failure, [`DirectWriter::end`] shows how much was taken.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), DirectError> {
         for piece in pieces {
             let mut rest = &piece[self.write_through(piece)?..];
@@ -121,14 +124,14 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Copies bytes that find room in the buffer.
+    /// Copies bytes into the buffer, which has room for them.
     fn take(&mut self, bytes: &[u8]) {
         self.buffer.bytes()[self.len..][..bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// Writes the whole blocks of a long piece from where it lies, if that is as far from a block's
-    /// beginning as its place in the file. Returns how many bytes were taken.
+    /// Writes the whole blocks of a long piece from where it lies, if it is aligned like its place
+    /// in the file. Returns the number of bytes written.
     fn write_through(&mut self, piece: &[u8]) -> Result<usize, DirectError> {
         let block = self.direct.block;
         let head = self.len.next_multiple_of(block) - self.len;
@@ -143,13 +146,13 @@ impl DirectWriter {
         Ok(taken)
     }
 
-    /// Has everything that was appended in the file, with zeros up to the end of a block.
+    /// Writes everything appended, with zeros up to the end of the block.
     pub(super) fn write_out(&mut self) -> Result<(), DirectError> {
         if self.clean == self.len { Ok(()) } else { self.write(&[]) }
     }
 
-    /// Writes the buffer, from the first block on that has something new, and whole blocks behind it:
-    /// where there are some, the buffer holds whole ones too.
+    /// Writes the buffer from its first changed block on, followed by whole blocks of `behind`. If
+    /// `behind` isn't empty, the buffer must consist of whole blocks.
     fn write(&mut self, behind: &[u8]) -> Result<(), DirectError> {
         let is_truncated = self.file.state().map_err(DirectError::Failed)?.bytes < self.least_size;
         self.calls += 1;
@@ -170,7 +173,7 @@ impl DirectWriter {
             let written = self.direct.file.write_at(&pieces, self.base + at as u64);
             self.calls += 1;
             match written {
-                // Less than a block: somebody else has to find out why.
+                // Less than a block was written: the next write returns the reason.
                 Ok(written) if written >= block => at += written / block * block,
                 failed => {
                     self.advance(at.min(padded), at.saturating_sub(padded));
@@ -182,8 +185,8 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// So many bytes of the buffer are in the file, and so many that lie behind it. What is left in
-    /// the buffer is the block that the data end in.
+    /// Notes that bytes of the buffer, and `behind` bytes after them, are in the file. The block in
+    /// which the data end stays in the buffer.
     fn advance(&mut self, of_buffer: usize, behind: usize) {
         self.least_size = self.least_size.max(self.base + (of_buffer + behind) as u64);
         self.clean = of_buffer.min(self.len);
@@ -199,7 +202,7 @@ impl DirectWriter {
         }
     }
 
-    /// Has space allocated ahead. Where there is none, a write finds out.
+    /// Allocates space ahead. If there is none, a write reports it.
     fn allocate(&mut self, end: u64) {
         if self.allocation == 0 || end <= self.allocated {
             return;
@@ -214,7 +217,7 @@ impl DirectWriter {
         }
     }
 
-    /// What is in no file as yet, and where it belongs.
+    /// Returns the bytes that are in no file yet, and their offset.
     pub(super) fn rest(&mut self) -> (u64, &[u8]) {
         (self.base + self.clean as u64, &self.buffer.bytes()[self.clean..self.len])
     }
@@ -234,7 +237,7 @@ struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// `align`: a power of two.
+    /// `align` must be a power of two.
     fn new(len: usize, align: usize) -> Self {
         let memory = vec![0; len + align];
         let first = memory.as_ptr().align_offset(align).min(align);

@@ -1,5 +1,5 @@
-//! The disk, as far as a recording goes, behind a trait so that its failures can be simulated.
-//! Calls are made for batches of records, never for a single one.
+//! The disk, behind a trait so that its failures can be simulated. Calls are made per batch of
+//! records, never per record.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Seek, SeekFrom};
@@ -15,30 +15,29 @@ use crate::clock::Clock;
 
 /// The disk.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Opens a destination. A file that is there already gets another name, ending with `.old`.
-    /// Nothing is waited for.
+    /// Opens a destination without waiting. An existing file is renamed with the ending `.old`.
     ///
     /// # Errors
     /// See [`super::OutputError`].
     fn open(&self, to: &Destination) -> Result<OpenDestination>;
 
-    /// Makes a file that is not there, or takes an empty one that is ours.
+    /// Creates a file, or reuses an empty one that belongs to the user.
     ///
     /// # Errors
-    /// [`super::OutputError::Open`].
+    /// Fails with [`super::OutputError::Open`].
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
-    /// Gives a finished file a name that ends with the time, and returns it.
+    /// Renames a finished file to a name that ends with the time, and returns the name.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the file can't be renamed.
     fn stamp(&self, path: &Path, now: SystemTime) -> std::result::Result<PathBuf, Errno>;
 
-    /// Writes a file that has no name any more under the name that it had, or where another has that
-    /// by now, under the name with the time. Returns the name.
+    /// Copies a deleted file to its old name, or to a name with the time if the old one is taken.
+    /// Returns the name.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the new file can't be written.
     fn write_anew(
         &self,
         file: &dyn DiskFile,
@@ -46,20 +45,20 @@ pub trait Disk: fmt::Debug + Send + Sync {
         now: SystemTime,
     ) -> std::result::Result<PathBuf, Errno>;
 
-    /// Has the names in a file's folder reach the disk: [`DiskFile::sync`] doesn't.
+    /// Syncs the folder of a file, whose names [`DiskFile::sync`] doesn't cover.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the folder can't be synced.
     fn sync_folder(&self, of: &Path) -> std::result::Result<(), Errno>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the file can't be removed.
     fn remove(&self, path: &Path) -> std::result::Result<(), Errno>;
 }
 
-/// What an output is made with.
+/// The environment of an output: its disk and clock.
 #[derive(Clone, Debug)]
 pub(super) struct OutputBackend {
     pub(super) disk: Arc<dyn Disk>,
@@ -68,89 +67,89 @@ pub(super) struct OutputBackend {
 
 /// An open file or stream.
 pub trait DiskFile: fmt::Debug + Send + Sync {
-    /// Writes some of the pieces to a place in a file (`pwritev(2)`), and returns how many bytes.
+    /// Writes some of the pieces at an offset (`pwritev(2)`), and returns the number of bytes.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel writes nothing.
     fn write_at(&self, pieces: &[IoSlice<'_>], offset: u64) -> std::result::Result<usize, Errno>;
 
-    /// Writes some of the pieces to a stream (`writev(2)`), and returns how many bytes.
+    /// Writes some of the pieces to a stream (`writev(2)`), and returns the number of bytes.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel writes nothing.
     fn write(&self, pieces: &[IoSlice<'_>]) -> std::result::Result<usize, Errno>;
 
-    /// Reads from a place in a file, and returns how many bytes.
+    /// Reads from an offset, and returns the number of bytes.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the file can't be read.
     fn read_at(&self, into: &mut [u8], offset: u64) -> std::result::Result<usize, Errno>;
 
-    /// What became of a file that others can get at (`fstat(2)`).
+    /// Returns the state of a file that others can change (`fstat(2)`).
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't read it.
     fn state(&self) -> std::result::Result<FileState, Errno>;
 
-    /// Cuts a file, or makes it longer.
+    /// Truncates or extends a file.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the length can't be changed.
     fn set_len(&self, bytes: u64) -> std::result::Result<(), Errno>;
 
     /// Waits until a file's data are on the disk.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the data can't be written.
     fn sync(&self) -> std::result::Result<(), Errno>;
 
     /// Maps a part of a file: see [`FileWindow::open`].
     ///
     /// # Errors
-    /// See [`WindowError`]. With [`WindowError::NotSupported`] the file is written by writes.
+    /// See [`WindowError`]. After [`WindowError::NotSupported`] the file is written by writes.
     fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError>;
 
-    /// The same file, written past the page cache.
+    /// Opens the same file to write it past the page cache.
     ///
     /// # Errors
-    /// Why that can't be done, or is of no use.
+    /// Returns the reason if that isn't possible, or not worth it.
     fn direct(&self) -> std::result::Result<DirectFile, String>;
 
-    /// Drops the first bytes of a file from the page cache, as far as they are on the disk, and begins
-    /// to write the others there (`posix_fadvise(2)`). Nothing is waited for.
+    /// Drops the first bytes of a file from the page cache as far as they are on the disk, and
+    /// starts writeback of the rest (`posix_fadvise(2)`). Doesn't wait.
     fn forget(&self, bytes: u64);
 
-    /// Allocates space behind the end of a file, whose length stays (`fallocate(2)`).
+    /// Allocates space after the end of a file without changing its length (`fallocate(2)`).
     ///
     /// # Errors
-    /// The kernel's own. Writing may go on all the same.
+    /// Fails if no space was allocated. Writing may continue all the same.
     fn allocate(&self, offset: u64, len: u64) -> std::result::Result<(), Errno>;
 }
 
 /// A file that is written past the page cache (`O_DIRECT`).
 #[derive(Clone, Debug)]
 pub struct DirectFile {
-    /// The file: offsets, lengths and addresses of what is written to it are multiples of a block.
+    /// The file. Offsets, lengths and addresses of its writes are multiples of a block.
     pub file: Arc<dyn DiskFile>,
     /// Bytes of a block, a power of two.
     pub block: usize,
 }
 
-/// What became of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// Whether it has no name any more.
+    /// Whether its name was removed.
     pub is_deleted: bool,
 }
 
-/// What is left of a file whose data had to end, to be read.
+/// The readable rest of a file whose data had to end.
 #[derive(Debug)]
 pub struct CutFile {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) at: u64,
-    /// The end of its data.
+    /// Offset of the end of its data.
     pub(super) end: u64,
 }
 
@@ -177,15 +176,15 @@ impl Seek for CutFile {
 /// An open destination.
 #[derive(Debug)]
 pub enum OpenDestination {
-    /// A file of our own, empty.
+    /// An empty file of our own.
     File {
         /// The file.
         file: Arc<dyn DiskFile>,
         /// Its name.
         path: PathBuf,
     },
-    /// `/dev/null`: takes everything at once, and keeps nothing.
+    /// `/dev/null`: accepts everything at once and keeps nothing.
     Null(Arc<dyn DiskFile>),
-    /// A destination that can only be written to from front to end, and may make the writer wait.
+    /// A destination that can only be written from front to end, and may block the writer.
     Stream(Arc<dyn DiskFile>),
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::file::writer::WriteError;
 use thiserror::Error;
 
-/// Why a recording can't be written, or not any further. What was written before can be read. The
+/// Why a recording can't be written, or not any further. Everything written before can be read. The
 /// caller names the remedy: this library knows no options.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
@@ -15,53 +15,53 @@ pub enum OutputError {
     Open {
         /// The destination.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A file that is there can't be kept under another name.
+    /// An existing file can't be renamed.
     #[error("{}: it is there, and can't be renamed to {}: {error}", path.display(), old.display())]
     Keep {
         /// The file.
         path: PathBuf,
-        /// Its name from now on.
+        /// Its intended name.
         old: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// Nobody can read a recording from a terminal.
+    /// Standard output is a terminal.
     #[error("a recording is not for a terminal")]
     Terminal,
-    /// A stream has no end at which another file could begin.
+    /// A stream can't be split into several files.
     #[error("a stream can't be renamed, nor followed by another")]
     NotSwitchable,
     /// A helper thread can't be started.
     #[error("a helper thread of the output can't be started: {0}")]
     Thread(Errno),
-    /// The level is not one of zstd's, or it has no memory.
+    /// zstd rejects the level, or has no memory.
     #[error("compressing with zstd failed: {0}")]
     Compression(String),
     /// The description can't be written.
     #[error(transparent)]
     Description(#[from] WriteError),
-    /// The file system is full, or the user's share of it.
+    /// The file system or the user's quota is full.
     #[error("the file system of the recording is full")]
     Full,
-    /// The file may not become longer.
+    /// The file has reached the limit on file sizes.
     #[error("the recording may not become longer: there is a limit on the size of files")]
     TooLong,
-    /// Nobody reads the FIFO as yet.
+    /// No process has opened the FIFO for reading.
     #[error("{}: nobody reads it", .0.display())]
     NoReader(PathBuf),
-    /// Nobody reads the stream any more.
+    /// The stream's reader has closed it.
     #[error("nobody reads the recording any more")]
     Closed,
-    /// Somebody made the file shorter.
+    /// The file was truncated.
     #[error("its file was truncated meanwhile: what lay behind the cut is gone")]
     Truncated,
-    /// Somebody removed the file's name, or gave it to another file.
+    /// The file was deleted, or replaced by another.
     #[error("its file was deleted meanwhile: what came until then is in a new one")]
     Deleted,
-    /// The same, and no new file can be written.
+    /// The file was deleted, and no new file can be written.
     #[error("its file was deleted meanwhile, and no new one can be written: {0}")]
     DeletedForGood(Errno),
     /// Any other failure.
@@ -80,5 +80,5 @@ impl From<Errno> for OutputError {
     }
 }
 
-/// What can be done with a recording.
+/// The result of an operation on an output.
 pub type Result<T> = std::result::Result<T, OutputError>;

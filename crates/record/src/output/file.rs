@@ -35,33 +35,33 @@ pub(super) struct OutputFile {
     sink: Sink,
     /// The file past the page cache, until its beginning is written.
     direct: Option<DirectFile>,
-    /// Only when it has so many bytes it may go past the page cache.
+    /// Bytes that the file must have before it may go past the page cache.
     direct_at: u64,
     cuts: Cuts,
     /// What the file begins with.
     beginning: Beginning,
-    /// Where the records begin that were appended.
+    /// Offset of the first appended record.
     start: u64,
-    /// Where what was written ended when the header last learned of it.
+    /// End of the data according to the header.
     known_end: u64,
     compressor: Option<Compressor>,
     sync: bool,
-    /// Bytes of records that were handed over.
+    /// Bytes of appended records.
     records: u64,
-    /// System calls for what is not written by the sink.
+    /// System calls other than the sink's.
     calls: u64,
-    /// Whether the file was looked at since the last flush.
+    /// Whether the file's state was checked since the last flush.
     is_checked: bool,
-    /// Whether a feature table lies behind what was written, which the next bytes replace.
+    /// Whether a feature table follows the data, which the next bytes overwrite.
     has_table: bool,
-    /// How often the disk was too slow for being written past the page cache.
+    /// Number of times that the disk was too slow for writing past the page cache.
     spills: u64,
-    /// Why the data end, and where.
+    /// Why and where the data end, after a failure.
     failed: Option<(OutputError, CutPoint)>,
 }
 
 impl OutputFile {
-    /// Begins to write at a place.
+    /// Prepares to write to a destination.
     pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
         let mut direct = None;
         let (open, sink) = match place {
@@ -97,7 +97,7 @@ impl OutputFile {
         })
     }
 
-    /// The file, where bytes can be written to a place of it.
+    /// The file, unless the destination is a stream.
     fn file(&self) -> Option<&Arc<dyn DiskFile>> {
         match &self.open {
             OpenOutput::File { file, .. } | OpenOutput::Null(file) => Some(file),
@@ -105,8 +105,7 @@ impl OutputFile {
         }
     }
 
-    /// Adds to the figures what is known so far: of the path that the bytes take, and of what didn't
-    /// find room.
+    /// Adds the figures so far: the path of the bytes, and the dropped bytes.
     pub(super) fn so_far(&self, stats: &mut OutputStats) {
         self.sink.add_stats(stats);
         stats.system_calls += self.calls;
@@ -115,12 +114,12 @@ impl OutputFile {
         stats.dropped_bytes += cut.map_or(0, |kept| self.records.saturating_sub(kept));
     }
 
-    /// Bytes in the file, or that went into the stream.
+    /// Bytes in the file, or sent to the stream.
     pub(super) fn written(&self) -> u64 {
         self.failed.as_ref().map_or(self.sink.end(), |(_, cut)| cut.end)
     }
 
-    /// Writes what the recording begins with.
+    /// Writes the beginning of the recording.
     pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
         let description = self.with_compression(description);
         let beginning = if self.file().is_some() {
@@ -143,7 +142,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// What the description says of compression is this type's own affair.
+    /// Compression is decided here, so the feature is added here.
     fn with_compression<'a>(&self, description: &'a Description) -> Cow<'a, Description> {
         match &self.compressor {
             None => Cow::Borrowed(description),
@@ -166,19 +165,19 @@ impl OutputFile {
         Ok(())
     }
 
-    /// From here on through windows, where this is a file that is not mapped yet.
+    /// Continues through mapped windows, if this is a file that isn't mapped yet.
     pub(super) fn map(&mut self, window_thread: WindowThread, window_bytes: u64) {
         if let OpenOutput::File { file, .. } = &self.open {
             self.sink.map(Arc::clone(file), window_thread, window_bytes);
         }
     }
 
-    /// Writes whole records, or what is left of them.
+    /// Writes whole records, or the rest of them.
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         self.append_up_to(records, true)
     }
 
-    /// Writes bytes of records the last of which goes on with the next call.
+    /// Writes bytes whose last record continues with the next call.
     pub(super) fn append_part(&mut self, part: &[u8]) -> Result<()> {
         self.append_up_to(&[part], false)
     }
@@ -202,15 +201,15 @@ impl OutputFile {
         self.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()))
     }
 
-    /// Writes bytes to the sink. Behind them the data may end, where the bytes of records before
-    /// that place are given.
+    /// Writes bytes to the sink. If `records` is given, the data may end after them, with that many
+    /// bytes of records before.
     fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
-        // A write behind the end would fill what lies between with zeros.
+        // A write past the file's end would fill the gap with zeros.
         if self.sink.writes() {
             self.check()?;
             self.is_checked = true;
         }
-        // What a flush would write behind them goes along.
+        // The feature table of the next flush is written along.
         let table = if records.is_some() { &self.beginning.feature_table[..] } else { &[] };
         let written = if table.is_empty() {
             self.sink.append(pieces).map(|()| false)
@@ -223,7 +222,7 @@ impl OutputFile {
         }
         if let Err(error) = written {
             let end = self.end_here(error);
-            // Of two failures the first says why.
+            // Of two failures the first is reported.
             let _ = self.make_cut_known(end);
             return self.still_going();
         }
@@ -233,7 +232,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Whether the file is still there, as long as it was written.
+    /// Checks that the file still exists and has the length that was written.
     fn check(&mut self) -> Result<()> {
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let FileState { bytes, is_deleted } = file.state()?;
@@ -247,7 +246,7 @@ impl OutputFile {
         }
     }
 
-    /// Has everything that was written in the file.
+    /// Brings everything written into the file.
     fn write_out(&mut self) -> Result<()> {
         match self.sink.write_out() {
             Err(Errno::STALE) => self.torn(),
@@ -255,14 +254,14 @@ impl OutputFile {
         }
     }
 
-    /// Ends the data where the sink found the file shorter than it had written it: also where
-    /// somebody has made it long again meanwhile.
+    /// Ends the data where the sink found the file truncated, even if the file has been extended
+    /// since.
     fn torn(&mut self) -> Result<()> {
         self.check()?;
         self.gone(OutputError::Truncated, self.start)
     }
 
-    /// Ends the data at most at `limit`, for this reason.
+    /// Ends the data for this reason, at most at `limit`.
     fn gone(&mut self, why: OutputError, limit: u64) -> Result<()> {
         if why == OutputError::Truncated {
             self.sink.abandon();
@@ -271,12 +270,12 @@ impl OutputFile {
         }
         let cut = self.cut(limit.min(self.sink.end()));
         self.failed = Some((why, cut));
-        // Of two failures the first says why.
+        // Of two failures the first is reported.
         let _ = self.restore_beginning().and_then(|()| Ok(self.make_cut_known(cut.end)?));
         self.still_going()
     }
 
-    /// Writes again what a truncated file lacks of its beginning.
+    /// Restores the beginning of a truncated file.
     fn restore_beginning(&mut self) -> Result<()> {
         if let OpenOutput::File { file, .. } = &self.open
             && file.state()?.bytes < self.start
@@ -286,7 +285,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// From here on by writes, so that the file may be cut. The data end before what finds no room.
+    /// Continues by writes, so that the file may be truncated. The data end before the first byte
+    /// that finds no room.
     fn go_plain(&mut self) {
         let Err(error) = self.sink.go_plain() else { return };
         if self.failed.is_none() {
@@ -296,7 +296,7 @@ impl OutputFile {
         }
     }
 
-    /// Ends the data with what was written so far, for this reason. Returns where that is.
+    /// Ends the data after everything written so far, for this reason. Returns the offset.
     fn end_here(&mut self, why: impl Into<OutputError>) -> u64 {
         let cut = self.cut(self.sink.end());
         self.failed = Some((why.into(), cut));
@@ -308,7 +308,7 @@ impl OutputFile {
         self.cuts.before(limit, self.file().map(|file| &**file))
     }
 
-    /// Everything that was written can be read from now on, also if nobody finishes the file.
+    /// Makes everything written so far readable, even if the file is never finished.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.still_going()?;
         self.pack()?;
@@ -326,7 +326,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// A failure of what makes data known ends them: what is behind may not be found.
+    /// Ends the data if making them known has failed: a reader might not find later data.
     fn going_on_if(&mut self, done: std::result::Result<(), Errno>) -> Result<()> {
         if let Err(error) = done {
             self.end_here(error);
@@ -334,7 +334,7 @@ impl OutputFile {
         self.still_going()
     }
 
-    /// Writes what waits to be compressed.
+    /// Writes the data that wait for compression.
     fn pack(&mut self) -> Result<()> {
         let Some(mut compressor) = self.compressor.take() else { return Ok(()) };
         let written = compressor.flush(|packed, records| self.write(&[packed], records));
@@ -342,7 +342,7 @@ impl OutputFile {
         written
     }
 
-    /// Makes all that was written known: a feature table behind it, then the header.
+    /// Makes everything written known: writes a feature table after it, then the header.
     fn make_known(&mut self) -> Result<()> {
         let end = self.sink.end();
         let Some(file) = self.file().cloned().filter(|_| end != self.known_end) else {
@@ -357,7 +357,7 @@ impl OutputFile {
             written?;
             self.is_checked = false;
         }
-        // Compressed records are cut between blocks alone, whose ends are known.
+        // Compressed data are cut only between blocks, whose ends are known.
         if self.compressor.is_none() {
             self.cuts.add_behind_table(CutPoint { end: self.sink.end(), records: self.records });
         }
@@ -369,8 +369,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Makes known what lies before a cut, behind which nothing is written any more but the file's
-    /// end.
+    /// Makes the data before a cut known. Nothing but the file's end is written after the cut.
     fn make_cut_known(&mut self, end: u64) -> std::result::Result<(), Errno> {
         let Some(file) = self.file() else { return Ok(()) };
         write_at(&**file, &self.beginning.feature_table, end)?;
@@ -379,8 +378,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Bytes that the file will have, or that will have gone into the stream, when it ends like
-    /// this: where nothing fails before.
+    /// Returns the bytes that the file, or the stream, will have when it ends this way; `None`
+    /// after a failure.
     pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         self.still_going().ok()?;
         self.pack().ok()?;

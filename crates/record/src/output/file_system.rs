@@ -90,7 +90,7 @@ impl DiskFile for File {
 
     fn direct(&self) -> std::result::Result<DirectFile, String> {
         let block = direct_block(self)?;
-        // The same file, whatever its name leads to by now.
+        // The same file, whatever its name refers to by now.
         let path = format!("/proc/self/fd/{}", self.as_raw_fd());
         let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty())
@@ -99,7 +99,7 @@ impl DiskFile for File {
     }
 
     fn forget(&self, bytes: u64) {
-        // It is advice.
+        // Failure is harmless: the call is advice.
         let _ = fadvise(self, 0, NonZeroU64::new(bytes), Advice::DontNeed);
     }
 
@@ -108,16 +108,17 @@ impl DiskFile for File {
     }
 }
 
-/// No block is taken to be smaller: the kernel says which are from 6.1 on.
+/// Smallest assumed block, in bytes: the kernel reports the size since 6.1.
 const BLOCK: u32 = 4096;
-/// File systems that take `O_DIRECT` without leaving the page cache alone: btrfs as soon as it has
-/// checksums, and those in memory (`linux/magic.h`).
+/// File systems that accept `O_DIRECT` and use the page cache all the same: btrfs with checksums,
+/// and in-memory ones (`linux/magic.h`).
 const CACHED: [(FsWord, &str); 3] =
     [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9123_683e, "btrfs")];
-/// File systems known to take whole pages, where the kernel doesn't say it: ext2 to ext4, XFS, f2fs.
+/// File systems that accept whole pages even if the kernel reports no size: ext2 to ext4, XFS,
+/// f2fs.
 const PLAIN: [FsWord; 3] = [0xef53, 0x5846_5342, 0xf2f5_2010];
 
-/// Bytes of a block that a file takes with `O_DIRECT`.
+/// Returns the block size of a file for `O_DIRECT`, in bytes, or the reason why it can't be used.
 fn direct_block(file: &File) -> std::result::Result<usize, String> {
     let failed = |error: Errno| format!("the file system can't be asked: {error}");
     let kind = fstatfs(file).map_err(failed)?.f_type;

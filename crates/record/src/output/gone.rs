@@ -1,4 +1,4 @@
-//! Names of files on the disk: those that somebody removed, and those that are to stay.
+//! File names on the disk: restoring deleted files, and making names durable.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::destination::with_ending;
 use super::disk::DiskFile;
 use super::names::text;
 
-/// Bytes that are copied at a time.
+/// Bytes per copy.
 const PIECE: usize = 1 << 20;
 
 /// See [`super::disk::Disk::write_anew`].
@@ -57,7 +57,7 @@ pub(super) fn sync_folder(of: &Path) -> Result<(), Errno> {
     let folder = of.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(|error| errno(&error))?;
     match rustix::fs::fsync(folder) {
-        // A file system that has nothing to do for it.
+        // The file system needs no sync of folders.
         Err(Errno::INVAL) => Ok(()),
         synced => synced,
     }

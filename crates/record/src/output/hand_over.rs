@@ -1,6 +1,6 @@
-//! What threads hand over to each other by: the standard library's locks and channels. Built with
-//! `--cfg shuttle` they are those of a scheduler that draws who runs next, so that an order which no
-//! machine may ever take is tried, and a wait that nobody ends is noticed (`./x shuttle`).
+//! Locks and channels between threads: the standard library's. Built with `--cfg shuttle` they are
+//! those of a scheduler that picks the next thread at random, so tests cover interleavings that a
+//! machine may never produce, and detect deadlocks (`./x shuttle`).
 
 #[cfg(shuttle)]
 pub(super) use shuttle::{

@@ -1,4 +1,4 @@
-//! Ids of counters that are opened while a file is written: those of CPUs that come back.
+//! Ids of counters that are opened while a file is written, because CPUs came back online.
 
 use rustix::io::Errno;
 use tare_format::file::writer::Beginning;
@@ -6,20 +6,21 @@ use tare_format::file::writer::Beginning;
 use super::disk::DiskFile;
 use super::write::write_at;
 
-/// Ids for which a file has room at least, of an event with few.
+/// Smallest number of ids for which a file reserves room, per event.
 const FEWEST: usize = 16;
 
-/// How often all counters of an event find room again: so often a machine may sleep.
+/// How often all counters of an event can be reopened, as after a suspend, before the room runs
+/// out.
 const TIMES: usize = 4;
 
-/// For how many later ids of an event a file has room, by how many it has. Where none is left only a
-/// file that is not finished lacks them.
+/// Number of later ids that a file reserves room for, given an event's current number. Without
+/// room, only an unfinished file lacks them.
 pub(super) fn room(ids: usize) -> usize {
     (TIMES * ids).max(FEWEST)
 }
 
-/// Writes ids of each event where the beginning of a file has room for them; returns how many system
-/// calls that took.
+/// Writes the ids of each event into the room at the beginning of a file. Returns the number of
+/// system calls.
 pub(super) fn write(
     beginning: &mut Beginning,
     file: &dyn DiskFile,
@@ -31,7 +32,7 @@ pub(super) fn write(
         let Some(at) = beginning.room.take(event) else { continue };
         write_at(file, &id.to_ne_bytes(), at)?;
         calls += 1;
-        // A file that was truncated gets its beginning again.
+        // A truncated file gets its beginning back.
         if let Some(bytes) =
             usize::try_from(at).ok().and_then(|at| beginning.bytes.get_mut(at..at + 8))
         {
@@ -41,7 +42,8 @@ pub(super) fn write(
     Ok(calls)
 }
 
-/// One id of each event at a time, as a stream tells them. An event that has fewer repeats its last.
+/// Splits ids into rounds of one id per event, as a stream transmits them. An event with fewer ids
+/// repeats its last.
 pub(super) fn each(ids: &[Vec<u64>]) -> impl Iterator<Item = Vec<u64>> {
     let most = ids.iter().map(Vec::len).max().unwrap_or(0);
     (0..most).map(|nth| {

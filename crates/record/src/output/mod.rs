@@ -1,14 +1,14 @@
-//! The way of a recording's bytes from the rings into a file or a stream.
+//! Writes a recording's bytes from the rings to a file or a stream.
 //!
 //! ```text
 //! begin | header, events, features, formats |
 //! append                                    | records ... | records ... |      straight from the rings, unparsed
-//! flush                                                   ^             ^      data.size: readers see what lies before
+//! flush                                                   ^             ^      data.size: readers see everything before
 //! finish                                                                | tail |, then the header that points at it
 //! ```
-//! What lies before the last flush can be read whatever happens to the recorder. A disk that gets
-//! full, or a limit on the size of files, ends the recording: data are cut, where a record ends, as
-//! far as the tail needs room.
+//! Everything before the last flush can be read, whatever happens to the recorder. A full disk or a
+//! limit on file sizes ends the recording: its data are cut at a record's end, as far back as the
+//! tail needs room.
 
 mod compressor;
 mod cuts;
@@ -53,13 +53,13 @@ pub use record_sink::{RecordSink, SinkClosed};
 use series::FileSeries;
 pub use stats::{OutputStats, Path};
 
-/// What a file ends with.
+/// The end of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Closing<'a> {
-    /// With what is known only now.
+    /// The description, with facts that are only known at the end.
     pub description: &'a Description,
-    /// The last records. They get into the file also where the recording had to end: data are cut
-    /// to make room for them.
+    /// The last records. They are written even if the recording had to end: data are cut to make
+    /// room for them.
     pub records: &'a [u8],
 }
 
@@ -80,16 +80,16 @@ enum Writer {
 }
 
 impl Output {
-    /// Opens a destination, and starts the helper threads that it takes. A file that is there
-    /// already gets another name, ending with `.old`.
+    /// Opens a destination, and starts its helper threads. An existing file is renamed with the
+    /// ending `.old`.
     ///
     /// # Errors
-    /// See [`OutputError`]; [`OutputError::NoReader`] for a FIFO that nobody reads as yet.
+    /// See [`OutputError`]; fails with [`OutputError::NoReader`] for a FIFO without a reader.
     pub fn open(to: &Destination, options: &Options) -> Result<Self> {
         Self::open_on(Arc::new(FileSystem), Arc::new(SystemClock), to, options)
     }
 
-    /// The same, on another disk, by another clock.
+    /// Opens a destination on another disk, with another clock.
     ///
     /// # Errors
     /// As [`Output::open`].
@@ -106,7 +106,7 @@ impl Output {
                 OpenDestination::Null(_) => false,
                 OpenDestination::Stream(_) => true,
             };
-        // A file whose path is chosen by how fast it grows.
+        // The path of a file depends on how fast it grows.
         let is_file = matches!(place, OpenDestination::File { .. });
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
         let writer = if is_queued {
@@ -125,16 +125,16 @@ impl Output {
         Self { writer: Writer::Sink(SinkWriter::new(sink)), max_size: None, step: None }
     }
 
-    /// Starts the helper threads that may be needed later, where others have to name them: else they
-    /// start when they are needed.
+    /// Starts the helper threads that may be needed later, for callers that must name them.
+    /// Otherwise they start when needed.
     ///
     /// # Errors
-    /// [`OutputError::Thread`].
+    /// Fails with [`OutputError::Thread`].
     pub fn start_threads(&mut self) -> Result<()> {
         if let Writer::Queued(queue) = &mut self.writer { queue.start_thread() } else { Ok(()) }
     }
 
-    /// The thread ids of the helper threads: what is recorded of them is of the recorder's making.
+    /// Thread ids of the helper threads, which belong to the recorder.
     #[must_use]
     pub fn threads(&self) -> Vec<i32> {
         match &self.writer {
@@ -144,20 +144,19 @@ impl Output {
         }
     }
 
-    /// Whether nothing is kept of what is written, as with `/dev/null`.
+    /// Whether the destination keeps nothing, as `/dev/null`.
     #[must_use]
     pub fn keeps_nothing(&self) -> bool {
         matches!(&self.writer, Writer::Series(recording) if recording.keeps_nothing())
     }
 
-    /// Where the size of files is limited: so many bytes at most are to be appended before it is
-    /// looked at.
+    /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     #[must_use]
     pub fn step(&self) -> Option<usize> {
         self.step
     }
 
-    /// Writes what a recording begins with.
+    /// Writes the beginning of a recording.
     ///
     /// # Errors
     /// See [`OutputError`].
@@ -169,13 +168,13 @@ impl Output {
         }
     }
 
-    /// Adds whole records: the pieces one behind the other, wherever a record's bytes are divided.
-    /// Returns when they may be overwritten. A queue that is full is waited for.
+    /// Appends whole records. The pieces are concatenated, and may be split within a record. When
+    /// the call returns, their memory may be overwritten. Waits while the queue is full.
     ///
     /// # Errors
-    /// The recording has ended, for the reason given, with the last whole record before. What
-    /// follows is dropped, and counted. [`Output::finish`] makes the file complete. What a queue
-    /// holds may fail later: then it is the next call that tells.
+    /// Fails if the recording has ended, with the reason. Records after that are dropped and
+    /// counted; [`Output::finish`] completes the file. With a queue, a failure may be reported by a
+    /// later call.
     pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         match &mut self.writer {
             Writer::Series(recording) => recording.append(records),
@@ -184,8 +183,8 @@ impl Output {
         }
     }
 
-    /// Has readers find everything that was appended, also when the recorder is killed: from now
-    /// on, or where there is a queue, as soon as that was written.
+    /// Makes everything appended readable, even if the recorder is killed: at once, or with a queue
+    /// as soon as it is written.
     ///
     /// # Errors
     /// As [`Output::append`].
@@ -197,7 +196,7 @@ impl Output {
         }
     }
 
-    /// Bytes in the file that is being written, or that went into the stream.
+    /// Bytes in the current file, or sent to the stream.
     #[must_use]
     pub fn written(&self) -> u64 {
         match &self.writer {
@@ -207,13 +206,13 @@ impl Output {
         }
     }
 
-    /// Whether the file is as large as it may become.
+    /// Whether the file has reached its size limit.
     #[must_use]
     pub fn is_at_max_size(&self) -> bool {
         self.max_size.is_some_and(|max| self.written() >= max)
     }
 
-    /// Whether nothing more belongs into the file at hand.
+    /// Whether the current file takes no more records.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_at_max_size() || self.wants_switch()
@@ -229,8 +228,8 @@ impl Output {
         }
     }
 
-    /// Bytes that the file will have, or that will have gone into the stream, when it ends like
-    /// this; `None` where something failed before. A queue is waited for.
+    /// Returns the bytes that the file, or the stream, will have when it ends this way; `None`
+    /// after a failure. Waits for the queue.
     pub fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         match &mut self.writer {
             Writer::Series(recording) => recording.size_when_finished(closing),
@@ -239,12 +238,12 @@ impl Output {
         }
     }
 
-    /// Completes the file as [`Output::finish`] does, gives it a name with the time, and begins the
-    /// next one with a description and records: what a reader must know of processes that are there
-    /// already. Returns the finished file's name.
+    /// Completes the file as [`Output::finish`] does, renames it to a name with the time, and
+    /// begins the next file with a description and records of the existing processes. Returns the
+    /// finished file's name.
     ///
     /// # Errors
-    /// The destination is a stream; else as [`Output::append`].
+    /// Fails if the destination is a stream; otherwise as [`Output::append`].
     pub fn switch(
         &mut self,
         closing: &Closing<'_>,
@@ -258,8 +257,8 @@ impl Output {
         }
     }
 
-    /// Tells of counters that were opened later: `ids` are further ones of each event, which the
-    /// description names by now.
+    /// Adds the ids of counters that were opened later. `ids` has the new ids of each event;
+    /// `description` already contains them.
     ///
     /// # Errors
     /// As [`Output::append`].
@@ -271,8 +270,8 @@ impl Output {
         }
     }
 
-    /// Has `room` bytes behind the data of a file, for what it ends with: a disk that gets full does
-    /// so before the file's ledger is made.
+    /// Reserves `room` bytes after the data for the file's end, so that a full disk shows before
+    /// the ledger is made.
     ///
     /// # Errors
     /// As [`Output::append`].
@@ -284,9 +283,9 @@ impl Output {
         }
     }
 
-    /// Waits until everything was written. Where the file's data had to end, cuts them so far back
-    /// that `room` bytes find place behind them, and hands out what is left, as a recording that was
-    /// not finished: for its samples to be counted.
+    /// Waits until everything is written. If the file's data had to end, cuts them until `room`
+    /// bytes fit after them, and returns the rest as an unfinished recording whose samples can be
+    /// counted.
     pub fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         match &mut self.writer {
             Writer::Series(recording) => recording.cut_back(room),
@@ -295,8 +294,7 @@ impl Output {
         }
     }
 
-    /// What became of the recording so far. The figures of a queue are those of the moment; bytes
-    /// are not among them.
+    /// Returns the figures so far. A queue's are those of the moment; bytes are not included.
     #[must_use]
     pub fn so_far(&self) -> OutputStats {
         match &self.writer {
@@ -306,7 +304,7 @@ impl Output {
         }
     }
 
-    /// Completes the recording. Never fails: the account says what is missing.
+    /// Completes the recording. It never fails: the returned figures state what is missing.
     #[must_use]
     pub fn finish(self, closing: &Closing<'_>) -> OutputStats {
         match self.writer {

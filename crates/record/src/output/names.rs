@@ -1,4 +1,4 @@
-//! Names of a recording's files where there are several.
+//! Names of a recording's files if there are several.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use tare_kernel::calendar_time::CalendarTime;
 
 use super::destination::with_ending;
 
-/// Names end with the time in steps of so much.
+/// Resolution of the time in names.
 const STEP: Duration = Duration::from_millis(10);
-/// So many steps are tried where files have the names already.
+/// Number of names that are tried if files already have them.
 const STEPS: u32 = 100;
 
-/// Gives a finished file the name that ends with the time, `YYYYMMDDhhmmsscc` with hundredths of
-/// seconds, as perf does. A name that is taken is left alone: the next hundredth is tried.
+/// Renames a finished file to end with the time, `YYYYMMDDhhmmsscc` with hundredths of seconds, as
+/// perf does. If a name is taken, tries the next hundredth.
 pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
     for step in 0..STEPS {
         let stamped = with_ending(path, &format!(".{}", text(now + STEP * step)));
         match renameat_with(CWD, path, CWD, &stamped, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(stamped),
             Err(Errno::EXIST) => {}
-            // A file system that can't look and rename in one step.
+            // The file system can't check and rename in one step.
             Err(Errno::INVAL) if !stamped.exists() => {
                 return rename(path, &stamped).map(|()| stamped);
             }
@@ -34,7 +34,7 @@ pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
     Err(Errno::EXIST)
 }
 
-/// A time as it ends names.
+/// Formats a time as the ending of a name.
 pub(super) fn text(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -47,14 +47,14 @@ pub(super) fn text(at: SystemTime) -> String {
     }
 }
 
-/// The files that are kept.
+/// The finished files that are kept.
 #[derive(Debug, Default)]
 pub(super) struct KeptFiles {
     files: VecDeque<PathBuf>,
 }
 
 impl KeptFiles {
-    /// Adds the newest file. Where there are more than `max`, the oldest is removed.
+    /// Adds the newest file, and removes the oldest if there are more than `max`.
     pub(super) fn add(
         &mut self,
         file: PathBuf,
@@ -69,7 +69,7 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// All of them, oldest first.
+    /// Returns all kept files, oldest first.
     pub(super) fn into_files(self) -> Vec<PathBuf> {
         self.files.into()
     }

@@ -1,26 +1,27 @@
-//! How a recording is to be written.
+//! Options of an output.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How bytes get into a file.
+/// How bytes reach a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathChoice {
-    /// What is cheapest for the destination: by writes, and past the page cache while much comes.
+    /// The cheapest for the destination: by writes, and past the page cache while the file grows
+    /// fast.
     #[default]
     Auto,
     /// By few, large writes.
     Write,
-    /// By copying them into a mapped window of the file.
+    /// By copying into a mapped window of the file.
     Mmap,
     /// Past the page cache (`O_DIRECT`), by a thread of its own.
     Direct,
 }
 
-/// Where a recording goes.
+/// The destination of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// A path: a file, which is made, or something that is there, such as a FIFO or `/dev/null`.
+    /// A path: a file to create, or an existing FIFO or device such as `/dev/null`.
     File(PathBuf),
     /// Standard output, as a stream.
     Stdout,
@@ -29,38 +30,39 @@ pub enum Destination {
 /// When one file ends and the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// When a file has so many bytes.
+    /// At this many bytes.
     Size(u64),
-    /// When a file is so old.
+    /// At this age.
     Time(Duration),
-    /// When the user asks for it by SIGUSR2.
+    /// On SIGUSR2 from the user.
     Signal,
 }
 
-/// How a recording is to be written.
+/// Options of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How bytes get into a file.
+    /// How bytes reach a file.
     pub choice: PathChoice,
-    /// The largest mapped window, in bytes. The first ones are smaller.
+    /// Bytes of the largest mapped window. The first ones are smaller.
     pub window_bytes: u64,
-    /// The level of compression with zstd, 1 to 22; `None`: none.
+    /// The zstd compression level, 1 to 22; `None`: no compression.
     pub compress: Option<i32>,
-    /// Every flush waits until the data are on the disk.
+    /// Whether every flush waits until the data are on the disk.
     pub sync: bool,
-    /// The recording ends when its file has so many bytes.
+    /// Bytes of the file at which the recording ends.
     pub max_size: Option<u64>,
-    /// Several files, one after the other.
+    /// When to begin another file; `None`: one file.
     pub switch: Option<Switch>,
-    /// Of several files, only so many are kept: the last ones.
+    /// Limit on the number of files kept; the oldest are removed.
     pub max_files: Option<usize>,
-    /// The file's name ends with the time at which it was finished. Several files' always do.
+    /// Whether the file's name ends with the time at which it was finished. With several files it
+    /// always does.
     pub timestamp: bool,
-    /// With [`PathChoice::Auto`], bytes within a second with which a file is written past the page
+    /// With [`PathChoice::Auto`], bytes per second above which a file is written past the page
     /// cache.
     pub direct_at: u64,
-    /// Bytes that may wait for a stream, for being compressed or for a disk that is written past the
-    /// page cache, before appending waits too.
+    /// Bytes of the queue before a stream, before compression or before a disk written past the
+    /// page cache. When it is full, appending waits.
     pub queue_bytes: usize,
 }
 
@@ -81,14 +83,13 @@ impl Default for Options {
     }
 }
 
-/// A file of limited size is looked at so often while it grows to that size, at least.
+/// Smallest number of size checks while a file grows to its limit.
 const LOOKS: u64 = 64;
-/// The most bytes between two looks.
+/// Most bytes between two size checks.
 const LARGEST_STEP: u64 = 1 << 20;
 
 impl Options {
-    /// Where the size of files is limited: so many bytes at most are appended before it is looked
-    /// at.
+    /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     pub(super) fn step(&self) -> Option<usize> {
         let switch = if let Some(Switch::Size(bytes)) = self.switch { Some(bytes) } else { None };
         let size = self.max_size.into_iter().chain(switch).min()?;

@@ -1,21 +1,21 @@
-//! How fast a file grows: past the page cache pays for many bytes a second, and takes a thread.
+//! How fast a file grows. Writing past the page cache pays for fast files, and needs a thread.
 
 use std::time::{Duration, Instant};
 
-/// So long is looked at.
+/// Length of a measuring window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// After so many of these without many bytes a file grows slowly again.
+/// Slow windows in a row after which a file counts as slow.
 const SLOW: u32 = 10;
 
-/// How fast a file grows.
+/// The growth rate of a file.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// So many bytes within a window are many.
+    /// Bytes per window above which growth counts as fast.
     many: u64,
     began: Option<Instant>,
-    /// Bytes since then.
+    /// Bytes since the window began.
     bytes: u64,
-    /// Windows that began since many bytes came; `None` before that.
+    /// Slow windows since the last fast one; `None` if there was no fast one.
     slow: Option<u32>,
 }
 
@@ -24,7 +24,7 @@ impl Pace {
         Self { many, began: None, bytes: 0, slow: None }
     }
 
-    /// By now there are so many bytes more.
+    /// Notes that the file has grown by `bytes`.
     pub(super) fn add(&mut self, bytes: u64, now: Instant) {
         if now.saturating_duration_since(*self.began.get_or_insert(now)) >= WINDOW {
             (self.began, self.bytes) = (Some(now), 0);
@@ -36,7 +36,7 @@ impl Pace {
         }
     }
 
-    /// Whether many bytes came of late.
+    /// Whether the file grows fast.
     pub(super) fn is_fast(&self) -> bool {
         self.slow.is_some_and(|windows| windows < SLOW)
     }
@@ -51,7 +51,7 @@ mod tests {
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
         let mut pace = Pace::new(1000);
-        // 996 bytes a second.
+        // 996 bytes per second.
         for quarter in 0..400 {
             pace.add(249, at(250 * quarter));
             assert!(!pace.is_fast(), "{quarter}");

@@ -1,10 +1,11 @@
-//! A bounded queue before a stream, before compression or before a disk that is written past the page
-//! cache, with a thread of its own: reading the rings goes on while a pipe's reader is slow. When it is
-//! full, appending waits; then the rings fill, and what they can't hold is lost and counted by the
-//! kernel.
+//! A bounded queue with a thread of its own, before a stream, before compression or before a disk
+//! that is written past the page cache. Reading the rings continues while a pipe's reader is slow.
+//! When the queue is full, appending waits; then the rings fill, and the kernel counts the records
+//! that it must drop.
 //!
-//! A file whose path is chosen by how fast it grows is written by whoever appends, and by the thread
-//! while much comes: what is short or slow needs no thread, and no one to be woken.
+//! If a file's path depends on how fast it grows, the appending thread writes it while it grows
+//! slowly, and the queue's thread while it grows fast: a short or slow file needs no thread and no
+//! wake-ups.
 
 mod piece;
 mod thread;
@@ -22,7 +23,7 @@ use super::hand_over::mpsc;
 use super::series::FileSeries;
 use super::{Closing, OutputError, OutputStats, Result};
 
-/// Ends the thread, when it has done everything.
+/// Dropping it ends the thread, once the queue is empty.
 struct Ends(Arc<SharedQueue>);
 
 impl Drop for Ends {
@@ -32,23 +33,23 @@ impl Drop for Ends {
     }
 }
 
-/// A recording that is written by another thread.
+/// A recording that another thread may write.
 pub(super) struct Queue {
     shared: Arc<SharedQueue>,
     /// The recording, while the thread doesn't have it.
     here: Option<Box<FileSeries>>,
-    /// Whether the thread has it only while much comes.
+    /// Whether the thread has the recording only while the file grows fast.
     is_by_pace: bool,
     thread: Option<OutputThread>,
-    /// The recording's own helper.
+    /// Thread id of the recording's own helper.
     helper: Option<i32>,
     ends: Ends,
     capacity: usize,
-    /// What is being filled, where pieces wait until they are full.
+    /// The piece being filled, if pieces wait until they are full.
     filling: Option<PageBuffer>,
-    /// Pieces are not handed over before they are full, or flushed.
+    /// Whether pieces are only handed over when full, or at a flush.
     fills: bool,
-    /// Pieces are written from where they lie.
+    /// Whether pieces are written from where they lie.
     is_large: bool,
 }
 
@@ -59,7 +60,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// Starts the thread. At most `capacity` bytes wait, and at least one piece of any size.
+    /// Starts the thread. At most `capacity` bytes wait, or one piece of any size.
     pub(super) fn start(recording: FileSeries, capacity: usize) -> Result<Self> {
         let mut queue = Self { is_by_pace: false, ..Self::later(recording, capacity) };
         queue.thread = Some(OutputThread::start(&queue.shared, capacity)?);
@@ -67,7 +68,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// The same for a recording that the thread has while much comes.
+    /// Creates a queue whose thread only has the recording while the file grows fast.
     pub(super) fn later(recording: FileSeries, capacity: usize) -> Self {
         let shared = Arc::new(SharedQueue::default());
         let ends = Ends(Arc::clone(&shared));
@@ -88,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// Has the thread there by now, where it may be needed: others name it.
+    /// Starts the thread, if it may be needed, for callers that must name it.
     pub(super) fn start_thread(&mut self) -> Result<()> {
         let is_needed = self.here.as_deref().is_some_and(FileSeries::may_be_direct);
         if self.thread.is_none() && is_needed {
@@ -97,7 +98,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives the recording to the thread, where there is one.
+    /// Gives the recording to the thread, if it exists.
     fn hand_over(&mut self) {
         let Some(thread) = &self.thread else { return };
         let Some(mut recording) = self.here.take() else { return };
@@ -107,14 +108,14 @@ impl Queue {
         state.account = recording.so_far();
         state.is_slow = false;
         drop(state);
-        // The thread is there, and takes it.
+        // The thread exists and receives it.
         let _ = thread.hand.send(*recording);
     }
 
-    /// Hands the recording over where much comes.
+    /// Gives the recording to the thread if the file grows fast.
     fn hand_over_when_fast(&mut self) {
         if self.is_by_pace && self.here.as_ref().is_some_and(|recording| recording.is_fast()) {
-            // Where no thread can be had, or none is of use, whoever appends goes on.
+            // If no thread can be started, the appending thread continues.
             if self.start_thread().is_ok() {
                 self.hand_over();
             }
@@ -122,7 +123,8 @@ impl Queue {
         }
     }
 
-    /// Takes the recording back where little comes any more: waking the thread is most of writing that.
+    /// Takes the recording back if the file grows slowly: waking the thread would cost more than
+    /// the writing.
     fn take_back_when_slow(&mut self) {
         if self.here.is_some() || !self.is_by_pace || !self.shared.lock().is_slow {
             return;
@@ -138,12 +140,12 @@ impl Queue {
         }
     }
 
-    /// The thread, and those of the recording.
+    /// Thread ids of the queue's thread and the recording's.
     pub(super) fn threads(&self) -> Vec<i32> {
         self.thread.iter().map(|thread| thread.tid).chain(self.helper).collect()
     }
 
-    /// Does something to the recording: has the thread do it, and waits for it.
+    /// Runs a call on the recording, on the thread that has it, and waits for the result.
     fn call<T: Send + 'static>(
         &mut self,
         call: impl FnOnce(&mut FileSeries) -> Result<T> + Send + 'static,
@@ -165,7 +167,7 @@ impl Queue {
         self.call(move |recording| recording.begin(&description))
     }
 
-    /// See [`super::Output::size_when_finished`]. Waits until everything was written.
+    /// See [`super::Output::size_when_finished`]. Waits until everything is written.
     pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         let description = closing.description.clone();
         let records = closing.records.to_vec();
@@ -213,7 +215,7 @@ impl Queue {
         self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
     }
 
-    /// Copies records into the queue, when there is room.
+    /// Copies records into the queue; waits for room.
     pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         if let Some(recording) = &mut self.here {
             recording.append(records)?;
@@ -240,7 +242,7 @@ impl Queue {
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Hands over what was not full as yet, which ends with whole records.
+    /// Hands over the piece being filled, which ends with whole records.
     fn push_filling(&mut self) {
         if let Some(piece) = self.filling.take() {
             self.push(piece, true);
@@ -273,7 +275,7 @@ impl Queue {
         self.shared.has_work.notify_one();
     }
 
-    /// Has what is in the queue flushed when it was written; doesn't wait for that.
+    /// Queues a flush without waiting for it.
     pub(super) fn flush(&mut self) -> Result<()> {
         self.take_back_when_slow();
         if let Some(recording) = &mut self.here {
@@ -294,13 +296,12 @@ impl Queue {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Bytes that were written, of the file that is being written.
+    /// Bytes written to the current file.
     pub(super) fn written(&self) -> u64 {
         self.here.as_ref().map_or_else(|| self.shared.lock().written, |here| here.written())
     }
 
-    /// See [`super::Output::so_far`]. Doesn't wait: what is known of the way is as of the last
-    /// thing that was done.
+    /// See [`super::Output::so_far`]. Doesn't wait: the path is as of the thread's last job.
     pub(super) fn so_far(&self) -> OutputStats {
         let state = self.shared.lock();
         match &self.here {
@@ -316,16 +317,16 @@ impl Queue {
             .map_or_else(|| self.shared.lock().wants_switch, |here| here.wants_switch())
     }
 
-    /// Waits until everything was written, and completes the recording.
+    /// Waits until everything is written, and completes the recording.
     pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
         self.push_filling();
         let Self { shared, here, thread, ends, capacity, .. } = self;
         drop(ends);
         let back = thread.and_then(|OutputThread { handle, hand, recording, .. }| {
-            // Without a recording it ends at once.
+            // Without a recording the thread ends at once.
             drop(hand);
             let recording = recording.recv();
-            // It gave the recording back, and has nothing else to do.
+            // The thread has returned the recording, and is about to end.
             let _ = handle.join();
             recording.ok()
         });
@@ -340,7 +341,7 @@ impl Queue {
     }
 }
 
-/// An account with what is known of the queue, where there was one.
+/// Adds the queue's figures.
 fn with_queue(state: &State, capacity: usize, account: OutputStats) -> OutputStats {
     if state.calls == 0 {
         return account;

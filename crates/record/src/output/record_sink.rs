@@ -8,35 +8,34 @@ use tare_format::record::RecordHeader;
 
 use super::{Closing, OutputError, OutputStats, Path, Result};
 
-/// Nothing more is wanted: the recording ends as if a stream's reader had gone.
+/// The sink takes no more records: the recording ends as if a stream's reader had gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkClosed;
 
-/// Takes records in the process that records them, on the thread that reads ring buffers: the
-/// caller's, and further ones where the options ask for such. Whatever it does, ring buffers are
-/// not emptied meanwhile.
+/// Receives records in the recording process, on the threads that read ring buffers: the caller's,
+/// and further ones if the options ask for them. Ring buffers are not emptied during a call.
 pub trait RecordSink: Send {
-    /// What is recorded: events with their attributes and ids, which readers of records need.
+    /// Receives the events with their attributes and ids, which are needed to decode records.
     fn begin(&mut self, description: &Description) -> ControlFlow<SinkClosed>;
 
-    /// Events have further ids, which the description names by now: those of a CPU that came back.
-    /// Records that carry them follow.
+    /// Receives further ids of events, as when a CPU came back online. `description` contains them.
+    /// Records with these ids follow.
     fn add_ids(&mut self, description: &Description) -> ControlFlow<SinkClosed> {
         let _ = description;
         ControlFlow::Continue(())
     }
 
-    /// Whole records, one behind the other, in the byte order of this machine. Those of several ring
-    /// buffers come in no order of time; a `FINISHED_ROUND` among them says, as in a file, that
-    /// nothing that follows is older than what came before the previous one.
+    /// Receives whole records, concatenated, in this machine's byte order. Records of different
+    /// ring buffers are not in time order; a `FINISHED_ROUND` among them promises, as in a file,
+    /// that no later record is older than the records before the previous one.
     fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed>;
 
-    /// All records that ring buffers held at this time were handed over.
+    /// All records that the ring buffers held at this time were handed over.
     fn flush(&mut self) -> ControlFlow<SinkClosed> {
         ControlFlow::Continue(())
     }
 
-    /// The recording ends: the description, with what is known only now.
+    /// The recording ends. `description` contains the facts that are only known at the end.
     fn finish(&mut self, description: &Description) {
         let _ = description;
     }
@@ -45,7 +44,7 @@ pub trait RecordSink: Send {
 /// Hands whole records to a sink.
 pub(super) struct SinkWriter {
     sink: Box<dyn RecordSink>,
-    /// The beginning of a record whose rest comes with the next piece.
+    /// The beginning of a record that continues in the next piece.
     partial: Vec<u8>,
     stats: OutputStats,
 }
@@ -62,7 +61,7 @@ impl SinkWriter {
         Self { sink, partial: Vec::new(), stats }
     }
 
-    /// What became of the recording so far.
+    /// Returns the figures so far.
     pub(super) fn stats(&self) -> OutputStats {
         self.stats.clone()
     }
@@ -123,7 +122,7 @@ impl SinkWriter {
     /// See [`super::Output::finish`].
     pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
         if self.stats.stopped.is_none() {
-            // A sink that wants no last records has ended anyway.
+            // A sink that refuses the last records has ended anyway.
             let _ = self.append(&[closing.records]);
         }
         self.sink.finish(closing.description);
@@ -144,7 +143,7 @@ fn size(record: &[u8]) -> Option<usize> {
     Some(header.record_size().max(RecordHeader::SIZE))
 }
 
-/// How many bytes of the first records of `bytes` are whole records.
+/// Returns the length of the whole records at the front of `bytes`.
 fn whole_records(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Some(next) =
@@ -159,7 +158,7 @@ fn is_whole(record: &[u8]) -> bool {
     size(record).is_some_and(|size| size <= record.len())
 }
 
-/// How many bytes a record lacks whose rest begins `next`.
+/// Returns the number of bytes that a record lacks, given the rest in `next`.
 fn missing(partial: &[u8], next: &[u8]) -> usize {
     let header: Vec<u8> = partial.iter().chain(next).take(RecordHeader::SIZE).copied().collect();
     size(&header).map_or(next.len(), |size| size.saturating_sub(partial.len()))

@@ -1,4 +1,4 @@
-//! A recording: one file or stream, or several files, one after the other.
+//! A recording: a file, a stream, or several files in sequence.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -18,12 +18,12 @@ use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Swit
 pub(super) struct FileSeries {
     options: Options,
     backend: OutputBackend,
-    /// `None` where the next file could not be made.
+    /// The current file; `None` if the next file could not be created.
     file: Option<OutputFile>,
     window_thread: Option<WindowThread>,
-    /// A thread of its own writes.
+    /// Whether a thread of its own writes.
     is_apart: bool,
-    /// How fast files grow, where their path is chosen by that.
+    /// Growth rate, if the path of files depends on it.
     pace: Option<Pace>,
     began: Instant,
     stats: OutputStats,
@@ -32,7 +32,7 @@ pub(super) struct FileSeries {
 }
 
 impl FileSeries {
-    /// Takes over an open place.
+    /// Prepares to write to an open destination.
     pub(super) fn new(
         place: OpenDestination,
         options: &Options,
@@ -73,7 +73,7 @@ impl FileSeries {
         })
     }
 
-    /// The thread that makes windows ready.
+    /// Thread id of the window thread.
     pub(super) fn thread(&self) -> Option<i32> {
         self.window_thread.as_ref().map(WindowThread::tid)
     }
@@ -83,12 +83,12 @@ impl FileSeries {
         self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
     }
 
-    /// Whether its file may be written past the page cache where much comes.
+    /// Whether the file may be written past the page cache when it grows fast.
     pub(super) fn may_be_direct(&self) -> bool {
         self.pace.is_some() && self.file.as_ref().is_some_and(OutputFile::may_be_direct)
     }
 
-    /// Whether it is looked at how long files are.
+    /// Whether file size is limited.
     pub(super) fn is_limited(&self) -> bool {
         self.options.step().is_some()
     }
@@ -99,20 +99,19 @@ impl FileSeries {
         may_be_direct && self.options.compress.is_none()
     }
 
-    /// Whether much came of late, for a file whose path is chosen by that.
+    /// Whether the file grows fast, if its path depends on that.
     pub(super) fn is_fast(&self) -> bool {
         self.pace.as_ref().is_some_and(Pace::is_fast)
     }
 
-    /// Whoever writes has a thread of its own from now on, and may wait for a disk; or has none any
-    /// more.
+    /// Notes whether the recording has a thread of its own, which may wait for a disk.
     pub(super) fn write_apart(&mut self, is_apart: bool) {
         self.is_apart = is_apart;
         self.choose_path();
     }
 
-    /// Goes past the page cache where that was asked for, or where the path is chosen by how fast the
-    /// file grows, while much comes.
+    /// Goes past the page cache if requested, or while a file whose path depends on its growth
+    /// grows fast.
     fn choose_path(&mut self) {
         let wants_direct = match &self.pace {
             Some(pace) => pace.is_fast(),
@@ -126,7 +125,7 @@ impl FileSeries {
         }
     }
 
-    /// Looks at how fast the file grows, which had so many bytes before.
+    /// Updates the growth rate; the file had `before` bytes before the last append.
     fn look_at_pace(&mut self, before: u64) {
         let bytes = self.written().saturating_sub(before);
         if let Some(pace) = &mut self.pace {
@@ -137,7 +136,8 @@ impl FileSeries {
         }
     }
 
-    /// More came in than a disk takes past the page cache: goes on through it for a while.
+    /// Records arrive faster than the disk takes them past the page cache: uses the page cache for
+    /// a while.
     pub(super) fn spill(&mut self) {
         if let Some(file) = &mut self.file {
             file.spill();
@@ -191,12 +191,12 @@ impl FileSeries {
         self.still_going()
     }
 
-    /// Bytes in the file that is being written.
+    /// Bytes in the current file.
     pub(super) fn written(&self) -> u64 {
         self.file.as_ref().map_or(0, OutputFile::written)
     }
 
-    /// Whether the file is as large or as old as it may become.
+    /// Whether the current file has reached its size or age.
     pub(super) fn wants_switch(&self) -> bool {
         match self.options.switch {
             Some(Switch::Size(bytes)) => self.written() >= bytes,
@@ -262,7 +262,7 @@ impl FileSeries {
         stats
     }
 
-    /// Completes the file that is being written, and returns its path.
+    /// Completes the current file, and returns its path.
     fn finish_file(&mut self, closing: &Closing<'_>) -> Option<PathBuf> {
         let (window_thread, path) =
             self.file.take()?.finish(closing, &mut self.stats, &self.backend);
@@ -271,8 +271,8 @@ impl FileSeries {
         path
     }
 
-    /// Gives a finished file its last name, and removes the oldest where there are too many. A file
-    /// that can't be renamed keeps its name, and the recording ends with it.
+    /// Gives a finished file its final name, and removes the oldest files above the limit. If the
+    /// file can't be renamed it keeps its name, and the recording ends with it.
     fn rename(&mut self, path: PathBuf) -> Result<Option<PathBuf>> {
         if self.options.switch.is_none() && !self.options.timestamp {
             self.kept.add(path, None, |_| Ok(()))?;

@@ -1,4 +1,4 @@
-//! The path that bytes take into an output.
+//! The path of bytes into an output.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::window_thread::WindowThread;
 use super::windows::{WindowUsage, Windows};
 use super::write::{self, FileWriter};
 
-/// The path that bytes take into an output.
+/// The path in use.
 #[derive(Debug)]
 enum OpenPath {
     Write(FileWriter),
@@ -21,27 +21,27 @@ enum OpenPath {
     Stream { file: Arc<dyn DiskFile>, end: u64, calls: u64 },
 }
 
-/// Takes bytes, one piece behind the other.
+/// Writes bytes in sequence.
 #[derive(Debug)]
 pub(super) struct Sink {
     path: OpenPath,
-    /// Of files that are not written through windows now.
+    /// Thread for windows, while the file isn't written through them.
     window_thread: Option<WindowThread>,
     used: WindowUsage,
-    /// System calls of paths that were left for another.
+    /// System calls of abandoned paths.
     earlier_calls: u64,
-    /// The path that was taken up to the file's end.
+    /// The path that was in use until the file's end.
     left: Option<Path>,
     fallback: Option<String>,
 }
 
 impl Sink {
-    /// Into a file, from its beginning on, by writes.
+    /// Writes a file from its beginning, by writes.
     pub(super) fn file(file: Arc<dyn DiskFile>) -> Self {
         Self::of(OpenPath::Write(FileWriter::new(file, 0)))
     }
 
-    /// Into a stream.
+    /// Writes a stream.
     pub(super) fn stream(file: Arc<dyn DiskFile>) -> Self {
         Self::of(OpenPath::Stream { file, end: 0, calls: 0 })
     }
@@ -57,7 +57,7 @@ impl Sink {
         }
     }
 
-    /// From here on through windows.
+    /// Continues through mapped windows.
     pub(super) fn map(
         &mut self,
         file: Arc<dyn DiskFile>,
@@ -69,7 +69,7 @@ impl Sink {
         self.path = OpenPath::Mmap(Box::new(windows));
     }
 
-    /// From here on past the page cache; by writes as before where that can't be done.
+    /// Continues past the page cache, or by writes if that isn't possible.
     pub(super) fn go_direct(&mut self, file: Arc<dyn DiskFile>, direct: DirectFile) {
         match DirectWriter::new(file, direct, self.end()) {
             Ok(writer) => {
@@ -80,12 +80,12 @@ impl Sink {
         }
     }
 
-    /// It is not the path that was asked for, for this reason.
+    /// Notes why the requested path isn't used.
     pub(super) fn stay(&mut self, why: String) {
         self.fallback = Some(why);
     }
 
-    /// Where the next piece belongs: behind what arrived.
+    /// Offset of the next piece, after everything that arrived.
     pub(super) fn end(&self) -> u64 {
         match &self.path {
             OpenPath::Write(writer) => writer.end(),
@@ -95,7 +95,7 @@ impl Sink {
         }
     }
 
-    /// The file is at least so long, unless somebody truncates it.
+    /// Smallest possible size of the file, unless someone truncates it.
     pub(super) fn in_file(&self) -> u64 {
         match &self.path {
             OpenPath::Direct(writer) => writer.in_file(),
@@ -103,7 +103,10 @@ impl Sink {
         }
     }
 
-    /// Takes all the pieces. Where that fails, [`Sink::end`] tells how much arrived.
+    /// Appends all pieces.
+    ///
+    /// # Errors
+    /// On failure, [`Sink::end`] shows how much arrived.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         match &mut self.path {
             OpenPath::Write(writer) => writer.append(pieces),
@@ -114,10 +117,10 @@ impl Sink {
                 let rest = behind(pieces, windows.end() - before);
                 self.close_windows();
                 if error == WindowError::Truncated {
-                    // A write would hide it behind a hole.
+                    // A write would hide the truncation behind a hole.
                     return Err(Errno::STALE);
                 }
-                // A write finds out by itself that there is no room.
+                // If there is no room, the write reports it.
                 if !matches!(error, WindowError::NoSpace { .. } | WindowError::TooLong { .. }) {
                     self.fallback = Some(error.to_string());
                 }
@@ -133,7 +136,7 @@ impl Sink {
         }
     }
 
-    /// Has everything that was taken in the file, as far as another program sees it.
+    /// Brings everything into the file, as other programs see it.
     pub(super) fn write_out(&mut self) -> Result<(), Errno> {
         let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
         match writer.write_out() {
@@ -142,7 +145,7 @@ impl Sink {
         }
     }
 
-    /// Goes on by writes, beginning with what is in no file as yet.
+    /// Continues by writes, beginning with the bytes that are in no file yet.
     fn leave_direct(&mut self, error: Option<DirectError>) -> Result<(), Errno> {
         let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
         let calls = writer.calls();
@@ -150,14 +153,14 @@ impl Sink {
         let (end, rest) = writer.rest();
         let mut next = FileWriter::new(file, end);
         let written = match error {
-            // A write would hide it behind a hole.
+            // A write would hide the truncation behind a hole.
             Some(DirectError::Truncated) => Err(Errno::STALE),
             _ => next.append(&[rest]),
         };
         self.earlier_calls += calls;
         self.path = OpenPath::Write(next);
         self.left = Some(Path::Direct);
-        // A write finds out by itself that there is no room.
+        // If there is no room, the write reports it.
         if let Some(DirectError::Failed(error)) = error
             && !matches!(error, Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
         {
@@ -166,8 +169,8 @@ impl Sink {
         written
     }
 
-    /// The same, with bytes behind the pieces that the next ones are to replace, unless
-    /// [`Sink::skip`] leaves them there. Whether they were written: only where that costs no call.
+    /// Appends all pieces, and writes `behind` after them if that costs no extra call; the next
+    /// piece overwrites it unless [`Sink::skip`] keeps it. Returns whether `behind` was written.
     pub(super) fn append_before(&mut self, pieces: &[&[u8]], behind: &[u8]) -> Result<bool, Errno> {
         match &mut self.path {
             OpenPath::Write(writer) => writer.append_before(pieces, behind).map(|()| true),
@@ -177,19 +180,19 @@ impl Sink {
         }
     }
 
-    /// Leaves what was written behind the pieces.
+    /// Keeps the bytes that were written behind the pieces.
     pub(super) fn skip(&mut self, bytes: u64) {
         if let OpenPath::Write(writer) = &mut self.path {
             writer.skip(bytes);
         }
     }
 
-    /// Whether some of what was written is in no file, as somebody truncated it.
+    /// Whether written bytes are missing from the file because it was truncated.
     pub(super) fn is_torn(&self) -> bool {
         matches!(&self.path, OpenPath::Mmap(windows) if windows.is_torn())
     }
 
-    /// Whether bytes are written past the page cache, or were before.
+    /// Whether bytes are or were written past the page cache.
     pub(super) fn was_direct(&self) -> bool {
         self.is_direct() || self.left == Some(Path::Direct)
     }
@@ -199,24 +202,26 @@ impl Sink {
         matches!(self.path, OpenPath::Direct(_))
     }
 
-    /// Whether bytes are written as they come, and not copied into a window.
+    /// Whether bytes are written as they come, not copied into a window.
     pub(super) fn writes(&self) -> bool {
         matches!(self.path, OpenPath::Write(_))
     }
 
-    /// From here on by writes, so that the file may be cut. Fails where what was taken finds no
-    /// room in the file; [`Sink::end`] tells how much did.
+    /// Continues by writes, so that the file may be truncated.
+    ///
+    /// # Errors
+    /// Fails if bytes find no room in the file; [`Sink::end`] shows how much did.
     pub(super) fn go_plain(&mut self) -> Result<(), Errno> {
         self.close_windows();
         let written = self.write_out();
-        // By now nothing is left to be written, or the path was left.
+        // At this point everything is written, or the path was abandoned.
         written.and(self.leave_direct(None))
     }
 
-    /// The same, of a file that somebody truncated: what is in no file as yet is dropped.
+    /// Continues by writes after a truncation; drops the bytes that are in no file yet.
     pub(super) fn abandon(&mut self) {
         self.close_windows();
-        // It only tells that it was dropped.
+        // The error only confirms that bytes were dropped.
         let _ = self.leave_direct(Some(DirectError::Truncated));
     }
 
@@ -235,7 +240,7 @@ impl Sink {
         }
     }
 
-    /// Adds to the figures what is known of the path.
+    /// Adds the path's figures.
     pub(super) fn add_stats(&self, stats: &mut OutputStats) {
         let used =
             if let OpenPath::Mmap(windows) = &self.path { windows.used() } else { self.used };
@@ -247,7 +252,7 @@ impl Sink {
         stats.fallback = stats.fallback.take().or_else(|| self.fallback.clone());
     }
 
-    /// System calls that this took.
+    /// Number of system calls.
     fn calls(&self) -> u64 {
         let of_path = match &self.path {
             OpenPath::Write(writer) => writer.calls(),
@@ -258,7 +263,7 @@ impl Sink {
         self.earlier_calls + of_path
     }
 
-    /// The path that was taken.
+    /// The path in use.
     fn path(&self) -> Path {
         match &self.path {
             OpenPath::Write(_) if self.fallback.is_none() => self.left.unwrap_or(Path::Write),
@@ -269,13 +274,13 @@ impl Sink {
         }
     }
 
-    /// The thread, for the next file, where this one is not mapped any more.
+    /// Returns the thread for the next file, if this one is no longer mapped.
     pub(super) fn into_window_thread(self) -> Option<WindowThread> {
         self.window_thread
     }
 }
 
-/// What of the pieces lies behind so many bytes.
+/// Returns the pieces without their first `bytes` bytes.
 fn behind<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     let rest = |piece: &&'a [u8]| {

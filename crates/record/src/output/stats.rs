@@ -1,27 +1,27 @@
-//! What became of a recording.
+//! The figures of a written recording.
 
 use std::path::PathBuf;
 
 use super::OutputError;
 
-/// The way that the bytes took.
+/// The path of the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
-    /// Written with large writes.
+    /// Large writes.
     #[default]
     Write,
-    /// Copied into mapped windows.
+    /// Copies into mapped windows.
     Mmap,
-    /// Written past the page cache.
+    /// Writes past the page cache.
     Direct,
-    /// Written to a stream.
+    /// Writes to a stream.
     Stream,
-    /// Handed to a sink in this process.
+    /// Calls of a sink in this process.
     Sink,
 }
 
 impl Path {
-    /// Its name in options and reports.
+    /// The name in options and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,40 +34,39 @@ impl Path {
     }
 }
 
-/// What became of a recording, over all of its files.
+/// The figures of a recording, over all of its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputStats {
-    /// The way that the bytes took; where it changed, the last one.
+    /// The path of the bytes; if it changed, the last one.
     pub path: Path,
-    /// Why it is not the way that was asked for.
+    /// Why the path isn't the requested one.
     pub fallback: Option<String>,
-    /// Bytes in the files or in the stream, with what describes them.
+    /// Bytes in the files or in the stream, including headers and tables.
     pub bytes: u64,
-    /// Bytes of records that were handed over.
+    /// Bytes of appended records.
     pub uncompressed_bytes: u64,
-    /// Of them, bytes that are not in the recording: it had ended before, or was cut to make room
-    /// for its end.
+    /// Bytes of appended records that are not in the recording: it had ended, or was cut to make
+    /// room for its end.
     pub dropped_bytes: u64,
-    /// The most bytes that waited in the queue at once; 0 where there is none.
+    /// Most bytes that waited in the queue at once; 0 without a queue.
     pub queue_high_water: usize,
-    /// Bytes that the queue may hold; 0 where there is none.
+    /// Capacity of the queue in bytes; 0 without a queue.
     pub queue_bytes: usize,
-    /// System calls that writing took, those of helper threads included; `docs/internals/output-path.md` says
-    /// which.
+    /// System calls for writing, including helper threads'; `docs/internals/output-path.md` lists
+    /// them.
     pub system_calls: u64,
-    /// Times that more came in than a disk took past the page cache, and went through it for a while.
+    /// Number of times that records arrived faster than the disk takes them past the page cache.
     pub spills: u64,
-    /// Mapped windows that were used.
+    /// Number of mapped windows.
     pub windows: u64,
-    /// The largest of them, in bytes.
+    /// Bytes of the largest window.
     pub window_bytes: u64,
-    /// Times that appending waited for a window.
+    /// Number of times that appending waited for a window.
     pub window_waits: u64,
-    /// Why the recording ended before it was finished.
+    /// Why the recording ended early.
     pub stopped: Option<OutputError>,
-    /// The end of the file could not be written: readers find the file as a killed recorder leaves
-    /// it.
+    /// The end of the file could not be written: readers see the file of a killed recorder.
     pub unfinished: bool,
-    /// The files that hold the recording, oldest first; none for a stream.
+    /// The files of the recording, oldest first; empty for a stream.
     pub files: Vec<PathBuf>,
 }

@@ -45,7 +45,7 @@ fn samples(numbers: std::ops::Range<u64>) -> Vec<u8> {
     numbers.flat_map(sample).collect()
 }
 
-/// The numbers of the samples that a recording holds.
+/// Returns the numbers of the samples in a recording.
 fn numbers(path: &FilePath) -> Vec<u64> {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut numbers = Vec::new();
@@ -58,7 +58,7 @@ fn numbers(path: &FilePath) -> Vec<u64> {
     numbers
 }
 
-/// How many samples perf finds; `None` where it is not installed.
+/// Returns the number of samples that perf finds; `None` if perf isn't installed.
 fn perf_finds(path: &FilePath) -> Option<usize> {
     let Ok(output) =
         Command::new("perf").args(["script", "-F", "tid,time", "-i"]).arg(path).output()
@@ -109,7 +109,7 @@ fn options(choice: PathChoice, compress: Option<i32>) -> Options {
     }
 }
 
-/// A way for bytes, by name.
+/// Path choices, each without and with compression.
 const WAYS: [(PathChoice, Option<i32>); 8] = [
     (PathChoice::Auto, None),
     (PathChoice::Auto, Some(1)),
@@ -121,7 +121,7 @@ const WAYS: [(PathChoice, Option<i32>); 8] = [
     (PathChoice::Direct, Some(2)),
 ];
 
-/// Appends records in batches of chance size, divided at chance places, with flushes between them.
+/// Appends records in batches of random size, split at random places, with flushes in between.
 fn append_by_chance(output: &mut Output, random: &mut fastrand::Rng, total: u64) {
     let mut next = 0;
     while next < total {
@@ -162,7 +162,7 @@ fn all_ways_keep_every_record() {
                 PathChoice::Mmap => Path::Mmap,
                 PathChoice::Direct => Path::Direct,
                 PathChoice::Auto if compress.is_none() && total > 5_000 => Path::Direct,
-                // Compressed, it is shorter than can be told.
+                // Compression makes the size unpredictable.
                 PathChoice::Auto => account.path,
                 PathChoice::Write => Path::Write,
             };
@@ -174,7 +174,7 @@ fn all_ways_keep_every_record() {
     }
 }
 
-/// A tmpfs of so many bytes; `None` without root.
+/// A tmpfs of limited size; `None` without root.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -211,7 +211,7 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
         let batch = samples(0..20_000);
         let mut random = fastrand::Rng::with_seed(1);
         let mut appended = 0_u64;
-        // What can't be compressed: the tail of a sample's time.
+        // The incompressible part: the tail of a sample's time.
         let error = loop {
             let mut batch = batch.clone();
             batch.chunks_mut(40).for_each(|record| random.fill(&mut record[16..24]));
@@ -252,7 +252,7 @@ fn what_a_kill_leaves_is_readable() {
         output.begin(&description()).unwrap();
         output.append(&[&samples(0..10_000)]).unwrap();
         output.flush().unwrap();
-        // A queue flushes when it has come so far.
+        // A queue flushes asynchronously.
         let is_queued =
             compress.is_some() || matches!(choice, PathChoice::Direct | PathChoice::Auto);
         while is_queued && numbers(&path).len() < 10_000 {

@@ -1,5 +1,5 @@
-//! The thread that makes windows ready ahead of need, and unmaps old ones: both take milliseconds,
-//! in which a ring could run full.
+//! The thread that prepares windows ahead of need, and unmaps old ones. Both take milliseconds, in
+//! which a ring could overflow.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ use super::hand_over::thread::{self, JoinHandle};
 use super::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
 use super::{OutputError, Result};
 
-/// A piece of a file that is wanted as a window. Both numbers are multiples of the page size.
+/// A part of a file to map as a window. Both numbers are multiples of the page size.
 #[derive(Clone, Debug)]
 pub(super) struct WindowRequest {
     pub(super) file: Arc<dyn DiskFile>,
@@ -20,7 +20,7 @@ pub(super) struct WindowRequest {
     pub(super) len: usize,
 }
 
-/// The thread. It ends when this is dropped.
+/// The window thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct WindowThread {
     shared: Arc<SharedWindows>,
@@ -39,7 +39,7 @@ struct SharedWindows {
 struct State {
     wanted: Option<WindowRequest>,
     answer: Option<std::result::Result<FileWindow, WindowError>>,
-    /// Windows that nobody writes to any more.
+    /// Windows to unmap.
     old: Vec<FileWindow>,
     ends: bool,
 }
@@ -64,14 +64,14 @@ impl WindowThread {
         self.tid
     }
 
-    /// Asks for a window. The answer must be taken before the next is asked for.
+    /// Requests a window. The answer must be taken before the next request.
     pub(super) fn ask(&self, wanted: WindowRequest) {
         self.shared.lock().wanted = Some(wanted);
         self.shared.asked.notify_one();
     }
 
-    /// Takes the window that was asked for, once it is there, and whether it had to be waited for.
-    /// It may be shorter than what was asked for, where space is short.
+    /// Takes the requested window, and waits for it if necessary; returns whether it waited. The
+    /// window may be shorter than requested if space is short.
     pub(super) fn take(&self) -> (std::result::Result<FileWindow, WindowError>, bool) {
         let mut state = self.shared.lock();
         let mut waited = false;
@@ -84,7 +84,7 @@ impl WindowThread {
         }
     }
 
-    /// Has a window unmapped.
+    /// Unmaps a window, on the thread.
     pub(super) fn unmap(&self, window: FileWindow) {
         self.shared.lock().old.push(window);
         self.shared.asked.notify_one();
@@ -96,20 +96,21 @@ impl Drop for WindowThread {
         self.shared.lock().ends = true;
         self.shared.asked.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It can't have panicked.
+            // The thread can't have panicked.
             let _ = thread.join();
         }
     }
 }
 
-/// Starts a thread with a name, and waits for its id.
+/// Starts a named thread, and waits for its id.
 pub(super) fn spawn(
     name: &str,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
-        // It writes to what others have opened. Where a filter refuses it, they stay.
+        // The thread only writes to files that others have opened. If a filter refuses the call, it
+        // keeps its capabilities.
         let _ = keep_none();
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();
@@ -123,7 +124,7 @@ pub(super) fn spawn(
     Ok((thread, tid))
 }
 
-/// What the thread does until it is to end.
+/// Body of the thread.
 fn work(shared: &SharedWindows) {
     let mut state = shared.lock();
     loop {
@@ -146,7 +147,7 @@ fn work(shared: &SharedWindows) {
     }
 }
 
-/// Opens a window, where space is short of half the length, and so on down to a page.
+/// Opens a window. If space is short, halves the length, down to a page.
 fn open(wanted: &WindowRequest) -> std::result::Result<FileWindow, WindowError> {
     let page = rustix::param::page_size();
     let mut len = wanted.len;
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Orders that are tried.
+    /// Number of interleavings that are tried.
     const ORDERS: usize = 3000;
 
     #[test]
@@ -179,7 +180,7 @@ mod tests {
                 let offset = place * page as u64;
                 thread.ask(WindowRequest { file: Arc::clone(&file), offset, len: page });
                 let (window, _) = thread.take();
-                // The last one goes with the thread.
+                // The last window is unmapped when the thread ends.
                 window.into_iter().filter(|_| place < 2).for_each(|window| thread.unmap(window));
             }
         };

@@ -1,12 +1,12 @@
-//! The mapped way into a file: windows that move along it, each made ready before the one before is
-//! full.
+//! The mapped path into a file: windows that move along it, each prepared before the previous one
+//! is full.
 //!
 //! ```text
-//! file  | written ....... | current window: being filled | next: made ready by the helper thread |
+//! file  | written ....... | current window: being filled | next: prepared by the helper thread |
 //!                                           ^ from the middle on
 //! ```
-//! The first window is small, and each is twice the one before, up to the largest: a short
-//! recording pays for what it needs.
+//! The first window is small, and each is twice the previous one, up to a limit: a short recording
+//! pays for what it needs.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use super::window_thread::{WindowRequest, WindowThread};
 /// Bytes of the first window.
 const FIRST: u64 = 256 << 10;
 
-/// What was used, for the account.
+/// Usage figures of windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WindowUsage {
-    /// Windows.
+    /// Number of windows.
     pub(super) windows: u64,
-    /// The largest one, in bytes.
+    /// Bytes of the largest one.
     pub(super) largest: u64,
-    /// Times that the next one was not ready when it was needed.
+    /// Number of times that the next window wasn't ready when needed.
     pub(super) waits: u64,
-    /// System calls, the helper's included.
+    /// System calls, including the helper's.
     pub(super) calls: u64,
 }
 
-/// What it takes to have a window: waking the helper, which looks at the file's length, allocates,
-/// maps and makes present, answers, and sleeps again.
+/// System calls to prepare a window: wake the helper, which reads the file's length, allocates,
+/// maps and populates, answers, and sleeps.
 const CALLS_A_WINDOW: u64 = 7;
-/// What it takes to be rid of one: waking the helper, which unmaps, and sleeps again.
+/// System calls to drop a window: wake the helper, which unmaps, and sleeps.
 const CALLS_AN_OLD_WINDOW: u64 = 3;
 
 /// Windows that move along a file.
@@ -43,20 +43,20 @@ pub(super) struct Windows {
     file: Arc<dyn DiskFile>,
     helper: WindowThread,
     current: Option<FileWindow>,
-    /// Where the next byte belongs.
+    /// Offset of the next byte.
     end: u64,
     is_asked: bool,
-    /// Bytes of the window that is asked for next.
+    /// Bytes of the next requested window.
     next_len: u64,
-    /// No window is larger.
+    /// Bytes of the largest window.
     largest: u64,
     used: WindowUsage,
-    /// Whether some of what was written is in no file: see [`FileWindow::is_torn`].
+    /// Whether written bytes are missing from the file: see [`FileWindow::is_torn`].
     is_torn: bool,
 }
 
 impl Windows {
-    /// The next byte belongs at `end`. `largest` is rounded up to a power of two of pages.
+    /// Continues at `end`. `largest` is rounded up to a power of two of pages.
     pub(super) fn new(
         file: Arc<dyn DiskFile>,
         helper: WindowThread,
@@ -85,22 +85,25 @@ impl Windows {
         Arc::clone(&self.file)
     }
 
-    /// Where the next byte belongs.
+    /// Offset of the next byte.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// What was used so far.
+    /// Returns the figures so far.
     pub(super) fn used(&self) -> WindowUsage {
         self.used
     }
 
-    /// Whether some of what was written is in no file, as somebody truncated it.
+    /// Whether written bytes are missing from the file because it was truncated.
     pub(super) fn is_torn(&self) -> bool {
         self.is_torn || self.current.as_ref().is_some_and(FileWindow::is_torn)
     }
 
-    /// Copies all the pieces. Where that fails, [`Windows::end`] tells how much found room.
+    /// Copies all pieces.
+    ///
+    /// # Errors
+    /// On failure, [`Windows::end`] shows how much found room.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), WindowError> {
         for piece in pieces {
             let mut rest = *piece;
@@ -122,7 +125,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Copies what finds room in the current window.
+    /// Copies as much as fits into the current window.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let end = self.end;
         let written = self.current.as_mut().map_or(0, |window| {
@@ -132,7 +135,7 @@ impl Windows {
         written
     }
 
-    /// Asks for the window behind the current one.
+    /// Requests the window after the current one.
     fn ask(&mut self) {
         let page = rustix::param::page_size() as u64;
         let offset = self
@@ -145,7 +148,7 @@ impl Windows {
         self.used.calls += CALLS_A_WINDOW;
     }
 
-    /// Goes on to the next window.
+    /// Moves on to the next window.
     fn advance(&mut self) -> Result<(), WindowError> {
         if !self.is_asked {
             self.ask();
@@ -155,7 +158,7 @@ impl Windows {
         let window = window?;
         let len = window.len() as u64;
         if len < self.next_len {
-            // Space is short, and won't be found again for the next one.
+            // Space is short, and the next window would not get more.
             self.largest = len;
         }
         self.next_len = (2 * len).min(self.largest);
@@ -175,10 +178,10 @@ impl Windows {
         Ok(())
     }
 
-    /// Gives up all windows, so that the file may be cut, and returns the helper.
+    /// Drops all windows, so that the file may be truncated, and returns the helper.
     pub(super) fn close(self) -> (WindowThread, WindowUsage) {
         if self.is_asked {
-            // Of no use any more, ready or refused.
+            // The prepared window or its error isn't needed.
             drop(self.helper.take());
         }
         (self.helper, self.used)

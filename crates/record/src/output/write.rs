@@ -1,4 +1,4 @@
-//! The plain way into a file: few, large writes.
+//! Writes a file by few, large writes.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use rustix::io::Errno;
 
 use super::disk::DiskFile;
 
-/// The kernel takes no more pieces in one call (`UIO_MAXIOV`).
+/// Limit of the kernel on pieces per call (`UIO_MAXIOV`).
 const PIECES: usize = 1024;
 
-/// Writes to a file one piece behind the other.
+/// Writes pieces to a file in sequence.
 #[derive(Debug)]
 pub(super) struct FileWriter {
     file: Arc<dyn DiskFile>,
@@ -19,23 +19,22 @@ pub(super) struct FileWriter {
 }
 
 impl FileWriter {
-    /// The next piece belongs at `end`.
+    /// Continues at `end`.
     pub(super) fn new(file: Arc<dyn DiskFile>, end: u64) -> Self {
         Self { file, end, calls: 0 }
     }
 
-    /// System calls that this took.
+    /// Number of system calls.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Where the next piece belongs: behind what was written, also where writing failed in the
-    /// middle.
+    /// Offset of the next piece, after everything written, even if a write failed in the middle.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Writes all the pieces.
+    /// Writes all pieces.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         let Self { file, end, calls } = self;
         all(pieces, |pieces| {
@@ -46,7 +45,7 @@ impl FileWriter {
         })
     }
 
-    /// Writes all the pieces, and `behind` them what the next pieces are to replace.
+    /// Writes all pieces, followed by `behind`, which the next pieces overwrite.
     pub(super) fn append_before(&mut self, pieces: &[&[u8]], behind: &[u8]) -> Result<(), Errno> {
         let end = self.end + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let written = self.append(&[pieces, &[behind]].concat());
@@ -54,13 +53,13 @@ impl FileWriter {
         written
     }
 
-    /// Leaves so many bytes where they are: the next piece belongs behind them.
+    /// Skips bytes that stay in the file: the next piece follows them.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.end += bytes;
     }
 }
 
-/// Writes all the pieces to a stream.
+/// Writes all pieces to a stream.
 pub(super) fn to_stream(
     file: &dyn DiskFile,
     pieces: &[&[u8]],
@@ -75,7 +74,7 @@ pub(super) fn to_stream(
     })
 }
 
-/// Hands the pieces to `write` until it has taken them all.
+/// Calls `write` until it has taken all pieces.
 fn all(
     pieces: &[&[u8]],
     mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, Errno>,
@@ -85,7 +84,7 @@ fn all(
     let mut left = &mut slices[..];
     while !left.is_empty() {
         match write(&left[..left.len().min(PIECES)])? {
-            // A file that takes nothing and has no reason.
+            // The file accepts nothing and gives no reason.
             0 => return Err(Errno::IO),
             written => IoSlice::advance_slices(&mut left, written),
         }
@@ -93,7 +92,7 @@ fn all(
     Ok(())
 }
 
-/// Writes bytes to their place in a file.
+/// Writes bytes at an offset.
 pub(super) fn write_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let mut end = offset;
     all(&[bytes], |pieces| {

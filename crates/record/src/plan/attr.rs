@@ -9,37 +9,38 @@ use crate::error::PlanError;
 use crate::options::{Callchains, Sampling};
 use crate::registers::user_registers;
 
-/// What every event's reading holds: the ledger wants the time that it was on a counter, and the
-/// samples that it lost.
+/// Fields of every event's reading: the ledger needs the time on a counter, and the number of lost
+/// samples.
 pub(super) const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
     .union(ReadFormat::TOTAL_TIME_RUNNING)
     .union(ReadFormat::ID)
     .union(ReadFormat::LOST);
 
-/// What readers need of each record, whichever event wrote it: id, task and time.
+/// Fields that readers need in every record of every event: id, task and time.
 const ALWAYS: u64 =
     (abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME) as u64;
 
-/// What the attributes of a recording have in common.
+/// Settings that the attributes of a recording share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttrDefaults<'a> {
     pub(super) sampling: &'a Sampling,
-    /// Events are opened on whole CPUs, or tasks are followed on some CPUs only.
+    /// Whether records must name their CPU: events are opened on whole CPUs, or tasks are followed
+    /// on some CPUs only.
     pub(super) names_cpu: bool,
     pub(super) inherit: bool,
-    /// Rings are overwritten.
+    /// Whether rings are overwritten.
     pub(super) overwrite: bool,
 }
 
 impl AttrDefaults<'_> {
-    /// The attribute of an event, without what its group and its target add.
+    /// Returns the attribute of an event, without the settings of its group and target.
     pub(super) fn attr(&self, event: &Event, rate: Sampled) -> Result<Attr, PlanError> {
         let mut attr = event.attr.clone();
         attr.sampling = rate;
         attr.read_format = READ_FORMAT;
         attr.sample_type = self.fields(event, rate);
         attr.flags |= Flags::SAMPLE_ID_ALL | Flags::DISABLED | Flags::WATERMARK;
-        // Half of the ring, whatever its size (`ring_buffer_init` in the kernel).
+        // 0 selects half of the ring, whatever its size (`ring_buffer_init` in the kernel).
         attr.wakeup = 0;
         attr.flags.set(Flags::INHERIT, event.inherit.unwrap_or(self.inherit));
         attr.flags.set(
@@ -67,7 +68,7 @@ impl AttrDefaults<'_> {
         Ok(attr)
     }
 
-    /// Times of all events are on one clock, or they have no order.
+    /// All events use one clock, so that records can be sorted by time.
     pub(super) fn set_clock(&self, attr: &mut Attr) {
         if let Some(clock) = self.sampling.clock {
             attr.flags |= Flags::USE_CLOCKID;
@@ -81,7 +82,7 @@ impl AttrDefaults<'_> {
             if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) }
         };
         set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
-        // The fields of a probe are its address alone.
+        // A probe's only field is its address.
         if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
             set(abi::PERF_SAMPLE_RAW, true);
         }
@@ -91,16 +92,16 @@ impl AttrDefaults<'_> {
         if self.sampling.fields & u64::from(abi::PERF_SAMPLE_ADDR) != 0 {
             set(abi::PERF_SAMPLE_DATA_SRC, true);
         }
-        // Where an event of the kernel's has this field and a fixed period, it is sampled at each
-        // occurrence whatever the period (`perf_swevent_event` in the kernel); and a period that is
-        // fixed needs no telling.
+        // With this field and a fixed period, the kernel samples a software event at every
+        // occurrence, whatever the period (`perf_swevent_event`). A fixed period needs no field
+        // anyway.
         let fixed_by_software = matches!(rate, Sampled::Period(_)) && is_software(event);
         let asked = self.sampling.fields & u64::from(abi::PERF_SAMPLE_PERIOD) != 0;
         set(
             abi::PERF_SAMPLE_PERIOD,
             matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
         );
-        // The address of a tracepoint is a place in the kernel that says no more than its name.
+        // The address of a tracepoint is a kernel address that says no more than its name.
         let says_where = event.attr.kind != abi::PERF_TYPE_TRACEPOINT || rate != Sampled::Period(1);
         set(abi::PERF_SAMPLE_IP, says_where);
         fields
@@ -111,7 +112,7 @@ impl AttrDefaults<'_> {
             true => CallGraph::No,
             false => self.sampling.call_graph,
         };
-        // A depth or a size asks for what it is the depth or size of.
+        // A stack depth or size implies the kind of call chain.
         let implied = event.sampling.stack_size.map(|_| CallGraph::Dwarf).or(event
             .sampling
             .max_stack
@@ -161,10 +162,10 @@ impl AttrDefaults<'_> {
     }
 }
 
-/// The branch records as a stack of calls of user space.
+/// Branch records as a stack of user-space calls.
 const LBR_CALL_STACK: u64 =
     (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
-/// Without what a stack of calls doesn't need (Linux 4.4), with the place in the CPU's own table
+/// Omits branch fields that a call stack doesn't need (Linux 4.4), and adds the CPU's own index
 /// (Linux 5.7).
 pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES
     | abi::PERF_SAMPLE_BRANCH_NO_FLAGS

@@ -1,4 +1,4 @@
-//! Where events are opened.
+//! The CPUs and targets on which events are opened.
 
 use std::os::fd::RawFd;
 
@@ -10,8 +10,8 @@ use super::PlannedEvent;
 use crate::error::PlanError;
 use crate::options::{Cpus, Target};
 
-/// The CPUs that the target can be on. What a command inherits from tare it can't leave: where a
-/// cpuset confines tare, events on other CPUs would cost at each fork and see nothing.
+/// Returns the CPUs that the target can run on. A command can't leave tare's cpuset, so events on
+/// other CPUs would cost time at each fork and see nothing.
 pub(crate) fn cpus(target: &Target, host: &Host) -> Result<CpuList, PlanError> {
     let online = || host.online_cpus().map_err(PlanError::OnlineCpus);
     match target {
@@ -34,7 +34,7 @@ pub(crate) fn cpus(target: &Target, host: &Host) -> Result<CpuList, PlanError> {
     }
 }
 
-/// Those of them that have the event.
+/// Returns the CPUs that have the event.
 pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, PlanError> {
     let cpus = match &event.cpus {
         Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => all.intersection(own),
@@ -47,9 +47,10 @@ pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, PlanErro
 }
 
 impl PlannedEvent {
-    /// Each CPU, and what of it is recorded: these threads, these cgroups' folders, or all. An
-    /// inherited event can have a ring only where it is bound to a CPU (`perf_mmap` in the kernel),
-    /// so that every event of a thread is opened on each CPU. None where programs write its samples.
+    /// Returns each CPU with its targets: these threads, the folders of these cgroups, or the whole
+    /// CPU. An inherited event can only have a ring if it is bound to a CPU (`perf_mmap` in the
+    /// kernel), so every event of a thread is opened on each CPU. Returns nothing if programs write
+    /// the event's samples.
     pub fn targets<'a>(
         &'a self,
         threads: &'a [i32],

@@ -1,10 +1,10 @@
-//! What `tare record` opens: events and groups as the kernel takes them, and where.
+//! The events and groups that `tare record` opens, as the kernel accepts them, and where.
 //!
-//! `rate` says how often an event is sampled, by the CPU's `speed` where that is to be a period;
-//! `attr` what its samples hold, `tracking` which event follows processes. `settle` asks the kernel
-//! and steps back where it refuses what can be done without. `off_cpu` and `system_calls` are what
-//! BPF programs write. `cpus` has the CPUs and tasks,
-//! `self_filter` keeps the recorder out.
+//! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
+//! period. `attr` decides the fields of its samples, `tracking` which event tracks processes.
+//! `settle` asks the kernel, and falls back if it rejects an optional feature. `off_cpu` and
+//! `system_calls` plan the BPF programs. `cpus` finds CPUs and tasks, and `self_filter` excludes
+//! the recorder.
 
 mod attr;
 mod cpus;
@@ -38,54 +38,52 @@ use crate::options::{Begin, Cpus, Keep, Options, Target};
 use crate::warning::Warning;
 use tare_format::ledger::FixedPeriod;
 
-/// What is opened.
+/// The events to open.
 #[derive(Debug)]
 pub struct Plan {
-    /// The events, in the order of the recording's attributes; members of a group follow their
-    /// leader.
+    /// The events, in the order of the recording's attributes; group members follow their leader.
     pub events: Vec<PlannedEvent>,
-    /// The event of the time that tasks are not on a CPU, which nobody opens.
+    /// The event for off-CPU time, which is never opened.
     pub off_cpu: Option<Attr>,
-    /// The programs that write the samples of events that nobody opens.
+    /// The programs that write the samples of system calls, whose events are never opened.
     pub calls: Option<CallSamples>,
-    /// Steps back that the kernel made necessary.
+    /// Fallbacks that the kernel required.
     pub warnings: Vec<Warning>,
 }
 
-/// An event, ready to be opened on each of its places.
+/// An event, ready to be opened at each of its targets.
 #[derive(Debug)]
 pub struct PlannedEvent {
-    /// The event as the user named it; `:u` is added where the kernel had to be left out.
+    /// The event as the user named it; with `:u` added if the kernel had to be excluded.
     pub event: Event,
-    /// What the kernel takes: it did, when it was asked.
+    /// The attribute, which the kernel has accepted.
     pub attr: Attr,
-    /// The number in [`Plan::events`] of the event that leads its group, for the other members.
+    /// Index in [`Plan::events`] of the group leader; `None` for a leader.
     pub leader: Option<usize>,
-    /// Which of the target's cgroups it is recorded in; `None` for whole CPUs, and where the target
-    /// is no cgroup.
+    /// Index of the target's cgroup; `None` for whole CPUs, and if the target is no cgroup.
     pub cgroup: Option<usize>,
-    /// The CPUs that it is opened on.
+    /// The CPUs on which it is opened.
     pub cpus: CpuList,
-    /// When it begins.
+    /// When it starts.
     pub start: Start,
-    /// The frequency that its period stands for, where children inherit it.
+    /// The frequency that its fixed period stands for, if children inherit it.
     pub fixed: Option<FixedPeriod>,
-    /// Lower rates that it may be sampled at, falling, where there is a budget.
+    /// Lower rates for a budget, in Hz, descending.
     pub slower: Vec<u64>,
-    /// BPF programs write its samples: it is not opened.
+    /// Whether BPF programs write its samples, so that it isn't opened.
     pub by_programs: bool,
-    /// The fields of the tracepoint, for filters; `None` for what is none.
+    /// The fields of the tracepoint, for filters; `None` for other events.
     fields: Option<Vec<String>>,
 }
 
-/// When an event begins.
+/// When an event starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// By itself, in the program that the command executes.
+    /// With the program that the command executes.
     OnExec,
-    /// When it is enabled, as soon as everything is open.
+    /// As soon as everything is open.
     AtOnce,
-    /// When it is enabled: after the delay, or when an order says so.
+    /// After the delay, or when the caller enables it.
     Later,
     /// With the leader of its group.
     WithLeader,
@@ -98,13 +96,13 @@ impl PlannedEvent {
         is_clock(&self.attr)
     }
 
-    /// Whether each sample is an interrupt: of a timer or of a counter.
+    /// Whether each sample is an interrupt of a timer or a counter.
     #[must_use]
     pub fn interrupts(&self) -> bool {
         self.is_clock() || !is_software(&self.event)
     }
 
-    /// Whether it only follows processes: it is never sampled, and never stopped.
+    /// Whether it only tracks processes: it is never sampled, and never stopped.
     #[must_use]
     pub fn only_tracks(&self) -> bool {
         self.attr.kind == abi::PERF_TYPE_SOFTWARE
@@ -112,17 +110,17 @@ impl PlannedEvent {
             && self.attr.flags.contains(Flags::COMM)
     }
 
-    /// Whether it is a tracepoint, whose events a filter can leave out.
+    /// Whether it is a tracepoint, which accepts a filter.
     #[must_use]
     pub fn takes_filter(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// The filter to set once it is open: the user's, joined with one that leaves out these
+    /// Returns the filter to set after opening: the user's, joined with one that excludes these
     /// threads.
     ///
     /// # Errors
-    /// The text is too long for the kernel, or holds a NUL.
+    /// Fails if the text is too long for the kernel, or contains a NUL.
     pub fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, FilterError> {
         let Some(fields) = &self.fields else { return Ok(None) };
         let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else {
@@ -140,7 +138,7 @@ impl PlannedEvent {
     }
 }
 
-/// The clocks, which count nanoseconds of CPU time.
+/// Whether the event is a clock, which counts nanoseconds of CPU time.
 fn is_clock(attr: &Attr) -> bool {
     attr.kind == abi::PERF_TYPE_SOFTWARE
         && [abi::PERF_COUNT_SW_CPU_CLOCK, abi::PERF_COUNT_SW_TASK_CLOCK]
@@ -148,12 +146,12 @@ fn is_clock(attr: &Attr) -> bool {
             .any(|clock| attr.config == u64::from(clock))
 }
 
-/// Events of tracing, which take filters.
+/// Whether the event is a trace event, which accepts filters.
 fn is_traced(event: &Event) -> bool {
     event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
 }
 
-/// Events of the kernel's own: no counter of the hardware has them.
+/// Whether the kernel itself generates the event, without a hardware counter.
 fn is_software(event: &Event) -> bool {
     matches!(
         event.attr.kind,
@@ -161,13 +159,13 @@ fn is_software(event: &Event) -> bool {
     ) || is_probe(event)
 }
 
-/// No type of the kernel's own says so: each PMU has a number of this machine's.
+/// Probes have no fixed type: each of their PMUs has a dynamic number.
 fn is_probe(event: &Event) -> bool {
     matches!(event.pmu.as_deref(), Some("uprobe" | "kprobe"))
 }
 
 impl Plan {
-    /// Plans what the options ask for, on this machine.
+    /// Plans the options on this machine.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -242,7 +240,7 @@ fn defaults(options: &Options) -> AttrDefaults<'_> {
     }
 }
 
-/// `cycles` where the machine has a PMU, else the clock, which is said.
+/// Returns `cycles` if the machine has a PMU, otherwise the clock with a warning.
 fn default_event(
     options: &Options,
     sources: &Sources,
@@ -251,7 +249,7 @@ fn default_event(
 ) -> Result<Vec<EventGroup>, PlanError> {
     let has_pmu = !sources.lacks_cpu_pmu()
         && AccessProbe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
-    // Nanoseconds, as the time that tasks are not on a CPU: both together are all of the time.
+    // The clock counts nanoseconds, as off-CPU time does: together they cover all of the time.
     let is_clock = !has_pmu || options.off_cpu.is_some();
     let text = if is_clock { "cpu-clock" } else { "cycles:P" };
     if !has_pmu && options.off_cpu.is_none() {
@@ -276,7 +274,7 @@ fn check_cgroups(target: &Target, groups: usize) -> Result<(), PlanError> {
     }
 }
 
-/// Each event and what the kernel takes, a field a line: `--dry-run` and `-vv`.
+/// Prints each event with its attribute, one field per line: `--dry-run` and `-vv`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.events.iter().try_for_each(|planned| {
@@ -300,8 +298,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Whether following processes needs an event of its own: where the first event doesn't see all
-    /// of them all of the time.
+    /// Whether tracking processes needs an event of its own, because the first event doesn't run
+    /// for all of them all the time.
     fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
         let Some(first) = groups.first().and_then(|group| group.events.first()) else {
             return true;
@@ -313,7 +311,7 @@ impl Planner<'_> {
         let differs = first.sampling.time == Some(false)
             || first.inherit.is_some_and(|inherit| inherit != self.defaults.inherit);
         let overwritten = first.sampling.overwrite.unwrap_or(self.defaults.overwrite);
-        // The rates of one that has a budget start and stop.
+        // A budget starts and stops the events of its rates.
         let starts_and_stops = starts_and_stops || self.options.sampling.budget.is_some();
         let several = self.options.target.is_per_cpu()
             && groups.iter().map(|group| group.events.len()).sum::<usize>() > 1;
@@ -325,7 +323,7 @@ impl Planner<'_> {
             || self.defaults.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
     }
 
-    /// The members of a group, whose first has this number in the plan.
+    /// Sets the leader of a group's members. `first` is the leader's index in the plan.
     fn group(
         &mut self,
         group: &EventGroup,
@@ -389,7 +387,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The fields that a filter can speak of.
+    /// Returns the fields that a filter can use.
     fn fields(&self, event: &Event) -> Result<Option<Vec<String>>, PlanError> {
         let Some(tracepoint) = &event.tracepoint else {
             return Ok(is_traced(event).then(|| vec!["common_pid".to_owned()]));
@@ -418,7 +416,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Members start and stop with their leader; what follows processes never waits.
+    /// Members start and stop with their leader; tracking never waits.
     fn set_start(&self, planned: &mut PlannedEvent) {
         let tracks = planned.attr.flags.contains(Flags::COMM);
         let on_exec = matches!(self.options.target, Target::Command(_));

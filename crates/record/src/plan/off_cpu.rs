@@ -1,4 +1,4 @@
-//! The event of the time that tasks are not on a CPU.
+//! The event for off-CPU time.
 
 use tare_events::CallGraph;
 use tare_format::abi::{Attr, Flags};
@@ -8,10 +8,10 @@ use crate::off_cpu;
 use crate::options::Options;
 use crate::registers;
 
-/// The most bytes of a user stack that are copied.
+/// Limit on the copied bytes of a user stack.
 const STACK_BYTES: u32 = 8192;
 
-/// Its attribute, where the time is asked for.
+/// Returns its attribute, if off-CPU time is requested.
 pub(super) fn attr(options: &Options, defaults: &AttrDefaults<'_>) -> Option<Attr> {
     let asked = options.off_cpu?;
     let mut attr = off_cpu::event().attr;

@@ -17,26 +17,25 @@ use crate::options::{Rate, Sampling};
 use crate::warning::Warning;
 use tare_format::ledger::FixedPeriod;
 
-/// Samples a second where the user doesn't say: enough for a percent of a second's work, and no
-/// multiple of the tick.
+/// Default frequency in Hz: enough for a percent of a second's work, and no multiple of the tick.
 const FREQUENCY: u64 = 999;
 
-/// What a frequency may be at most (`kernel.perf_event_max_sample_rate`).
+/// The limit on frequencies.
 const LIMIT: &str = "kernel.perf_event_max_sample_rate";
 
-/// What the clocks count a second.
+/// Nanoseconds per second.
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Rates within what the kernel allows.
+/// Sampling rates within the kernel's limit.
 pub(super) struct Rates<'a> {
     sampling: &'a Sampling,
     host: &'a Host,
     kernel: &'a dyn Kernel,
-    /// `None` where the kernel doesn't tell: it will refuse what is too much.
+    /// The limit in Hz; `None` if it can't be read: the kernel then refuses what is above.
     limit: Option<u64>,
-    /// What was lowered, told once.
+    /// A warning if a frequency was lowered, given once.
     pub(super) warning: Option<Warning>,
-    /// Cycles of a CPU in a second, once that was asked for.
+    /// Cycles of a CPU per second, once computed.
     speed: OnceCell<Option<u64>>,
 }
 
@@ -50,7 +49,7 @@ impl<'a> Rates<'a> {
         Self { sampling, host, kernel, limit, warning: None, speed: OnceCell::new() }
     }
 
-    /// How often an event is sampled: as its own terms say, or the command line, or as suits it.
+    /// Returns the rate of an event: from its own terms, from the command line, or its default.
     pub(super) fn of(&mut self, event: &Event) -> Result<Sampled, PlanError> {
         let of_event = event.sampling.rate;
         match (self.sampling.rate, of_event) {
@@ -69,9 +68,9 @@ impl<'a> Rates<'a> {
         }
     }
 
-    /// The period of so many samples a second, for events that advance by themselves. The kernel
-    /// would let each child find it anew, from 1 or from what another task needed. `None` for other
-    /// events, and where children inherit none.
+    /// Returns the period for a frequency, for events that advance steadily. With a frequency, the
+    /// kernel would make each child find the period anew, from 1 or from another task's. Returns
+    /// `None` for other events, and if children inherit nothing.
     pub(super) fn fixed(&mut self, event: &Event, rate: Sampled) -> Option<FixedPeriod> {
         let Sampled::Frequency(hz) = rate else { return None };
         if !self.sampling.fixed_periods || event.inherit == Some(false) {
@@ -101,13 +100,13 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// Tracepoints, probes and breakpoints: each occurrence says something of its own.
+/// Whether every occurrence counts: tracepoints, probes and breakpoints.
 fn happens_one_by_one(event: &Event) -> bool {
     matches!(event.attr.kind, PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || super::is_probe(event)
 }
 
-/// The generic event; those of one kind of cores have that PMU's number above
-/// (`PERF_PMU_TYPE_SHIFT`).
+/// Whether the event is generic cycles. For one kind of cores, the upper bits hold that PMU's
+/// number (`PERF_PMU_TYPE_SHIFT`).
 fn is_cycles(event: &Event) -> bool {
     event.attr.kind == PERF_TYPE_HARDWARE
         && event.attr.config & u64::from(u32::MAX) == u64::from(PERF_COUNT_HW_CPU_CYCLES)

@@ -1,16 +1,16 @@
 //! The filter that keeps the recorder's own threads out of a tracepoint.
 
-/// The fields that name a task, besides `common_pid`, which every tracepoint has. `prev_pid` is
-/// `common_pid` at a switch.
+/// The fields that name a task, besides `common_pid`, which every tracepoint has. At a switch,
+/// `prev_pid` equals `common_pid`.
 const FIELDS: [&str; 2] = ["next_pid", "pid"];
 
-/// A filter that holds for what names none of these threads: neither as the one that it happened to
-/// (`common_pid` is a thread's id) nor, where the tracepoint has such fields, as another task.
-/// Joined with the user's filter. `None` where there is nothing to keep out.
+/// Returns a filter that passes events which name none of these threads: neither as the current one
+/// (`common_pid` is a thread id) nor in a task field of the tracepoint. It is joined with the
+/// user's filter. Returns `None` if there is nothing to filter.
 ///
-/// The kernel takes one filter in the life of an event (`PERF_EVENT_IOC_SET_FILTER`, then
-/// `EEXIST`), of less than a page: the ids of threads that were created one after the other are
-/// consecutive, and are left out as a range.
+/// The kernel accepts one filter per event (`PERF_EVENT_IOC_SET_FILTER`, then `EEXIST`), shorter
+/// than a page. The ids of threads that were created in sequence are consecutive, so they are
+/// excluded as ranges.
 pub(crate) fn self_filter(
     fields: &[String],
     threads: &[i32],
@@ -37,7 +37,7 @@ fn clause(name: &str, first: i32, last: i32) -> String {
     }
 }
 
-/// Runs of consecutive numbers: first and last of each.
+/// Splits numbers into runs of consecutive ones: first and last of each.
 fn consecutive(threads: &[i32]) -> Vec<(i32, i32)> {
     let mut sorted = threads.to_vec();
     sorted.sort_unstable();
@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(of(&["common_pid"], &[], None), None);
     }
 
-    /// The kernel takes the filter of each tracepoint of the scheduler, with as many threads as a
-    /// large machine needs.
+    /// The kernel accepts the filter for each scheduler tracepoint, with as many threads as a large
+    /// machine needs.
     #[test]
     fn the_kernel_takes_it() {
         use tare_format::abi::{Attr, Flags, Sampling, bindings};

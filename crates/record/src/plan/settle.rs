@@ -1,5 +1,5 @@
-//! Asks the kernel whether it takes an attribute, and steps back where it doesn't and the recording
-//! can do without.
+//! Asks the kernel whether it accepts an attribute, and falls back if it rejects an optional
+//! feature.
 
 use rustix::io::Errno;
 use tare_events::{OpenError, Unavailable, is_kernel_only, user_mode_only};
@@ -13,7 +13,7 @@ use super::{PlannedEvent, is_traced};
 use crate::error::{NotTaken, PlanError};
 use crate::warning::{Feature, Warning};
 
-/// What a kernel may not know, and what a recording lacks without it.
+/// A feature that a kernel may lack, and the setting to remove without it.
 struct Step {
     lacks: Feature,
     applies: fn(&Attr) -> bool,
@@ -23,8 +23,8 @@ struct Step {
 const WEIGHTS: u64 = abi::PERF_SAMPLE_WEIGHT_STRUCT as u64;
 const OTHER_SIDE: Flags = Flags::EXCLUDE_GUEST.union(Flags::EXCLUDE_HOST);
 
-/// The newest feature first: a kernel that lacks one has all that come after it, unless a
-/// distribution or a PMU says otherwise.
+/// The newest feature first: a kernel that lacks one usually lacks all newer ones, unless a
+/// distribution or a PMU differs.
 const STEPS: [Step; 9] = [
     Step {
         // Linux 6.19
@@ -92,8 +92,8 @@ const STEPS: [Step; 9] = [
     },
 ];
 
-/// What to say where an attribute opens without something that the user asked for, and how to leave
-/// that out.
+/// The requested feature to report if an attribute opens without it, and the function that removes
+/// it.
 type Blame = (NotTaken, fn(&mut Attr));
 
 const ASKED: [Blame; 9] = [
@@ -122,12 +122,12 @@ const ASKED: [Blame; 9] = [
     (NotTaken::OnlyCounted, |attr| attr.sampling = Sampled::None),
 ];
 
-/// The events of a plan, one after the other.
+/// The events of a plan, in sequence.
 pub(super) struct Settling<'a> {
     kernel: &'a dyn Kernel,
     host: &'a Host,
     per_cpu: bool,
-    /// What the kernel turned out to lack: numbers of [`STEPS`].
+    /// Features that the kernel lacks: indexes into [`STEPS`].
     taken: Vec<usize>,
     pub(super) warnings: Vec<Warning>,
 }
@@ -137,8 +137,7 @@ impl<'a> Settling<'a> {
         Self { kernel, host, per_cpu, taken: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Has the kernel take all members; a weak group is taken apart where it doesn't take them
-    /// together.
+    /// Settles all members of a group, and splits a weak group that the kernel rejects.
     pub(super) fn group(
         &mut self,
         members: &mut [PlannedEvent],
@@ -202,7 +201,7 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// A tracepoint is asked for as an event that never happens: closing the last event of a
+    /// A tracepoint is replaced by an event that never occurs: closing the last event of a
     /// tracepoint waits for all CPUs.
     fn open(
         &self,
@@ -223,7 +222,7 @@ impl<'a> Settling<'a> {
         self.kernel.open(attr, target, leader)
     }
 
-    /// The step that alone is enough.
+    /// Returns the fallback that suffices alone.
     fn helps(&self, planned: &PlannedEvent, leader: Option<&dyn EventFile>) -> Option<usize> {
         let opens = |step: &Step| {
             let mut attr = planned.attr.clone();
@@ -242,8 +241,8 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// Restricts an event to user space, where the user didn't say that the kernel is wanted;
-    /// whether that can help.
+    /// Restricts an event to user space, unless the user requested the kernel. Returns whether that
+    /// can help.
     fn leave_kernel_out(&mut self, planned: &mut PlannedEvent) -> bool {
         let Some(user) =
             user_mode_only(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr))
@@ -260,7 +259,7 @@ impl<'a> Settling<'a> {
         true
     }
 
-    /// Why an event can't be recorded, found by leaving out what was asked for.
+    /// Finds out why an event can't be recorded, by removing requested features.
     fn refusal(
         &self,
         planned: &PlannedEvent,

@@ -1,8 +1,9 @@
-//! Lower rates for a budget: each a further event of the same kind, of which one is on at a time.
+//! Lower rates for a budget. Each rate is a further event of the same kind; one is enabled at a
+//! time.
 //!
-//! A clock's samples keep the period that it was opened with, whatever `PERF_EVENT_IOC_PERIOD`
-//! makes of its rate (measured on Linux 6.18): their weights would be wrong. Samples of an event
-//! that was opened with the lower rate have the right ones, for every reader.
+//! The samples of a clock keep the period with which it was opened, even after
+//! `PERF_EVENT_IOC_PERIOD` changes its rate (measured on Linux 6.18), so their weights would be
+//! wrong. An event opened at the lower rate has samples with the right weights, for every reader.
 
 use tare_format::abi::Sampling as Sampled;
 
@@ -10,7 +11,7 @@ use super::PlannedEvent;
 use crate::error::PlanError;
 use crate::options::{Budget, Target};
 
-/// Adds lower rates to all events that are sampled.
+/// Adds lower rates to all sampled events.
 pub(super) fn add(
     target: &Target,
     budget: Budget,
@@ -32,7 +33,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Two thirds, again and again, down to the lowest.
+/// Returns rates that descend by factors of two thirds to the lowest.
 fn rates(hz: u64, min_hz: u64) -> Vec<u64> {
     let next = |hz: &u64| (*hz > min_hz).then(|| (*hz * 2 / 3).max(min_hz));
     std::iter::successors(next(&hz), next).collect()

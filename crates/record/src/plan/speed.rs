@@ -1,4 +1,4 @@
-//! How many cycles a CPU makes in a second, to turn a frequency of samples into a period of cycles.
+//! Measures cycles per second, to turn a sampling frequency into a period of cycles.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use tare_kernel::open::{EventTarget, Kernel};
 
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
-/// For how long a loop is counted, and how often: the fastest run counts, as a hypervisor may have
-/// taken time from the others.
+/// Length of a counted loop, and number of runs. The fastest run is used, since a hypervisor may
+/// take time from the others.
 const COUNTED: Duration = Duration::from_micros(500);
 const RUNS: usize = 3;
 
-/// The highest speed that the CPUs are built for, where the kernel sets it
-/// (`cpufreq/cpuinfo_max_freq`, kHz). Else the present one, counted: virtual machines tell no
-/// other. `None` where this user can't count cycles.
+/// Returns the CPUs' highest rated speed if the kernel controls it (`cpufreq/cpuinfo_max_freq`,
+/// kHz), otherwise the measured present one: virtual machines report no other. Returns `None` if
+/// this user can't count cycles.
 pub(super) fn cycles_per_second(host: &Host, kernel: &dyn Kernel) -> Option<u64> {
     let cpus = host.online_cpus().unwrap_or_default();
     let khz = |cpu: &u32| {

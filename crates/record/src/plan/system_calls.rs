@@ -1,4 +1,5 @@
-//! System calls whose samples BPF programs write: what perf events would have written.
+//! System calls whose samples BPF programs write, with the contents that perf events would have
+//! written.
 
 use rustix::time::ClockId;
 use tare_events::Sources;
@@ -13,17 +14,17 @@ use crate::warning::Warning;
 
 const SYSTEM: &str = "raw_syscalls";
 
-/// Bytes of a ring buffer where nobody says: programs are done with a call in a third of the time that
-/// perf events take, so records come as much faster.
+/// Default bytes of a ring buffer. Programs handle a call in a third of the time of perf events, so
+/// records come faster.
 const MOST_RING_BYTES: u64 = 32 << 20;
 
-/// The same where all of them would take more than [`SHARE_OF_MEMORY`].
+/// Default bytes if all ring buffers would exceed [`SHARE_OF_MEMORY`].
 const LEAST_RING_BYTES: u64 = 8 << 20;
 
-/// One part in so many of the machine's memory.
+/// Limit on all ring buffers: one part in this many of the machine's memory.
 const SHARE_OF_MEMORY: u64 = 64;
 
-/// Loads the programs where they are asked for; where that can't be, a warning says why.
+/// Loads the programs if requested. If that fails, a warning states the reason.
 pub(super) fn load(
     options: &Options,
     host: &Host,
@@ -46,7 +47,7 @@ fn programs(options: &Options, host: &Host, sources: &Sources) -> Result<CallSam
     if !host.has_initial_pids() {
         return Err("process ids are those of a container here".to_owned());
     }
-    // What is wrong with tracefs is said of the events.
+    // Errors of tracefs are reported for the events.
     let tracefs = sources.tracefs().map_err(|error| error.to_string())?;
     for (event, field, expected) in CallSamples::FIELDS {
         let place = tracefs.field_place(SYSTEM, event, field).map_err(|error| error.to_string())?;
@@ -78,14 +79,14 @@ fn programs(options: &Options, host: &Host, sources: &Sources) -> Result<CallSam
     })
 }
 
-/// The size of each of so many ring buffers, in bytes.
+/// Returns the bytes of each of `rings` ring buffers.
 fn ring_bytes(memory_kib: u64, rings: u64) -> u64 {
     let all = memory_kib.saturating_mul(1024) / SHARE_OF_MEMORY;
     let each = (all / rings.max(1)).clamp(LEAST_RING_BYTES, MOST_RING_BYTES);
     1 << each.ilog2()
 }
 
-/// Has an event's samples written by the programs.
+/// Marks an event whose samples the programs write.
 pub(super) fn leave_to_programs(event: &mut PlannedEvent) {
     event.by_programs = true;
     event.attr.sample_type = CallSamples::SAMPLE_TYPE;

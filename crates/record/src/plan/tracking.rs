@@ -1,5 +1,4 @@
-//! The event that keeps track of processes: their names, maps, children, and what else the user
-//! asked for.
+//! The event that tracks processes: names, mappings, children, and other requested records.
 
 use tare_events::Event;
 use tare_format::abi::bindings as abi;
@@ -8,7 +7,7 @@ use tare_format::abi::{Attr, Flags, Sampling as Sampled};
 use super::PlannedEvent;
 use super::attr::{AttrDefaults, READ_FORMAT};
 
-/// What one event of a recording reports of processes and of the kernel's own code.
+/// The records of processes and kernel code that one event of a recording reports.
 const TRACKED: Flags = Flags::MMAP
     .union(Flags::MMAP2)
     .union(Flags::COMM)
@@ -16,13 +15,13 @@ const TRACKED: Flags = Flags::MMAP
     .union(Flags::TASK)
     .union(Flags::KSYMBOL);
 
-/// Has this event keep track.
+/// Makes this event track processes.
 pub(super) fn track(defaults: &AttrDefaults<'_>, attr: &mut Attr) {
     attr.flags |= TRACKED | defaults.sampling.tracking;
 }
 
-/// Has mappings of data reported where stacks are copied, as perf does: what they are unwound by
-/// (`.eh_frame_hdr`) lies in a mapping of its own where a linker separates code.
+/// Reports mappings of data if stacks are copied, as perf does: unwinding needs `.eh_frame_hdr`,
+/// which is in a mapping of its own if the linker separates code.
 pub(super) fn add_data(events: &mut [PlannedEvent], off_cpu: Option<&Attr>) {
     let copies =
         |event: &PlannedEvent| event.attr.sample_type & u64::from(abi::PERF_SAMPLE_STACK_USER) != 0;
@@ -33,7 +32,7 @@ pub(super) fn add_data(events: &mut [PlannedEvent], off_cpu: Option<&Attr>) {
     }
 }
 
-/// Has user call chains that come later reported by one event, for all that defer them.
+/// Makes one event report deferred user call chains, for all events that defer them.
 pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
     let defers = |event: &PlannedEvent| event.attr.flags.contains(Flags::DEFER_CALLCHAIN);
     if events.iter().any(defers)
@@ -43,8 +42,8 @@ pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
     }
 }
 
-/// An event that does nothing else: it is neither throttled, nor disabled, nor overwritten with
-/// those that are sampled.
+/// Returns an event that only tracks: it is never throttled, disabled or overwritten with the
+/// sampled ones.
 pub(super) fn dummy(defaults: &AttrDefaults<'_>) -> (Event, Attr) {
     let kind = abi::PERF_TYPE_SOFTWARE;
     let config = abi::PERF_COUNT_SW_DUMMY.into();

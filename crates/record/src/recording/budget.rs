@@ -1,48 +1,46 @@
-//! Which rate keeps within a budget: pure, from what samples cost and what the recorder was seen to
-//! use.
+//! Chooses the sampling rate that keeps within a budget, from the cost of samples and the
+//! recorder's measured CPU time. It does no I/O.
 //!
-//! Rates are steps, the one that was asked for first. A step's cost is what a CPU that is busy all
-//! the time gives up to samples at that rate: no CPU gives up more, however few are busy. Samples
-//! that interrupt the kernel cost more than those of the loops that costs were measured with: what
-//! was sampled last says by how much. The recorder's CPU time comes on top, spread over the
-//! recorded CPUs.
+//! Rates are steps, the requested one first. A step's cost is the share of a fully busy CPU that
+//! samples take at that rate, which is the most that any CPU loses. Samples that interrupt the
+//! kernel cost more than the user-mode loops with which costs were measured; the latest samples
+//! show how much more. The recorder's CPU time, spread over the recorded CPUs, is added.
 
 use std::time::Duration;
 
-/// How much below the budget the choice stays: what is predicted has errors.
+/// Share of the budget to which predictions are limited, as they have errors.
 const MARGIN: f64 = 0.9;
-/// A faster step is taken only where so much of the room for it is left.
+/// Share of the remaining budget below which a faster step is taken.
 const ROOM: f64 = 0.9;
-/// What the latest look weighs in the recorder's share.
+/// Weight of the latest observation in the recorder's share.
 const LATEST: f64 = 0.3;
-/// What samples weigh a look later, of what they weighed before.
+/// Factor by which the weight of earlier samples falls per observation.
 const EARLIER: f64 = 0.8;
-/// A look that stands for more time than this counts as several.
+/// Length of a normal observation. A longer one counts as several.
 const LOOK: Duration = Duration::from_millis(500);
-/// Looks that a step must have lasted before a faster one is taken. Doubled each time that this was
-/// wrong.
+/// Observations at a step before a faster one is tried. Doubled each time that a try fails.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
 
-/// What was seen since the last look.
+/// Measurements since the last observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Observation {
-    /// For how long events were enabled.
+    /// How long events were enabled.
     pub(super) enabled: Duration,
     /// The recorder's CPU time.
     pub(super) recorder: Duration,
-    /// How often the kernel stopped an event.
+    /// Number of times that the kernel throttled an event.
     pub(super) throttled: u64,
-    /// What samples cost.
+    /// Cost of the samples.
     pub(super) samples: SamplesCost,
 }
 
-/// What samples cost, in microseconds.
+/// Cost of samples, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SamplesCost {
-    /// As if they all were of a loop in user mode.
+    /// If all were of a loop in user mode.
     pub(super) of_loops: f64,
-    /// By what they interrupted.
+    /// With the higher cost of samples that interrupted the kernel.
     pub(super) all: f64,
 }
 
@@ -50,13 +48,13 @@ pub(super) struct SamplesCost {
 #[derive(Debug)]
 pub(super) struct Controller {
     budget: f64,
-    /// Of a busy CPU's time, by step, falling; of a loop in user mode.
+    /// Share of a busy CPU's time by step, descending; for a loop in user mode.
     costs: Vec<f64>,
-    /// What was sampled last.
+    /// Cost of the latest samples.
     samples: SamplesCost,
     cpus: usize,
     step: usize,
-    /// Of the recorded CPUs' time; `None` until there was a look.
+    /// The recorder's share of the recorded CPUs' time; `None` before the first observation.
     recorder: Option<f64>,
     looks_here: u32,
     patience: u32,
@@ -65,7 +63,7 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// `budget` and `costs` are shares; the first step goes by the costs alone.
+    /// `budget` and `costs` are shares. The first step is chosen from the costs alone.
     pub(super) fn new(budget: f64, costs: Vec<f64>, cpus: usize) -> Self {
         let mut new = Self {
             budget,
@@ -82,18 +80,18 @@ impl Controller {
         new
     }
 
-    /// The step to sample at, counted from the fastest.
+    /// Index of the step to sample at; 0 is the fastest.
     pub(super) fn step(&self) -> usize {
         self.step
     }
 
-    /// How many times as much as those of a loop samples cost.
+    /// Ratio of the samples' cost to that of a loop.
     fn dearer(&self) -> f64 {
         let SamplesCost { of_loops, all } = self.samples;
         if of_loops > 0.0 { (all / of_loops).max(1.0) } else { 1.0 }
     }
 
-    /// The fastest step that costs no more; the slowest where none is so cheap.
+    /// Returns the fastest step that costs at most `share`, or the slowest.
     fn within(&self, share: f64) -> usize {
         self.costs
             .iter()
@@ -101,15 +99,14 @@ impl Controller {
             .unwrap_or(self.costs.len().saturating_sub(1))
     }
 
-    /// Whether even the slowest step costs more than the budget leaves: then it is taken all the
-    /// same.
+    /// Whether even the slowest step exceeds the budget; it is used all the same.
     pub(super) fn floor_wins(&self) -> bool {
         self.costs
             .last()
             .is_some_and(|cost| cost * self.dearer() + self.recorder.unwrap_or(0.0) > self.budget)
     }
 
-    /// Takes in what was seen; whether the step is another now.
+    /// Takes in an observation. Returns whether the step changed.
     pub(super) fn observe(&mut self, seen: Observation) -> bool {
         if seen.enabled.is_zero() {
             return false;
@@ -124,7 +121,7 @@ impl Controller {
         self.looks_here = self.looks_here.saturating_add(looks.max(1));
         let left = MARGIN * self.budget - recorder;
         let slowest = self.costs.len().saturating_sub(1);
-        // The kernel stops what samples too often: whatever was predicted, this step is too fast.
+        // The kernel throttles: whatever was predicted, this step is too fast.
         let needed = if seen.throttled > 0 {
             self.within(left).max((self.step + 1).min(slowest))
         } else {
@@ -164,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Looks of 250 ms of two CPUs, at which the recorder uses this share of both.
+    /// Observations of 250 ms on two CPUs, of which the recorder uses this share.
     fn observations(
         controller: &mut Controller,
         number: usize,

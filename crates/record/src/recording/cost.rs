@@ -1,4 +1,4 @@
-//! What sampling costs those who are sampled.
+//! The cost of sampling to the sampled tasks.
 
 use tare_format::ledger::{Estimate, Ledger, SamplingCost, ShareOf};
 
@@ -8,14 +8,14 @@ use crate::output::Path;
 use crate::plan::PlannedEvent;
 use crate::session::Session;
 
-/// Completes a ledger that has its events, its times, and what the command used.
+/// Adds the cost to a ledger with its events, its times, and the command's usage.
 pub(super) fn complete(ledger: &mut Ledger, session: &Session) {
     for (event, cost) in ledger.events.iter_mut().zip(session.sample_costs()) {
         event.sample_cost.clone_from(cost);
     }
     let of = match session.options.target {
         Target::Command(_) | Target::CommandInCgroup(_) => ShareOf::Command,
-        // Samples of whole CPUs are not the command's alone.
+        // Samples of whole CPUs include other tasks than the command's.
         Target::CommandOnCpus(_) | Target::Cpus(_) => ShareOf::Cpus,
         Target::Processes(..) | Target::Threads(..) | Target::User(..) | Target::Cgroups { .. } => {
             ShareOf::Tasks
@@ -25,8 +25,8 @@ pub(super) fn complete(ledger: &mut Ledger, session: &Session) {
 }
 
 impl Recording {
-    /// What samples took so far from those who are sampled, in microseconds; `None` where no event's
-    /// cost is known.
+    /// Returns the time that samples have taken from the sampled tasks so far, in microseconds;
+    /// `None` if no event's cost is known.
     #[must_use]
     pub fn cost_of_samples(&self) -> Option<Estimate> {
         let samples = self.shared.samples();
@@ -41,11 +41,10 @@ impl Recording {
         })
     }
 
-    /// Has what samples cost measured, where nobody did on this host: `measure` is called with the
-    /// events that it isn't known of, each attribute once; where it says that it has measured, costs
-    /// are asked for again. Not before
-    /// [`Recording::stop`], so that the ledger has the CPU time apart; not where the output is a
-    /// stream, whose reader waits for its end, or has ended.
+    /// Measures the cost of samples if it isn't known on this host. Calls `measure` with the events
+    /// whose cost is unknown, one per attribute; if it returns true, costs are computed again. Does
+    /// nothing before [`Recording::stop`], so that the ledger can separate the CPU time, and for a
+    /// stream, whose reader waits for its end.
     pub fn calibrate(&mut self, measure: &mut dyn FnMut(&[&PlannedEvent]) -> bool) {
         let takes_no_wait = matches!(
             self.shared.with_output(|output| output.so_far().path),
@@ -89,7 +88,7 @@ impl Recording {
         self.session.plan.events.iter().any(|planned| planned.attr.sample_stack_user > 0)
     }
 
-    /// How many CPUs are recorded.
+    /// Number of recorded CPUs.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.session.number_of_cpus()

@@ -1,4 +1,4 @@
-//! What a recording says about itself.
+//! A recording's description of itself.
 
 use tare_format::abi::bindings::PERF_SAMPLE_BRANCH_STACK;
 use tare_format::file::writer::{Description, EventDescription, Group};
@@ -8,10 +8,10 @@ use crate::error::RecordError;
 use crate::off_cpu;
 use crate::session::Session;
 
-/// The description of a recording of events with these ids.
+/// Returns the description of a recording of events with these ids.
 ///
 /// # Errors
-/// The formats of tracepoints can't be read.
+/// Fails if the formats of tracepoints can't be read.
 pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Description, RecordError> {
     let planned = &session.plan.events;
     let off_cpu = session.plan.off_cpu.iter().map(|attr| EventDescription {
@@ -50,7 +50,7 @@ pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Descriptio
     })
 }
 
-/// The groups of more than one event.
+/// Returns the groups of more than one event.
 fn groups(session: &Session) -> Vec<Group> {
     let planned = &session.plan.events;
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);

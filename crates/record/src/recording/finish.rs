@@ -1,5 +1,5 @@
-//! The end of a recording: what is left in the ring buffers, the ledger, the description of what is
-//! known only now.
+//! The end of a recording: drains the ring buffers, and writes the ledger and the final
+//! description.
 
 use std::io;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
 use crate::output::{Closing, OutputStats};
 
-/// What a recording leaves behind.
+/// The result of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordingResult {
-    /// What it holds and what it cost, over all of its files.
+    /// Samples, losses and costs, over all files.
     pub ledger: Ledger,
-    /// What became of its bytes.
+    /// Figures of the output.
     pub output: OutputStats,
 }
 
 impl Recording {
-    /// Stops all events. What lies in the ring buffers stays for [`Recording::finish`].
+    /// Stops all events. Records in the ring buffers stay for [`Recording::finish`].
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't stop an event.
     pub fn stop(&mut self) -> Result<(), RecordError> {
         if self.until_ns.is_some() {
             return Ok(());
@@ -42,8 +42,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Describes what runs, where that is wanted at the end: after the last sample, which may still
-    /// be in a ring buffer.
+    /// Describes the running processes, if the options ask for that at the end: after the last
+    /// sample, which may still be in a ring buffer.
     fn describe_at_end(&mut self) -> Result<(), RecordError> {
         let at_the_end = self.session.options.synthesize.at_the_end;
         let Some(existing) = self.tasks.existing.take().filter(|_| at_the_end) else {
@@ -66,7 +66,7 @@ impl Recording {
         }
     }
 
-    /// `counted`: what is in the only file, where that had to end early.
+    /// `counted`: the counts of the only file, if it had to end early.
     fn complete_followed(
         &self,
         ledger: &mut Ledger,
@@ -85,19 +85,18 @@ impl Recording {
         );
     }
 
-    /// Adds the ledger of a file to those of the files before.
+    /// Adds the ledger of a file to the total of earlier files.
     pub(super) fn add_to_total(&mut self, ledger: &Ledger) {
         self.total =
             Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
     }
 
-    /// Ends the recording: stops its events, where [`Recording::stop`] hasn't, takes what is left in
-    /// the ring buffers, and completes the file. `command`: what the command used, where it has
-    /// ended.
+    /// Ends the recording: stops its events, drains the ring buffers, and completes the file.
+    /// `command`: the command's usage, if it has exited.
     ///
     /// # Errors
-    /// See [`RecordError`]. An output that takes nothing more is none:
-    /// [`OutputStats::stopped`] tells.
+    /// See [`RecordError`]. An output that takes nothing more is no error: [`OutputStats::stopped`]
+    /// states it.
     pub fn finish(mut self, command: Option<CpuTime>) -> Result<RecordingResult, RecordError> {
         self.stop()?;
         let until_ns = self.until_ns.unwrap_or_else(|| self.cpu_ns());
@@ -130,7 +129,7 @@ impl Recording {
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);
-        // How much the samples stand for is known of the recording as a whole.
+        // The share of time that samples account for is only known for the whole recording.
         let earlier = self.total.take();
         if earlier.is_none() {
             self.complete_followed(

@@ -1,5 +1,5 @@
-//! What is known of a followed command when its recording ends: its tasks, and how much of what
-//! they used the samples stand for.
+//! The final facts about a followed command: its tasks, and the share of their usage that the
+//! samples account for.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::plan::PlannedEvent;
 use crate::session::Session;
 use tare_format::ledger::{Coverage, Event, Follow, FollowMode, Ledger};
 
-/// Fewer samples than this are so few that chance decides whether they stand for 90%.
+/// Number of samples below which chance decides whether they account for 90%.
 const FEW_SAMPLES: f64 = 20.0;
 
-/// What the command's cgroup said while the command ran.
+/// Usage of the command's cgroup while the command ran.
 #[derive(Debug, Default)]
 pub(super) struct CgroupUsage {
     used_before: Option<CpuTime>,
     used: Option<CpuTime>,
-    /// Threads that were in it when recording ended.
+    /// Threads in it when recording ended.
     threads: BTreeSet<i32>,
 }
 
 impl CgroupUsage {
-    /// The command is about to start.
+    /// Reads the usage before the command starts.
     pub(super) fn at_start(&mut self, following: Option<&Following>) {
         self.used_before =
             following.and_then(|following| following.cgroup.as_ref()?.cpu_time().ok());
     }
 
-    /// Recording is about to end, or has just ended: who is there then has not left.
+    /// Reads usage and threads at the end of recording: threads that are there have not exited.
     pub(super) fn at_end(&mut self, following: Option<&Following>) {
         let Some(cgroup) = following.and_then(|following| following.cgroup.as_ref()) else {
             return;
@@ -47,8 +47,8 @@ impl CgroupUsage {
     }
 }
 
-/// What a sample of each event stands for, where tasks are told apart: not where only some of what
-/// is recorded stays.
+/// Returns the weight of a sample of each event if tasks are counted separately; `None` if only
+/// part of the records is kept.
 pub(super) fn weights(session: &Session) -> Option<Vec<Weight>> {
     let of = |attr: &Attr| match attr.sampling {
         Sampling::None => Weight::Fixed(0),
@@ -59,7 +59,7 @@ pub(super) fn weights(session: &Session) -> Option<Vec<Weight>> {
     wanted.then(|| session.plan.events.iter().map(|planned| of(&planned.attr)).collect())
 }
 
-/// How the command is followed, for the note at the beginning.
+/// Returns how the command is followed, for the note at the beginning.
 pub(super) fn beginning(following: Option<&Following>, root: Option<i32>) -> Option<Follow> {
     let following = following?;
     Some(Follow {
@@ -70,7 +70,7 @@ pub(super) fn beginning(following: Option<&Following>, root: Option<i32>) -> Opt
     })
 }
 
-/// Completes the ledger, and has the command's cgroup removed.
+/// Completes the ledger, and removes the command's cgroup.
 pub(super) fn complete(
     ledger: &mut Ledger,
     session: &Session,
@@ -106,7 +106,7 @@ pub(super) fn complete(
     if follow.mode == FollowMode::Inherit && family.tasks > 1 {
         follow.kernel_keeps_counts = kept_counts::kernel_keeps_counts(&*session.backend.kernel);
     }
-    // What follows the end of a recording that ended early is not missing in it.
+    // A recording that ended early doesn't miss later tasks.
     let is_whole = ledger.stopped.is_none();
     if follow.mode == FollowMode::Cgroup && ledger.losses.is_empty() && is_whole {
         follow.left_cgroup = family.not_ended.saturating_sub(seen.threads.len() as u64);
@@ -124,17 +124,17 @@ pub(super) fn complete(
     }
 }
 
-/// What a command used, which its samples are held against.
+/// The command's usage, to compare with its samples.
 struct CommandUsage {
     mode: FollowMode,
-    /// `None` where it is not known.
+    /// `None` if unknown.
     time: Option<CpuTime>,
     recorded_ns: u64,
 }
 
 impl CommandUsage {
-    /// Puts into the ledger of an event what its samples stand for: `sampled` is the sum of their
-    /// periods, `count` what the event counted.
+    /// Adds to an event's ledger the share that its samples account for: `sampled` is the sum of
+    /// their periods, `count` the event's total.
     fn cover(
         &self,
         session: &Session,
@@ -165,14 +165,14 @@ impl CommandUsage {
     }
 }
 
-/// The CPU time of the command's tasks while they were recorded; `None` where that was not all of
-/// the time.
+/// Returns the CPU time of the command's tasks while they were recorded; `None` if that was only
+/// part of the time.
 fn time_used(session: &Session, command: Option<CpuTime>, seen: &CgroupUsage) -> Option<CpuTime> {
     let always = session.options.begin == Begin::AtOnce && !session.options.may_pause;
     seen.used.or(command).filter(|_| always)
 }
 
-/// Samples a second that were asked for.
+/// Returns the requested frequency in Hz.
 fn rate(planned: &PlannedEvent) -> Option<u64> {
     match planned.attr.sampling {
         Sampling::Frequency(hz) => Some(hz),

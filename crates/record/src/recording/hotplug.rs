@@ -1,4 +1,4 @@
-//! CPUs that go offline and come back while they are recorded.
+//! CPUs that go offline and come back online during a recording.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
 use crate::session::Session;
 
-/// What it takes to open the events of a CPU again.
+/// The state for reopening the events of a CPU.
 #[derive(Debug)]
 pub(super) struct Hotplug {
-    /// `None` where no event is of a CPU, or the list of online CPUs can't be read.
+    /// `None` if no event is open on a CPU, or if the list of online CPUs can't be read.
     watch: Option<CpuWatch>,
     filters: Vec<Option<CString>>,
     ring_bytes: usize,
-    /// When CPUs were not recorded, of the file at hand.
+    /// Gaps in the recording of CPUs, in the current file.
     gaps: Vec<Gap>,
 }
 
 impl Hotplug {
-    /// Begins to watch.
+    /// Starts watching.
     pub(super) fn start(
         session: &Session,
         events: &Events,
@@ -40,18 +40,18 @@ impl Hotplug {
         Self { watch, filters, ring_bytes, gaps: Vec::new() }
     }
 
-    /// Has a CPU that comes or goes wake whoever waits for this.
+    /// Adds the descriptor that reports CPUs coming and going.
     pub(super) fn wake(&self, poller: &Poller) -> Result<(), RecordError> {
         let wakes = self.watch.as_ref().and_then(CpuWatch::wakes);
         wakes.map_or(Ok(()), |file| poller.add(file, Source::Cpus).map_err(RecordError::Poll))
     }
 
-    /// Whether a message tells when devices come or go: else one has to look.
+    /// Whether the kernel sends messages about devices; otherwise lists must be compared.
     pub(super) fn is_told(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.wakes().is_some())
     }
 
-    /// The gaps of the file at hand; those that go on are gaps of the next one, too.
+    /// Returns the current file's gaps. Open gaps continue in the next file.
     pub(super) fn take_gaps(&mut self) -> Vec<Gap> {
         let gaps = self.gaps.clone();
         self.gaps.retain(|gap| gap.to_ns.is_none());
@@ -60,14 +60,14 @@ impl Hotplug {
 }
 
 impl Recording {
-    /// Looks whether recorded CPUs went offline or came back, and opens the events of those again.
+    /// Notes recorded CPUs that went offline or came back, and reopens the events of the latter.
     pub(super) fn look_at_cpus(&mut self, ready: ReadySources, is_due: bool) {
-        // Where no message tells, lists are compared from time to time.
+        // Without messages, lists are compared from time to time.
         if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !self.hotplug.is_told()) {
             return;
         }
         for cpu in self.note_gaps() {
-            // One whose events can't be had stays a gap.
+            // If the events can't be reopened, the gap stays open.
             if self.reopen(cpu).is_ok() {
                 let to_ns = self.now_ns();
                 let gaps = self.hotplug.gaps.iter_mut();
@@ -78,11 +78,11 @@ impl Recording {
         }
     }
 
-    /// Notes which recorded CPUs went offline, and returns those that are online again.
+    /// Notes which recorded CPUs went offline, and returns the ones that are online again.
     pub(super) fn note_gaps(&mut self) -> Vec<u32> {
         let Some(watch) = &mut self.hotplug.watch else { return Vec::new() };
         self.counts.system_calls += 1;
-        // A list that can't be read says nothing.
+        // An unreadable list means no change.
         let changes = watch.changes(&self.session.backend.host).unwrap_or_default();
         let from_ns = self.now_ns();
         for cpu in self.recorded_of(&changes.offline) {
@@ -91,20 +91,20 @@ impl Recording {
         self.recorded_of(&changes.online)
     }
 
-    /// Those CPUs whose own events are recorded.
+    /// Returns the CPUs on which events themselves are open.
     fn recorded_of(&self, cpus: &CpuList) -> Vec<u32> {
         cpus.iter().filter(|&cpu| self.events.has_events_of(cpu)).collect()
     }
 
-    /// The time in the recording's clock, where that can be read.
+    /// Returns the time in the recording's clock, if that can be read.
     fn now_ns(&self) -> Option<u64> {
         let Session { options, backend, .. } = &self.session;
         backend.clock.of_events(options.sampling.clock?).map(|now| now.clock.clock_ns)
     }
 
-    /// Opens the events of a CPU, and has its ring buffers read by this thread.
+    /// Reopens the events of a CPU; this thread reads its ring buffers.
     fn reopen(&mut self, cpu: u32) -> Result<(), RecordError> {
-        // What came before is older.
+        // Earlier records are older.
         if let Err(error) = self.reader.drain(&self.shared) {
             self.stop_recording(error.into());
             return Ok(());

@@ -13,10 +13,10 @@ use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
 use crate::session::Session;
 
-/// What had been counted when the file at hand began.
+/// The counters' values when the current file began.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
-    /// By event.
+    /// Lost samples, by event.
     lost: Vec<Option<u64>>,
     recorded: Duration,
     cpu_ns: u64,
@@ -25,8 +25,8 @@ pub(super) struct Baseline {
 }
 
 impl Recording {
-    /// The ledger of the file at hand, with nothing of what only its end will cost. `until_ns`: the
-    /// recorder's CPU time when recording it ended. The next ledger counts from here on.
+    /// Returns the ledger of the current file, without the costs of completing it. `until_ns`: the
+    /// recorder's CPU time when recording ended. The next ledger counts from here.
     pub(super) fn ledger_of_file(
         &mut self,
         of: &FileStats,
@@ -79,7 +79,7 @@ impl Recording {
             event.samples = std::mem::take(&mut off_cpu.samples);
             ledger.off_cpu = Some(off_cpu.ledger());
         }
-        // One that was needed late.
+        // A helper thread that was started late.
         ledger.recorder.tids.extend(output.threads());
         complete(&mut ledger.output, &so_far);
         ledger.output.written_bytes = output.written();
@@ -88,7 +88,7 @@ impl Recording {
     }
 }
 
-/// Losses of each event, where the kernel tells them, without those known before.
+/// Returns the lost samples of each event since `before`, if the kernel counts them.
 fn lost_since(now: &[Option<u64>], before: &[Option<u64>]) -> Vec<Option<u64>> {
     let before = |event: usize| before.get(event).copied().flatten().unwrap_or(0);
     now.iter()
@@ -101,7 +101,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Samples that are in the recording: those that were seen and not forgotten.
+/// Returns the samples in the recording: counted and not dropped.
 fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> Vec<Event> {
     let kept = |number: usize, of: fn(&SampleCounts) -> u64| {
         let sum = |stats: &Stats| stats.by_event.get(number).map_or(0, of);
@@ -122,8 +122,8 @@ fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> 
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }
 
-/// What was lost of what the file holds: not what was lost before that was kept. A CPU that came back
-/// has a ring for each time, the older first, and what was forgotten is the oldest.
+/// Returns the records lost in the kept period. A CPU that came back has one ring per online
+/// period, the oldest first, and dropped records are the oldest.
 fn losses(seen: &FileStats) -> Vec<Loss> {
     let mut forgotten = seen.forgotten_losses.clone();
     let mut forget = |cpu: Option<u32>, records: u64| {
@@ -137,7 +137,7 @@ fn losses(seen: &FileStats) -> Vec<Loss> {
         let kept = forget(Some(ring.cpu), lost.records);
         let records = forget(None, kept);
         let is_cut = records < lost.records;
-        // Since when, only the whole of it says.
+        // The start of a partly dropped loss is only known from the dropped records.
         let from_ns = if is_cut { seen.forgotten.last_ns } else { lost.after_ns };
         (records > 0).then_some(Loss { cpu: ring.cpu, records, from_ns, to_ns: lost.until_ns })
     };
@@ -153,7 +153,7 @@ fn rings(rings: &[RingStats], flush_interval: Duration) -> Rings {
     }
 }
 
-/// When the first and the last sample were made.
+/// Returns the times of the first and the last sample.
 pub(super) fn sample_time(rings: &[RingStats]) -> Option<Feature> {
     let first_ns = rings.iter().filter_map(|ring| ring.stats.first_ns).min()?;
     let last_ns = rings.iter().filter_map(|ring| ring.stats.last_ns).max()?;
@@ -164,7 +164,7 @@ pub(super) fn command(used: CpuTime) -> Command {
     Command { user_ns: nanos(used.user), system_ns: nanos(used.system) }
 }
 
-/// The most memory that this process had (`VmHWM`), in bytes.
+/// Returns this process's peak memory (`VmHWM`), in bytes.
 fn peak_memory(session: &Session) -> Option<u64> {
     let status = session.backend.host.read("/proc/self/status").ok()?;
     let kib =
@@ -172,8 +172,8 @@ fn peak_memory(session: &Session) -> Option<u64> {
     kib.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// The note of a ledger, behind `before` as the last records of a file: it says the size that the
-/// file has with it.
+/// Returns the note of a ledger, after `before` as the last records of a file. The note states the
+/// file's size including itself.
 pub(super) fn last_records(
     ledger: &mut Ledger,
     output: &mut output::Output,
@@ -184,7 +184,7 @@ pub(super) fn last_records(
         let mut records = before.to_vec();
         records.extend(note::encode(&ledger.to_note())?);
         let size = output.size_when_finished(&Closing { description, records: &records });
-        // The note says its own size: a larger one may have a digit more, and then be right.
+        // The note contains its own size, so it may grow by a digit before the size is right.
         match size.filter(|size| *size > ledger.output.written_bytes) {
             Some(size) => ledger.output.written_bytes = size,
             None => return Ok(records),
@@ -192,7 +192,7 @@ pub(super) fn last_records(
     }
 }
 
-/// Adds what is known once the recording is closed.
+/// Adds facts that are known once the output is closed.
 pub(super) fn complete(output: &mut Output, account: &OutputStats) {
     account.path.name().clone_into(&mut output.path);
     output.fallback.clone_from(&account.fallback);
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_was_forgotten_is_taken_off_once() {
         let seen = FileStats {
-            // The second one of CPU 1 came back with it.
+            // The second ring of CPU 1 was opened when it came back.
             rings: vec![ring(0, 4), ring(1, 43), ring(1, 100)],
             forgotten: Stats { last_ns: Some(3), ..Stats::default() },
             forgotten_losses: [(Some(1), 50), (None, 2)].into(),

@@ -1,9 +1,11 @@
 //! A recording under way.
 //!
-//! `start` opens it, `finish` ends it; `snapshot` and `switch` are what a caller may ask for meanwhile.
-//! `ledger` has its parts, `recount` those of a file that had to end early, `cost` what sampling cost those who are sampled, `rate_control` keeps
-//! that within a `budget`. `modules` are the kernel's that are loaded meanwhile. `tasks` are the tasks that are recorded, `followed` those of a command.
-//! `system_calls` are those whose samples BPF programs write. `ring_size` says how large ring buffers are, `description` what the recording says of itself.
+//! `start` opens it and `finish` ends it; `snapshot` and `switch` act on request of the caller.
+//! `ledger` computes the ledger's parts, `recount` the counts of a file that had to end early,
+//! `cost` the cost of sampling, and `rate_control` keeps that within a `budget`. `modules` tracks
+//! kernel modules, `hotplug` CPUs. `targets` are the recorded tasks, `followed` the ones of a
+//! command. `system_calls` are recorded by BPF programs. `ring_size` chooses the size of ring
+//! buffers, `description` describes the recording.
 
 mod budget;
 mod cost;
@@ -52,19 +54,19 @@ use crate::plan::Start;
 use crate::session::Session;
 use crate::warning::{Notice, Warning};
 
-/// How often threads that can't be waited for are looked at.
+/// Interval for checking threads whose exit can't be waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// So many files at most are begun before anything else is looked at.
+/// Limit on the files begun per call.
 const FILES_A_WAKE: usize = 16;
 
-/// A recording under way. It needs its caller: see [`Recording::process`].
+/// A recording under way. Its caller must call [`Recording::process`].
 #[derive(Debug)]
 pub struct Recording {
     session: Session,
-    /// Names the recorder; the rest of it is known at the end.
+    /// The recorder's part of the ledger; the rest is added at the end.
     ledger: Ledger,
-    /// What the recording began with.
+    /// The description at the beginning.
     description: Description,
     events: Events,
     shared: Arc<SharedOutput>,
@@ -76,21 +78,22 @@ pub struct Recording {
     counts: Counts,
     deadlines: Deadlines,
     cgroup: CgroupUsage,
-    /// Threads that read ring buffers.
+    /// Number of threads that read ring buffers.
     readers: usize,
-    /// What had been counted when the file at hand began.
+    /// Counters' values when the current file began.
     before: Baseline,
     tasks: TargetTasks,
-    /// The ledger of all files that are complete.
+    /// Ledger of all completed files.
     total: Option<Ledger>,
-    /// Where less than was asked for could be kept, for how long that was.
+    /// The shortest time that the flight recorder could keep records, if that was less than
+    /// requested.
     shortest: Option<Duration>,
     state: State,
-    /// The recorder's CPU time when its events were stopped for the last time.
+    /// The recorder's CPU time when events were last stopped, in nanoseconds.
     until_ns: Option<u64>,
-    /// The recorder's CPU time for measuring what a sample costs.
+    /// The recorder's CPU time for measuring the cost of samples, in nanoseconds.
     calibration_ns: u64,
-    /// What keeps within a budget, if there is one.
+    /// Keeps the recording within a budget, if there is one.
     rate_control: Option<RateControl>,
     hotplug: Hotplug,
     off_cpu: Option<OffCpuTimes>,
@@ -99,55 +102,55 @@ pub struct Recording {
     notices: Vec<Notice>,
 }
 
-/// What a recording is doing.
+/// The state of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Records are taken.
+    /// Recording.
     Recording,
-    /// All processes and threads that were its targets have ended.
+    /// All recorded processes and threads have exited.
     TargetsEnded,
     /// Nothing more is recorded.
     Stopped(StopReason),
 }
 
-/// Why a recording is over before it was ended.
+/// Why a recording stopped by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopReason {
     /// The output takes nothing more.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// It is as large as it may become.
+    /// The output has reached its size limit.
     #[error("it is as large as it may become")]
     MaxSize,
 }
 
-/// What a recording holds so far.
+/// The figures of a recording so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Samples, of all events.
+    /// Samples of all events.
     pub samples: u64,
-    /// For how long events were enabled.
+    /// How long events were enabled.
     pub recorded: Duration,
-    /// How often the kernel stopped events for sampling too often.
+    /// Number of times that the kernel throttled an event.
     pub throttled: u64,
-    /// Bytes in the file that is being written, or in the stream.
+    /// Bytes in the current file, or in the stream.
     pub written_bytes: u64,
 }
 
-/// What happened while events were recorded.
+/// Counts of occurrences during the recording.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     wake_ups: u64,
     system_calls: u64,
 }
 
-/// For how long events were enabled, and what the recorder used until then and since.
+/// How long events were enabled, and the recorder's CPU time before and since.
 #[derive(Debug)]
 struct EnabledTime {
     clock: Arc<dyn Clock>,
     enabled_since: Option<Instant>,
     before: Duration,
-    /// The recorder's CPU time when events were first enabled.
+    /// The recorder's CPU time when events were first enabled, in nanoseconds.
     started_cpu_ns: u64,
 }
 
@@ -168,14 +171,14 @@ impl EnabledTime {
         self.enabled_since = None;
     }
 
-    /// For how long events were enabled.
+    /// Returns how long events were enabled.
     fn so_far(&self) -> Duration {
         let since = |since| self.clock.now().saturating_duration_since(since);
         self.before + self.enabled_since.map_or(Duration::ZERO, since)
     }
 }
 
-/// When the next thing is due.
+/// When each periodic job is due.
 #[derive(Debug)]
 struct Deadlines {
     flush: Instant,
@@ -189,7 +192,7 @@ impl Deadlines {
     }
 }
 
-/// Takes a deadline that has passed.
+/// Returns whether a deadline has passed, and sets the next one.
 fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) -> bool {
     let passed = deadline.is_some_and(|at| at <= now);
     if passed {
@@ -198,12 +201,12 @@ fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) ->
     passed
 }
 
-/// An answer of the kernel to what was done with an event.
+/// Turns the kernel's error about an event into a [`RecordError`].
 fn event_error(doing: &'static str) -> impl Fn(Errno) -> RecordError {
     move |errno| RecordError::Event { doing, errno }
 }
 
-/// What becomes readable when [`Recording::process`] is to be called.
+/// A descriptor that becomes readable when [`Recording::process`] should be called.
 impl AsFd for Recording {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
@@ -211,32 +214,33 @@ impl AsFd for Recording {
 }
 
 impl Recording {
-    /// When [`Recording::process`] is to be called at the latest.
+    /// The latest time for the next [`Recording::process`].
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadlines.next()
     }
 
-    /// Has the next [`Recording::process`] empty the ring buffers, and then that is due so often.
+    /// Makes the next [`Recording::process`] empty the ring buffers, and sets the flush interval.
     pub fn flush_every(&mut self, interval: Duration) {
         self.session.options.rings.flush_interval = interval;
         self.deadlines.flush = self.session.backend.clock.now();
     }
 
-    /// Takes what lies in the ring buffers, and does what is due. It is to be called whenever the
-    /// recording's file (`AsFd`) is readable, and when its [`Recording::deadline`] has passed;
-    /// it never waits, but for an output that is slower than the events.
+    /// Reads the ring buffers and does everything that is due. Call it whenever the recording's
+    /// descriptor (`AsFd`) is readable, and when its [`Recording::deadline`] has passed. It only
+    /// waits for an output that is slower than the events.
     ///
     /// # Errors
-    /// See [`RecordError`]. An output that takes nothing more is none: see [`Recording::state`].
+    /// See [`RecordError`]. An output that takes nothing more is no error: see
+    /// [`Recording::state`].
     pub fn process(&mut self) -> Result<&State, RecordError> {
         let ready = self.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
         self.counts.system_calls += 1;
         self.process_ready(ready)
     }
 
-    /// The same for a caller who has just seen that the recording's file is not readable: a system
-    /// call less.
+    /// The same, for a caller that has just found the recording's descriptor not readable: saves a
+    /// system call.
     ///
     /// # Errors
     /// As [`Recording::process`].
@@ -247,7 +251,7 @@ impl Recording {
     fn process_ready(&mut self, ready: ReadySources) -> Result<&State, RecordError> {
         self.counts.wake_ups += 1;
         let now = self.session.backend.clock.now();
-        // A module's mapping comes before its samples.
+        // A module's mapping must precede its samples.
         let is_due = self.deadlines.flush <= now
             && (!self.hotplug.is_told() || self.modules.is_look_due(now));
         if ready.by(Source::Cpus) || is_due {
@@ -276,13 +280,13 @@ impl Recording {
         self.session.backend.clock.cpu_ns()
     }
 
-    /// What the recording is doing.
+    /// The state of the recording.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// What it holds so far.
+    /// The figures so far.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -293,18 +297,18 @@ impl Recording {
         }
     }
 
-    /// Descriptors of events that are open.
+    /// Number of open event descriptors.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.events.number_of_files()
     }
 
-    /// Warnings, and files that were completed, since this was asked for last.
+    /// Returns the warnings and completed files since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// Has system calls that the caller made for this recording counted in its ledger.
+    /// Adds system calls that the caller made for this recording to its ledger.
     pub fn count_system_calls(&mut self, number: u64) {
         self.counts.system_calls += number;
     }
@@ -317,10 +321,10 @@ impl Recording {
         matches!(self.state, State::Stopped(_))
     }
 
-    /// Enables events, but those that only follow processes: they run all the time.
+    /// Enables all events but the ones that only track processes, which always run.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't enable an event.
     pub fn enable(&mut self) -> Result<(), RecordError> {
         if self.is_stopped() {
             return Ok(());
@@ -333,10 +337,10 @@ impl Recording {
             .map_err(event_error("enable the events"))
     }
 
-    /// Disables events, but those that only follow processes.
+    /// Disables all events but the ones that only track processes.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel can't disable an event.
     pub fn disable(&mut self) -> Result<(), RecordError> {
         let session = &self.session;
         self.events
@@ -348,7 +352,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Stops all events, those that follow processes too.
+    /// Stops all events, including the ones that track processes.
     fn disable_all(&mut self) -> Result<(), RecordError> {
         self.enabled.disabled();
         self.calls.iter_mut().for_each(CallSamples::stop);
@@ -360,8 +364,8 @@ impl Recording {
         Ok(self.off_cpu.iter_mut().try_for_each(|off_cpu| off_cpu.set_enabled(enabled))?)
     }
 
-    /// Takes the time that tasks were not on a CPU. It is older than what ring buffers bring from now
-    /// on, so it comes before each pass.
+    /// Appends off-CPU time. It is older than later records of ring buffers, so it precedes each
+    /// pass.
     fn take_off_cpu(&mut self) -> Result<(), RecordError> {
         let Some(off_cpu) = &mut self.off_cpu else { return Ok(()) };
         let samples = off_cpu.drain()?;
@@ -371,7 +375,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Enables the events that begin neither with the command nor later.
+    /// Enables the events that start neither with the command nor later.
     fn enable_at_once(&mut self) -> Result<(), RecordError> {
         let events = &self.session.plan.events;
         self.events
@@ -384,8 +388,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Empties the ring buffers, and has their records in the recording where that is due; whether
-    /// it was.
+    /// Empties the ring buffers, and flushes the output if that is due. Returns whether it was.
     fn read(&mut self, now: Instant) -> Result<bool, RecordError> {
         let is_due = self.deadlines.flush <= now;
         if is_due {
@@ -400,7 +403,7 @@ impl Recording {
     }
 
     fn empty(&mut self, is_due: bool) {
-        // Files that fill one after the other are not to keep the caller waiting.
+        // Files that fill quickly must not block the caller.
         for _ in 0..FILES_A_WAKE {
             let read = self.reader.pass(&self.shared);
             let flushed = if is_due { self.shared.flush() } else { Ok(()) };
@@ -421,11 +424,11 @@ impl Recording {
         }
     }
 
-    /// The output takes nothing more: what can be read stays, and the command goes on.
+    /// The output takes nothing more: everything before can be read, and the command continues.
     fn stop_recording(&mut self, why: StopReason) {
-        // What the command does from now on is not missing in the recording.
+        // Later tasks of the command are not missing in the recording.
         self.cgroup.at_end(self.session.following.as_ref());
-        // Whether this works or not, nothing more is written.
+        // Even if this fails, nothing more is written.
         let _ = self.disable_all();
         self.state = State::Stopped(why);
     }

@@ -1,9 +1,10 @@
-//! Modules of the kernel that are loaded while it is recorded.
+//! Kernel modules that are loaded during a recording.
 //!
-//! The kernel makes no record of them. They are looked for when devices come or go (the kernel sends
-//! `add@/module/NAME`), from time to time, and at the end. The records belong to no time, so readers
-//! take them in where they lie in the file, which is before the samples of the round at hand go out:
-//! what a module did until it was seen has its names. A module that was unloaded before that has none.
+//! The kernel writes no record of them. They are looked up when devices come or go (the kernel
+//! sends `add@/module/NAME`), from time to time, and at the end. Their records have no time, so
+//! readers apply them at their position in the file, which is before the samples of the current
+//! round. Samples of a module therefore have its names from its load on. A module that was unloaded
+//! before the lookup has no names.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -18,36 +19,36 @@ use crate::describe::module_build_id;
 use crate::session::Session;
 use crate::synthesize;
 
-/// How often they are looked for where a message tells when devices come or go.
+/// Interval of lookups if the kernel sends messages about devices.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which modules the recording knows of.
+/// The modules that the recording has described.
 #[derive(Debug)]
 pub(super) struct Modules {
-    /// `None` where no event counts in the kernel.
+    /// `None` if no event counts in the kernel.
     known: Option<Vec<KernelModule>>,
-    /// How many folders `/sys/module` has: one for each, and for some parts of the kernel.
+    /// Number of folders in `/sys/module`: one per module, and some for parts of the kernel.
     folders: Option<u64>,
-    /// Whether the build ids were read of those that were there when the recording began.
+    /// Whether the build ids of the initial modules were read.
     has_ids: bool,
-    /// When they were looked for last.
+    /// Time of the last lookup.
     looked: Option<Instant>,
 }
 
 impl Modules {
-    /// To be asked for before it is read which there are.
+    /// Must be called before the list of modules is read.
     pub(super) fn new(session: &Session) -> Self {
         let is_wanted = session.tracking().is_some() && session.counts_in_kernel();
         let folders = if is_wanted { folders(&session.backend.host) } else { None };
         Self { known: is_wanted.then(Vec::new), folders, has_ids: false, looked: None }
     }
 
-    /// Whether it is time to look for them, though no message told so.
+    /// Whether a lookup is due without a message.
     pub(super) fn is_look_due(&self, now: Instant) -> bool {
         self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK)
     }
 
-    /// The recording, or its next file, begins with these.
+    /// Sets the modules with which the recording, or its next file, begins.
     pub(super) fn begin(&mut self, there: Vec<KernelModule>) {
         self.known = self.known.take().map(|_| there);
     }
@@ -58,7 +59,7 @@ fn folders(host: &Host) -> Option<u64> {
 }
 
 impl Recording {
-    /// Writes the mappings of modules that were loaded since, if there may be any.
+    /// Writes the mappings of newly loaded modules, if there may be any.
     pub(super) fn look_at_modules(&mut self, now: Instant) {
         if self.is_stopped() || self.modules.known.is_none() {
             return;
@@ -73,8 +74,8 @@ impl Recording {
         }
     }
 
-    /// Build ids are read of what is loaded. It takes some 10 us a module, which a recording that
-    /// ends at once is spared.
+    /// Reads the build ids of loaded modules. It takes some 10 us per module, so it isn't done at
+    /// the start, which spares short recordings.
     fn read_build_ids_of_modules(&mut self) {
         let Some(known) = self.modules.known.as_ref().filter(|_| !self.modules.has_ids) else {
             return;
@@ -90,7 +91,7 @@ impl Recording {
         self.modules.has_ids = true;
     }
 
-    /// Writes the mappings of modules that were loaded since.
+    /// Writes the mappings of newly loaded modules.
     pub(super) fn note_modules(&mut self) {
         if self.is_stopped() {
             return;
@@ -114,7 +115,7 @@ impl Recording {
         let mut records = Vec::new();
         for module in &new {
             let id = module_build_id(host, &module.name);
-            // A path that is too long to be recorded is none of a module.
+            // No module has a path that is too long for a record.
             let record = synthesize::module(module, id.as_deref(), &layout);
             records.extend(record.into_iter().flatten());
         }

@@ -1,5 +1,5 @@
-//! Keeps sampling within its budget: looks at what the recorder used whenever rings are flushed,
-//! and changes the rates.
+//! Keeps sampling within its budget: measures the recorder's usage whenever rings are flushed, and
+//! changes the rates.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::options::Budget;
 use crate::plan::PlannedEvent;
 use crate::session::Session;
 
-/// A budget and what was seen of it.
+/// A budget, and the measurements for it.
 #[derive(Debug)]
 pub(super) struct RateControl {
     budget: Budget,
     controller: Controller,
-    /// The frequencies of each event.
+    /// The frequencies of each event, in Hz.
     rates: Vec<Vec<u64>>,
     recorded: Duration,
     recorder_ns: u64,
@@ -29,12 +29,12 @@ pub(super) struct RateControl {
     by_event: Vec<SampleCounts>,
     changes: u64,
     floor: Duration,
-    /// Until events were enabled for so long, looks change nothing.
+    /// How long events must have been enabled before measurements count.
     start_up: Duration,
 }
 
 impl RateControl {
-    /// None without a budget.
+    /// Returns `None` without a budget.
     pub(super) fn new(session: &Session) -> Option<Self> {
         let budget = session.options.sampling.budget?;
         let of_event = |planned: &PlannedEvent| match planned.attr.sampling {
@@ -71,7 +71,7 @@ impl RateControl {
         })
     }
 
-    /// What samples cost since the last look.
+    /// Returns the cost of samples since the last observation.
     fn samples(&mut self, now: Vec<SampleCounts>, costs: &[Option<SampleCost>]) -> SamplesCost {
         let before = std::mem::replace(&mut self.by_event, now);
         let mut cost = SamplesCost::default();
@@ -92,33 +92,33 @@ impl RateControl {
     }
 }
 
-/// The frequency of each event at a step; 0 for events without one.
+/// Returns the frequency of each event at a step; 0 for events without one.
 fn rates_at(rates: &[Vec<u64>], step: usize) -> Vec<u64> {
     rates.iter().map(|of| of.get(step).or(of.last()).copied().unwrap_or(0)).collect()
 }
 
 impl Recording {
-    /// Has a budget begin only when events were enabled for so long: whoever takes records in the
-    /// same process has a start of its own, such as symbols that are read.
+    /// Starts the budget only after events were enabled for this long: a caller that consumes
+    /// records in the same process has start-up costs of its own, such as reading symbols.
     pub fn begin_budget_after(&mut self, start_up: Duration) {
         if let Some(control) = &mut self.rate_control {
             control.start_up = start_up;
         }
     }
 
-    /// Begins at the rate that the costs allow.
+    /// Starts at the rate that the costs allow.
     pub(super) fn begin_rate_control(&mut self) -> Result<(), RecordError> {
         let Some(control) = &self.rate_control else { return Ok(()) };
         self.events.set_step(control.controller.step()).map_err(event_error("choose a rate"))?;
         self.note_rates()
     }
 
-    /// Looks at what was used since the last look, and changes the rates where the budget wants it.
+    /// Measures usage since the last observation, and changes the rates if the budget requires it.
     pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
         let Some(control) = &mut self.rate_control else { return Ok(()) };
         let recorded = self.enabled.so_far();
         let throttled = self.shared.throttled();
-        // Start-up is apart.
+        // Start-up doesn't count.
         let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);
         let seen = Observation {
@@ -142,16 +142,16 @@ impl Recording {
         self.note_rates()
     }
 
-    /// Notes the rates in the recording.
+    /// Writes a note of the rates.
     fn note_rates(&self) -> Result<(), RecordError> {
         let Some(control) = &self.rate_control else { return Ok(()) };
         let change = RateChange { after_ns: nanos(self.enabled.so_far()), hz: control.hz() };
-        // An output that takes nothing more says so when the rings are emptied.
+        // A failing output is reported when the rings are emptied.
         let _ = self.shared.append(&[&note::encode(&change.to_note())?]);
         Ok(())
     }
 
-    /// The highest frequency that events are sampled with now, in Hz; `None` where none has one.
+    /// Returns the highest current frequency of all events, in Hz; `None` if no event has one.
     #[must_use]
     pub fn rate_hz(&self) -> Option<u64> {
         if let Some(control) = &self.rate_control {
@@ -165,14 +165,14 @@ impl Recording {
         rates.max()
     }
 
-    /// What became of the budget, for a ledger that has its costs.
+    /// Returns the result of the budget, for a ledger that has its costs.
     pub(super) fn kept_budget(&self, ledger: &Ledger) -> Option<ledger::Budget> {
         let control = self.rate_control.as_ref()?;
         let spent = SamplingCost::new(ledger, ShareOf::Cpus, self.session.number_of_cpus())
             .and_then(|cost| cost.share);
         let hz = control.hz().into_iter().max().unwrap_or(0);
         let Budget { share: asked, min_hz } = control.budget;
-        // Since the last look, too.
+        // Includes the time since the last observation.
         let rest = if control.controller.floor_wins() {
             self.enabled.so_far().saturating_sub(control.recorded)
         } else {

@@ -1,4 +1,4 @@
-//! What is in a file whose data had to end early: what was handed to the output is more than that.
+//! Counts the records of a file whose data had to end early, since more was handed to the output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::stats::{FileStats, Stats};
 use crate::output::disk::CutFile;
 
-/// Bytes that the ledger of an event takes, at most.
+/// Limit on the bytes of an event in the ledger.
 const EVENT_BYTES: u64 = 1 << 10;
 
-/// Bytes of the rest of a ledger.
+/// Limit on the bytes of the rest of a ledger.
 const LEDGER_BYTES: u64 = 4 << 10;
 
 impl Recording {
-    /// Where the output takes nothing more: cuts its data so far back that the end of the file finds
-    /// room, and counts what is left. `None` where all is there that was appended.
+    /// If the output takes nothing more, cuts its data until the end of the file fits, and counts
+    /// the rest. Returns `None` if everything appended is there.
     pub(super) fn recount(&mut self, description: &Description) -> Option<FileCounts> {
         let room = room_for_end(description);
-        // Where there is none, that is a failure like any other.
+        // A lack of room is a failure like any other.
         let _ = self.shared.with_output(|output| output.reserve(room));
         let file = self.shared.with_output(|output| output.cut_back(room))?;
         if let Err(why) = self.shared.flush()
@@ -35,27 +35,27 @@ impl Recording {
     }
 }
 
-/// Bytes that a file ends with, at most: its last records, and what describes it.
+/// Returns the most bytes that the end of a file takes: its last records and description.
 pub(super) fn room_for_end(description: &Description) -> u64 {
     let tail = description.ending(&(0..0)).map_or(0, |ending| ending.tail.len() as u64);
     tail + LEDGER_BYTES + EVENT_BYTES * description.events.len() as u64
 }
 
-/// What a file was found to hold.
+/// Counts of the records in a file.
 pub(super) struct FileCounts {
     /// Its samples.
     pub(super) samples: Scanner,
-    /// What else is in the ledger, by CPU where that is known.
+    /// Other counts of the ledger, by CPU (`None`: CPU unknown).
     others: BTreeMap<Option<u32>, Scanner>,
 }
 
-/// The figures of a file with those that were counted in it.
+/// Replaces a file's figures by the counted ones.
 pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     stats.forgotten = Stats::default();
     stats.forgotten_losses.clear();
     for (number, ring) in stats.rings.iter_mut().enumerate() {
         let fullest = ring.stats.fullest;
-        // A CPU may have two ring buffers. What no CPU is known of is somewhere, once.
+        // A CPU may have two ring buffers. Counts without a CPU are attributed once.
         let mut of_cpu = |cpu| counted.others.remove(&cpu).map(|scanner| scanner.stats);
         let nobodys = if number == 0 { of_cpu(None) } else { None };
         let Stats { lost, throttled, .. } = of_cpu(Some(ring.cpu)).or(nobodys).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     }
 }
 
-/// Goes through a recording that was not finished.
+/// Counts an unfinished recording.
 fn count(file: CutFile, table: &Arc<EventTable>) -> FileCounts {
     let mut counted = FileCounts { samples: Scanner::new(table), others: BTreeMap::new() };
     let Ok(mut reader) = Reader::open(file) else { return counted };

@@ -1,8 +1,8 @@
-//! How large rings are, and how many threads read them.
+//! The size of rings, and the number of threads that read them.
 //!
-//! The kernel clears each page of a ring, and maps it: that is most of what starting and ending takes.
-//! So a ring whose events come at a known rate holds what they bring in some seconds, and others have
-//! all that they may.
+//! The kernel clears and maps each page of a ring, which takes most of the time of starting and
+//! ending. So a ring whose events have known rates holds some seconds of records, and other rings
+//! get the maximum.
 
 use std::time::Duration;
 
@@ -15,31 +15,31 @@ use crate::options::{Keep, Rings};
 use crate::plan::PlannedEvent;
 use crate::warning::{RingLimit, Warning};
 
-/// What a ring has at most, where memory may be locked and the user doesn't say.
+/// Largest default ring in bytes, if that much memory may be locked.
 const LARGEST: usize = 8 << 20;
 
-/// What it has at least: tasks begin and end, and map files, as fast as they can. Four that did nothing but
-/// map code, 70,000 times a second on a machine that was busy elsewhere, once found 1 MiB full, and never
-/// 2 MiB.
+/// Smallest default ring in bytes. The rate of task and mapping records has no limit: four
+/// processes that only mapped code, 70,000 times per second on a busy machine, filled 1 MiB once,
+/// and never 2 MiB.
 const SMALLEST: usize = 2 << 20;
 
-/// Samples of so long find room: a reader may wait for a disk. Those with the deepest call chains, of
-/// 127 frames, find it for a quarter of that, which is four flush intervals.
+/// Time for which a ring can hold samples while the reader waits for a disk. Samples with the
+/// deepest call chains, of 127 frames, fit for a quarter of that, which is four flush intervals.
 const AWAY: Duration = Duration::from_secs(4);
 
-/// The frames of a call chain.
+/// Assumed frames of a call chain.
 const FRAMES: u64 = 24;
 
-/// Bytes of a stack of branches: 32 of them.
+/// Bytes of a branch stack with 32 entries.
 const BRANCHES: u64 = 16 + 32 * 24;
 
-/// What each ring is to have.
+/// Returns the intended bytes of each ring.
 pub(super) fn wanted(rings: &Rings, events: &[PlannedEvent]) -> u64 {
     rings.bytes.unwrap_or_else(|| fitting(rings, events).unwrap_or(LARGEST) as u64)
 }
 
-/// What holds all that events bring in some seconds; `None` where nobody knows how much that is, or
-/// where rings hold what is kept.
+/// Returns the bytes for the records of some seconds; `None` if a rate is unknown, or if rings hold
+/// the kept records.
 fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
     let is_overwritten = |event: &PlannedEvent| event.attr.flags.contains(Flags::WRITE_BACKWARD);
     if rings.keep == Keep::WhatFits || events.iter().any(is_overwritten) {
@@ -50,13 +50,13 @@ fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
         let bytes = u128::from(samples_a_second(event)?) * u128::from(sample_bytes(&event.attr)?);
         Some(bytes * away_ms / 1000)
     });
-    // What is too much for a number is too much for a ring.
+    // A size that overflows is limited anyway.
     let bytes = usize::try_from(each.sum::<Option<u128>>()?).unwrap_or(LARGEST);
     Some(bytes.clamp(SMALLEST, LARGEST).next_power_of_two())
 }
 
-/// How often an event is sampled at most on a CPU, where its rate is known: clocks and counters of
-/// the CPU with a frequency. Others adapt to what happens, which may be much at once.
+/// Returns the highest sampling rate of an event per CPU if it is known: for clocks and hardware
+/// counters with a frequency. Other events occur in bursts.
 fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
     let flags = event.attr.flags;
     if flags.intersects(Flags::CONTEXT_SWITCH | Flags::TEXT_POKE) {
@@ -72,7 +72,7 @@ fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
     }
 }
 
-/// Bytes of a sample, of which call chains differ; `None` where it holds what has no bound here.
+/// Returns the bytes of a sample with an average call chain; `None` if a field has no limit here.
 fn sample_bytes(attr: &Attr) -> Option<u64> {
     let has = |field: u32| attr.sample_type & u64::from(field) != 0;
     if has(abi::PERF_SAMPLE_RAW) || has(abi::PERF_SAMPLE_READ) || has(abi::PERF_SAMPLE_AUX) {
@@ -80,7 +80,7 @@ fn sample_bytes(attr: &Attr) -> Option<u64> {
     }
     let registers = |of: u64| 8 + 8 * u64::from(of.count_ones());
     let parts = [
-        // A header and one word for each field.
+        // A header, and one word per field.
         (true, 8 + 8 * u64::from(attr.sample_type.count_ones())),
         (has(abi::PERF_SAMPLE_CALLCHAIN), 8 * FRAMES),
         (has(abi::PERF_SAMPLE_BRANCH_STACK), BRANCHES),
@@ -91,11 +91,11 @@ fn sample_bytes(attr: &Attr) -> Option<u64> {
     Some(parts.iter().filter(|(has, _)| *has).map(|(_, bytes)| *bytes).sum())
 }
 
-/// CPUs for which one thread that reads is enough.
+/// CPUs that one reader thread can serve.
 const CPUS_A_READER: usize = 32;
 
-/// Bytes of each of so many rings: what is wanted, or the most that may be locked in memory for all
-/// of them together. Mapping falls back further where that turns out to be too much.
+/// Returns the bytes of each of `rings` rings: the intended size, or the most that may be locked
+/// for all of them. Mapping falls back further if that is still too much.
 pub(super) fn bytes(wanted: u64, rings: usize, host: &Host) -> usize {
     let wanted = usize::try_from(wanted).unwrap_or(LARGEST);
     match lockable(host) {
@@ -104,11 +104,11 @@ pub(super) fn bytes(wanted: u64, rings: usize, host: &Host) -> usize {
     }
 }
 
-/// A warning where ring buffers came out smaller than they are to be. `tried` is what [`bytes`] said.
+/// Returns a warning if ring buffers are smaller than intended. `tried` is the result of [`bytes`].
 pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Option<Warning> {
     let bytes = smallest as u64;
-    // As much as was tried may be locked: where mapping fell back all the same, and the address
-    // space is limited, that is why.
+    // `tried` bytes may be locked. If mapping fell back all the same and the address space is
+    // limited, that limit is the reason.
     let limit = if smallest < tried && address_space().current.is_some() {
         RingLimit::AddressSpace
     } else {
@@ -117,7 +117,7 @@ pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Optio
     (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes, limit })
 }
 
-/// The largest power of two that each ring can have, with its page of control.
+/// Returns the largest power of two that each ring can have, besides its control page.
 fn share(all: u64, rings: usize) -> usize {
     let page = page_size();
     let each =
@@ -125,9 +125,9 @@ fn share(all: u64, rings: usize) -> usize {
     if each < page { page } else { 1 << each.ilog2() }
 }
 
-/// How much may be locked for rings by this user; `None`: any amount. The first so many KiB a CPU
-/// are the user's share for rings (`kernel.perf_event_mlock_kb`), the rest counts against the limit
-/// of the process (`perf_mmap`, `kernel/events/core.c`).
+/// Returns the bytes that this user may lock for rings; `None`: unlimited. Some KiB per CPU are
+/// reserved for the user's rings (`kernel.perf_event_mlock_kb`), the rest counts against the
+/// process's limit (`perf_mmap`, `kernel/events/core.c`).
 fn lockable(host: &Host) -> Option<u64> {
     let privileged = host.rights().is_ok_and(|rights| rights.has(CapabilitySet::IPC_LOCK));
     if privileged || host.sysctl("kernel.perf_event_paranoid").is_ok_and(|level| level < 0) {
@@ -143,7 +143,7 @@ fn lockable(host: &Host) -> Option<u64> {
     Some(limit.saturating_add(kib.saturating_mul(1024).saturating_mul(cpus)))
 }
 
-/// How many threads read rings, the main one included.
+/// Returns the number of threads that read rings, including the main one.
 pub(super) fn readers(host: &Host) -> usize {
     host.online_cpus().map_or(1, |cpus| cpus.as_slice().len().div_ceil(CPUS_A_READER))
 }

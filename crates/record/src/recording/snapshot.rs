@@ -1,4 +1,4 @@
-//! Rings that are overwritten, put into the recording when that is asked for.
+//! Appends the contents of overwritten rings on request.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use crate::capture::reader::SharedOutput;
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::error::RecordError;
 
-/// The rings that are overwritten.
+/// The overwritten rings.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     rings: Vec<Overwritten>,
 }
 
-/// The ring of a CPU that is overwritten, and what was taken of it.
+/// The overwritten ring of a CPU, with the scanner of its records.
 #[derive(Debug)]
 struct Overwritten {
-    /// What the output knows it by.
+    /// The ring's number in the output.
     number: usize,
-    /// The event that it was mapped for, among those that are open.
+    /// Index of the open event that owns it.
     owner: usize,
     ring: OverwrittenRing,
     scanner: Scanner,
@@ -60,8 +60,8 @@ impl Snapshots {
 }
 
 impl Recording {
-    /// Appends what waits for the command's execve, when the rings were read for the last time but
-    /// one: it was not seen, as where a ring lost it.
+    /// Appends the samples that still wait for the command's execve, before the last pass over the
+    /// rings: its record was lost.
     pub(super) fn end_filter(&mut self) {
         if let Err(error) = self.reader.drain(&self.shared) {
             return self.stop_recording(error.into());
@@ -76,15 +76,15 @@ impl Recording {
         }
     }
 
-    /// Puts what overwritten ring buffers hold, and what came last, into the recording.
+    /// Appends the contents of overwritten ring buffers, and of the flight recorder.
     ///
     /// # Errors
-    /// An overwritten ring buffer can't be read.
+    /// Fails if an overwritten ring buffer can't be read.
     pub fn snapshot(&mut self) -> Result<(), RecordError> {
         if self.is_stopped() {
             return Ok(());
         }
-        // What tells of processes comes first: samples refer to it.
+        // Records of processes come first, since samples refer to them.
         if let Err(error) =
             self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent())
         {
@@ -113,7 +113,7 @@ impl Recording {
     }
 }
 
-/// Whole records in the other order.
+/// Reverses the order of whole records.
 fn oldest_first(newest_first: &[u8]) -> Vec<u8> {
     let mut sizes: Vec<usize> =
         Records::new(newest_first, Endian::NATIVE).map(|record| record.size()).collect();

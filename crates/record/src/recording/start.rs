@@ -1,4 +1,4 @@
-//! How a recording begins.
+//! The start of a recording.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -40,11 +40,11 @@ use crate::session::Start as Beginning;
 use crate::synthesize;
 use crate::warning::Warning;
 
-/// Descriptors beside those of events: the standard ones, pipes, signals, outputs, and two for each
-/// thread that reads.
+/// Descriptors besides the events': standard streams, pipes, signals, outputs, and two per reader
+/// thread.
 const OTHER_FILES: usize = 32;
 
-/// Ring buffers are read so often at least where nothing of it is kept: a kill loses nothing.
+/// Flush interval if nothing is kept, so that a kill loses nothing.
 const WITHOUT_KEEPING: Duration = Duration::from_secs(1);
 
 impl Recording {
@@ -88,10 +88,11 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Writes the beginning, and has recorded what begins neither with the command nor later.
+    /// Writes the beginning, and enables the events that start neither with the command nor later.
     fn go(&mut self, command: Option<i32>) -> Result<(), RecordError> {
         if let Err(error) = self.begin() {
-            // Where nobody reads so early there is no recording, and the command runs all the same.
+            // If the stream's reader is already gone there is no recording, and the command runs
+            // all the same.
             let is_closed = matches!(error, RecordError::Output(OutputError::Closed))
                 || self.shared.flush() == Err(OutputError::Closed);
             if !is_closed {
@@ -99,7 +100,7 @@ impl Recording {
             }
             self.stop_recording(OutputError::Closed.into());
         }
-        // Inherited events begin with the program.
+        // Inherited events start with the program.
         let is_inherited = matches!(self.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
             let now = self.session.backend.clock.now();
@@ -114,7 +115,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Deals out the ring buffers to the threads that read them.
+    /// Creates the recording, and deals the ring buffers to its threads.
     fn over(
         session: Session,
         ledger: Ledger,
@@ -175,7 +176,7 @@ impl Recording {
         })
     }
 
-    /// Writes what a recording begins with.
+    /// Writes the beginning of a recording.
     fn begin(&mut self) -> Result<(), RecordError> {
         let Self { shared, description, ledger, .. } = &*self;
         shared.with_output(|output| output.begin(description))?;
@@ -186,8 +187,8 @@ impl Recording {
         Ok(self.shared.flush()?)
     }
 
-    /// Describes what was there before, in records that the kernel would have made of it. The event
-    /// that follows processes runs by then, so that nothing falls in between.
+    /// Describes existing processes in the records that the kernel would have written. The event
+    /// that tracks processes already runs, so nothing is missed in between.
     fn describe_existing(&mut self) -> Result<(), RecordError> {
         let Self { session, events, shared, tasks, modules, .. } = self;
         if let Some(tracking) =
@@ -212,7 +213,7 @@ impl Recording {
     }
 }
 
-/// Begins to look at the time that tasks are not on a CPU, where it is asked for.
+/// Starts recording off-CPU time, if requested.
 fn start_off_cpu(
     session: &mut Session,
     tasks: &TargetTasks,
@@ -224,13 +225,13 @@ fn start_off_cpu(
     OffCpuTimes::start(options, attr, tasks.whose(command), host).map(Some)
 }
 
-/// Has a reader woken where much waits to be read of the time that tasks are not on a CPU.
+/// Wakes a reader when much off-CPU time is ready.
 fn wake(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
     let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
     files.try_for_each(|file| poller.add(file, Source::Ring).map_err(RecordError::Poll))
 }
 
-/// Has binaries held, where they are to be kept.
+/// Holds binaries open, if they are to be kept.
 fn hold_binaries(session: &Session, shared: &SharedOutput) -> Result<(), RecordError> {
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
     let held = Binaries::new(folder, session.backend.host.clone());
@@ -239,7 +240,7 @@ fn hold_binaries(session: &Session, shared: &SharedOutput) -> Result<(), RecordE
     Ok(())
 }
 
-/// What a recording takes over when it begins.
+/// The parts from which a recording is created.
 struct StartParts {
     events: Events,
     rings: Rings,
@@ -262,10 +263,10 @@ fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
     }
 }
 
-/// Reads ring buffers seldom where nothing is kept, and has the output's threads there where they are
-/// named.
+/// Adapts the options to the output: raises the flush interval if nothing is kept, and starts the
+/// output's threads if they must be named.
 fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output), RecordError> {
-    // Files that are to be held are found by reading mappings soon.
+    // To keep binaries, mappings must be read soon.
     if output.keeps_nothing() && session.options.keep_binaries.is_none() {
         let interval = &mut session.options.rings.flush_interval;
         *interval = (*interval).max(WITHOUT_KEEPING);
@@ -276,8 +277,8 @@ fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output),
     Ok((session, output))
 }
 
-/// Whether threads of the recorder are named before anything is recorded: in filters, or as their
-/// samples are counted apart. A command's own events see none of them.
+/// Whether the recorder's threads are named before the recording starts: in filters, or to count
+/// their samples. A command's own events don't see them.
 fn names_threads(session: &Session) -> bool {
     let is_commands =
         matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
@@ -286,8 +287,8 @@ fn names_threads(session: &Session) -> bool {
         || session.plan.events.iter().any(PlannedEvent::takes_filter)
 }
 
-/// The threads of this process that are there by now: all but one that a long file of a command
-/// whose events take no filter gets later.
+/// Returns this process's threads so far. A file of a command may get one more later, if its events
+/// accept no filter.
 fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let own = rustix::thread::gettid().as_raw_nonzero().get();
@@ -326,7 +327,7 @@ fn open(
     Ok(events)
 }
 
-/// The filter of each event, which names all threads of the recorder.
+/// Returns the filter of each event, which names all threads of the recorder.
 fn filters(session: &Session, recorder: &Recorder) -> Result<Vec<Option<CString>>, RecordError> {
     let excluded: Vec<i32> =
         if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
@@ -334,7 +335,7 @@ fn filters(session: &Session, recorder: &Recorder) -> Result<Vec<Option<CString>
     Ok(planned.map(|planned| planned.filter(&excluded)).collect::<Result<_, _>>()?)
 }
 
-/// What readers of ring buffers must know of the events.
+/// Returns the table that readers of ring buffers need.
 fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
     let own = if matches!(session.options.target, Target::Cpus(_)) {
         recorder.tids.iter().copied().collect()
@@ -350,7 +351,7 @@ fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> Even
     }
 }
 
-/// Gives each thread what it reads, and returns what is for this one.
+/// Gives each thread its reader, and returns this thread's.
 fn hand(
     dealt: Vec<(Poller, Vec<CpuRing>)>,
     threads: &mut [ReaderThread],
@@ -368,7 +369,7 @@ fn hand(
     Ok(first)
 }
 
-/// What each of so many readers waits for and reads.
+/// Deals the descriptors and rings to the readers.
 fn deal(
     rings: Vec<(u32, usize, Ring)>,
     readers: usize,

@@ -1,4 +1,4 @@
-//! A recording that goes on in another file.
+//! A recording that continues in another file.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::synthesize;
 use crate::warning::{FinishedFile, Notice, Warning};
 
 impl Recording {
-    /// Completes the file, with a ledger of its own, and goes on in the next one, which begins with
-    /// what runs now. The file is among the notices then, or why there is no other.
+    /// Completes the file, with a ledger of its own, and begins the next one with a description of
+    /// the running processes. A notice reports the file, or why there is no next one.
     pub fn switch(&mut self) {
         if self.is_stopped() {
             return;
@@ -43,8 +43,8 @@ impl Recording {
         }
     }
 
-    /// What lies in ring buffers may be of tasks that have ended, and that the next file doesn't name
-    /// any more: it goes into the file at hand. A file of limited size takes no more, however.
+    /// Records in the ring buffers may belong to tasks that have exited, which the next file
+    /// doesn't describe: they go into the current file, unless its size limit is reached.
     fn empty_before_switch(&mut self) -> Result<(), RecordError> {
         self.take_off_cpu()?;
         self.note_modules();
@@ -61,7 +61,7 @@ impl Recording {
     fn next_file(&mut self) -> Result<Option<FinishedFile>, Failed> {
         let until_ns = self.cpu_ns();
         let mut running = Vec::new();
-        // Of a command, any of its processes may be the one that goes on.
+        // Any of the command's processes may continue.
         let there = self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
             running.extend_from_slice(bytes);
             Ok(())
@@ -108,7 +108,7 @@ impl Recording {
 /// Why there is no next file.
 enum Failed {
     Output(StopReason),
-    /// What runs can't be described; the file at hand is whole.
+    /// Running processes can't be described; the current file is complete.
     Describing(RecordError),
 }
 

@@ -1,4 +1,4 @@
-//! System calls whose samples BPF programs write: into ring buffers beside those of events.
+//! System calls whose samples BPF programs write, into ring buffers besides the events'.
 
 use tare_kernel::bpf::BpfError;
 use tare_kernel::call_samples::CallSamples;
@@ -10,16 +10,16 @@ use crate::capture::poller::{Poller, Source};
 use crate::error::RecordError;
 use crate::plan::{Plan, PlannedEvent};
 
-/// What ring buffers of no event have in place of their event's number.
+/// Index in place of the owner, for ring buffers of programs.
 const OF_NO_EVENT: usize = usize::MAX;
 
-/// The programs' ring buffers, each with its CPU.
+/// Returns the programs' ring buffers, each with its CPU.
 pub(super) fn rings(calls: &CallSamples) -> Result<Vec<(u32, usize, Ring)>, RecordError> {
     let rings = calls.rings().map_err(RingError::Kernel)?.into_iter();
     Ok(rings.map(|(cpu, ring)| (cpu, OF_NO_EVENT, ring)).collect())
 }
 
-/// The ids of each event, those of events whose samples programs write among them.
+/// Returns the ids of each event, including events whose samples programs write.
 pub(super) fn with_ids(plan: &Plan, events: &Events) -> Result<Vec<Vec<u64>>, RecordError> {
     let mut ids = events.ids().map_err(event_error("read the ids of events"))?;
     let written = ids.iter_mut().zip(&plan.events).filter(|(_, planned)| planned.by_programs);
@@ -27,7 +27,7 @@ pub(super) fn with_ids(plan: &Plan, events: &Events) -> Result<Vec<Vec<u64>>, Re
     Ok(ids)
 }
 
-/// Has each reader woken when programs wrote much.
+/// Wakes each reader when programs have written much.
 pub(super) fn wake<'a>(
     calls: Option<&CallSamples>,
     mut readers: impl Iterator<Item = &'a Poller>,
@@ -39,7 +39,7 @@ pub(super) fn wake<'a>(
 }
 
 impl Recording {
-    /// Has the programs run for those that are recorded.
+    /// Starts the programs for the recorded tasks.
     pub(super) fn start_calls(&mut self, command: Option<i32>) -> Result<(), RecordError> {
         let Self { calls: Some(calls), session, tasks, .. } = self else { return Ok(()) };
         let follow = tasks.whose(command).follow(&session.options.target);
@@ -49,7 +49,7 @@ impl Recording {
         })
     }
 
-    /// How many samples of each event found no room, where that is known.
+    /// Returns the lost samples of each event, if known.
     pub(super) fn lost(&self) -> Vec<Option<u64>> {
         let mut lost = self.events.lost();
         let Some(Ok(counts)) = self.calls.as_ref().map(CallSamples::lost) else { return lost };

@@ -1,4 +1,4 @@
-//! The tasks that a recording is made of.
+//! The tasks that a recording targets.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,25 +14,24 @@ use crate::off_cpu::OffCpuTarget;
 use crate::options::Target;
 use crate::synthesize;
 
-/// The tasks that a recording is made of; on which CPUs, the plan says.
+/// The tasks that a recording targets. Their CPUs are in the plan.
 #[derive(Debug, Default)]
 pub(super) struct TargetTasks {
-    /// These threads; none for whole CPUs and cgroups.
+    /// The threads; empty for whole CPUs and cgroups.
     pub(super) threads: Vec<i32>,
-    /// The folders of cgroups, in the order of their names.
+    /// Folders of the cgroups, in the order of their names.
     cgroups: Vec<OwnedFd>,
-    /// Tasks that were there before and are to be described; `None` where all that is recorded is what the
-    /// command starts.
+    /// Existing tasks to describe; `None` if only tasks that the command starts are recorded.
     pub(super) existing: Option<synthesize::Targets>,
-    /// Tasks whose end ends the recording.
+    /// Tasks whose exit ends the recording.
     pub(super) waited_for: Targets,
 }
 
 impl TargetTasks {
-    /// Finds them. `child` is the command that waits, `cgroup` its own.
+    /// Looks up the tasks. `child` is the waiting command, `cgroup` its own.
     ///
     /// # Errors
-    /// A process, thread or cgroup that isn't there.
+    /// Fails if a process, thread or cgroup doesn't exist.
     pub(super) fn find(
         target: &Target,
         child: Option<i32>,
@@ -76,7 +75,7 @@ impl TargetTasks {
 
     fn of_user(uid: u32, host: &Host) -> Result<Self, RecordError> {
         let pids = of_user(uid, host)?;
-        // Processes come and go while they are looked at; one that went has no threads.
+        // A process that exits during the lookup has no threads.
         let threads =
             pids.iter().flat_map(|&pid| procfs::threads(host, pid).unwrap_or_default()).collect();
         let existing = Some(synthesize::Targets::Processes(pids));
@@ -94,7 +93,7 @@ impl TargetTasks {
         Ok(Self { cgroups, existing: Some(synthesize::Targets::All), ..Self::default() })
     }
 
-    /// Whose time off the CPUs it is; `command` waits for its execve.
+    /// Returns the tasks for off-CPU time; `command` waits for its execve.
     pub(super) fn whose(&self, command: Option<i32>) -> OffCpuTarget<'_> {
         OffCpuTarget {
             command,
@@ -106,7 +105,7 @@ impl TargetTasks {
         }
     }
 
-    /// The folders of cgroups, in the order of their names.
+    /// Returns the folders of the cgroups, in the order of their names.
     pub(super) fn cgroups(&self) -> Vec<RawFd> {
         self.cgroups.iter().map(AsRawFd::as_raw_fd).collect()
     }
@@ -120,7 +119,7 @@ fn threads(pids: &[i32], host: &Host) -> Result<Vec<i32>, RecordError> {
     Ok(tids.into_iter().collect())
 }
 
-/// The processes of a user, other than this one.
+/// Returns the processes of a user, other than this one.
 fn of_user(uid: u32, host: &Host) -> Result<Vec<i32>, RecordError> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let owner = |pid: &i32| {

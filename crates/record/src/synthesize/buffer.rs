@@ -1,11 +1,11 @@
-//! Records that wait to be handed out together.
+//! Collects records, to emit them in batches.
 
 use std::io;
 
 use tare_format::record::encode::{Encoder, TooLong};
 use tare_format::record::{Cgroup, Comm, Layout, Mmap, NamespaceLink, SampleId, Task};
 
-/// Bytes that are handed out at once.
+/// Bytes of a batch.
 const PIECE_BYTES: usize = 64 << 10;
 
 pub(super) struct Buffer<'a> {
@@ -43,7 +43,7 @@ impl<'a> Buffer<'a> {
         self.next(written)
     }
 
-    /// A thread whose mappings, if it has any of its own, follow.
+    /// Adds a thread. Its own mappings, if any, follow.
     pub(super) fn fork(&mut self, task: &Task) -> io::Result<()> {
         let written = self.encoder.fork(&mut self.bytes, task, true);
         self.next(written)
@@ -73,7 +73,7 @@ impl<'a> Buffer<'a> {
         Ok(())
     }
 
-    /// Records that were too long to be one.
+    /// Number of records that were too long.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -1,8 +1,8 @@
-//! What was there before a recording began, as the records that the kernel would have made of it:
-//! the kernel's own code, processes, their threads and mappings, cgroups.
+//! Describes what existed before a recording, in the records that the kernel would have written:
+//! kernel code, processes, their threads and mappings, cgroups.
 //!
-//! Who records starts the events first: what begins while this is read is told by the kernel then,
-//! and here perhaps once more, which readers take.
+//! The recorder enables the events first. A process that starts during the description may
+//! therefore appear twice, once from the kernel, which readers tolerate.
 
 mod buffer;
 mod process;
@@ -24,25 +24,25 @@ use tare_kernel::procfs::{self, KernelModule};
 use buffer::Buffer;
 use process::Processes;
 
-/// Whose processes are described.
+/// The processes to describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// Everyone's.
+    /// All processes.
     All,
     /// These processes, with all their threads.
     Processes(Vec<i32>),
-    /// These threads, and of each thread's process the name and the mappings.
+    /// These threads, with the names and mappings of their processes.
     Threads(Vec<i32>),
 }
 
-/// What of them is described.
+/// The properties to describe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Where the kernel and its modules lie. Not needed where no event counts in the kernel.
+    /// Addresses of the kernel and its modules. Not needed if no event counts in the kernel.
     pub kernel: bool,
-    /// What processes map.
+    /// Mappings of processes.
     pub mappings: bool,
-    /// Also mappings that hold no code (`-d`).
+    /// Include mappings without code (`-d`).
     pub data: bool,
     /// The namespaces of each thread (`--namespaces`).
     pub namespaces: bool,
@@ -50,36 +50,37 @@ pub struct Options {
     pub cgroups: bool,
 }
 
-/// What was described, and what could not be.
+/// Counts of described and skipped items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synthesized {
     /// Processes.
     pub processes: u64,
-    /// Threads, those that processes begin with included.
+    /// Threads, including each process's first.
     pub threads: u64,
     /// Mappings of processes.
     pub mappings: u64,
-    /// Modules of the kernel.
+    /// The kernel's modules.
     pub modules: Vec<KernelModule>,
     /// Cgroups.
     pub cgroups: u64,
-    /// Whether the place of the kernel is known, where it was asked for.
+    /// Whether the kernel's address was requested and is known.
     pub kernel: bool,
-    /// Processes and threads that ended while they were looked at.
+    /// Processes and threads that exited during the description.
     pub gone: u64,
-    /// Processes whose mappings this user may not see.
+    /// Processes whose mappings this user may not read.
     pub hidden: u64,
-    /// Records that would have been too long to be one: a path of more than some 65,000 bytes.
+    /// Records that are too long, with a path of more than some 65,000 bytes.
     pub left_out: u64,
     /// Bytes of records.
     pub bytes: u64,
 }
 
-/// Hands out records in pieces of some 64 KiB, each of whole records. They end as those of an event
-/// with this `layout` do, with zeros: they belong to no time and no event.
+/// Emits records in pieces of some 64 KiB, each of whole records. Their trailing fields have this
+/// `layout` and are zero: they have no time and no event.
 ///
 /// # Errors
-/// What `emit` returns; `/proc` can't be read. That a single process can't be is counted.
+/// Returns the error of `emit`; fails if `/proc` can't be read. Unreadable single processes are
+/// counted instead.
 pub fn synthesize(
     host: &Host,
     targets: &Targets,
@@ -109,13 +110,12 @@ pub fn synthesize(
     Ok(done)
 }
 
-/// The kernel and its modules, as perf names them. The offset of the kernel's mapping is the
-/// address of the symbol that its name ends with: by it readers find how far the kernel was moved
-/// from where it was linked to.
+/// Describes the kernel and its modules, as perf names them. The offset of the kernel's mapping is
+/// the address of the symbol in its name, from which readers compute the kernel's relocation.
 fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
     done.modules = procfs::modules(host);
     if let Some(text) = procfs::kernel_text(host) {
-        // Up to the modules, or to the end of all addresses, where the length is a secret.
+        // Up to the modules, or to the end of all addresses if the length is hidden.
         let next = done.modules.iter().map(|one| one.start).find(|start| *start > text.start);
         let len = text.len.unwrap_or_else(|| next.unwrap_or(u64::MAX) - text.start);
         let name = format!("[kernel.kallsyms]{}", text.symbol);
@@ -129,8 +129,8 @@ fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::R
     Ok(())
 }
 
-/// BPF programs that were loaded before: the symbol of each function, and where `events` are recorded
-/// of those that are loaded later, that of the program. Those that are too long are left out.
+/// Returns records of already loaded BPF programs: the symbols of their functions, and if `events`,
+/// the load of each program, as for programs loaded later. Leaves out records that are too long.
 pub(crate) fn bpf_programs(programs: &[LoadedProgram], events: bool, layout: &Layout) -> Vec<u8> {
     let encoder = Encoder::new(layout, &SampleId::default());
     let mut bytes = Vec::new();
@@ -149,13 +149,13 @@ pub(crate) fn bpf_programs(programs: &[LoadedProgram], events: bool, layout: &La
     bytes
 }
 
-/// A module's file, or its name in brackets.
+/// Returns a module's file, or its name in brackets.
 pub(crate) fn module_name(module: &KernelModule) -> String {
     module.path.clone().unwrap_or_else(|| format!("[{}]", module.name))
 }
 
-/// The mapping of a module that was loaded while events were recorded, of which the kernel makes no
-/// record. It has its build id with it: the same module may have been loaded before as another build.
+/// Returns the mapping of a module that was loaded during the recording, which the kernel doesn't
+/// report. It includes the build id: another build of the module may have been loaded before.
 pub(crate) fn module(
     module: &KernelModule,
     build_id: Option<&[u8]>,
@@ -184,14 +184,14 @@ fn kernel_mapping(start: u64, len: u64, pgoff: u64, path: &[u8]) -> Mmap<'_> {
     }
 }
 
-/// The cgroups of the hierarchy that events go by, by the id that samples hold: the folder's inode
-/// (Linux 5.5).
+/// Describes the cgroups of the hierarchy that perf events use, by the id in samples: the folder's
+/// inode (Linux 5.5).
 fn cgroups(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
     let Some(hierarchy) = Cgroups::read(host).for_events else { return Ok(()) };
     let top = host.path(&hierarchy.mount.to_string_lossy());
     let mut folders = vec![top.clone()];
     while let Some(folder) = folders.pop() {
-        // One that went away in between has nothing left to tell.
+        // A removed cgroup needs no description.
         let (Ok(metadata), Ok(entries)) = (std::fs::metadata(&folder), std::fs::read_dir(&folder))
         else {
             continue;

@@ -10,7 +10,7 @@ use tare_kernel::procfs::{self, Mapping, ProcessStat};
 use super::buffer::Buffer;
 use super::{Options, Synthesized};
 
-/// What the kernel calls mappings without a file.
+/// The kernel's name for mappings without a file.
 const ANONYMOUS: &[u8] = b"//anon";
 
 /// `PROT_READ` and `PROT_EXEC` of `include/uapi/asm-generic/mman-common.h`.
@@ -22,7 +22,7 @@ pub(super) struct Processes<'a, 'b> {
     options: &'a Options,
     buffer: &'a mut Buffer<'b>,
     done: &'a mut Synthesized,
-    /// The text of a process's mappings, kept for the next.
+    /// Buffer for the text of a process's mappings, reused.
     text: Vec<u8>,
 }
 
@@ -36,7 +36,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         Self { host, options, buffer, done, text: Vec::new() }
     }
 
-    /// A process with all its threads.
+    /// Describes a process with all its threads.
     pub(super) fn whole(&mut self, pid: i32) -> io::Result<()> {
         let Some(process) = self.leader(pid)? else { return Ok(()) };
         if process.threads > 1 {
@@ -46,7 +46,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         self.mappings(pid, &process)
     }
 
-    /// Single threads.
+    /// Describes single threads.
     pub(super) fn threads(&mut self, tids: &[i32]) -> io::Result<()> {
         let mut by_process = BTreeMap::<i32, Vec<i32>>::new();
         for tid in tids {
@@ -65,7 +65,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         Ok(())
     }
 
-    /// The thread that a process began with; `None` where it is gone.
+    /// Describes a process's first thread; returns `None` if it has exited.
     fn leader(&mut self, pid: i32) -> io::Result<Option<ProcessStat>> {
         let process = match procfs::process(self.host, pid) {
             Ok(process) => process,
@@ -128,7 +128,7 @@ impl<'a, 'b> Processes<'a, 'b> {
     }
 }
 
-/// The record of a mapping; `None` for one that holds no code, unless data are wanted and it can be
+/// Returns the record of a mapping; `None` for one without code, unless `data` is set and it can be
 /// read.
 fn record<'a>(pid: i32, mapping: &'a Mapping<'_>, data: bool) -> Option<Mmap<'a>> {
     let is_data = mapping.prot & EXECUTE == 0;

@@ -24,7 +24,7 @@ fn layout() -> Layout {
     Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() }
 }
 
-/// A machine of these files.
+/// A machine with these files.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -36,7 +36,7 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     (root, host)
 }
 
-/// Each record as a line, and what was counted.
+/// Returns each record as a line, and the counts.
 fn lines(host: &Host, targets: &Targets, options: Options) -> (Vec<String>, Synthesized) {
     let layout = layout();
     let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ fn small() -> (tempfile::TempDir, Host) {
         ("/proc/7/maps", MAPS),
         ("/proc/7/status", "Name:\ta\nTgid:\t7\n"),
         ("/proc/9/status", "Tgid:\t7\n"),
-        // It ended: its folder is all that was seen.
+        // An exited process: only its folder was seen.
         ("/proc/30/nothing", ""),
         ("/proc/kallsyms", "ffffffff81000000 T _stext\nffffffff81000000 T _text\n"),
         ("/proc/modules", "ext4 4096 0 - Live 0xffffffffc0600000\n"),
@@ -174,7 +174,7 @@ fn what_is_emitted_can_fail() {
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
-/// A process that does nothing.
+/// A process that sleeps.
 fn sleeper() -> Child {
     let sleeper = Command::new("sleep")
         .arg("100")
@@ -182,15 +182,14 @@ fn sleeper() -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Until the new program is there.
+    // Until the new program runs.
     while std::fs::read(format!("/proc/{}/comm", sleeper.id())).unwrap() != b"sleep\n" {
         std::thread::yield_now();
     }
     sleeper
 }
 
-/// Of a process that does nothing, perf says the same: a recording of it alone has its name and its
-/// mappings.
+/// perf describes a sleeping process in the same records: its name and its mappings.
 #[test]
 fn perf_describes_a_process_in_the_same_records() {
     let mut sleeper = sleeper();
@@ -237,7 +236,7 @@ fn perf_describes_a_process_in_the_same_records() {
             theirs.insert(line(&record));
         }
     }
-    // Of a process that it is told, perf says no parent; and it says more of its own command.
+    // perf omits the parent of a target process, and adds records of its own command.
     let about = [format!(" {pid} "), format!(" {pid}/"), " -1 ".to_owned()];
     theirs.retain(|line| about.iter().any(|name| line.contains(name)));
     let ours: BTreeSet<_> = ours.into_iter().filter(|line| !line.starts_with("fork ")).collect();

@@ -1,14 +1,13 @@
-//! Records that come from no ring, and are as old as those of rings.
-
 use super::SharedOutput;
 use crate::output::Result;
 
 impl SharedOutput {
-    /// Appends whole records that are no older than what rings brought before the last mark: they
-    /// belong into the round under way, and are kept back where the records of rings are.
+    /// Appends whole records that are no older than the records before the last mark. They belong
+    /// to the current round, so they go the way of ring records: into the flight recorder, if there
+    /// is one.
     ///
     /// # Errors
-    /// The output's own.
+    /// Fails if the output takes nothing more.
     pub(crate) fn append_in_round(&self, records: &[u8]) -> Result<()> {
         if records.is_empty() {
             return Ok(());

@@ -1,10 +1,11 @@
-//! Where bytes of a file go: past the page cache or through it, or nowhere.
+//! Chooses between the page cache and `O_DIRECT` for a file.
 
 use std::sync::Arc;
 
 use super::{OpenOutput, OutputFile};
 
-/// Through the page cache go so many bytes after the disk was too slow, before it is tried again.
+/// Bytes written through the page cache after the disk was too slow, before `O_DIRECT` is tried
+/// again.
 const SPILLED: u64 = 64 << 20;
 
 impl OutputFile {
@@ -13,31 +14,31 @@ impl OutputFile {
         matches!(self.open, OpenOutput::Null(_))
     }
 
-    /// Whether the file can go past the page cache: where the file system makes that worth the while.
+    /// Whether the file can go past the page cache, on a file system that benefits from it.
     pub(in super::super) fn may_be_direct(&self) -> bool {
         matches!(&self.open, OpenOutput::File { file, .. } if file.direct().is_ok())
     }
 
-    /// Goes past the page cache from here on, unless it does.
+    /// Continues past the page cache.
     pub(in super::super) fn go_direct(&mut self) {
         if self.sink.end() < self.direct_at || self.sink.is_direct() || self.failed.is_some() {
             return;
         }
-        // Where the kernel refuses it, it is not tried again.
+        // If the kernel refuses, it isn't tried again.
         self.direct_at = u64::MAX;
         let OpenOutput::File { file, .. } = &self.open else { return };
         let file = Arc::clone(file);
-        // Where that can't be done it goes on by writes, which is what was asked for as well.
+        // If that isn't possible, writes go on, which is also what was requested.
         let Ok(direct) = file.direct() else { return };
         self.calls += 4;
-        // Begins to write what is in the page cache; the end of the file forgets it.
+        // Starts writeback of the page cache; the end of the file drops it.
         file.forget(self.sink.end());
-        // The table behind the data is no part of what the next bytes are written over in memory.
+        // The buffer doesn't contain the table after the data, so it can't be overwritten there.
         self.has_table = false;
         self.sink.go_direct(file, direct);
     }
 
-    /// Goes through the page cache from here on, unless it does.
+    /// Continues through the page cache.
     pub(in super::super) fn leave_direct(&mut self) {
         if self.failed.is_none() && self.sink.is_direct() {
             self.go_plain();
@@ -45,7 +46,7 @@ impl OutputFile {
         }
     }
 
-    /// Goes on through the page cache, for a while.
+    /// Continues through the page cache for a while.
     pub(in super::super) fn spill(&mut self) {
         if self.failed.is_some() || !self.sink.is_direct() {
             return;

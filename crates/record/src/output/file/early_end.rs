@@ -1,4 +1,4 @@
-//! Data that end early: room for what a file ends with.
+//! Data that end early: makes room for the file's end.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::super::{OutputError, Result};
 use super::{OpenOutput, OutputFile};
 
 impl OutputFile {
-    /// Has `room` bytes behind the data, for the file's end: where the disk has no room for them, the
-    /// data end as with a write that failed.
+    /// Reserves `room` bytes after the data for the file's end. If the disk has no room, the data
+    /// end as after a failed write.
     pub(in super::super) fn reserve(&mut self, room: u64) -> Result<()> {
         self.still_going()?;
         self.pack()?;
@@ -26,16 +26,16 @@ impl OutputFile {
                 self.end_here(error);
                 self.still_going()
             }
-            // What else fails does so when the end is written.
+            // Any other failure shows again when the end is written.
             _ => Ok(()),
         }
     }
 
-    /// Where the data had to end: cuts them so far back that `room` bytes find place behind them,
-    /// and hands out what is left, as a recording that was not finished.
+    /// If the data had to end, cuts them until `room` bytes fit after them, and returns the rest as
+    /// an unfinished recording.
     pub(in super::super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         if self.failed.is_none() {
-            // A failure is in `failed` too.
+            // A failure is also in `failed`.
             let _ = self.pack().and_then(|()| self.check());
         }
         let OpenOutput::File { file, .. } = &self.open else { return None };
@@ -48,14 +48,14 @@ impl OutputFile {
         }
         let (_, cut) = self.failed.as_ref()?;
         let end = cut.end;
-        // What fails once may not the next time, and what isn't counted is not known.
+        // A second attempt may succeed, and without it the rest can't be counted.
         self.make_cut_known(end).or_else(|_| self.make_cut_known(end)).ok()?;
         let end = end + self.beginning.feature_table.len() as u64;
         Some(CutFile { file, at: 0, end })
     }
 
-    /// Whether so many bytes find no room behind data that have ended. Where they ended for another
-    /// reason than a full disk, the disk may be full besides.
+    /// Whether `room` bytes don't fit after data that have ended. Even if they ended for another
+    /// reason, the disk may be full.
     fn lacks(&self, room: u64, file: &dyn DiskFile) -> bool {
         match &self.failed {
             None => false,
@@ -68,7 +68,7 @@ impl OutputFile {
         }
     }
 
-    /// Has data that have ended end at most at `limit`.
+    /// Moves the end of data that have ended back to at most `limit`.
     pub(super) fn end_before(&mut self, limit: u64) {
         if self.failed.as_ref().is_some_and(|(_, cut)| limit < cut.end) {
             let cut = self.cut(limit);

@@ -11,12 +11,12 @@ use super::super::write::write_at;
 use super::super::{Closing, OutputError, OutputStats, Result};
 use super::{OpenOutput, OutputFile};
 
-/// How often the data are cut to make room for the file's end.
+/// Number of times that the data are cut to make room for the file's end.
 const ATTEMPTS: u64 = 4;
 
 impl OutputFile {
-    /// Completes the file, or what is left of it after a failure. Returns the window thread, for the next
-    /// file.
+    /// Completes the file, or the rest of it after a failure. Returns the window thread, for the
+    /// next file.
     pub(in super::super) fn finish(
         mut self,
         closing: &Closing<'_>,
@@ -56,10 +56,10 @@ impl OutputFile {
         }
     }
 
-    /// Writes the end; returns the bytes of all.
+    /// Writes the end; returns the length of the file.
     fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
         if self.failed.is_none() {
-            // A failure is in `failed` too, and the file is completed all the same.
+            // A failure is also in `failed`, and the file is completed all the same.
             let _ = self.pack().and_then(|()| self.check());
         }
         self.go_plain();
@@ -77,8 +77,8 @@ impl OutputFile {
     /// Writes the end of the file and then its header; returns the file's length.
     ///
     /// ```text
-    /// room was left   | header | records ................ | last | tail |
-    /// none was left   | header | records ........ | last | tail |          cut where a record ends, as far back as these need
+    /// enough room     | header | records ................ | last | tail |
+    /// no room         | header | records ........ | last | tail |          cut at a record's end, as far back as necessary
     /// ```
     fn complete_file(
         &mut self,
@@ -89,12 +89,11 @@ impl OutputFile {
         let room = self.sink.end();
         for attempt in 0..=ATTEMPTS {
             let end = self.failed.as_ref().map_or(room, |(_, cut)| cut.end);
-            // Until the header is written, a reader finds the data up to here by a table of its own,
-            // which is left where it is.
+            // Until the header is written, a reader finds the data up to here by their own table,
+            // which therefore stays.
             let table = if end == self.known_end { 0 } else { self.beginning.feature_table.len() };
             let behind = end + table as u64;
-            // What describes the recording is among the data too; the header points to what comes
-            // behind it.
+            // The description is part of the data; the header points after it.
             let data_end = behind + last.len() as u64;
             let ending = description.ending(&(self.start..data_end))?;
             let bytes = [last, &ending.tail].concat();
@@ -102,10 +101,10 @@ impl OutputFile {
             match known.and_then(|()| write_at(file, &bytes, behind)) {
                 Ok(()) => return self.close(file, &ending, data_end),
                 Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                    // File systems that write elsewhere need some room more.
+                    // Copy-on-write file systems need some extra room.
                     let tail = (table + bytes.len()) as u64 + attempt * (256 << 10);
                     let limit = room.saturating_sub(tail).max(self.start).min(end);
-                    // The room was reserved, and what fails now may not the next time.
+                    // The room was reserved, so a failure now may not repeat.
                     if self.failed.is_some() || attempt > 0 {
                         let why = self.failed.take().map_or(error.into(), |(why, _)| why);
                         self.failed = Some((why, self.cut(limit)));
@@ -117,7 +116,7 @@ impl OutputFile {
         Err(OutputError::Full)
     }
 
-    /// Has the header point at the tail, which is in the file, and cuts what lies behind.
+    /// Points the header at the tail, which is already in the file, and truncates the rest.
     fn close(&self, file: &dyn DiskFile, ending: &Ending, data_end: u64) -> Result<u64> {
         write_at(file, &ending.header, 0)?;
         let length = data_end + ending.tail.len() as u64;

@@ -1,15 +1,17 @@
-//! The bytes that wait in a queue, piece by piece.
+//! The bytes that wait in a queue, in pieces.
 
 use rustix::io::Errno;
 use tare_kernel::page_buffer::PageBuffer;
 
-/// Bytes of the memory of a piece: those of a large page.
+/// Bytes of a piece's memory: one large page.
 pub(super) const PIECE: usize = 2 << 20;
-/// Bytes of a page, at whose boundary a piece begins, or as far behind one as its place in the file.
+/// Bytes of a page. A piece begins at a page boundary, or at the same offset from one as its place
+/// in the file.
 const PAGE: u64 = 4096;
 
-/// An empty piece, in spare memory where there is some, for bytes that belong to this place in the
-/// file: they can then be written to blocks of it from where they lie. `is_large`: many will come.
+/// Returns an empty piece, from spare memory if there is some. Its alignment matches the offset
+/// `place` in the file, so that it can be written to blocks from where it lies. `is_large`: many bytes
+/// will come.
 pub(super) fn empty(
     spare: Option<PageBuffer>,
     place: u64,

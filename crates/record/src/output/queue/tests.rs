@@ -1,4 +1,4 @@
-//! A stream's queue before readers that are slow, or go.
+//! A stream's queue with readers that are slow or close the stream.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -21,7 +21,7 @@ use super::*;
 use crate::clock::{Clock, SystemClock};
 use crate::describe::RecordingClock;
 
-/// A record that holds its number, and filling up to `size` bytes, which is a multiple of eight.
+/// A record that holds its number, padded to `size` bytes, a multiple of eight.
 fn record(number: u64, size: u16) -> Vec<u8> {
     let mut record =
         [PERF_RECORD_SAMPLE.to_ne_bytes(), (u32::from(size) << 16).to_le_bytes()].concat();
@@ -39,7 +39,7 @@ fn description() -> Description {
     }
 }
 
-/// Reads pieces of chance size with pauses; goes after so many bytes. Returns what it read.
+/// Reads pieces of random size with pauses, and closes after `most` bytes. Returns everything read.
 fn read_slowly(mut from: impl Read, seed: u64, most: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut bytes = Vec::new();
@@ -57,7 +57,7 @@ fn read_slowly(mut from: impl Read, seed: u64, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of the whole records of a stream.
+/// Returns the numbers of the whole records in a stream.
 fn numbers(stream: &[u8]) -> Vec<u64> {
     numbers_in(Reader::stream(stream).unwrap())
 }
@@ -72,8 +72,8 @@ fn numbers_in<R: Read>(mut reader: Reader<R>) -> Vec<u64> {
     numbers
 }
 
-/// Appends some MiB in batches of chance size to a queue whose reader goes after `most` bytes: the
-/// account, what was read, the number of records, and the first error.
+/// Appends some MiB in batches of random size to a queue whose reader closes after `most` bytes.
+/// Returns the figures, the bytes read, the number of records, and the first error.
 fn stream(
     seed: u64,
     compress: Option<i32>,
@@ -129,7 +129,7 @@ fn records_come_out_once_and_in_order() {
     }
 }
 
-/// Nothing waits for a reader that is gone, and what it got is the beginning.
+/// Nothing waits for a closed reader, which has received the beginning.
 #[test]
 fn a_reader_that_goes_ends_the_recording() {
     for seed in [0, 3, 6, 9, 12] {
@@ -138,7 +138,7 @@ fn a_reader_that_goes_ends_the_recording() {
             let (account, bytes, appended, failed) = stream(seed, compress, most);
             let got = numbers(&bytes);
             assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "{seed}, {compress:?}");
-            // What fits into the pipe is through before the reader goes.
+            // Everything that fits into the pipe is through before the reader closes.
             let is_through = account.stopped.is_none();
             assert!(
                 !is_through || account.dropped_bytes == 0 && account.bytes <= most as u64 + 65_536,
@@ -151,7 +151,7 @@ fn a_reader_that_goes_ends_the_recording() {
     }
 }
 
-/// A file on a disk that takes its time past the page cache.
+/// A file on a disk that is slow past the page cache.
 #[derive(Debug)]
 struct SlowDisk {
     file: Arc<File>,
@@ -204,7 +204,7 @@ impl DiskFile for SlowDisk {
     }
 }
 
-/// What little comes is written by whoever appends, much by the thread; and where the disk is too slow,
+/// The appending thread writes a slow file, the queue's thread a fast one; if the disk is too slow,
 /// through the page cache.
 #[test]
 fn fast_files_go_to_the_thread_and_a_slow_disk_is_spared() {
@@ -238,7 +238,7 @@ fn fast_files_go_to_the_thread_and_a_slow_disk_is_spared() {
     }
 }
 
-/// A clock that a test sets, in seconds.
+/// A clock that the test sets, in seconds.
 #[derive(Debug)]
 struct SetClock(Instant, AtomicU64);
 
@@ -260,7 +260,7 @@ impl Clock for SetClock {
     }
 }
 
-/// A file that comes fast, then slowly, then fast again: the thread has it while it comes fast.
+/// A file that grows fast, then slowly, then fast: the thread has it while it grows fast.
 #[test]
 fn the_thread_has_a_file_while_much_comes() {
     let path = tempfile::NamedTempFile::new().unwrap();
@@ -284,7 +284,7 @@ fn the_thread_has_a_file_while_much_comes() {
                 (end..end + a_second).flat_map(|number| record(number, 64)).collect();
             end += a_second;
             queue.append(&[&batch]).unwrap();
-            // What waits is written before the next second: for a machine that others keep busy.
+            // Everything is written before the next second, even on a busy machine.
             while queue.here.is_none() && queue.shared.lock().bytes > 0 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! The thread behind a queue, and what both sides see of it.
+//! The thread of a queue, and its shared state.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -11,22 +11,22 @@ use crate::output::series::FileSeries;
 use crate::output::window_thread::spawn;
 use crate::output::{OutputError, OutputStats, Result};
 
-/// When half of the queue is full, a disk that is written past the page cache is too slow for what
-/// comes in.
+/// One part in this many of the queue: above it, a disk that is written past the page cache counts
+/// as too slow.
 const SPILLS_AT: usize = 2;
 
 pub(super) type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 
 pub(super) enum Job {
-    /// Records; where `ends` is not set, the last one goes on in the next piece.
+    /// Records. Unless `ends` is set, the last one continues in the next piece.
     Append {
         piece: PageBuffer,
         ends: bool,
     },
     Flush,
-    /// Anything that somebody waits for.
+    /// A call whose result the caller waits for.
     Call(Call),
-    /// Whoever appends writes by himself again.
+    /// The appending thread takes the recording back.
     GiveBack,
 }
 
@@ -38,18 +38,17 @@ pub(super) struct State {
     pub(super) spare: Vec<PageBuffer>,
     pub(super) failed: Option<OutputError>,
     pub(super) written: u64,
-    /// Where the next piece will lie in the file, as long as nothing else comes between than what a
-    /// flush writes.
+    /// Predicted offset of the next piece in the file, if only flushes come between.
     pub(super) next: u64,
-    /// Bytes that the last flush with something new wrote behind it.
+    /// Bytes that the last flush with new data wrote after them.
     pub(super) of_flush: u64,
-    /// Whether there is something new since the last flush was asked for.
+    /// Whether there are new data since the last requested flush.
     pub(super) has_new: bool,
     pub(super) wants_switch: bool,
-    /// Whether little came of late, where the path is chosen by that.
+    /// Whether the file grows slowly, if its path depends on that.
     pub(super) is_slow: bool,
     pub(super) account: OutputStats,
-    /// System calls for handing over: whoever waits or wakes makes one (`futex(2)`).
+    /// System calls for the hand-over: each wait and each wake-up takes one (`futex(2)`).
     pub(super) calls: u64,
     pub(super) ends: bool,
 }
@@ -67,7 +66,7 @@ impl SharedQueue {
     }
 }
 
-/// What the thread gets, and gives back at its end.
+/// The thread, with its channels for the recording.
 pub(super) struct OutputThread {
     pub(super) handle: JoinHandle<()>,
     pub(super) tid: i32,
@@ -76,15 +75,15 @@ pub(super) struct OutputThread {
 }
 
 impl OutputThread {
-    /// Starts it. It waits for the recording.
+    /// Starts the thread, which waits for the recording.
     pub(super) fn start(shared: &Arc<SharedQueue>, capacity: usize) -> Result<Self> {
         let of_thread = Arc::clone(shared);
         let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
         let (give_back, recording) = mpsc::sync_channel(1);
         let (handle, tid) = spawn("tare-output", move || {
-            // Nobody hands it over where little came.
+            // A slow file is never handed over.
             while let Ok(recording) = taken.recv() {
-                // Nobody takes it where the queue was dropped unfinished.
+                // The receiver is gone if the queue was dropped unfinished.
                 let _ = give_back.send(work(&of_thread, recording, capacity));
             }
         })?;
@@ -92,7 +91,7 @@ impl OutputThread {
     }
 }
 
-/// What the thread does: everything in the queue, in order, until there is nothing more to come.
+/// Body of the thread: runs all jobs of the queue in order until it ends.
 fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> FileSeries {
     let mut state = shared.lock();
     loop {
@@ -104,7 +103,7 @@ fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> Fil
             state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
-        // The page cache takes what a disk is too slow for.
+        // The page cache absorbs what the disk is too slow for.
         let is_late = state.bytes > capacity / SPILLS_AT;
         drop(state);
         if is_late {
