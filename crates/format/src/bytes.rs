@@ -55,13 +55,13 @@ impl<'a> Words<'a> {
         Self { bytes: bytes.as_chunks().0, endian }
     }
 
-    /// How many there are.
+    /// Number of words.
     #[must_use]
     pub fn len(self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no words.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.bytes.is_empty()
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, endian }
     }
 
-    /// What has not been taken.
+    /// The bytes not taken yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         self.array().map(|bytes| self.endian.u64(bytes))
     }
 
-    /// A signed number, such as a pid where -1 is everything.
+    /// A signed number, such as a pid; -1 means any.
     pub(crate) fn i32(&mut self) -> Option<i32> {
         self.u32().map(u32::cast_signed)
     }
@@ -140,12 +140,12 @@ impl<'a> Cursor<'a> {
         Some(Words::new(self.take(count.checked_mul(8)?)?, self.endian))
     }
 
-    /// The rest up to its first NUL, or all of it where there is none.
+    /// The rest up to its first NUL, or all of it.
     pub(crate) fn text(&self) -> &'a [u8] {
         until_nul(self.rest)
     }
 
-    /// `struct perf_header_string`: a length of four bytes, and so many bytes, filled up with NUL.
+    /// `struct perf_header_string`: a length in four bytes, then that many bytes, padded with NUL.
     pub(crate) fn header_string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let len = ahead.u32()?;

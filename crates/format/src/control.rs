@@ -4,7 +4,7 @@
 /// A line longer than this is no order.
 const LONGEST_LINE: usize = 64;
 
-/// What a line asks for.
+/// A command on the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start counting.
@@ -17,12 +17,12 @@ pub enum Order {
     Stop,
 }
 
-/// What is no order.
+/// Why a line isn't a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoOrder {
-    /// A line that says something else, as it came.
+    /// The line's text is unknown.
     Unknown(String),
-    /// A line that is longer than any order.
+    /// The line is longer than any command.
     TooLong,
 }
 
@@ -30,13 +30,13 @@ pub enum NoOrder {
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
     partial: Vec<u8>,
-    /// Within a line that is too long: what follows is no order either, up to its end.
+    /// Skip the rest of a line that is too long.
     skips: bool,
 }
 
 impl Orders {
-    /// Takes bytes, and returns what their lines say. Lines end with a line feed or a NUL byte; empty
-    /// ones say nothing.
+    /// Appends bytes and returns the commands of complete lines. A line ends with a line feed or a
+    /// NUL byte; empty lines are ignored.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<Order, NoOrder>> {
         let mut orders = Vec::new();
         for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | 0)) {

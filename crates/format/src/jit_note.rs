@@ -1,38 +1,38 @@
-//! What a recording says of processes whose code was made while they ran, for readers that look for
-//! its names: a note (see [`crate::file::note`]) as JSON of a version.
+//! A recording's data on processes that compile code at run time, for readers that look up its
+//! names: a note (see [`crate::file::note`]) of versioned JSON.
 //!
-//! A recorder writes one when it sees that a process maps code without a file, and one whenever it
-//! has read both clocks.
+//! A recorder writes one when a process maps code without a file, and whenever it has read both
+//! clocks.
 
 use serde::{Deserialize, Serialize};
 
 use crate::file::note;
 
-/// The version that this program writes. A reader takes what it knows of any version.
+/// The version that this program writes. Readers accept any version and use the fields they know.
 const VERSION: u32 = 1;
 
-/// What a note of this kind begins with.
+/// The first bytes of such a note.
 const MARK: &[u8] = b"tare jit ";
 
-/// What became known since the note before.
+/// What has changed since the previous note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JitNote {
-    /// Of this layout.
+    /// Version of the layout.
     pub version: u32,
-    /// Both clocks, where they were read.
+    /// Both clocks, if they were read.
     pub clock: Option<ClockPair>,
     /// Processes.
     pub processes: Vec<JitProcess>,
 }
 
-/// Two clocks, read at one moment: within some microseconds.
+/// Two clocks read within some microseconds of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ClockPair {
-    /// The recording's, in nanoseconds.
+    /// The recording's clock, in nanoseconds.
     pub recorded_ns: u64,
-    /// `CLOCK_MONOTONIC`, which jitdumps go by, in nanoseconds.
+    /// `CLOCK_MONOTONIC`, the clock of jitdumps, in nanoseconds.
     pub monotonic_ns: u64,
 }
 
@@ -40,24 +40,24 @@ pub struct ClockPair {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct JitProcess {
-    /// Its number, as the recording has it.
+    /// Its id in the recording.
     pub pid: i32,
-    /// Its effective user.
+    /// Its effective user id.
     pub uid: u32,
-    /// Its number as it knows itself: another one in a container.
+    /// Its id in its own pid namespace.
     pub own_pid: i32,
-    /// When it began, in clock ticks since the machine did (field 22 of `/proc/PID/stat`).
+    /// Its start time, in clock ticks since boot (field 22 of `/proc/PID/stat`).
     pub start_ticks: u64,
 }
 
 impl JitNote {
-    /// The note's bytes.
+    /// Encodes the note.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
         note::to_json(MARK, &Self { version: VERSION, ..self.clone() })
     }
 
-    /// What a note says; `None` where it is another note, or can't be understood.
+    /// Decodes a note; `None` for other notes and damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)

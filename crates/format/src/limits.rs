@@ -1,5 +1,5 @@
-//! How much a recording can make its reader do. A file is untrusted: what it asks for beyond these
-//! is left out, and accounted for.
+//! Limits on the work and memory that a recording can cause. Files are untrusted; what exceeds a
+//! limit is left out and accounted for.
 
 /// Bytes that a reader holds of the data section: enough for many records of at most 64 KiB, few
 /// enough to stay in a cache.
@@ -39,5 +39,6 @@ pub const UNPACK_BUFFER: usize = 256 << 10;
 /// Bytes that one compressed record may yield. perf's yield at most a ring of records each.
 pub const UNPACKED: u64 = 256 << 20;
 
-/// How far back compressed data may point, as a power of two: 128 MiB, as level 22 does.
+/// Maximum distance of back references in compressed data, as a power of two: 128 MiB, as at level
+/// 22.
 pub const UNPACK_WINDOW_LOG: u32 = 27;

@@ -1,10 +1,10 @@
-//! Putting records in order of time, in bounded memory.
+//! Puts records in time order, in bounded memory.
 //!
-//! A recorder empties its rings one after the other, so a file's records are in order within a
-//! ring, and not between rings. It says `FINISHED_ROUND` when it has been at every ring. What a
-//! round shows last may be younger than what a ring that was emptied early still holds; the next
-//! round brings that. So at the end of a round, everything is there that is not younger than the
-//! youngest record of the round before:
+//! A recorder drains its rings one after the other, so a file's records are ordered within a ring
+//! but not between rings. It writes `FINISHED_ROUND` once it has drained every ring. The last
+//! records of a round may be younger than records still in a ring that was drained early; the next
+//! round contains those. At the end of a round, therefore, every record up to the youngest of the
+//! previous round is there:
 //!
 //! ```text
 //! ring A         1   4 | 6   9 | 12
@@ -21,17 +21,16 @@ use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RawRecord;
 
-/// Records that wait for their turn. After every [`Sorter::push`] and [`Sorter::round`],
-/// [`Sorter::pop`] what is due.
+/// Records that wait for their turn. Call [`Sorter::pop`] after every [`Sorter::push`] and
+/// [`Sorter::round`].
 ///
-/// The bodies lie one after the other in one buffer. Where they would take more than the bound, the
-/// older half goes out before its time; what then comes too late is counted in [`Sorter::late`] and
-/// goes out with the next ones.
+/// The bodies lie in one buffer. If they would exceed the limit, the older half goes out early;
+/// records that then arrive too late are counted in [`Sorter::late`] and go out next.
 #[derive(Debug)]
 pub struct Sorter {
     bound: usize,
     bodies: Vec<u8>,
-    /// Of `bodies`, what has not gone out.
+    /// Bytes of `bodies` that haven't gone out.
     live_bytes: usize,
     /// In the order of the recording, which is that of `bodies`.
     waiting: Vec<QueuedRecord>,
@@ -57,12 +56,12 @@ struct QueuedRecord {
     endian: Endian,
 }
 
-/// A record whose turn it is.
+/// A record that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedRecord<'a> {
-    /// When it was made, in the recording's clock.
+    /// Its time on the recording's clock.
     pub time_ns: u64,
-    /// What it was pushed with.
+    /// The tag given to [`Sorter::push`].
     pub tag: u64,
     /// The record.
     pub record: RawRecord<'a>,
@@ -97,7 +96,7 @@ impl Sorter {
     /// with the record.
     pub fn push(&mut self, time_ns: u64, tag: u64, record: &RawRecord<'_>) {
         let garbage = self.bodies.len() - self.live_bytes;
-        // Moving costs at most as much as what has gone out; at the bound it is worth more.
+        // Compacting costs at most as much as what has gone out; at the limit it saves more.
         if self.due.is_empty()
             && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound)
         {
@@ -130,7 +129,7 @@ impl Sorter {
         self.youngest_before_ns = self.youngest_ns;
     }
 
-    /// Everything older than this has come: what says so is not a round, but each ring itself.
+    /// All records before this time have arrived: the rings themselves say so, rather than a round.
     pub fn complete_before(&mut self, time_ns: u64) {
         self.release(|queued| queued.time_ns < time_ns);
     }
@@ -140,7 +139,7 @@ impl Sorter {
         self.release(|_| true);
     }
 
-    /// The next record whose turn it is; `None` until more are due.
+    /// Returns the next record that is due.
     pub fn pop(&mut self) -> Option<OrderedRecord<'_>> {
         let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = self.due.pop()?;
         self.live_bytes -= len;
@@ -148,7 +147,7 @@ impl Sorter {
         Some(OrderedRecord { time_ns, tag, record: RawRecord { kind, misc, body, endian } })
     }
 
-    /// The records that [`Self::pop`] hands out next, in order; fewer are due than there may be.
+    /// Iterates over the records that [`Self::pop`] will return, in order.
     pub fn upcoming(&self) -> impl ExactSizeIterator<Item = OrderedRecord<'_>> {
         self.due.iter().rev().map(|queued| {
             let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = *queued;
@@ -157,20 +156,21 @@ impl Sorter {
         })
     }
 
-    /// Records that came when younger ones had gone out: a bound that is too small, or a recorder
-    /// that broke the rule.
+    /// Number of records that arrived after younger ones had gone out: the limit is too small, or
+    /// the recorder broke the rule.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Bytes that wait now, the bodies and what is kept for each.
+    /// Bytes held: the bodies and the entry of each record.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<QueuedRecord>()
     }
 
-    /// What is due goes out before anything that becomes due later: it is at the end of the list.
+    /// Records that are due now precede all that become due later, so they are at the end of the
+    /// list.
     fn release(&mut self, is_due: impl Fn(&QueuedRecord) -> bool) {
         let already = self.due.len();
         self.due.reverse();
@@ -181,7 +181,7 @@ impl Sorter {
         self.due.reverse();
     }
 
-    /// Half of the bytes, those of the oldest records.
+    /// Releases the oldest records, half of the bytes.
     fn release_older_half(&mut self) {
         let mut by_time: Vec<_> = self
             .waiting
@@ -198,7 +198,7 @@ impl Sorter {
         self.release(|queued| (queued.time_ns, queued.start) <= (time_ns, start));
     }
 
-    /// Moves the bodies that wait to the front of the buffer.
+    /// Moves the waiting bodies to the front of the buffer.
     fn close_up(&mut self) {
         let mut end = 0;
         for queued in &mut self.waiting {

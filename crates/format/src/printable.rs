@@ -10,8 +10,8 @@ pub fn is_unsafe(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Text or bytes as text that takes one line and does nothing to a terminal: bytes that are no
-/// UTF-8 become U+FFFD, control characters and those that turn the direction of text `\u{..}`.
+/// Returns text that fits on one line and can't control a terminal: invalid UTF-8 becomes U+FFFD,
+/// control characters and direction marks become `\u{..}`.
 #[must_use]
 pub fn printable<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(text.as_ref());

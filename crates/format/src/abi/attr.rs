@@ -15,8 +15,8 @@ use perf_event_open_sys::bindings::{
 use super::Flags;
 use crate::bytes::Endian;
 
-/// The bytes that [`Attr::to_bytes`] writes: up to and with `config3` (Linux 6.3). Older kernels
-/// take it as long as the bytes that they don't know are zero.
+/// The bytes that [`Attr::to_bytes`] writes, up to and including `config3` (Linux 6.3). Older
+/// kernels accept them if the bytes they don't know are zero.
 pub const ATTR_SIZE: usize = PERF_ATTR_SIZE_VER8 as usize;
 
 /// The bits of `precise_ip` in the word of flags.
@@ -38,7 +38,7 @@ bitflags! {
         const ID = PERF_FORMAT_ID as u64;
         /// All members of the leader's group at once.
         const GROUP = PERF_FORMAT_GROUP as u64;
-        /// Samples lost for want of ring space (Linux 6.0).
+        /// Samples lost because the ring was full (Linux 6.0).
         const LOST = PERF_FORMAT_LOST as u64;
     }
 }
@@ -49,9 +49,9 @@ pub enum Sampling {
     /// Count; no samples.
     #[default]
     None,
-    /// A sample every so many occurrences (nanoseconds for the clock events).
+    /// A sample every N occurrences (nanoseconds for clock events).
     Period(u64),
-    /// So many samples a second; the kernel adapts the period.
+    /// N samples per second; the kernel adapts the period.
     Frequency(u64),
 }
 
@@ -60,7 +60,7 @@ pub enum Sampling {
 pub struct Attr {
     /// `type`: the PMU that provides the event (`PERF_TYPE_*`, or the number in sysfs).
     pub kind: u32,
-    /// Which of the PMU's events.
+    /// The PMU's event.
     pub config: u64,
     /// Further configuration; for breakpoints the address (`bp_addr`).
     pub config1: u64,
@@ -72,17 +72,17 @@ pub struct Attr {
     pub bp_type: u32,
     /// Counting or sampling.
     pub sampling: Sampling,
-    /// What a sample holds (`PERF_SAMPLE_*`).
+    /// Fields of a sample (`PERF_SAMPLE_*`).
     pub sample_type: u64,
-    /// What a read returns.
+    /// Layout of a read.
     pub read_format: ReadFormat,
     /// The one-bit fields.
     pub flags: Flags,
-    /// How near to the event the sampled address must lie: 0 (any) to 3 (exact).
+    /// Allowed skid of a sample's address: 0 (any) to 3 (none).
     pub precise_ip: u8,
     /// Events, or bytes with [`Flags::WATERMARK`], before a reader is woken.
     pub wakeup: u32,
-    /// Which branches a branch sample holds (`PERF_SAMPLE_BRANCH_*`).
+    /// Branches in a branch sample (`PERF_SAMPLE_BRANCH_*`).
     pub branch_sample_type: u64,
     /// User registers in a sample, one bit each.
     pub sample_regs_user: u64,
@@ -101,8 +101,8 @@ pub struct Attr {
     /// Handed to the signal handler, with [`Flags::SIGTRAP`].
     pub sig_data: u64,
     /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel takes its address in
-    /// `config1` (`uprobe_path`), which means nothing outside of the call: the bytes have what is
-    /// in `config1`.
+    /// `config1` (`uprobe_path`), which means nothing outside the call, so the encoded bytes hold
+    /// `config1`.
     pub uprobe_path: Option<CString>,
 }
 
@@ -190,11 +190,11 @@ impl Attr {
         out
     }
 
-    /// Reads a structure of any version, in the byte order of this machine: what a shorter one
-    /// lacks is zero, what a longer one has beyond this version is left out.
+    /// Decodes a structure of any version, in this machine's byte order. Missing fields are zero;
+    /// unknown ones are ignored.
     ///
     /// # Errors
-    /// Fewer than the 64 bytes of the first version.
+    /// Fails if there are fewer than the 64 bytes of the first version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, AttrError> {
         Self::from_bytes_in(bytes, Endian::NATIVE)
     }

@@ -1,14 +1,13 @@
-//! What `read` on an event's file returns, and the count that comes of it.
+//! What `read` on an event's file returns, and counts.
 
 use std::fmt;
 
 use super::ReadFormat;
 
-/// A count with the times that say how much of the truth it saw. There is no way to build one
-/// without both times.
+/// A count with its enabled and running times. It can't be built without them.
 ///
 /// ```text
-/// enabled  |-----------------------------|     the event was wanted
+/// enabled  |-----------------------------|     the event was enabled
 /// running  |------|        |------|            it was on a counter
 /// value           n1               n2          n1 + n2 were counted; scaled() = value * enabled / running
 /// ```
@@ -26,7 +25,7 @@ impl Count {
         Self { value, enabled_ns, running_ns }
     }
 
-    /// What was counted, unscaled.
+    /// The unscaled count.
     #[must_use]
     pub fn value(self) -> u64 {
         self.value
@@ -77,7 +76,7 @@ impl Count {
         }
     }
 
-    /// What was counted since `earlier`, of the same event.
+    /// The count since `earlier`, of the same event.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -93,19 +92,19 @@ impl Count {
 pub struct Reading {
     /// One count a member, the leader first.
     pub counts: Vec<Count>,
-    /// How many samples of each member found no room in the ring; empty where the format doesn't
-    /// ask for it.
+    /// Samples of each member that were lost because the ring was full; empty if the format doesn't
+    /// include them.
     pub lost: Vec<u64>,
 }
 
-/// Why bytes are not what a read with this format returns.
+/// Why bytes don't match the read format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingError {
     /// The format lacks one of the two times, so that no count can be built.
     NoTimes,
     /// End of file: a pinned event that could not be put on a counter.
     PinnedNotRunning,
-    /// The bytes end before what the format promises.
+    /// The bytes end early.
     Truncated {
         /// The bytes at hand.
         len: usize,

@@ -1,11 +1,10 @@
-//! Records out of compressed ones.
+//! Decompresses records.
 //!
 //! ```text
 //! COMPRESSED records   | block | block |    | block |              one zstd stream through all of them
-//! buffer               | record | record | reco|  ->  |rd | ...    256 KiB, whatever a block may hold
+//! buffer               | record | record | reco|  ->  |rd | ...    256 KiB, whatever a block contains
 //! ```
-//! What a block holds is taken out piece by piece, as records are asked for: memory doesn't grow
-//! with what a file claims.
+//! Records are decompressed as they are requested, so memory doesn't grow with what a file claims.
 
 use std::io;
 
@@ -21,7 +20,7 @@ use crate::record::RecordHeader;
 pub(super) struct Unpacker {
     /// There from the first compressed record on.
     stream: Option<Stream>,
-    /// What was compressed is no use any more: where records begin is not known.
+    /// The stream is damaged: the next record's start is unknown.
     is_broken: bool,
 }
 
@@ -37,7 +36,7 @@ struct Stream {
     has_more: bool,
     /// Bytes that the compressed record yielded.
     yielded: u64,
-    /// Where it lies in the recording.
+    /// The compressed record's offset in the recording.
     offset: u64,
 }
 
@@ -48,8 +47,8 @@ impl std::fmt::Debug for Unpacker {
 }
 
 impl Unpacker {
-    /// Takes the data of a compressed record at `offset`. What the one before holds must have been
-    /// taken out.
+    /// Sets the data of a compressed record at `offset`. The previous one's data must have been
+    /// consumed.
     pub(super) fn add(&mut self, data: &[u8], offset: u64, losses: &mut Losses) {
         if self.is_broken {
             losses.add(offset, data.len() as u64, LossReason::Compressed);
@@ -97,7 +96,7 @@ impl Unpacker {
         }
     }
 
-    /// The next `size` bytes, and where the record lies that held them.
+    /// Returns the next `size` bytes, and the offset of the compressed record that held them.
     pub(super) fn advance(&mut self, size: usize) -> (&[u8], u64) {
         let Some(stream) = &mut self.stream else { return (&[], 0) };
         let from = stream.start;
@@ -105,7 +104,7 @@ impl Unpacker {
         (&stream.buffer[from..stream.start], stream.offset)
     }
 
-    /// Accounts for a record that was begun and has no end. Nothing is taken out any more.
+    /// Accounts for an incomplete record at the end.
     pub(super) fn end(&mut self, losses: &mut Losses) {
         if let Some(stream) = self.stream.take().filter(|_| !self.is_broken) {
             losses.add(stream.offset, (stream.filled - stream.start) as u64, LossReason::CutRecord);
@@ -137,7 +136,7 @@ impl Stream {
         (self.taken, self.yielded, self.offset) = (0, 0, offset);
     }
 
-    /// Takes out more, behind what is in the buffer; `false` where the input has nothing more.
+    /// Decompresses more data; `false` if the input is exhausted.
     fn decode(&mut self) -> Result<bool, LossReason> {
         if self.taken == self.input.len() && !self.has_more {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! What a recording says about itself: its events and features. In a pipe they come as records, and
-//! the description grows.
+//! A recording's description: events and features. In a pipe they arrive as records, and the
+//! description grows.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Event {
     pub attr: Attr,
     /// The ids of its counters.
     pub ids: Vec<u64>,
-    /// As the user typed it, where the recording says so.
+    /// The event's text on the command line, if recorded.
     pub name: Option<Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ impl Description {
         }
     }
 
-    /// Of events that no file describes: those of rings in this process.
+    /// Creates the description of events in this process's rings, which no file describes.
     #[must_use]
     pub fn of_events(endian: Endian, events: impl IntoIterator<Item = Event>) -> Self {
         let mut description = Self::new(endian);
@@ -105,10 +105,10 @@ impl Description {
         true
     }
 
-    /// Takes in an event whose description stands among the records. After the recording's
-    /// beginning one with the attributes of an event that is there is that event, which was opened
-    /// once more, as for a CPU that came online. Events with the same attributes are opened in
-    /// turn: the one with the fewest ids is meant. `false`: it is too much.
+    /// Adds an event described by a record. After the recording's beginning, attributes equal to a
+    /// known event's mean that it was opened again, for example for a CPU that came online. Events
+    /// with equal attributes are reopened in turn, so the one with the fewest ids is meant. Returns
+    /// `false` if a limit is exceeded.
     fn absorb_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
         let equal = self.events.iter_mut().enumerate().filter(|(_, event)| event.attr == attr);
         let meant = equal.min_by_key(|(_, event)| event.ids.len()).filter(|_| self.has_begun);
@@ -150,7 +150,7 @@ impl Description {
         }
     }
 
-    /// Takes in what a record at `offset` says about the recording.
+    /// Adds what a record at `offset` says about the recording.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
         let fits = match record.decode() {
             Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => {

@@ -21,14 +21,14 @@ impl Section {
         Some(Self { offset: fields.u64()?, size: fields.u64()? })
     }
 
-    /// Where it ends; `None` beyond any file.
+    /// The end offset; `None` if it overflows.
     #[must_use]
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
 }
 
-/// How the recording is laid out.
+/// The layout of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// As a file.
@@ -37,7 +37,7 @@ pub enum Header {
     Pipe,
 }
 
-/// What the header of a file says.
+/// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     /// Bytes of one entry of the attribute section.
@@ -51,7 +51,7 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
-    /// Decodes the bytes behind magic and size.
+    /// Decodes the bytes after magic and size.
     pub(super) fn decode(bytes: &[u8], endian: Endian) -> Option<Self> {
         let mut fields = Cursor::new(bytes, endian);
         let attr_size = fields.u64()?;

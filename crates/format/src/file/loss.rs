@@ -9,14 +9,13 @@ use crate::limits;
 pub enum LossReason {
     /// Nothing but zeros: room that the recorder had not filled when it ended.
     Zeros,
-    /// A record says that it has fewer than the 8 bytes of its header. Where the next one begins is
-    /// not known.
+    /// A record's size is below the 8 bytes of its header, so the next record's start is unknown.
     BadSize,
     /// The data end within a record.
     CutRecord,
     /// The header promises more data than the file has.
     CutData,
-    /// The table or a section of the features lies outside of the file.
+    /// The feature table or a section lies outside the file.
     CutFeature,
     /// An entry of the attribute section is cut, or not one.
     BadAttr,
@@ -44,9 +43,9 @@ impl fmt::Display for LossReason {
 /// Bytes that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where they begin, in bytes from the start of the recording.
+    /// Start, in bytes from the start of the recording.
     pub offset: u64,
-    /// How many there are; of what a header only promises, how many it promises.
+    /// Length in bytes; for missing data, the promised length.
     pub bytes: u64,
     /// Why they were left out.
     pub why: LossReason,
@@ -58,7 +57,7 @@ pub struct Losses {
     gaps: Vec<Gap>,
     more: u64,
     bytes: u64,
-    /// The recorder was killed before it could say how much it had written.
+    /// The recorder was killed before it wrote the data's size.
     pub unfinished: bool,
 }
 
@@ -75,7 +74,7 @@ impl Losses {
         }
     }
 
-    /// Takes in what was left out elsewhere.
+    /// Adds another account.
     pub fn extend(&mut self, other: &Self) {
         let room = limits::GAPS - self.gaps.len();
         self.gaps.extend(other.gaps.iter().take(room));
@@ -90,7 +89,7 @@ impl Losses {
         &self.gaps
     }
 
-    /// How many gaps there are beyond [`Losses::gaps`].
+    /// Number of gaps beyond [`Losses::gaps`].
     #[must_use]
     pub fn more(&self) -> u64 {
         self.more

@@ -1,4 +1,4 @@
-//! `perf.data`: a description of what was recorded, and a stream of records.
+//! `perf.data`: a description of the recording, and a stream of records.
 //!
 //! ```text
 //! file: | header 104 bytes | ids, attributes | data: records ... | table of feature sections | feature sections |

@@ -54,13 +54,13 @@ pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
     Ok(records)
 }
 
-/// A note that says what it is by its first bytes, and the rest as JSON.
+/// Encodes a note as a mark followed by JSON.
 pub(crate) fn to_json(mark: &[u8], value: &impl Serialize) -> Vec<u8> {
     // What notes hold, numbers, strings and lists, always has a JSON form.
     [mark, &serde_json::to_vec(value).unwrap_or_default()].concat()
 }
 
-/// What such a note holds; `None` where it is another one, or can't be understood.
+/// Decodes such a note; `None` for other notes and damaged ones.
 pub(crate) fn from_json<T: DeserializeOwned>(mark: &[u8], note: &[u8]) -> Option<T> {
     serde_json::from_slice(note.strip_prefix(mark)?).ok()
 }
@@ -86,9 +86,8 @@ impl Notes {
         std::mem::take(&mut self.whole)
     }
 
-    /// Takes in a record. `false`: it is part of a note that is too much, by
-    /// [`limits::NOTE_BYTES`] for all notes together, or that doesn't follow what came before; what
-    /// was begun is then given up.
+    /// Adds a record. Returns `false` if the note exceeds [`limits::NOTE_BYTES`] (for all notes
+    /// together) or doesn't continue the previous part; the incomplete note is dropped.
     pub fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
         let Some((total, offset, rest)) = part(record) else { return true };
         let wanted = total.saturating_sub(offset).min(PART_BYTES);

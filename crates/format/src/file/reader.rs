@@ -28,7 +28,7 @@ pub enum OpenError {
     /// The header ends early.
     #[error("the header of the perf.data file is cut")]
     CutHeader,
-    /// A file in a pipe: its description stands behind its data.
+    /// A file in a pipe can't be read: its description follows its data.
     #[error(
         "a perf.data file can't be read from a pipe (only what `perf record -o -` writes can): name the file"
     )]
@@ -38,20 +38,20 @@ pub enum OpenError {
 /// Bytes that follow a record and are no part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Where they begin, in bytes from the start of the recording.
+    /// Offset of the records, in bytes from the start of the recording.
     pub offset: u64,
     /// Bytes.
     pub size: u64,
 }
 
-/// A record, where it lies, and what is known of the recording by then.
+/// A record with its position, and the recording's description so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// In bytes from the start of the recording.
     pub offset: u64,
     /// The record.
     pub record: RawRecord<'a>,
-    /// Events and features; in a pipe those that came before this record, and in it.
+    /// Events and features; in a pipe, those up to and including this record.
     pub description: &'a Description,
     /// AUX data that follow the record. The reader steps over them.
     pub payload: Option<Payload>,
@@ -70,7 +70,7 @@ pub struct Reader<R> {
     unpacker: Unpacker,
 }
 
-/// What stands between the last record and the next.
+/// What lies between the last record and the next.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     TracingData { size: u64, filling: u64 },
@@ -90,8 +90,8 @@ impl<R: Read> Reader<R> {
         Ok(Self::new(source, PIPE_HEADER_SIZE as u64, None, endian, Header::Pipe))
     }
 
-    /// Opens bytes that are records from the first on: those of one ring in the folder of
-    /// `perf record --threads`. What describes them stands elsewhere.
+    /// Opens bytes that consist of records only: one ring's file in a `perf record --threads`
+    /// directory, whose description is elsewhere.
     #[must_use]
     pub fn records(source: R, endian: Endian) -> Self {
         Self::new(source, 0, None, endian, Header::Pipe)
@@ -110,7 +110,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// How the recording is laid out.
+    /// The layout of the recording.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -135,14 +135,14 @@ impl<R: Read> Reader<R> {
         &self.losses
     }
 
-    /// The next record; `None` at the end of the data, whole or not: [`Reader::losses`] tells.
+    /// Returns the next record; `None` at the end of the data. [`Reader::losses`] says whether the
+    /// data is complete.
     ///
-    /// Records of a kind that is not known are handed out. Compressed ones are handed out as they
-    /// are, and then what they hold. What describes the recording itself is taken in first, and
-    /// handed out too.
+    /// Records of unknown kinds are returned. Compressed records are returned, followed by their
+    /// contents. Records that describe the recording are applied first, and returned too.
     ///
     /// # Errors
-    /// The source can't be read. Malformed data are no error.
+    /// Fails if the source can't be read. Malformed data is not an error.
     #[inline]
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
         if self.pending.is_none()
@@ -213,8 +213,8 @@ impl<R: Read> Reader<R> {
         Ok(self.find_record()?.is_some())
     }
 
-    /// A record out of a compressed one. It lies where that does. Nothing but records is
-    /// compressed: none has a payload.
+    /// Returns a decompressed record. Its position is the compressed record's. Only records are
+    /// compressed, so none has a payload.
     fn unpacked(&mut self, size: usize) -> Option<Entry<'_>> {
         let (bytes, offset) = self.unpacker.advance(size);
         let record = RawRecord::first(bytes, self.endian)?;
@@ -224,7 +224,7 @@ impl<R: Read> Reader<R> {
         Some(Entry { offset, record, description: &self.description, payload: None })
     }
 
-    /// Reads or steps over what follows the last record.
+    /// Reads or skips what follows the last record.
     fn finish_pending(&mut self) -> io::Result<()> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
         let offset = self.window.offset();
@@ -292,7 +292,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Accounts for what is left, and for what was promised and isn't there.
+    /// Accounts for the rest of the data, and for missing data.
     fn end_of_data(&mut self, offset: u64, why: LossReason) -> io::Result<()> {
         self.unpacker.end(&mut self.losses);
         let left = self.window.skip(u64::MAX)?;

@@ -17,7 +17,7 @@ pub(super) struct Window<R> {
     buffer: Box<[u8]>,
     start: usize,
     filled: usize,
-    /// Of `buffer[start]`, in bytes from the start of the recording.
+    /// Position of `buffer[start]`, in bytes from the start of the recording.
     offset: u64,
     /// Nothing is read from here on.
     end: Option<u64>,
@@ -25,7 +25,7 @@ pub(super) struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// The source stands at `offset`.
+    /// Creates a window; the source is positioned at `offset`.
     pub(super) fn new(source: R, offset: u64, end: Option<u64>) -> Self {
         let buffer = vec![0; limits::READ_BUFFER].into_boxed_slice();
         Self { source, buffer, start: 0, filled: 0, offset, end, at_end: false }
@@ -41,7 +41,7 @@ impl<R: Read> Window<R> {
         &self.buffer[self.start..self.filled]
     }
 
-    /// Reads on until there are `wanted` bytes; `false` where the data end before.
+    /// Reads until there are `wanted` bytes; `false` if the data ends first.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.filled - self.start >= wanted {
             return Ok(true);
@@ -58,7 +58,7 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Reads once behind what is filled; 0 at the end.
+    /// Reads once; returns 0 at the end.
     fn read_once(&mut self) -> io::Result<usize> {
         if self.at_end {
             return Ok(0);
@@ -83,7 +83,7 @@ impl<R: Read> Window<R> {
         )
     }
 
-    /// The next `size` bytes, which must be in the window; it then stands behind them.
+    /// Returns the next `size` bytes, which must be in the window, and moves past them.
     #[inline]
     pub(super) fn advance(&mut self, size: usize) -> &[u8] {
         let size = size.min(self.filled - self.start);
@@ -103,8 +103,8 @@ impl<R: Read> Window<R> {
         Ok(size - left)
     }
 
-    /// The next `size` bytes, or as many as there are. Memory grows with what is read, not with
-    /// what is asked for.
+    /// Returns the next `size` bytes, or as many as there are. Memory grows with what is read, not
+    /// with `size`.
     pub(super) fn read_vec(&mut self, size: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < size && self.fill(1)? {

@@ -1,32 +1,32 @@
-//! Writing a recording so that a recorder that is killed leaves a file that can be read.
+//! Writes a recording so that a killed recorder leaves a readable file.
 //!
 //! ```text
 //! while recording:  | header | ids | attributes | sections | records ... | table | records ... | table |
 //!                                                          |<--------- data ------------>|
-//! at the end:       | header | (no longer pointed at)      | records ................... | table | sections | ids | attributes |
+//! at the end:       | header | (unused)                    | records ................... | table | sections | ids | attributes |
 //!                                                          |<--------- data ---------->|
 //! ```
-//! A reader looks for the table of feature sections right behind the data, wherever the header says
-//! that they end. So a recorder that makes records known writes a table behind them first
-//! ([`Beginning::feature_table`]), then says in the header where the data end
-//! ([`Beginning::data_size`]), and goes on behind the table. That table is then in the middle of the
-//! data, where it has to be a record:
+//! A reader looks for the table of feature sections directly after the data, wherever the header
+//! says that the data ends. To publish records, a recorder therefore writes a table after them
+//! ([`Beginning::feature_table`]), then the data's size in the header ([`Beginning::data_size`]),
+//! and continues after the table. That table then lies inside the data, where it must be a valid
+//! record:
 //!
 //! ```text
 //! as a record:  | FINISHED_INIT, size | body ...                                              |
 //! as a table:   | offset      | size  | offset, size of TRACING_DATA | ... of EVENT_DESC | ... |
 //!               |<- feature bit 0 --->|
 //! ```
-//! Bit 0 is `HEADER_RESERVED`: perf has no section of that number and steps over its entry, whose
-//! offset lies beyond what a file can have. FINISHED_INIT is a mark that readers step over with its
-//! body: see [`super::note`]. Of the sections those are in front that perf needs to read records at
-//! all; all others are records among the data, and in the table at the end. Only when all is written
-//! does one write of the header change what it points at.
+//! Bit 0 is `HEADER_RESERVED`: perf has no section of that number and skips its entry, whose offset
+//! lies beyond any file. FINISHED_INIT is a mark that readers skip with its body: see
+//! [`super::note`]. The sections that perf needs to read records at all come first; all others are
+//! records in the data, and in the final table. Once everything is written, one write of the header
+//! switches to the final layout.
 //!
-//! perf 6.1 reads a file that was not finished as it reads a finished one: `report` with all that it
-//! shows, `script`, `evlist`, `buildid-list`, `inject`.
+//! perf 6.1 reads an unfinished file like a finished one: `report`, `script`, `evlist`,
+//! `buildid-list`, `inject`.
 //!
-//! Everything here is bytes and the places that they belong at; who calls it writes them. Source:
+//! This module produces bytes and their positions; the caller writes them. Source:
 //! `tools/perf/Documentation/perf.data-file-format.txt`, and where it is silent
 //! `tools/perf/util/header.c`.
 
@@ -56,7 +56,7 @@ use crate::record::{RecordHeader, kind};
 /// The bytes of the header, which begins the file.
 pub const HEADER_SIZE: usize = FILE_HEADER_SIZE;
 
-/// Where the header says how many bytes of data there are.
+/// Offset of the data's size in the header.
 pub const DATA_SIZE_OFFSET: u64 = 48;
 
 /// `PERFILE2`, as a number in the byte order of the machine that writes it.
@@ -73,13 +73,13 @@ pub struct EventDescription {
     pub name: String,
 }
 
-/// What a recording says about itself.
+/// A recording's description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// The events.
     pub events: Vec<EventDescription>,
-    /// What is known of the machine and the session, at most one of each kind. The events' own
-    /// section is added here.
+    /// Facts about the machine and the session, at most one of each kind. The events' own section
+    /// is added by the writer.
     pub features: Vec<Feature>,
     /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; without tracepoints
     /// `None`.
@@ -89,7 +89,7 @@ pub struct Description {
 /// Why something can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// A record has at most 65535 bytes, and in a stream an event's ids must stand in one.
+    /// A record has at most 65535 bytes, and in a stream an event's ids must fit in one.
     #[error("event '{name}' has {ids} counters, more than one record can name")]
     TooManyIds {
         /// The event.
@@ -97,7 +97,7 @@ pub enum WriteError {
         /// Its counters.
         ids: usize,
     },
-    /// In a stream an event's name must stand in a record.
+    /// In a stream an event's name must fit in a record.
     #[error("the name of an event has {len} bytes, more than a record can hold")]
     NameTooLong {
         /// Its bytes.
@@ -109,7 +109,7 @@ pub enum WriteError {
         /// Their bytes.
         len: usize,
     },
-    /// The data end before they begin, or beyond what a file can hold (8 EiB).
+    /// The data ends before it starts, or beyond the largest file (8 EiB).
     #[error("data from {start} to {end} can't be in a file")]
     NotARange {
         /// Bytes from the beginning of the file.
@@ -122,29 +122,29 @@ pub enum WriteError {
 /// What completes a recording: [`Ending::tail`] must be in the file before [`Ending::header`] is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// Belongs behind the data.
+    /// Bytes to write after the data.
     pub tail: Vec<u8>,
     /// Belongs at the beginning of the file, in one write.
     pub header: [u8; HEADER_SIZE],
 }
 
-/// What a file begins with, and what makes records known in it as long as it has no [`Ending`].
+/// The beginning of a file, and what publishes records until there is an [`Ending`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
-    /// Belongs at the beginning of the file. Records follow right behind.
+    /// Bytes for the start of the file. Records follow directly.
     pub bytes: Vec<u8>,
-    /// Where the ids of later counters belong.
+    /// Positions for the ids of later counters.
     pub room: IdRoom,
-    /// Belongs behind all records that are to be known, before the header says so: see the
-    /// [module](self). The next records follow behind it.
+    /// Bytes to write after the records that are to be published, before the header is updated: see
+    /// the [module](self). Further records follow them.
     pub feature_table: Vec<u8>,
-    /// Where the data begin, in bytes from the beginning of the file.
+    /// Offset of the data in the file.
     pub data_start: u64,
 }
 
 impl Beginning {
-    /// What belongs at [`DATA_SIZE_OFFSET`] once all records up to `end`, in bytes from the
-    /// beginning of the file, are written, and [`Beginning::feature_table`] behind them.
+    /// Returns the bytes for [`DATA_SIZE_OFFSET`] once all records up to `end` (an offset in the
+    /// file) and [`Beginning::feature_table`] after them are written.
     #[must_use]
     pub fn data_size(&self, end: u64) -> [u8; 8] {
         end.saturating_sub(self.data_start).to_ne_bytes()
@@ -152,18 +152,18 @@ impl Beginning {
 }
 
 impl Description {
-    /// What a recording begins with. Records may follow right behind; [`Beginning::data_size`] then
-    /// makes them known. `room` says for how many more ids of an event there is room, by how many it
-    /// has: for those of counters that are opened later, as when a CPU comes online.
+    /// Returns the beginning of a file. Records may follow directly; [`Beginning::data_size`]
+    /// publishes them. `room` says for how many more ids of each event to leave room, given the
+    /// number it has: for counters opened later, as when a CPU comes online.
     ///
     /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
-    /// [`EventDescription::ids`], from where [`Description::ending`] takes it. Only a file that has
-    /// no ending yet needs the room. Where none is left, the finished file is whole; in one that was
-    /// not finished readers find the counter's event if it is the only one, and perf 6.1 stops at
-    /// the first sample of an unknown id if there are several.
+    /// [`EventDescription::ids`], which [`Description::ending`] uses. Only an unfinished file needs
+    /// the room. If none is left, the finished file is still complete; in an unfinished one,
+    /// readers find the counter's event only if it is the only one, and perf 6.1 stops at the first
+    /// unknown id otherwise.
     ///
-    /// The beginning ends at a multiple of `align` bytes, a power of two, for writers that write
-    /// whole blocks.
+    /// The beginning ends at a multiple of `align` bytes, a power of two, for writers of whole
+    /// blocks.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -206,8 +206,7 @@ impl Description {
         Ok(Beginning { bytes, room: places, feature_table: table, data_start })
     }
 
-    /// What a recording begins with in a stream that is never sought in. Records follow right
-    /// behind.
+    /// Returns the beginning of a stream. Records follow directly.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -216,12 +215,12 @@ impl Description {
         Ok([header.as_flattened(), &self.records()?].concat())
     }
 
-    /// What a stream says of a counter that was opened after its beginning was written, one for
-    /// each event: `ids` in the order of [`Description::events`]. Belongs before the first record
-    /// that carries one of them.
+    /// Returns the records for counters opened after the stream's beginning, one per event: `ids`
+    /// in the order of [`Description::events`]. Write them before the first record that carries one
+    /// of these ids.
     ///
-    /// perf shows these as events of their own, with the same names. The reader of this crate adds
-    /// the ids to the events that they belong to.
+    /// perf shows these as separate events with the same names. This crate's reader adds the ids to
+    /// their events.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -239,8 +238,8 @@ impl Description {
         Ok(stream)
     }
 
-    /// What a stream ends with: what is known at the end only, build ids and the time of the
-    /// samples, as records.
+    /// Returns the end of a stream: records of what is known only then, build ids and the samples'
+    /// time range.
     #[must_use]
     pub fn stream_ending(&self) -> Vec<u8> {
         let mut stream = Vec::new();
@@ -275,8 +274,8 @@ impl Description {
         Ok(stream)
     }
 
-    /// What a recording ends with. `data` are the places of its records in the file; what
-    /// [`Description::beginning`] returned lies before them.
+    /// Returns the end of a file. `data` is the range of its records, which follow the bytes of
+    /// [`Description::beginning`].
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -299,9 +298,9 @@ impl Description {
         Ok(Ending { tail, header: header(self.attr_size(), attrs, data, bits) })
     }
 
-    /// Appends the ids and the attribute section to bytes that begin at `offset` in the file, and
-    /// returns the section's place. Each event has room for as many more ids as `room` says, which is
-    /// added to `places`.
+    /// Appends the ids and the attribute section to bytes that start at `offset` in the file, and
+    /// returns the section's range. Each event gets room for as many more ids as `room` says, which
+    /// is added to `places`.
     fn attributes(
         &self,
         bytes: &mut Vec<u8>,
@@ -367,8 +366,7 @@ fn section(into: &mut Vec<u8>, offset: u64, size: u64) {
     into.extend(size.to_ne_bytes());
 }
 
-/// Makes the `size` fields of attributes that lie one after the other, `gap` bytes apart, say what
-/// is written of them.
+/// Sets the `size` fields of attributes that lie `gap` bytes apart to the number of bytes written.
 fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
     for attr in attributes.chunks_mut(attr_size + gap) {
         // At most ATTR_SIZE.
@@ -386,7 +384,7 @@ fn header(
     let words = [
         MAGIC,
         HEADER_SIZE as u64,
-        // With the 16 bytes that say where the ids are.
+        // With the 16 bytes of the ids' range.
         attr_size as u64 + 16,
         attrs.start,
         attrs.end - attrs.start,

@@ -1,14 +1,14 @@
-//! The budget of sampling: what was asked, what was spent, and when the lowest rate won.
+//! The sampling budget: the request, the cost, and how long the lowest rate was in force.
 
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
 use crate::file::note;
 
-/// What a note with a change of rates begins with; the change follows as JSON.
+/// The first bytes of a note about a change of rates; JSON follows.
 const MARK: &[u8] = b"tare rate ";
 
-/// A change of rates. Each is a note in the recording, behind the records that came before it.
+/// A change of rates: a note in the recording, after the records that preceded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RateChange {
@@ -36,16 +36,16 @@ impl RateChange {
 /// What became of a budget.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Budget {
-    /// What was asked for, a share of the recorded CPUs' time.
+    /// The requested budget, as a share of the recorded CPUs' time.
     pub asked: f64,
-    /// What was spent of it by samples and the recorder, start-up and end apart; `None` where
-    /// nothing was recorded.
+    /// The share spent by samples and the recorder, without start-up and exit; `None` if nothing
+    /// was recorded.
     pub spent: Option<Estimate>,
     /// The lowest rate that was allowed.
     pub min_hz: u64,
     /// The highest frequency of an event at the end.
     pub hz: u64,
-    /// How often rates changed.
+    /// Number of rate changes.
     pub changes: u64,
     /// For how long the lowest rate was kept though it costs more than was left.
     pub floor_ns: u64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Half widths of a 95% interval in standard errors, for a normal distribution.
 const Z95: f64 = 1.959_964;
 
-/// A figure with its 95% interval, in the unit of what it is about.
+/// A figure with its 95% interval, in its own unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The figure.

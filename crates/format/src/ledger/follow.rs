@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How what the command starts is followed.
+/// How the command's children are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FollowMode {
     /// By events on a cgroup that the command runs in.
     Cgroup,
-    /// By events on whole CPUs, of which only what the command's tasks did is shown.
+    /// Events on whole CPUs; readers show only the command's tasks.
     System,
     /// By events that children inherit.
     #[default]
@@ -31,34 +31,33 @@ impl FollowMode {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Follow {
-    /// How.
+    /// The mode.
     pub mode: FollowMode,
     /// Why not in a way that sees more.
     pub why: Option<String>,
-    /// The command's process. What it did before its execve is not the command's.
+    /// The command's process. Its actions before its execve aren't the command's.
     pub root: i32,
-    /// Where the file is not the first of its recording: when the command's program began, in the
-    /// recording's clock.
+    /// For later files of a series: when the command's program began, on the recording's clock.
     pub exec_ns: Option<u64>,
-    /// Where the file is not the first, with [`FollowMode::System`]: the command's threads when it
-    /// began, other than `root`, in order.
+    /// For later files of a series with [`FollowMode::System`]: the command's other threads when
+    /// the file began, sorted.
     pub members: Vec<i32>,
-    /// How many tasks there were; `None` where that is not known.
+    /// Number of tasks, if known.
     pub tasks: Option<u64>,
     /// Tasks of which there is no sample.
     pub unseen_tasks: u64,
-    /// Inherited events only: whether the kernel keeps what they counted when their task ends, for
-    /// the next child; `None` where that is not known.
+    /// For inherited events: whether the kernel carries an exited task's remaining count over to
+    /// the next child, if known.
     pub kernel_keeps_counts: Option<bool>,
-    /// Tasks that left the command's cgroup: what they did from then on is not recorded.
+    /// Tasks that left the command's cgroup and weren't recorded from then on.
     pub left_cgroup: u64,
     /// Processes that outlived the command, and were moved back to where tare is.
     pub outlived: usize,
     /// The command's cgroup where it could not be removed: its folder's name.
     pub cgroup_kept: Option<String>,
     /// Whether the command's program has rights that its user lacks (set-user-ID, set-group-ID,
-    /// capabilities, or not readable): the kernel takes events from such a task
-    /// (`perf_event_exit_task` at execve), unless the recorder is privileged.
+    /// capabilities, or not readable). The kernel removes an unprivileged recorder's events from
+    /// such a task (`perf_event_exit_task` at execve).
     pub unrecordable: bool,
 }
 
@@ -79,13 +78,13 @@ pub struct Coverage {
     pub is_highest_rate: bool,
 }
 
-/// A period that stands for a frequency.
+/// A fixed period used instead of a frequency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FixedPeriod {
     /// Samples a second that were asked for.
     pub hz: u64,
-    /// A sample every so many cycles, or nanoseconds for the clocks.
+    /// A sample every N cycles, or nanoseconds for clocks.
     pub period: u64,
     /// Cycles or nanoseconds that a busy CPU makes a second.
     pub a_second: u64,

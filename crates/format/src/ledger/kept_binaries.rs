@@ -1,4 +1,4 @@
-//! The binaries that a recording kept beside itself.
+//! The binaries that a recording kept.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
-//! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is kept
-//! in the recording, and shown wherever the recording is.
+//! The ledger of a recording: what was recorded, what was lost, and what recording cost. It is
+//! stored in the recording and shown with it.
 //!
-//! As a note it is JSON of a version. A recording begins with one that names the recorder's
-//! threads, so that their samples are known even where the recorder was killed; the one at its end
-//! holds everything.
+//! It is a note of versioned JSON. A recording begins with one that names the recorder's threads,
+//! so that their samples are recognized even if the recorder was killed; the one at the end is
+//! complete.
 
 mod budget;
 mod estimate;
@@ -25,48 +25,48 @@ pub use kept_binaries::KeptBinaries;
 pub use off_cpu::OffCpu;
 pub use sampling::{CostOrigin, SampleCost, SamplingCost, ShareOf};
 
-/// The version that this program writes. A reader takes what it knows of any version.
+/// The version that this program writes. Readers accept any version and use the fields they know.
 const VERSION: u32 = 1;
 
-/// What a note with a ledger begins with.
+/// The first bytes of a note with a ledger.
 const MARK: &[u8] = b"tare ledger ";
 
-/// What a recording cost and what it holds.
+/// What a recording holds and what it cost.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Ledger {
-    /// Of this layout.
+    /// Version of the layout.
     pub version: u32,
     /// Whether the recording was ended; else all that follows `recorder` is empty.
     pub finished: bool,
-    /// Who recorded.
+    /// The recorder.
     pub recorder: Recorder,
-    /// How the command was followed; `None` where there was none, or other targets.
+    /// How the command was followed; `None` without a command, or with other targets.
     pub follow: Option<Follow>,
-    /// What was recorded.
+    /// The recorded events.
     pub events: Vec<Event>,
-    /// Rings that had no room for something.
+    /// Losses by ring.
     pub losses: Vec<Loss>,
     /// CPUs that were offline for a while.
     pub gaps: Vec<Gap>,
-    /// How often an event was stopped for sampling too often.
+    /// How often the kernel stopped an event that sampled too often.
     pub throttled: u64,
     /// For how long events were recorded.
     pub recorded_ns: u64,
-    /// Where only the last seconds were to be kept, the shortest time that there was room for;
-    /// `None` where there was for all.
+    /// With a flight recorder: the shortest time that fitted in memory; `None` if all of the
+    /// requested time did.
     pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
-    /// What sampling cost those who were sampled; `None` where no event's cost is known.
+    /// What sampling cost the sampled tasks; `None` if no event's cost is known.
     pub sampling: Option<SamplingCost>,
-    /// Where the bytes went.
+    /// The output.
     pub output: Output,
     /// The rings.
     pub rings: Rings,
     /// The budget of sampling, where there was one.
     pub budget: Option<Budget>,
-    /// What the command used; `None` where there was none, or it goes on.
+    /// What the command used; `None` without a command, or if it is still running.
     pub command: Option<Command>,
     /// Why the recording ended before it was over.
     pub stopped: Option<String>,
@@ -76,7 +76,7 @@ pub struct Ledger {
     pub off_cpu: Option<OffCpu>,
 }
 
-/// Who recorded.
+/// The recorder.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Recorder {
@@ -84,11 +84,11 @@ pub struct Recorder {
     pub pid: i32,
     /// Its threads.
     pub tids: BTreeSet<i32>,
-    /// Whether the user wants to see what they did.
+    /// Whether the user asked for its samples.
     pub included: bool,
 }
 
-/// What was recorded of an event.
+/// One recorded event.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Event {
@@ -96,23 +96,23 @@ pub struct Event {
     pub name: String,
     /// Samples in the recording.
     pub samples: u64,
-    /// Of them, those that the recorder itself made.
+    /// Samples made by the recorder itself.
     pub own: u64,
-    /// Of all, those that interrupted the kernel.
+    /// Samples that interrupted the kernel.
     pub in_kernel: u64,
-    /// Samples that found no room; `None` where the kernel doesn't tell (before Linux 6.0).
+    /// Lost samples; `None` before Linux 6.0, which doesn't count them.
     pub lost: Option<u64>,
-    /// What the samples stand for, where a command was followed and that is known.
+    /// What the samples stand for, if a command was followed and that is known.
     pub coverage: Option<Coverage>,
     /// The period that its frequency became, so that children start with it.
     pub fixed: Option<FixedPeriod>,
-    /// What it counted in all tasks together, where they inherit it and that is known.
+    /// The event's count over all tasks, if they inherit it and that is known.
     pub counted: Option<u64>,
-    /// What one sample costs; `None` where nothing is known of that, as for tracepoints.
+    /// The cost of one sample; `None` if unknown, as for tracepoints.
     pub sample_cost: Option<SampleCost>,
 }
 
-/// What found no room in a ring.
+/// Losses of a ring.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Loss {
@@ -132,9 +132,9 @@ pub struct Loss {
 pub struct Gap {
     /// The CPU.
     pub cpu: u32,
-    /// When that was seen, in the recording's clock; `None` where that clock can't be read.
+    /// When the CPU was seen offline, on the recording's clock; `None` if that clock can't be read.
     pub from_ns: Option<u64>,
-    /// When its events were open again; `None` where they were not.
+    /// When its events were open again; `None` if they weren't.
     pub to_ns: Option<u64>,
 }
 
@@ -148,9 +148,9 @@ pub struct Cost {
     pub recording_cpu_ns: u64,
     /// CPU time since, until this was written.
     pub end_cpu_ns: u64,
-    /// CPU time that measuring what a sample costs took, where that was measured at the end.
+    /// CPU time of the calibration at the end, if there was one.
     pub calibration_cpu_ns: u64,
-    /// How often it was woken while events were enabled.
+    /// Wake-ups while events were enabled.
     pub wake_ups: u64,
     /// System calls that it made to wait and to write, as its code counts them
     /// (`docs/internals/output-path.md`).
@@ -161,7 +161,7 @@ pub struct Cost {
     pub readers: usize,
 }
 
-/// Where the bytes went.
+/// The output.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Output {
@@ -175,12 +175,12 @@ pub struct Output {
     pub record_bytes: u64,
     /// Bytes in the recording when this was written.
     pub written_bytes: u64,
-    /// Of the bytes of records, those that are not in the recording, as it ended early; at least so
-    /// many where this was written before its end.
+    /// Bytes of records that aren't in the recording because it ended early; a lower bound if
+    /// written before its end.
     pub dropped_bytes: u64,
     /// The most bytes that waited to be compressed or to be taken from a stream, and how many may.
     pub queue_high_water_bytes: usize,
-    /// How many may wait.
+    /// Capacity in bytes.
     pub queue_bytes: usize,
 }
 
@@ -188,17 +188,17 @@ pub struct Output {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Rings {
-    /// How many there are.
+    /// Number of threads.
     pub number: usize,
     /// Bytes of the smallest.
     pub bytes: usize,
     /// The most bytes that any of them held when it was read.
     pub fullest_bytes: usize,
-    /// How often they are read at least.
+    /// Longest time between two reads, in milliseconds.
     pub flush_interval_ms: u64,
 }
 
-/// What the command used, with the children that it waited for.
+/// What the command and the children it waited for used.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Command {

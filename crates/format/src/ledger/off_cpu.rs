@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What of the time that tasks were not on a CPU is in a recording, and what is not. Of several files the
-/// figures are those of all up to here.
+/// The recorded off-CPU time, and what is missing of it. In a series of files the figures are
+/// cumulative.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct OffCpu {
@@ -11,11 +11,11 @@ pub struct OffCpu {
     pub waits: u64,
     /// Their time, in nanoseconds.
     pub ns: u64,
-    /// Waits that found no room in the kernel's tables.
+    /// Waits that didn't fit in the kernel's tables.
     pub missing_waits: u64,
     /// Their time, in nanoseconds.
     pub missing_ns: u64,
-    /// User stacks that found no room when they were to be copied; each is tried again.
+    /// User stacks that couldn't be copied because the buffer was full; each is tried again.
     pub missing_copies: u64,
     /// Waits that were too short (`--off-cpu-min`).
     pub short_waits: u64,

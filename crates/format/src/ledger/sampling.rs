@@ -1,11 +1,11 @@
-//! What sampling cost those who were sampled: samples times the cost of one, and the recorder's own
-//! CPU time.
+//! What sampling cost the sampled tasks: samples times the cost of one, plus the recorder's own CPU
+//! time.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Estimate, Event, Ledger};
 
-/// Where the cost of a sample comes from.
+/// The source of a sample's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CostOrigin {
@@ -13,30 +13,30 @@ pub enum CostOrigin {
     Study,
     /// A short measurement at a recording's end.
     Calibration,
-    /// Nobody measured it on the host.
+    /// Nothing was measured on the host.
     Estimate,
 }
 
-/// What one sample of an event takes from the program that it interrupts.
+/// Time that one sample takes from the program that it interrupts.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SampleCost {
     /// Microseconds.
     pub us: Estimate,
-    /// How many times that a sample costs that interrupts the kernel, where its functions are
-    /// looked up for a call chain.
+    /// Factor for samples that interrupt the kernel, whose functions take longer to look up for a
+    /// call chain.
     #[serde(default = "once")]
     pub in_kernel: f64,
     /// Whether it was measured on the host that recorded; else it is an estimate.
     pub calibrated: bool,
-    /// How; `None` in ledgers that don't tell.
+    /// The source; `None` in ledgers without it.
     #[serde(default)]
     pub origin: Option<CostOrigin>,
-    /// Whether it was measured with call chains like those of the samples.
+    /// Whether it was measured with the same kind of call chains.
     #[serde(default)]
     pub exact: bool,
-    /// Where it comes from, as part of a sentence.
+    /// The source in words, as part of a sentence.
     pub source: String,
-    /// When it was measured, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub time: Option<u64>,
 }
 
@@ -46,22 +46,22 @@ fn once() -> f64 {
 }
 
 impl SampleCost {
-    /// Microseconds that samples took together, so many of which interrupted the kernel.
+    /// Total microseconds of this many samples, of which `in_kernel` interrupted the kernel.
     #[must_use]
     pub fn total_us(&self, samples: f64, in_kernel: f64) -> Estimate {
         self.us.times(samples + (self.in_kernel - 1.0) * in_kernel)
     }
 }
 
-/// Whose CPU time a share is of.
+/// The CPU time that a share refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShareOf {
-    /// What the command and its children used.
+    /// The CPU time of the command and its children.
     Command,
     /// The time of the CPUs that were recorded, busy or not.
     Cpus,
-    /// Of tasks whose CPU time is not known.
+    /// Running tasks, whose CPU time isn't known.
     #[default]
     Tasks,
 }
@@ -69,23 +69,23 @@ pub enum ShareOf {
 /// What sampling cost, start-up and end of the recorder apart.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SamplingCost {
-    /// Nanoseconds that samples took: those in the recording, and those that found no room.
+    /// Nanoseconds that samples took, lost ones included.
     pub samples_ns: Estimate,
     /// The recorder's CPU time while it recorded.
     pub recorder_ns: u64,
     /// Both, as a share of `cpu_ns`; `None` where that is not known.
     pub share: Option<Estimate>,
-    /// Whose CPU time that is.
+    /// The CPU time that the share refers to.
     pub of: ShareOf,
     /// That CPU time.
     pub cpu_ns: Option<u64>,
-    /// Whether all of it goes by what was measured on the host.
+    /// Whether every cost was measured on the host.
     pub calibrated: bool,
 }
 
 impl SamplingCost {
-    /// What this recording's samples cost, of so many CPUs or of a command; `None` where no event's
-    /// cost is known.
+    /// Computes the cost of a recording's samples, as a share of this many CPUs or of a command;
+    /// `None` if no event's cost is known.
     #[must_use]
     pub fn new(ledger: &Ledger, of: ShareOf, cpus: usize) -> Option<Self> {
         let known =
@@ -93,7 +93,7 @@ impl SamplingCost {
         known().next()?;
         let mut samples_ns = Estimate::exact(0.0);
         for (event, cost) in known() {
-            // Those that found no room are taken to be like the others.
+            // Lost samples are taken to be like the others.
             let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
             let ns = cost.total_us(all, all * event.share_in_kernel()).times(1e3);
             samples_ns = Estimate {

@@ -12,7 +12,7 @@ impl Numbers {
     }
 }
 
-/// What a recorder leaves: records (time and a body), and ends of rounds (`None`).
+/// A recording: records (time and body), and ends of rounds (`None`).
 type Recording = Vec<Option<(u64, Vec<u8>)>>;
 
 /// Rings fill while the recorder goes from one to the next: time passes between them, so a ring
@@ -110,8 +110,7 @@ fn rounds_bound_what_waits() {
     assert!(out.most_held < whole / 20, "{} of {whole} bytes waited", out.most_held);
 }
 
-/// With too small a bound nothing is lost, the bound is kept, and what comes out of order is
-/// counted.
+/// With too small a limit nothing is lost, the limit holds, and records out of order are counted.
 #[test]
 fn a_bound_is_kept_and_what_it_costs_is_counted() {
     for seed in 1..=300 {

@@ -7,7 +7,7 @@ use crate::bytes::{Cursor, Words, until_nul};
 /// AUX data that arrived in its own ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aux {
-    /// Where in the AUX ring, in bytes since the recording began.
+    /// Offset in the AUX ring, in bytes since the recording began.
     pub offset: u64,
     /// Bytes.
     pub size: u64,
@@ -26,11 +26,11 @@ impl Aux {
 pub struct Auxtrace {
     /// Bytes that follow the record.
     pub size: u64,
-    /// Where they lay in the AUX ring.
+    /// Offset in the AUX ring.
     pub offset: u64,
     /// Tells one trace from another.
     pub reference: u64,
-    /// Which AUX ring.
+    /// The AUX ring's number.
     pub idx: u32,
     /// The thread; -1 is any.
     pub tid: i32,
@@ -51,7 +51,7 @@ impl Auxtrace {
     }
 }
 
-/// Which hardware wrote the AUX data of a recording, and what its decoder has to know.
+/// The hardware that wrote the AUX data, and parameters for its decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxtraceInfo<'a> {
     /// `PERF_AUXTRACE_*`: see [`AuxtraceInfo::name`].
@@ -67,7 +67,7 @@ impl<'a> AuxtraceInfo<'a> {
         Some(Self { kind, private: Words::new(fields.rest(), fields.endian()) })
     }
 
-    /// What the hardware is called (`enum auxtrace_type`).
+    /// The hardware's name (`enum auxtrace_type`).
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         let names = [
@@ -87,7 +87,7 @@ impl<'a> AuxtraceInfo<'a> {
 /// A part of a trace that its decoder could not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxtraceError<'a> {
-    /// Which decoder: 1 is that of instruction traces.
+    /// The decoder: 1 is for instruction traces.
     pub kind: u32,
     /// The decoder's own number of the error.
     pub code: u32,
@@ -99,7 +99,7 @@ pub struct AuxtraceError<'a> {
     pub tid: i32,
     /// The instruction.
     pub ip: u64,
-    /// When, in the recording's clock; `None` where it doesn't say.
+    /// Time on the recording's clock, if recorded.
     pub time_ns: Option<u64>,
     /// What went wrong.
     pub message: &'a [u8],

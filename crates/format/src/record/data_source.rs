@@ -1,4 +1,4 @@
-//! `data_src` of a sample in words: where in the memory hierarchy the data were.
+//! `data_src` of a sample in words: the level of the memory hierarchy that had the data.
 //!
 //! Source: `union perf_mem_data_src` of `include/uapi/linux/perf_event.h`; the words are those of
 //! `tools/perf/util/mem-events.c`.
@@ -31,7 +31,7 @@ const TLBS: [&str; 7] = ["N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"];
 const HOPS: [&str; 5] =
     ["N/A", "core, same node", "node, same socket", "socket, same board", "board"];
 
-/// Bits that say whether it was there, in levels and TLBs.
+/// The hit bit of levels and TLBs.
 const HIT: u64 = 1 << 1;
 const MISS: u64 = 1 << 2;
 
@@ -46,7 +46,7 @@ impl DataSource {
         let bits = self.field(5, 14);
         let mut words = Vec::new();
         let mut front = if self.field(37, 1) == 1 { "Remote ".to_owned() } else { String::new() };
-        // How far away it is says more than the level.
+        // The distance says more than the level.
         match usize::try_from(self.field(43, 3)) {
             Ok(hops @ 1..) => front = format!("{front}{} ", HOPS.get(hops).unwrap_or(&"N/A")),
             _ => words.extend(named(bits & !(HIT | MISS), &LEVELS).map(str::to_owned)),
@@ -74,7 +74,7 @@ impl DataSource {
         if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
     }
 
-    /// Where the address was translated: `L1 or L2 hit`.
+    /// The TLB level: `L1 or L2 hit`.
     #[must_use]
     pub fn tlb(self) -> String {
         let bits = self.field(26, 7);
@@ -102,7 +102,7 @@ impl DataSource {
         named(bits, &["", " Data", " Addr"]).collect()
     }
 
-    /// What the access was: `LOAD`, `STORE`.
+    /// The kind of access: `LOAD`, `STORE`.
     #[must_use]
     pub fn operation(self) -> &'static str {
         named(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")

@@ -1,5 +1,5 @@
-//! Records as bytes, in the byte order of this machine: what a recorder says of processes and
-//! mappings that were there before it.
+//! Encodes records in this machine's byte order: a recorder's own descriptions of existing
+//! processes and mappings.
 //!
 //! The layouts are those that [`super::RawRecord::decode`] reads:
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`.
@@ -29,9 +29,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Records that end with what [`Layout::sample_id`] reads: `id`, as far as the layout's events
-    /// have its fields. What they have and `id` doesn't is 0: the process, the time and the event
-    /// of no event in particular.
+    /// Creates an encoder whose records end with `id`, in the layout's fields. Fields that `id`
+    /// lacks are 0.
     #[must_use]
     pub fn new(layout: &Layout, id: &SampleId) -> Self {
         Self { trailer: layout.trailer(id) }
@@ -46,8 +45,9 @@ impl Encoder {
         self.put(into, PERF_RECORD_COMM, misc, &[&ids(comm.pid, comm.tid), &text(comm.comm)])
     }
 
-    /// A thread that began. `starts_empty`: it has none of its parent's mappings, as one that was
-    /// there before the recording and whose mappings follow (`PERF_RECORD_MISC_FORK_EXEC`).
+    /// Encodes the start of a thread. `starts_empty`: it has none of its parent's mappings, like a
+    /// process that existed before the recording and whose mappings follow
+    /// (`PERF_RECORD_MISC_FORK_EXEC`).
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -165,7 +165,7 @@ impl Encoder {
         )
     }
 
-    /// Records that a ring had no room for.
+    /// Encodes lost records.
     ///
     /// # Errors
     /// See [`TooLong`].

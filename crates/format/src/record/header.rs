@@ -6,7 +6,7 @@ use perf_event_open_sys::bindings::{PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_M
 
 use crate::bytes::Endian;
 
-/// A record would have more than the 65535 bytes that its header can say. It was left out.
+/// A record would exceed the 65535 bytes that its header can express. It was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record of {size} bytes: at most 65535 are possible")]
 pub struct TooLong {
@@ -14,12 +14,12 @@ pub struct TooLong {
     pub size: usize,
 }
 
-/// What a record begins with.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What the record is: see [`super::kind`].
+    /// The kind of record: see [`super::kind`].
     pub kind: u32,
-    /// `PERF_RECORD_MISC_*`; what the bits say depends on the kind.
+    /// `PERF_RECORD_MISC_*`; the meaning depends on the kind.
     pub misc: u16,
     /// Bytes of header and body together.
     pub size: u16,
@@ -29,7 +29,7 @@ impl RecordHeader {
     /// The bytes of a header: the least that a record can have.
     pub const SIZE: usize = 8;
 
-    /// The header of a record whose body has `body` bytes.
+    /// Creates the header of a record with a body of `body` bytes.
     ///
     /// # Errors
     /// See [`TooLong`].

@@ -1,6 +1,6 @@
 //! The kinds of records. The kernel's are in `include/uapi/linux/perf_event.h` (`enum
-//! perf_event_type`); those that perf itself writes, from 64 on, in
-//! `tools/lib/perf/include/perf/event.h` (`enum perf_user_event_type`).
+//! perf_event_type`), perf's own, from 64 on, in `tools/lib/perf/include/perf/event.h` (`enum
+//! perf_user_event_type`).
 #![allow(missing_docs, reason = "the names are those of the two headers")]
 
 pub use perf_event_open_sys::bindings::{

@@ -1,4 +1,4 @@
-//! Which event a record belongs to, and what that event's records look like.
+//! Finds the event of a record, and the layout of its records.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub(super) const fn bit(bit: u32) -> u64 {
     bit as u64
 }
 
-/// What of an event's attributes decides how its records are laid out.
+/// The attributes that determine the layout of an event's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// `PERF_SAMPLE_*`.
@@ -81,9 +81,9 @@ impl Layout {
         }
     }
 
-    /// When the record was made, in the recording's clock; `None` where it doesn't say. Records
-    /// that a recorder made up, such as those of what was mapped before it began, say 0: they are
-    /// due where they stand.
+    /// Returns a record's time on the recording's clock, if it has one. Records that a recorder
+    /// made up, such as mappings from before the recording, have time 0: they are due at their
+    /// position.
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         let time_ns = if !self.has(TIME) {
@@ -99,8 +99,8 @@ impl Layout {
         time_ns.filter(|time_ns| *time_ns != 0)
     }
 
-    /// The front of a sample that [`super::Sample::decode_front`] needs, in bytes; `None`: it says
-    /// itself how long it is.
+    /// Returns the size in bytes of the front that [`super::Sample::decode_front`] needs; `None` if
+    /// the sample itself states it.
     #[must_use]
     pub fn front_size(&self) -> Option<usize> {
         let head = IDENTIFIER | bit(PERF_SAMPLE_IP) | TID | TIME | bit(PERF_SAMPLE_ADDR);
@@ -112,8 +112,7 @@ impl Layout {
         self.sample_id_all && record.kind < kind::USER_TYPE_START
     }
 
-    /// The end of a record other than a sample that says `id`; where the layout has a field that
-    /// `id` lacks, it is 0.
+    /// Encodes the end of a record other than a sample; fields that `id` lacks are 0.
     #[must_use]
     pub fn trailer(&self, id: &SampleId) -> Vec<u8> {
         let mut into = Vec::new();
@@ -141,8 +140,8 @@ impl Layout {
         into
     }
 
-    /// Who made a record other than a sample, where and when; all `None` where the event's records
-    /// don't say.
+    /// Decodes the end of a record other than a sample: task, CPU, time; `None` fields aren't
+    /// recorded.
     #[must_use]
     pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {
         let size = 8 * self.words(TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
@@ -174,15 +173,15 @@ fn word_from_end(record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
     Cursor::new(record.body.get(at..)?, record.endian).u64()
 }
 
-/// The end of a record other than a sample (`struct sample_id`). What the event's records don't
-/// hold is `None`.
+/// The end of a record other than a sample (`struct sample_id`). Fields that the event's records
+/// lack are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The process.
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
-    /// When, in the recording's clock.
+    /// Time on the recording's clock.
     pub time_ns: Option<u64>,
     /// The event's id.
     pub id: Option<u64>,
@@ -199,10 +198,11 @@ pub struct Events {
     by_id: ById,
 }
 
-/// Ids within so many of the first are looked up in a table.
+/// Ids within this distance of the first are looked up in a table.
 const NEAR: u64 = 1 << 16;
 
-/// Events by id. The kernel counts ids up, so those of one recording lie close together.
+/// Events by id. The kernel assigns ids consecutively, so those of one recording lie close
+/// together.
 #[derive(Clone, Debug, Default)]
 struct ById {
     first: Option<u64>,
@@ -225,7 +225,7 @@ impl ById {
         }
     }
 
-    /// Where an id is known already, it stays what it is. Whether it is new.
+    /// Adds an id, unless it is known. Returns whether it is new.
     fn insert(&mut self, id: u64, event: usize) -> bool {
         self.first = self.first.or(Some(id));
         let Some(at) = self.place(id) else {
@@ -271,9 +271,8 @@ impl Events {
         self.by_id.get(id)
     }
 
-    /// The event that a record belongs to, counted from 0. Where records carry no id, or the id 0
-    /// as those do that a recorder made up, it is the first; `None` where an id belongs to no
-    /// event, and for records that are about no event.
+    /// Returns the index of a record's event. Records without an id, or with id 0 as recorders
+    /// write them, belong to the first; `None` for an unknown id, and for records about no event.
     #[must_use]
     pub fn index_of(&self, record: &RawRecord<'_>) -> Option<usize> {
         let first = self.layouts.first()?;
@@ -301,7 +300,7 @@ impl Events {
         self.layouts.get(self.index_of(record)?)
     }
 
-    /// When a record was made: see [`Layout::time_ns`].
+    /// Returns a record's time: see [`Layout::time_ns`].
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         self.layout_of(record)?.time_ns(record)

@@ -17,7 +17,7 @@ pub struct Mmap<'a> {
     pub len: u64,
     /// Bytes into the file.
     pub pgoff: u64,
-    /// Which file it is.
+    /// Identifies the file.
     pub file: FileId<'a>,
     /// `PROT_*`; 0 in a record of the first version.
     pub prot: u32,
@@ -29,7 +29,7 @@ pub struct Mmap<'a> {
     pub is_data: bool,
 }
 
-/// How a mapping's file can be told from another with the same path.
+/// Distinguishes the file of a mapping from others with the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileId<'a> {
     /// Not at all: a record of the first version.
@@ -42,7 +42,7 @@ pub enum FileId<'a> {
         minor: u32,
         /// The inode's number.
         inode: u64,
-        /// How often the number was reused.
+        /// Generation of the inode number.
         generation: u64,
     },
     /// By its build id, at most 20 bytes.
@@ -151,7 +151,7 @@ pub struct Cgroup<'a> {
 /// A change that the kernel made to its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextPoke<'a> {
-    /// Where.
+    /// The address.
     pub addr: u64,
     /// The bytes that were there.
     pub old: &'a [u8],

@@ -1,10 +1,10 @@
-//! Records: what the kernel puts into a ring, and what a recorder adds to them in a file.
+//! Records: what the kernel writes into a ring, and what a recorder adds in a file.
 //!
 //! ```text
 //! | kind u32 | misc u16 | size u16 | body: size - 8 bytes ...                               |
-//!                                   | fields of the kind ... | sample_id, where it was asked for |
+//!                                   | fields of the kind ... | sample_id, if requested       |
 //! ```
-//! Everything borrows: a [`Record`] points into the bytes that it was decoded from. Source:
+//! Everything borrows: a [`Record`] points into the bytes it was decoded from. Source:
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`, and
 //! `tools/lib/perf/include/perf/event.h`.
 
@@ -60,9 +60,9 @@ pub enum DecodeError {
 /// A record that has been found, and not yet been looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
-    /// What it is: see [`kind`].
+    /// The kind of record: see [`kind`].
     pub kind: u32,
-    /// `PERF_RECORD_MISC_*`; what the bits say depends on the kind.
+    /// `PERF_RECORD_MISC_*`; the meaning depends on the kind.
     pub misc: u16,
     /// Everything after the header.
     pub body: &'a [u8],
@@ -86,11 +86,11 @@ impl<'a> RawRecord<'a> {
         RecordHeader::SIZE + self.body.len()
     }
 
-    /// The fields of the record's kind. Samples and reads stay bytes: their fields depend on the
-    /// event, see [`Sample::decode`] and [`TaskRead::decode`].
+    /// Decodes the fields of the record's kind. Samples and reads stay bytes, because their fields
+    /// depend on the event: see [`Sample::decode`] and [`TaskRead::decode`].
     ///
     /// # Errors
-    /// The record is shorter than its kind. A kind that is not known is none: it comes back as
+    /// Fails if the record is too short for its kind. Unknown kinds are returned as
     /// [`Record::Unknown`].
     pub fn decode(&self) -> Result<Record<'a>, DecodeError> {
         self.fields().ok_or(DecodeError::Truncated { kind: self.kind, len: self.body.len() })
@@ -190,14 +190,14 @@ pub enum Record<'a> {
     Lost(Lost),
     /// Hardware lost samples before they reached a ring.
     LostSamples {
-        /// How many.
+        /// Number of records.
         lost: u64,
     },
     /// The kernel stopped an event that interrupted too often.
     Throttle(Throttle),
     /// And let it go on.
     Unthrottle(Throttle),
-    /// The count of an inherited event whose thread ended: [`TaskRead::decode`] has its fields.
+    /// The count of an inherited event whose thread exited: [`TaskRead::decode`] has its fields.
     Read,
     /// A sample: [`Sample::decode`] has its fields.
     Sample,
@@ -222,7 +222,7 @@ pub enum Record<'a> {
         /// The thread.
         tid: i32,
     },
-    /// Which hardware event an AUX stream means.
+    /// The hardware event of an AUX stream.
     AuxOutputHwId {
         /// The hardware's own id.
         hw_id: u64,
@@ -236,8 +236,8 @@ pub enum Record<'a> {
     },
     /// An event's attributes and ids.
     HeaderAttr(HeaderAttr<'a>),
-    /// So many bytes of tracing data follow the record, filled up to a multiple of 8. They are no
-    /// part of its size.
+    /// The length of the tracing data that follows the record, padded to a multiple of 8. It isn't
+    /// part of the record's size.
     TracingData {
         /// Bytes, without the filling.
         size: u32,
@@ -246,11 +246,11 @@ pub enum Record<'a> {
     BuildId(BuildId<'a>),
     /// Every ring was drained: nothing that follows is older than the round before this one.
     FinishedRound,
-    /// What was there when the recording began has been described.
+    /// Everything that existed when the recording began has been described.
     FinishedInit,
-    /// Which CPU and thread an id counts on.
+    /// CPU and thread of each id.
     IdIndex(IdIndex<'a>),
-    /// Which hardware wrote the AUX data.
+    /// The hardware that wrote the AUX data.
     AuxtraceInfo(AuxtraceInfo<'a>),
     /// AUX data follows the record. It is no part of its size.
     Auxtrace(Auxtrace),
@@ -268,7 +268,7 @@ pub enum Record<'a> {
     StatRound(StatRound),
     /// More about an event: its unit, scale, name or CPUs.
     EventUpdate(EventUpdate<'a>),
-    /// How the time stamp counter becomes perf's time.
+    /// The conversion from the time-stamp counter to perf's time.
     TimeConv(TimeConv),
     /// A feature section, as a record.
     HeaderFeature {
@@ -286,7 +286,7 @@ pub enum Record<'a> {
     Unknown,
 }
 
-/// The records that lie one after the other in memory, such as decompressed ones.
+/// Consecutive records in memory, such as decompressed ones.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
@@ -300,8 +300,7 @@ impl<'a> Records<'a> {
         Self { rest: bytes, endian }
     }
 
-    /// What comes after the last whole record: the start of one that goes on elsewhere, or bytes
-    /// that are no record.
+    /// Returns the bytes after the last whole record: an incomplete record, or no record at all.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -1,20 +1,20 @@
-//! What the kernel says about the recording itself: losses and throttling.
+//! The kernel's records about the recording itself: losses and throttling.
 
 use crate::bytes::Cursor;
 
-/// Records that found no room in their ring.
+/// Records lost because their ring was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The event that met the full ring. The losses are those of all of the ring's events.
+    /// The event that found the ring full. The losses are those of all of the ring's events.
     pub id: u64,
-    /// How many records.
+    /// Number of records.
     pub lost: u64,
 }
 
 /// An event was stopped, or let go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// When, in the recording's clock.
+    /// Time on the recording's clock.
     pub time_ns: u64,
     /// The event's id.
     pub id: u64,

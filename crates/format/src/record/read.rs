@@ -19,7 +19,7 @@ pub struct ReadValues<'a> {
     format: ReadFormat,
     /// The members' words; of a single event value, id and lost.
     members: Words<'a>,
-    /// The value of a single event stands before the times.
+    /// The value of a single event precedes the times.
     single: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub struct ReadValue {
     pub value: u64,
     /// The event's id, where the format has it.
     pub id: Option<u64>,
-    /// Samples that found no room in their ring, where the format has them.
+    /// Samples lost because their ring was full, if the format has them.
     pub lost: Option<u64>,
 }
 
@@ -78,15 +78,15 @@ pub struct TaskRead<'a> {
     pub pid: i32,
     /// The thread.
     pub tid: i32,
-    /// What it had counted.
+    /// The counts.
     pub values: ReadValues<'a>,
 }
 
 impl<'a> TaskRead<'a> {
-    /// The fields of a record of kind `READ` that an event with this layout made.
+    /// Decodes a `READ` record made by an event with this layout.
     ///
     /// # Errors
-    /// The record is shorter than the layout says.
+    /// Fails if the record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut fields = Cursor::new(record.body, record.endian);
         let mut all = || {

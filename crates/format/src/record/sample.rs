@@ -14,7 +14,7 @@ use super::layout::bit;
 use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
 use crate::bytes::{Cursor, Endian, Words};
 
-/// The fields that later kernels added: behind all others.
+/// Fields that later kernels appended.
 const LAST: u32 = PERF_SAMPLE_WEIGHT
     | PERF_SAMPLE_WEIGHT_STRUCT
     | PERF_SAMPLE_DATA_SRC
@@ -26,10 +26,10 @@ const LAST: u32 = PERF_SAMPLE_WEIGHT
     | PERF_SAMPLE_CODE_PAGE_SIZE
     | PERF_SAMPLE_AUX;
 
-/// A sample. What the event's samples don't hold is `None`.
+/// A sample. Fields that the event's samples lack are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample<'a> {
-    /// What it begins with.
+    /// The first fields.
     pub head: SampleHead,
     /// The counts of the event or its group.
     pub read: Option<ReadValues<'a>>,
@@ -43,15 +43,15 @@ pub struct Sample<'a> {
     pub regs_user: Option<Registers<'a>>,
     /// A copy of the user stack.
     pub stack_user: Option<UserStack<'a>>,
-    /// How costly the sampled access was.
+    /// Cost of the sampled access.
     pub weight: Option<u64>,
     /// With `WEIGHT_STRUCT` also the instruction's latency, in cycles.
     pub ins_lat: Option<u16>,
     /// With `WEIGHT_STRUCT` also the cycles that it held a stage of the pipeline.
     pub p_stage_cyc: Option<u16>,
-    /// Where the data came from (`union perf_mem_data_src`).
+    /// Source of the data (`union perf_mem_data_src`).
     pub data_src: Option<u64>,
-    /// What happened to a transaction (`PERF_TXN_*`).
+    /// Outcome of a transaction (`PERF_TXN_*`).
     pub transaction: Option<u64>,
     /// Registers at the interrupt.
     pub regs_intr: Option<Registers<'a>>,
@@ -59,39 +59,38 @@ pub struct Sample<'a> {
     pub phys_addr: Option<u64>,
     /// The cgroup's id.
     pub cgroup: Option<u64>,
-    /// Bytes of the page that `addr` lies in.
+    /// Size in bytes of the page that contains `addr`.
     pub data_page_size: Option<u64>,
-    /// Bytes of the page that `ip` lies in.
+    /// Size in bytes of the page that contains `ip`.
     pub code_page_size: Option<u64>,
     /// AUX data up to the sample.
     pub aux: Option<&'a [u8]>,
 }
 
-/// What samples begin with: the fields of one word each. Reports that need no more leave the rest
-/// of each sample alone.
+/// The first fields of a sample, one word each. Reports that need no more skip the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleHead {
     /// The event's id (`IDENTIFIER`, else `ID`).
     pub id: Option<u64>,
-    /// Where the CPU was.
+    /// Instruction pointer.
     pub ip: Option<u64>,
     /// The process.
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
-    /// When, in the recording's clock.
+    /// Time on the recording's clock.
     pub time_ns: Option<u64>,
-    /// The address that was accessed; what it is depends on the event.
+    /// The accessed address; its meaning depends on the event.
     pub addr: Option<u64>,
     /// The counter's id.
     pub stream_id: Option<u64>,
     /// The CPU.
     pub cpu: Option<u32>,
-    /// How many occurrences the sample stands for (nanoseconds for the clock events).
+    /// Occurrences that the sample stands for (nanoseconds for clock events).
     pub period: Option<u64>,
 }
 
-/// Registers, those with a bit in the event's mask, from the lowest bit on.
+/// Register values, one for each bit in the event's mask, from the lowest bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers<'a> {
     /// `PERF_SAMPLE_REGS_ABI_*`: 0 none (a kernel thread), 1 32 bits, 2 64 bits.
@@ -126,7 +125,7 @@ pub struct UserStack<'a> {
 /// The last branches before the sample, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branches<'a> {
-    /// Where the hardware's own list of branches stood.
+    /// Position in the hardware's branch list.
     pub hw_index: Option<u64>,
     entries: Words<'a>,
     /// Counts of events between branches, one word for each, where they were asked for.
@@ -137,9 +136,9 @@ pub struct Branches<'a> {
 /// One branch (`struct perf_branch_entry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// Where it came from.
+    /// Source of the branch.
     pub from: u64,
-    /// Where it went.
+    /// Target of the branch.
     pub to: u64,
     /// It was predicted wrongly.
     pub mispredicted: bool,
@@ -190,10 +189,10 @@ impl Branch {
 }
 
 impl<'a> Sample<'a> {
-    /// The fields of a record of kind `SAMPLE`, by the event that it belongs to.
+    /// Decodes a `SAMPLE` record according to its event.
     ///
     /// # Errors
-    /// The event is not known, or the record is shorter than the event's layout says.
+    /// Fails if the event is unknown, or the record is shorter than its layout says.
     pub fn from_record(record: &RawRecord<'a>, events: &Events) -> Result<Self, DecodeError> {
         Self::decode(
             record,
@@ -201,32 +200,31 @@ impl<'a> Sample<'a> {
         )
     }
 
-    /// The fields of a record of kind `SAMPLE` that an event with this layout made.
+    /// Decodes a `SAMPLE` record made by an event with this layout.
     ///
     /// # Errors
-    /// The record is shorter than the layout says.
+    /// Fails if the record is shorter than the layout says.
     pub fn decode(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut sample = Self::default();
         sample.fill(record, layout)?;
         Ok(sample)
     }
 
-    /// As [`Self::decode`], into a sample that has no fields yet: it is too large to be moved for
-    /// nothing.
+    /// Like [`Self::decode`], into an empty sample: it is too large to be moved.
     ///
     /// # Errors
-    /// The record is shorter than the layout says.
+    /// Fails if the record is shorter than the layout says.
     pub fn fill(&mut self, record: &RawRecord<'a>, layout: &Layout) -> Result<(), DecodeError> {
         let mut fields = Fields { cursor: Cursor::new(record.body, record.endian), layout };
         self.fill_whole(&mut fields)
             .ok_or(DecodeError::Truncated { kind: record.kind, len: record.body.len() })
     }
 
-    /// The front of a record of kind `SAMPLE`: its head and the counts of its group. What follows
-    /// is not looked at, and may be missing.
+    /// Decodes the front of a `SAMPLE` record: its head and the counts of its group. The rest is
+    /// ignored and may be missing.
     ///
     /// # Errors
-    /// The record ends before that.
+    /// Fails if the record ends before that.
     pub fn decode_front(record: &RawRecord<'a>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut sample = Self::default();
         sample.fill_front(record, layout)?;
@@ -253,7 +251,7 @@ impl<'a> Sample<'a> {
         if fields.has(LAST) { self.fill_last(fields) } else { Some(()) }
     }
 
-    /// The fields that say their own size.
+    /// Decodes the fields that state their own size.
     fn fill_sized(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         self.fill_counts(fields)?;
         if fields.has(PERF_SAMPLE_CALLCHAIN) {
@@ -310,11 +308,11 @@ impl<'a> Sample<'a> {
 }
 
 impl SampleHead {
-    /// What a record of kind `SAMPLE` that an event with this layout made begins with. What follows
-    /// is not looked at.
+    /// Decodes the first fields of a `SAMPLE` record made by an event with this layout. The rest is
+    /// ignored.
     ///
     /// # Errors
-    /// The record ends before that.
+    /// Fails if the record ends before that.
     #[inline]
     pub fn decode(record: &RawRecord<'_>, layout: &Layout) -> Result<Self, DecodeError> {
         let mut head = Self::default();
@@ -325,8 +323,7 @@ impl SampleHead {
     }
 }
 
-/// A sample's bytes, and what says how to read them. Methods are `None` where the bytes end too
-/// early.
+/// A sample's bytes and layout. Methods return `None` if the bytes end early.
 struct Fields<'a, 'l> {
     cursor: Cursor<'a>,
     layout: &'l Layout,

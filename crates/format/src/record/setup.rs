@@ -1,4 +1,4 @@
-//! Records that describe a recording: what a recorder writes itself, in
+//! Records that describe a recording, written by the recorder itself:
 //! `tools/lib/perf/include/perf/event.h`.
 
 use perf_event_open_sys::bindings::{
@@ -19,8 +19,7 @@ pub struct HeaderAttr<'a> {
 }
 
 impl<'a> HeaderAttr<'a> {
-    /// The structure says its own size, in its second word of four bytes; 0 is that of the first
-    /// version.
+    /// The structure states its size in its second word of four bytes; 0 means the first version's.
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
         let mut ahead = fields;
         ahead.u32()?;
@@ -36,16 +35,16 @@ impl<'a> HeaderAttr<'a> {
 pub struct EventUpdate<'a> {
     /// One of the event's ids.
     pub id: u64,
-    /// What there is to know.
+    /// The update.
     pub update: Update<'a>,
 }
 
-/// What an [`EventUpdate`] says.
+/// The content of an [`EventUpdate`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Update<'a> {
-    /// The unit of the counts, such as `Joules`.
+    /// Unit of the counts, such as `Joules`.
     Unit(&'a [u8]),
-    /// What a count is multiplied with to be in that unit.
+    /// Factor that converts a count to that unit.
     Scale(f64),
     /// The event's name, as the user typed it.
     Name(&'a [u8]),
@@ -158,7 +157,7 @@ impl<'a> CpuMap<'a> {
 /// The build id of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildId<'a> {
-    /// Whose file: -1 is the host's kernel and everything in it.
+    /// Owner of the file: -1 is the host's kernel.
     pub pid: i32,
     /// It is code of the kernel: its text or a module (`PERF_RECORD_MISC_KERNEL`).
     pub is_kernel: bool,
@@ -169,7 +168,7 @@ pub struct BuildId<'a> {
 }
 
 impl<'a> BuildId<'a> {
-    /// The body of such a record: also in the feature section of the same name.
+    /// Decodes the body of such a record, which is also the feature section's content.
     pub(crate) fn decode(mut fields: Cursor<'a>, misc: u16) -> Option<Self> {
         let pid = fields.i32()?;
         let id = fields.take(20)?;
@@ -184,7 +183,7 @@ impl<'a> BuildId<'a> {
     }
 }
 
-/// Which counter has which id.
+/// CPU and thread of each counter id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdIndex<'a> {
     words: Words<'a>,
@@ -244,8 +243,8 @@ impl<'a> ThreadMap<'a> {
     }
 }
 
-/// How the time stamp counter becomes perf's time (`struct perf_event_mmap_page` documents the
-/// sum).
+/// The conversion from the time-stamp counter to perf's time, as documented in `struct
+/// perf_event_mmap_page`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeConv {
     /// Bits to shift by.
@@ -254,8 +253,7 @@ pub struct TimeConv {
     pub mult: u64,
     /// Nanoseconds at counter 0.
     pub zero: u64,
-    /// Where the counter has fewer than 64 bits: a counter value in the range, and the mask of its
-    /// bits.
+    /// For counters with fewer than 64 bits: a counter value in range, and the mask of its bits.
     pub short: Option<(u64, u64)>,
 }
 

@@ -15,8 +15,7 @@ pub struct Comm<'a> {
     pub tid: i32,
     /// The name, any bytes but NUL.
     pub comm: &'a [u8],
-    /// The name came with a new program (`PERF_RECORD_MISC_COMM_EXEC`): what was mapped before is
-    /// gone.
+    /// The name came with a new program (`PERF_RECORD_MISC_COMM_EXEC`): earlier mappings are gone.
     pub is_exec: bool,
 }
 
@@ -38,7 +37,7 @@ pub struct Task {
     pub tid: i32,
     /// The thread that it came from.
     pub ptid: i32,
-    /// When, in the recording's clock.
+    /// Time on the recording's clock.
     pub time_ns: u64,
 }
 

@@ -51,7 +51,7 @@ fn both_orders(check: impl Fn(Body)) {
     check(Body(Vec::new(), Endian::Big));
 }
 
-/// The decoded record is the wanted one; with fewer than the `needed` bytes it is an error.
+/// The decoded record equals the expected one; with fewer than `needed` bytes it is an error.
 fn check(body: &Body, kind: u32, misc: u32, needed: usize, wanted: &Record<'_>) {
     assert_eq!(body.record(kind, misc).decode().as_ref(), Ok(wanted));
     for len in 0..body.0.len() {

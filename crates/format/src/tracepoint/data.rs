@@ -23,12 +23,12 @@ pub enum TracingDataError {
     /// It doesn't begin as it should.
     #[error("the formats of tracepoints don't begin as they should")]
     NoTracingData,
-    /// It ends early. What comes before is known.
+    /// The section ends early; what precedes is known.
     #[error("the formats of tracepoints are cut")]
     Cut,
 }
 
-/// What the section holds.
+/// The contents of the section.
 #[derive(Clone, Debug)]
 pub struct TracingData {
     formats: HashMap<u64, (String, Format)>,
@@ -40,10 +40,10 @@ pub struct TracingData {
 }
 
 impl TracingData {
-    /// Reads the section as far as it goes.
+    /// Parses the section as far as possible.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if the section is not tracing data.
     pub fn parse(section: &[u8]) -> Result<Self, TracingDataError> {
         let rest =
             section.strip_prefix(b"\x17\x08\x44tracing").ok_or(TracingDataError::NoTracingData)?;

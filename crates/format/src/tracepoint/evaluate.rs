@@ -6,7 +6,7 @@ use crate::bytes::{Endian, until_nul};
 
 /// Names of addresses, for `%pS` and strings that stayed in the kernel.
 pub trait Names {
-    /// The kernel's symbol that an address lies in, and its first address.
+    /// Returns the kernel symbol that contains an address, and the symbol's start.
     fn symbol(&mut self, address: u64) -> Option<(String, u64)>;
 
     /// The constant text at an address of the kernel.
@@ -27,7 +27,7 @@ impl Names for NoNames {
     }
 }
 
-/// A record's bytes, and what is known of them.
+/// A record's bytes and context.
 pub(super) struct Raw<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) endian: Endian,
@@ -158,7 +158,7 @@ impl Raw<'_> {
     }
 }
 
-/// Names of set bits, what is left in hexadecimal digits.
+/// Prints the names of set bits, and the rest in hexadecimal.
 fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec<u8>) {
     let mut is_first = true;
     let mut add = |text: &[u8], out: &mut Vec<u8>| {

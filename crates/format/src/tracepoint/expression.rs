@@ -7,7 +7,7 @@ pub(super) enum Expression {
     Text(Vec<u8>),
     /// A field, by its index.
     Field(usize),
-    /// A number cut to so many bytes.
+    /// A number truncated to this many bytes.
     Cast(usize, Box<Expression>),
     Unary(&'static str, Box<Expression>),
     Binary(&'static str, Box<Expression>, Box<Expression>),
@@ -16,14 +16,14 @@ pub(super) enum Expression {
     Element(Box<Expression>, Box<Expression>),
     /// The text of a dynamic field.
     Str(usize),
-    /// The bytes of a dynamic field, in elements of so many bytes.
+    /// The bytes of a dynamic field, in elements of this many bytes.
     Dynamic(usize, usize),
-    /// How many bytes a dynamic field has.
+    /// Length of a dynamic field in bytes.
     DynamicLen(usize),
     Bitmask(usize),
     Flags(Box<Expression>, Vec<u8>, Vec<(i64, Vec<u8>)>),
     Symbolic(Box<Expression>, Vec<(i64, Vec<u8>)>),
-    /// Bytes, how many, what stands between them.
+    /// Bytes, their number, and the separator.
     Hex(Box<Expression>, Box<Expression>, &'static str),
     /// Array, how many elements, bytes of each.
     Array(Box<Expression>, Box<Expression>, Box<Expression>),

@@ -5,10 +5,10 @@ use crate::bytes::Endian;
 /// Fields of one tracepoint at most.
 pub(super) const MOST: usize = 1 << 10;
 
-/// Where a field's bytes are.
+/// Position of a field's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
-    /// Where the field is.
+    /// At the field itself.
     Inline,
     /// The field has their offset (16 bits) from the front of the record and their length (16 bits):
     /// `__data_loc`.
@@ -30,7 +30,7 @@ pub struct Field {
     pub size: usize,
     /// Negative numbers are possible.
     pub is_signed: bool,
-    /// How many elements an array has, where it says so.
+    /// Number of array elements, if stated.
     pub(super) elements: Option<usize>,
     pub(super) is_array: bool,
     pub(super) location: Location,
@@ -96,7 +96,7 @@ impl Field {
         number(raw, self.offset, self.size, endian)
     }
 
-    /// Where the field's own bytes are, also those that lie elsewhere: offset and length.
+    /// Returns offset and length of the field's bytes, including those stored elsewhere.
     pub(super) fn range(&self, raw: &[u8], endian: Endian) -> (usize, usize) {
         if self.location == Location::Inline {
             return (self.offset, self.size);
@@ -159,7 +159,7 @@ impl Field {
     }
 }
 
-/// A number of `size` bytes, as it lies there, without a sign; 0 where there is none.
+/// Reads an unsigned number of `size` bytes; 0 if it is missing.
 pub(super) fn number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
     let Some(bytes) = offset
         .checked_add(size)
@@ -176,7 +176,7 @@ pub(super) fn number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> 
     endian.u64(word)
 }
 
-/// The number that the lowest `size` bytes stand for.
+/// Sign-extends the lowest `size` bytes.
 pub(super) fn sign_extend(value: u64, size: u32) -> i64 {
     let unused = 64 - (8 * size).clamp(8, 64);
     (value << unused).cast_signed() >> unused

@@ -68,7 +68,7 @@ fn string(text: &str) -> Option<(Token, usize)> {
     quoted(text, b'"').map(|(bytes, len)| (Token::Text(bytes), len))
 }
 
-/// What stands between two quotes, and the length with them.
+/// Returns the text between two quotes, and its length including them.
 fn quoted(text: &str, quote: u8) -> Option<(Vec<u8>, usize)> {
     let mut bytes = text.bytes().enumerate().skip(1);
     let mut content = Vec::new();

@@ -30,14 +30,14 @@ pub struct Format {
     pub name: String,
     /// `perf_event_attr.config`, and the field `common_type` of each sample.
     pub id: u64,
-    /// All fields, those that all tracepoints have first.
+    /// All fields, beginning with those common to all tracepoints.
     pub fields: Vec<Field>,
     /// `None`: the expression can't be understood, and the fields are printed one by one.
     print: Option<Vec<Directive>>,
 }
 
 impl Format {
-    /// Takes a description apart; `None` where it is none.
+    /// Parses a format description; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
@@ -57,7 +57,7 @@ impl Format {
         self.print.is_some()
     }
 
-    /// Adds a sample's raw bytes as text. What comes from the bytes is untrusted.
+    /// Appends a sample's raw data as text. Its contents are untrusted.
     pub fn print(&self, raw: &[u8], endian: Endian, names: &mut dyn Names, out: &mut Vec<u8>) {
         let mut bytes = evaluate::Raw { bytes: raw, endian, fields: &self.fields, names };
         match &self.print {
@@ -69,8 +69,7 @@ impl Format {
         }
     }
 
-    /// Adds the tracepoint's own fields one by one: ` name=value` each. What comes from the bytes is
-    /// untrusted.
+    /// Appends the tracepoint's own fields, each as ` name=value`. Their contents are untrusted.
     pub fn print_fields(&self, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
         let own = self.fields.iter().filter(|field| !field.is_common());
         own.for_each(|field| field.print(raw, endian, out));

@@ -5,7 +5,7 @@ use super::field::{Field, Location, type_size};
 use super::lexer::{Token, tokens};
 use super::printf::{Directive, directives};
 
-/// How deep expressions nest at most.
+/// Maximum nesting depth of expressions.
 const DEPTH: u32 = 400;
 
 /// The directives of a `print fmt`; `None` where something in it can't be understood.
@@ -118,8 +118,8 @@ impl<'t> Parser<'t> {
         Some(expression)
     }
 
-    /// A type in brackets: the bytes of the type, or of what it points to, and whether it is a
-    /// pointer; and what follows.
+    /// Parses a type in brackets: its size or its pointee's, and whether it is a pointer; and what
+    /// follows.
     fn cast(&self) -> Option<((usize, bool), &'t [Token])> {
         let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
         let mut words = Vec::new();
@@ -195,7 +195,7 @@ impl<'t> Parser<'t> {
         self.fields.iter().position(|field| field.name == name)
     }
 
-    /// A field whose bytes lie elsewhere.
+    /// Parses a field whose bytes are stored elsewhere.
     fn dynamic(&mut self) -> Option<usize> {
         let name = self.word()?;
         self.field(name).filter(|field| self.fields[*field].location != Location::Inline)
@@ -291,7 +291,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Names that stand for numbers, as in libtraceevent: they are the kernel's own enumerations.
+/// Names of the kernel's own enumerations, as in libtraceevent.
 const ENUMERATED: [(&str, i64); 12] = [
     ("HI_SOFTIRQ", 0),
     ("TIMER_SOFTIRQ", 1),

@@ -1,4 +1,4 @@
-//! The conversions of `printf(3)`, and those that the kernel adds.
+//! The conversions of `printf(3)`, with the kernel's extensions.
 
 use super::evaluate::Raw;
 use super::expression::Expression;
@@ -24,7 +24,7 @@ pub(super) struct Conversion {
     /// Bytes of the number.
     bytes: u32,
     specifier: u8,
-    /// The letters that the kernel puts behind `%p`.
+    /// The letters after `%p`.
     extension: Vec<u8>,
     argument: Expression,
 }
@@ -207,7 +207,7 @@ impl Conversion {
         digits
     }
 
-    /// Fills up to the width; zeros go behind a sign.
+    /// Pads to the width; zeros go after the sign.
     fn pad(&self, out: &mut Vec<u8>, start: usize, number_at: usize, width: usize, zeros: bool) {
         let missing = width.saturating_sub(out.len() - start);
         if missing == 0 {
@@ -290,7 +290,7 @@ fn uuid(bytes: &[u8]) -> String {
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
-/// An address of IPv6; with `is_socket` a `struct sockaddr`, whose family tells what it is.
+/// Formats an IPv6 address; with `is_socket`, a `struct sockaddr` of either family.
 fn internet(bytes: &[u8], is_socket: bool) -> String {
     const INET: u8 = 2;
     const INET6: u8 = 10;

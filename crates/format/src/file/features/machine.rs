@@ -21,7 +21,7 @@ pub struct CpuTopology<'a> {
     pub cpus: Vec<CpuPlace>,
 }
 
-/// Where a CPU is.
+/// Socket, die and core of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuPlace {
     /// The core's number within its socket.
@@ -39,7 +39,7 @@ pub struct NumaNode<'a> {
     pub node: u32,
     /// Its memory in KiB.
     pub total_kib: u64,
-    /// What of it was free, in KiB.
+    /// Free memory in KiB.
     pub free_kib: u64,
     /// Its CPUs, as a list.
     pub cpus: &'a [u8],
@@ -52,19 +52,19 @@ pub struct Cache<'a> {
     pub level: u32,
     /// Bytes in a line.
     pub line_size: u32,
-    /// How many sets.
+    /// Number of sets.
     pub sets: u32,
-    /// How many ways.
+    /// Number of ways.
     pub ways: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: &'a [u8],
-    /// Such as `32K`.
+    /// For example `32K`.
     pub size: &'a [u8],
     /// The CPUs that share it, as a list.
     pub cpus: &'a [u8],
 }
 
-/// Which memory belongs to which node.
+/// Memory blocks by node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryTopology<'a> {
     /// Bytes in a block.
@@ -83,7 +83,7 @@ pub struct MemoryNode<'a> {
 }
 
 impl MemoryNode<'_> {
-    /// How many blocks it has.
+    /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bitmap.iter().map(|word| u64::from(word.count_ones())).sum()
@@ -93,7 +93,7 @@ impl MemoryNode<'_> {
 /// A name and what belongs to it.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// What a PMU says that it can.
+/// Capabilities of a PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmuCaps<'a> {
     /// The PMU.
@@ -166,7 +166,7 @@ impl Features {
         })
     }
 
-    /// What the PMU of the CPUs says that it can: names and values.
+    /// Returns the capabilities of the CPU's PMU: names and values.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -174,7 +174,7 @@ impl Features {
         self.decode(CPU_PMU_CAPS, |fields| list(fields, pair))
     }
 
-    /// What the other PMUs say that they can.
+    /// Returns the capabilities of the other PMUs.
     ///
     /// # Errors
     /// See [`FeatureError`].

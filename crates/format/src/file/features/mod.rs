@@ -150,7 +150,8 @@ impl Features {
     }
 }
 
-/// So many items as a number of four bytes says; `None` where one is cut, or there are too many.
+/// Reads a list whose length is in its first four bytes; `None` if an item is cut or there are too
+/// many.
 fn list<'a, T>(
     fields: &mut Cursor<'a>,
     mut item: impl FnMut(&mut Cursor<'a>) -> Option<T>,

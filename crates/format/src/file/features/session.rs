@@ -28,7 +28,7 @@ pub struct GroupDesc<'a> {
     pub name: &'a [u8],
     /// The leader's place among the events, counted from 0.
     pub leader: u32,
-    /// How many events it has.
+    /// Number of events.
     pub members: u32,
 }
 
@@ -52,14 +52,14 @@ pub struct ClockData {
     pub clock_ns: u64,
 }
 
-/// How the records are compressed.
+/// Compression of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// 1: zstd.
     pub kind: u32,
     /// The level that it was asked for.
     pub level: u32,
-    /// How many times smaller the data became.
+    /// Compression ratio.
     pub ratio: u32,
     /// Bytes of a ring: no compressed record holds more.
     pub mmap_len: u32,
@@ -112,7 +112,7 @@ impl Features {
         })
     }
 
-    /// When the first and the last sample were made, in the recording's clock.
+    /// Times of the first and the last sample on the recording's clock.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -120,7 +120,7 @@ impl Features {
         self.decode(SAMPLE_TIME, |fields| Some((fields.u64()?, fields.u64()?)))
     }
 
-    /// How the recording's clock relates to the time of day.
+    /// The recording's clock relative to the time of day.
     ///
     /// # Errors
     /// See [`FeatureError`]. A version other than 1 is malformed.

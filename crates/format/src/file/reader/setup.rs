@@ -1,4 +1,4 @@
-//! What stands around the data of a file: events and features.
+//! Reads what surrounds a file's data: events and features.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -9,10 +9,10 @@ use crate::file::header::{FileHeader, Section};
 use crate::file::loss::{LossReason, Losses};
 use crate::limits;
 
-/// Reads what a file's header points to.
+/// Reads the sections that a file's header points to.
 ///
 /// # Errors
-/// It can't be read.
+/// Fails if the source can't be read.
 pub(super) fn read<R: Read + Seek>(
     source: &mut R,
     header: FileHeader,
@@ -37,7 +37,7 @@ pub(super) fn read<R: Read + Seek>(
     Ok((setup.description, setup.losses))
 }
 
-/// What a file's header points to, while it is read.
+/// The sections being read.
 struct Setup<'a, R> {
     source: &'a mut R,
     header: FileHeader,
@@ -85,7 +85,8 @@ impl<R: Read + Seek> Setup<'_, R> {
         Ok(())
     }
 
-    /// One entry: a `perf_event_attr`, and where the event's ids are. Says what is wrong with it.
+    /// Reads one entry: a `perf_event_attr` and the range of the event's ids. Returns what is wrong
+    /// with it, if anything.
     fn read_attr(&mut self, entry: &[u8], entry_size: usize) -> io::Result<Option<LossReason>> {
         let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
             return Ok(Some(LossReason::BadAttr));
@@ -105,7 +106,7 @@ impl<R: Read + Seek> Setup<'_, R> {
         Ok(if !fits { Some(LossReason::OverLimit) } else { is_cut.then_some(LossReason::CutData) })
     }
 
-    /// The table stands behind the data, one entry for each bit of the header.
+    /// Reads the table after the data, which has one entry per bit in the header.
     fn read_features(&mut self) -> io::Result<()> {
         let bits: Vec<_> = self.header.feature_bits().collect();
         let wanted = Section {

@@ -51,7 +51,7 @@ impl Bytes {
 
 const DATA: u64 = 104 + 8 + 80;
 
-/// One event of id 7, so many samples, and two features. The data's size is what the caller says.
+/// One event with id 7, this many samples, and two features. The data's size is the caller's.
 fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
     let bytes = Bytes::magic(endian).words(&[
         104,
@@ -295,8 +295,8 @@ fn a_slow_pipe_gives_the_same_records() {
     assert_eq!((kinds.len(), losses.is_empty()), (50, true));
 }
 
-/// A stream of these compressed records, and the account of what is read of it. Each record is a
-/// zstd stream's next part.
+/// A stream of these compressed records, and the losses on reading it. Each record continues one
+/// zstd stream.
 fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
     let bytes = parts.iter().fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, part| {
         bytes.header(kind::COMPRESSED, u16::try_from(part.len()).unwrap()).text(part)
@@ -305,7 +305,7 @@ fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
     (kinds.into_iter().filter(|kind| *kind != kind::COMPRESSED).collect(), losses)
 }
 
-/// So many samples, as one zstd frame.
+/// This many samples as one zstd frame.
 fn frame(samples: u64) -> Vec<u8> {
     let records = (0..samples).fold(Bytes(Vec::new(), Endian::Little), |bytes, i| {
         bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i])
@@ -401,7 +401,7 @@ fn peak_bytes() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A file of zeros behind its beginning, which counts what is read of it.
+/// A file of zeros after its beginning that counts the bytes read.
 struct Sparse {
     bytes: Vec<u8>,
     size: u64,

@@ -8,11 +8,10 @@ use super::{EventDescription, set_attr_sizes, stream};
 use crate::file::features;
 use crate::record::kind;
 
-/// A bit of `misc` that says that a build id's length is given
-/// (`tools/lib/perf/include/perf/event.h`).
+/// The bit of `misc` that marks a build id with a length (`tools/lib/perf/include/perf/event.h`).
 const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 
-/// What is known of the machine or the session.
+/// A fact about the machine or the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// The files that samples lie in.
@@ -25,8 +24,8 @@ pub enum Feature {
     Version(String),
     /// `uname -m`.
     Arch(String),
-    /// How many CPUs there are. The format's document has them the other way round; perf writes and
-    /// reads them so.
+    /// Number of CPUs. The format's document has the two numbers in the other order; perf writes
+    /// and reads them like this.
     CpuCount {
         /// CPUs that the machine can have.
         available: u32,
@@ -61,7 +60,7 @@ pub enum Feature {
     HybridTopology(Vec<(String, String)>),
     /// Types of PMUs (`perf_event_attr.type`) and their names.
     PmuMappings(Vec<(u32, String)>),
-    /// When the first and the last sample were made, in nanoseconds of the recording's clock.
+    /// Times of the first and the last sample, in nanoseconds of the recording's clock.
     SampleTime {
         /// The first.
         first_ns: u64,
@@ -70,13 +69,13 @@ pub enum Feature {
     },
     /// The resolution of the clock that was chosen for time stamps, in nanoseconds.
     ClockResolutionNs(u64),
-    /// That clock beside the time of day.
+    /// The recording's clock relative to the time of day.
     Clock(Clock),
     /// Records are compressed with zstd.
     Compression {
         /// The level.
         level: u32,
-        /// How many times smaller the records became.
+        /// Compression ratio.
         ratio: u32,
         /// No compressed record holds more bytes.
         block_bytes: u32,
@@ -88,7 +87,7 @@ pub enum Feature {
 pub struct BuildId {
     /// Whether it is the kernel, or a part of it.
     pub kernel: bool,
-    /// The note in the file; what is beyond 20 bytes is left out.
+    /// The build id; bytes beyond 20 are dropped.
     pub id: Vec<u8>,
     /// Its path.
     pub path: String,
@@ -101,7 +100,7 @@ pub struct Group {
     pub name: String,
     /// The leader's place among the events, counted from 0.
     pub leader: u32,
-    /// How many events it has, the leader included.
+    /// Number of events, the leader included.
     pub members: u32,
 }
 
@@ -232,8 +231,8 @@ fn group(into: &mut Vec<u8>, group: &Group) {
     into.extend([group.leader, group.members].map(u32::to_ne_bytes).as_flattened());
 }
 
-/// `struct build_id_event`: a record, in the section as in a stream. One whose path is too long for
-/// a record is left out: paths are shorter (`PATH_MAX`).
+/// Encodes `struct build_id_event`, which is a record, both in the section and in a stream. A file
+/// whose path doesn't fit is left out: paths are shorter (`PATH_MAX`).
 fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);
@@ -244,7 +243,7 @@ fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let mut path = file.path.clone().into_bytes();
     path.resize((path.len() + 1).next_multiple_of(TEXT_ALIGN), 0);
     let misc = if file.kernel { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
-    // Of the two bits that say where, both are among the lower 16.
+    // Both bits are among the lower 16.
     let misc = u16::try_from(misc).unwrap_or(0) | MISC_BUILD_ID_SIZE;
     _ = stream::record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
 }

@@ -1,6 +1,6 @@
 //! Numbers, texts and lists as feature sections have them.
 
-/// Texts are filled up with zeros to a multiple of so many bytes (`NAME_ALIGN` of
+/// Strings are padded to a multiple of this many bytes (`NAME_ALIGN` in
 /// `tools/perf/util/header.c`).
 pub(super) const TEXT_ALIGN: usize = 64;
 
@@ -18,7 +18,7 @@ pub(super) fn text(into: &mut Vec<u8>, value: &str) {
     into.resize(end, 0);
 }
 
-/// How many items, and each of them.
+/// Writes a list: its length, and each item.
 pub(super) fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
     into.extend(count(items.len()));
     items.iter().for_each(|value| item(into, value));

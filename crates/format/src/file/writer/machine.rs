@@ -1,9 +1,9 @@
-//! What is known of the machine's CPUs, caches and memory, as bytes. The layouts are those that
+//! Encodes facts about CPUs, caches and memory. The layouts are those that
 //! `tools/perf/util/header.c` reads.
 
 use super::fields::{list, text};
 
-/// Names and values of what a PMU can.
+/// Capabilities of a PMU: names and values.
 pub type Caps = Vec<(String, String)>;
 
 /// How the machine's CPUs share sockets, dies and cores. CPUs are lists such as `0-3,8`.
@@ -37,7 +37,7 @@ pub struct NumaNode {
     pub node: u32,
     /// Its memory in KiB.
     pub total_kib: u64,
-    /// What of it was free, in KiB.
+    /// Free memory in KiB.
     pub free_kib: u64,
     /// Its CPUs, as a list such as `0-3,8`.
     pub cpus: String,
@@ -50,13 +50,13 @@ pub struct Cache {
     pub level: u32,
     /// Bytes in a line.
     pub line_size: u32,
-    /// How many sets.
+    /// Number of sets.
     pub sets: u32,
-    /// How many ways.
+    /// Number of ways.
     pub ways: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Such as `32K`.
+    /// For example `32K`.
     pub size: String,
     /// The CPUs that share it, as a list.
     pub cpus: String,
@@ -77,8 +77,7 @@ pub(super) fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
     for cpu in &topology.cpus {
         into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
     }
-    // Not left out where there are none: perf takes whatever follows the CPUs, and be it the zeros
-    // at a record's end, for these.
+    // Written even if empty: perf would take whatever follows the CPUs for the dies.
     list(into, &topology.dies, |into, cpus| text(into, cpus));
     into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
 }

@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-/// Where the ids of later counters are written in a file that has no [`super::Ending`] yet.
+/// Positions for the ids of later counters in a file without an [`super::Ending`].
 ///
 /// ```text
-/// ids of an event | id id id | first first first first |     the first id again, in place of those that may come
-///                              ^ IdRoom::take: here goes the next one
+/// ids of an event | id id id | first first first first |     the first id repeated, as a placeholder
+///                              ^ IdRoom::take: the next id goes here
 /// ```
-/// A reader that finds an id twice takes both for one counter, so unused room says nothing.
+/// A reader that finds an id twice takes both for one counter, so unused room is harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdRoom {
-    /// For each event, what is left: bytes from the beginning of the file.
+    /// The free range of each event, in bytes from the start of the file.
     free: Vec<Range<u64>>,
 }
 
@@ -21,8 +21,8 @@ impl IdRoom {
         self.free.push(free);
     }
 
-    /// Where the next id of an event, counted from 0, is to be written as eight bytes in this
-    /// machine's byte order: in bytes from the beginning of the file. `None` where no room is left.
+    /// Returns the offset in the file at which to write the next id of an event (counted from 0),
+    /// as eight bytes in this machine's byte order. `None` if no room is left.
     ///
     /// The id must be in the file before [`super::DATA_SIZE_OFFSET`] covers a record that carries
     /// it.

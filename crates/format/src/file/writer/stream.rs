@@ -4,12 +4,12 @@ use super::{EventDescription, WriteError, set_attr_sizes};
 use crate::file::features;
 use crate::record::{RecordHeader, TooLong, kind};
 
-/// `PERF_RECORD_FINISHED_ROUND`: all rings were drained, so that no record that follows is older
-/// than those before the previous mark.
+/// `PERF_RECORD_FINISHED_ROUND`: all rings were drained, so no following record is older than those
+/// before the previous mark.
 pub const FINISHED_ROUND: [u8; 8] = mark(kind::FINISHED_ROUND);
 
-/// `PERF_RECORD_FINISHED_INIT`: what there was before the recording began (processes, mappings) has
-/// been described.
+/// `PERF_RECORD_FINISHED_INIT`: everything that existed before the recording began (processes,
+/// mappings) has been described.
 pub const FINISHED_INIT: [u8; 8] = mark(kind::FINISHED_INIT);
 
 /// `PERF_EVENT_UPDATE__NAME` of `tools/lib/perf/include/perf/event.h`.
@@ -60,9 +60,9 @@ pub(super) fn event_name(into: &mut Vec<u8>, event: &EventDescription) -> Result
     record(into, kind::EVENT_UPDATE, 0, &body).map_err(|_| too_long())
 }
 
-/// A feature section. One that is too long for a record is left to the end of the recording. That
-/// of build ids is records already, and the one that is nothing but its bit says less than the
-/// events' attributes.
+/// Writes a feature section as a record. A section that doesn't fit in a record waits for the end
+/// of the recording. Build ids are records already, and a section that is only a bit says less than
+/// the events' attributes.
 pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     match number {
         features::BUILD_ID => into.extend_from_slice(content),
@@ -73,8 +73,8 @@ pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     }
 }
 
-/// The formats of tracepoints, behind a record that says how many bytes of them there are. The
-/// format's document shows that record with 12 bytes; perf writes and reads it with 16.
+/// Writes the tracepoint formats, after a record with their length. The format's document shows
+/// that record with 12 bytes; perf writes and reads it with 16.
 pub(super) fn tracing_data(into: &mut Vec<u8>, data: &[u8]) -> Result<(), WriteError> {
     let padded = data.len().next_multiple_of(8);
     let size =

@@ -182,7 +182,7 @@ fn assert_several(features: &features::Features) {
     );
 }
 
-/// What is written is what the reader reads: as a killed recorder leaves it, and finished.
+/// The reader finds what was written, both unfinished and finished.
 #[test]
 fn a_reader_finds_everything_in_both_layouts() {
     let events =
@@ -257,8 +257,8 @@ fn later_ids_are_found_in_a_file_that_was_not_finished() {
     assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]], "and in a finished one");
 }
 
-/// In a stream the ids of later counters come as records: those of events with the same attributes
-/// in turn.
+/// In a stream the ids of later counters arrive as records; events with equal attributes take
+/// turns.
 #[test]
 fn later_ids_are_found_in_a_stream() {
     let other = Attr { config: 2, ..event(0).attr };

@@ -1,4 +1,4 @@
-//! Whose a record is, and when it was made.
+//! A record's event, and its time.
 
 use std::iter::once;
 
@@ -100,7 +100,7 @@ fn events_are_found_by_their_ids() {
     );
 }
 
-/// Ids that lie close together, those that don't, and one that two events have.
+/// Ids close together, far apart, and one that two events share.
 #[test]
 fn ids_near_each_other_and_far_apart_lead_to_events() {
     let mut events = Events::default();
