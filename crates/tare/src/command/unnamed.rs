@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tare_format::printable;
-use tare_profile::{BinaryFile, Losses, MissingSymbols};
+use tare_profile::{BinaryFile, Losses, MissingSymbols as Missing};
 use tare_symbols::SymbolOptions;
 
 /// Lists of the files of packages: a machine has some thousand, the longest of 2 MB.
@@ -34,29 +34,27 @@ struct Machine {
 }
 
 impl Machine {
-    fn remedy(&self, lack: &MissingSymbols) -> Option<String> {
+    fn remedy(&self, lack: &Missing) -> Option<String> {
         match lack {
-            MissingSymbols::DebugFile(file) => match self.package(Path::new(&file.path)) {
+            Missing::DebugFile(file) => match self.package(Path::new(&file.path)) {
                 Some((package, _)) => Some(format!("install {}", debug_package(&package))),
                 None => Some(self.servers(file).unwrap_or_else(|| match &file.build_id {
                     Some(id) => format!("--debug-dir with the debug file of build id {id}"),
                     None => "build it without -s, and don't strip it".to_owned(),
                 })),
             },
-            MissingSymbols::Binary(file) => {
+            Missing::Binary(file) => {
                 let is_packaged = file.path.starts_with("/usr/") || file.path.starts_with("/lib");
                 let servers = self.servers(file).filter(|_| is_packaged);
                 Some(servers.unwrap_or_else(|| "tare record --keep-binaries".to_owned()))
             }
-            MissingSymbols::Permission(_) => Some("read the recording as root".to_owned()),
-            MissingSymbols::PerfMap(remedy) => Some((*remedy).to_owned()),
-            MissingSymbols::KernelAddresses => {
-                Some("as root: sysctl kernel.kptr_restrict=0".to_owned())
-            }
-            MissingSymbols::KernelSymbols(Some(id)) => {
+            Missing::Permission(_) => Some("read the recording as root".to_owned()),
+            Missing::PerfMap(remedy) => Some((*remedy).to_owned()),
+            Missing::KernelAddresses => Some("as root: sysctl kernel.kptr_restrict=0".to_owned()),
+            Missing::KernelSymbols(Some(id)) => {
                 Some(format!("--vmlinux with the kernel of build id {id}"))
             }
-            MissingSymbols::KernelSymbols(None) => {
+            Missing::KernelSymbols(None) => {
                 Some("--kallsyms with a copy of its /proc/kallsyms".to_owned())
             }
         }
@@ -167,46 +165,34 @@ mod tests {
         for (machine, lack, wanted) in [
             (
                 &asks_none,
-                MissingSymbols::DebugFile(file("/usr/lib/libfoo.so.1", None)),
+                Missing::DebugFile(file("/usr/lib/libfoo.so.1", None)),
                 "install libfoo1-dbgsym",
             ),
             (
                 &asks_none,
-                MissingSymbols::DebugFile(file("/lib/libfoo.so.1", None)),
+                Missing::DebugFile(file("/lib/libfoo.so.1", None)),
                 "install libfoo1-dbgsym",
             ),
+            (&asks_none, Missing::DebugFile(file("/usr/lib/libc.so.6", None)), "install libc6-dbg"),
             (
                 &asks_none,
-                MissingSymbols::DebugFile(file("/usr/lib/libc.so.6", None)),
-                "install libc6-dbg",
-            ),
-            (
-                &asks_none,
-                MissingSymbols::DebugFile(own()),
+                Missing::DebugFile(own()),
                 "DEBUGINFOD_URLS='https://files.example/', for build id ab12",
             ),
+            (&asks, Missing::DebugFile(own()), "--debug-dir with the debug file of build id ab12"),
             (
                 &asks,
-                MissingSymbols::DebugFile(own()),
-                "--debug-dir with the debug file of build id ab12",
-            ),
-            (
-                &asks,
-                MissingSymbols::DebugFile(file("/opt/server", None)),
+                Missing::DebugFile(file("/opt/server", None)),
                 "build it without -s, and don't strip it",
             ),
-            (&asks_none, MissingSymbols::Binary(own()), "tare record --keep-binaries"),
-            (
-                &asks_none,
-                MissingSymbols::PerfMap("node --perf-basic-prof"),
-                "node --perf-basic-prof",
-            ),
-            (&asks_none, MissingSymbols::KernelAddresses, "as root: sysctl kernel.kptr_restrict=0"),
+            (&asks_none, Missing::Binary(own()), "tare record --keep-binaries"),
+            (&asks_none, Missing::PerfMap("node --perf-basic-prof"), "node --perf-basic-prof"),
+            (&asks_none, Missing::KernelAddresses, "as root: sysctl kernel.kptr_restrict=0"),
         ] {
             assert_eq!(machine.remedy(&lack).as_deref(), Some(wanted));
         }
         std::fs::remove_dir_all(asks_none.root.join("etc")).unwrap();
         let wanted = "DEBUGINFOD_URLS=… with a server that has build id ab12";
-        assert_eq!(asks_none.remedy(&MissingSymbols::DebugFile(own())).as_deref(), Some(wanted));
+        assert_eq!(asks_none.remedy(&Missing::DebugFile(own())).as_deref(), Some(wanted));
     }
 }
