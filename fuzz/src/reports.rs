@@ -14,7 +14,7 @@ use tare_render::export::{
 };
 use tare_render::{Amount, Column, Graph, Layout, RecordingSummary, Session, Style, View};
 use tare_replay::{
-    Code, Error, Machine, Options, ProfileOptions, ProfileSink, Recording, Replay, Replayed, Sink,
+    CodeDetail, Error, Machine, ReplayOptions, ProfileOptions, ProfileSink, Recording, Replay, Replayed, Sink,
     summarize,
 };
 use tare_symbols::SymbolOptions;
@@ -93,7 +93,7 @@ pub(crate) fn report(input: &[u8]) {
                 _ => None,
             });
             let options = ProfileOptions {
-                code: Code::Stack,
+                code: CodeDetail::Stack,
                 by_cpu: true,
                 trace: true,
                 details: details.collect(),
@@ -221,14 +221,14 @@ pub(crate) fn export(input: &[u8]) {
         let Ok(mut recording) = Recording::open(path) else { return };
         let of: PathBuf = path.to_owned();
         let options = ProfileOptions {
-            code: Code::Stack,
+            code: CodeDetail::Stack,
             trace: true,
             symbols: symbols(&of),
             ..ProfileOptions::default()
         };
         let Ok(inner) = ProfileSink::new(&options, recording.description()) else { return };
         let mut exports = Exports::new(inner);
-        let replay = Replay::new(Options { symbols: symbols(&of), ..Options::default() });
+        let replay = Replay::new(ReplayOptions { symbols: symbols(&of), ..ReplayOptions::default() });
         let Ok(losses) = replay.run(&mut recording, &mut exports) else { return };
         let Exports { inner, exporters, mut sched, locks, .. } = exports;
         let summary = inner.finish(recording.description(), losses);

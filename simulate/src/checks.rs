@@ -8,7 +8,7 @@ use tare_format::ledger::Ledger;
 use tare_record::RecordingResult;
 use tare_record::options::Keep;
 use tare_record::output::Switch;
-use tare_replay::{Code, Detail, ProfileOptions, Recording, summarize};
+use tare_replay::{CodeDetail, SampleDetail, ProfileOptions, Recording, summarize};
 
 use crate::contents::Contents;
 use crate::disk::SimulatedDisk;
@@ -232,11 +232,11 @@ fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Fa
 /// A profile of a file weighs what its samples stood for, whatever their rates were then.
 fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
     let options =
-        ProfileOptions { code: Code::None, include_self: true, ..ProfileOptions::default() };
+        ProfileOptions { code: CodeDetail::None, include_self: true, ..ProfileOptions::default() };
     let profile = summarize(Recording::open(real)?, &options)?.profile;
     let says: u64 = profile.rows().map(|(_, weight)| weight.period).sum();
     let made = |sample: ReplayedSample| ran.truth.samples.get(usize::try_from(sample.ip).ok()?);
-    let samples = replayed::samples(real, Detail::Leaf)?;
+    let samples = replayed::samples(real, SampleDetail::Leaf)?;
     let are = samples.into_iter().filter_map(made).map(|made| made.period).sum();
     if says == are {
         return Ok(());
@@ -259,7 +259,7 @@ fn names(ran: &FinishedRun<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::R
         }
         let real = crate::files::written(ran.folder, number, bytes)?;
         weights(ran, &file, &real)?;
-        let samples = replayed::samples(&real, Detail::Leaf)?;
+        let samples = replayed::samples(&real, SampleDetail::Leaf)?;
         if !samples.is_sorted_by_key(|sample| sample.time_ns) {
             return Err(Failure::Replay(file).into());
         }

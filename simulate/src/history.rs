@@ -15,7 +15,7 @@ use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, Task};
 use tare_record::output::{Closing, Destination, Options, Output};
-use tare_replay::{Detail, ProfileOptions, Recording, summarize};
+use tare_replay::{SampleDetail, ProfileOptions, Recording, summarize};
 
 use crate::clock::VirtualClock;
 use crate::disk::{Faults, SimulatedDisk};
@@ -238,7 +238,7 @@ fn write(
 }
 
 fn equal(path: &Path, expected: &[ReplayedSample]) -> anyhow::Result<()> {
-    let samples = replayed::samples(path, Detail::Full)?;
+    let samples = replayed::samples(path, SampleDetail::Full)?;
     let differs = expected.iter().zip(&samples).find(|(expected, found)| expected != found);
     if let Some((expected, found)) = differs {
         let expected = format!("{expected:?}");

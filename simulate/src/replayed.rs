@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::Sample;
-use tare_replay::{CpuMode, Detail, Error, Machine, Options, Recording, Replay, Replayed, Sink};
+use tare_replay::{CpuMode, SampleDetail, Error, Machine, ReplayOptions, Recording, Replay, Replayed, Sink};
 
 /// Where and whose a sample is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub(crate) struct ReplayedSample {
     pub(crate) ip: u64,
     /// What its thread was called; empty where that is not known.
     pub(crate) comm: String,
-    /// The file and the address in it, with [`Detail::Full`].
+    /// The file and the address in it, with [`SampleDetail::Full`].
     pub(crate) file: Option<(String, u64)>,
 }
 
 struct Samples {
     all: Vec<ReplayedSample>,
-    detail: Detail,
+    detail: SampleDetail,
 }
 
 impl Sink for Samples {
@@ -36,7 +36,7 @@ impl Sink for Samples {
         let ip = head.ip.unwrap_or(u64::MAX);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let at = match self.detail {
-            Detail::Full => machine.dso_address(CpuMode::User, pid, ip),
+            SampleDetail::Full => machine.dso_address(CpuMode::User, pid, ip),
             _ => None,
         };
         let file = at.map(|at| (text(machine.dso_name(at.dso)), at.address));
@@ -50,9 +50,9 @@ impl Sink for Samples {
 ///
 /// # Errors
 /// It can't be read.
-pub(crate) fn samples(path: &Path, detail: Detail) -> Result<Vec<ReplayedSample>, Error> {
+pub(crate) fn samples(path: &Path, detail: SampleDetail) -> Result<Vec<ReplayedSample>, Error> {
     let mut samples = Samples { all: Vec::new(), detail };
-    let options = Options { detail, ..Options::default() };
+    let options = ReplayOptions { detail, ..ReplayOptions::default() };
     let _losses = Replay::new(options).run(&mut Recording::open(path)?, &mut samples)?;
     Ok(samples.all)
 }

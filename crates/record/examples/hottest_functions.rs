@@ -11,7 +11,7 @@ use tare_profile::{Key, table};
 use tare_record::options::{Cpus, Options, Target};
 use tare_record::output::{self, Destination, Output};
 use tare_record::{Backend, Recorder, Start};
-use tare_replay::{Code, ProfileOptions, Recording, summarize};
+use tare_replay::{CodeDetail, ProfileOptions, Recording, summarize};
 
 /// Records what a closure does, on a thread of its own and on those that it starts.
 fn record(file: &Path, work: impl FnOnce() + Send + 'static) -> Result<u64, Box<dyn Error>> {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         black_box((0..30_000_000_u64).map(|n| black_box(n).wrapping_pow(3) % 7).sum::<u64>());
     };
     let samples = record(&file, work)?;
-    let options = ProfileOptions { code: Code::Leaf, ..ProfileOptions::default() };
+    let options = ProfileOptions { code: CodeDetail::Leaf, ..ProfileOptions::default() };
     let profile = summarize(Recording::open(&file)?, &options)?.profile;
     std::fs::remove_file(&file)?;
     for (event, _) in profile.events() {

@@ -19,7 +19,7 @@ use tare_symbols::{UnwindCache, UnwindEnd, Unwinder};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
-use crate::options::Options;
+use crate::options::ReplayOptions;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 use crate::unwinding::UnwindStats;
@@ -58,8 +58,8 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
 
 impl AheadState {
     /// Knows what the recording says of itself.
-    pub(crate) fn new(options: &Options, description: &Description) -> Self {
-        let Options { symbols, threads, most_stacks, .. } = options;
+    pub(crate) fn new(options: &ReplayOptions, description: &Description) -> Self {
+        let ReplayOptions { symbols, threads, most_stacks, .. } = options;
         let mut machine = Machine::new(symbols.clone());
         machine.learn(description);
         machine.learn_notes(description);
@@ -83,7 +83,7 @@ impl AheadState {
     }
 
     /// Forgets what ended before a time, as the machine that records are handed out with does.
-    pub(crate) fn forget_before(&mut self, time_ns: u64, options: &Options) {
+    pub(crate) fn forget_before(&mut self, time_ns: u64, options: &ReplayOptions) {
         self.machine.forget_ended_before(time_ns);
         let is_large = self.unwinder.bytes() > UNWIND_BYTES;
         if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {

@@ -10,7 +10,7 @@ use crate::deferred::{self, Deferred, DeferredSample};
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
 use crate::off_cpu::OffCpuStacks;
-use crate::options::{Detail, Options};
+use crate::options::{SampleDetail, ReplayOptions};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
@@ -35,7 +35,7 @@ impl<'a> DueRecord<'a> {
 /// What is known at the time of the last record that went out.
 #[derive(Debug)]
 pub(crate) struct State {
-    detail: Detail,
+    detail: SampleDetail,
     pub(crate) machine: Machine,
     pub(crate) losses: Losses,
     groups: GroupCounts,
@@ -51,7 +51,7 @@ pub(crate) struct State {
 
 impl State {
     /// Nothing has gone out yet.
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &ReplayOptions) -> Self {
         Self {
             detail: options.detail,
             machine: Machine::new(options.symbols.clone()),
@@ -132,7 +132,7 @@ impl State {
         if self.events != events {
             (self.events, self.has_deferred) = (events, deferred::has_deferred(description));
         }
-        if !self.has_deferred || self.detail != Detail::Full {
+        if !self.has_deferred || self.detail != SampleDetail::Full {
             return None;
         }
         let mut sample = Sample::default();
@@ -148,8 +148,8 @@ impl State {
     ) -> Option<()> {
         let layout = description.lookup().layouts().get(due.event?)?;
         let filled = match self.detail {
-            Detail::Full | Detail::Samples => sample.fill(&due.raw, layout),
-            Detail::Leaf | Detail::Front => sample.fill_front(&due.raw, layout),
+            SampleDetail::Full | SampleDetail::Samples => sample.fill(&due.raw, layout),
+            SampleDetail::Leaf | SampleDetail::Front => sample.fill_front(&due.raw, layout),
         };
         filled.ok()
     }

@@ -24,7 +24,7 @@
 //! use tare_format::abi::Attr;
 //! use tare_format::file::{Description, Entry, Event};
 //! use tare_format::record::{RawRecord, Sample, kind};
-//! use tare_replay::{Error, Machine, Options, Replay, Replayed, Sink};
+//! use tare_replay::{Error, Machine, ReplayOptions, Replay, Replayed, Sink};
 //!
 //! #[derive(Default)]
 //! struct Times(Vec<(Option<i32>, Option<u64>)>);
@@ -46,7 +46,7 @@
 //! let attr = Attr { sample_type: 1 << 1 | 1 << 2, ..Attr::default() };
 //! let event = Event { attr, ids: vec![], name: Some(b"cpu-clock".to_vec()) };
 //! let description = Description::of_events(Endian::Little, [event]);
-//! let (mut replay, mut times) = (Replay::new(Options::default()), Times::default());
+//! let (mut replay, mut times) = (Replay::new(ReplayOptions::default()), Times::default());
 //! for (tid, time_ns) in [(8_u64, 20_u64), (8, 40), (7, 10), (7, 30)] {
 //!     let body = [(tid << 32 | tid).to_le_bytes(), time_ns.to_le_bytes()].concat();
 //!     let (kind, endian) = (kind::PERF_RECORD_SAMPLE, Endian::Little);
@@ -113,18 +113,18 @@ pub use error::Error;
 pub use group::{GroupCounts, Member};
 pub use live::{Live, LiveOptions};
 pub use machine::Machine;
-pub use options::{Detail, Options};
+pub use options::{SampleDetail, ReplayOptions};
 pub use profile::{
-    Code, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, Summary, has_branches,
+    CodeDetail, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, ProfileSummary, has_branches,
     has_callchains, summarize,
 };
 pub use recording::{Position, Recording};
 pub use replay::Replay;
 pub use replayed::Replayed;
 pub use sink::{EventFilter, Sink};
-pub use switch::{Switch, SwitchState};
+pub use switch::{EventSwitch, SwitchState};
 pub use tare_symbols::DsoAddress;
-pub use tasks::{TaskList, TaskMapping, TaskSeen};
+pub use tasks::{TaskList, TaskMapping, TaskEntry};
 pub use threads::Thread;
 pub use times::{TimeRanges, TimeWindows};
 pub use tracepoints::Tracepoints;

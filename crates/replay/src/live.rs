@@ -20,7 +20,7 @@ use tare_format::record::{RawRecord, Record, Records, Sample, kind};
 use tare_profile::{Losses, NewIds};
 
 use crate::machine::Machine;
-use crate::options::Options;
+use crate::options::ReplayOptions;
 use crate::profile::SampleSink;
 use crate::replay::Replay;
 use crate::replayed::Replayed;
@@ -68,10 +68,10 @@ impl Live {
         let LiveOptions { window, symbols, left_out } = options;
         Self {
             description: Description::of_events(Endian::NATIVE, []),
-            replay: Replay::new(Options {
+            replay: Replay::new(ReplayOptions {
                 symbols,
                 most_stacks: Some(STACKS),
-                ..Options::default()
+                ..ReplayOptions::default()
             }),
             notes: Notes::default(),
             window_ns: nanos(window),

@@ -4,9 +4,9 @@ use std::num::NonZero;
 
 /// How a recording is replayed.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ReplayOptions {
     /// How much of each sample is kept until its turn.
-    pub detail: Detail,
+    pub detail: SampleDetail,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
     /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
@@ -22,7 +22,7 @@ pub struct Options {
 
 /// How much of each sample is kept until its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum SampleDetail {
     /// All of it; address spaces are followed.
     #[default]
     Full,

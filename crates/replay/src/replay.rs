@@ -10,7 +10,7 @@ use crate::ahead::{self, AheadState};
 use crate::due::{DueRecord, State};
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::options::{Detail, Options};
+use crate::options::{SampleDetail, ReplayOptions};
 use crate::reader::{self, ReaderEnd};
 use crate::recording::{Recording, add_unread};
 use crate::sink::Sink;
@@ -24,7 +24,7 @@ const ENOUGH: usize = 1 << 8;
 /// has of threads and mappings.
 #[derive(Debug)]
 pub struct Replay {
-    options: Options,
+    options: ReplayOptions,
     waiting: Waiting,
     is_described: bool,
     /// Where samples have copied stacks.
@@ -37,7 +37,7 @@ pub struct Replay {
 impl Replay {
     /// Nothing is pushed yet.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: ReplayOptions) -> Self {
         let state = State::new(&options);
         let waiting = Waiting::new(options.detail);
         Self { options, waiting, is_described: false, ahead: None, events: 0, state }
@@ -147,7 +147,7 @@ impl Replay {
         self.describe(description, sink);
         if self.events != description.events().len() && self.ahead.is_none() {
             self.events = description.events().len();
-            let is_full = self.options.detail == Detail::Full;
+            let is_full = self.options.detail == SampleDetail::Full;
             self.ahead = (is_full && ahead::has_copied_stacks(description))
                 .then(|| AheadState::new(&self.options, description));
         }

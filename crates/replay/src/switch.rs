@@ -2,7 +2,7 @@
 
 /// Which events switch, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Switch {
+pub struct EventSwitch {
     /// Samples are taken from one of this event on; `None`: from the first.
     pub on: Option<Vec<u8>>,
     /// They are no longer taken from one of this event on.
@@ -11,17 +11,17 @@ pub struct Switch {
     pub shows: bool,
 }
 
-/// A [`Switch`] at work.
+/// An [`EventSwitch`] at work.
 #[derive(Clone, Debug)]
 pub struct SwitchState {
-    switch: Switch,
+    switch: EventSwitch,
     is_off: bool,
 }
 
 impl SwitchState {
     /// Off as long as something is to switch it on.
     #[must_use]
-    pub fn new(switch: &Switch) -> Self {
+    pub fn new(switch: &EventSwitch) -> Self {
         Self { is_off: switch.on.is_some(), switch: switch.clone() }
     }
 
@@ -53,16 +53,16 @@ mod tests {
     #[test]
     fn samples_between_two_events_are_taken() {
         let name = |text: &str| Some(text.as_bytes().to_vec());
-        let switch = Switch { on: name("on"), off: name("off"), shows: false };
-        let taken = |switch: &Switch| {
+        let switch = EventSwitch { on: name("on"), off: name("off"), shows: false };
+        let taken = |switch: &EventSwitch| {
             let mut switched = SwitchState::new(switch);
             ["a", "off", "on", "a", "on", "off", "a", "on", "a"]
                 .map(|event| switched.takes(event.as_bytes()))
         };
         let f = false;
         assert_eq!(taken(&switch), [f, f, f, true, true, f, f, f, true]);
-        let switch = Switch { shows: true, ..switch };
+        let switch = EventSwitch { shows: true, ..switch };
         assert_eq!(taken(&switch), [f, f, true, true, true, true, f, true, true]);
-        assert!(taken(&Switch::default()).iter().all(|taken| *taken));
+        assert!(taken(&EventSwitch::default()).iter().all(|taken| *taken));
     }
 }

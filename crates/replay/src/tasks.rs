@@ -19,7 +19,7 @@ const MAPPINGS: usize = 1 << 16;
 
 /// A task.
 #[derive(Clone, Debug, Default)]
-pub struct TaskSeen {
+pub struct TaskEntry {
     /// Its process; -1 is unknown.
     pub pid: i32,
     /// The process that it descends from; -1 is unknown.
@@ -48,7 +48,7 @@ pub struct TaskMapping {
 /// All tasks of a recording, as they were last: a sink.
 #[derive(Debug)]
 pub struct TaskList {
-    tasks: BTreeMap<i32, TaskSeen>,
+    tasks: BTreeMap<i32, TaskEntry>,
     /// By process, then by first address.
     mappings: BTreeMap<i32, BTreeMap<u64, TaskMapping>>,
 }
@@ -56,14 +56,14 @@ pub struct TaskList {
 impl Default for TaskList {
     /// The idle thread alone, which no record names.
     fn default() -> Self {
-        let idle = TaskSeen { pid: 0, ppid: -1, comm: (*b"swapper").into() };
+        let idle = TaskEntry { pid: 0, ppid: -1, comm: (*b"swapper").into() };
         Self { tasks: BTreeMap::from([(0, idle)]), mappings: BTreeMap::new() }
     }
 }
 
 impl TaskList {
     /// The tasks by their numbers.
-    pub fn tasks(&self) -> impl Iterator<Item = (i32, &TaskSeen)> {
+    pub fn tasks(&self) -> impl Iterator<Item = (i32, &TaskEntry)> {
         self.tasks.iter().map(|(tid, task)| (*tid, task))
     }
 
@@ -73,8 +73,8 @@ impl TaskList {
         of.map(|(start, mapping)| (*start, mapping))
     }
 
-    fn task(&mut self, pid: i32, tid: i32) -> &mut TaskSeen {
-        let new = || TaskSeen { pid, ppid: -1, comm: format!(":{tid}").into_bytes().into() };
+    fn task(&mut self, pid: i32, tid: i32) -> &mut TaskEntry {
+        let new = || TaskEntry { pid, ppid: -1, comm: format!(":{tid}").into_bytes().into() };
         self.tasks.entry(tid).or_insert_with(new)
     }
 

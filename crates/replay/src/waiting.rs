@@ -6,7 +6,7 @@ use tare_format::order::{OrderedRecord, Sorter};
 use tare_format::record::{Layout, RawRecord, kind};
 
 use crate::due::DueRecord;
-use crate::options::Detail;
+use crate::options::SampleDetail;
 use crate::sink::EventFilter;
 
 /// Of a folder's records, how many are pushed before those that are due go out.
@@ -15,7 +15,7 @@ pub(crate) const BATCH: u32 = 1 << 10;
 /// Records that wait for their turn, of those that are wanted.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    detail: Detail,
+    detail: SampleDetail,
     filter: Option<EventFilter>,
     pub(crate) sorter: Sorter,
     /// Where the last record lies that was taken in.
@@ -25,7 +25,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(detail: Detail) -> Self {
+    pub(crate) fn new(detail: SampleDetail) -> Self {
         Self { detail, filter: None, sorter: Sorter::default(), offset: 0, aux_bytes: 0 }
     }
 
@@ -75,12 +75,12 @@ impl Waiting {
     /// The part of a record that waits for its turn; `None` where nothing needs it.
     fn kept<'a>(&self, record: RawRecord<'a>, layout: Option<&Layout>) -> Option<RawRecord<'a>> {
         let detail = self.detail;
-        if detail == Detail::Full {
+        if detail == SampleDetail::Full {
             return Some(record);
         }
         match record.kind {
-            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != Detail::Leaf => None,
-            kind::PERF_RECORD_SAMPLE if detail != Detail::Samples => {
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != SampleDetail::Leaf => None,
+            kind::PERF_RECORD_SAMPLE if detail != SampleDetail::Samples => {
                 let size = layout.and_then(Layout::front_size);
                 let front = size.and_then(|size| record.body.get(..size));
                 Some(RawRecord { body: front.unwrap_or(record.body), ..record })

@@ -7,7 +7,7 @@ use tare_format::Endian;
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::{Description, Entry, Event};
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_replay::{CodeAddress, Detail, Error, Machine, Options, Replay, Replayed, Sink};
+use tare_replay::{CodeAddress, SampleDetail, Error, Machine, ReplayOptions, Replay, Replayed, Sink};
 
 const IP: u64 = 1;
 const TID: u64 = 1 << 1;
@@ -102,11 +102,11 @@ impl Sink for ReplayedSamples {
 }
 
 fn replayed(
-    detail: Detail,
+    detail: SampleDetail,
     description: &Description,
     records: &[PushedRecord],
 ) -> (ReplayedSamples, Replay) {
-    let mut replay = Replay::new(Options { detail, ..Options::default() });
+    let mut replay = Replay::new(ReplayOptions { detail, ..ReplayOptions::default() });
     let mut seen = ReplayedSamples::default();
     for (offset, PushedRecord { kind, misc, body }) in (0..).zip(records) {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
@@ -142,7 +142,7 @@ fn any_interleaving_of_cpus_gives_the_same_samples() {
         kind::PERF_RECORD_SAMPLE => u64::from_le_bytes(record.body[16..24].try_into().unwrap()),
         _ => u64::from_le_bytes(record.body[record.body.len() - 16..][..8].try_into().unwrap()),
     });
-    let (expected, _) = replayed(Detail::Full, &description, &one_by_one);
+    let (expected, _) = replayed(SampleDetail::Full, &description, &one_by_one);
     assert_eq!(expected.samples.len(), 240);
     assert_eq!(expected.samples[0], (100, 30, b"t100".to_vec()));
     for (order, piece) in [([0, 1, 2], 7), ([2, 0, 1], 13), ([1, 2, 0], 100), ([0, 2, 1], 1)] {
@@ -152,7 +152,7 @@ fn any_interleaving_of_cpus_gives_the_same_samples() {
             rest.iter_mut().for_each(|ring| records.extend(ring.next().unwrap_or(&[]).to_vec()));
             records.push(round());
         }
-        for detail in [Detail::Full, Detail::Front] {
+        for detail in [SampleDetail::Full, SampleDetail::Front] {
             let (seen, replay) = replayed(detail, &description, &records);
             assert_eq!(seen.samples, expected.samples, "{order:?} {piece} {detail:?}");
             assert!(replay.losses().is_empty(), "{:?}", replay.losses());
@@ -172,7 +172,7 @@ fn the_user_part_of_a_chain_is_the_branch_stack_where_that_is_of_calls() {
         [(0, vec![kernel, 0x1000, 0x2000]), (CALL_STACK, vec![kernel, 0x1000, 0x500, 0x600])]
     {
         let description = description(CALLCHAIN | BRANCH_STACK, branches);
-        let (seen, _) = replayed(Detail::Full, &description, &[sample(7, 10, 0, &rest)]);
+        let (seen, _) = replayed(SampleDetail::Full, &description, &[sample(7, 10, 0, &rest)]);
         assert_eq!(seen.chains, [expected]);
     }
 }
@@ -186,7 +186,7 @@ fn a_descent_of_many_forks_costs_each_fork_once() {
         records.push(fork(tid, tid - 1, time_ns));
         records.push(sample(tid, time_ns + 1, 0, &[]));
     }
-    let (seen, _) = replayed(Detail::Front, &description, &records);
+    let (seen, _) = replayed(SampleDetail::Front, &description, &records);
     assert_eq!(seen.samples.len(), 99_998);
     assert!(seen.samples.iter().all(|(.., comm)| comm == b"first"));
 }
@@ -211,7 +211,7 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
     }
     records.push(sample(2_999, 6, 0, &[]));
     let before = resident_bytes();
-    let (seen, replay) = replayed(Detail::Full, &description, &records);
+    let (seen, replay) = replayed(SampleDetail::Full, &description, &records);
     let grown = resident_bytes().saturating_sub(before);
     assert_eq!(seen.samples.len(), 1);
     assert_eq!(replay.losses().lost_records, u64::MAX);
@@ -236,13 +236,13 @@ fn damaged_records_are_counted_and_passed_over() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut records = whole.clone();
                 records[at].body[byte] = value;
-                let (seen, replay) = replayed(Detail::Full, &description, &records);
+                let (seen, replay) = replayed(SampleDetail::Full, &description, &records);
                 let lost = replay.losses().malformed_records;
                 assert!(seen.samples.len() as u64 + lost >= 1, "{at} {byte} {value}");
             }
             let mut records = whole.clone();
             records[at].body.truncate(byte);
-            for detail in [Detail::Full, Detail::Front] {
+            for detail in [SampleDetail::Full, SampleDetail::Front] {
                 let (seen, _) = replayed(detail, &description, &records);
                 assert!(seen.samples.len() <= 1);
             }

@@ -18,10 +18,10 @@ use tare_format::ledger::Ledger;
 use tare_profile::{Blocks, Detail, Profile};
 
 use crate::error::Error;
-use crate::options::{self, Options};
+use crate::options::{ReplayOptions, SampleDetail};
 use crate::recording::Recording;
 use crate::replay::Replay;
-use crate::switch::Switch;
+use crate::switch::EventSwitch;
 use crate::times::TimeRanges;
 
 pub use samples::{SampleSink, SampleSinkOptions};
@@ -37,7 +37,7 @@ pub struct ProfileOptions {
     /// Rows are told apart by CPU.
     pub by_cpu: bool,
     /// How much of a sample's place in code tells rows apart.
-    pub code: Code,
+    pub code: CodeDetail,
     /// Lines of source are asked of debug info.
     pub lines: bool,
     /// Inlined functions are frames of call chains, with their lines.
@@ -65,14 +65,14 @@ pub struct ProfileOptions {
     /// Only samples of CPUs of this socket are taken.
     pub socket: Option<u64>,
     /// Samples are taken from one event to another.
-    pub switch: Switch,
+    pub switch: EventSwitch,
     /// Keep the recorder's own samples.
     pub include_self: bool,
     /// Samples weigh what their commands' tasks counted.
     pub exact: bool,
     /// Where symbols are looked for.
     pub symbols: tare_symbols::SymbolOptions,
-    /// See [`Options::threads`].
+    /// See [`ReplayOptions::threads`].
     pub threads: Option<NonZero<usize>>,
 }
 
@@ -85,7 +85,7 @@ impl ProfileOptions {
 
 /// How much of a sample's place in code tells rows of a profile apart: the less, the faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Code {
+pub enum CodeDetail {
     /// Nothing: no address is looked up.
     #[default]
     None,
@@ -97,7 +97,7 @@ pub enum Code {
 
 /// A profile that is whole, and what the recording said about itself.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct ProfileSummary {
     /// The samples, and what is missing.
     pub profile: Profile,
     /// Events and features.
@@ -112,19 +112,19 @@ pub struct Summary {
 ///
 /// # Errors
 /// [`Error::Read`] and [`Error::NoSampleTimes`].
-pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<Summary, Error> {
+pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<ProfileSummary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
     let detail = match options.code {
-        _ if options.needs_all_fields() => options::Detail::Full,
-        Code::None => options::Detail::Front,
-        Code::Leaf => options::Detail::Leaf,
-        Code::Stack => options::Detail::Full,
+        _ if options.needs_all_fields() => SampleDetail::Full,
+        CodeDetail::None => SampleDetail::Front,
+        CodeDetail::Leaf => SampleDetail::Leaf,
+        CodeDetail::Stack => SampleDetail::Full,
     };
-    let replay = Replay::new(Options {
+    let replay = Replay::new(ReplayOptions {
         detail,
         symbols: options.symbols.clone(),
         threads: options.threads,
-        ..Options::default()
+        ..ReplayOptions::default()
     });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))

@@ -23,7 +23,7 @@ use super::frames::Frames;
 use super::lines::Lines;
 use super::task_counts::TaskCounts;
 use super::threads::{Index, ThreadTable};
-use super::{Code, ProfileOptions, Summary};
+use super::{CodeDetail, ProfileOptions, ProfileSummary};
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::error::Error;
@@ -133,10 +133,10 @@ impl ProfileSink {
             tracepoints: Tracepoints::new(options.raw_trace),
             events: Vec::new(),
             periods: Vec::new(),
-            frames: (options.code != Code::None).then(|| {
+            frames: (options.code != CodeDetail::None).then(|| {
                 let asks = options.lines || options.inline;
                 let lines = asks.then(|| Lines::new(options.inline));
-                Frames::new(lines, options.code == Code::Stack)
+                Frames::new(lines, options.code == CodeDetail::Stack)
             }),
             rows_now: None,
             chain: Vec::new(),
@@ -339,7 +339,7 @@ impl ProfileSink {
 
     /// The profile of all that was replayed; `losses` is what the replay missed.
     #[must_use]
-    pub fn finish(mut self, description: &Description, losses: Losses) -> Summary {
+    pub fn finish(mut self, description: &Description, losses: Losses) -> ProfileSummary {
         self.tracepoints.learn(description);
         for (index, event) in description.events().iter().enumerate() {
             let name = self.profile.add_string(&self.tracepoints.event_name(event));
@@ -363,7 +363,7 @@ impl ProfileSink {
         self.profile.losses.unnamed = unnamed;
         self.compare(description, ledger.as_ref());
         let Self { profile, blocks, .. } = self;
-        Summary { profile, description: description.clone(), ledger, blocks }
+        ProfileSummary { profile, description: description.clone(), ledger, blocks }
     }
 
     /// Names each thread as it was called last, with or without samples under that name.

@@ -11,7 +11,7 @@ use tare_format::record::{FileId, Record};
 use tare_format::{hex, printable};
 use tare_kernel::host::Host;
 use tare_record::describe::kernel_build_id;
-use tare_replay::{Code, ProfileOptions};
+use tare_replay::{CodeDetail, ProfileOptions};
 use tare_symbols::SymbolOptions;
 use tare_tui::ProgressLine;
 
@@ -108,7 +108,7 @@ fn hits(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
     let progress = ProgressLine::begin();
     let recording = open(path, &mut symbols, &progress)?;
     let options = ProfileOptions {
-        code: Code::Leaf,
+        code: CodeDetail::Leaf,
         include_self: true,
         symbols,
         ..ProfileOptions::default()

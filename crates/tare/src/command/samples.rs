@@ -12,7 +12,7 @@ use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{CpuSwitch, RecordingSummary, SampleSink, Session, Unit};
-use tare_replay::{Code, Machine, Options, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
+use tare_replay::{CodeDetail, Machine, ReplayOptions, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
@@ -48,7 +48,7 @@ pub(crate) fn replay(
     let options = ProfileOptions {
         time: samples.time.clone(),
         by_cpu: true,
-        code: Code::Stack,
+        code: CodeDetail::Stack,
         inline: samples.inline,
         trace,
         include_self: true,
@@ -69,7 +69,7 @@ pub(crate) fn replay(
         switches: Switches(trace.then(Tracepoints::default)),
         sink,
     };
-    let options = Options { symbols, ..Options::default() };
+    let options = ReplayOptions { symbols, ..ReplayOptions::default() };
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
     let Routing { inner, own, taken, .. } = routing;
     let summary = inner.finish(recording.description(), losses);

@@ -7,7 +7,7 @@ use tare_format::file::Description;
 use tare_format::file::features::GroupDesc;
 use tare_profile::{Detail, Filter, Key, Order};
 use tare_render::{Amount, Column, Graph, Group, Layout, Style, View};
-use tare_replay::{Code, ProfileOptions, TimeRanges};
+use tare_replay::{CodeDetail, ProfileOptions, TimeRanges};
 use tare_symbols::SymbolOptions;
 
 use super::report_columns::Columns;
@@ -162,18 +162,18 @@ impl ReportOptions {
 
     /// How much of a sample's place in code is shown.
     #[must_use]
-    pub fn code(&self, recorded: RecordingTraits, may_have_chains: bool) -> Code {
+    pub fn code(&self, recorded: RecordingTraits, may_have_chains: bool) -> CodeDetail {
         let needs_places = self.needs_places(recorded);
         let shows_chains = self.graph != CallGraphs::None
             || self.children && needs_places
             || self.parent.is_some()
             || self.ignored_callees.is_some();
         if may_have_chains && shows_chains {
-            Code::Stack
+            CodeDetail::Stack
         } else if needs_places {
-            Code::Leaf
+            CodeDetail::Leaf
         } else {
-            Code::None
+            CodeDetail::None
         }
     }
 
@@ -186,7 +186,7 @@ impl ReportOptions {
 
     /// How samples are summed up.
     #[must_use]
-    pub fn profile(&self, code: Code, recorded: RecordingTraits) -> ProfileOptions {
+    pub fn profile(&self, code: CodeDetail, recorded: RecordingTraits) -> ProfileOptions {
         let cpu = Column::Key(Key::Cpu);
         ProfileOptions {
             time: self.time.clone(),
@@ -197,7 +197,7 @@ impl ReportOptions {
             lines: self
                 .columns(recorded)
                 .any(|column| matches!(column, Column::Key(key) if key.is_of_lines())),
-            inline: self.inline && code == Code::Stack,
+            inline: self.inline && code == CodeDetail::Stack,
             trace: self.shows_trace(recorded),
             include_self: self.include_self,
             exact: self.exact,

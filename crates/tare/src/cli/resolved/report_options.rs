@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
-use tare_replay::{ProfileOptions, Switch};
+use tare_replay::{ProfileOptions, EventSwitch};
 use tare_trace::nanoseconds;
 
 use crate::cli::raw;
@@ -106,7 +106,7 @@ pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
         by_cost: raw.mem_mode,
         max_stack: raw.max_stack,
         socket: raw.socket_filter,
-        switch: Switch {
+        switch: EventSwitch {
             on: raw.switch_on.clone().map(String::into_bytes),
             off: raw.switch_off.clone().map(String::into_bytes),
             shows: raw.show_on_off_events,

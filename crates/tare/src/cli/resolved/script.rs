@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use tare_render::script::Selection;
-use tare_replay::{Switch, TimeRanges};
+use tare_replay::{EventSwitch, TimeRanges};
 use tare_symbols::SymbolOptions;
 
 use super::symbols;
@@ -48,7 +48,7 @@ pub(crate) struct Filter {
     pub(crate) symbols: Vec<String>,
     /// First and last address.
     pub(crate) addresses: Vec<(u64, u64)>,
-    pub(crate) switch: Switch,
+    pub(crate) switch: EventSwitch,
     pub(crate) times: TimeRanges,
 }
 
@@ -106,7 +106,7 @@ impl Script {
             dsos: raw.dsos.clone(),
             symbols: raw.symbols.clone(),
             addresses: addresses(raw),
-            switch: Switch {
+            switch: EventSwitch {
                 on: raw.switch_on.clone().map(String::into_bytes),
                 off: raw.switch_off.clone().map(String::into_bytes),
                 shows: raw.show_on_off_events,

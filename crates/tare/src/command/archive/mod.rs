@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tar::{Builder, EntryType, Header};
 use tare_record::own_file;
-use tare_replay::{Code, ProfileOptions, Recording};
+use tare_replay::{CodeDetail, ProfileOptions, Recording};
 use tare_symbols::{UsedContent, UsedFiles};
 use tare_tui::ProgressLine;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     vmlinux::check(&recording, &options)?;
     // Every address of every call chain is looked up, and so every file that a reader will want.
     let whole = ProfileOptions {
-        code: Code::Stack,
+        code: CodeDetail::Stack,
         include_self: true,
         symbols: options,
         ..ProfileOptions::default()

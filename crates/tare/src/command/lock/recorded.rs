@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::Sample;
-use tare_replay::{CpuMode, EventFilter, Machine, Options, Replay, Replayed, Sink};
+use tare_replay::{CpuMode, EventFilter, Machine, ReplayOptions, Replay, Replayed, Sink};
 use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
 use tare_tui::ProgressLine;
 
@@ -21,7 +21,7 @@ pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
     let mut recording = open(input, &mut symbols, &progress)?;
     let mut out = create(lock.output.as_deref().unwrap_or(Path::new("-")))?;
     let mut sink = Reading::default();
-    let replay = Replay::new(Options { symbols, ..Options::default() });
+    let replay = Replay::new(ReplayOptions { symbols, ..ReplayOptions::default() });
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.locks.learn(recording.description());
     if !sink.locks.has_events() {

@@ -18,7 +18,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
-use tare_replay::{Recording, Summary, has_branches, has_callchains};
+use tare_replay::{Recording, ProfileSummary, has_branches, has_callchains};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -99,7 +99,7 @@ fn write(
 }
 
 /// What is shown of a recording.
-fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Summary> {
+fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<ProfileSummary> {
     // What events a stream has is not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
@@ -172,7 +172,7 @@ fn table(
 }
 
 /// What the recorder said of itself.
-fn ledger(out: &mut dyn Write, summary: &Summary) -> anyhow::Result<()> {
+fn ledger(out: &mut dyn Write, summary: &ProfileSummary) -> anyhow::Result<()> {
     let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use tare_format::printable;
-use tare_replay::{Detail, Options, Recording, Replay, TaskList, TaskMapping, TaskSeen};
+use tare_replay::{SampleDetail, ReplayOptions, Recording, Replay, TaskList, TaskMapping, TaskEntry};
 
 /// Tasks that descend from each other so far are set off: a recording can claim any descent.
 const DEEPEST: usize = 256;
@@ -16,7 +16,7 @@ pub(super) fn write(
 ) -> anyhow::Result<()> {
     let mut list = TaskList::default();
     // Leaf: mappings are wanted, no fields behind a sample's first ones.
-    let replay = Replay::new(Options { detail: Detail::Leaf, ..Options::default() });
+    let replay = Replay::new(ReplayOptions { detail: SampleDetail::Leaf, ..ReplayOptions::default() });
     replay.run(&mut recording, &mut list)?;
     writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
     let known: BTreeSet<i32> = list.tasks().map(|(tid, _)| tid).collect();
@@ -35,7 +35,7 @@ pub(super) fn write(
 struct Listing<'a> {
     list: &'a TaskList,
     /// The tasks that descend from each, in the list's order.
-    children: HashMap<i32, Vec<(i32, &'a TaskSeen)>>,
+    children: HashMap<i32, Vec<(i32, &'a TaskEntry)>>,
     mmaps: bool,
 }
 
@@ -45,10 +45,10 @@ impl Listing<'_> {
         &self,
         out: &mut dyn Write,
         tid: i32,
-        task: &TaskSeen,
+        task: &TaskEntry,
         level: usize,
     ) -> anyhow::Result<()> {
-        let TaskSeen { pid, ppid, comm } = task;
+        let TaskEntry { pid, ppid, comm } = task;
         let blank = "";
         writeln!(out, "  {pid:8} {tid:8} {ppid:8} |{blank:level$}{}", printable(comm))?;
         if self.mmaps {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::{Record, Sample};
-use tare_replay::{Detail, EventFilter, Machine, Options, Replay, Replayed, Sink};
+use tare_replay::{SampleDetail, EventFilter, Machine, ReplayOptions, Replay, Replayed, Sink};
 use tare_symbols::SymbolOptions;
 use tare_trace::sched::{NoSchedEvents, SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
@@ -32,7 +32,7 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let shown = TaskFilter::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
-    let options = Options { detail: Detail::Samples, reads_ahead, ..Options::default() };
+    let options = ReplayOptions { detail: SampleDetail::Samples, reads_ahead, ..ReplayOptions::default() };
     let replay = Replay::new(options);
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.tracepoints.learn(recording.description());

@@ -18,7 +18,7 @@ use tare_format::file::Description;
 use tare_format::file::features::ARCH;
 use tare_format::record::{Record, Sample, kind};
 use tare_kernel::file_window::catch_bus_errors;
-use tare_replay::{Machine, Options, Recording, Replay, Replayed, Sink};
+use tare_replay::{Machine, ReplayOptions, Recording, Replay, Replayed, Sink};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -54,7 +54,7 @@ pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
 
 fn replay(script: &Script) -> Replay {
     let symbols = script.symbols.clone();
-    Replay::new(Options { symbols, reads_ahead: true, ..Options::default() })
+    Replay::new(ReplayOptions { symbols, reads_ahead: true, ..ReplayOptions::default() })
 }
 
 fn text(script: &Script, mut recording: Recording, header: Option<Extent>) -> anyhow::Result<()> {
