@@ -14,8 +14,8 @@ use tare_render::export::{
 };
 use tare_render::{Amount, Column, Graph, Layout, RecordingSummary, Session, Style, View};
 use tare_replay::{
-    CodeDetail, Error, Machine, ReplayOptions, ProfileOptions, ProfileSink, Recording, Replay, Replayed, Sink,
-    summarize,
+    CodeDetail, Error, Machine, ProfileOptions, ProfileSink, Recording, Replay, ReplayOptions,
+    Replayed, Sink, summarize,
 };
 use tare_symbols::SymbolOptions;
 use tare_trace::lock::{LockKey, RecordedLocks, lock_document, lock_table};
@@ -228,7 +228,8 @@ pub(crate) fn export(input: &[u8]) {
         };
         let Ok(inner) = ProfileSink::new(&options, recording.description()) else { return };
         let mut exports = Exports::new(inner);
-        let replay = Replay::new(ReplayOptions { symbols: symbols(&of), ..ReplayOptions::default() });
+        let replay =
+            Replay::new(ReplayOptions { symbols: symbols(&of), ..ReplayOptions::default() });
         let Ok(losses) = replay.run(&mut recording, &mut exports) else { return };
         let Exports { inner, exporters, mut sched, locks, .. } = exports;
         let summary = inner.finish(recording.description(), losses);

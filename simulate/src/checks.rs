@@ -8,7 +8,7 @@ use tare_format::ledger::Ledger;
 use tare_record::RecordingResult;
 use tare_record::options::Keep;
 use tare_record::output::Switch;
-use tare_replay::{CodeDetail, SampleDetail, ProfileOptions, Recording, summarize};
+use tare_replay::{CodeDetail, ProfileOptions, Recording, SampleDetail, summarize};
 
 use crate::contents::Contents;
 use crate::disk::SimulatedDisk;

@@ -15,7 +15,7 @@ use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, Task};
 use tare_record::output::{Closing, Destination, Options, Output};
-use tare_replay::{SampleDetail, ProfileOptions, Recording, summarize};
+use tare_replay::{ProfileOptions, Recording, SampleDetail, summarize};
 
 use crate::clock::VirtualClock;
 use crate::disk::{Faults, SimulatedDisk};

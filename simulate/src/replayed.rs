@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::Sample;
-use tare_replay::{CpuMode, SampleDetail, Error, Machine, ReplayOptions, Recording, Replay, Replayed, Sink};
+use tare_replay::{
+    CpuMode, Error, Machine, Recording, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
+};
 
 /// Where and whose a sample is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,6 +45,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tare-render", &["tare-format", "tare-profile"]),
     ("tare-annotate", &["tare-profile", "tare-replay", "tare-symbols"]),
     (
+        "tare-script",
+        &[
+            "tare-annotate",
+            "tare-format",
+            "tare-profile",
+            "tare-render",
+            "tare-replay",
+            "tare-symbols",
+        ],
+    ),
+    (
         "tare-tui",
         &[
             "tare-annotate",
@@ -68,6 +79,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tare-record",
             "tare-render",
             "tare-replay",
+            "tare-script",
             "tare-symbols",
             "tare-trace",
             "tare-tui",

@@ -10,7 +10,7 @@ use crate::deferred::{self, Deferred, DeferredSample};
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
 use crate::off_cpu::OffCpuStacks;
-use crate::options::{SampleDetail, ReplayOptions};
+use crate::options::{ReplayOptions, SampleDetail};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 

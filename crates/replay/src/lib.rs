@@ -86,6 +86,7 @@ mod deferred;
 mod due;
 mod error;
 mod event_name;
+mod filter;
 mod group;
 mod jit;
 mod live;
@@ -110,13 +111,14 @@ mod waiting;
 pub use callchain::CodeAddress;
 pub use cpumode::CpuMode;
 pub use error::Error;
+pub use filter::{SampleFilter, SampleFilterOptions};
 pub use group::{GroupCounts, Member};
 pub use live::{Live, LiveOptions};
 pub use machine::Machine;
-pub use options::{SampleDetail, ReplayOptions};
+pub use options::{ReplayOptions, SampleDetail};
 pub use profile::{
-    CodeDetail, ProfileOptions, ProfileSink, SampleSink, SampleSinkOptions, ProfileSummary, has_branches,
-    has_callchains, summarize,
+    CodeDetail, ProfileOptions, ProfileSink, ProfileSummary, SampleSink, SampleSinkOptions,
+    has_branches, has_callchains, summarize,
 };
 pub use recording::{Position, Recording};
 pub use replay::Replay;
@@ -124,7 +126,7 @@ pub use replayed::Replayed;
 pub use sink::{EventFilter, Sink};
 pub use switch::{EventSwitch, SwitchState};
 pub use tare_symbols::DsoAddress;
-pub use tasks::{TaskList, TaskMapping, TaskEntry};
+pub use tasks::{TaskEntry, TaskList, TaskMapping};
 pub use threads::Thread;
 pub use times::{TimeRanges, TimeWindows};
 pub use tracepoints::Tracepoints;

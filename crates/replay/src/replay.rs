@@ -10,7 +10,7 @@ use crate::ahead::{self, AheadState};
 use crate::due::{DueRecord, State};
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::options::{SampleDetail, ReplayOptions};
+use crate::options::{ReplayOptions, SampleDetail};
 use crate::reader::{self, ReaderEnd};
 use crate::recording::{Recording, add_unread};
 use crate::sink::Sink;

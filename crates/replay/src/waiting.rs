@@ -79,7 +79,9 @@ impl Waiting {
             return Some(record);
         }
         match record.kind {
-            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != SampleDetail::Leaf => None,
+            kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 if detail != SampleDetail::Leaf => {
+                None
+            }
             kind::PERF_RECORD_SAMPLE if detail != SampleDetail::Samples => {
                 let size = layout.and_then(Layout::front_size);
                 let front = size.and_then(|size| record.body.get(..size));

@@ -10,7 +10,7 @@ use tare_format::file::writer::{
 };
 use tare_format::record::{Record, RecordHeader, Sample, kind};
 use tare_replay::{
-    SampleDetail, Error, EventFilter, Machine, ReplayOptions, Recording, Replay, Replayed, Sink,
+    Error, EventFilter, Machine, Recording, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
 };
 
 const TID: u64 = 1 << 1;
@@ -156,7 +156,8 @@ impl Sink for ReplayedCounts {
 /// Without and with a thread that reads ahead: what a sink sees, and the records that were lost.
 fn both(path: &Path, most: usize, only: Option<usize>) -> [(ReplayedCounts, u64); 2] {
     [false, true].map(|reads_ahead| {
-        let options = ReplayOptions { detail: SampleDetail::Full, reads_ahead, ..ReplayOptions::default() };
+        let options =
+            ReplayOptions { detail: SampleDetail::Full, reads_ahead, ..ReplayOptions::default() };
         let mut seen = ReplayedCounts { most, only, ..ReplayedCounts::default() };
         let mut recording = Recording::open(path).unwrap();
         let losses = Replay::new(options).run(&mut recording, &mut seen).unwrap();

@@ -7,7 +7,9 @@ use tare_format::Endian;
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::{Description, Entry, Event};
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_replay::{CodeAddress, SampleDetail, Error, Machine, ReplayOptions, Replay, Replayed, Sink};
+use tare_replay::{
+    CodeAddress, Error, Machine, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
+};
 
 const IP: u64 = 1;
 const TID: u64 = 1 << 1;

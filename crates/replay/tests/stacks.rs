@@ -14,7 +14,7 @@ use tare_format::file::{Description, Entry, Event};
 use tare_format::record::{RawRecord, RecordHeader, Sample, kind};
 use tare_profile::Losses;
 use tare_replay::{
-    CodeAddress, Error, Live, LiveOptions, Machine, ReplayOptions, Replay, Replayed, SampleSink,
+    CodeAddress, Error, Live, LiveOptions, Machine, Replay, ReplayOptions, Replayed, SampleSink,
     SampleSinkOptions, Sink,
 };
 use tare_symbols::SymbolOptions;
@@ -100,7 +100,8 @@ fn replayed(
     description: &Description,
     records: &[PushedRecord],
 ) -> (ReplayedChains, Losses) {
-    let mut replay = Replay::new(ReplayOptions { threads: NonZero::new(threads), ..ReplayOptions::default() });
+    let mut replay =
+        Replay::new(ReplayOptions { threads: NonZero::new(threads), ..ReplayOptions::default() });
     let mut seen = ReplayedChains::default();
     for (offset, (kind, misc, body)) in (0..).zip(records) {
         let record = RawRecord { kind: *kind, misc: *misc, body, endian: ENDIAN };
@@ -238,7 +239,11 @@ fn chains_that_never_come_are_not_waited_for_without_end() {
 #[test]
 fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
-    let options = ReplayOptions { threads: NonZero::new(2), most_stacks: Some(30), ..ReplayOptions::default() };
+    let options = ReplayOptions {
+        threads: NonZero::new(2),
+        most_stacks: Some(30),
+        ..ReplayOptions::default()
+    };
     let mut replay = Replay::new(options);
     let mut seen = ReplayedChains::default();
     let push =

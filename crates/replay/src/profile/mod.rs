@@ -112,7 +112,10 @@ pub struct ProfileSummary {
 ///
 /// # Errors
 /// [`Error::Read`] and [`Error::NoSampleTimes`].
-pub fn summarize(mut recording: Recording, options: &ProfileOptions) -> Result<ProfileSummary, Error> {
+pub fn summarize(
+    mut recording: Recording,
+    options: &ProfileOptions,
+) -> Result<ProfileSummary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
     let detail = match options.code {
         _ if options.needs_all_fields() => SampleDetail::Full,

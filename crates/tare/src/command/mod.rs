@@ -1,8 +1,7 @@
-//! One module a command, and what commands share: orders (`control`), which samples pass
-//! (`filter`), what a recording says of itself (`header`), signals (`interrupt`), files that are
-//! written (`output`), opening recordings (`recording`), remedies (`remedy`), and going through
-//! samples (`samples`), the file of `--vmlinux` (`vmlinux`),
-//! and what gives samples names (`unnamed`).
+//! One module per command, and modules that commands share: control files (`control`), recording
+//! headers (`header`), signals (`interrupt`), output files (`output`), opening recordings
+//! (`recording`), remedies (`remedy`), replaying samples (`samples`), `--vmlinux` (`vmlinux`), and
+//! what gives samples names (`unnamed`).
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
@@ -12,7 +11,6 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod evlist;
 pub(crate) mod export;
-mod filter;
 pub(crate) mod flame;
 pub(crate) mod header;
 mod interrupt;

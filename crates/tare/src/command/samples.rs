@@ -12,12 +12,14 @@ use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{CpuSwitch, RecordingSummary, SampleSink, Session, Unit};
-use tare_replay::{CodeDetail, Machine, ReplayOptions, ProfileOptions, ProfileSink, Replay, Replayed, Sink};
+use tare_replay::{
+    CodeDetail, Machine, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
+    SampleFilter, Sink,
+};
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
 use crate::cli::resolved::samples::SampleSelection;
-use crate::command::filter::Passing;
 use crate::command::recording::{self, open};
 use crate::exit::{Exit, Refusal};
 
@@ -56,7 +58,8 @@ pub(crate) fn replay(
         ..ProfileOptions::default()
     };
     let inner = ProfileSink::new(&options, recording.description()).map_err(recording::refusal)?;
-    let filter = Passing::new(&samples.filter, recording.description())?;
+    let filter = SampleFilter::new(samples.filter.clone(), recording.description())
+        .map_err(recording::refusal)?;
     let own = OwnThreads { includes: samples.include_self, ..OwnThreads::default() };
     let mut routing = Routing {
         inner,
@@ -86,7 +89,7 @@ pub(crate) fn replay(
 /// Hands samples on.
 struct Routing<'a> {
     inner: ProfileSink,
-    filter: Passing<'a>,
+    filter: SampleFilter,
     events: &'a [String],
     wall_clock: bool,
     own: OwnThreads,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tare_format::file::Header;
 use tare_format::ledger::Ledger;
 use tare_profile::Losses;
-use tare_replay::{Error, ReplayOptions, Recording, Replay, SampleSink, SampleSinkOptions};
+use tare_replay::{Error, Recording, Replay, ReplayOptions, SampleSink, SampleSinkOptions};
 
 use super::{Model, Progress, SharedModel};
 
@@ -64,7 +64,8 @@ fn size(recording: &Recording) -> Option<u64> {
 /// Loads a recording to its end.
 pub(crate) fn load(shared: &SharedModel, source: Source) {
     let Source { mut recording, symbols, mend, .. } = source;
-    let mut replay = Replay::new(ReplayOptions { symbols: symbols.clone(), ..ReplayOptions::default() });
+    let mut replay =
+        Replay::new(ReplayOptions { symbols: symbols.clone(), ..ReplayOptions::default() });
     let size = size(&recording);
     loop {
         let mut model = shared.fill();

@@ -6,6 +6,7 @@ use tare_measure::compare::BadCondition;
 use tare_measure::compare::runs::Gate;
 use tare_profile::{DiffOptions, Filter, Key};
 use tare_render::diff::{DiffOrder, DiffView};
+use tare_replay::SampleFilterOptions;
 
 use crate::cli::raw;
 use crate::cli::resolved::samples::SampleSelection;
@@ -200,11 +201,11 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     if a.iter().chain(&b).filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(Refusal::usage("-: standard input is one recording"));
     }
-    let filter = script::Filter {
+    let filter = SampleFilterOptions {
         pids: raw.tasks.pid,
         tids: raw.tasks.tid,
         cpus: script::cpus(raw.cpu.as_deref())?,
-        ..script::Filter::default()
+        ..SampleFilterOptions::default()
     };
     let time = script::times(raw.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);

@@ -3,7 +3,7 @@
 use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
-use tare_replay::{ProfileOptions, EventSwitch};
+use tare_replay::{EventSwitch, ProfileOptions};
 use tare_trace::nanoseconds;
 
 use crate::cli::raw;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use tare_replay::TimeRanges;
+use tare_replay::{SampleFilterOptions, TimeRanges};
 use tare_symbols::SymbolOptions;
 
 use crate::cli::raw;
-use crate::cli::resolved::script::{self, Filter};
+use crate::cli::resolved::script;
 use crate::cli::resolved::symbols;
 use crate::exit::Refusal;
 
@@ -20,7 +20,7 @@ pub(crate) struct SampleSelection {
     /// Off-CPU time counts as that of the clock.
     pub(crate) wall_clock: bool,
     /// Who, and on which CPU.
-    pub(crate) filter: Filter,
+    pub(crate) filter: SampleFilterOptions,
     /// From when to when.
     pub(crate) time: TimeRanges,
     /// Keep the recorder's own samples.
@@ -35,12 +35,12 @@ impl SampleSelection {
     /// # Errors
     /// Wrong usage, in one line.
     pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {
-        let filter = Filter {
+        let filter = SampleFilterOptions {
             comms: raw.comms,
             pids: raw.tasks.pid,
             tids: raw.tasks.tid,
             cpus: script::cpus(raw.cpu.as_deref())?,
-            ..Filter::default()
+            ..SampleFilterOptions::default()
         };
         Ok(Self {
             input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
@@ -56,7 +56,7 @@ impl SampleSelection {
 
     /// All samples of a recording, with symbols from where they usually are.
     pub(crate) fn all_of(input: PathBuf) -> Self {
-        let filter = Filter::default();
+        let filter = SampleFilterOptions::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());
         let events = Vec::new();
         let time = TimeRanges::All;

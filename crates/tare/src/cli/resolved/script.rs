@@ -1,10 +1,11 @@
-//! What `tare script` is to print.
+//! Options of `tare script`.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use tare_render::script::Selection;
-use tare_replay::{EventSwitch, TimeRanges};
+use tare_replay::{EventSwitch, SampleFilterOptions, TimeRanges};
+use tare_script::{PrintedRecords, ScriptOptions, TimeBase};
 use tare_symbols::SymbolOptions;
 
 use super::symbols;
@@ -12,93 +13,41 @@ use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
 
-/// How times are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeStyle {
-    /// As recorded.
-    Recorded,
-    /// Since the first sample.
-    SinceFirst,
-    /// Since the sample before.
-    SinceLast,
-}
-
-/// Which records are printed besides samples.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecordKinds {
-    pub(crate) tasks: bool,
-    pub(crate) maps: bool,
-    pub(crate) switches: bool,
-    pub(crate) losses: bool,
-    pub(crate) rounds: bool,
-    pub(crate) namespaces: bool,
-    pub(crate) cgroups: bool,
-    pub(crate) bpf: bool,
-    pub(crate) text_pokes: bool,
-}
-
-/// Which samples are printed. Empty lists are all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Filter {
-    pub(crate) comms: Vec<String>,
-    pub(crate) pids: Vec<i32>,
-    pub(crate) tids: Vec<i32>,
-    pub(crate) cpus: Vec<u32>,
-    pub(crate) dsos: Vec<String>,
-    pub(crate) symbols: Vec<String>,
-    /// First and last address.
-    pub(crate) addresses: Vec<(u64, u64)>,
-    pub(crate) switch: EventSwitch,
-    pub(crate) times: TimeRanges,
-}
-
-/// In which form.
+/// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptForm {
-    /// Lines, and before them what the recording says of itself, where that is wanted.
+    /// Lines, below a header of this extent.
     Text(Option<Extent>),
-    /// That alone.
+    /// Only the header.
     Header(Extent),
-    /// Each record, byte by byte.
+    /// All records, byte by byte.
     Dump,
-    /// An object a line.
+    /// A JSON object per sample.
     Json,
 }
 
-/// What is to be done.
+/// Options of `tare script`.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) input: PathBuf,
-    pub(crate) selection: Selection,
-    pub(crate) nanoseconds: bool,
-    pub(crate) clock: TimeStyle,
-    pub(crate) filter: Filter,
-    pub(crate) callchains: bool,
-    /// Inlined functions are shown.
-    pub(crate) inline: bool,
-    /// Source files are printed with their whole paths.
-    pub(crate) full_source_paths: bool,
-    pub(crate) max_stack: usize,
-    /// The lines of each event go to a file of its own.
+    pub(crate) options: ScriptOptions,
+    pub(crate) filter: SampleFilterOptions,
+    /// Print the samples of each event to a file of its own.
     pub(crate) per_event_dump: bool,
-    /// So many blocks of code of a branch stack are printed.
-    pub(crate) max_blocks: Option<usize>,
-    pub(crate) stop_at: Vec<String>,
     pub(crate) symbols: SymbolOptions,
-    pub(crate) shown: RecordKinds,
     pub(crate) output: ScriptForm,
 }
 
 impl Script {
-    /// Works out what is to be done.
+    /// Resolves the options.
     ///
     /// # Errors
-    /// An option that makes no sense, in a line that says what would.
+    /// Fails if an option's value is invalid.
     pub(crate) fn new(raw: &raw::ScriptArgs) -> Result<Self, Refusal> {
         let mut selection = Selection::default();
         raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
         let times = times(raw.time.as_deref())?;
-        let filter = Filter {
+        let filter = SampleFilterOptions {
             comms: raw.comms.clone(),
             pids: raw.pid.clone(),
             tids: raw.tid.clone(),
@@ -113,7 +62,7 @@ impl Script {
             },
             times: if raw.reltime { times.since_first() } else { times },
         };
-        let shown = RecordKinds {
+        let records = PrintedRecords {
             tasks: raw.show_task_events,
             maps: raw.show_mmap_events,
             switches: raw.show_switch_events,
@@ -124,25 +73,28 @@ impl Script {
             bpf: raw.show_bpf_events,
             text_pokes: raw.show_text_poke_events,
         };
-        Ok(Self {
-            input: raw.input.clone().unwrap_or_else(usual_input),
+        let options = ScriptOptions {
             selection,
             nanoseconds: raw.ns,
-            clock: match (raw.reltime, raw.deltatime) {
-                (true, _) => TimeStyle::SinceFirst,
-                (_, true) => TimeStyle::SinceLast,
-                _ => TimeStyle::Recorded,
+            time_base: match (raw.reltime, raw.deltatime) {
+                (true, _) => TimeBase::FirstSample,
+                (_, true) => TimeBase::PreviousSample,
+                _ => TimeBase::Recorded,
             },
-            filter,
             callchains: !raw.hide_call_graph,
             inline: raw.inline,
             full_source_paths: raw.full_source_path,
             max_stack: raw.max_stack,
-            per_event_dump: raw.per_event_dump,
             max_blocks: raw.max_blocks.filter(|most| *most > 0),
             stop_at: raw.stop_bt.clone(),
+            records,
+        };
+        Ok(Self {
+            input: raw.input.clone().unwrap_or_else(usual_input),
+            options,
+            filter,
+            per_event_dump: raw.per_event_dump,
             symbols: symbols::resolve(raw.symbol_search.clone()),
-            shown,
             output: output(raw),
         })
     }
@@ -161,7 +113,7 @@ fn output(raw: &raw::ScriptArgs) -> ScriptForm {
     }
 }
 
-/// Those of `-S` that are addresses, with what `--addr-range` adds.
+/// The addresses in `-S`, each as a range of `--addr-range` bytes.
 fn addresses(raw: &raw::ScriptArgs) -> Vec<(u64, u64)> {
     let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
     let range = |first: u64| (first, first.saturating_add(raw.addr_range));
@@ -179,7 +131,7 @@ fn usual_input() -> PathBuf {
     PathBuf::from(if is_pipe { "-" } else { "perf.data" })
 }
 
-/// `0,2-3` -> 0, 2, 3; none where no list is given.
+/// `0,2-3` -> 0, 2, 3; empty without a list.
 pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     const MOST: u32 = 1 << 16;
     let Some(list) = list else { return Ok(Vec::new()) };
@@ -195,7 +147,7 @@ pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     Ok(ranges.into_iter().flatten().collect())
 }
 
-/// `--time`, as every command has it.
+/// Parses `--time`.
 pub(crate) fn times(typed: Option<&str>) -> Result<TimeRanges, Refusal> {
     let Some(text) = typed else { return Ok(TimeRanges::All) };
     TimeRanges::parse(text)

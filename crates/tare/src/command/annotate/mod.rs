@@ -12,7 +12,7 @@ use tare_format::ledger::Ledger;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_profile::{EventId, Filter, Key, Profile, Selection, SymbolId, Weight};
 use tare_render::{Column, View};
-use tare_replay::{SampleDetail, ReplayOptions, Recording, Replay, SampleSink, SampleSinkOptions};
+use tare_replay::{Recording, Replay, ReplayOptions, SampleDetail, SampleSink, SampleSinkOptions};
 use tare_symbols::{SymbolOptions, Unresolved};
 use tare_tui::{CodeView, OpenedFunction, ProgressLine, UiExit};
 
@@ -52,7 +52,11 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
         return interactive(recording, symbols, raw);
     }
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
-    let mut replay = Replay::new(ReplayOptions { detail: SampleDetail::Leaf, symbols, ..ReplayOptions::default() });
+    let mut replay = Replay::new(ReplayOptions {
+        detail: SampleDetail::Leaf,
+        symbols,
+        ..ReplayOptions::default()
+    });
     while replay.step(&mut recording, &mut sink, 1 << 12)?.is_continue() {}
     sink.learn_events(recording.description());
     let losses = replay.losses_of(&recording);

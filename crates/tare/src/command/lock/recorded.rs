@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::Sample;
-use tare_replay::{CpuMode, EventFilter, Machine, ReplayOptions, Replay, Replayed, Sink};
+use tare_replay::{CpuMode, EventFilter, Machine, Replay, ReplayOptions, Replayed, Sink};
 use tare_trace::lock::{KernelName, NoLockEvents, RecordedLocks};
 use tare_tui::ProgressLine;
 

@@ -18,7 +18,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
-use tare_replay::{Recording, ProfileSummary, has_branches, has_callchains};
+use tare_replay::{ProfileSummary, Recording, has_branches, has_callchains};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use tare_format::printable;
-use tare_replay::{SampleDetail, ReplayOptions, Recording, Replay, TaskList, TaskMapping, TaskEntry};
+use tare_replay::{
+    Recording, Replay, ReplayOptions, SampleDetail, TaskEntry, TaskList, TaskMapping,
+};
 
 /// Tasks that descend from each other so far are set off: a recording can claim any descent.
 const DEEPEST: usize = 256;
@@ -16,7 +18,8 @@ pub(super) fn write(
 ) -> anyhow::Result<()> {
     let mut list = TaskList::default();
     // Leaf: mappings are wanted, no fields behind a sample's first ones.
-    let replay = Replay::new(ReplayOptions { detail: SampleDetail::Leaf, ..ReplayOptions::default() });
+    let replay =
+        Replay::new(ReplayOptions { detail: SampleDetail::Leaf, ..ReplayOptions::default() });
     replay.run(&mut recording, &mut list)?;
     writeln!(out, "# {:>8} {:>8} {:>8}  comm", "pid", "tid", "ppid")?;
     let known: BTreeSet<i32> = list.tasks().map(|(tid, _)| tid).collect();

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tare_format::record::{Record, Sample};
-use tare_replay::{SampleDetail, EventFilter, Machine, ReplayOptions, Replay, Replayed, Sink};
+use tare_replay::{EventFilter, Machine, Replay, ReplayOptions, Replayed, SampleDetail, Sink};
 use tare_symbols::SymbolOptions;
 use tare_trace::sched::{NoSchedEvents, SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;

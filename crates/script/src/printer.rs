@@ -1,4 +1,4 @@
-//! The line of a sample.
+//! Prints the line of a sample or of another record.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,90 +6,101 @@ use std::rc::Rc;
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::{Description, Event};
 use tare_format::record::{Record, Sample, kind};
-
-use super::chain::Chains;
-use super::code::Code;
-use super::events::{self, RecordTask};
-use super::extra;
-use super::inline;
-use super::line;
-use crate::cli::resolved::script::{Script, TimeStyle};
-use tare_render::script::{Fields, Selection};
+use tare_render::script::{Fields, Selection, decimal, name, padded_name, signed};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
 
-/// Writes samples.
-pub(super) struct Printer<'a> {
-    script: &'a Script,
-    events: Vec<EventFormat>,
+use crate::address::AddressPrinter;
+use crate::branches::BranchPrinter;
+use crate::error::ScriptError;
+use crate::extra::SampleLine;
+use crate::options::{ScriptOptions, TimeBase};
+use crate::pending::may_have_lines;
+use crate::records::{self, RecordTask};
+
+/// Prints the lines of one output.
+pub(crate) struct LinePrinter<'a> {
+    options: &'a ScriptOptions,
+    events: Vec<PrintedEvent>,
     name_width: usize,
-    chains: Chains,
-    code: Code,
+    addresses: AddressPrinter,
+    branches: BranchPrinter,
     tracepoints: Tracepoints,
-    /// The time that others are counted from.
+    /// The time that relative times count from.
     since_ns: Rc<Cell<Option<u64>>>,
 }
 
-/// An event as it is printed.
-struct EventFormat {
+/// How samples of an event are printed.
+struct PrintedEvent {
     name: Vec<u8>,
     fields: Fields,
     has_chain: bool,
     has_data_address: bool,
     config: u64,
-    /// Of samples that don't say their own.
+    /// The period of samples that don't carry their own.
     period: u64,
 }
 
-impl<'a> Printer<'a> {
-    /// `arch` is the recorded machine's, as `uname -m` has it.
-    pub(super) fn new(script: &'a Script, arch: &[u8]) -> Self {
-        let chains = Chains::new(script);
+/// The fields in front of the event's name.
+struct LineHead {
+    /// The thread whose name is printed.
+    comm_tid: i32,
+    pid: Option<i32>,
+    tid: Option<i32>,
+    cpu: Option<u32>,
+    time_ns: Option<u64>,
+    misc: u16,
+    kind: u32,
+}
+
+impl<'a> LinePrinter<'a> {
+    /// `arch` is the recorded machine's, as `uname -m` prints it.
+    pub(crate) fn new(options: &'a ScriptOptions, arch: &[u8]) -> Self {
         Self {
-            script,
+            options,
             events: Vec::new(),
             name_width: 0,
-            chains,
-            code: Code::new(arch, script.max_blocks),
+            addresses: AddressPrinter::new(options),
+            branches: BranchPrinter::new(arch, options.max_blocks),
             tracepoints: Tracepoints::default(),
             since_ns: Rc::default(),
         }
     }
 
-    /// The same for another output: times are counted from the same one.
-    pub(super) fn beside(&self, arch: &[u8]) -> Self {
-        Self { since_ns: self.since_ns.clone(), ..Self::new(self.script, arch) }
+    /// Returns a printer for another output, whose relative times count from the same time.
+    pub(crate) fn with_same_clock(&self, options: &'a ScriptOptions, arch: &[u8]) -> Self {
+        Self { since_ns: self.since_ns.clone(), ..Self::new(options, arch) }
     }
 
     /// Whether lines wait for debug info.
-    pub(super) fn has_open_lines(&self) -> bool {
-        !self.chains.open.is_empty()
+    pub(crate) fn has_gaps(&self) -> bool {
+        !self.addresses.pending.is_empty()
     }
 
-    /// Fills in the lines that wait for debug info.
-    pub(super) fn fill(&mut self, machine: &Machine, text: &mut Vec<u8>) {
-        self.chains.open.fill(machine, text);
+    /// Fills the gaps of lines that wait for debug info.
+    pub(crate) fn fill_gaps(&mut self, machine: &Machine, text: &mut Vec<u8>) {
+        self.addresses.pending.fill(machine, text);
     }
 
-    /// Works out how the events are printed: of a pipe they come one after the other.
-    fn learn(&mut self, description: &Description) -> Result<(), String> {
+    /// Learns events. A stream describes them one by one.
+    fn learn(&mut self, description: &Description) -> Result<(), ScriptError> {
         if self.events.len() == description.events().len() {
             return Ok(());
         }
         self.tracepoints.learn(description);
         let names: Vec<_> =
             description.events().iter().map(|event| self.tracepoints.event_name(event)).collect();
-        let mut selection: Selection = self.script.selection.clone();
+        let mut selection: Selection = self.options.selection.clone();
         let with_name = |(event, name): (&'_ Event, &Vec<u8>)| {
             (event.attr.clone(), String::from_utf8_lossy(name).into_owned())
         };
         let attrs: Vec<(Attr, String)> =
             description.events().iter().zip(&names).map(with_name).collect();
-        selection.fit(&attrs)?;
+        selection.fit(&attrs).map_err(ScriptError::MissingField)?;
         self.name_width = names.iter().map(Vec::len).max().unwrap_or(0);
-        let printed = |(event, name): (&Event, Vec<u8>)| EventFormat {
+        let printed = |(event, name): (&Event, Vec<u8>)| PrintedEvent {
             name,
             fields: selection.of(event.attr.kind),
-            has_chain: self.script.callchains && event.attr.has_callchain(),
+            has_chain: self.options.callchains && event.attr.has_callchain(),
             has_data_address: tare_render::script::has_data_address(&event.attr),
             config: event.attr.config,
             period: match event.attr.sampling {
@@ -104,13 +115,13 @@ impl<'a> Printer<'a> {
     /// Adds a sample.
     ///
     /// # Errors
-    /// The user asked for fields that samples don't have.
-    pub(super) fn sample(
+    /// Fails if the user named a field that samples lack.
+    pub(crate) fn sample(
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ScriptError> {
         self.learn(sample.description)?;
         let Some(event) = sample.event.and_then(|event| self.events.get(event)) else {
             return Ok(());
@@ -121,7 +132,7 @@ impl<'a> Printer<'a> {
         if fields.is_empty() {
             return Ok(());
         }
-        let who = TaskColumns {
+        let head = LineHead {
             comm_tid: sample.fields.head.tid.unwrap_or(-1),
             pid: sample.fields.head.pid,
             tid: sample.fields.head.tid,
@@ -130,43 +141,48 @@ impl<'a> Printer<'a> {
             misc: sample.raw.misc,
             kind: sample.raw.kind,
         };
-        self.front(text, machine, &who, fields, has_chain);
+        self.add_head(text, machine, &head, fields, has_chain);
         if fields.contains(Fields::PERIOD) {
-            line::decimal(text, sample.fields.head.period.unwrap_or(period), 10, b' ');
+            decimal(text, sample.fields.head.period.unwrap_or(period), 10, b' ');
             text.push(b' ');
         }
         if fields.contains(Fields::EVENT) {
-            let name = sample
+            let event_name = sample
                 .event
                 .and_then(|event| self.events.get(event))
                 .map_or(&[][..], |event| &event.name);
-            line::padded_name(text, name, self.name_width);
+            padded_name(text, event_name, self.name_width);
             text.extend_from_slice(b": ");
         }
         if fields.contains(Fields::FLAGS) {
-            // Flags come from hardware traces (AUX), which are not decoded.
+            // Only samples of hardware traces (AUX) have flags, and tare doesn't decode these.
             text.extend_from_slice(&[b' '; 24]);
         }
-        self.details(text, machine, sample);
+        self.add_details(text, machine, sample);
         text.push(b'\n');
         if fields.contains(Fields::SRCCODE) {
-            self.source(text, machine, sample);
+            self.leave_source_gap(text, machine, sample);
         }
         Ok(())
     }
 
-    /// Leaves room for the line of source below a sample.
-    fn source(&mut self, text: &[u8], machine: &Machine, sample: &Replayed<'_, Sample<'_>>) {
+    /// Leaves a gap for the source line below a sample.
+    fn leave_source_gap(
+        &mut self,
+        text: &[u8],
+        machine: &Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) {
         let head = &sample.fields.head;
         let mode = CpuMode::of_misc(sample.raw.misc);
         let at = machine.dso_address(mode, head.pid.unwrap_or(-1), head.ip.unwrap_or(0));
-        if let Some(at) = at.filter(|at| inline::may_have_lines(machine, *at)) {
-            self.chains.open.push_source(text.len(), head.tid.unwrap_or(-1), at);
+        if let Some(at) = at.filter(|at| may_have_lines(machine, *at)) {
+            self.addresses.pending.push_source(text.len(), head.tid.unwrap_or(-1), at);
         }
     }
 
-    /// Adds what the sample itself says.
-    fn details(
+    /// Adds the fields behind the event's name.
+    fn add_details(
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
@@ -175,39 +191,39 @@ impl<'a> Printer<'a> {
         let Some(event) = sample.event.and_then(|event| self.events.get(event)) else { return };
         let fields = event.fields;
         if let Some(raw) = sample.fields.raw.filter(|_| fields.contains(Fields::TRACE)) {
-            line::name(text, self.tracepoints.fields(machine, event.config, raw));
+            name(text, self.tracepoints.fields(machine, event.config, raw));
         }
         let misc = sample.raw.misc;
-        let has_address = event.has_data_address;
-        extra::before_ip(text, machine, &mut self.chains, sample, fields, has_address);
+        let addresses = &mut self.addresses;
+        let mut line = SampleLine { text, machine, addresses, fields };
+        line.add_fields_before_ip(sample.fields, misc, event.has_data_address);
         if fields.contains(Fields::IP) {
+            let SampleLine { text, machine, addresses, .. } = &mut line;
             if event.has_chain {
                 text.push(b'\n');
-                self.chains.chain(text, machine, sample, fields);
+                addresses.add_chain(text, machine, sample, fields);
             } else {
                 let head = &sample.fields.head;
                 let mode = CpuMode::of_misc(misc);
-                let address = head.ip.unwrap_or(0);
-                let pid = head.pid.unwrap_or(-1);
-                let at = CodeAddress { mode, address };
-                self.chains.address(text, machine, pid, at, fields);
+                let address = CodeAddress { mode, address: head.ip.unwrap_or(0) };
+                addresses.add_address(text, machine, head.pid.unwrap_or(-1), address, fields);
             }
         }
-        extra::behind_ip(text, machine, &mut self.chains, &mut self.code, sample.fields, fields);
+        line.add_fields_after_ip(&mut self.branches, sample.fields);
     }
 
-    /// Adds a record other than a sample, where it was asked for.
+    /// Adds a record other than a sample, if its kind is printed.
     ///
     /// # Errors
-    /// The user asked for fields that samples don't have.
-    pub(super) fn other(
+    /// Fails if the user named a field that samples lack.
+    pub(crate) fn record(
         &mut self,
         text: &mut Vec<u8>,
         machine: &Machine,
         record: &Replayed<'_, Record<'_>>,
-    ) -> Result<(), String> {
-        let shown = &self.script.shown;
-        let Some(about) = events::shown(record.fields, record.raw.kind, shown) else {
+    ) -> Result<(), ScriptError> {
+        let printed = &self.options.records;
+        let Some(task) = records::task(record.fields, record.raw.kind, printed) else {
             return Ok(());
         };
         self.learn(record.description)?;
@@ -218,11 +234,11 @@ impl<'a> Printer<'a> {
             let has_chain = event.has_chain;
             let layout = record.description.lookup().layouts().get(record.event.unwrap_or(0));
             let id = layout.map(|layout| layout.sample_id(&record.raw)).unwrap_or_default();
-            let (pid, tid, comm_tid) = match about {
-                RecordTask::Task(pid, tid) => (id.pid.or(Some(pid)), id.tid.or(Some(tid)), tid),
-                RecordTask::OfTrailer => (id.pid, id.tid, id.tid.unwrap_or(-1)),
+            let (pid, tid, comm_tid) = match task {
+                RecordTask::Body { pid, tid } => (id.pid.or(Some(pid)), id.tid.or(Some(tid)), tid),
+                RecordTask::Trailer => (id.pid, id.tid, id.tid.unwrap_or(-1)),
             };
-            let who = TaskColumns {
+            let head = LineHead {
                 comm_tid,
                 pid,
                 tid,
@@ -231,41 +247,41 @@ impl<'a> Printer<'a> {
                 misc: record.raw.misc,
                 kind: record.raw.kind,
             };
-            self.front(text, machine, &who, fields, has_chain);
+            self.add_head(text, machine, &head, fields, has_chain);
         }
         tare_render::script::record(text, &record.raw, record.fields);
         Ok(())
     }
 
-    /// Adds who, where and when.
-    fn front(
+    /// Adds thread, CPU, mode and time.
+    fn add_head(
         &mut self,
         text: &mut Vec<u8>,
         machine: &Machine,
-        who: &TaskColumns,
+        head: &LineHead,
         fields: Fields,
         has_chain: bool,
     ) {
         if fields.contains(Fields::COMM) {
             let width = if fields.contains(Fields::IP) && has_chain { 0 } else { 16 };
-            match machine.comm(who.comm_tid) {
-                Some(comm) => line::padded_name(text, comm, width),
-                None => line::padded_name(text, format!(":{}", who.comm_tid).as_bytes(), width),
+            match machine.comm(head.comm_tid) {
+                Some(comm) => padded_name(text, comm, width),
+                None => padded_name(text, format!(":{}", head.comm_tid).as_bytes(), width),
             }
             text.push(b' ');
         }
-        let pid = who.pid.unwrap_or(-1);
-        let tid = who.tid.unwrap_or(-1);
+        let pid = head.pid.unwrap_or(-1);
+        let tid = head.tid.unwrap_or(-1);
         match (fields.contains(Fields::PID), fields.contains(Fields::TID)) {
             (true, true) => {
-                line::signed(text, pid, 5);
+                signed(text, pid, 5);
                 text.push(b'/');
                 let end = text.len() + 5;
-                line::signed(text, tid, 0);
+                signed(text, tid, 0);
                 text.resize(text.len().max(end), b' ');
             }
-            (true, false) => line::signed(text, pid, 5),
-            (false, true) => line::signed(text, tid, 5),
+            (true, false) => signed(text, pid, 5),
+            (false, true) => signed(text, tid, 5),
             (false, false) => {}
         }
         if fields.intersects(Fields::PID | Fields::TID) {
@@ -273,51 +289,39 @@ impl<'a> Printer<'a> {
         }
         if fields.contains(Fields::CPU) {
             text.push(b'[');
-            line::decimal(text, who.cpu.unwrap_or(u32::MAX).into(), 3, b'0');
+            decimal(text, head.cpu.unwrap_or(u32::MAX).into(), 3, b'0');
             text.extend_from_slice(b"] ");
         }
         if fields.contains(Fields::MISC) {
-            misc(text, who.misc, who.kind);
+            add_misc(text, head.misc, head.kind);
         }
         if fields.contains(Fields::TIME) {
-            self.time(text, who.time_ns.unwrap_or(0));
+            self.add_time(text, head.time_ns.unwrap_or(0));
         }
     }
 
-    fn time(&mut self, text: &mut Vec<u8>, now_ns: u64) {
-        let shown_ns = match self.script.clock {
-            TimeStyle::Recorded => now_ns,
-            TimeStyle::SinceFirst | TimeStyle::SinceLast => {
+    fn add_time(&mut self, text: &mut Vec<u8>, now_ns: u64) {
+        let printed_ns = match self.options.time_base {
+            TimeBase::Recorded => now_ns,
+            TimeBase::FirstSample | TimeBase::PreviousSample => {
                 let since_ns = self.since_ns.get().unwrap_or(now_ns);
                 self.since_ns.set(Some(since_ns));
                 now_ns.saturating_sub(since_ns)
             }
         };
-        if self.script.clock == TimeStyle::SinceLast {
+        if self.options.time_base == TimeBase::PreviousSample {
             self.since_ns.set(Some(now_ns));
         }
-        time(text, shown_ns, self.script.nanoseconds);
+        add_seconds(text, printed_ns, self.options.nanoseconds);
         text.extend_from_slice(b": ");
     }
 }
 
-/// Whom a record is about.
-struct TaskColumns {
-    /// The thread whose name is shown.
-    comm_tid: i32,
-    pid: Option<i32>,
-    tid: Option<i32>,
-    cpu: Option<u32>,
-    time_ns: Option<u64>,
-    misc: u16,
-    kind: u32,
-}
-
-/// Adds letters for the bits of `misc`, which mean other things in other records. A mode is shown
-/// where all of its bits are set.
-fn misc(text: &mut Vec<u8>, misc: u16, record: u32) {
+/// Adds letters for the bits of `misc`, whose meaning depends on the record's kind. The low three
+/// bits are the CPU mode; like perf, this prints the letter of every mode whose bits are all set.
+fn add_misc(text: &mut Vec<u8>, misc: u16, record_kind: u32) {
     let modes = [(1, b'K'), (2, b'U'), (3, b'H'), (4, b'G'), (5, b'g')];
-    let special: &[(u16, u8)] = match record {
+    let special: &[(u16, u8)] = match record_kind {
         kind::PERF_RECORD_MMAP | kind::PERF_RECORD_MMAP2 => &[(1 << 13, b'M')],
         kind::PERF_RECORD_COMM => &[(1 << 13, b'E')],
         kind::PERF_RECORD_SWITCH | kind::PERF_RECORD_SWITCH_CPU_WIDE => {
@@ -336,15 +340,15 @@ fn misc(text: &mut Vec<u8>, misc: u16, record: u32) {
     text.resize(end.max(text.len() + 1), b' ');
 }
 
-/// Adds a time: seconds, and micro- or nanoseconds.
-fn time(text: &mut Vec<u8>, time_ns: u64, nanoseconds: bool) {
+/// Adds a time in seconds, with six or nine decimals.
+fn add_seconds(text: &mut Vec<u8>, time_ns: u64, nanoseconds: bool) {
     let seconds = time_ns / 1_000_000_000;
-    let below = time_ns % 1_000_000_000;
-    line::decimal(text, seconds, 5, b' ');
+    let fraction_ns = time_ns % 1_000_000_000;
+    decimal(text, seconds, 5, b' ');
     text.push(b'.');
     if nanoseconds {
-        line::decimal(text, below, 9, b'0');
+        decimal(text, fraction_ns, 9, b'0');
     } else {
-        line::decimal(text, below / 1000, 6, b'0');
+        decimal(text, fraction_ns / 1000, 6, b'0');
     }
 }

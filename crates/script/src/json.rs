@@ -1,0 +1,346 @@
+//! The sink that prints JSON, an object per line.
+//!
+//! ```text
+//! {"kind":"recording","version":1,"tool":"tare script"}
+//! {"kind":"sample","event":"cpu-clock","time_ns":..,"comm":..,"callchain":[{"ip":"0x..","symbol":..,"offset":..,"dso":..},..]}
+//! {"kind":"end","samples":..,"loss":[..],"ledger":{..}}
+//! ```
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use tare_format::abi::Sampling;
+use tare_format::ledger::Ledger;
+use tare_format::record::Sample;
+use tare_profile::Losses;
+use tare_render::{CopiedStacks, json_line};
+use tare_replay::{
+    CodeAddress, CpuMode, DsoAddress, Machine, Replayed, SampleFilter, Sink, Tracepoints,
+};
+use tare_symbols::{Frames, NameSource};
+
+use crate::error::ScriptError;
+use crate::lines::LineBuffer;
+use crate::options::ScriptOptions;
+use crate::pending::{call_address, may_have_lines, threads};
+
+/// Version of the layout. It is raised when a field changes its meaning or is removed, not when one
+/// is added.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum JsonLine<'a> {
+    Recording {
+        version: u32,
+        tool: &'static str,
+    },
+    Sample(Box<JsonSample>),
+    End {
+        samples: u64,
+        loss: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        copied_stacks: Option<CopiedStacks<'a>>,
+        ledger: Option<&'a Ledger>,
+    },
+}
+
+/// A sample. Fields that the event doesn't record are left out. Addresses are hexadecimal strings,
+/// because JavaScript's numbers have 53 bits.
+#[derive(Serialize)]
+struct JsonSample {
+    event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time_ns: Option<u64>,
+    comm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<u64>,
+    #[serde(flatten)]
+    at: Option<JsonFrame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    addr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callchain: Option<Vec<JsonFrame>>,
+}
+
+/// An address of code with its symbol, file and source line.
+#[derive(Default, Serialize)]
+struct JsonFrame {
+    ip: String,
+    symbol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    dso: Option<String>,
+    /// The reason why there is no symbol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unresolved: Option<String>,
+    /// The source of the symbol's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    /// Whether it was inlined into the next frame.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inlined: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    /// The address to look up in debug info, if any.
+    #[serde(skip)]
+    call: Option<DsoAddress>,
+}
+
+/// Limit of samples that wait for debug info.
+const WAITING: usize = 1 << 14;
+
+/// Prints each sample as a JSON object.
+pub struct JsonSink<'a, W> {
+    options: &'a ScriptOptions,
+    filter: SampleFilter,
+    lines: LineBuffer<W>,
+    tracepoints: Tracepoints,
+    chain: Vec<CodeAddress>,
+    samples: u64,
+    /// Samples that wait for debug info.
+    waiting: Vec<JsonSample>,
+}
+
+impl<'a, W: Write> JsonSink<'a, W> {
+    /// Prints the object that describes the output.
+    ///
+    /// # Errors
+    /// Fails if `out` can't be written.
+    pub fn new(options: &'a ScriptOptions, filter: SampleFilter, out: W) -> io::Result<Self> {
+        let mut lines = LineBuffer::new(out);
+        json_line(lines.text(), &JsonLine::Recording { version: VERSION, tool: "tare script" })?;
+        Ok(Self {
+            options,
+            filter,
+            lines,
+            tracepoints: Tracepoints::default(),
+            chain: Vec::new(),
+            samples: 0,
+            waiting: Vec::new(),
+        })
+    }
+
+    fn add_sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> io::Result<()> {
+        self.tracepoints.learn(sample.description);
+        let events = sample.description.events();
+        let Some(event) = sample.event.and_then(|event| events.get(event)) else {
+            return Ok(());
+        };
+        self.samples += 1;
+        let head = &sample.fields.head;
+        let mode = CpuMode::of_misc(sample.raw.misc);
+        let pid = head.pid.unwrap_or(-1);
+        let trace = sample.fields.raw.and_then(|raw| {
+            let trace = self.tracepoints.fields(machine, event.attr.config, raw);
+            (!trace.is_empty()).then(|| to_text(trace))
+        });
+        let has_chain = self.options.callchains && event.attr.has_callchain();
+        if has_chain {
+            machine.callchain(sample, self.options.max_stack, &mut self.chain);
+        }
+        let fixed =
+            if let Sampling::Period(period) = event.attr.sampling { Some(period) } else { None };
+        let line = JsonSample {
+            event: to_text(&self.tracepoints.event_name(event)),
+            time_ns: sample.time_ns,
+            comm: head.tid.and_then(|tid| machine.comm(tid)).map(to_text),
+            pid: head.pid,
+            tid: head.tid,
+            cpu: head.cpu,
+            period: head.period.or(fixed),
+            at: head
+                .ip
+                .map(|address| self.frame(machine, pid, CodeAddress { mode, address }, false)),
+            addr: head.addr.map(|addr| format!("{addr:#x}")),
+            trace,
+            callchain: has_chain.then(|| self.callchain(machine, pid)),
+        };
+        if !self.options.inline {
+            return json_line(self.lines.text(), &JsonLine::Sample(Box::new(line)));
+        }
+        self.waiting.push(line);
+        if self.waiting.len() < WAITING { Ok(()) } else { self.add_waiting(machine) }
+    }
+
+    fn callchain(&self, machine: &mut Machine, pid: i32) -> Vec<JsonFrame> {
+        let mut mode_before = None;
+        let frames = self.chain.iter().map(|at| {
+            // The first address of each mode is where the CPU was; the others are return addresses.
+            let is_caller = mode_before.replace(at.mode) == Some(at.mode);
+            self.frame(machine, pid, *at, is_caller)
+        });
+        frames.collect()
+    }
+
+    fn frame(
+        &self,
+        machine: &mut Machine,
+        pid: i32,
+        at: CodeAddress,
+        is_caller: bool,
+    ) -> JsonFrame {
+        let CodeAddress { mode, address: ip } = at;
+        let mut frame = JsonFrame { ip: format!("{ip:#x}"), ..JsonFrame::default() };
+        let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
+        let needs_debug_info = self.options.inline && may_have_lines(machine, at);
+        frame.call = needs_debug_info.then(|| call_address(at, is_caller));
+        frame.dso = Some(to_text(machine.dso_name(at.dso)));
+        match machine.symbol(at) {
+            Ok(symbol) => {
+                frame.offset = Some(at.address.wrapping_sub(symbol.start));
+                frame.symbol = Some(machine.symbol_name(symbol).to_owned());
+                frame.source = machine.name_source(symbol).map(NameSource::name);
+            }
+            Err(reason) => frame.unresolved = Some(reason.to_string()),
+        }
+        frame
+    }
+
+    /// Adds the samples that wait for debug info.
+    fn add_waiting(&mut self, machine: &Machine) -> io::Result<()> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let debug_info = DebugFrames::look_up(machine, &waiting);
+        for mut line in waiting.drain(..) {
+            if let Some(frame) = &mut line.at {
+                debug_info.locate(frame);
+            }
+            line.callchain = line.callchain.map(|chain| debug_info.expand(chain));
+            json_line(self.lines.text(), &JsonLine::Sample(Box::new(line)))?;
+        }
+        Ok(())
+    }
+
+    /// Prints the object behind the last sample.
+    ///
+    /// # Errors
+    /// Fails if the output can't be written.
+    pub fn finish(mut self, losses: &Losses, ledger: Option<&Ledger>) -> io::Result<()> {
+        let end = JsonLine::End {
+            samples: self.samples,
+            loss: tare_render::loss_lines(losses),
+            copied_stacks: CopiedStacks::new(&losses.unwinding),
+            ledger,
+        };
+        json_line(self.lines.text(), &end)?;
+        self.lines.flush()
+    }
+}
+
+impl<W: Write> Sink for JsonSink<'_, W> {
+    type Error = ScriptError;
+
+    fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
+        self.options.callchains && self.filter.may_pass(sample)
+    }
+
+    fn sample(
+        &mut self,
+        machine: &mut Machine,
+        sample: &Replayed<'_, Sample<'_>>,
+    ) -> Result<ControlFlow<()>, ScriptError> {
+        if self.filter.is_past(sample.time_ns) {
+            return Ok(ControlFlow::Break(()));
+        }
+        if self.filter.passes(machine, sample) {
+            self.add_sample(machine, sample)?;
+            self.lines.end_record()?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn end(&mut self, machine: &mut Machine) -> Result<(), ScriptError> {
+        Ok(self.add_waiting(machine)?)
+    }
+}
+
+/// Debug info of the addresses in samples.
+struct DebugFrames<'a> {
+    frames: Frames<'a>,
+    /// The index of each address in `frames`.
+    indices: HashMap<DsoAddress, usize, foldhash::fast::RandomState>,
+}
+
+impl<'a> DebugFrames<'a> {
+    fn look_up(machine: &'a Machine, samples: &[JsonSample]) -> Self {
+        let mut indices = HashMap::default();
+        let mut addresses = Vec::new();
+        for sample in samples {
+            for frame in sample.at.iter().chain(sample.callchain.iter().flatten()) {
+                let Some(call) = frame.call else { continue };
+                indices.entry(call).or_insert_with(|| {
+                    addresses.push(call);
+                    addresses.len() - 1
+                });
+            }
+        }
+        Self { frames: machine.frames(&addresses, threads()), indices }
+    }
+
+    fn index(&self, call: Option<DsoAddress>) -> Option<usize> {
+        self.indices.get(&call?).copied()
+    }
+
+    /// Fills in the source line of a frame.
+    fn locate(&self, frame: &mut JsonFrame) {
+        let index = self.index(frame.call);
+        if let Some(debug_frame) = index.and_then(|index| self.frames.get(index).next()) {
+            set_location(frame, &debug_frame);
+        }
+    }
+
+    /// Returns a call chain with its inlined functions.
+    fn expand(&self, chain: Vec<JsonFrame>) -> Vec<JsonFrame> {
+        let mut expanded = Vec::with_capacity(chain.len());
+        for mut frame in chain {
+            let index = self.index(frame.call);
+            for debug_frame in index.iter().flat_map(|index| self.frames.get(*index)) {
+                if !debug_frame.is_inlined {
+                    set_location(&mut frame, &debug_frame);
+                    continue;
+                }
+                let mut inlined = JsonFrame {
+                    ip: frame.ip.clone(),
+                    symbol: debug_frame.name.ok().map(str::to_owned),
+                    dso: frame.dso.clone(),
+                    source: Some(debug_frame.source.name()),
+                    inlined: true,
+                    ..JsonFrame::default()
+                };
+                set_location(&mut inlined, &debug_frame);
+                expanded.push(inlined);
+            }
+            expanded.push(frame);
+        }
+        expanded
+    }
+}
+
+fn set_location(frame: &mut JsonFrame, debug_frame: &tare_symbols::Frame<'_>) {
+    let Some(location) = debug_frame.location else { return };
+    frame.file = Some(location.file.to_owned());
+    frame.line = Some(location.line).filter(|line| *line > 0);
+    frame.column = Some(location.column).filter(|column| *column > 0);
+}
+
+fn to_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,30 @@
+//! `tare script` as sinks: each sample of a recording becomes a line of text in the layout of
+//! `perf script`, or a JSON object.
+//!
+//! ```text
+//! tare_replay::Replay -> TextSink -> LinePrinter -> LineBuffer -> Write     lines, with symbols
+//!                                        \-> PendingLines                   source lines, inlined functions
+//!                     -> JsonSink -------------> LineBuffer -> Write        one object per sample
+//! ```
+//! Debug info is read for many addresses at once: a line that needs it leaves a gap, which is
+//! filled in when enough lines wait. The sinks write to the [`std::io::Write`] that they are given.
+#![forbid(unsafe_code)]
+
+mod address;
+mod branches;
+mod error;
+mod extra;
+mod json;
+mod lines;
+mod options;
+mod outputs;
+mod pending;
+mod printer;
+mod records;
+mod text;
+
+pub use error::ScriptError;
+pub use json::JsonSink;
+pub use options::{PrintedRecords, ScriptOptions, TimeBase};
+pub use outputs::OpenEventOutput;
+pub use text::{HeaderWriter, TextSink};

@@ -1,0 +1,63 @@
+//! Options of the sinks.
+
+use tare_render::script::Selection;
+
+/// The zero of printed times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeBase {
+    /// The recording's clock.
+    #[default]
+    Recorded,
+    /// The first sample.
+    FirstSample,
+    /// The previous sample.
+    PreviousSample,
+}
+
+/// The records that are printed besides samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PrintedRecords {
+    /// Names, forks and exits of tasks.
+    pub tasks: bool,
+    /// Mappings.
+    pub maps: bool,
+    /// Context switches.
+    pub switches: bool,
+    /// Lost records.
+    pub losses: bool,
+    /// Ends of rounds, in which the recorder drained all ring buffers.
+    pub rounds: bool,
+    /// Namespaces of tasks.
+    pub namespaces: bool,
+    /// Cgroups.
+    pub cgroups: bool,
+    /// BPF programs and their symbols.
+    pub bpf: bool,
+    /// Changes of the kernel's code.
+    pub text_pokes: bool,
+}
+
+/// Content and layout of printed samples.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptOptions {
+    /// Fields per type of event.
+    pub selection: Selection,
+    /// Print times in nanoseconds instead of microseconds.
+    pub nanoseconds: bool,
+    /// The zero of printed times.
+    pub time_base: TimeBase,
+    /// Print call chains.
+    pub callchains: bool,
+    /// Print inlined functions.
+    pub inline: bool,
+    /// Print whole paths of source files instead of their names.
+    pub full_source_paths: bool,
+    /// Limit of addresses per call chain.
+    pub max_stack: usize,
+    /// Limit of blocks of code per branch stack.
+    pub max_blocks: Option<usize>,
+    /// Functions that end a call chain.
+    pub stop_at: Vec<String>,
+    /// The records that are printed besides samples.
+    pub records: PrintedRecords,
+}

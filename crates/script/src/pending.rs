@@ -1,0 +1,246 @@
+//! Text that needs debug info. A line leaves a gap for it; gaps are filled in once enough lines
+//! wait, because one pass over a file's debug info serves many addresses.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use tare_annotate::Sources;
+use tare_render::script::{Fields, decimal, hex, name, name_with_tabs};
+use tare_replay::{DsoAddress, Machine};
+use tare_symbols::{DsoKind, Frame};
+
+/// Bytes of text with gaps that wait for debug info.
+pub(crate) const BLOCK: usize = 1 << 22;
+
+/// Limit of cached lookups: most addresses occur many times.
+const CACHED: usize = 1 << 18;
+
+/// A request for the functions and source lines of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FrameRequest {
+    /// The printed address.
+    pub(crate) at: DsoAddress,
+    /// An address in the instruction: for a caller, one byte before the return address.
+    pub(crate) call: DsoAddress,
+    pub(crate) fields: Fields,
+    /// Print a line for each inlined function.
+    pub(crate) with_inlined: bool,
+    /// Print whole paths of source files.
+    pub(crate) full_source_paths: bool,
+}
+
+/// A gap in the text.
+#[derive(Debug)]
+struct Gap {
+    position: usize,
+    content: GapContent,
+}
+
+/// The text that fills a gap.
+#[derive(Debug)]
+enum GapContent {
+    /// A text for each frame, between `front` and `end`.
+    Frames { front: Box<[u8]>, end: &'static [u8], request: FrameRequest },
+    /// File and line, behind a tab.
+    Line(DsoAddress),
+    /// The source line, unless the thread printed the same one last.
+    Source { tid: i32, at: DsoAddress },
+}
+
+/// A file and its line, or `None` without debug info.
+type SourceLine = Option<(Rc<str>, u32)>;
+
+/// The gaps of a text, and a cache of lookups.
+#[derive(Debug, Default)]
+pub(crate) struct PendingLines {
+    gaps: Vec<Gap>,
+    frames: HashMap<FrameRequest, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
+    lines: HashMap<DsoAddress, SourceLine, foldhash::fast::RandomState>,
+    /// The source line that each thread printed last.
+    last: HashMap<i32, (Rc<str>, u32), foldhash::fast::RandomState>,
+    sources: Sources,
+    full_source_paths: bool,
+}
+
+/// Returns the number of threads that read debug info.
+pub(crate) fn threads() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Whether debug info, or a compiler's own tables, may cover an address.
+pub(crate) fn may_have_lines(machine: &Machine, at: DsoAddress) -> bool {
+    machine.dso(at.dso).is_some_and(|dso| {
+        dso.kind.has_kernel_file() || matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. })
+    })
+}
+
+/// Returns the address to look up for a frame: a return address belongs to the call before it.
+pub(crate) fn call_address(at: DsoAddress, is_caller: bool) -> DsoAddress {
+    DsoAddress { address: at.address.saturating_sub(u64::from(is_caller)), ..at }
+}
+
+impl PendingLines {
+    pub(crate) fn new(full_source_paths: bool) -> Self {
+        Self { full_source_paths, ..Self::default() }
+    }
+
+    /// Leaves a gap for the frames of an address, each between `front` and `end`.
+    pub(crate) fn push_frames(
+        &mut self,
+        position: usize,
+        front: &[u8],
+        end: &'static [u8],
+        request: FrameRequest,
+    ) {
+        let content = GapContent::Frames { front: front.into(), end, request };
+        self.gaps.push(Gap { position, content });
+    }
+
+    /// Leaves a gap for file and line of an address.
+    pub(crate) fn push_line(&mut self, position: usize, at: DsoAddress) {
+        self.gaps.push(Gap { position, content: GapContent::Line(at) });
+    }
+
+    /// Leaves a gap for the source line of an address.
+    pub(crate) fn push_source(&mut self, position: usize, tid: i32, at: DsoAddress) {
+        self.gaps.push(Gap { position, content: GapContent::Source { tid, at } });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// Fills all gaps of a text.
+    pub(crate) fn fill(&mut self, machine: &Machine, text: &mut Vec<u8>) {
+        self.look_up(machine);
+        let mut filled = Vec::with_capacity(text.len() + 64 * self.gaps.len());
+        let mut copied = 0;
+        for Gap { position, content } in std::mem::take(&mut self.gaps) {
+            filled.extend_from_slice(&text[copied..position]);
+            copied = position;
+            match content {
+                GapContent::Frames { front, end, request } => {
+                    for frame in self.frames.get(&request).iter().flat_map(|frames| frames.iter()) {
+                        filled.extend_from_slice(&front);
+                        filled.extend_from_slice(frame);
+                        filled.extend_from_slice(end);
+                    }
+                }
+                GapContent::Line(at) => {
+                    if let Some(Some((file, line))) = self.lines.get(&at) {
+                        filled.push(b'\t');
+                        add_location(&mut filled, file, *line, self.full_source_paths);
+                    }
+                }
+                GapContent::Source { tid, at } => self.add_source(&mut filled, tid, at),
+            }
+        }
+        filled.extend_from_slice(&text[copied..]);
+        *text = filled;
+        if self.frames.len() > CACHED {
+            self.frames.clear();
+        }
+        if self.lines.len() > CACHED {
+            self.lines.clear();
+        }
+    }
+
+    /// Adds a source line: `|17       ret`.
+    fn add_source(&mut self, text: &mut Vec<u8>, tid: i32, at: DsoAddress) {
+        let Some(Some((file, line))) = self.lines.get(&at) else { return };
+        if self.last.get(&tid).is_some_and(|last| (&last.0, last.1) == (file, *line)) {
+            return;
+        }
+        let Some(source) = self.sources.line(file, *line) else { return };
+        text.extend_from_slice(format!("|{line:<8} ").as_bytes());
+        name_with_tabs(text, source.as_bytes());
+        text.push(b'\n');
+        self.last.insert(tid, (file.clone(), *line));
+    }
+
+    /// Reads debug info for the addresses of gaps that aren't cached.
+    fn look_up(&mut self, machine: &Machine) {
+        let mut requests: HashSet<FrameRequest, foldhash::fast::RandomState> = HashSet::default();
+        let mut lines: HashSet<DsoAddress, foldhash::fast::RandomState> = HashSet::default();
+        for gap in &self.gaps {
+            match &gap.content {
+                GapContent::Frames { request, .. } if !self.frames.contains_key(request) => {
+                    requests.insert(*request);
+                }
+                GapContent::Line(at) | GapContent::Source { at, .. }
+                    if !self.lines.contains_key(at) =>
+                {
+                    lines.insert(*at);
+                }
+                _ => {}
+            }
+        }
+        let requests: Vec<FrameRequest> = requests.into_iter().collect();
+        let mut addresses: Vec<DsoAddress> = requests.iter().map(|request| request.call).collect();
+        addresses.extend(&lines);
+        let frames = machine.frames(&addresses, threads());
+        for (index, request) in requests.iter().enumerate() {
+            let frames: Vec<Frame<'_>> = frames.get(index).collect();
+            self.frames.insert(*request, frame_texts(machine, request, &frames).into());
+        }
+        for (index, address) in addresses.iter().enumerate().skip(requests.len()) {
+            let location = frames.get(index).next().and_then(|frame| frame.location);
+            let location = location.filter(|location| location.line > 0);
+            let line = location.map(|location| (Rc::from(location.file), location.line));
+            self.lines.insert(*address, line);
+        }
+    }
+}
+
+/// Returns the text of each frame, as perf prints it: ` name+0x12 (file)`, or ` name+0x12 (inlined)`
+/// for an inlined function, with file and line below.
+fn frame_texts(machine: &Machine, request: &FrameRequest, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
+    let symbol = machine.symbol(request.at);
+    // A call that doesn't return may be a function's last instruction. The return address is then in
+    // the next function, whose name perf prints.
+    let is_next_function = frames.last().is_some_and(|last| last.symbol != symbol.ok());
+    let innermost = frames.first().and_then(|frame| frame.location);
+    let frames = match frames {
+        frames if request.with_inlined && !is_next_function => frames,
+        [.., last] => std::slice::from_ref(last),
+        [] => frames,
+    };
+    let frame_text = |frame: &Frame<'_>| {
+        let mut text = Vec::new();
+        let fields = request.fields;
+        if fields.contains(Fields::SYM) {
+            let function = match symbol {
+                Ok(symbol) if !frame.is_inlined => Some(machine.symbol_name(symbol)),
+                _ => frame.name.ok(),
+            };
+            text.push(b' ');
+            name(&mut text, function.unwrap_or("[unknown]").as_bytes());
+            if let Some(symbol) = symbol.ok().filter(|_| fields.contains(Fields::SYMOFF)) {
+                text.extend_from_slice(b"+0x");
+                hex(&mut text, request.at.address.wrapping_sub(symbol.start), 0);
+            }
+        }
+        if fields.contains(Fields::DSO) && !frame.is_inlined {
+            text.extend_from_slice(b" (");
+            name(&mut text, machine.dso_name(request.at.dso));
+            text.push(b')');
+        }
+        let location = if request.with_inlined { frame.location } else { innermost };
+        if let Some(location) = location.filter(|_| fields.contains(Fields::SRCLINE)) {
+            text.extend_from_slice(b"\n  ");
+            add_location(&mut text, location.file, location.line, request.full_source_paths);
+        }
+        text.extend_from_slice(if frame.is_inlined { b" (inlined)" } else { b"" });
+        text.into_boxed_slice()
+    };
+    frames.iter().map(frame_text).collect()
+}
+
+/// Adds `file:12`.
+fn add_location(text: &mut Vec<u8>, file: &str, line: u32, full_path: bool) {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    name(text, if full_path { file } else { base }.as_bytes());
+    text.push(b':');
+    decimal(text, line.into(), 0, b' ');
+}
