@@ -9,16 +9,24 @@ use tare_format::record::{Branches, Layout, Sample};
 
 use crate::cpumode::CpuMode;
 
-/// An address of an instruction.
+/// The address of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeAddress {
-    /// What it lies in.
+    /// The mode of the code.
     pub mode: CpuMode,
     /// The address.
     pub address: u64,
 }
 
-/// Adds the recorded call chain of a sample, at most `most` addresses, the innermost first.
+impl CodeAddress {
+    /// The source or target of a branch, whose mode follows from the address.
+    pub(crate) fn of_branch(address: u64) -> Self {
+        Self { mode: CpuMode::of_address(address), address }
+    }
+}
+
+/// Replaces `chain` with the recorded call chain of a sample, innermost address first, limited to
+/// `most` addresses.
 ///
 /// With `PERF_SAMPLE_BRANCH_CALL_STACK` the user part is the branch stack's: where the innermost
 /// call went, then where each call came from (`lbr_callchain_add_lbr_ip` in
@@ -51,19 +59,19 @@ pub(crate) fn read(
             add_calls(&calls, most, chain);
             break;
         } else if ip == PERF_CONTEXT_USER_DEFERRED {
-            // The user part comes in a record of its own.
+            // The user part follows in a record of its own.
             break;
         } else if let Some(context) = CpuMode::of_context(ip) {
             mode = context;
         } else {
-            // Garbage that was taken for a return address: perf shows nothing of such a chain.
+            // An invalid marker: like perf, drop the whole chain.
             chain.clear();
             break;
         }
     }
 }
 
-/// The addresses of the user part of a recorded call chain.
+/// Returns the addresses in the user part of a recorded call chain.
 pub(crate) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
     let words = sample.callchain.into_iter().flat_map(Words::iter);
     let from_mark = words.skip_while(|word| *word != PERF_CONTEXT_USER).skip(1);

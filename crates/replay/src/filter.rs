@@ -49,7 +49,7 @@ impl SampleFilter {
     /// # Errors
     /// [`Error::NoSampleTimes`].
     pub fn new(options: SampleFilterOptions, description: &Description) -> Result<Self, Error> {
-        let times = options.times.of(description)?;
+        let times = options.times.windows(description)?;
         let switch = SwitchState::new(&options.switch);
         Ok(Self { options, times, switch, tracepoints: Tracepoints::default() })
     }

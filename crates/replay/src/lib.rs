@@ -94,6 +94,7 @@ mod machine;
 mod mapping_names;
 mod off_cpu;
 mod options;
+mod own_threads;
 mod profile;
 mod reader;
 mod recording;
@@ -116,6 +117,7 @@ pub use group::{GroupCounts, Member};
 pub use live::{Live, LiveOptions};
 pub use machine::Machine;
 pub use options::{ReplayOptions, SampleDetail};
+pub use own_threads::{OwnThreads, own_tids};
 pub use profile::{
     CodeDetail, ProfileOptions, ProfileSink, ProfileSummary, SampleSink, SampleSinkOptions,
     has_branches, has_callchains, summarize,

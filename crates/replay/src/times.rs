@@ -51,11 +51,11 @@ impl TimeRanges {
         }
     }
 
-    /// From when to when that is in a recording.
+    /// Converts the ranges to times of a recording.
     ///
     /// # Errors
     /// [`Error::NoSampleTimes`].
-    pub fn of(&self, description: &Description) -> Result<TimeWindows, Error> {
+    pub fn windows(&self, description: &Description) -> Result<TimeWindows, Error> {
         let times = || description.features().sample_time_ns().map_err(|_| Error::NoSampleTimes);
         Ok(TimeWindows(match self {
             Self::All => vec![(0, u64::MAX)],

@@ -5,7 +5,6 @@ use tare_render::script::{Fields, decimal, hex, name, page_size, registers};
 use tare_replay::{CpuMode, Machine};
 
 use crate::address::AddressPrinter;
-use crate::branches::BranchPrinter;
 
 /// A line that is being printed, and the state that its fields need.
 pub(crate) struct SampleLine<'a> {
@@ -59,12 +58,8 @@ impl SampleLine<'_> {
         self.addresses.add_symbol(self.text, self.machine, at, self.fields);
     }
 
-    /// Adds the fields that stand behind the address of the code.
-    pub(crate) fn add_fields_after_ip(
-        &mut self,
-        branches: &mut BranchPrinter,
-        sample: &Sample<'_>,
-    ) {
+    /// Adds the registers.
+    pub(crate) fn add_registers(&mut self, sample: &Sample<'_>) {
         let fields = self.fields;
         if let Some(values) = sample.regs_intr.as_ref().filter(|_| fields.contains(Fields::IREGS)) {
             registers(self.text, values);
@@ -72,8 +67,11 @@ impl SampleLine<'_> {
         if let Some(values) = sample.regs_user.as_ref().filter(|_| fields.contains(Fields::UREGS)) {
             registers(self.text, values);
         }
-        branches.add_branches(self, sample);
-        branches.add_code(self, sample);
+    }
+
+    /// Adds the fields that stand last.
+    pub(crate) fn add_last_fields(&mut self, sample: &Sample<'_>) {
+        let fields = self.fields;
         if let Some(address) = sample.phys_addr.filter(|_| fields.contains(Fields::PHYS_ADDR)) {
             hex(self.text, address, 16);
         }

@@ -32,7 +32,7 @@ pub(crate) struct FrameRequest {
 
 /// A gap in the text.
 #[derive(Debug)]
-struct Gap {
+struct TextGap {
     position: usize,
     content: GapContent,
 }
@@ -54,7 +54,7 @@ type SourceLine = Option<(Rc<str>, u32)>;
 /// The gaps of a text, and a cache of lookups.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLines {
-    gaps: Vec<Gap>,
+    gaps: Vec<TextGap>,
     frames: HashMap<FrameRequest, Rc<[Box<[u8]>]>, foldhash::fast::RandomState>,
     lines: HashMap<DsoAddress, SourceLine, foldhash::fast::RandomState>,
     /// The source line that each thread printed last.
@@ -94,17 +94,17 @@ impl PendingLines {
         request: FrameRequest,
     ) {
         let content = GapContent::Frames { front: front.into(), end, request };
-        self.gaps.push(Gap { position, content });
+        self.gaps.push(TextGap { position, content });
     }
 
     /// Leaves a gap for file and line of an address.
     pub(crate) fn push_line(&mut self, position: usize, at: DsoAddress) {
-        self.gaps.push(Gap { position, content: GapContent::Line(at) });
+        self.gaps.push(TextGap { position, content: GapContent::Line(at) });
     }
 
     /// Leaves a gap for the source line of an address.
     pub(crate) fn push_source(&mut self, position: usize, tid: i32, at: DsoAddress) {
-        self.gaps.push(Gap { position, content: GapContent::Source { tid, at } });
+        self.gaps.push(TextGap { position, content: GapContent::Source { tid, at } });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -116,7 +116,7 @@ impl PendingLines {
         self.look_up(machine);
         let mut filled = Vec::with_capacity(text.len() + 64 * self.gaps.len());
         let mut copied = 0;
-        for Gap { position, content } in std::mem::take(&mut self.gaps) {
+        for TextGap { position, content } in std::mem::take(&mut self.gaps) {
             filled.extend_from_slice(&text[copied..position]);
             copied = position;
             match content {

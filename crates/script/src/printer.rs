@@ -209,7 +209,10 @@ impl<'a> LinePrinter<'a> {
                 addresses.add_address(text, machine, head.pid.unwrap_or(-1), address, fields);
             }
         }
-        line.add_fields_after_ip(&mut self.branches, sample.fields);
+        line.add_registers(sample.fields);
+        self.branches.add_branches(&mut line, sample.fields);
+        self.branches.add_code(&mut line, sample.fields);
+        line.add_last_fields(sample.fields);
     }
 
     /// Adds a record other than a sample, if its kind is printed.

@@ -1,11 +1,11 @@
-//! Cycles of the code between branches, out of samples' branch stacks.
+//! Sums up the cycles of the code between branches, from samples' branch stacks.
 //!
 //! ```text
 //! time     -- branch -->  ...........  -- branch, 7 cycles -->  ...
 //!               to ------ block ------ from
 //! ```
-//! `perf report --total-cycles` does the same (`tools/perf/util/block-info.c`), and of blocks that end
-//! at the same branch it has the longest too.
+//! As in `perf report --total-cycles` (`tools/perf/util/block-info.c`), blocks that end at the same
+//! branch count as the longest of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -15,52 +15,53 @@ use tare_format::record::{Branch, Branches, Sample};
 use tare_profile::{Block, Blocks, EventId, Line, Profile};
 use tare_symbols::{DsoAddress, Symbol};
 
-use super::details::Subject;
 use super::frames::short_name;
+use crate::callchain::CodeAddress;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 
-/// Sums cycles up while samples come.
+/// Sums up cycles per block of code.
 #[derive(Debug, Default)]
 pub(super) struct BlockCycles {
-    by_event: BTreeMap<EventId, OfEvent>,
+    by_event: BTreeMap<EventId, EventCycles>,
+    blocks: Vec<Blocks>,
 }
 
 #[derive(Debug, Default)]
-struct OfEvent {
+struct EventCycles {
     cycles: u64,
-    /// By function and the branch at the end, in bytes behind its first address.
-    ends: HashMap<(Symbol, u64), Sum, foldhash::fast::RandomState>,
+    /// By function and the offset of the branch at the end, in bytes.
+    ends: HashMap<(Symbol, u64), BlockSum, foldhash::fast::RandomState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct BlockSum {
     runs: u64,
     cycles: u64,
-    /// The lowest that was seen.
+    /// The lowest start offset.
     start: Option<u64>,
 }
 
 impl BlockCycles {
-    /// Takes in the branches of a sample.
+    /// Adds the branches of a sample.
     pub(super) fn add(
         &mut self,
         machine: &Machine,
         sample: &Replayed<'_, Sample<'_>>,
         event: EventId,
     ) {
-        let of_event = self.by_event.entry(event).or_default();
+        let sums = self.by_event.entry(event).or_default();
         let pid = sample.fields.head.pid.unwrap_or(-1);
         let mut branches: Vec<Branch> =
             sample.fields.branches.iter().flat_map(Branches::iter).collect();
-        // The last one comes first.
+        // The stack has the latest branch first.
         branches.reverse();
         let has_all = has_all_branches(sample);
         let mut before: Option<u64> = None;
         for branch in branches {
             let begun = before.replace(branch.to).filter(|_| has_all);
             let cycles = u64::from(branch.cycles);
-            of_event.cycles = of_event.cycles.saturating_add(cycles);
+            sums.cycles = sums.cycles.saturating_add(cycles);
             if cycles == 0 {
                 continue;
             }
@@ -71,16 +72,16 @@ impl BlockCycles {
                 .and_then(|begun| place(machine, pid, begun))
                 .filter(|begun| begun.dso == symbol.dso && begun.address < at.address)
                 .and_then(|begun| begun.address.checked_sub(symbol.start));
-            let sum = of_event.ends.entry((symbol, end)).or_default();
+            let sum = sums.ends.entry((symbol, end)).or_default();
             sum.runs += 1;
             sum.cycles = sum.cycles.saturating_add(cycles);
             sum.start = sum.start.into_iter().chain(start).min();
         }
     }
 
-    /// The blocks, with the names of their functions and their lines.
-    pub(super) fn finish(self, profile: &mut Profile, machine: &Machine) -> Vec<Blocks> {
-        let of_event = |(event, OfEvent { cycles, ends })| {
+    /// Finishes the blocks, with the names of their functions and their lines.
+    pub(super) fn finish(&mut self, profile: &mut Profile, machine: &Machine) {
+        let blocks = |(event, EventCycles { cycles, ends })| {
             let ends: Vec<_> = ends.into_iter().collect();
             let place = |symbol: &Symbol, offset: u64| DsoAddress {
                 dso: symbol.dso,
@@ -94,16 +95,16 @@ impl BlockCycles {
                 .map(|(symbol, at)| place(symbol, at))
                 .collect();
             let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-            let lines = machine.frames(&places, threads);
+            let frames = machine.frames(&places, threads);
             let mut line = |at: usize| {
-                let location = lines.get(at).next()?.location.filter(|at| at.line > 0)?;
+                let location = frames.get(at).next()?.location.filter(|at| at.line > 0)?;
                 let file = profile.add_string(location.file.as_bytes());
                 Some(Line { file, line: location.line, column: location.column })
             };
-            let found: Vec<_> =
+            let lines: Vec<_> =
                 (0..ends.len()).map(|at| (line(2 * at), line(2 * at + 1))).collect();
             let block =
-                |(((symbol, end), sum), (start_line, end_line)): (((Symbol, u64), Sum), _)| {
+                |(((symbol, end), sum), (start_line, end_line)): (((Symbol, u64), BlockSum), _)| {
                     let name = machine.symbol_name(symbol);
                     let dso = machine.dso_name(symbol.dso);
                     Block {
@@ -117,28 +118,33 @@ impl BlockCycles {
                         runs: sum.runs,
                     }
                 };
-            let mut blocks: Vec<_> = ends.into_iter().zip(found).map(block).collect();
+            let mut blocks: Vec<_> = ends.into_iter().zip(lines).map(block).collect();
             blocks.sort_by(|left, right| order(profile, left).cmp(&order(profile, right)));
             Blocks { event, cycles, blocks }
         };
-        self.by_event.into_iter().map(of_event).collect()
+        self.blocks = std::mem::take(&mut self.by_event).into_iter().map(blocks).collect();
+    }
+
+    /// Returns the finished blocks.
+    pub(super) fn into_blocks(self) -> Vec<Blocks> {
+        self.blocks
     }
 }
 
-/// What comes first: the most cycles, then as in perf by name from the end on, and by address.
+/// Sorts by cycles in descending order, then as in perf by name in reverse, and by address.
 fn order<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
     use std::cmp::Reverse;
     let name = profile.string(block.function);
     (Reverse(block.cycles), Reverse(name), block.start, block.end, block.dso)
 }
 
-/// Where a branch begins or ends.
+/// Returns the DSO address of a branch's source or target.
 fn place(machine: &Machine, pid: i32, address: u64) -> Option<DsoAddress> {
-    let at = Subject::code(address);
+    let at = CodeAddress::of_branch(address);
     machine.dso_address(at.mode, pid, at.address)
 }
 
-/// Whether branches of each kind were recorded, so that none is between two that follow each other.
+/// Whether all kinds of branches were recorded, so that the code between two of them ran straight.
 fn has_all_branches(sample: &Replayed<'_, Sample<'_>>) -> bool {
     let layouts = sample.description.lookup().layouts();
     let layout = sample.event.and_then(|event| layouts.get(event));

@@ -1,4 +1,4 @@
-//! What samples say beside their thread, CPU and place in code, for sort keys that ask for it.
+//! Further fields of samples that sort keys use.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use tare_format::file::Description;
 use tare_format::record::{Branch, DataSource, Namespaces, Sample};
 use tare_profile::{Detail, DetailsId, FrameId, Function, Profile, Value};
 
-use super::frames::Frames;
+use super::frames::FrameTable;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
@@ -31,15 +31,15 @@ pub(super) struct Details {
     values: Vec<Value>,
 }
 
-/// The sample that details are of, and the branch, where each is a row of its own.
+/// A sample, or with `branch` one of its branches.
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct DetailedSample<'a> {
     pub(super) sample: &'a Replayed<'a, Sample<'a>>,
     pub(super) branch: Option<&'a Branch>,
 }
 
-impl Subject<'_> {
-    /// Bytes of the mapping or of the function that a sample lies in.
+impl DetailedSample<'_> {
+    /// Returns the size of the sample's mapping or function, in bytes.
     fn size(&self, machine: &Machine, detail: Detail) -> Option<u64> {
         let mode = CpuMode::of_misc(self.sample.raw.misc);
         let ip = self.sample.fields.head.ip?;
@@ -53,11 +53,6 @@ impl Subject<'_> {
     fn pid(&self) -> i32 {
         self.sample.fields.head.pid.unwrap_or(-1)
     }
-
-    /// Where a branch begins or ends.
-    pub(super) fn code(address: u64) -> CodeAddress {
-        CodeAddress { mode: CpuMode::of_address(address), address }
-    }
 }
 
 impl Details {
@@ -70,7 +65,7 @@ impl Details {
         self.wanted.is_empty()
     }
 
-    /// Takes in a task's namespaces.
+    /// Learns a task's cgroup namespace.
     pub(super) fn learn_namespaces(&mut self, namespaces: &Namespaces<'_>) {
         if !self.wanted.contains(&Detail::CgroupId) {
             return;
@@ -80,13 +75,13 @@ impl Details {
         }
     }
 
-    /// The details of a sample.
-    pub(super) fn of(
+    /// Adds the details of a sample to a profile.
+    pub(super) fn add(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        mut frames: Option<&mut Frames>,
-        subject: Subject<'_>,
+        mut frames: Option<&mut FrameTable>,
+        detailed: DetailedSample<'_>,
     ) -> Option<DetailsId> {
         if self.wanted.is_empty() {
             return None;
@@ -95,7 +90,7 @@ impl Details {
         values.clear();
         for at in 0..self.wanted.len() {
             let detail = self.wanted[at];
-            values.push(self.value(profile, machine, frames.as_deref_mut(), detail, subject));
+            values.push(self.value(profile, machine, frames.as_deref_mut(), detail, detailed));
         }
         let details = profile.add_details(&values);
         self.values = values;
@@ -106,11 +101,11 @@ impl Details {
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
-        frames: Option<&mut Frames>,
+        frames: Option<&mut FrameTable>,
         detail: Detail,
-        subject: Subject<'_>,
+        detailed: DetailedSample<'_>,
     ) -> Value {
-        let sample = subject.sample.fields;
+        let sample = detailed.sample.fields;
         let number = |number: Option<u64>| number.map_or(Value::None, Value::Number);
         let text = |profile: &mut Profile, text: Option<String>| {
             text.map_or(Value::None, |text| Value::Text(profile.add_string(text.as_bytes())))
@@ -125,19 +120,19 @@ impl Details {
                 text(profile, known)
             }
             Detail::Time => {
-                let time = subject.sample.time_ns.map(|time_ns| self.slice(time_ns));
+                let time = detailed.sample.time_ns.map(|time_ns| self.slice(time_ns));
                 text(profile, time)
             }
             Detail::LocalWeight | Detail::Weight => number(sample.weight),
             Detail::LocalInsLat | Detail::InsLat => number(sample.ins_lat.map(u64::from)),
             Detail::LocalPStageCyc | Detail::PStageCyc => number(sample.p_stage_cyc.map(u64::from)),
-            Detail::DsoSize | Detail::SymbolSize => number(subject.size(machine, detail)),
+            Detail::DsoSize | Detail::SymbolSize => number(detailed.size(machine, detail)),
             Detail::CodeSymbol => {
-                let mode = CpuMode::of_misc(subject.sample.raw.misc);
+                let mode = CpuMode::of_misc(detailed.sample.raw.misc);
                 let place = sample.head.ip.map(|address| CodeAddress { mode, address });
-                place_value(profile, machine, frames, subject.pid(), place, detail)
+                place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
-            Detail::Socket => number(self.socket(subject.sample.description, sample.head.cpu)),
+            Detail::Socket => number(self.socket(detailed.sample.description, sample.head.cpu)),
             Detail::Address => number(sample.head.ip),
             Detail::CodePageSize => number(sample.code_page_size),
             Detail::DataPageSize => number(sample.data_page_size),
@@ -149,22 +144,22 @@ impl Details {
             Detail::Locked => text(profile, source.map(|source| source.locked().to_owned())),
             Detail::Blocked => text(profile, source.map(DataSource::blocked)),
             Detail::DataSymbol | Detail::DataCacheline | Detail::DataDso => {
-                let place = sample.head.addr.map(Subject::code);
-                place_value(profile, machine, frames, subject.pid(), place, detail)
+                let place = sample.head.addr.map(CodeAddress::of_branch);
+                place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
-            _ => self.of_branch(profile, machine, frames, detail, subject),
+            _ => self.branch_value(profile, machine, frames, detail, detailed),
         }
     }
 
-    fn of_branch(
+    fn branch_value(
         &self,
         profile: &mut Profile,
         machine: &mut Machine,
-        frames: Option<&mut Frames>,
+        frames: Option<&mut FrameTable>,
         detail: Detail,
-        subject: Subject<'_>,
+        detailed: DetailedSample<'_>,
     ) -> Value {
-        let Some(branch) = subject.branch else { return Value::None };
+        let Some(branch) = detailed.branch else { return Value::None };
         let flag = |profile: &mut Profile, is_set: bool, set: &str, other: &str| {
             Value::Text(profile.add_string(if is_set { set } else { other }.as_bytes()))
         };
@@ -176,17 +171,17 @@ impl Details {
             Detail::Cycles if branch.cycles == 0 => Value::None,
             Detail::Cycles => Value::Number(branch.cycles.into()),
             Detail::SymbolFrom | Detail::AddressFrom | Detail::DsoFrom => {
-                let from = Some(Subject::code(branch.from));
-                place_value(profile, machine, frames, subject.pid(), from, detail)
+                let from = Some(CodeAddress::of_branch(branch.from));
+                place_value(profile, machine, frames, detailed.pid(), from, detail)
             }
             _ => {
-                let to = Some(Subject::code(branch.to));
-                place_value(profile, machine, frames, subject.pid(), to, detail)
+                let to = Some(CodeAddress::of_branch(branch.to));
+                place_value(profile, machine, frames, detailed.pid(), to, detail)
             }
         }
     }
 
-    /// The beginning of the slice that a time lies in, in seconds.
+    /// Returns the start of a time's slice, in seconds.
     fn slice(&self, time_ns: u64) -> String {
         let begin_ns = time_ns - time_ns.checked_rem(self.quantum_ns).unwrap_or(0);
         let seconds = begin_ns / 1_000_000_000;
@@ -198,7 +193,7 @@ impl Details {
         }
     }
 
-    /// The socket of a CPU.
+    /// Returns the socket of a CPU.
     pub(super) fn socket(&mut self, description: &Description, cpu: Option<u32>) -> Option<u64> {
         let sockets = self.sockets.get_or_insert_with(|| {
             let topology = description.features().cpu_topology();
@@ -214,16 +209,17 @@ fn cgroup(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Value {
     Value::Text(profile.add_string(machine.cgroup(id).unwrap_or(b"unknown")))
 }
 
-/// The function or the file of an address.
+/// Returns the function or the file of an address.
 fn place_value(
     profile: &mut Profile,
     machine: &mut Machine,
-    frames: Option<&mut Frames>,
+    frames: Option<&mut FrameTable>,
     pid: i32,
     place: Option<CodeAddress>,
     detail: Detail,
 ) -> Value {
-    let (Some(frames), Some(place)) = (frames, place) else { return Value::None };
+    let Some(frames) = frames else { return Value::None };
+    let Some(place) = place else { return Value::None };
     let frame = frames.frame(profile, machine, pid, place);
     if matches!(detail, Detail::DsoFrom | Detail::DsoTo | Detail::DataDso) {
         return tare_profile::short_name(profile, Some(frame)).map_or(Value::None, Value::Text);
@@ -232,7 +228,7 @@ fn place_value(
     let text = match detail {
         Detail::AddressFrom | Detail::AddressTo => {
             let address = in_file(place.address).unwrap_or(place.address);
-            function(profile, frame, address, Some(Offset::Unless0))
+            function(profile, frame, address, Some(OffsetStyle::Unless0))
         }
         // As in perf, an unnamed place in memory is an address in the address space.
         Detail::DataSymbol | Detail::DataCacheline => {
@@ -241,7 +237,7 @@ fn place_value(
             let known = Function::of(profile, Some(frame));
             let is_named = matches!(known, Function::Named(_));
             let shown = in_file(address).filter(|_| is_named).unwrap_or(address);
-            function(profile, frame, shown, Some(Offset::Always))
+            function(profile, frame, shown, Some(OffsetStyle::Always))
         }
         _ => {
             let address = profile.frame(frame).map_or(place.address, |frame| frame.address);
@@ -251,16 +247,16 @@ fn place_value(
     Value::Text(profile.add_string(&text))
 }
 
-/// Whether a place says how far it lies from the beginning of what it is named after.
+/// When a symbol's name is followed by the distance from its start.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Offset {
+enum OffsetStyle {
     Always,
     Unless0,
 }
 
-/// `[k] name`, with an offset `[k] name+0x8`; the address where there is no name. The address is
-/// that in the file where there is a name.
-fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<Offset>) -> Vec<u8> {
+/// Returns `[k] name`, with an offset `[k] name+0x8`, or without a name the address. `address` is
+/// that in the file if there is a name.
+fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<OffsetStyle>) -> Vec<u8> {
     let letter = profile.frame(id).map_or('?', |frame| frame.space.letter());
     let mut text = format!("[{letter}] ").into_bytes();
     let Function::Named(symbol) = Function::of(profile, Some(id)) else {
@@ -270,14 +266,14 @@ fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<Offset>
     let Some(symbol) = profile.symbol(symbol) else { return text };
     text.extend_from_slice(profile.string(symbol.name));
     let distance = address.abs_diff(symbol.start);
-    if offset.is_some_and(|offset| offset == Offset::Always || distance > 0) {
+    if offset.is_some_and(|offset| offset == OffsetStyle::Always || distance > 0) {
         let sign = if address < symbol.start { '-' } else { '+' };
         text.extend_from_slice(format!("{sign}{distance:#x}").as_bytes());
     }
     text
 }
 
-/// The bits of a transaction that ended early, in the words of `perf report`.
+/// Names the bits of an aborted transaction as `perf report` does.
 fn transaction(bits: u64) -> String {
     const NAMES: [(u64, &str); 8] = [
         (1, "EL "),

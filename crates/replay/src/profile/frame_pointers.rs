@@ -1,4 +1,4 @@
-//! Call chains that miss callers because code on their way keeps no frame pointer.
+//! Finds call chains that miss callers because a function on the way keeps no frame pointer.
 //!
 //! ```text
 //! frame            leaf          f            g            main         C library
@@ -6,43 +6,43 @@
 //! by frame         leaf - - - - - - - - - ->  g - - - - - - - - - - ->  ...
 //! pointers         (f is missed)              (main is missed)
 //! ```
-//! Whether a function keeps one is known by its rows of call frames: it does where its caller's frame
-//! is found by it in any of them. Where a chain ends in a library that keeps none, callers are missing
-//! too, unless it is the C library, which starts programs and threads.
+//! The unwinding tables show whether a function keeps one: some row finds the caller's frame by the
+//! frame pointer. Callers are also missing if the chain ends in a library that keeps none, except in
+//! the C library, which starts programs and threads.
 
 use std::collections::HashMap;
 
 use tare_profile::{DsoId, FrameId, FramePointers, Profile, Space, StackId};
 
-/// Chains, and what broke them.
+/// Counts of call chains, and the files that broke some of them.
 #[derive(Debug, Default)]
-pub(super) struct Chains {
-    /// By stack, the first file that broke it.
+pub(super) struct BrokenChains {
+    /// The first file that broke each stack.
     culprits: HashMap<StackId, Option<DsoId>, foldhash::fast::RandomState>,
     broken: HashMap<DsoId, u64, foldhash::fast::RandomState>,
     all: u64,
 }
 
-/// Whether frames' functions keep a frame pointer, as far as that is known.
-pub(super) type FramePointerCache = HashMap<FrameId, bool, foldhash::fast::RandomState>;
+/// Whether functions keep a frame pointer, by frame; unknown ones are absent.
+pub(super) type FramePointerUses = HashMap<FrameId, bool, foldhash::fast::RandomState>;
 
-impl Chains {
-    /// Counts the call chain of a sample, which has the innermost frame first.
-    pub(super) fn add(
+impl BrokenChains {
+    /// Counts the call chain of a sample, innermost frame first.
+    pub(super) fn count(
         &mut self,
         profile: &Profile,
-        kept: &FramePointerCache,
+        uses: &FramePointerUses,
         stack: StackId,
         chain: &[FrameId],
     ) {
         self.all += 1;
-        let culprit = self.culprits.entry(stack).or_insert_with(|| culprit(profile, kept, chain));
+        let culprit = self.culprits.entry(stack).or_insert_with(|| culprit(profile, uses, chain));
         if let Some(dso) = culprit {
             *self.broken.entry(*dso).or_default() += 1;
         }
     }
 
-    /// The account; `None` where no chain is broken.
+    /// Returns the counts, or `None` if no chain is broken.
     pub(super) fn summary(&self, profile: &Profile) -> Option<FramePointers> {
         let name = |dso: DsoId| {
             let path = profile.dso(dso).map_or(&b""[..], |dso| profile.string(dso.path));
@@ -56,14 +56,14 @@ impl Chains {
     }
 }
 
-fn culprit(profile: &Profile, kept: &FramePointerCache, chain: &[FrameId]) -> Option<DsoId> {
+fn culprit(profile: &Profile, uses: &FramePointerUses, chain: &[FrameId]) -> Option<DsoId> {
     let dso = |frame: &FrameId| profile.frame(*frame)?.dso;
     let is_user =
         |frame: &&FrameId| profile.frame(**frame).is_some_and(|frame| frame.space == Space::User);
     let mut user = chain.iter().filter(is_user).peekable();
     let leaf = *user.peek()?;
     while let Some(frame) = user.next() {
-        if kept.get(frame) != Some(&false) {
+        if uses.get(frame) != Some(&false) {
             continue;
         }
         let is_inside = frame == leaf || user.peek().is_some();
@@ -75,7 +75,7 @@ fn culprit(profile: &Profile, kept: &FramePointerCache, chain: &[FrameId]) -> Op
     None
 }
 
-/// The library that starts programs and threads, by its name.
+/// Whether a file is the C library or its loader, which start programs and threads.
 fn is_c_library(profile: &Profile, dso: DsoId) -> bool {
     let name = profile.dso(dso).map_or(&b""[..], |dso| profile.string(dso.short));
     [&b"libc.so"[..], b"libc-", b"libpthread", b"ld-", b"libc.musl"]

@@ -8,87 +8,90 @@ use tare_profile::{
 };
 use tare_symbols::{RenumberedDsos, Unresolved};
 
-use super::frame_pointers::FramePointerCache;
+use super::frame_pointers::FramePointerUses;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
 
-use super::lines::Lines;
-use super::unnamed::Lacks;
+use super::lines::LineLookup;
+use super::unnamed::MissingFiles;
 
-/// What was found so far: an address in a DSO is looked up once.
+/// The frames of addresses. Each address in a DSO is looked up once.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
-    recent: Recent,
+pub(super) struct FrameTable {
+    recent: RecentFrames,
     frames: HashMap<(Space, tare_symbols::DsoId, u64), FrameId, foldhash::fast::RandomState>,
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
-    /// The frames of the call chain that is being added.
+    /// The frames of the last call chain.
     chain: Vec<FrameId>,
-    /// Of frames in user code; `None` where nobody asks, as where no call chains are taken.
-    kept: Option<FramePointerCache>,
+    /// For frames in user code, if call chains are judged.
+    frame_pointer_uses: Option<FramePointerUses>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
-    /// Why addresses have no name, as the profile has it.
+    /// The profile's strings for reasons why an address has no name.
     reasons: HashMap<Unresolved, StringId, foldhash::fast::RandomState>,
-    /// What those without a name lack.
-    pub(super) lacks: Lacks,
-    /// What debug info is to be asked for.
-    lines: Option<Lines>,
+    /// Files that would name the addresses without a name.
+    pub(super) missing: MissingFiles,
+    /// Addresses whose lines are looked up at the end.
+    lines: Option<LineLookup>,
 }
 
-/// So many addresses at most are still known when others are forgotten.
-const KEPT: usize = 1 << 12;
+/// Limit of addresses that stay cached when the profile's ids change.
+const RENUMBERED: usize = 1 << 12;
 
-/// Frames by address and version of the mappings: as many as a CPU's cache holds, a power of two.
+/// A cache of frames by address and version of the mappings. It fits into a CPU's cache, and its
+/// number of slots is a power of two.
 #[derive(Debug)]
-struct Recent(Box<[Option<RecentFrame>]>);
+struct RecentFrames {
+    slots: Box<[Option<RecentFrame>]>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct RecentFrame {
     address: u64,
     version: u64,
-    /// Kernel and processes may both have version 0, of no mappings.
+    /// Needed because both the kernel and processes start with version 0.
     mode: CpuMode,
     frame: FrameId,
 }
 
-impl Default for Recent {
+impl Default for RecentFrames {
     fn default() -> Self {
-        Self::of(1 << 15)
+        Self::with_slots(1 << 15)
     }
 }
 
-impl Recent {
-    fn of(slots: usize) -> Self {
-        Self(vec![None; slots].into())
+impl RecentFrames {
+    fn with_slots(slots: usize) -> Self {
+        Self { slots: vec![None; slots].into() }
     }
 
-    /// Where an address would be: addresses differ in their lower bits most.
+    /// Returns the slot of an address. Addresses differ mostly in their lower bits.
     fn slot(&mut self, address: u64, version: u64) -> Option<&mut Option<RecentFrame>> {
         let mixed = (address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = usize::try_from(mixed >> 48).ok()? & self.0.len().wrapping_sub(1);
-        self.0.get_mut(slot)
+        let slot = usize::try_from(mixed >> 48).ok()? & self.slots.len().wrapping_sub(1);
+        self.slots.get_mut(slot)
     }
 }
 
-impl Frames {
-    /// None yet. With `lines`, debug info is asked in the end. `judges_chains`: notes which
-    /// functions keep a frame pointer.
-    pub(super) fn new(lines: Option<Lines>, judges_chains: bool) -> Self {
-        Self { lines, kept: judges_chains.then(FramePointerCache::default), ..Self::default() }
+impl FrameTable {
+    /// With `lines`, debug info is read at the end. `judges_chains`: note which functions keep a
+    /// frame pointer.
+    pub(super) fn new(lines: Option<LineLookup>, judges_chains: bool) -> Self {
+        let frame_pointer_uses = judges_chains.then(FramePointerUses::default);
+        Self { lines, frame_pointer_uses, ..Self::default() }
     }
 
-    /// The same, for samples that are forgotten again: of few samples a second, most of a large table
-    /// would be in no cache.
-    pub(super) fn forgetting(self) -> Self {
-        Self { recent: Recent::of(1 << 10), ..self }
+    /// Shrinks the cache, for few samples per second: the CPU would evict most of a large one.
+    pub(super) fn with_small_cache(self) -> Self {
+        Self { recent: RecentFrames::with_slots(1 << 10), ..self }
     }
 
-    /// Which frames' functions keep a frame pointer, where that was asked for.
-    pub(super) fn kept(&self) -> Option<&FramePointerCache> {
-        self.kept.as_ref()
+    /// Returns which functions keep a frame pointer, if call chains are judged.
+    pub(super) fn frame_pointer_uses(&self) -> Option<&FramePointerUses> {
+        self.frame_pointer_uses.as_ref()
     }
 
-    /// The frame of an address in a process.
+    /// Returns the frame of an address in a process.
     pub(super) fn frame(
         &mut self,
         profile: &mut Profile,
@@ -100,7 +103,7 @@ impl Frames {
         self.frame_of_version(profile, machine, pid, version, at)
     }
 
-    /// The same, where the version of the mappings is known.
+    /// Like [`Self::frame`], for a known version of the mappings.
     fn frame_of_version(
         &mut self,
         profile: &mut Profile,
@@ -144,36 +147,37 @@ impl Frames {
             Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => {
                 let reason = self.reason(profile, why);
-                self.lacks.note(machine, at, why, dso, reason);
+                self.missing.note(machine, at, why, dso, reason);
                 (Err(reason), at.address)
             }
         };
-        // Frames of one function are told apart as long as their lines aren't known.
-        let shown = if self.lines.is_some() { at.address } else { address };
-        let frame = profile.add_frame(frame(space, Some(dso), function, shown));
+        // Addresses of one function stay separate until their lines are known.
+        let frame_address = if self.lines.is_some() { at.address } else { address };
+        let frame = profile.add_frame(frame(space, Some(dso), function, frame_address));
         if let Some(lines) = &mut self.lines {
-            lines.ask(frame, at, address);
+            lines.request(frame, at, address);
         }
         self.frames.insert(key, frame);
         if mode == CpuMode::User
-            && let Some(all) = self.kept.as_mut().filter(|all| !all.contains_key(&frame))
+            && let Some(uses) = self.frame_pointer_uses.as_mut()
+            && !uses.contains_key(&frame)
         {
-            all.extend(machine.keeps_frame_pointer(at).map(|kept| (frame, kept)));
+            uses.extend(machine.keeps_frame_pointer(at).map(|keeps| (frame, keeps)));
         }
         frame
     }
 
-    /// Whether debug info is to be asked in the end.
-    pub(super) fn asks_for_lines(&self) -> bool {
+    /// Whether lines are looked up at the end.
+    pub(super) fn needs_lines(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// The tables of a profile, which is this one by now, have other ids. What has no name, and what
-    /// the tables don't have any more, is looked up again when it is next met.
+    /// Applies the new ids of a profile's tables. Addresses without a name, and those that the tables
+    /// lack, are looked up again when they next occur.
     pub(super) fn renumber(&mut self, now: &NewIds, profile: &Profile) {
-        self.recent.0.fill(None);
+        self.recent.slots.fill(None);
         let frames = std::mem::take(&mut self.frames);
-        if frames.len() <= KEPT {
+        if frames.len() <= RENUMBERED {
             let is_named = |id| profile.frame(id).is_some_and(|frame| frame.function.is_ok());
             let renumbered = frames.into_iter().filter_map(|(at, id)| {
                 let id = now.frame(id).filter(|id| is_named(*id))?;
@@ -183,12 +187,12 @@ impl Frames {
         }
         self.dsos.clear();
         self.reasons.clear();
-        self.lacks = Lacks::default();
+        self.missing = MissingFiles::default();
         let symbols = std::mem::take(&mut self.symbols).into_iter();
         self.symbols = symbols.filter_map(|(symbol, id)| Some((symbol, now.symbol(id)?))).collect();
     }
 
-    /// DSOs have other numbers. What a just-in-time compiler made is found anew.
+    /// Applies the new ids of DSOs. Compiled code is looked up again.
     pub(super) fn renumber_dsos(
         &mut self,
         now: &RenumberedDsos,
@@ -208,13 +212,13 @@ impl Frames {
         self.frames = frames.filter_map(renumbered).collect();
     }
 
-    /// The DSOs of functions that samples were in.
+    /// Returns the DSOs of sampled functions.
     pub(super) fn recorded_dsos(&self) -> impl Iterator<Item = tare_symbols::DsoId> {
         self.symbols.keys().map(|symbol| symbol.dso)
     }
 
-    /// Asks debug info about all addresses that were met, and puts what it says into the profile.
-    /// Returns which row of the profile each row is by now; `None` where nothing was to be asked.
+    /// Adds lines and inlined functions of all addresses to the profile. Returns the new row of each
+    /// row, or `None` if no lines are needed.
     pub(super) fn locate(
         &mut self,
         profile: &mut Profile,
@@ -252,18 +256,17 @@ impl Frames {
         })
     }
 
-    /// The frames of the call chain that was added last.
+    /// Returns the frames of the call chain that was added last.
     pub(super) fn last_chain(&self) -> &[FrameId] {
         &self.chain
     }
 
-    /// The symbol of the recorded machine that a function of the profile is.
+    /// Returns the recorded machine's symbol of a function.
     pub(super) fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
         self.symbols.iter().find(|(_, known)| **known == function).map(|(symbol, _)| *symbol)
     }
 
-    /// The stack of a call chain, which has the innermost address first; `None` where there is no
-    /// address.
+    /// Returns the stack of a call chain, innermost address first, or `None` if it is empty.
     pub(super) fn stack(
         &mut self,
         profile: &mut Profile,
@@ -298,7 +301,7 @@ fn frame(
     Frame { space, dso, function, address, is_inlined: false, line: None }
 }
 
-/// A CPU's mode in the profile's terms.
+/// Converts a CPU mode to the profile's address space.
 pub(super) fn space(mode: CpuMode) -> Space {
     match mode {
         CpuMode::Kernel => Space::Kernel,
@@ -310,8 +313,8 @@ pub(super) fn space(mode: CpuMode) -> Space {
     }
 }
 
-/// What tables show of a path: its last part; of what a just-in-time compiler made, the process, as
-/// in perf.
+/// Returns the name of a file in tables: the last part of its path, or the process of compiled code,
+/// as in perf.
 pub(super) fn short_name(path: &[u8]) -> Vec<u8> {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let compiled = path.strip_prefix(b"/tmp/perf-").and_then(|rest| rest.strip_suffix(b".map"));
@@ -326,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_called_by_their_last_part() {
+    fn short_names_are_the_last_part_or_the_process_of_compiled_code() {
         assert_eq!(short_name(b"/usr/lib/libc.so.6"), b"libc.so.6");
         assert_eq!(short_name(b"[kernel.kallsyms]"), b"[kernel.kallsyms]");
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Lines of source and inlined functions, which debug info is asked for when all addresses are
-//! known.
+//! Looks up source lines and inlined functions once all addresses are known.
 
 use std::num::NonZeroUsize;
 
@@ -8,64 +7,62 @@ use tare_symbols::{DsoAddress, Location};
 
 use crate::machine::Machine;
 
-/// The frames that debug info is to be asked about.
+/// Frames that get lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineLookup {
     with_inlined: bool,
-    asked: Vec<LineRequest>,
+    requests: Vec<LineRequest>,
 }
 
-/// A frame as it is without lines.
+/// A frame without lines.
 #[derive(Clone, Copy, Debug)]
 struct LineRequest {
     frame: FrameId,
     at: DsoAddress,
-    /// What the frame's address is to be: of a function its start.
+    /// The address of the frame with lines: the start of its function.
     address: u64,
 }
 
-/// What is put in the place of a frame.
+/// The frames that replace one without lines.
 #[derive(Debug, Default)]
 struct Replacement {
     leaf: Option<FrameId>,
     chain: Vec<FrameId>,
 }
 
-impl Lines {
-    /// Nothing is asked yet.
+impl LineLookup {
     pub(super) fn new(with_inlined: bool) -> Self {
-        Self { with_inlined, asked: Vec::new() }
+        Self { with_inlined, requests: Vec::new() }
     }
 
-    /// Debug info is to be asked about an address, whose frame has this address without it.
-    pub(super) fn ask(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
-        self.asked.push(LineRequest { frame, at, address });
+    /// Requests the lines of a frame. `address` is the start of its function.
+    pub(super) fn request(&mut self, frame: FrameId, at: DsoAddress, address: u64) {
+        self.requests.push(LineRequest { frame, at, address });
     }
 
-    /// Puts the frames with their lines into the profile, and those of inlined functions into its
-    /// call chains. Where a sample was remains the function that has the symbol, as in perf, with
-    /// the line of the innermost one.
-    /// Returns which row of the profile each row is by now.
+    /// Adds lines to the profile's frames, and inlined functions to its call chains. As in perf, the
+    /// leaf remains the function that has the symbol, with the line of the innermost function.
+    /// Returns the new row of each row.
     pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
-        // Of a caller, the line is that of its call, which ends before the return address.
+        // The line of a caller is that of its call, which ends before the return address.
         let call = |at: DsoAddress| DsoAddress { address: at.address.saturating_sub(1), ..at };
-        let exact: Vec<_> = self.asked.iter().map(|asked| asked.at).collect();
+        let exact: Vec<_> = self.requests.iter().map(|request| request.at).collect();
         let calls: Vec<_> = exact.iter().map(|at| call(*at)).collect();
         let mut addresses = exact;
         addresses.extend(calls);
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let found = machine.frames(&addresses, threads);
-        let count = self.asked.len();
+        let debug_frames = machine.frames(&addresses, threads);
+        let count = self.requests.len();
         let [mut exact, mut calls] = [Vec::new(), Vec::new()];
-        for (place, asked) in self.asked.iter().enumerate() {
-            let mut replace = |place| {
-                let frames: Vec<_> = found.get(place).collect();
-                self.replacement(profile, machine, asked, &frames)
+        for (index, request) in self.requests.iter().enumerate() {
+            let mut replace = |index| {
+                let frames: Vec<_> = debug_frames.get(index).collect();
+                self.replacement(profile, machine, request, &frames)
             };
-            exact.push(replace(place));
-            calls.push(replace(place + count));
+            exact.push(replace(index));
+            calls.push(replace(index + count));
         }
-        let by_frame = FramePositions::new(self.asked.iter().map(|asked| asked.frame));
+        let by_frame = FramePositions::new(self.requests.iter().map(|request| request.frame));
         profile.replace_frames(
             |frame| by_frame.get(frame).and_then(|at| exact.get(at)?.leaf).unwrap_or(frame),
             |frame, is_caller, chain| {
@@ -82,11 +79,13 @@ impl Lines {
         &self,
         profile: &mut Profile,
         machine: &Machine,
-        asked: &LineRequest,
+        request: &LineRequest,
         frames: &[tare_symbols::Frame<'_>],
     ) -> Replacement {
-        let Some(own) = profile.frame(asked.frame).copied() else { return Replacement::default() };
-        let own = Frame { address: asked.address, ..own };
+        let Some(own) = profile.frame(request.frame).copied() else {
+            return Replacement::default();
+        };
+        let own = Frame { address: request.address, ..own };
         let line = |location: Option<Location<'_>>, profile: &mut Profile| {
             location.map(|at| Line {
                 file: profile.add_string(at.file.as_bytes()),
@@ -96,9 +95,9 @@ impl Lines {
         };
         let innermost = line(frames.first().and_then(|frame| frame.location), profile);
         let leaf = profile.add_frame(Frame { line: innermost, ..own });
-        // A call that doesn't return may be a function's last instruction: the next one's has the
-        // name.
-        let symbol = machine.symbol(asked.at).ok();
+        // A call that doesn't return may be a function's last instruction. The return address is
+        // then in the next function, and inlined functions don't belong to it.
+        let symbol = machine.symbol(request.at).ok();
         if !self.with_inlined || frames.last().is_none_or(|last| last.symbol != symbol) {
             return Replacement { leaf: Some(leaf), chain: vec![leaf] };
         }
@@ -121,7 +120,7 @@ impl Lines {
     }
 }
 
-/// Where frames stand in a list.
+/// The index of each requested frame.
 struct FramePositions(std::collections::HashMap<FrameId, usize, foldhash::fast::RandomState>);
 
 impl FramePositions {

@@ -1,12 +1,15 @@
-//! A recording as a profile: a sink that sums samples up.
+//! Sinks that turn a recording into a profile: [`ProfileSink`] sums samples up, [`SampleSink`] keeps
+//! each one.
 
 mod blocks;
 mod details;
+mod events;
 mod frame_pointers;
 mod frames;
 mod lines;
 mod samples;
 mod sink;
+mod stacks;
 mod task_counts;
 mod threads;
 mod unnamed;
@@ -27,88 +30,88 @@ use crate::times::TimeRanges;
 pub use samples::{SampleSink, SampleSinkOptions};
 pub use sink::{ProfileSink, has_branches, has_callchains};
 
-/// How samples are summed up.
+/// Which samples are summed up, and what separates rows.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileOptions {
-    /// From when to when.
+    /// Only these times.
     pub time: TimeRanges,
-    /// Only samples of these CPUs are taken; none: all.
+    /// Only these CPUs; an empty list takes all.
     pub cpus: Vec<u32>,
-    /// Rows are told apart by CPU.
+    /// Separate rows by CPU.
     pub by_cpu: bool,
-    /// How much of a sample's place in code tells rows apart.
+    /// How rows are separated by place in code.
     pub code: CodeDetail,
-    /// Lines of source are asked of debug info.
+    /// Add source lines from debug info.
     pub lines: bool,
-    /// Inlined functions are frames of call chains, with their lines.
+    /// Add inlined functions and their lines to call chains.
     pub inline: bool,
-    /// Rows are told apart by the fields of tracepoints.
+    /// Separate rows by the fields of tracepoints.
     pub trace: bool,
-    /// These fields one by one, instead of the tracepoint's own words.
+    /// Print each field by its type instead of by the tracepoint's own format.
     pub raw_trace: bool,
-    /// What else tells rows apart.
+    /// Further fields that separate rows.
     pub details: Vec<Detail>,
-    /// Nanoseconds of a slice of [`Detail::Time`]; 0: each time is a slice of its own.
+    /// Length of a slice of [`Detail::Time`] in nanoseconds; 0 separates rows by each time.
     pub time_quantum_ns: u64,
-    /// Times are named in nanoseconds, else in microseconds.
+    /// Print times in nanoseconds instead of microseconds.
     pub nanoseconds: bool,
-    /// Each branch that a sample has is a row, which weighs 1, instead of the sample.
+    /// Add a sample's branches, each with weight 1, instead of the sample.
     pub branches: bool,
-    /// With `branches`: cycles of the code between them are summed up.
+    /// With `branches`: sum up the cycles of the code between them.
     pub blocks: bool,
-    /// Samples weigh what their access cost, at least 1.
+    /// Weigh samples by the cost of their memory access, at least 1.
     pub by_cost: bool,
-    /// Addresses of a call chain beyond this number are left out; `None`: none are.
+    /// Limit of addresses per call chain.
     pub max_stack: Option<usize>,
-    /// With `max_stack`: the outermost callers are kept instead of the innermost functions.
+    /// With `max_stack`: keep the outermost callers instead of the innermost functions.
     pub keeps_callers: bool,
-    /// Only samples of CPUs of this socket are taken.
+    /// Only CPUs of this socket.
     pub socket: Option<u64>,
-    /// Samples are taken from one event to another.
+    /// Only samples between two events.
     pub switch: EventSwitch,
     /// Keep the recorder's own samples.
     pub include_self: bool,
-    /// Samples weigh what their commands' tasks counted.
+    /// Weigh samples by the exact counts of their commands.
     pub exact: bool,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub symbols: tare_symbols::SymbolOptions,
     /// See [`ReplayOptions::threads`].
     pub threads: Option<NonZero<usize>>,
 }
 
 impl ProfileOptions {
-    /// Whether fields behind a sample's first ones are looked at, but for the call chain.
+    /// Whether any field behind a sample's front is needed, apart from the call chain.
     fn needs_all_fields(&self) -> bool {
         self.trace || self.branches || self.by_cost || !self.details.is_empty()
     }
 }
 
-/// How much of a sample's place in code tells rows of a profile apart: the less, the faster.
+/// How rows are separated by place in code. Less detail is faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CodeDetail {
-    /// Nothing: no address is looked up.
+    /// Not at all: no address is looked up.
     #[default]
     None,
-    /// The function that ran.
+    /// By the function that ran.
     Leaf,
-    /// The whole call chain.
+    /// By the whole call chain.
     Stack,
 }
 
-/// A profile that is whole, and what the recording said about itself.
+/// The profile of a whole recording, with the recording's description.
 #[derive(Clone, Debug)]
 pub struct ProfileSummary {
-    /// The samples, and what is missing.
+    /// The samples and the losses.
     pub profile: Profile,
     /// Events and features.
     pub description: Description,
-    /// What the recorder said about itself, where it was tare.
+    /// The recorder's account of itself, if tare was the recorder.
     pub ledger: Option<Ledger>,
-    /// Cycles of the code between branches, where that was asked for.
+    /// Cycles of the code between branches, with [`ProfileOptions::blocks`].
     pub blocks: Vec<Blocks>,
 }
 
-/// Reads a recording to its end, and sums its samples up.
+/// Reads a recording to its end and sums its samples up.
 ///
 /// # Errors
 /// [`Error::Read`] and [`Error::NoSampleTimes`].

@@ -2,79 +2,67 @@
 
 use std::ops::ControlFlow;
 
-use tare_format::abi::Sampling;
 use tare_format::file::Description;
 use tare_format::record::{Branches, Record, Sample as RecordedSample};
 use tare_profile::{
-    Detail, EventId, FrameId, FramePointers, LocationId, NamingAdvice, NewIds, Profile, Sample,
+    Detail, FrameId, FramePointers, LocationId, NamingAdvice, NewIds, Profile, Sample,
     SampleLocation, Samples, StringId, SymbolId, Task, Weight,
 };
 
-use super::details::{Details, Subject};
-use super::frame_pointers::Chains;
-use super::frames::Frames;
-use super::lines::Lines;
+use super::details::{DetailedSample, Details};
+use super::events::{EventTable, ProfiledEvent};
+use super::frames::FrameTable;
+use super::lines::LineLookup;
+use super::stacks::{CallStacks, ChainLimit, code_address};
 use super::threads::ThreadTable;
 use crate::callchain::CodeAddress;
-use crate::cpumode::CpuMode;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
-use crate::tracepoints::Tracepoints;
 
-/// What is kept of each sample.
+/// Which fields of samples are kept.
 #[derive(Clone, Debug, Default)]
 pub struct SampleSinkOptions {
-    /// Locations are told apart by the fields of tracepoints.
+    /// Separate locations by the fields of tracepoints.
     pub trace: bool,
-    /// These fields one by one, instead of the tracepoint's own words.
+    /// Print each field by its type instead of by the tracepoint's own format.
     pub raw_trace: bool,
-    /// Lines of source are asked of debug info ([`SampleSink::locate`]).
+    /// Add source lines from debug info ([`SampleSink::locate`]).
     pub lines: bool,
-    /// Inlined functions are frames of call chains then, with their lines.
+    /// Add inlined functions and their lines to call chains, also then.
     pub inline: bool,
-    /// Call chains by frame pointers are looked at for callers that they miss
-    /// ([`SampleSink::frame_pointers`]). Not for samples of which some are forgotten.
+    /// Look for missing callers in call chains by frame pointers ([`SampleSink::frame_pointers`]).
+    /// Can't be combined with `forgets`.
     pub judges_chains: bool,
-    /// Each branch that a sample has is kept instead of the sample, and weighs 1.
+    /// Keep a sample's branches, each with weight 1, instead of the sample.
     pub branches: bool,
-    /// Samples weigh what their access cost, at least 1.
+    /// Weigh samples by the cost of their memory access, at least 1.
     pub by_cost: bool,
-    /// What else tells locations apart.
+    /// Further fields that separate locations.
     pub details: Vec<Detail>,
     /// See [`super::ProfileOptions::time_quantum_ns`].
     pub time_quantum_ns: u64,
     /// See [`super::ProfileOptions::nanoseconds`].
     pub nanoseconds: bool,
-    /// Samples come slowly, and are forgotten again ([`crate::Live::forget`]).
+    /// Use small caches, for few samples per second that are forgotten again
+    /// ([`crate::Live::forget`]).
     pub forgets: bool,
 }
 
-/// Samples while they come: the tables of a profile without rows, and each sample by itself.
+/// Keeps each sample, with the tables of a profile that has no rows.
 #[derive(Debug)]
 pub struct SampleSink {
+    options: SampleSinkOptions,
     profile: Profile,
     samples: Samples,
+    events: EventTable,
     threads: ThreadTable,
-    tracepoints: Tracepoints,
-    events: Vec<Event>,
-    frames: Frames,
-    chain: Vec<CodeAddress>,
-    frame_pointers: Chains,
-    offsets: Offsets,
-    cgroup: Option<(u64, StringId)>,
-    by_trace: bool,
-    by_branch: bool,
-    by_cost: bool,
+    stacks: CallStacks,
+    offsets: OffsetCache,
     details: Details,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    id: EventId,
-    /// What a sample weighs that doesn't say so.
-    period: u64,
+    /// The last cgroup and its path.
+    cgroup: Option<(u64, StringId)>,
 }
 
 impl Sink for SampleSink {
@@ -102,53 +90,34 @@ impl Sink for SampleSink {
 }
 
 impl SampleSink {
-    /// Nothing is kept yet.
+    /// Makes an empty sink.
     #[must_use]
     pub fn new(options: SampleSinkOptions, description: &Description) -> Self {
-        let asks = options.lines || options.inline;
-        let lines = asks.then(|| Lines::new(options.inline));
+        let needs_lines = options.lines || options.inline;
+        let lines = needs_lines.then(|| LineLookup::new(options.inline));
         let mut profile = Profile::default();
         profile.set_details(&options.details);
-        let frames = Frames::new(lines, options.judges_chains);
-        let mut sink = Self {
+        let mut events = EventTable::new(options.raw_trace);
+        events.learn(&mut profile, description);
+        let frames = FrameTable::new(lines, options.judges_chains);
+        let frames = if options.forgets { frames.with_small_cache() } else { frames };
+        let details = options.details.clone();
+        Self {
             profile,
             samples: Samples::default(),
+            events,
             threads: ThreadTable::default(),
-            tracepoints: Tracepoints::new(options.raw_trace),
-            events: Vec::new(),
-            frames: if options.forgets { frames.forgetting() } else { frames },
-            chain: Vec::new(),
-            frame_pointers: Chains::default(),
-            offsets: Offsets::with_slots(if options.forgets { 1 << 10 } else { 1 << 14 }),
+            stacks: CallStacks::new(frames),
+            offsets: OffsetCache::with_slots(if options.forgets { 1 << 10 } else { 1 << 14 }),
+            details: Details::new(details, options.time_quantum_ns, options.nanoseconds),
             cgroup: None,
-            by_trace: options.trace,
-            by_branch: options.branches,
-            by_cost: options.by_cost,
-            details: Details::new(options.details, options.time_quantum_ns, options.nanoseconds),
-        };
-        sink.learn(description);
-        sink
-    }
-
-    /// Takes in events that became known since.
-    fn learn(&mut self, description: &Description) {
-        if self.events.len() < description.events().len() {
-            self.learn_events(description);
+            options,
         }
     }
 
-    /// Takes in events, and their names as they are known by now.
+    /// Adds the description's events again, with their current names.
     pub fn learn_events(&mut self, description: &Description) {
-        self.tracepoints.learn(description);
-        self.events.clear();
-        for (index, event) in description.events().iter().enumerate() {
-            let name = self.profile.add_string(&self.tracepoints.event_name(event));
-            let period = match event.attr.sampling {
-                Sampling::None => 0,
-                Sampling::Period(period) | Sampling::Frequency(period) => period,
-            };
-            self.events.push(Event { id: self.profile.name_event(index, name), period });
-        }
+        self.events.learn_names(&mut self.profile, description);
     }
 
     /// Keeps a sample.
@@ -157,8 +126,8 @@ impl SampleSink {
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
     ) {
-        self.learn(sample.description);
-        if let Some(event) = sample.event.and_then(|index| self.events.get(index)).copied() {
+        self.events.learn(&mut self.profile, sample.description);
+        if let Some(event) = sample.event.and_then(|index| self.events.get(index)) {
             self.add(machine, sample, event);
         }
     }
@@ -167,7 +136,7 @@ impl SampleSink {
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
-        event: Event,
+        event: ProfiledEvent,
     ) {
         let head = &sample.fields.head;
         let pid = head.pid.unwrap_or(-1);
@@ -175,11 +144,13 @@ impl SampleSink {
         let (_, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
         let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
-        // As in perf a branch stands for itself.
-        let period = match self {
-            Self { by_branch: true, .. } => 1,
-            Self { by_cost: true, .. } => sample.fields.weight.map_or(1, |weight| weight.max(1)),
-            _ => head.period.unwrap_or(event.period),
+        // As in perf, a branch weighs 1.
+        let period = if self.options.branches {
+            1
+        } else if self.options.by_cost {
+            sample.fields.weight.map_or(1, |weight| weight.max(1))
+        } else {
+            head.period.unwrap_or(event.period)
         };
         let kept = |location, offset| Sample {
             event: event.id,
@@ -190,15 +161,14 @@ impl SampleSink {
             time_ns: sample.time_ns,
             period,
         };
-        if self.by_branch {
+        if self.options.branches {
             return self.add_branches(machine, sample, kept);
         }
         let (location, offset) = self.location(machine, sample, pid);
         self.samples.push(&kept(location, offset));
     }
 
-    /// Keeps the branches of a sample, each of which weighs 1, as in perf: where they went to is the
-    /// place in code.
+    /// Keeps a sample's branches. As in perf, the target of a branch is its place in code.
     fn add_branches(
         &mut self,
         machine: &mut Machine,
@@ -207,10 +177,10 @@ impl SampleSink {
     ) {
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
-            let (leaf, offset) = self.leaf(machine, pid, Subject::code(branch.to));
-            let Self { profile, frames, details, .. } = self;
-            let subject = Subject { sample, branch: Some(&branch) };
-            let details = details.of(profile, machine, Some(frames), subject);
+            let (leaf, offset) = self.leaf(machine, pid, CodeAddress::of_branch(branch.to));
+            let Self { profile, stacks, details, .. } = self;
+            let detailed = DetailedSample { sample, branch: Some(&branch) };
+            let details = details.add(profile, machine, Some(&mut stacks.frames), detailed);
             let location = SampleLocation { leaf: Some(leaf), details, ..Default::default() };
             let location = self.samples.add_location(location);
             self.samples.push(&kept(location, offset));
@@ -229,152 +199,142 @@ impl SampleSink {
         path
     }
 
-    /// Where a sample was, and how far from its function's first address.
+    /// Returns the location of a sample, and its distance from its function's first address.
     fn location(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
         pid: i32,
     ) -> (LocationId, Option<u32>) {
-        let mode = CpuMode::of_misc(sample.raw.misc);
-        let at = sample.fields.head.ip.map(|address| CodeAddress { mode, address });
+        let at = code_address(sample);
         let (leaf, offset) = at.map(|at| self.leaf(machine, pid, at)).unzip();
-        let profile = &mut self.profile;
-        let frames = &mut self.frames;
-        let stack = sample.fields.callchain.and_then(|_| {
-            machine.callchain(sample, usize::MAX, &mut self.chain);
-            frames.stack(profile, machine, pid, &self.chain)
-        });
-        let by_frame_pointers =
-            sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
-        if let (Some(stack), Some(kept)) = (stack.filter(|_| by_frame_pointers), frames.kept()) {
-            self.frame_pointers.add(profile, kept, stack, frames.last_chain());
-        }
-        let trace = self.trace(machine, sample);
-        let Self { profile, frames, details, .. } = self;
-        let details = details.of(profile, machine, Some(frames), Subject { sample, branch: None });
+        let Self { options, profile, events, stacks, details, .. } = self;
+        let stack = stacks.stack(profile, machine, sample, ChainLimit::NONE);
+        let trace = if options.trace { events.trace(profile, machine, sample) } else { None };
+        let detailed = DetailedSample { sample, branch: None };
+        let details = details.add(profile, machine, Some(&mut stacks.frames), detailed);
         let location = SampleLocation { leaf, stack, trace, details };
         (self.samples.add_location(location), offset.flatten())
     }
 
-    /// The frame of an address, and how far it is from its function's first address.
+    /// Returns the frame of an address, and its distance from its function's first address.
     fn leaf(&mut self, machine: &mut Machine, pid: i32, at: CodeAddress) -> (FrameId, Option<u32>) {
-        let Self { profile, frames, offsets, .. } = self;
-        let leaf = frames.frame(profile, machine, pid, at);
-        let first = start(profile, leaf);
-        (leaf, first.and_then(|first| offsets.of(machine, pid, at, first)))
+        let Self { profile, stacks, offsets, .. } = self;
+        let leaf = stacks.frames.frame(profile, machine, pid, at);
+        let first = function_start(profile, leaf);
+        (leaf, first.and_then(|first| offsets.distance(machine, pid, at, first)))
     }
 
-    /// The fields of a tracepoint's sample as text.
-    fn trace(
-        &mut self,
-        machine: &mut Machine,
-        sample: &Replayed<'_, RecordedSample<'_>>,
-    ) -> Option<StringId> {
-        let raw = sample.fields.raw.filter(|_| self.by_trace)?;
-        let event = sample.description.events().get(sample.event?)?;
-        let fields = self.tracepoints.fields(machine, event.attr.config, raw);
-        (!fields.is_empty()).then(|| self.profile.add_string(fields))
-    }
-
-    /// Asks debug info for lines and inlined functions, where these are wanted: after the last
-    /// sample.
+    /// Adds lines and inlined functions from debug info, after the last sample and if the options
+    /// ask for them.
     pub fn locate(&mut self, machine: &Machine) {
-        if let Some(Event { id, .. }) = self.events.first().copied()
-            && self.frames.asks_for_lines()
+        if let Some(ProfiledEvent { id, .. }) = self.events.get(0)
+            && self.stacks.frames.needs_lines()
         {
-            let Self { profile, samples, frames, .. } = self;
+            let Self { profile, samples, stacks: CallStacks { frames, .. }, .. } = self;
             samples.replace_frames(profile, id, |profile| frames.locate(profile, machine));
         }
     }
 
-    /// The symbol of the recorded machine that a function of the tables is.
+    /// Returns the recorded machine's symbol of a function.
     #[must_use]
     pub fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
-        self.frames.recorded_symbol(function)
+        self.stacks.frames.recorded_symbol(function)
     }
 
-    /// Forgets what is older than a time, in nanoseconds of the recording's clock, and what only
-    /// that needed: also in the machine that the samples came from, whose threads are kept as long
-    /// as their samples. Says what has become of the ids in the tables.
+    /// Forgets samples older than a time, in nanoseconds of the recording's clock, and everything
+    /// that only they needed. The machine that the samples came from forgets too: a thread stays as
+    /// long as its samples. Returns the new ids.
     pub fn forget_before(&mut self, machine: &mut Machine, time_ns: u64) -> NewIds {
-        let (profile, samples, now) = self.samples.since(&self.profile, time_ns);
-        (self.profile, self.samples) = (profile, samples);
+        let (profile, samples, new_ids) = self.samples.since(&self.profile, time_ns);
+        self.profile = profile;
+        self.samples = samples;
         machine.forget_ended_before(time_ns);
-        // Functions whose last sample is forgotten keep no DSO.
-        self.frames.renumber(&now, &self.profile);
-        if let Some(dsos) = machine.forget_dsos(self.frames.recorded_dsos(), false) {
-            self.frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
+        // A function without samples must not keep its DSO.
+        let frames = &mut self.stacks.frames;
+        frames.renumber(&new_ids, &self.profile);
+        if let Some(dsos) = machine.forget_dsos(frames.recorded_dsos(), false) {
+            frames.renumber_dsos(&dsos, |dso| machine.is_compiled(dso));
         }
         self.threads = ThreadTable::default();
-        self.offsets.0.fill(None);
+        self.offsets.slots.fill(None);
         self.cgroup = None;
-        now
+        new_ids
     }
 
-    /// Which call chains miss callers for want of frame pointers, where that was asked for.
+    /// Returns the call chains that miss callers for lack of frame pointers, with
+    /// [`SampleSinkOptions::judges_chains`].
     #[must_use]
     pub fn frame_pointers(&self) -> Option<FramePointers> {
-        self.frame_pointers.summary(&self.profile)
+        self.stacks.frame_pointers(&self.profile)
     }
 
-    /// What most samples without a function's name lack.
+    /// Returns what would name most of the samples without a function.
     #[must_use]
     pub fn unnamed(&self) -> Option<NamingAdvice> {
         let samples = self.samples.iter().map(|sample| {
             let leaf = self.samples.location(sample.location).and_then(|of| of.leaf);
             (sample.event, leaf, Weight { period: sample.period, samples: 1 })
         });
-        self.frames.lacks.largest(&self.profile, samples)
+        self.stacks.frames.missing.largest(&self.profile, samples)
     }
 
-    /// The tables, and the samples.
+    /// Returns the tables and the samples.
     #[must_use]
     pub fn tables(&self) -> (&Profile, &Samples) {
         (&self.profile, &self.samples)
     }
 
-    /// The tables, whose rows [`Samples::fill_rows`] makes, and the samples.
+    /// Returns the tables, whose rows [`Samples::fill_rows`] makes, and the samples.
     pub fn parts(&mut self) -> (&mut Profile, &Samples) {
         (&mut self.profile, &self.samples)
     }
 }
 
-/// The first address of a frame's function.
-fn start(profile: &Profile, frame: FrameId) -> Option<u64> {
+/// Returns the first address of a frame's function.
+fn function_start(profile: &Profile, frame: FrameId) -> Option<u64> {
     Some(profile.symbol(profile.frame(frame)?.function.ok()?)?.start)
 }
 
-/// Distances of instructions from the first addresses of their functions: as many as a CPU's cache
-/// holds, a power of two.
+/// A cache of distances from functions' first addresses. It fits into a CPU's cache, and its number
+/// of slots is a power of two.
 #[derive(Debug)]
-struct Offsets(Box<[Option<Offset>]>);
+struct OffsetCache {
+    slots: Box<[Option<CachedOffset>]>,
+}
 
 #[derive(Clone, Copy, Debug)]
-struct Offset {
+struct CachedOffset {
     at: CodeAddress,
+    /// Of the mappings.
     version: u64,
     offset: Option<u32>,
 }
 
-impl Offsets {
+impl OffsetCache {
     fn with_slots(slots: usize) -> Self {
-        Self(vec![None; slots].into())
+        Self { slots: vec![None; slots].into() }
     }
 
-    /// The distance from `start`, an address in the DSO that `at` lies in.
-    fn of(&mut self, machine: &Machine, pid: i32, at: CodeAddress, start: u64) -> Option<u32> {
+    /// Returns the distance from `start`, an address in the DSO of `at`.
+    fn distance(
+        &mut self,
+        machine: &Machine,
+        pid: i32,
+        at: CodeAddress,
+        start: u64,
+    ) -> Option<u32> {
         let version = machine.mappings_version(at.mode, pid)?;
         let mixed = (at.address ^ version.rotate_right(24)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = usize::try_from(mixed >> 48).ok()? & self.0.len().wrapping_sub(1);
-        let slot = self.0.get_mut(slot)?;
-        if let Some(known) = slot.filter(|known| (known.at, known.version) == (at, version)) {
-            return known.offset;
+        let slot = usize::try_from(mixed >> 48).ok()? & self.slots.len().wrapping_sub(1);
+        let slot = self.slots.get_mut(slot)?;
+        if let Some(cached) = slot.filter(|cached| (cached.at, cached.version) == (at, version)) {
+            return cached.offset;
         }
-        let found = machine.dso_address(at.mode, pid, at.address);
-        let distance = found.and_then(|found| found.address.checked_sub(start));
+        let in_dso = machine.dso_address(at.mode, pid, at.address);
+        let distance = in_dso.and_then(|in_dso| in_dso.address.checked_sub(start));
         let offset = distance.and_then(|distance| u32::try_from(distance).ok());
-        *slot = Some(Offset { at, version, offset });
+        *slot = Some(CachedOffset { at, version, offset });
         offset
     }
 }

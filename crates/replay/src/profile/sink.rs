@@ -1,77 +1,71 @@
-//! Sums samples up.
-
-mod more;
+//! Sums samples up by row.
 
 use std::ops::ControlFlow;
 
-use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{
     PERF_SAMPLE_BRANCH_CALL_STACK, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_STACK_USER,
 };
 use tare_format::file::{Description, Event};
 use tare_format::ledger::Ledger;
-use tare_format::record::{Record, Sample};
-use tare_profile::{
-    Blocks, EventId, FrameId, Losses, Profile, ReplacedRows, Row, RowId, StackId, StringId, Thread,
-    Weight,
-};
+use tare_format::record::{Branches, Record, Sample, TaskRead};
+use tare_profile::{EventId, Losses, Profile, ReplacedRows, Row, RowId, StringId, Thread, Weight};
 
 use super::blocks::BlockCycles;
-use super::details::{Details, Subject};
-use super::frame_pointers::Chains;
-use super::frames::Frames;
-use super::lines::Lines;
+use super::details::{DetailedSample, Details};
+use super::events::EventTable;
+use super::frames::FrameTable;
+use super::lines::LineLookup;
+use super::stacks::{CallStacks, ChainLimit};
 use super::task_counts::TaskCounts;
-use super::threads::{Index, ThreadTable};
+use super::threads::{ThreadIndex, ThreadTable};
 use super::{CodeDetail, ProfileOptions, ProfileSummary};
 use crate::callchain::CodeAddress;
-use crate::cpumode::CpuMode;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::own_threads::OwnThreads;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 use crate::switch::SwitchState;
 use crate::times::TimeWindows;
-use crate::tracepoints::Tracepoints;
 
-/// A profile while it is filled.
+/// Fills a profile with the sums of samples.
 #[derive(Debug)]
 pub struct ProfileSink {
+    options: ProfileOptions,
     profile: Profile,
+    events: EventTable,
     threads: ThreadTable,
     counts: TaskCounts,
-    tracepoints: Tracepoints,
-    events: Vec<EventId>,
-    periods: Vec<u64>,
-    frames: Option<Frames>,
-    /// Which row each row has become since lines are known.
-    rows_now: Option<ReplacedRows>,
-    chain: Vec<CodeAddress>,
-    frame_pointers: Chains,
-    times: TimeWindows,
-    cpus: Vec<u32>,
-    by_cpu: bool,
-    by_trace: bool,
+    /// `None` without places in code.
+    stacks: Option<CallStacks>,
     details: Details,
-    by_branch: bool,
     block_cycles: Option<BlockCycles>,
-    blocks: Vec<Blocks>,
-    by_cost: bool,
-    max_stack: usize,
-    keeps_callers: bool,
-    socket: Option<u64>,
-    switched: SwitchState,
-    include_self: bool,
-    exact: bool,
+    period: SampledPeriod,
+    /// The rows that replaced others when lines became known.
+    replaced_rows: Option<ReplacedRows>,
+}
+
+/// The part of the recording that is summed up.
+#[derive(Debug)]
+struct SampledPeriod {
+    windows: TimeWindows,
+    switch: SwitchState,
+}
+
+/// A sample's row without its place in code.
+struct FrontRow {
+    thread: ThreadIndex,
+    row: Row,
+    weight: Weight,
 }
 
 impl Sink for ProfileSink {
     type Error = Error;
 
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
-        self.frames.is_some()
+        self.stacks.is_some()
             && sample.fields.callchain.is_some()
-            && self.times.takes(sample.time_ns)
+            && self.period.windows.takes(sample.time_ns)
     }
 
     fn sample(
@@ -79,9 +73,9 @@ impl Sink for ProfileSink {
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
-        self.learn(sample.description);
-        if let Some(event) = sample.event.filter(|_| self.times.takes(sample.time_ns)) {
-            self.add(machine, sample, event);
+        self.events.learn(&mut self.profile, sample.description);
+        if self.period.windows.takes(sample.time_ns) {
+            self.add(machine, sample);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -91,7 +85,7 @@ impl Sink for ProfileSink {
         machine: &mut Machine,
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
-        self.learn(record.description);
+        self.events.learn(&mut self.profile, record.description);
         match record.fields {
             Record::Comm(comm) => {
                 let name = self.profile.add_string(comm.comm);
@@ -103,270 +97,250 @@ impl Sink for ProfileSink {
                 self.threads.rename(task.tid, name);
             }
             Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
-            Record::Read => self.count(machine, record),
+            Record::Read => self.add_task_count(machine, record),
             _ => {}
         }
         Ok(ControlFlow::Continue(()))
     }
 
     fn end(&mut self, machine: &mut Machine) -> Result<(), Error> {
-        if let Some(frames) = &mut self.frames {
-            self.rows_now = frames.locate(&mut self.profile, machine);
+        if let Some(stacks) = &mut self.stacks {
+            self.replaced_rows = stacks.frames.locate(&mut self.profile, machine);
         }
-        if let Some(cycles) = self.block_cycles.take() {
-            self.blocks = cycles.finish(&mut self.profile, machine);
+        if let Some(cycles) = &mut self.block_cycles {
+            cycles.finish(&mut self.profile, machine);
         }
         Ok(())
     }
 }
 
 impl ProfileSink {
-    /// An empty profile of a recording.
+    /// Makes an empty profile of a recording.
     ///
     /// # Errors
     /// [`Error::NoSampleTimes`].
     pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
-        let mut sink = Self {
-            profile: Profile::default(),
-            threads: ThreadTable::default(),
+        let mut profile = Profile::default();
+        profile.set_details(&options.details);
+        let mut threads = ThreadTable::default();
+        threads.rename(0, Some(profile.add_string(b"swapper")));
+        let mut events = EventTable::new(options.raw_trace);
+        events.learn(&mut profile, description);
+        Ok(Self {
+            profile,
+            events,
+            threads,
             counts: TaskCounts::default(),
-            tracepoints: Tracepoints::new(options.raw_trace),
-            events: Vec::new(),
-            periods: Vec::new(),
-            frames: (options.code != CodeDetail::None).then(|| {
-                let asks = options.lines || options.inline;
-                let lines = asks.then(|| Lines::new(options.inline));
-                Frames::new(lines, options.code == CodeDetail::Stack)
+            stacks: (options.code != CodeDetail::None).then(|| {
+                let needs_lines = options.lines || options.inline;
+                let lines = needs_lines.then(|| LineLookup::new(options.inline));
+                CallStacks::new(FrameTable::new(lines, options.code == CodeDetail::Stack))
             }),
-            rows_now: None,
-            chain: Vec::new(),
-            frame_pointers: Chains::default(),
-            times: options.time.of(description)?,
-            cpus: options.cpus.clone(),
-            by_cpu: options.by_cpu,
-            by_trace: options.trace,
             details: Details::new(
                 options.details.clone(),
                 options.time_quantum_ns,
                 options.nanoseconds,
             ),
-            by_branch: options.branches,
             block_cycles: options.blocks.then(BlockCycles::default),
-            blocks: Vec::new(),
-            by_cost: options.by_cost,
-            max_stack: options.max_stack.unwrap_or(usize::MAX),
-            keeps_callers: options.keeps_callers,
-            socket: options.socket,
-            switched: SwitchState::new(&options.switch),
-            include_self: options.include_self,
-            exact: options.exact,
-        };
-        sink.profile.set_details(&options.details);
-        let swapper = sink.profile.add_string(b"swapper");
-        sink.threads.rename(0, Some(swapper));
-        sink.learn(description);
-        Ok(sink)
+            period: SampledPeriod {
+                windows: options.time.windows(description)?,
+                switch: SwitchState::new(&options.switch),
+            },
+            replaced_rows: None,
+            options: options.clone(),
+        })
     }
 
-    /// Takes in events that became known since.
-    fn learn(&mut self, description: &Description) {
-        if self.events.len() == description.events().len() {
-            return;
-        }
-        self.tracepoints.learn(description);
-        for (index, event) in description.events().iter().enumerate().skip(self.events.len()) {
-            let name = self.profile.add_string(&self.tracepoints.event_name(event));
-            self.events.push(self.profile.name_event(index, name));
-            self.periods.push(match event.attr.sampling {
-                Sampling::None => 0,
-                Sampling::Period(period) | Sampling::Frequency(period) => period,
-            });
-        }
-    }
-
-    fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, index: usize) {
-        let Some((at, row, weight)) = self.front(machine, sample, index) else { return };
-        if self.by_branch {
+    fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>) {
+        let Some(FrontRow { thread, row, weight }) = self.front(machine, sample) else { return };
+        if self.options.branches {
             if let Some(cycles) = &mut self.block_cycles {
                 cycles.add(machine, sample, row.event);
             }
             return self.add_branches(machine, sample, row);
         }
-        if self.frames.is_none() && !self.by_trace && self.details.is_empty() {
-            return match self.threads.row(at, row.event, row.cpu) {
+        if self.stacks.is_none() && !self.options.trace && self.details.is_empty() {
+            return match self.threads.row(thread, row.event, row.cpu) {
                 Some(row) => self.profile.add_to_row(row, weight),
                 None => {
                     let event = row.event;
                     let cpu = row.cpu;
                     let id = self.profile.add_samples(row, weight);
-                    self.threads.keep_row(at, event, cpu, id);
+                    self.threads.keep_row(thread, event, cpu, id);
                 }
             };
         }
-        let row = self.placed(machine, sample, index, row);
+        let row = self.add_place(machine, sample, row);
         self.profile.add_samples(row, weight);
     }
 
-    /// The row that a sample belongs to, and what it weighs: for a sink that takes each sample
-    /// instead of their sums. Nothing is added. `None`: it is of no known event, or of another time
-    /// or CPU than is asked for.
+    /// Returns the row and weight of a sample without adding them, for a sink that takes each
+    /// sample. `None`: the options leave the sample out, or its event is unknown.
     pub fn locate(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Option<(Row, Weight)> {
-        self.learn(sample.description);
-        let index = sample.event.filter(|_| self.times.takes(sample.time_ns))?;
-        let (_, row, weight) = self.front(machine, sample, index)?;
-        Some((self.placed(machine, sample, index, row), weight))
+        self.events.learn(&mut self.profile, sample.description);
+        if !self.period.windows.takes(sample.time_ns) {
+            return None;
+        }
+        let FrontRow { row, weight, .. } = self.front(machine, sample)?;
+        Some((self.add_place(machine, sample, row), weight))
     }
 
-    /// Adds a sample to a row, whose number stays until the end of the replay: see
+    /// Adds a sample to a row. The returned id is valid until the end of the replay; see
     /// [`Self::row_with_lines`].
     pub fn add_located(&mut self, row: Row, weight: Weight) -> RowId {
         self.profile.add_samples(row, weight)
     }
 
-    /// A row after the end of the replay, when lines and inlined functions are known.
+    /// Returns a row after the end of the replay, with lines and inlined functions.
     #[must_use]
     pub fn row_with_lines(&self, before: RowId) -> Option<Row> {
-        let now = match &self.rows_now {
+        let now = match &self.replaced_rows {
             Some(rows) => rows.get(before)?,
             None => before,
         };
         Some(*self.profile.row(now)?.0)
     }
 
-    /// The profile as it is by now.
+    /// Returns the profile so far.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The row of a sample without its place in code, and what it weighs.
+    /// Returns the row of a sample without its place in code.
     fn front(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
-        index: usize,
-    ) -> Option<(Index, Row, Weight)> {
-        let event = self.events.get(index).copied()?;
-        if !self.is_among_those(sample, event) {
+    ) -> Option<FrontRow> {
+        let event = self.events.get(sample.event?)?;
+        if !self.is_selected(sample, event.id) {
             return None;
         }
         let head = &sample.fields.head;
-        if !self.cpus.is_empty() && !head.cpu.is_some_and(|cpu| self.cpus.contains(&cpu)) {
+        let cpus = &self.options.cpus;
+        if !cpus.is_empty() && !head.cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
             return None;
         }
-        // What doesn't say how many occurrences it stands for has its event's period, as in perf.
-        let of_event = self.periods.get(index).copied().unwrap_or(0);
-        let period = if self.by_cost {
+        let period = if self.options.by_cost {
             sample.fields.weight.map_or(1, |weight| weight.max(1))
         } else {
-            head.period.unwrap_or(of_event)
+            head.period.unwrap_or(event.period)
         };
-        let weight = Weight { period, samples: 1 };
-        let cpu = head.cpu.filter(|_| self.by_cpu);
         let pid = head.pid.unwrap_or(-1);
         let tid = head.tid.unwrap_or(-1);
-        let (at, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
-        let (thread, comm) = (Some(thread.id), Some(thread.comm));
-        let (leaf, stack, trace, details) = Default::default();
-        let row = Row { event, thread, comm, cpu, leaf, stack, trace, details };
-        Some((at, row, weight))
+        let (thread, known) = self.threads.find(&mut self.profile, machine, pid, tid);
+        let row = Row {
+            event: event.id,
+            thread: Some(known.id),
+            comm: Some(known.comm),
+            cpu: head.cpu.filter(|_| self.options.by_cpu),
+            leaf: None,
+            stack: None,
+            trace: None,
+            details: None,
+        };
+        Some(FrontRow { thread, row, weight: Weight { period, samples: 1 } })
     }
 
-    fn placed(
+    /// Whether a sample is of the selected socket, and between the events that switch.
+    fn is_selected(&mut self, sample: &Replayed<'_, Sample<'_>>, event: EventId) -> bool {
+        if !self.period.switch.is_idle() {
+            let name = self.profile.event(event).map(|event| self.profile.string(event.name));
+            if !self.period.switch.takes(name.unwrap_or_default()) {
+                return false;
+            }
+        }
+        self.options.socket.is_none_or(|socket| {
+            self.details.socket(sample.description, sample.fields.head.cpu) == Some(socket)
+        })
+    }
+
+    /// Returns the row with the sample's place in code, its tracepoint's fields and its details.
+    fn add_place(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
-        index: usize,
         row: Row,
     ) -> Row {
-        let (leaf, stack) = self.place(machine, sample);
-        let trace = self.trace(machine, sample, index);
-        let Self { profile, frames, details, .. } = self;
-        let details =
-            details.of(profile, machine, frames.as_mut(), Subject { sample, branch: None });
+        let Self { options, profile, events, stacks, details, .. } = self;
+        let limit = ChainLimit {
+            addresses: options.max_stack.unwrap_or(usize::MAX),
+            keeps_callers: options.keeps_callers,
+        };
+        let leaf = stacks.as_mut().and_then(|stacks| stacks.leaf(profile, machine, sample));
+        let stack =
+            stacks.as_mut().and_then(|stacks| stacks.stack(profile, machine, sample, limit));
+        let trace = if options.trace { events.trace(profile, machine, sample) } else { None };
+        let frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
+        let detailed = DetailedSample { sample, branch: None };
+        let details = details.add(profile, machine, frames, detailed);
         Row { leaf, stack, trace, details, ..row }
     }
 
-    /// Where a sample was, and how it came there.
-    fn place(
-        &mut self,
-        machine: &mut Machine,
-        sample: &Replayed<'_, Sample<'_>>,
-    ) -> (Option<FrameId>, Option<StackId>) {
-        let most = self.max_stack;
-        let keeps_callers = self.keeps_callers;
-        let Self { profile, frames: Some(frames), chain, frame_pointers, .. } = self else {
-            return (None, None);
-        };
-        let mode = CpuMode::of_misc(sample.raw.misc);
+    /// Adds a row per branch of a sample. As in perf, a branch weighs 1, and its target is the
+    /// place in code.
+    fn add_branches(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>, row: Row) {
+        let Self { profile, stacks, details, .. } = self;
         let pid = sample.fields.head.pid.unwrap_or(-1);
-        let ip = sample.fields.head.ip;
-        let leaf =
-            ip.map(|address| frames.frame(profile, machine, pid, CodeAddress { mode, address }));
-        if sample.fields.callchain.is_none() {
-            return (leaf, None);
+        for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
+            let mut frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
+            let target = CodeAddress::of_branch(branch.to);
+            let leaf = frames.as_mut().map(|frames| frames.frame(profile, machine, pid, target));
+            let detailed = DetailedSample { sample, branch: Some(&branch) };
+            let details = details.add(profile, machine, frames, detailed);
+            let weight = Weight { period: 1, samples: 1 };
+            profile.add_samples(Row { leaf, details, ..row }, weight);
         }
-        machine.callchain(sample, if keeps_callers { usize::MAX } else { most }, chain);
-        if chain.len() > most {
-            // As in perf, what stands next to the root of the graph is kept.
-            chain.drain(..chain.len() - most);
-        }
-        let stack = frames.stack(profile, machine, pid, chain);
-        let by_frame_pointers =
-            sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
-        if let (Some(stack), Some(kept)) = (stack.filter(|_| by_frame_pointers), frames.kept()) {
-            frame_pointers.add(profile, kept, stack, frames.last_chain());
-        }
-        (leaf, stack)
     }
 
-    /// The fields of a tracepoint's sample as text.
-    fn trace(
-        &mut self,
-        machine: &mut Machine,
-        sample: &Replayed<'_, Sample<'_>>,
-        index: usize,
-    ) -> Option<StringId> {
-        let raw = sample.fields.raw.filter(|_| self.by_trace)?;
-        let event = sample.description.events().get(index)?;
-        let fields = self.tracepoints.fields(machine, event.attr.config, raw);
-        (!fields.is_empty()).then(|| self.profile.add_string(fields))
+    /// Adds the count of a task that ended. The record of a group holds the counts of all members;
+    /// the record's id selects the event's own.
+    fn add_task_count(&mut self, machine: &Machine, record: &Replayed<'_, Record<'_>>) {
+        let lookup = record.description.lookup();
+        let Some((index, layout)) =
+            record.event.and_then(|index| Some((index, lookup.layouts().get(index)?)))
+        else {
+            return;
+        };
+        let Some(event) = self.events.get(index) else { return };
+        let Ok(read) = TaskRead::decode(&record.raw, layout) else { return };
+        let own = read
+            .values
+            .values()
+            .find(|value| value.id.is_none_or(|id| lookup.with_id(id) == Some(index)));
+        let Some(value) = own.map(|own| own.value) else { return };
+        let (_, thread) = self.threads.find(&mut self.profile, machine, read.pid, read.tid);
+        self.counts.add(index, thread.comm, &read, value);
+        self.profile.add_count(thread.id, event.id, value);
     }
 
-    /// The profile of all that was replayed; `losses` is what the replay missed.
+    /// Returns the whole profile; `losses` are the replay's.
     #[must_use]
     pub fn finish(mut self, description: &Description, losses: Losses) -> ProfileSummary {
-        self.tracepoints.learn(description);
-        for (index, event) in description.events().iter().enumerate() {
-            let name = self.profile.add_string(&self.tracepoints.event_name(event));
-            self.profile.name_event(index, name);
-        }
-        let frame_pointers = self.frame_pointers.summary(&self.profile);
+        self.events.learn_names(&mut self.profile, description);
+        let stacks = self.stacks.as_ref();
+        let frame_pointers = stacks.and_then(|stacks| stacks.frame_pointers(&self.profile));
         self.profile.losses = Losses { frame_pointers, ..losses };
         self.name_threads();
-        let ledger = description.notes().iter().rev().find_map(|note| Ledger::from_note(note));
-        if let Some(Ledger { recorder, .. }) =
-            ledger.as_ref().filter(|ledger| !self.include_self && !ledger.recorder.included)
-        {
-            let is_own = |thread: &Thread| recorder.tids.contains(&thread.tid);
-            let own = self.profile.remove_rows(|profile, row| {
-                row.thread.and_then(|thread| profile.thread(thread)).is_some_and(is_own)
-            });
-            self.profile.losses.own_samples = own.samples;
-        }
+        let mut own_threads = OwnThreads::new(self.options.include_self);
+        own_threads.learn(description);
+        self.profile.losses.own_samples = own_threads.remove_rows(&mut self.profile);
         let rows = self.profile.rows().map(|(row, weight)| (row.event, row.leaf, weight));
-        let unnamed = self.frames.as_ref().and_then(|of| of.lacks.largest(&self.profile, rows));
-        self.profile.losses.unnamed = unnamed;
-        self.compare(description, ledger.as_ref());
-        let Self { profile, blocks, .. } = self;
-        ProfileSummary { profile, description: description.clone(), ledger, blocks }
+        let stacks = self.stacks.as_ref();
+        self.profile.losses.unnamed =
+            stacks.and_then(|stacks| stacks.frames.missing.largest(&self.profile, rows));
+        let ledger = own_threads.into_ledger();
+        self.compare_counts(description, ledger.as_ref());
+        let blocks = self.block_cycles.map(BlockCycles::into_blocks).unwrap_or_default();
+        ProfileSummary { profile: self.profile, description: description.clone(), ledger, blocks }
     }
 
-    /// Names each thread as it was called last, with or without samples under that name.
+    /// Gives each thread its last name, whether or not samples have that name.
     fn name_threads(&mut self) {
         let rows = self.profile.rows().map(|(row, _)| row);
         let threads: Vec<_> = rows.filter_map(|row| Some((row.thread?, row.comm?))).collect();
@@ -377,33 +351,33 @@ impl ProfileSink {
         }
     }
 
-    /// Puts samples beside exact counts, and has them weigh as much where that is asked for.
-    fn compare(&mut self, description: &Description, ledger: Option<&Ledger>) {
+    /// Compares samples with exact counts, and with `exact` weighs them by these.
+    fn compare_counts(&mut self, description: &Description, ledger: Option<&Ledger>) {
         let Self { counts, threads, profile, events, .. } = self;
         let Some(ledger) = ledger else { return };
-        let last_of = |profile: &mut Profile, tid: i32| -> StringId {
-            let unnamed = || profile.add_string(format!(":{tid}").as_bytes());
-            threads.last_comm(tid).unwrap_or_else(unnamed)
+        let last_or_number = |profile: &mut Profile, tid: i32| -> StringId {
+            let number = || profile.add_string(format!(":{tid}").as_bytes());
+            threads.last_comm(tid).unwrap_or_else(number)
         };
-        let by_name = counts.by_name(profile, last_of, events, description, ledger);
+        let by_name = counts.by_name(profile, last_or_number, events, description, ledger);
         let last_name = |thread: &Thread| threads.last_comm(thread.tid);
         profile.compare_with_counts(&by_name, last_name);
-        if self.exact {
+        if self.options.exact {
             profile.weigh_by_counts(last_name);
         }
     }
 }
 
-/// Whether branches of code were recorded, and not only those of calls, which are call chains.
+/// Whether branches of all kinds were recorded. A branch stack of calls alone is a call chain.
 #[must_use]
 pub fn has_branches(description: &Description) -> bool {
-    let is_of_code = |event: &Event| {
+    let has_code_branches = |event: &Event| {
         let attr = &event.attr;
         attr.sample_type & u64::from(PERF_SAMPLE_BRANCH_STACK) != 0
             && attr.branch_sample_type & u64::from(PERF_SAMPLE_BRANCH_CALL_STACK) == 0
             && attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) == 0
     };
-    description.events().iter().any(is_of_code)
+    description.events().iter().any(has_code_branches)
 }
 
 /// Whether any event's samples have call chains.

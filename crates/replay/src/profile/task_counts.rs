@@ -1,9 +1,9 @@
-//! What inherited events counted in each task, which the kernel writes when a task ends
-//! (`inherit_stat`), by command name.
+//! Counts of inherited events by command name. The kernel writes a task's counts when it exits
+//! (`inherit_stat`).
 //!
-//! The kernel writes no such record of the task that has the original events, the command's own.
-//! What all tasks counted together is in the ledger, and what is missing from that is its count,
-//! with that of tasks that had not ended.
+//! It writes no such record for the task that has the original events, which is the command's own.
+//! The ledger holds the counts of all tasks together; the rest belongs to the command's own task and
+//! to tasks that are still running.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,31 @@ use tare_format::ledger::{FollowMode, Ledger};
 use tare_format::record::TaskRead;
 use tare_profile::{EventId, Profile, StringId};
 
-/// The counts of tasks that ended, by event and by the name that they had then.
+use super::events::{EventTable, ProfiledEvent};
+
+/// The counts of exited tasks, by event and last name.
 #[derive(Debug, Default)]
 pub(super) struct TaskCounts {
-    sums: BTreeMap<(usize, StringId), Sum>,
+    sums: BTreeMap<(usize, StringId), CounterSum>,
 }
 
-/// Counts of events that may share counters. A task has a copy of an event for each CPU: all of
-/// them are enabled wherever it runs, and the one of that CPU is running.
+/// Counts of an event that may share counters with others. A task has a copy of an event per CPU:
+/// all copies are enabled while it runs, but only that of its CPU runs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct CounterSum {
     value: u64,
     enabled_ns: u64,
     running_ns: u64,
 }
 
-impl Sum {
+impl CounterSum {
     fn add(&mut self, other: Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
-    /// What there would have been had no event shared a counter.
+    /// Scales the count to the whole enabled time.
     fn scaled(self, copies: usize) -> u64 {
         let enabled_ns = (self.enabled_ns / copies.max(1) as u64).max(self.running_ns);
         let whole = (u128::from(self.value) * u128::from(enabled_ns))
@@ -46,9 +48,9 @@ impl Sum {
 }
 
 impl TaskCounts {
-    /// Takes in what the event with this index had counted in a task that ended.
+    /// Adds an exited task's count of an event, given by its index.
     pub(super) fn add(&mut self, event: usize, comm: StringId, read: &TaskRead<'_>, value: u64) {
-        let count = Sum {
+        let count = CounterSum {
             value,
             enabled_ns: read.values.enabled_ns.unwrap_or(1),
             running_ns: read.values.running_ns.unwrap_or(1),
@@ -56,13 +58,13 @@ impl TaskCounts {
         self.sums.entry((event, comm)).or_default().add(count);
     }
 
-    /// The sums by event and name; empty where not all of it is known. `last_name` is what the
-    /// thread with a number was called last.
+    /// Returns the sums by event and name; empty if some counts are unknown. `last_name` returns the
+    /// last name of a thread.
     pub(super) fn by_name(
         &self,
         profile: &mut Profile,
         last_name: impl Fn(&mut Profile, i32) -> StringId,
-        events: &[EventId],
+        events: &EventTable,
         description: &Description,
         ledger: &Ledger,
     ) -> BTreeMap<(EventId, StringId), u64> {
@@ -79,14 +81,14 @@ impl TaskCounts {
             if !event.attr.flags.contains(Flags::INHERIT_STAT) {
                 continue;
             }
-            let Some(id) = events.get(index).copied() else { continue };
-            let of_event = || self.sums.iter().filter(|((event, _), _)| *event == index);
-            // Kernels that write no such records leave nothing to tell the tasks apart by.
-            if follow.tasks.is_some_and(|tasks| tasks > 1) && of_event().next().is_none() {
+            let Some(ProfiledEvent { id, .. }) = events.get(index) else { continue };
+            let task_sums = || self.sums.iter().filter(|((event, _), _)| *event == index);
+            // Some kernels write no such records, which leaves the tasks' shares unknown.
+            if follow.tasks.is_some_and(|tasks| tasks > 1) && task_sums().next().is_none() {
                 continue;
             }
             let mut rest = counted;
-            for ((_, name), sum) in of_event() {
+            for ((_, name), sum) in task_sums() {
                 let count = sum.scaled(event.ids.len());
                 sums.insert((id, *name), count);
                 rest = rest.saturating_sub(count);

@@ -1,4 +1,4 @@
-//! Threads in a profile, each found once.
+//! The threads of samples in a profile.
 
 use std::collections::HashMap;
 
@@ -6,50 +6,49 @@ use tare_profile::{EventId, Profile, RowId, StringId, Thread, ThreadId};
 
 use crate::machine::Machine;
 
-/// What is known of threads in the profile's own terms. Most samples come from the thread of the
-/// sample before.
+/// Caches the profile's ids of threads. Most samples come from the thread of the previous one.
 #[derive(Debug, Default)]
 pub(super) struct ThreadTable {
     indices: HashMap<(i32, i32), usize, foldhash::fast::RandomState>,
     threads: Vec<KnownThread>,
     last: Option<((i32, i32), usize)>,
-    /// What each thread was called last, by its number.
+    /// The last name of each thread.
     last_comms: HashMap<i32, StringId, foldhash::fast::RandomState>,
 }
 
-/// A thread, as long as its version is the same.
+/// A thread, valid while its version stays the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownThread {
     version: u64,
     pub(super) id: ThreadId,
     pub(super) comm: StringId,
-    /// Where alike samples without a place in code were added.
+    /// The rows of recent samples without a place in code, by event and CPU.
     rows: [Option<(EventId, Option<u32>, RowId)>; 4],
 }
 
-/// A thread in the table.
+/// Index of a thread in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Index(usize);
+pub(super) struct ThreadIndex(usize);
 
 impl ThreadTable {
-    /// A thread as the machine has it now.
+    /// Returns a thread with its current name.
     pub(super) fn find(
         &mut self,
         profile: &mut Profile,
         machine: &Machine,
         pid: i32,
         tid: i32,
-    ) -> (Index, KnownThread) {
+    ) -> (ThreadIndex, KnownThread) {
         let thread = machine.thread(tid);
         let version = thread.map_or(0, crate::Thread::version);
         let index = match self.last {
             Some((last, index)) if last == (pid, tid) => Some(index),
             _ => self.indices.get(&(pid, tid)).copied(),
         };
-        let found = index.and_then(|index| Some((index, *self.threads.get(index)?)));
-        if let Some((index, known)) = found.filter(|(_, known)| known.version == version) {
+        let cached = index.and_then(|index| Some((index, *self.threads.get(index)?)));
+        if let Some((index, known)) = cached.filter(|(_, known)| known.version == version) {
             self.last = Some(((pid, tid), index));
-            return (Index(index), known);
+            return (ThreadIndex(index), known);
         }
         let comm = match thread.and_then(crate::Thread::comm) {
             Some(comm) => profile.add_string(comm),
@@ -65,13 +64,13 @@ impl ThreadTable {
         }
         self.indices.insert((pid, tid), index);
         self.last = Some(((pid, tid), index));
-        (Index(index), known)
+        (ThreadIndex(index), known)
     }
 
-    /// The row of alike samples.
+    /// Returns the row of recent samples with the same thread, event and CPU.
     pub(super) fn row(
         &self,
-        Index(index): Index,
+        ThreadIndex(index): ThreadIndex,
         event: EventId,
         cpu: Option<u32>,
     ) -> Option<RowId> {
@@ -79,10 +78,10 @@ impl ThreadTable {
         rows.filter(|row| (row.0, row.1) == (event, cpu)).map(|row| row.2).next()
     }
 
-    /// Keeps the row for the next samples that are alike.
+    /// Caches a row for the next samples with the same thread, event and CPU.
     pub(super) fn keep_row(
         &mut self,
-        Index(index): Index,
+        ThreadIndex(index): ThreadIndex,
         event: EventId,
         cpu: Option<u32>,
         row: RowId,
@@ -93,7 +92,7 @@ impl ThreadTable {
         }
     }
 
-    /// A thread got its name, or its parent's.
+    /// Sets the last name of a thread.
     pub(super) fn rename(&mut self, tid: i32, comm: Option<StringId>) {
         match comm {
             Some(comm) => self.last_comms.insert(tid, comm),
@@ -101,7 +100,7 @@ impl ThreadTable {
         };
     }
 
-    /// What a thread was called last.
+    /// Returns the last name of a thread.
     pub(super) fn last_comm(&self, tid: i32) -> Option<StringId> {
         self.last_comms.get(&tid).copied()
     }

@@ -1,4 +1,4 @@
-//! Which lack is behind the largest share of samples without a function's name.
+//! Finds the missing file that would name the largest share of samples without a function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,14 +9,14 @@ use tare_symbols::{DsoAddress, DsoKind, Unresolved};
 
 use crate::machine::Machine;
 
-/// The least share that is worth a line, in percent.
+/// Smallest share of samples that is reported, in percent.
 const LEAST_PERCENT: f64 = 5.0;
 
-/// What files lack, by reason.
+/// What would name the addresses in a file, by the reason why they have no name.
 #[derive(Debug, Default)]
-pub(super) struct Lacks(HashMap<(DsoId, StringId), MissingSymbols>);
+pub(super) struct MissingFiles(HashMap<(DsoId, StringId), MissingSymbols>);
 
-impl Lacks {
+impl MissingFiles {
     /// Notes why an address has no name.
     pub(super) fn note(
         &mut self,
@@ -33,7 +33,7 @@ impl Lacks {
         }
     }
 
-    /// The lack with the largest share of an event's weight, if that is worth a line.
+    /// Returns what would name the largest share of an event's samples, if the share is reported.
     pub(super) fn largest(
         &self,
         profile: &Profile,

@@ -13,7 +13,7 @@ use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
 use tare_render::{CpuSwitch, RecordingSummary, SampleSink, Session, Unit};
 use tare_replay::{
-    CodeDetail, Machine, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
+    CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
     SampleFilter, Sink,
 };
 use tare_trace::sched::{SchedAction, Task, Tracepoints};
@@ -60,13 +60,14 @@ pub(crate) fn replay(
     let inner = ProfileSink::new(&options, recording.description()).map_err(recording::refusal)?;
     let filter = SampleFilter::new(samples.filter.clone(), recording.description())
         .map_err(recording::refusal)?;
-    let own = OwnThreads { includes: samples.include_self, ..OwnThreads::default() };
+    let own = OwnThreads::new(samples.include_self);
     let mut routing = Routing {
         inner,
         filter,
         events: &samples.events,
         wall_clock: samples.wall_clock,
         own,
+        own_samples: 0,
         taken: 0,
         waiting: samples.inline.then(Vec::new),
         switches: Switches(trace.then(Tracepoints::default)),
@@ -74,11 +75,11 @@ pub(crate) fn replay(
     };
     let options = ReplayOptions { symbols, ..ReplayOptions::default() };
     let losses = Replay::new(options).run(&mut recording, &mut routing)?;
-    let Routing { inner, own, taken, .. } = routing;
+    let Routing { inner, own_samples, taken, .. } = routing;
     let summary = inner.finish(recording.description(), losses);
     let mut profile = summary.profile;
     let ledger = summary.ledger;
-    profile.losses.own_samples = own.samples;
+    profile.losses.own_samples = own_samples;
     refuse_unknown(samples, &profile)?;
     if taken == 0 {
         return Err(no_samples(samples, &profile).into());
@@ -93,6 +94,7 @@ struct Routing<'a> {
     events: &'a [String],
     wall_clock: bool,
     own: OwnThreads,
+    own_samples: u64,
     taken: u64,
     /// Samples until their lines and inlined functions are known, where these were asked for.
     waiting: Option<Vec<Waiting>>,
@@ -125,29 +127,6 @@ struct Waiting {
     time_ns: Option<u64>,
 }
 
-/// The recorder's own threads.
-#[derive(Default)]
-struct OwnThreads {
-    includes: bool,
-    notes: usize,
-    ledger: Option<Ledger>,
-    samples: u64,
-}
-
-impl OwnThreads {
-    /// Whether a thread is the recorder's, and not to be shown.
-    fn has(&mut self, description: &Description, tid: Option<i32>) -> bool {
-        let notes = description.notes();
-        if notes.len() != self.notes {
-            self.notes = notes.len();
-            self.ledger = notes.iter().rev().find_map(|note| Ledger::from_note(note));
-        }
-        let recorder = self.ledger.as_ref().map(|ledger| &ledger.recorder);
-        let is_own = |tid| recorder.is_some_and(|own| !own.included && own.tids.contains(&tid));
-        !self.includes && tid.is_some_and(is_own)
-    }
-}
-
 impl Sink for Routing<'_> {
     type Error = anyhow::Error;
 
@@ -159,8 +138,9 @@ impl Sink for Routing<'_> {
         if !self.filter.passes(machine, sample) {
             return Ok(ControlFlow::Continue(()));
         }
-        if self.own.has(sample.description, sample.fields.head.tid) {
-            self.own.samples += 1;
+        self.own.learn(sample.description);
+        if sample.fields.head.tid.is_some_and(|tid| self.own.contains(tid)) {
+            self.own_samples += 1;
             return Ok(ControlFlow::Continue(()));
         }
         let Some((mut row, weight)) = self.inner.locate(machine, sample) else {

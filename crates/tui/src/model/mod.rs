@@ -91,10 +91,7 @@ impl Model {
 
     /// Returns the recorder's threads, whose samples are dropped.
     pub(crate) fn own_tids(&self) -> Vec<i32> {
-        let recorder = self.ledger.as_ref().map(|ledger| &ledger.recorder);
-        recorder
-            .filter(|recorder| !self.include_self && !recorder.included)
-            .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
+        tare_replay::own_tids(self.ledger.as_ref(), self.include_self).collect()
     }
 
     /// Returns the events that have samples, with the weight of those that satisfy the query's base

@@ -12,7 +12,9 @@ use tare_format::ledger::Ledger;
 use tare_kernel::file_window::catch_bus_errors;
 use tare_profile::{EventId, Filter, Key, Profile, Selection, SymbolId, Weight};
 use tare_render::{Column, View};
-use tare_replay::{Recording, Replay, ReplayOptions, SampleDetail, SampleSink, SampleSinkOptions};
+use tare_replay::{
+    Recording, Replay, ReplayOptions, SampleDetail, SampleSink, SampleSinkOptions, own_tids,
+};
 use tare_symbols::{SymbolOptions, Unresolved};
 use tare_tui::{CodeView, OpenedFunction, ProgressLine, UiExit};
 
@@ -71,7 +73,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     let wanted = FunctionFilter {
         name: raw.symbol.or(raw.named),
         dsos: raw.dsos,
-        without_tids: own_tids(ledger.as_ref(), raw.include_self),
+        without_tids: own_tids(ledger.as_ref(), raw.include_self).collect(),
     };
     progress.go_on("taking functions apart");
     let functions = annotated(&sink, &asked, &wanted);
@@ -195,14 +197,6 @@ impl FunctionFilter {
 
 fn ledger(description: &Description) -> Option<Ledger> {
     description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
-}
-
-/// Threads of the recorder, whose samples are left out.
-fn own_tids(ledger: Option<&Ledger>, include_self: bool) -> Vec<i32> {
-    let recorder = ledger.map(|ledger| &ledger.recorder);
-    recorder
-        .filter(|recorder| !include_self && !recorder.included)
-        .map_or_else(Vec::new, |recorder| recorder.tids.iter().copied().collect())
 }
 
 /// The functions that are wanted, by event, the heaviest first.

@@ -95,7 +95,7 @@ fn base(report: &ReportOptions, description: &Description) -> anyhow::Result<Vec
     }
     if report.time != TimeRanges::All {
         let windows: Vec<_> =
-            report.time.of(description).map_err(recording::refusal)?.iter().collect();
+            report.time.windows(description).map_err(recording::refusal)?.iter().collect();
         base.extend(any_of(&windows, |(from_ns, to_ns)| Term::Time(*from_ns, *to_ns)));
     }
     Ok(base)

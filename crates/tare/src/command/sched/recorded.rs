@@ -21,7 +21,7 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let progress = ProgressLine::beside_stdout();
     let mut recording = open(&recorded.input, &mut SymbolOptions::default(), &progress)?;
     let out = create(options.output.as_deref().unwrap_or(Path::new("-")))?;
-    let windows = recorded.times.of(recording.description()).map_err(refusal)?;
+    let windows = recorded.times.windows(recording.description()).map_err(refusal)?;
     let mut windows = windows.iter();
     let (from_ns, to_ns) = windows.next().unwrap_or((0, u64::MAX));
     if windows.next().is_some() {
