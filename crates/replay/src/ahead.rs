@@ -1,13 +1,12 @@
-//! Unwinding copied stacks, many at once, before their samples' turn.
+//! Unwinds copied stacks in batches, ahead of their samples.
 //!
 //! ```text
 //! records that are due    M S S S M S S S S . . .        M mapping, S sample with a copied stack
-//! ahead                   ----------------->             takes them in, and has the stacks unwound
-//! replay                  ->                             hands them out, one after the other
+//! look-ahead              ----------------->             applies mappings, and unwinds the stacks
+//! replay                  ->                             passes records to the sink, one by one
 //! ```
-//! What is ahead has a machine of its own, so each stack is unwound in the address space of its time.
-//! How far it looks ahead depends on the recording alone, so that the same comes out whatever the
-//! number of threads.
+//! The look-ahead has its own machine, so each stack is unwound in the address space of its time. The
+//! batch size depends only on the recording, so the result doesn't depend on the number of threads.
 
 use std::collections::VecDeque;
 
@@ -24,28 +23,28 @@ use crate::replayed::Replayed;
 use crate::sink::Sink;
 use crate::unwinding::UnwindStats;
 
-/// Samples, and bytes of records, that are looked at in one go.
+/// Limits of a batch: samples with stacks, and bytes of records.
 const SAMPLES: usize = 1 << 10;
 const BYTES: usize = 16 << 20;
 
-/// Bytes of unwinding tables that are kept of DSOs from one time that is forgotten to the next: what
-/// is needed of them is read again.
+/// Bytes of unwinding tables above which all are dropped when old records are forgotten. Tables that
+/// are still needed are read again.
 const UNWIND_BYTES: usize = 64 << 20;
 
-/// What is known at the time of the last record that was looked at.
+/// The machine at the last record of the batch, and the batch's unwound stacks.
 #[derive(Debug)]
 pub(crate) struct AheadState {
     machine: Machine,
     unwinder: Unwinder,
     caches: Vec<UnwindCache>,
-    /// Records that were looked at, and those of them that have gone out.
-    looked_at: usize,
-    gone: usize,
+    /// Records in the batch, and how many of them were passed on.
+    batch: usize,
+    passed: usize,
     unwound: VecDeque<UnwoundStack>,
-    /// Stacks that are unwound in a round, and that may be still in this one.
-    most: usize,
-    left: usize,
-    /// Whether the chain that went out last begins where the thread did.
+    /// Limit of stacks per round, and the rest of this round.
+    max_stacks: usize,
+    stacks_left: usize,
+    /// Whether the last call chain reaches the start of its thread.
     pub(crate) is_whole: bool,
     pub(crate) stats: UnwindStats,
 }
@@ -57,7 +56,7 @@ pub(crate) fn has_copied_stacks(description: &Description) -> bool {
 }
 
 impl AheadState {
-    /// Knows what the recording says of itself.
+    /// Starts at the recording's description.
     pub(crate) fn new(options: &ReplayOptions, description: &Description) -> Self {
         let ReplayOptions { symbols, threads, most_stacks, .. } = options;
         let mut machine = Machine::new(symbols.clone());
@@ -67,52 +66,53 @@ impl AheadState {
             machine,
             unwinder: Unwinder::new(symbols.clone()),
             caches: copied_stack::caches(*threads),
-            looked_at: 0,
-            gone: 0,
+            batch: 0,
+            passed: 0,
             unwound: VecDeque::new(),
-            most: most_stacks.unwrap_or(usize::MAX),
-            left: most_stacks.unwrap_or(usize::MAX),
+            max_stacks: most_stacks.unwrap_or(usize::MAX),
+            stacks_left: most_stacks.unwrap_or(usize::MAX),
             is_whole: false,
             stats: UnwindStats::default(),
         }
     }
 
-    /// A round begins.
+    /// Begins a round.
     pub(crate) fn begin_round(&mut self) {
-        self.left = self.most;
+        self.stacks_left = self.max_stacks;
     }
 
-    /// Forgets what ended before a time, as the machine that records are handed out with does.
+    /// Forgets threads and processes that ended before a time, like the replay's own machine.
     pub(crate) fn forget_before(&mut self, time_ns: u64, options: &ReplayOptions) {
         self.machine.forget_ended_before(time_ns);
         let is_large = self.unwinder.bytes() > UNWIND_BYTES;
         if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {
-            // What is known of a DSO is known by its number.
+            // The tables are cached by DSO id, and the ids changed.
             self.unwinder = Unwinder::new(options.symbols.clone());
             self.caches = copied_stack::caches(options.threads);
         }
     }
 
-    /// Takes in a record that has its turn at once.
+    /// Applies a record without a time.
     pub(crate) fn take_in(&mut self, description: &Description, raw: &RawRecord<'_>) {
         if let Ok(record) = raw.decode() {
             self.machine.take_in(description, raw, &record);
         }
     }
 
-    /// Whether all that was looked at has gone out.
+    /// Whether all records of the batch were passed on.
     pub(crate) fn is_spent(&self) -> bool {
-        self.gone == self.looked_at
+        self.passed == self.batch
     }
 
-    /// Looks at records that are due next, and unwinds the stacks that the sink is going to ask for.
+    /// Takes the next batch of due records, and unwinds the stacks that the sink will need.
     pub(crate) fn look<'a, S: Sink>(
         &mut self,
         due: impl Iterator<Item = OrderedRecord<'a>>,
         description: &Description,
         sink: &S,
     ) {
-        (self.looked_at, self.gone) = (0, 0);
+        self.batch = 0;
+        self.passed = 0;
         let mut stacks = Vec::new();
         let mut bytes = 0;
         for OrderedRecord { time_ns, record: raw, .. } in due {
@@ -121,17 +121,17 @@ impl AheadState {
             }
             bytes += raw.body.len();
             if raw.kind == kind::PERF_RECORD_SAMPLE {
-                let stack = self.stack(description, Some(time_ns), raw, self.looked_at, sink);
-                if stack.is_some() && self.left == 0 {
+                let stack = self.stack(description, Some(time_ns), raw, self.batch, sink);
+                if stack.is_some() && self.stacks_left == 0 {
                     self.stats.too_many += 1;
                 } else if let Some(stack) = stack {
-                    self.left -= 1;
+                    self.stacks_left -= 1;
                     stacks.push(stack);
                 }
             } else {
                 self.take_in(description, &raw);
             }
-            self.looked_at += 1;
+            self.batch += 1;
         }
         self.unwind(&stacks);
     }
@@ -161,27 +161,28 @@ impl AheadState {
             return None;
         }
         let space = fields.head.pid.and_then(|pid| self.machine.user_space(pid));
-        CopiedStack::of(&fields, position, space)
+        CopiedStack::from_sample(&fields, position, space)
     }
 
-    /// A record goes out: the addresses of its user stack, where one was unwound.
+    /// Passes a record on. Returns the addresses of its user stack, if one was unwound.
     pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
-        let position = self.gone;
-        self.gone += 1;
+        let position = self.passed;
+        self.passed += 1;
         self.unwound.front().filter(|stack| stack.position == position)?;
         let stack = self.unwound.pop_front()?;
         self.is_whole = stack.end == UnwindEnd::Whole;
         Some(stack.addresses)
     }
 
-    /// Unwinds the stack of a sample that has its turn at once.
+    /// Unwinds the stack of a sample without a time.
     pub(crate) fn unwind_now<S: Sink>(
         &mut self,
         description: &Description,
         raw: RawRecord<'_>,
         sink: &S,
     ) -> Option<Vec<u64>> {
-        (self.looked_at, self.gone) = (1, 0);
+        self.batch = 1;
+        self.passed = 0;
         let stack = self.stack(description, None, raw, 0, sink)?;
         self.unwind(&[stack]);
         self.next()

@@ -1,4 +1,4 @@
-//! Which version of each DSO was recorded: the one list of build ids of a recording.
+//! The build ids of a recording, which tell the recorded version of each DSO.
 
 use std::collections::HashMap;
 
@@ -7,33 +7,33 @@ use tare_format::file::features::{ARCH, OSRELEASE};
 use tare_format::record::{BuildId as Listed, FileId};
 use tare_symbols::{BuildId, RecordedKernel, limits};
 
-/// Build ids by the path or the name that they were recorded with.
+/// Build ids by recorded path or name.
 #[derive(Debug, Default)]
 pub(crate) struct BuildIds {
     by_name: HashMap<Vec<u8>, BuildId>,
 }
 
 impl BuildIds {
-    /// Takes in a listed one; a later one for the same name replaces it. Returns it where it is the
-    /// kernel's, which may be listed under its name or under the path of its image.
+    /// Adds a listed build id, which replaces an earlier one of the same name. Returns the id if it is
+    /// the kernel's, listed by its name or by the path of its image.
     pub(crate) fn add(&mut self, listed: &Listed<'_>) -> Option<BuildId> {
         let id = BuildId::new(listed.build_id)?;
-        let (path, is_module) = (listed.path, is_module(listed.path));
+        let path = listed.path;
         if self.by_name.len() < limits::DSOS {
             self.by_name.insert(path.to_vec(), id);
         }
-        let is_image = listed.is_kernel && !is_module && path.starts_with(b"/");
+        let is_image = listed.is_kernel && !is_module(path) && path.starts_with(b"/");
         (path == b"[kernel.kallsyms]" || is_image).then_some(id)
     }
 
-    /// The build id of a DSO: that of its own record of a mapping, else the listed one.
-    pub(crate) fn of(&self, name: &[u8], recorded: &FileId<'_>) -> Option<BuildId> {
+    /// Returns the build id of a DSO: that in its mapping's record, else the listed one.
+    pub(crate) fn get(&self, name: &[u8], recorded: &FileId<'_>) -> Option<BuildId> {
         let own = if let FileId::BuildId(id) = recorded { BuildId::new(id) } else { None };
         own.or_else(|| self.by_name.get(name).copied())
     }
 }
 
-/// What a recording's description says of its kernel; the build ids in it are taken in.
+/// Reads the recorded kernel from a description, and adds the listed build ids to `ids`.
 pub(crate) fn recorded_kernel(description: &Description, ids: &mut BuildIds) -> RecordedKernel {
     let features = description.features();
     let text = |feature| features.text(feature).ok().map(<[u8]>::to_vec);

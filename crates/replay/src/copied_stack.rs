@@ -1,5 +1,5 @@
-//! User call chains of which a recording has the makings: registers, and a copy of the stack. They
-//! are unwound on several threads; what comes out doesn't depend on how many.
+//! Unwinds user call chains from recorded registers and copies of the stack, on several threads. The
+//! result doesn't depend on their number.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,41 +11,41 @@ use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, Unwind
 
 use crate::callchain;
 
-/// Stacks that a thread takes at once, and those that make a thread worth its start: starting one
-/// takes as long as unwinding some ten of them.
+/// Stacks per batch of a thread, and stacks per additional thread. Starting a thread takes as long as
+/// unwinding about ten stacks.
 const BATCH: usize = 16;
 const WORTH_A_THREAD: usize = 64;
 
-/// More threads than this wait for memory.
+/// Limit of threads; more would wait for memory.
 const THREADS: usize = 16;
 
-/// A copied stack, with what it takes to unwind it.
+/// A copied stack, with the registers and the address space to unwind it.
 #[derive(Debug)]
 pub(crate) struct CopiedStack<'a> {
-    /// As many records before it.
+    /// Number of records before it.
     pub(crate) position: usize,
     registers: Option<Registers>,
-    /// As it was when the sample was taken.
+    /// At the time of the sample.
     pub(crate) space: Option<AddressSpace>,
     copy: &'a [u8],
     /// The user part of the recorded call chain.
     frame_pointers: Vec<u64>,
 }
 
-/// A stack that was unwound.
+/// An unwound stack.
 #[derive(Debug)]
 pub(crate) struct UnwoundStack {
     pub(crate) position: usize,
-    /// The innermost first.
+    /// Innermost first.
     pub(crate) addresses: Vec<u64>,
     pub(crate) end: UnwindEnd,
-    /// Of the addresses, those that came from frame pointers.
+    /// Number of addresses from frame pointers.
     pub(crate) spliced: usize,
 }
 
 impl<'a> CopiedStack<'a> {
-    /// Of a sample; `None` where it has no copy of a user stack.
-    pub(crate) fn of(
+    /// Returns a sample's stack, or `None` without a copy of a user stack.
+    pub(crate) fn from_sample(
         sample: &Sample<'a>,
         position: usize,
         space: Option<&AddressSpace>,
@@ -67,7 +67,8 @@ impl<'a> CopiedStack<'a> {
         })
     }
 
-    /// Bytes from the stack pointer to the base of the stack, where its mapping is known.
+    /// Returns the distance from the stack pointer to the base of the stack in bytes, if the stack's
+    /// mapping is known.
     pub(crate) fn bytes_to_base(&self) -> Option<u64> {
         let sp = self.registers?.stack_pointer();
         Some(self.space.as_ref()?.find(sp)?.end - sp)
@@ -93,14 +94,14 @@ impl<'a> CopiedStack<'a> {
     }
 }
 
-/// As many caches as threads are to unwind; `None`: as many as there are CPUs for this process.
+/// Returns a cache per unwinding thread; by default one thread per CPU of this process.
 pub(crate) fn caches(threads: Option<NonZero<usize>>) -> Vec<UnwindCache> {
     let threads = threads.or_else(|| thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZero::get).min(THREADS);
     std::iter::repeat_with(UnwindCache::default).take(threads).collect()
 }
 
-/// Unwinds stacks, each cache on a thread of its own, and returns them in their order.
+/// Unwinds stacks with a thread per cache, and returns them in their order.
 pub(crate) fn unwind_all(
     unwinder: &Unwinder,
     caches: &mut [UnwindCache],
@@ -121,7 +122,7 @@ pub(crate) fn unwind_all(
     let helpers = (stacks.len() / WORTH_A_THREAD).saturating_sub(1).min(others.len());
     let mut done = thread::scope(|scope| {
         let spawned = others.iter_mut().take(helpers).map_while(|cache| {
-            // Where no thread can be started, those there are do it all.
+            // If no more threads can be started, the others unwind all stacks.
             thread::Builder::new().spawn_scoped(scope, || work(cache)).ok()
         });
         let spawned: Vec<_> = spawned.collect();

@@ -1,4 +1,4 @@
-//! What a CPU ran: a program, the kernel, a guest's.
+//! The mode of a CPU: a program, the kernel, or a guest.
 
 use tare_format::abi::bindings::{
     PERF_CONTEXT_GUEST, PERF_CONTEXT_GUEST_KERNEL, PERF_CONTEXT_GUEST_USER, PERF_CONTEXT_HV,
@@ -7,39 +7,39 @@ use tare_format::abi::bindings::{
     PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER,
 };
 
-/// The CPU's mode (`PERF_RECORD_MISC_CPUMODE_MASK`), which says what an address lies in.
+/// The CPU's mode (`PERF_RECORD_MISC_CPUMODE_MASK`), which selects the address space of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuMode {
     /// The kernel.
     Kernel,
     /// A program.
     User,
-    /// The program of another process than the sample's: of the one that woke it.
+    /// The program of another process than the sample's: the waker's.
     UserOf(i32),
-    /// A guest's kernel. Nothing is known of a guest's addresses.
+    /// A guest's kernel. A guest's addresses can't be looked up.
     GuestKernel,
     /// A guest's program.
     GuestUser,
     /// A hypervisor.
     Hypervisor,
-    /// The record doesn't say.
+    /// Not recorded.
     Unknown,
 }
 
 impl CpuMode {
-    /// The mode that code at an address runs in, where a record doesn't say it: which half of the
-    /// address space it is tells user from kernel.
+    /// Guesses the mode of an address whose record lacks one: the kernel has the upper half of the
+    /// address space.
     #[must_use]
     pub fn of_address(address: u64) -> Self {
         if address >> 63 == 1 { Self::Kernel } else { Self::User }
     }
 
-    /// The mode of an address in a sample of this process, and the process that the address is of.
+    /// Returns the mode and the process of an address in a sample of process `pid`.
     pub(crate) fn in_process(self, pid: i32) -> (Self, i32) {
         if let Self::UserOf(other) = self { (Self::User, other) } else { (self, pid) }
     }
 
-    /// The mode that a record's `misc` says.
+    /// Reads the mode from a record's `misc`.
     #[must_use]
     pub fn of_misc(misc: u16) -> Self {
         match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
@@ -52,8 +52,8 @@ impl CpuMode {
         }
     }
 
-    /// The mode of the addresses behind a marker in a call chain (`enum perf_callchain_context`);
-    /// `None`: it is no marker that is known.
+    /// Returns the mode of the addresses behind a marker in a call chain (`enum
+    /// perf_callchain_context`), or `None` for an unknown marker.
     #[must_use]
     pub fn of_context(marker: u64) -> Option<Self> {
         Some(match marker {

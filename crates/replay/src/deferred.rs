@@ -1,12 +1,13 @@
-//! User call chains that come later (Linux 6.19, `perf_event_attr.defer_callchain`).
+//! User call chains that the kernel records after their samples (Linux 6.19,
+//! `perf_event_attr.defer_callchain`).
 //!
 //! ```text
 //! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
 //! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
 //! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                     both go out with it
 //! ```
-//! The thread is in the kernel until then, which may be long: other records go out meanwhile. So samples
-//! that are held back go out later than their time.
+//! The kernel records the user part when the thread returns to user code, which may take long. Other
+//! records are passed on meanwhile, so held-back samples reach the sink later than their time.
 
 use std::collections::VecDeque;
 
@@ -16,8 +17,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER_DEFERRED};
 use tare_format::file::Description;
 use tare_format::record::{RawRecord, Sample};
 
-/// Samples that wait, and their bytes. A thread that never comes back to user code leaves its last
-/// ones here.
+/// Limits of held-back samples, in number and in bytes. The samples of a thread that never returns to
+/// user code stay until then.
 const SAMPLES: usize = 1 << 12;
 const BYTES: usize = 16 << 20;
 
@@ -26,11 +27,11 @@ const BYTES: usize = 16 << 20;
 pub(crate) struct Deferred {
     waiting: VecDeque<DeferredSample>,
     bytes: usize,
-    /// Samples that went out without it.
+    /// Samples passed on without it.
     pub(crate) missing: u64,
 }
 
-/// A sample that waits.
+/// A held-back sample.
 #[derive(Debug)]
 pub(crate) struct DeferredSample {
     cookie: u64,
@@ -53,7 +54,7 @@ pub(crate) fn has_deferred(description: &Description) -> bool {
     events.any(|event| event.attr.flags.contains(Flags::DEFER_CALLCHAIN))
 }
 
-/// What ties a sample to its user call chain; `None` where that isn't deferred.
+/// Returns the cookie that a sample shares with its user call chain, or `None` if that isn't deferred.
 pub(crate) fn cookie(sample: &Sample<'_>) -> Option<u64> {
     let mut words = sample.callchain?.iter();
     words.find(|word| *word == PERF_CONTEXT_USER_DEFERRED)?;
@@ -86,7 +87,7 @@ impl Deferred {
         if self.waiting.len() > SAMPLES || self.bytes > BYTES { self.oldest() } else { None }
     }
 
-    /// The sample that waits longest, without its user call chain.
+    /// Takes the oldest sample, without its user call chain.
     pub(crate) fn oldest(&mut self) -> Option<DeferredSample> {
         let held = self.waiting.pop_front()?;
         self.bytes -= held.body.len();
@@ -94,7 +95,7 @@ impl Deferred {
         Some(held)
     }
 
-    /// The samples that a user call chain belongs to.
+    /// Takes the samples of a user call chain.
     pub(crate) fn take(&mut self, cookie: u64) -> Vec<DeferredSample> {
         let (taken, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()

@@ -1,4 +1,4 @@
-//! Records whose turn it is: the machine takes them in, and the sink gets them.
+//! Delivers due records: applies them to the machine, then passes them to the sink.
 
 use std::ops::ControlFlow;
 
@@ -14,27 +14,27 @@ use crate::options::{ReplayOptions, SampleDetail};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// A record whose turn it is.
+/// A record that is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DueRecord<'a> {
-    /// When it was made, in nanoseconds of the recording's clock, where it says so.
+    /// Nanoseconds of the recording's clock, if the record has a time.
     pub(crate) time_ns: Option<u64>,
-    /// The event that it belongs to.
+    /// Index of its event.
     pub(crate) event: Option<usize>,
     pub(crate) raw: RawRecord<'a>,
 }
 
 impl<'a> DueRecord<'a> {
-    /// A sample that was held back.
-    pub(crate) fn held(sample: &'a DeferredSample, description: &Description) -> Self {
+    /// Returns a held-back sample as a due record.
+    pub(crate) fn from_deferred(sample: &'a DeferredSample, description: &Description) -> Self {
         let raw = sample.record();
         Self { time_ns: sample.time_ns, event: description.lookup().index_of(&raw), raw }
     }
 }
 
-/// What is known at the time of the last record that went out.
+/// The state of the replay at the last delivered record.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ReplayState {
     detail: SampleDetail,
     pub(crate) machine: Machine,
     pub(crate) losses: Losses,
@@ -42,15 +42,15 @@ pub(crate) struct State {
     members: Vec<Member>,
     pub(crate) deferred: Deferred,
     pub(crate) off_cpu: OffCpuStacks,
-    /// Whether the user call chain of the sample whose turn it is was unwound to its beginning.
+    /// Whether the current sample's user call chain was unwound to the start of its thread.
     pub(crate) is_whole: bool,
-    /// Whether any of so many events has samples to be held back.
+    /// Whether any event defers user call chains.
     has_deferred: bool,
+    /// Number of events that `has_deferred` covers.
     events: usize,
 }
 
-impl State {
-    /// Nothing has gone out yet.
+impl ReplayState {
     pub(crate) fn new(options: &ReplayOptions) -> Self {
         Self {
             detail: options.detail,
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// Takes a record in, and hands out what comes of it.
+    /// Applies a record, and passes it to the sink with the samples that waited for it.
     pub(crate) fn deliver<S: Sink>(
         &mut self,
         description: &Description,
@@ -83,8 +83,8 @@ impl State {
                 None => self.hand_out(description, due, sink),
                 Some(None) => Ok(ControlFlow::Continue(())),
                 Some(Some(held)) => {
-                    self.machine.user_chain = None;
-                    self.hand_out(description, DueRecord::held(&held, description), sink)
+                    self.machine.chain_parts.user = None;
+                    self.hand_out(description, DueRecord::from_deferred(&held, description), sink)
                 }
             };
         }
@@ -92,14 +92,15 @@ impl State {
             self.losses.malformed_records += 1;
             return Ok(ControlFlow::Continue(()));
         };
-        self.notice(&record);
+        self.count_losses(&record);
         self.machine.take_in(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
             let addresses = deferred::addresses(callchain.iter());
             for held in self.deferred.take(*cookie) {
-                self.machine.user_chain = Some(addresses.clone());
-                let flow = self.hand_out(description, DueRecord::held(&held, description), sink)?;
-                self.machine.user_chain = None;
+                self.machine.chain_parts.user = Some(addresses.clone());
+                let flow =
+                    self.hand_out(description, DueRecord::from_deferred(&held, description), sink)?;
+                self.machine.chain_parts.user = None;
                 if flow.is_break() {
                     return Ok(flow);
                 }
@@ -109,8 +110,8 @@ impl State {
         sink.record(&mut self.machine, &record)
     }
 
-    /// Counts what a record says was lost.
-    fn notice(&mut self, record: &Record<'_>) {
+    /// Counts the losses that a record reports.
+    fn count_losses(&mut self, record: &Record<'_>) {
         let losses = &mut self.losses;
         match record {
             Record::Lost(lost) => {
@@ -126,11 +127,12 @@ impl State {
         }
     }
 
-    /// What a sample's user call chain will be known by, where that comes later.
+    /// Returns the cookie of a sample whose user call chain is deferred.
     fn cookie(&mut self, description: &Description, due: &DueRecord<'_>) -> Option<u64> {
         let events = description.events().len();
         if self.events != events {
-            (self.events, self.has_deferred) = (events, deferred::has_deferred(description));
+            self.events = events;
+            self.has_deferred = deferred::has_deferred(description);
         }
         if !self.has_deferred || self.detail != SampleDetail::Full {
             return None;
@@ -154,7 +156,7 @@ impl State {
         filled.ok()
     }
 
-    /// Hands a sample out, to the sink.
+    /// Passes a sample to the sink.
     pub(crate) fn hand_out<S: Sink>(
         &mut self,
         description: &Description,

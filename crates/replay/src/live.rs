@@ -1,13 +1,13 @@
-//! Records of ring buffers while they are recorded: the last seconds of samples.
+//! Replays ring buffers while they are recorded, and keeps the last seconds of samples.
 //!
 //! ```text
 //! time       ----|----------- window ------------| now
 //! samples     . . s s s s s s s s s s s s s s s s s
 //! forgotten  <---|  whole tables, once a window: what is younger is copied into new ones
 //! ```
-//! Samples, their names and call chains, threads that ended, address spaces and files that nothing is
-//! mapped of: all of it goes when it is older than the window, so that memory depends on what happens
-//! within two windows, and not on how long it is recorded.
+//! Samples with their names and call chains, exited threads, address spaces and unmapped files are
+//! dropped when they are older than the window. Memory therefore depends on the activity within two
+//! windows, and not on the length of the recording.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -26,27 +26,27 @@ use crate::replay::Replay;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// How long a record may be under way between its time and its ring buffer: one that took longer is
-/// counted as late.
+/// Longest delay between a record's time and its arrival in the ring buffer, in nanoseconds. A slower
+/// record counts as late.
 const UNDER_WAY_NS: u64 = 100_000_000;
 
-/// Copied stacks that are unwound each time that the rings were drained, which takes some 10 ms. More
-/// would have whoever looks wait, and be a cost that nobody asked for.
+/// Limit of copied stacks per drain. Unwinding them takes about 10 ms; more would delay the display and
+/// cost much CPU time.
 const STACKS: usize = 4096;
 
-/// How records are replayed while they are recorded.
+/// Options of a live replay.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// How long samples are kept at least.
+    /// How long samples are kept, at least.
     pub window: Duration,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub symbols: tare_symbols::SymbolOptions,
-    /// A process whose samples are left out: the recorder's own.
+    /// The recorder's process, whose samples are left out.
     pub left_out: Option<i32>,
 }
 
-/// A replay of what is recorded now. Its sink keeps samples for a window; whoever shows them calls
-/// [`Live::forget`] from time to time.
+/// A replay of a running recording. Its sink keeps samples for a window; the caller must call
+/// [`Live::forget`] regularly.
 #[derive(Debug)]
 pub struct Live {
     description: Description,
@@ -55,14 +55,14 @@ pub struct Live {
     window_ns: u64,
     left_out: Option<i32>,
     own_samples: u64,
-    /// The time as far as records go, in nanoseconds of their clock.
+    /// Time of the latest record, in nanoseconds of the recording's clock.
     now_ns: u64,
-    /// What was older than this was forgotten last.
+    /// Everything older was dropped.
     kept_from_ns: u64,
 }
 
 impl Live {
-    /// Nothing was recorded yet.
+    /// Makes a replay without events.
     #[must_use]
     pub fn new(options: LiveOptions) -> Self {
         let LiveOptions { window, symbols, left_out } = options;
@@ -82,20 +82,20 @@ impl Live {
         }
     }
 
-    /// Learns the events that are recorded, and what else a stream begins with
+    /// Reads the beginning of a stream, which describes the events
     /// ([`tare_format::file::writer::Description::stream_beginning`]).
     ///
     /// # Errors
-    /// These are not the bytes that a stream begins with.
+    /// Fails if the bytes aren't the beginning of a stream.
     pub fn describe(&mut self, stream: &[u8]) -> Result<(), OpenError> {
         let mut reader = Reader::stream(stream)?;
-        // Bytes in memory are read without errors.
+        // Reading from memory can't fail.
         while let Ok(Some(_)) = reader.next_record() {}
         self.description = reader.description().clone();
         Ok(())
     }
 
-    /// Takes in whole records, one behind the other, in the byte order of this machine.
+    /// Replays whole records in this machine's byte order.
     pub fn push(&mut self, records: &[u8], sink: &mut SampleSink) {
         for record in Records::new(records, Endian::NATIVE) {
             if record.kind == kind::FINISHED_INIT {
@@ -109,16 +109,17 @@ impl Live {
         }
     }
 
-    /// Notes are read at once: they have no time.
+    /// Reads notes at once, because they have no time.
     fn learn(&mut self, record: &RawRecord<'_>) {
-        // What doesn't follow its beginning is no note.
+        // A part without the note's beginning is dropped.
         let _ = self.notes.absorb(record);
         for note in self.notes.take() {
             self.replay.machine_mut().learn_note(&note);
         }
     }
 
-    /// All that the ring buffers held at this time was pushed, in nanoseconds of the records' clock.
+    /// Delivers the records before a drain of all ring buffers, at a time in nanoseconds of the
+    /// recording's clock.
     pub fn drained(&mut self, time_ns: u64, sink: &mut SampleSink) {
         let mut taken = OwnSampleFilter::new(sink, self.left_out, &mut self.own_samples);
         let before_ns = time_ns.saturating_sub(UNDER_WAY_NS);
@@ -126,15 +127,14 @@ impl Live {
         self.now_ns = self.now_ns.max(before_ns);
     }
 
-    /// From when on samples are shown, in nanoseconds of the records' clock: those of the last
-    /// `window`.
+    /// Returns the start of the last `window`, in nanoseconds of the recording's clock.
     #[must_use]
     pub fn since_ns(&self, window: Duration) -> u64 {
         self.now_ns.saturating_sub(nanos(window).min(self.window_ns))
     }
 
-    /// Forgets what is older than the window, if that is due: once a window. Ids in the sink's
-    /// tables are then others; what they have become is returned.
+    /// Drops everything older than the window, once per window. Returns the new ids in the sink's
+    /// tables after a drop.
     pub fn forget(&mut self, sink: &mut SampleSink) -> Option<NewIds> {
         let from_ns = self.now_ns.saturating_sub(self.window_ns);
         if from_ns < self.kept_from_ns.saturating_add(self.window_ns) {
@@ -145,19 +145,19 @@ impl Live {
         Some(sink.forget_before(self.replay.machine_mut(), from_ns))
     }
 
-    /// The recorded machine as it is by now.
+    /// Returns the recorded machine at the last delivered record.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         self.replay.machine()
     }
 
-    /// The events that are recorded.
+    /// Returns the recorded events.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What was lost since the beginning.
+    /// Returns the losses since the start.
     #[must_use]
     pub fn losses(&self) -> Losses {
         Losses { own_samples: self.own_samples, ..self.replay.losses() }
@@ -168,7 +168,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Hands samples on, but for those of the recorder.
+/// Passes samples on, except the recorder's.
 struct OwnSampleFilter<'a> {
     sink: &'a mut SampleSink,
     left_out: Option<i32>,

@@ -1,9 +1,6 @@
-//! The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
+//! The recorded machine at a point in time: threads, address spaces, and the symbols in them.
 
-mod code;
-mod forget;
-
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use tare_format::abi::bindings::{
@@ -16,9 +13,9 @@ use tare_format::record::{
     kind,
 };
 use tare_symbols::{
-    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
-    Mapped, Mapping, NameSource, Symbol, SymbolOptions, Symbolizer, Unresolved, UnwindCache,
-    Unwinder,
+    AddressSpace, AddressSpaces, Code, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
+    Mapped, Mapping, NameSource, RenumberedDsos, Symbol, SymbolOptions, Symbolizer, Unresolved,
+    UnwindCache, Unwinder,
 };
 
 use crate::build_ids::{BuildIds, recorded_kernel};
@@ -29,9 +26,16 @@ use crate::mapping_names::{has_no_file, is_jitdump, module_name};
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
-/// Paths of cgroups that are kept, and the bytes of one: a machine has some hundreds.
+/// Limits of cgroup paths, in number and in bytes each. A machine has some hundreds.
 const CGROUPS: usize = 1 << 16;
 const CGROUP_PATH_BYTES: usize = 1 << 12;
+
+/// New DSOs after which a machine looks for those that nothing maps.
+const NEW_DSOS: usize = 256;
+
+/// Bytes of unused symbols after which a machine drops DSOs. One large program's symbols take as
+/// much.
+const UNUSED_BYTES: usize = 16 << 20;
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
@@ -39,7 +43,7 @@ const PROT_EXEC: u32 = 4;
 /// The kernel's name in a recording.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
-/// The recorded machine as it was at a moment: threads, address spaces, and the symbols in them.
+/// The recorded machine at a point in time: threads, address spaces, and the symbols in them.
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) threads: Threads,
@@ -47,19 +51,30 @@ pub struct Machine {
     spaces: AddressSpaces,
     pub(crate) jit: JitCode,
     dsos: DsoTable,
-    /// How many there were when those were forgotten that nothing was mapped of.
+    /// Number of DSOs when unmapped ones were dropped last.
     kept_dsos: usize,
     symbolizer: Symbolizer,
-    unwinder: Unwinder,
-    unwind_cache: UnwindCache,
+    frame_pointers: FramePointerLookup,
     /// Paths by the ids that samples carry.
     cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
-    /// The user part of the call chain of the sample whose turn it is, where it was not recorded
-    /// with the sample: its copied stack was unwound, or it came later.
-    pub(crate) user_chain: Option<Vec<u64>>,
-    /// Who ended the wait that the sample is.
-    pub(crate) waker_chain: Vec<CodeAddress>,
+    pub(crate) chain_parts: ChainParts,
+}
+
+/// Unwinding tables, which show whether a function keeps a frame pointer.
+#[derive(Debug)]
+struct FramePointerLookup {
+    unwinder: Unwinder,
+    cache: UnwindCache,
+}
+
+/// Parts of the current sample's call chain that other records hold.
+#[derive(Debug, Default)]
+pub(crate) struct ChainParts {
+    /// The user part: unwound from a copied stack, or recorded later.
+    pub(crate) user: Option<Vec<u64>>,
+    /// The chain of the task that ended the wait, for a sample of off-CPU time.
+    pub(crate) waker: Vec<CodeAddress>,
 }
 
 impl Machine {
@@ -71,23 +86,24 @@ impl Machine {
             jit: JitCode::default(),
             dsos: DsoTable::default(),
             kept_dsos: 0,
-            unwinder: Unwinder::new(options.clone()),
-            unwind_cache: UnwindCache::default(),
+            frame_pointers: FramePointerLookup {
+                unwinder: Unwinder::new(options.clone()),
+                cache: UnwindCache::default(),
+            },
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
             kernel: None,
-            user_chain: None,
-            waker_chain: Vec::new(),
+            chain_parts: ChainParts::default(),
         }
     }
 
-    /// Learns what records of the recorder's own added to a recording's description.
+    /// Reads the recorder's new notes in a recording's description.
     pub(crate) fn learn_notes(&mut self, description: &Description) {
         self.threads.learn(description);
         self.jit.learn(description, self.symbolizer.recorded_processes());
     }
 
-    /// Learns which kernel was recorded, and the build ids that a recording lists.
+    /// Reads the recorded kernel and the listed build ids from a recording's description.
     pub(crate) fn learn(&mut self, description: &Description) {
         let listed = recorded_kernel(description, &mut self.build_ids);
         let kernel = self.symbolizer.recorded_kernel();
@@ -102,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// Takes in a record that is no sample.
+    /// Applies a record other than a sample.
     pub(super) fn take_in(
         &mut self,
         description: &Description,
@@ -118,12 +134,11 @@ impl Machine {
         self.apply(raw, record);
     }
 
-    /// Takes in what a record changes.
+    /// Applies the changes of a record.
     fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
         match record {
-            // With a new program come new maps, which replace those in their way. The others stay:
-            // a thread that is about to leave execve(2) still has return addresses of the program
-            // before.
+            // The new program's mappings replace those that they overlap. The others stay, because
+            // a thread that is still in execve(2) has return addresses of the old program.
             Record::Comm(comm) => {
                 self.threads.set_comm(comm);
                 if comm.is_exec {
@@ -132,8 +147,7 @@ impl Machine {
             }
             Record::Fork(task) => {
                 self.threads.fork(task);
-                // Of what ran before the recording, the recorder describes each process's maps
-                // itself.
+                // For processes older than the recording, the recorder describes all mappings.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
                     self.spaces.fork(task.ppid, task.pid);
                     self.jit.fork(task.ppid, task.pid);
@@ -166,7 +180,7 @@ impl Machine {
     }
 
     fn intern(&mut self, kind: DsoKind, name: &[u8], file: &RecordedFile<'_>) -> Option<DsoId> {
-        let build_id = self.build_ids.of(name, file);
+        let build_id = self.build_ids.get(name, file);
         let inode = match file {
             RecordedFile::Inode { inode, .. } if kind == DsoKind::Elf => Some(*inode),
             _ => None,
@@ -178,29 +192,30 @@ impl Machine {
         let symbol = mmap.path.strip_prefix(KERNEL);
         let dso = match symbol {
             Some(_) => {
-                let build_id = self.build_ids.of(KERNEL, &mmap.file);
+                let build_id = self.build_ids.get(KERNEL, &mmap.file);
                 let kernel = self.symbolizer.recorded_kernel();
                 kernel.build_id = build_id.or(kernel.build_id);
                 Dso { kind: DsoKind::Kernel, name: KERNEL.to_vec(), build_id: kernel.build_id }
             }
-            // Build ids are listed by the path that was recorded.
+            // The recording lists build ids by recorded path.
             None => Dso {
                 kind: DsoKind::Module,
                 name: module_name(mmap.path),
-                build_id: self.build_ids.of(mmap.path, &mmap.file),
+                build_id: self.build_ids.get(mmap.path, &mmap.file),
             },
         };
         let Some(dso) = self.dsos.intern(dso) else { return };
         if let Some(symbol) = symbol.filter(|_| mmap.pgoff != 0) {
             self.symbolizer.recorded_kernel().reference = Some((symbol.to_vec(), mmap.pgoff));
         }
-        // The symbols of the kernel and its modules are known by their addresses.
-        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
+        // Symbols of the kernel and its modules have absolute addresses.
+        let start = mmap.start;
+        let end = start.saturating_add(mmap.len);
         let mut map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
             self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
-            // One that was unloaded and came back elsewhere is known where it lay first.
+            // A module that was unloaded and loaded elsewhere keeps its first addresses.
             map.pgoff = self.dsos.first_mapped(dso).map_or(start, |first| first.start);
             if mmap.path.starts_with(b"/") {
                 self.dsos.note_path(dso, mmap.path);
@@ -210,7 +225,8 @@ impl Machine {
     }
 
     fn map_user(&mut self, mmap: &Mmap<'_>) {
-        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
+        let start = mmap.start;
+        let end = start.saturating_add(mmap.len);
         let is_code =
             !mmap.is_data && (mmap.prot & PROT_EXEC != 0 || mmap.file == RecordedFile::None);
         let (kind, name, pgoff) = match mmap.path {
@@ -236,7 +252,7 @@ impl Machine {
         }
     }
 
-    /// A process maps its jitdump as code, which is how profilers learn of it.
+    /// Reads a jitdump. A process maps its jitdump as code to tell profilers of it.
     fn map_jitdump(&mut self, mmap: &Mmap<'_>) {
         let pid = mmap.pid;
         let name = mmap.path.to_vec();
@@ -244,22 +260,22 @@ impl Machine {
         let Some(dso) = self.dsos.intern(dso) else { return };
         let dump = match self.symbolizer.jitdump(&self.dsos, dso) {
             Ok(dump) => dump,
-            Err(why) => return self.jit.note_unread(pid, why, mmap.path),
+            Err(reason) => return self.jit.note_unread(pid, reason, mmap.path),
         };
         if self.jit.map(pid, dso, dump.changes(), !dump.has_cpu_time()) {
             self.spaces.renew(pid);
         }
     }
 
-    /// The time is this by now, in nanoseconds of the recording's clock.
+    /// Advances to a time, in nanoseconds of the recording's clock.
     pub(crate) fn advance(&mut self, time_ns: u64) {
         let Self { jit, spaces, symbolizer, dsos, .. } = self;
         let changes = |dso| symbolizer.jitdump(dsos, dso).map_or(&[][..], JitDump::changes);
         jit.advance(time_ns, changes, |pid| spaces.renew(pid));
     }
 
-    /// Whether it is a module of the kernel: the end of its mapping may be that of its code and data
-    /// together, which lie apart, with other code behind the first.
+    /// Whether a DSO is a kernel module. Its recorded mapping may span its code and its data, with
+    /// other code between them.
     fn is_module(&self, dso: DsoId) -> bool {
         self.dsos.get(dso).is_some_and(|dso| dso.kind == DsoKind::Module)
     }
@@ -277,32 +293,32 @@ impl Machine {
         }
     }
 
-    /// A thread as it is now.
+    /// Returns the current state of a thread.
     #[must_use]
     pub fn thread(&self, tid: i32) -> Option<&Thread> {
         self.threads.get(tid)
     }
 
-    /// The name of a thread, where it is known. Untrusted.
+    /// Returns the name of a thread, if it is known. Untrusted.
     #[must_use]
     pub fn comm(&self, tid: i32) -> Option<&[u8]> {
         self.threads.get(tid)?.comm()
     }
 
-    /// The path of a cgroup by the id that samples carry. Untrusted.
+    /// Returns the path of a cgroup by the id that samples carry. Untrusted.
     #[must_use]
     pub fn cgroup(&self, id: u64) -> Option<&[u8]> {
         self.cgroups.get(&id).map(AsRef::as_ref)
     }
 
-    /// What is known of a DSO.
+    /// Returns a DSO.
     #[must_use]
     pub fn dso(&self, dso: DsoId) -> Option<&Dso> {
         self.dsos.get(dso)
     }
 
-    /// The version of the mappings that addresses of this mode are looked up in: as long as it is the
-    /// same, each address lies where it lay. `None` where nothing is ever mapped.
+    /// Returns the version of the mappings of a mode: while it stays the same, each address belongs
+    /// to the same DSO. `None` for modes without mappings.
     #[must_use]
     pub fn mappings_version(&self, mode: CpuMode, pid: i32) -> Option<u64> {
         match mode.in_process(pid) {
@@ -312,7 +328,7 @@ impl Machine {
         }
     }
 
-    /// Bytes of the mapping that an address lies in; `None` where nothing was mapped.
+    /// Returns the size of an address's mapping in bytes.
     #[must_use]
     pub fn mapping_bytes(&self, mode: CpuMode, pid: i32, address: u64) -> Option<u64> {
         self.mapping(mode, pid, address).map(|map| map.end.saturating_sub(map.start))
@@ -326,10 +342,10 @@ impl Machine {
         }
     }
 
-    /// The DSO that an address lies in; `None` where nothing was mapped.
+    /// Returns the DSO of an address, and the address in it.
     pub fn dso_address(&self, mode: CpuMode, pid: i32, address: u64) -> Option<DsoAddress> {
         let map = self.mapping(mode, pid, address);
-        // A later mapping of a file lies where there was compiled code.
+        // A file mapped over compiled code replaces it.
         let has_file = |map: &&Mapping| {
             let kind = self.dsos.get(map.dso).map(|dso| dso.kind);
             !matches!(kind, Some(DsoKind::PerfMap { .. } | DsoKind::Anonymous))
@@ -343,8 +359,8 @@ impl Machine {
         if let Some(map) = map {
             return Some(DsoAddress { dso: map.dso, address: map.to_dso(address) });
         }
-        // A recording has the kernel's text. What runs while it starts lies behind, and call chains
-        // of the idle thread begin there.
+        // A recording maps the kernel's text only. Call chains of the idle thread begin in the code
+        // that starts the kernel, which lies behind the text.
         let kernel = self
             .kernel
             .filter(|_| mode == CpuMode::Kernel)
@@ -353,8 +369,8 @@ impl Machine {
         self.symbol(at).is_ok().then_some(at)
     }
 
-    /// The call chain of a sample, the innermost address first: at most `most` addresses that were
-    /// recorded, and as many of a copied stack. Empty where there is none.
+    /// Replaces `chain` with a sample's call chain, innermost address first: at most `most` recorded
+    /// addresses, and as many of a copied stack.
     pub fn callchain(
         &mut self,
         sample: &Replayed<'_, Sample<'_>>,
@@ -363,19 +379,19 @@ impl Machine {
     ) {
         let layouts = sample.description.lookup().layouts();
         let layout = sample.event.and_then(|event| layouts.get(event));
-        callchain::read(sample.fields, layout, most, self.user_chain.is_none(), chain);
-        let user = self.user_chain.iter().flatten().take(most);
+        callchain::read(sample.fields, layout, most, self.chain_parts.user.is_none(), chain);
+        let user = self.chain_parts.user.iter().flatten().take(most);
         chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
-        chain.extend_from_slice(&self.waker_chain);
+        chain.extend_from_slice(&self.chain_parts.waker);
     }
 
-    /// Whether a function keeps a frame pointer; `None` where nothing is known of it.
+    /// Whether a function keeps a frame pointer; `None` if that is unknown.
     pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
-        let Self { unwinder, unwind_cache, dsos, .. } = self;
-        unwinder.keeps_frame_pointer(unwind_cache, dsos, at.dso, at.address)
+        let Self { frame_pointers: FramePointerLookup { unwinder, cache }, dsos, .. } = self;
+        unwinder.keeps_frame_pointer(cache, dsos, at.dso, at.address)
     }
 
-    /// The address space of a process.
+    /// Returns the address space of a process.
     pub(crate) fn user_space(&self, pid: i32) -> Option<&AddressSpace> {
         self.spaces.of(pid)
     }
@@ -384,48 +400,141 @@ impl Machine {
         &self.dsos
     }
 
-    /// The symbol that an address in a DSO lies in.
+    /// Returns the symbol of an address in a DSO.
     ///
     /// # Errors
-    /// There is none: why.
+    /// Fails with the reason if the address has no symbol.
     pub fn symbol(&self, at: DsoAddress) -> Result<Symbol, Unresolved> {
-        self.symbolizer.find(&self.dsos, at.dso, at.address).map_err(|why| {
+        self.symbolizer.find(&self.dsos, at.dso, at.address).map_err(|reason| {
             match self.dsos.get(at.dso).map(|dso| dso.kind) {
-                Some(DsoKind::PerfMap { pid }) if why == Unresolved::NoFile => {
+                Some(DsoKind::PerfMap { pid }) if reason == Unresolved::NoFile => {
                     self.jit.why_unnamed(pid)
                 }
-                _ => why,
+                _ => reason,
             }
         })
     }
 
-    /// Whether a DSO's file, or its debug file, has all of its symbols: what has no name then has none
-    /// anywhere.
+    /// Whether a DSO's file, or its debug file, has all of its symbols. An address without a symbol
+    /// then has no name anywhere.
     #[must_use]
     pub fn has_all_symbols(&self, dso: DsoId) -> bool {
         self.symbolizer.has_all_symbols(dso)
     }
 
-    /// The name of a symbol. Untrusted.
+    /// Returns the name of a symbol. Untrusted.
     pub fn symbol_name(&self, symbol: Symbol) -> &str {
         self.symbolizer.name(symbol)
     }
 
-    /// Functions, inlined ones too, and lines of source: see [`Symbolizer::frames`].
+    /// Returns functions, inlined functions and source lines: see [`Symbolizer::frames`].
     #[must_use]
     pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> Frames<'_> {
         self.symbolizer.frames(&self.dsos, addresses, threads)
     }
 
-    /// Where a symbol's name comes from.
+    /// Returns the source of a symbol's name.
     #[must_use]
     pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {
         self.symbolizer.name_source(symbol)
     }
 
-    /// A DSO's name as `perf` shows it. Untrusted.
+    /// Returns a DSO's name as `perf` prints it. Untrusted.
     #[must_use]
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
         self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
     }
+
+    /// Returns the instructions of a symbol in the recorded build.
+    ///
+    /// # Errors
+    /// Fails with the reason if that build isn't found.
+    pub fn code(&self, symbol: Symbol) -> Result<Code, Unresolved> {
+        self.symbolizer.code(&self.dsos, symbol)
+    }
+
+    /// Returns `length` bytes of instructions from an address in a DSO, in the recorded build.
+    ///
+    /// # Errors
+    /// Fails with the reason if that build isn't found.
+    pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<Code, Unresolved> {
+        self.symbolizer.code_at(&self.dsos, at.dso, at.address, length)
+    }
+
+    /// Returns an address as the symbol's file states it.
+    #[must_use]
+    pub fn offset_of(&self, symbol: Symbol, address: u64) -> Option<u64> {
+        self.symbolizer.offset_of(&self.dsos, symbol, address)
+    }
+
+    /// See [`tare_symbols::Symbolizer::is_lock_function`].
+    #[must_use]
+    pub fn is_lock_function(&self, address: u64) -> bool {
+        self.symbolizer.is_lock_function(address)
+    }
+
+    /// Returns the number of mappings that exceeded the limits.
+    pub(crate) fn left_out_mappings(&self) -> u64 {
+        self.spaces.left_out()
+    }
+
+    /// Reads a recorder's note.
+    pub(crate) fn learn_note(&mut self, note: &[u8]) {
+        self.jit.learn_note(note, self.symbolizer.recorded_processes());
+    }
+
+    /// Forgets threads and processes that ended before a time, in nanoseconds of the recording's
+    /// clock.
+    pub(crate) fn forget_ended_before(&mut self, time_ns: u64) {
+        let Self { threads, spaces, jit, symbolizer, .. } = self;
+        threads.forget_ended_before(time_ns, |pid, tid| {
+            if pid == tid {
+                spaces.remove(pid);
+                // As at an execve, no compiled code remains.
+                jit.exec(pid);
+                symbolizer.forget_process(pid);
+            }
+        });
+    }
+
+    /// Drops DSOs that nothing maps and that aren't in `used_elsewhere`, if there are many, if their
+    /// symbols take much memory, or if `is_forced`. Files of just-in-time compilers are read again
+    /// when needed next. Returns the new ids, or `None` if all DSOs keep theirs.
+    pub(crate) fn forget_dsos(
+        &mut self,
+        used_elsewhere: impl Iterator<Item = DsoId>,
+        is_forced: bool,
+    ) -> Option<RenumberedDsos> {
+        let is_due = is_forced
+            || self.dsos.len() > self.kept_dsos * 2 + NEW_DSOS
+            || self.dsos.iter().any(|dso| is_compiled(dso.kind));
+        if !is_due && self.symbolizer.bytes() < UNUSED_BYTES {
+            return None;
+        }
+        let kernel = self.kernel.map(|kernel| kernel.dso);
+        let mut used: HashSet<DsoId> = used_elsewhere.chain(kernel).collect();
+        self.spaces.each_dso(|dso| _ = used.insert(dso));
+        self.jit.each_dso(|dso| _ = used.insert(dso));
+        if !is_due && self.symbolizer.bytes_of(|dso| !used.contains(&dso)) < UNUSED_BYTES {
+            return None;
+        }
+        let new_ids = self.dsos.retain(|dso| used.contains(&dso));
+        self.kept_dsos = self.dsos.len();
+        self.spaces.renumber(&new_ids);
+        self.jit.renumber(&new_ids);
+        self.symbolizer.renumber(&new_ids);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.dso = new_ids.get(kernel.dso).unwrap_or(kernel.dso);
+        }
+        Some(new_ids)
+    }
+
+    /// Whether a just-in-time compiler made a DSO's code.
+    pub(crate) fn is_compiled(&self, dso: DsoId) -> bool {
+        self.dsos.get(dso).is_some_and(|dso| is_compiled(dso.kind))
+    }
+}
+
+fn is_compiled(kind: DsoKind) -> bool {
+    matches!(kind, DsoKind::PerfMap { .. } | DsoKind::JitDump { .. })
 }

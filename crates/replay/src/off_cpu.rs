@@ -1,10 +1,10 @@
-//! The time that tasks were not on a CPU (`tare record --off-cpu`): user stacks that were copied once
-//! stand for all waits that name them.
+//! Replays off-CPU time (`tare record --off-cpu`). A user stack is recorded once, under a key that all
+//! samples with the same stack carry.
 //!
 //! ```text
-//! offcpu-time  period 0    addr K, registers, a copy of the stack: unwound, and kept under K
-//! offcpu-time  period 0    transaction W, frames                   kept as the waker W
-//! offcpu-time  period ns   addr K, transaction W, kernel's frames  goes out with the user's frames of K, and W's
+//! offcpu-time  period 0    addr K, registers, a copy of the stack: unwound, and stored under K
+//! offcpu-time  period 0    transaction W, frames                   stored as the waker W
+//! offcpu-time  period ns   addr K, transaction W, kernel's frames  delivered with K's user frames and W's frames
 //! ```
 
 use std::collections::HashMap;
@@ -19,41 +19,41 @@ use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
 use crate::machine::Machine;
 
-/// Addresses that are kept in all.
+/// Limit of addresses in all stacks.
 const ADDRESSES: usize = 1 << 21;
 
-/// Wakers that are kept.
+/// Limit of wakers.
 const WAKERS: usize = 1 << 16;
 
 /// A user call chain.
 #[derive(Debug)]
-struct Chain {
+struct UserChain {
     addresses: Box<[u64]>,
     is_whole: bool,
 }
 
-/// Who woke tasks.
+/// The call chain of a task that woke others.
 #[derive(Debug)]
 struct Waker {
     pid: i32,
-    /// Without what was copied of the user stack.
+    /// The frames that the kernel recorded.
     chain: Box<[CodeAddress]>,
-    /// The name of that.
+    /// The key of its copied user stack; 0 without one.
     user: u64,
 }
 
-/// User stacks by name.
+/// User stacks and wakers by key.
 #[derive(Debug, Default)]
 pub(crate) struct OffCpuStacks {
-    /// By event.
+    /// Whether each event is off-CPU time.
     is_off_cpu: Vec<bool>,
-    chains: HashMap<u64, Chain, foldhash::fast::RandomState>,
+    chains: HashMap<u64, UserChain, foldhash::fast::RandomState>,
     addresses: usize,
     wakers: HashMap<u64, Waker, foldhash::fast::RandomState>,
     pub(crate) reach: OffCpuChains,
 }
 
-/// Whether samples of an event are waits as tare records them.
+/// Whether samples of an event are off-CPU time that tare recorded.
 fn is_off_cpu(attr: &Attr) -> bool {
     let has = |field: u32| attr.sample_type & u64::from(field) != 0;
     attr.kind == abi::PERF_TYPE_SOFTWARE
@@ -64,8 +64,8 @@ fn is_off_cpu(attr: &Attr) -> bool {
 }
 
 impl OffCpuStacks {
-    /// Looks at a sample whose turn it is: keeps its user call chain, or finds the one that it names.
-    /// `is_whole`: a chain that was unwound begins where the thread did. Whether the sample goes out.
+    /// Stores a sample's user call chain, or looks up the one of its key. `is_whole`: the unwound chain
+    /// reaches the start of its thread. Returns whether the sample is passed to the sink.
     pub(crate) fn pass(
         &mut self,
         description: &Description,
@@ -74,7 +74,7 @@ impl OffCpuStacks {
         machine: &mut Machine,
         is_whole: bool,
     ) -> bool {
-        machine.waker_chain.clear();
+        machine.chain_parts.waker.clear();
         let events = description.events();
         if self.is_off_cpu.len() != events.len() {
             self.is_off_cpu = events.iter().map(|event| is_off_cpu(&event.attr)).collect();
@@ -85,8 +85,8 @@ impl OffCpuStacks {
         let name = sample.head.addr.unwrap_or(0);
         let ns = sample.head.period.unwrap_or(0);
         if ns == 0 {
-            if let Some(addresses) = machine.user_chain.take() {
-                self.keep(name, Chain { addresses: addresses.into(), is_whole });
+            if let Some(addresses) = machine.chain_parts.user.take() {
+                self.keep(name, UserChain { addresses: addresses.into(), is_whole });
             } else if let Some(waker) = sample.transaction.filter(|waker| *waker != 0) {
                 self.keep_waker(waker, name, sample);
             }
@@ -94,21 +94,24 @@ impl OffCpuStacks {
         }
         if sample.stack_user.is_some() {
             let chain = self.chains.get(&name).filter(|_| name != 0);
-            machine.user_chain = chain.map(|chain| chain.addresses.to_vec());
+            machine.chain_parts.user = chain.map(|chain| chain.addresses.to_vec());
             self.reach.ns += ns;
             self.reach.whole_ns += if chain.is_some_and(|chain| chain.is_whole) { ns } else { 0 };
         }
         if let Some(waker) = sample.transaction.and_then(|waker| self.wakers.get(&waker)) {
-            machine.waker_chain.extend_from_slice(&waker.chain);
+            machine.chain_parts.waker.extend_from_slice(&waker.chain);
             let user = self.chains.get(&waker.user).filter(|_| waker.user != 0);
             let user = user.iter().flat_map(|user| user.addresses.iter());
             let mode = CpuMode::UserOf(waker.pid);
-            machine.waker_chain.extend(user.map(|address| CodeAddress { mode, address: *address }));
+            machine
+                .chain_parts
+                .waker
+                .extend(user.map(|address| CodeAddress { mode, address: *address }));
         }
         true
     }
 
-    /// Keeps who woke tasks: its frames lie in its own process.
+    /// Stores a waker. Its frames belong to its own process.
     fn keep_waker(&mut self, waker: u64, user: u64, sample: &Sample<'_>) {
         if self.wakers.len() >= WAKERS {
             return;
@@ -122,7 +125,7 @@ impl OffCpuStacks {
         self.wakers.insert(waker, Waker { pid, chain: chain.into(), user });
     }
 
-    fn keep(&mut self, name: u64, chain: Chain) {
+    fn keep(&mut self, name: u64, chain: UserChain) {
         let more = self.addresses + chain.addresses.len();
         if more <= ADDRESSES {
             self.addresses = more;

@@ -1,37 +1,37 @@
-//! How a recording is replayed.
+//! Options of a replay.
 
 use std::num::NonZero;
 
-/// How a recording is replayed.
+/// Options of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayOptions {
-    /// How much of each sample is kept until its turn.
+    /// The decoded part of each sample.
     pub detail: SampleDetail,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub symbols: tare_symbols::SymbolOptions,
-    /// How many threads unwind copied stacks; `None`: as many as there are CPUs for this process.
+    /// Number of threads that unwind copied stacks; default: one per CPU of this process.
     pub threads: Option<NonZero<usize>>,
-    /// How many copied stacks are unwound each time that all rings were drained; `None`: all. What
-    /// comes beyond that is counted, and has the call chain that the kernel recorded.
+    /// Limit of copied stacks that are unwound per round, in which all ring buffers are drained.
+    /// Further samples are counted and keep the call chain that the kernel recorded.
     pub most_stacks: Option<usize>,
-    /// [`Replay::run`](crate::Replay::run) reads a large file and puts it in order on a thread of
-    /// its own; what comes out is the same. Pays in elapsed time where the sink does much with each
-    /// record, such as writing a line; takes up to a fifth more CPU time.
+    /// Let [`Replay::run`](crate::Replay::run) read and sort a large file on its own thread. The
+    /// result is the same. It saves elapsed time if the sink is slow, for example because it prints
+    /// a line per sample, and costs up to a fifth more CPU time.
     pub reads_ahead: bool,
 }
 
-/// How much of each sample is kept until its turn.
+/// The decoded part of each sample. Less is faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleDetail {
-    /// All of it; address spaces are followed.
+    /// All fields, with address spaces.
     #[default]
     Full,
-    /// Event, thread, time, CPU, address, period, and the counts of groups: no call chains. Address
-    /// spaces are followed.
+    /// Event, thread, time, CPU, address, period, and counts of groups, with address spaces. No call
+    /// chains.
     Leaf,
-    /// The same of each sample, and no address spaces: records of mappings are
-    /// left out, and no address has a file: some ten times as fast.
+    /// The fields of `Leaf` without address spaces: mappings are skipped, so addresses have no file.
+    /// About ten times as fast.
     Front,
-    /// All of each sample, and no address spaces: for what tracepoints say.
+    /// All fields without address spaces, for tracepoints.
     Samples,
 }

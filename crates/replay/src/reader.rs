@@ -1,5 +1,4 @@
-//! Reading a recording and putting it in order on a thread of its own, while the caller's takes in
-//! what is due.
+//! Reads and sorts a recording on its own thread, while the caller's thread delivers due records.
 //!
 //! ```text
 //! thread   file -> records -> order of time --Batch--> machine -> sink   caller
@@ -17,22 +16,22 @@ use tare_format::file::{Description, Entry};
 use tare_format::record::{RawRecord, kind};
 
 use crate::ahead::has_copied_stacks;
-use crate::due::{DueRecord, State};
+use crate::due::{DueRecord, ReplayState};
 use crate::error::Error;
 use crate::recording::Recording;
 use crate::sink::Sink;
 use crate::waiting::{BATCH, Waiting};
 
-/// Bytes of records that are handed over at once: few enough to stay in a cache.
+/// Bytes per batch of records, small enough to stay in a CPU cache.
 const BYTES: usize = 1 << 18;
 
-/// Batches that wait at most.
+/// Limit of full batches.
 const BATCHES: usize = 4;
 
-/// A recording of fewer bytes is read sooner than a thread pays.
+/// Smallest recording, in bytes, for which the thread saves time.
 const LEAST: u64 = 1 << 20;
 
-/// Records that are due, and what is known of the recording by then.
+/// Due records, and the recording's description at their time.
 #[derive(Debug)]
 struct Batch {
     description: Arc<Description>,
@@ -40,7 +39,7 @@ struct Batch {
     bodies: Vec<u8>,
 }
 
-/// [`Due`], whose body lies in [`Batch::bodies`].
+/// A [`DueRecord`] whose body lies in [`Batch::bodies`].
 #[derive(Clone, Copy, Debug)]
 struct BatchRecord {
     time_ns: Option<u64>,
@@ -52,27 +51,28 @@ struct BatchRecord {
     endian: Endian,
 }
 
-/// Why reading on a thread has ended.
+/// Why the thread stopped reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReaderEnd {
-    /// The recording has.
+    /// The recording ended.
     Whole,
-    /// No thread can be started, or from here on there are samples with copied stacks, which are
-    /// unwound ahead of their turn: the rest is the caller's.
+    /// No thread could be started, or the next samples have copied stacks, which the caller's thread
+    /// must unwind ahead. The caller reads the rest.
     Early,
 }
 
-/// Whether a recording may be read on a thread of its own: a file that is worth it.
+/// Whether a recording is read on its own thread: a large file without copied stacks.
 pub(crate) fn is_for_a_thread(recording: &Recording) -> bool {
     recording.bytes().is_some_and(|bytes| bytes >= LEAST)
         && !has_copied_stacks(recording.description())
 }
 
-/// Replays a recording as far as that goes. [`ControlFlow::Break`]: to where the sink breaks.
+/// Replays a recording as far as the thread can read it. Returns [`ControlFlow::Break`] if the sink
+/// breaks.
 pub(crate) fn replay<S: Sink>(
     recording: &mut Recording,
     waiting: &mut Waiting,
-    state: &mut State,
+    state: &mut ReplayState,
     sink: &mut S,
 ) -> Result<ControlFlow<(), ReaderEnd>, S::Error>
 where
@@ -98,7 +98,7 @@ where
                 }
             }
             batch.clear();
-            // At the end nobody wants it back.
+            // The thread may have ended.
             let _ = emptied.send(batch);
         }
         match reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -108,13 +108,13 @@ where
     })
 }
 
-/// Reads until the recording ends, or nobody takes what is read.
+/// Reads until the recording ends or the caller stops receiving.
 fn read(
     recording: &mut Recording,
     waiting: &mut Waiting,
     out: &mut BatchSender,
 ) -> io::Result<ReaderEnd> {
-    // What stands behind such a record is taken in with the next one.
+    // Tracing data follow their record and become known with the next one.
     let mut follows_tracing_data = false;
     loop {
         for _ in 0..BATCH {
@@ -143,7 +143,7 @@ fn read(
     }
 }
 
-/// Whether records of a kind add to what a recording says of itself.
+/// Whether records of a kind change the recording's description.
 fn changes(kind: u32) -> bool {
     matches!(
         kind,
@@ -156,7 +156,7 @@ fn changes(kind: u32) -> bool {
     )
 }
 
-/// Where due records go.
+/// Collects due records into batches and sends them.
 struct BatchSender {
     batch: Batch,
     full: SyncSender<Batch>,
@@ -164,14 +164,14 @@ struct BatchSender {
 }
 
 impl BatchSender {
-    /// The recording is described otherwise from here on.
+    /// Starts a batch with a new description.
     fn renew(&mut self, description: &Description) -> ControlFlow<()> {
         let flow = self.hand_over();
         self.batch.description = Arc::new(description.clone());
         flow
     }
 
-    /// Takes a record, and what is due.
+    /// Sorts a record in, and adds those that are due.
     fn take(&mut self, entry: &Entry<'_>, waiting: &mut Waiting) -> ControlFlow<()> {
         if let Some(due) = waiting.push(entry) {
             let is_round = due.raw.kind == kind::FINISHED_ROUND;
@@ -186,7 +186,7 @@ impl BatchSender {
         self.take_due(waiting)
     }
 
-    /// Takes what is due. [`ControlFlow::Break`]: nobody takes it any more.
+    /// Adds records that are due. Returns [`ControlFlow::Break`] if the caller stopped receiving.
     fn take_due(&mut self, waiting: &mut Waiting) -> ControlFlow<()> {
         while let Some(due) = waiting.pop() {
             self.batch.add(&due);

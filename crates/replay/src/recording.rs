@@ -1,4 +1,4 @@
-//! Opening a recording: a file, a stream, or the folder that `perf record --threads` writes.
+//! Opens a recording: a file, a stream, or the folder that `perf record --threads` writes.
 //!
 //! ```text
 //! perf.data/data      header, events, features, what was there before    read first
@@ -20,38 +20,38 @@ use tare_symbols::RecordedKernel;
 use crate::build_ids::{BuildIds, recorded_kernel};
 use crate::error::Error;
 
-/// Files of one folder: one for each ring.
+/// Limit of files in a folder. Each ring buffer has one.
 const PARTS: usize = 1 << 16;
 
-/// A recording that is being read from its front to its end.
+/// An open recording, read from start to end.
 #[derive(Debug)]
 pub struct Recording {
     main: Reader<File>,
-    parts: Vec<Part>,
-    /// Of all records; `None` of a stream.
+    parts: Vec<RingFile>,
+    /// Total size of the records; `None` for a stream.
     bytes: Option<u64>,
     position: Position,
 }
 
-/// How many bytes of a recording were read, for other threads to ask.
+/// The number of bytes read so far, readable from other threads.
 #[derive(Clone, Debug, Default)]
 pub struct Position(Arc<AtomicU64>);
 
 impl Position {
-    /// Bytes that were read so far.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The records of one ring, in order of time.
+/// The file of one ring buffer, in time order.
 #[derive(Debug)]
-struct Part {
+struct RingFile {
     reader: Reader<File>,
-    /// Where its last record lies.
+    /// Offset of its last record.
     offset: u64,
-    /// Of its last record; `None` at its end.
+    /// Time of its last record; `None` at its end.
     time_ns: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Recording {
     /// Opens a file, a FIFO, or a folder.
     ///
     /// # Errors
-    /// All of [`Error`] but the last two.
+    /// Fails if the recording doesn't exist, can't be opened, or has another format.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::Absent(path.to_owned()),
@@ -80,8 +80,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// A file or a stream that is open already. What can't be sought in is read as a stream.
-    /// `path` is what errors call it.
+    /// Reads an open file; one that can't seek is read as a stream. `path` is for error messages.
     ///
     /// # Errors
     /// [`Error::Open`] and [`Error::Format`].
@@ -108,42 +107,42 @@ impl Recording {
             let bytes = file.metadata()?.len();
             self.bytes = self.bytes.map(|all| all.saturating_add(bytes));
             let reader = Reader::records(file, self.main.endian());
-            self.parts.push(Part { reader, offset: 0, time_ns: Some(0) });
+            self.parts.push(RingFile { reader, offset: 0, time_ns: Some(0) });
         }
         Ok(())
     }
 
-    /// How many bytes its records have; `None` of a stream.
+    /// Returns the total size of the records in bytes; `None` for a stream.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 
-    /// How far it was read, also later.
+    /// Returns a handle to the reading position.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position.clone()
     }
 
-    /// How the recording is laid out.
+    /// Returns the file header, which holds the layout.
     #[must_use]
     pub fn header(&self) -> &Header {
         self.main.header()
     }
 
-    /// Events and features: of a file from the start, of a stream as its records come.
+    /// Returns events and features. A file describes all at the start, a stream as it is read.
     #[must_use]
     pub fn description(&self) -> &Description {
         self.main.description()
     }
 
-    /// What the description says of the recorded kernel so far.
+    /// Returns the recorded kernel, as described so far.
     #[must_use]
     pub fn kernel(&self) -> RecordedKernel {
         recorded_kernel(self.description(), &mut BuildIds::default())
     }
 
-    /// What could not be read so far.
+    /// Returns the losses of reading so far.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let mut losses = self.main.losses().clone();
@@ -151,10 +150,10 @@ impl Recording {
         losses
     }
 
-    /// The next record; `None` at the end of the data, whole or not.
+    /// Reads the next record; `None` at the end of the data, also of truncated data.
     ///
     /// # Errors
-    /// The source can't be read. Malformed data are no error.
+    /// Fails if the file can't be read. Malformed data count as losses.
     pub fn next_record(&mut self) -> io::Result<Option<Entry<'_>>> {
         if self.parts.is_empty() || self.main.has_record()? {
             let next = self.main.next_record()?;
@@ -176,7 +175,7 @@ impl Recording {
         Ok(Some(Entry { description, ..entry }))
     }
 
-    /// Of the parts that have a record, the one that stands at the oldest time.
+    /// Returns the index of the part whose last record is the oldest.
     fn next_part(&mut self) -> io::Result<Option<usize>> {
         loop {
             let open = self.parts.iter().enumerate();
@@ -189,15 +188,15 @@ impl Recording {
         }
     }
 
-    /// Of a folder: everything older than this was handed out. `None` where only records of kind
-    /// `FINISHED_ROUND` say so.
+    /// For a folder, returns a time before which all records were read. `None` for other recordings,
+    /// in which records of kind `FINISHED_ROUND` tell.
     #[must_use]
     pub fn complete_before_ns(&self) -> Option<u64> {
         self.parts.iter().filter_map(|part| part.time_ns).min()
     }
 }
 
-/// Adds what could not be read of a recording.
+/// Adds the losses of reading a recording.
 pub(crate) fn add_unread(losses: &mut tare_profile::Losses, unread: &Losses) {
     let gap = |gap: &tare_format::file::Gap| tare_profile::Gap {
         offset: gap.offset,

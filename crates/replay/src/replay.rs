@@ -1,4 +1,4 @@
-//! Records in order of time, each with the state of the recorded machine.
+//! Replays records in time order, each with the state of the recorded machine.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use tare_format::record::kind;
 use tare_profile::Losses;
 
 use crate::ahead::{self, AheadState};
-use crate::due::{DueRecord, State};
+use crate::due::{DueRecord, ReplayState};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::options::{ReplayOptions, SampleDetail};
@@ -16,37 +16,37 @@ use crate::recording::{Recording, add_unread};
 use crate::sink::Sink;
 use crate::waiting::{BATCH, Waiting};
 
-/// Records that are worth looking ahead for.
+/// Due records that make a look-ahead worthwhile.
 const ENOUGH: usize = 1 << 8;
 
-/// A replay: records are pushed in the order in which rings were drained, and reach a sink in order
-/// of time. It holds at most [`tare_format::limits::SORT_BYTES`] of records, and what a machine
-/// has of threads and mappings.
+/// A replay: the caller pushes records as ring buffers were drained, and the sink receives them in
+/// time order. It holds at most [`tare_format::limits::SORT_BYTES`] of records, and the machine's
+/// threads and mappings.
 #[derive(Debug)]
 pub struct Replay {
     options: ReplayOptions,
     waiting: Waiting,
     is_described: bool,
-    /// Where samples have copied stacks.
+    /// If samples have copied stacks.
     ahead: Option<AheadState>,
-    /// Events that were looked at for that.
+    /// Number of events that `ahead` covers.
     events: usize,
-    state: State,
+    state: ReplayState,
 }
 
 impl Replay {
-    /// Nothing is pushed yet.
+    /// Makes a replay without records.
     #[must_use]
     pub fn new(options: ReplayOptions) -> Self {
-        let state = State::new(&options);
+        let state = ReplayState::new(&options);
         let waiting = Waiting::new(options.detail);
         Self { options, waiting, is_described: false, ahead: None, events: 0, state }
     }
 
-    /// Replays a recording to its end, or to where the sink breaks, and says what is missing.
+    /// Replays a recording until it ends or the sink breaks. Returns the losses.
     ///
     /// # Errors
-    /// [`Error::Read`], and the sink's own.
+    /// [`Error::Read`], and the sink's errors.
     pub fn run<S: Sink>(
         mut self,
         recording: &mut Recording,
@@ -79,11 +79,11 @@ impl Replay {
         Ok(())
     }
 
-    /// Goes on by at most so many records. [`ControlFlow::Break`]: that was the end of the
-    /// recording, or the sink breaks; [`Sink::end`] is the caller's to call.
+    /// Replays up to `records` further records. Returns [`ControlFlow::Break`] at the end of the
+    /// recording and if the sink breaks; the caller must then call [`Sink::end`].
     ///
     /// # Errors
-    /// [`Error::Read`], and the sink's own.
+    /// [`Error::Read`], and the sink's errors.
     pub fn step<S: Sink>(
         &mut self,
         recording: &mut Recording,
@@ -108,14 +108,13 @@ impl Replay {
         }
     }
 
-    /// Where the last record lies that was pushed, in bytes from the start of the recording or of
-    /// its part.
+    /// Returns the offset of the last pushed record, in bytes from the start of its file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.waiting.offset
     }
 
-    /// The recorded machine as it is by now.
+    /// Returns the recorded machine at the last delivered record.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.state.machine
@@ -125,7 +124,7 @@ impl Replay {
         &mut self.state.machine
     }
 
-    /// What is missing so far of what was replayed, and of what could not be read.
+    /// Returns the losses so far, with the unreadable parts of a recording.
     #[must_use]
     pub fn losses_of(&self, recording: &Recording) -> Losses {
         let mut losses = self.losses();
@@ -133,11 +132,11 @@ impl Replay {
         losses
     }
 
-    /// Takes a record in, and hands out what is due. A record of kind `FINISHED_ROUND` says that
-    /// every ring was drained.
+    /// Pushes a record, and delivers records that are due. A record of kind `FINISHED_ROUND` means
+    /// that all ring buffers were drained.
     ///
     /// # Errors
-    /// The sink's own.
+    /// The sink's errors.
     pub fn push<S: Sink>(
         &mut self,
         entry: &Entry<'_>,
@@ -152,7 +151,7 @@ impl Replay {
                 .then(|| AheadState::new(&self.options, description));
         }
         if let Some(due) = self.waiting.push(entry) {
-            // What changes the machine comes after the records that are due.
+            // A record without a time applies after those that are due.
             let is_round = due.raw.kind == kind::FINISHED_ROUND;
             if !is_round && self.drain(description, sink, 1)?.is_break()
                 || self.deliver_at_once(description, due, sink)?.is_break()
@@ -166,7 +165,7 @@ impl Replay {
         self.drain(description, sink, ENOUGH)
     }
 
-    /// Before the first record: what the recording says of itself, and what the sink wants of it.
+    /// Before the first record, reads the recording's description and the sink's event filter.
     fn describe<S: Sink>(&mut self, description: &Description, sink: &S) {
         if !self.is_described {
             self.is_described = true;
@@ -184,7 +183,7 @@ impl Replay {
     ) -> Result<ControlFlow<()>, S::Error> {
         if let Some(ahead) = &mut self.ahead {
             if due.raw.kind == kind::PERF_RECORD_SAMPLE {
-                self.state.machine.user_chain = ahead.unwind_now(description, due.raw, sink);
+                self.state.machine.chain_parts.user = ahead.unwind_now(description, due.raw, sink);
             } else {
                 ahead.take_in(description, &due.raw);
             }
@@ -192,11 +191,11 @@ impl Replay {
         self.state.deliver(description, due, sink)
     }
 
-    /// Every record older than this was pushed: hands out what is due. What knows nothing of its
-    /// rings says so with a record of kind `FINISHED_ROUND` instead.
+    /// Delivers records older than a time; the caller has pushed all of them. A caller that doesn't
+    /// know the state of the ring buffers pushes records of kind `FINISHED_ROUND` instead.
     ///
     /// # Errors
-    /// The sink's own.
+    /// The sink's errors.
     pub fn complete_before<S: Sink>(
         &mut self,
         time_ns: u64,
@@ -208,17 +207,17 @@ impl Replay {
         self.drain(description, sink, 1)
     }
 
-    /// Forgets what else than the machine and the sink knows of what ended before a time.
+    /// Drops the look-ahead's state of threads and processes that ended before a time.
     pub(crate) fn forget_before(&mut self, time_ns: u64) {
         if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_spent()) {
             ahead.forget_before(time_ns, &self.options);
         }
     }
 
-    /// Everything was pushed: hands out the rest.
+    /// Delivers all remaining records.
     ///
     /// # Errors
-    /// The sink's own.
+    /// The sink's errors.
     pub fn finish<S: Sink>(
         &mut self,
         description: &Description,
@@ -229,12 +228,16 @@ impl Replay {
         while flow.is_continue()
             && let Some(held) = self.state.deferred.oldest()
         {
-            flow = self.state.hand_out(description, DueRecord::held(&held, description), sink)?;
+            flow = self.state.hand_out(
+                description,
+                DueRecord::from_deferred(&held, description),
+                sink,
+            )?;
         }
         Ok(())
     }
 
-    /// What is missing of what was pushed so far.
+    /// Returns the losses of pushed records so far.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let unwinding = self.ahead.as_ref().map(|ahead| ahead.stats.summary());
@@ -250,7 +253,7 @@ impl Replay {
         }
     }
 
-    /// Hands out what is due. Where stacks are unwound it waits until so many records are.
+    /// Delivers records that are due. If stacks are unwound, waits for `enough` of them.
     fn drain<S: Sink>(
         &mut self,
         description: &Description,
@@ -265,7 +268,7 @@ impl Replay {
                 ahead.look(self.waiting.sorter.upcoming(), description, sink);
             }
             let Some(due) = self.waiting.pop() else { break };
-            self.state.machine.user_chain = self.ahead.as_mut().and_then(AheadState::next);
+            self.state.machine.chain_parts.user = self.ahead.as_mut().and_then(AheadState::next);
             self.state.is_whole = self.ahead.as_ref().is_some_and(|ahead| ahead.is_whole);
             if self.state.deliver(description, due, sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -1,17 +1,16 @@
-//! A record in its turn.
+//! A delivered record.
 
 use tare_format::file::Description;
 use tare_format::record::RawRecord;
 
-/// A record in its turn, as the machine was at its time: a sample, or any other record,
-/// which the machine has taken in already.
+/// A delivered record: a sample, or another record, which the machine has already applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Replayed<'a, T> {
-    /// When it was made, in nanoseconds of the recording's clock, where it says so.
+    /// Nanoseconds of the recording's clock, if the record has a time.
     pub time_ns: Option<u64>,
-    /// Events and features, as far as they are known.
+    /// Events and features, as described so far.
     pub description: &'a Description,
-    /// The event that it belongs to, an index into the description's events. Samples have one.
+    /// Index of its event in the description. Samples always have one.
     pub event: Option<usize>,
     /// The record's bytes.
     pub raw: RawRecord<'a>,

@@ -1,4 +1,4 @@
-//! What is handed the records of a recording, one after the other.
+//! Sinks receive the records of a recording one by one.
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::ControlFlow;
@@ -9,13 +9,13 @@ use tare_format::record::{Record, Sample};
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 
-/// Takes samples and other records. An exporter takes each sample, [`crate::ProfileSink`] sums them
-/// up.
+/// Receives samples and other records. [`crate::ProfileSink`] sums samples up; an exporter uses each
+/// one.
 pub trait Sink {
-    /// Why it can't go on.
+    /// The error that ends a replay.
     type Error;
 
-    /// Takes a sample; ends the replay early with [`ControlFlow::Break`].
+    /// Receives a sample. Returns [`ControlFlow::Break`] to end the replay.
     ///
     /// # Errors
     /// The sink's own.
@@ -25,19 +25,20 @@ pub trait Sink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Self::Error>;
 
-    /// What says which samples are looked at; `None`: all. Asked for once, before the first record.
+    /// Returns a filter of samples by event; by default all are received. Called once, before the
+    /// first record.
     fn event_filter(&self) -> Option<EventFilter> {
         None
     }
 
-    /// Whether [`Machine::callchain`] will be asked for a sample's call chain. Copied stacks are
-    /// unwound before their samples' turn, so this is asked ahead of it.
+    /// Whether the sink will call [`Machine::callchain`] for a sample. Called before the sample is due,
+    /// because copied stacks are unwound ahead.
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let _ = sample;
         true
     }
 
-    /// Takes any other record.
+    /// Receives any other record.
     ///
     /// # Errors
     /// The sink's own.
@@ -50,7 +51,7 @@ pub trait Sink {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Nothing more comes: the recording has ended, or can't be read any further, or the sink has
+    /// Called after the last record: at the end of the recording, after an error, or after the sink
     /// ended the replay.
     ///
     /// # Errors
@@ -61,15 +62,15 @@ pub trait Sink {
     }
 }
 
-/// Says which samples a sink looks at, before they are in order of time: what isn't wanted costs no
-/// place among those that wait. It may be asked on another thread than the sink's.
+/// Selects samples by event before they are sorted by time, so that other samples take no memory.
+/// It may run on another thread than the sink's.
 pub struct EventFilter(Box<EventPredicate>);
 
 type EventPredicate = dyn FnMut(&Description, usize) -> bool + Send;
 
 impl EventFilter {
-    /// `wants` says whether samples of an event are looked at: an index into the description's
-    /// events.
+    /// `wants` returns whether samples of an event are received. It is passed an index into the
+    /// description's events.
     #[must_use]
     pub fn new(wants: impl FnMut(&Description, usize) -> bool + Send + 'static) -> Self {
         Self(Box::new(wants))

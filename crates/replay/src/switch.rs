@@ -1,17 +1,17 @@
-//! Samples between those of two events: from one that switches on to one that switches off.
+//! Selects samples from an event that switches on to one that switches off.
 
 /// Which events switch, by name.
 #[derive(Clone, Debug, Default)]
 pub struct EventSwitch {
-    /// Samples are taken from one of this event on; `None`: from the first.
+    /// Start with a sample of this event; `None`: with the first sample.
     pub on: Option<Vec<u8>>,
-    /// They are no longer taken from one of this event on.
+    /// Stop with a sample of this event.
     pub off: Option<Vec<u8>>,
-    /// The samples that switch are taken too.
+    /// Take the samples that switch, too.
     pub shows: bool,
 }
 
-/// An [`EventSwitch`] at work.
+/// The current state of an [`EventSwitch`].
 #[derive(Clone, Debug)]
 pub struct SwitchState {
     switch: EventSwitch,
@@ -19,13 +19,13 @@ pub struct SwitchState {
 }
 
 impl SwitchState {
-    /// Off as long as something is to switch it on.
+    /// Starts switched off if an event switches on.
     #[must_use]
     pub fn new(switch: &EventSwitch) -> Self {
         Self { is_off: switch.on.is_some(), switch: switch.clone() }
     }
 
-    /// Whether nothing switches.
+    /// Whether no event switches.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.switch.on.is_none() && self.switch.off.is_none()

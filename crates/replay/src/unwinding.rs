@@ -1,5 +1,5 @@
-//! Figures of copied stacks: how many are whole, why others are not, and how large a copy would
-//! have held them.
+//! Counts copied stacks: whole ones, the reasons why others aren't, and the copy size that would have
+//! held them.
 
 use std::collections::HashMap;
 
@@ -9,31 +9,31 @@ use tare_symbols::{UnwindEnd, limits};
 use crate::copied_stack::{CopiedStack, UnwoundStack};
 use crate::machine::Machine;
 
-/// Bytes by which sizes of copies are told apart.
+/// Bytes per step of a copy size.
 const STEP: u64 = 1 << 10;
 
-/// The largest copy that the kernel makes: 16 bits, in words (`perf_event_attr` in the kernel).
+/// Largest copy in bytes: the kernel stores its size in 16 bits, and it is a multiple of a word.
 const LARGEST: u64 = 65_528;
 
-/// One more: stacks that no copy holds.
+/// Number of steps, and one for stacks that no copy holds.
 const SIZES: usize = 66;
 
-/// Of whole and truncated stacks, the share that a copy should hold.
+/// Share of whole and truncated stacks that a sufficient copy holds, in percent.
 const ENOUGH_PERCENT: u64 = 99;
 
-/// Why stacks beyond what a round unwinds have no callers.
+/// The reason why stacks above the limit of a round have no callers.
 const TOO_MANY: &str = "more came at a time than are unwound while they are recorded";
 
-/// Counts stacks that were unwound.
+/// Counts unwound stacks.
 #[derive(Debug)]
 pub(crate) struct UnwindStats {
     whole: u64,
     spliced: u64,
-    /// Stacks that were left alone, as more came than are unwound.
+    /// Stacks above the limit of a round.
     pub(crate) too_many: u64,
-    /// By where they ended and the file that the last frame lies in.
+    /// Truncated and failed stacks, by reason and file of the last frame.
     ends: HashMap<(UnwindEnd, Box<[u8]>), u64, foldhash::fast::RandomState>,
-    /// Stacks whose copy ended, by the [`STEP`]s from their stack pointer to their base.
+    /// Stacks whose copy ended, by [`STEP`]s from the stack pointer to the base.
     distances: [u64; SIZES],
 }
 
@@ -70,14 +70,14 @@ impl UnwindStats {
         *self.ends.entry(key).or_default() += 1;
     }
 
-    /// The figures as profiles have them.
+    /// Returns the counts for a profile.
     pub(crate) fn summary(&self) -> Unwinding {
         let ended = |why: UnwindEnd| {
             let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);
             let stacks = of_this.clone().map(|(_, stacks)| stacks).sum();
             let most = of_this.max_by_key(|((_, name), stacks)| (**stacks, name.clone()));
             let dso = most.map(|((_, name), _)| String::from_utf8_lossy(name).into_owned());
-            // Where a copy ends says nothing of the file that it ends in.
+            // The file isn't the reason why a copy ends.
             let dso = dso.filter(|name| why != UnwindEnd::CopyEnded && !name.is_empty());
             EndReasonCount { why: why.reason(), stacks, dso }
         };
@@ -100,7 +100,7 @@ impl UnwindStats {
         }
     }
 
-    /// The smallest copy that would have held enough of the stacks, or the largest there is.
+    /// Returns the smallest copy that would have held enough stacks, or the largest copy.
     fn sufficient(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;

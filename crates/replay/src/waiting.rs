@@ -1,4 +1,4 @@
-//! Records that wait for their turn.
+//! Sorts records by time.
 
 use tare_format::abi::Flags;
 use tare_format::file::{Description, Entry};
@@ -9,18 +9,18 @@ use crate::due::DueRecord;
 use crate::options::SampleDetail;
 use crate::sink::EventFilter;
 
-/// Of a folder's records, how many are pushed before those that are due go out.
+/// Records of a folder that are pushed between deliveries.
 pub(crate) const BATCH: u32 = 1 << 10;
 
-/// Records that wait for their turn, of those that are wanted.
+/// Records that aren't due yet.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     detail: SampleDetail,
     filter: Option<EventFilter>,
     pub(crate) sorter: Sorter,
-    /// Where the last record lies that was taken in.
+    /// Offset of the last pushed record.
     pub(crate) offset: u64,
-    /// Of data that were stepped over.
+    /// Skipped bytes of AUX data.
     pub(crate) aux_bytes: u64,
 }
 
@@ -29,13 +29,13 @@ impl Waiting {
         Self { detail, filter: None, sorter: Sorter::default(), offset: 0, aux_bytes: 0 }
     }
 
-    /// Leaves out samples of events that the filter doesn't want.
+    /// Drops samples of events that the filter rejects.
     pub(crate) fn set_filter(&mut self, filter: Option<EventFilter>) {
         self.filter = filter;
     }
 
-    /// Takes a record in. What has no time comes back: its turn is now, but for the mark of a round
-    /// behind what is due.
+    /// Pushes a record. Returns a record without a time, which is due at once; the end of a round is
+    /// due after the records that are due before it.
     pub(crate) fn push<'a>(&mut self, entry: &Entry<'a>) -> Option<DueRecord<'a>> {
         let Entry { offset, record, description, payload } = *entry;
         self.offset = offset;
@@ -58,21 +58,21 @@ impl Waiting {
         None
     }
 
-    /// A mark of a round was handed out.
+    /// Makes the records of a finished round due.
     pub(crate) fn end_round(&mut self, description: &Description) {
         if !has_backward_rings(description) {
             self.sorter.round();
         }
     }
 
-    /// The next record whose turn it is.
+    /// Takes the next due record.
     pub(crate) fn pop(&mut self) -> Option<DueRecord<'_>> {
         let OrderedRecord { time_ns, tag, record } = self.sorter.pop()?;
         let event = tag.checked_sub(1).and_then(|event| usize::try_from(event).ok());
         Some(DueRecord { time_ns: Some(time_ns), event, raw: record })
     }
 
-    /// The part of a record that waits for its turn; `None` where nothing needs it.
+    /// Returns the part of a record that is needed.
     fn kept<'a>(&self, record: RawRecord<'a>, layout: Option<&Layout>) -> Option<RawRecord<'a>> {
         let detail = self.detail;
         if detail == SampleDetail::Full {
@@ -92,8 +92,8 @@ impl Waiting {
     }
 }
 
-/// Whether the recording has rings that were overwritten and read at the end alone (`--overwrite`):
-/// marks between them say nothing of such rings.
+/// Whether the recording has overwritten ring buffers (`--overwrite`). They are read only at the end,
+/// so the ends of rounds don't cover them.
 fn has_backward_rings(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
 }

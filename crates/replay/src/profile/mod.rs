@@ -79,13 +79,6 @@ pub struct ProfileOptions {
     pub threads: Option<NonZero<usize>>,
 }
 
-impl ProfileOptions {
-    /// Whether any field behind a sample's front is needed, apart from the call chain.
-    fn needs_all_fields(&self) -> bool {
-        self.trace || self.branches || self.by_cost || !self.details.is_empty()
-    }
-}
-
 /// How rows are separated by place in code. Less detail is faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CodeDetail {
@@ -121,7 +114,7 @@ pub fn summarize(
 ) -> Result<ProfileSummary, Error> {
     let mut sink = ProfileSink::new(options, recording.description())?;
     let detail = match options.code {
-        _ if options.needs_all_fields() => SampleDetail::Full,
+        _ if needs_all_fields(options) => SampleDetail::Full,
         CodeDetail::None => SampleDetail::Front,
         CodeDetail::Leaf => SampleDetail::Leaf,
         CodeDetail::Stack => SampleDetail::Full,
@@ -134,4 +127,9 @@ pub fn summarize(
     });
     let losses = replay.run(&mut recording, &mut sink)?;
     Ok(sink.finish(recording.description(), losses))
+}
+
+/// Whether any field behind a sample's front is needed, apart from the call chain.
+fn needs_all_fields(options: &ProfileOptions) -> bool {
+    options.trace || options.branches || options.by_cost || !options.details.is_empty()
 }
