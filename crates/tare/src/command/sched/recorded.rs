@@ -32,7 +32,8 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     let shown = TaskFilter::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
-    let options = ReplayOptions { detail: SampleDetail::Samples, reads_ahead, ..ReplayOptions::default() };
+    let options =
+        ReplayOptions { detail: SampleDetail::Samples, reads_ahead, ..ReplayOptions::default() };
     let replay = Replay::new(options);
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.tracepoints.learn(recording.description());
