@@ -101,7 +101,11 @@ pub(crate) fn unwind(input: &[u8]) {
             };
             found.clear();
             black_box(unwinder.unwind(&mut cache, &dsos, &space, &stack, &mut found));
-            black_box(unwinder.keeps_frame_pointer(&mut cache, &dsos, dso, ip));
+            black_box(unwinder.keeps_frame_pointer(
+                &mut cache,
+                &dsos,
+                DsoAddress { dso, address: ip },
+            ));
         }
     });
 }

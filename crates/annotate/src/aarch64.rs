@@ -1,11 +1,11 @@
-//! Instructions of aarch64.
+//! Disassembly of aarch64.
 
-use tare_symbols::Code;
+use tare_symbols::FunctionCode;
 
-use super::disassembly::{Instruction, Names, named};
+use super::disassembly::{Instruction, NameLookup, with_target_name};
 
-/// The instructions of a function, one behind the other. What is none is `.inst`.
-pub(super) fn disassemble(code: &Code, names: Names<'_>) -> Vec<Instruction> {
+/// Disassembles a function. A word that is no instruction becomes `.inst`.
+pub(super) fn disassemble(code: &FunctionCode, names: NameLookup<'_>) -> Vec<Instruction> {
     let words = code.bytes.as_chunks::<4>().0.iter();
     let instruction = |(at, bytes): (u64, &[u8; 4])| {
         let address = code.address.wrapping_add(at * 4);
@@ -14,9 +14,9 @@ pub(super) fn disassemble(code: &Code, names: Names<'_>) -> Vec<Instruction> {
         Instruction {
             address,
             bytes: bytes.to_vec(),
-            text: named(text(word, address), target.map(|(address, _)| address), names),
+            text: with_target_name(text(word, address), target.map(|(address, _)| address), names),
             jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
-            // What leads to a place that a register has: br, blr, ret, eret.
+            // 0x6b: br, blr, ret and eret jump to the address in a register.
             is_branch: target.is_some() || word >> 25 == 0x6b,
         }
     };
@@ -27,7 +27,7 @@ fn text(word: u32, address: u64) -> String {
     let mut text = String::new();
     match disarm64::decoder::decode(word) {
         Some(opcode) => {
-            // A string takes all that is written to it.
+            // Writing to a string can't fail.
             let _ = disarm64::format_insn::format_insn_pc(address, &mut text, &opcode);
             text
         }
@@ -35,7 +35,7 @@ fn text(word: u32, address: u64) -> String {
     }
 }
 
-/// Where an instruction jumps to, and whether that is a call. Source: Arm Architecture Reference
+/// Returns the target of a branch, and whether it is a call. Source: Arm Architecture Reference
 /// Manual, C4.1.66, branches.
 fn target(word: u32, address: u64) -> Option<(u64, bool)> {
     let signed = |low: u32, bits: u32| {
@@ -59,18 +59,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_lead_where_the_manual_says() {
+    fn decodes_branch_targets() {
         // b +8, bl -4, b.ne +12, cbz x0 -8, tbnz w1 #3 +16, ret
         let words: [u32; 6] =
             [0x1400_0002, 0x97ff_ffff, 0x5400_0061, 0xb4ff_ffc0, 0x3718_0081, 0xd65f_03c0];
         let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let code = Code { bytes, address: 0x1000, path: "x".into() };
+        let code = FunctionCode { bytes, address: 0x1000, path: "x".into() };
         let names = |address| (address == 0x1000).then(|| "start".to_owned());
-        let found = disassemble(&code, &names);
-        let jumps: Vec<_> = found.iter().map(|one| one.jump).collect();
-        let wanted = [Some(0x1008), None, Some(0x1014), Some(0x1004), Some(0x1020), None];
-        assert_eq!(jumps, wanted);
-        assert!(found[1].text.starts_with("bl") && found[1].text.ends_with("<start>"), "{found:?}");
-        assert!(found[5].text.starts_with("ret"), "{found:?}");
+        let instructions = disassemble(&code, &names);
+        let jumps: Vec<_> = instructions.iter().map(|instruction| instruction.jump).collect();
+        let expected = [Some(0x1008), None, Some(0x1014), Some(0x1004), Some(0x1020), None];
+        assert_eq!(jumps, expected);
+        let call = &instructions[1].text;
+        assert!(call.starts_with("bl") && call.ends_with("<start>"), "{instructions:?}");
+        assert!(instructions[5].text.starts_with("ret"), "{instructions:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Branch stacks as code: the instructions that ran from where one branch went to where the next one
-//! came from, as `perf script -F brstackinsn` shows them.
+//! The code between the branches of a branch stack: the instructions that ran from the target of one
+//! branch to the origin of the next, as `perf script -F brstackinsn` prints them.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,104 +10,109 @@ use tare_symbols::Symbol;
 use crate::disassembly::{Instruction, Style};
 use crate::{aarch64, x86};
 
-/// Bytes of a block beyond which a stack isn't believed, as in perf.
-const MOST_BYTES: u64 = 16384 - LONGEST;
-/// Bytes behind a block that its last instruction may have.
-const LONGEST: u64 = 15;
-/// Bytes that are gone through for a branch that is missing.
-const MISSING: u64 = 128;
-/// Blocks that are kept: loops come many times.
-const KEPT: usize = 1 << 12;
+/// Limit on the bytes of a block, as in perf: a longer one means that a branch is missing.
+const MAX_BLOCK_BYTES: u64 = 16384 - MAX_INSTRUCTION_BYTES;
+/// Bytes of the longest instruction.
+const MAX_INSTRUCTION_BYTES: u64 = 15;
+/// Bytes to search for an unrecorded branch after the latest recorded one.
+const SEARCH_BYTES: u64 = 128;
+/// Limit on the blocks kept in memory: loops repeat a few many times.
+const MAX_CACHED_BLOCKS: usize = 1 << 12;
 
-/// A branch, as a sample has it.
+/// A branch of a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenBranch {
-    /// Where it came from.
+    /// Address of the branch instruction.
     pub from: u64,
-    /// Where it went.
+    /// Address it jumped to.
     pub to: u64,
-    /// It ended a transaction early.
+    /// Whether it aborted a transaction.
     pub is_abort: bool,
 }
 
-/// What is shown of a sample's branches, one behind the other.
+/// One line of the code that led to a sample.
 #[derive(Clone, Debug)]
-pub enum Step {
-    /// A function begins, or goes on.
+pub enum BranchStep {
+    /// Execution enters a function, or returns to it.
     Function(Symbol, DsoAddress),
-    /// An instruction.
+    /// An instruction ran.
     Instruction(ExecutedInstruction),
-    /// The block's last instruction is not where the branch came from.
+    /// The block has no instruction at the origin of its branch.
     Mismatch,
-    /// A branch that isn't recorded lies before the sample's own address.
+    /// An unrecorded branch comes before the address of the sample.
     NotReached,
 }
 
 /// An instruction that ran.
 #[derive(Clone, Debug)]
 pub struct ExecutedInstruction {
-    /// Its address in the address space.
+    /// Address in the address space.
     pub address: u64,
-    /// The same in its file.
+    /// The same address in its file.
     pub at: Option<DsoAddress>,
-    /// `None`: it is none.
+    /// `None` if the bytes are no instruction.
     pub instruction: Option<Rc<Instruction>>,
-    /// Which of the sample's branches it is, and how many instructions ran since the one before,
-    /// itself included; 0 where that isn't known.
+    /// If it is a recorded branch: the index of the branch in the sample, and the number of
+    /// instructions since the branch before, itself included (0 if unknown).
     pub branch: Option<(usize, u32)>,
 }
 
-/// Reads branch stacks as code.
+/// The first and the last address of a block, both the start of an instruction.
+#[derive(Clone, Copy, Debug)]
+struct BlockRange {
+    start: u64,
+    end: u64,
+}
+
+/// Finds the code between the branches of samples.
 #[derive(Debug)]
-pub struct Blocks {
+pub struct BranchBlocks {
     arch: Vec<u8>,
     read: HashMap<(DsoAddress, u64), Rc<[Rc<Instruction>]>, foldhash::fast::RandomState>,
-    steps: Vec<Step>,
+    steps: Vec<BranchStep>,
     function: Option<Symbol>,
 }
 
-impl Blocks {
-    /// For the recorded machine's architecture, as `uname -m` has it.
+impl BranchBlocks {
+    /// `arch` is the architecture of the recorded machine, as `uname -m` prints it.
     #[must_use]
     pub fn new(arch: &[u8]) -> Self {
-        let (read, steps, function) = Default::default();
-        Self { arch: arch.to_vec(), read, steps, function }
+        Self { arch: arch.to_vec(), read: HashMap::default(), steps: Vec::new(), function: None }
     }
 
-    /// What ran up to a sample at `ip`, by its branches, the latest first; `most` blocks at most.
-    pub fn of(
+    /// Returns the code that led to a sample at `ip`. `branches` begins with the latest one;
+    /// `max_blocks` limits the number of blocks.
+    pub fn steps(
         &mut self,
         machine: &mut Machine,
         pid: i32,
         ip: u64,
         branches: &[TakenBranch],
-        most: Option<usize>,
-    ) -> &[Step] {
+        max_blocks: Option<usize>,
+    ) -> &[BranchStep] {
         self.steps.clear();
         self.function = None;
-        let shown = most.map_or(branches.len(), |most| branches.len().min(most.saturating_add(1)));
-        let Some(oldest) = shown.checked_sub(1) else { return &self.steps };
+        let limit = max_blocks.map_or(usize::MAX, |max_blocks| max_blocks.saturating_add(1));
+        let Some(oldest) = branches.len().min(limit).checked_sub(1) else { return &self.steps };
         let from = branches[oldest].from;
-        if let Some(code) = self.code(machine, pid, from, from)
+        if let Some(code) = self.code(machine, pid, BlockRange { start: from, end: from })
             && let Some(first) = code.first()
         {
-            self.function(machine, pid, from);
-            let ran = ExecutedInstruction {
-                branch: Some((oldest, 0)),
-                ..ran(machine, pid, from, Some(first))
-            };
-            self.steps.push(Step::Instruction(ran));
+            self.note_function(machine, pid, from);
+            let executed = executed(machine, pid, from, Some(first));
+            let branch = Some((oldest, 0));
+            self.steps.push(BranchStep::Instruction(ExecutedInstruction { branch, ..executed }));
         }
         let mut at = oldest;
         while at > 0 {
             let start = branches[at].to;
             at -= 1;
-            // Where the kernel's branches are left out, a block seems to reach from one into the
-            // other: it ends at the branch behind.
+            // Without the kernel's branches a block seems to reach from user code into the kernel,
+            // or back: it ends at the next recorded branch.
             if is_kernel(start) != is_kernel(branches[at].from) && at > 0 {
                 at -= 1;
             }
-            self.block(machine, pid, start, branches[at].from, at);
+            self.block(machine, pid, BlockRange { start, end: branches[at].from }, at);
         }
         let latest = branches[0];
         if latest.from != ip && !latest.is_abort {
@@ -116,29 +121,29 @@ impl Blocks {
         &self.steps
     }
 
-    /// An instruction that a sample lies on.
+    /// Returns the instruction at an address.
     pub fn instruction(
         &mut self,
         machine: &mut Machine,
         pid: i32,
         address: u64,
     ) -> Option<Rc<Instruction>> {
-        self.code(machine, pid, address, address)?.first().cloned()
+        self.code(machine, pid, BlockRange { start: address, end: address })?.first().cloned()
     }
 
-    /// A block that ends with a branch, which is the one with this number.
-    fn block(&mut self, machine: &mut Machine, pid: i32, start: u64, end: u64, branch: usize) {
-        let Some(code) = self.code(machine, pid, start, end) else { return };
+    /// Adds a block that ends with the branch at this index.
+    fn block(&mut self, machine: &mut Machine, pid: i32, range: BlockRange, branch: usize) {
+        let Some(code) = self.code(machine, pid, range) else { return };
         let mut count = 0;
-        let mut next = start;
+        let mut next = range.start;
         for instruction in code.iter() {
             let address = next;
-            self.function(machine, pid, address);
-            let is_end = address == end;
+            self.note_function(machine, pid, address);
+            let is_end = address == range.end;
             count += 1;
-            let ran = ran(machine, pid, address, Some(instruction));
+            let executed = executed(machine, pid, address, Some(instruction));
             let branch = is_end.then_some((branch, count));
-            self.steps.push(Step::Instruction(ExecutedInstruction { branch, ..ran }));
+            self.steps.push(BranchStep::Instruction(ExecutedInstruction { branch, ..executed }));
             if is_end {
                 return;
             }
@@ -147,18 +152,19 @@ impl Blocks {
             }
             next = address.wrapping_add(instruction.bytes.len() as u64);
         }
-        self.steps.push(Step::Mismatch);
+        self.steps.push(BranchStep::Mismatch);
     }
 
-    /// From where the latest branch went to the sample. Branches that the CPU hasn't recorded yet
-    /// may lie in between: the first one ends it.
+    /// Adds the code from the target of the latest branch to the sample. It ends at the first branch
+    /// instruction in between, which the CPU hadn't recorded yet.
     fn last_block(&mut self, machine: &mut Machine, pid: i32, start: u64, ip: u64) {
-        let end = if ip < start { start.saturating_add(MISSING) } else { ip };
-        let code = self.code(machine, pid, start, end);
-        self.function(machine, pid, start);
+        let end = if ip < start { start.saturating_add(SEARCH_BYTES) } else { ip };
+        let code = self.code(machine, pid, BlockRange { start, end });
+        self.note_function(machine, pid, start);
         let Some(code) = code else {
-            let Some(code) = self.code(machine, pid, ip, ip) else { return };
-            self.steps.push(Step::Instruction(ran(machine, pid, ip, code.first())));
+            let range = BlockRange { start: ip, end: ip };
+            let Some(code) = self.code(machine, pid, range) else { return };
+            self.steps.push(BranchStep::Instruction(executed(machine, pid, ip, code.first())));
             return;
         };
         let mut next = start;
@@ -167,20 +173,21 @@ impl Blocks {
             if address > end {
                 break;
             }
-            self.steps.push(Step::Instruction(ran(machine, pid, address, Some(instruction))));
+            let executed = executed(machine, pid, address, Some(instruction));
+            self.steps.push(BranchStep::Instruction(executed));
             if is_bad(instruction) {
                 break;
             }
             if instruction.is_branch && address != ip {
-                self.steps.push(Step::NotReached);
+                self.steps.push(BranchStep::NotReached);
                 break;
             }
             next = address.wrapping_add(instruction.bytes.len() as u64);
         }
     }
 
-    /// Says where another function begins than that of the step before.
-    fn function(&mut self, machine: &mut Machine, pid: i32, address: u64) {
+    /// Adds a step if the address is in another function than the step before.
+    fn note_function(&mut self, machine: &mut Machine, pid: i32, address: u64) {
         let Some(at) = machine.dso_address(CpuMode::of_address(address), pid, address) else {
             return;
         };
@@ -192,19 +199,20 @@ impl Blocks {
         }
         if let Ok(symbol) = machine.symbol(at) {
             self.function = Some(symbol);
-            self.steps.push(Step::Function(symbol, at));
+            self.steps.push(BranchStep::Function(symbol, at));
         }
     }
 
-    /// The instructions of a block, its last one included; `None` where its bytes aren't there.
+    /// Returns the instructions of a block, including the one at its end; `None` if its bytes can't be
+    /// read.
     fn code(
         &mut self,
         machine: &mut Machine,
         pid: i32,
-        start: u64,
-        end: u64,
+        range: BlockRange,
     ) -> Option<Rc<[Rc<Instruction>]>> {
-        let length = end.checked_sub(start).filter(|length| *length <= MOST_BYTES)?;
+        let BlockRange { start, end } = range;
+        let length = end.checked_sub(start).filter(|length| *length <= MAX_BLOCK_BYTES)?;
         if start == 0 || is_kernel(start) != is_kernel(end) {
             return None;
         }
@@ -212,21 +220,21 @@ impl Blocks {
         if let Some(known) = self.read.get(&(at, length)) {
             return (!known.is_empty()).then(|| known.clone());
         }
-        let bytes = usize::try_from(length + LONGEST).unwrap_or_default();
+        let bytes = usize::try_from(length + MAX_INSTRUCTION_BYTES).unwrap_or_default();
         let code = machine.code_at(at, bytes);
         let read: Rc<[_]> = code.map_or_else(
             |_| Rc::default(),
             |code| {
                 let names = |_| None;
-                let found = if self.arch == b"aarch64" {
+                let instructions = if self.arch == b"aarch64" {
                     aarch64::disassemble(&code, &names)
                 } else {
                     x86::disassemble(&code, Style::Att, self.arch != b"i686", &names)
                 };
-                found.into_iter().map(Rc::new).collect()
+                instructions.into_iter().map(Rc::new).collect()
             },
         );
-        if self.read.len() >= KEPT {
+        if self.read.len() >= MAX_CACHED_BLOCKS {
             self.read.clear();
         }
         self.read.insert((at, length), read.clone());
@@ -234,14 +242,14 @@ impl Blocks {
     }
 }
 
-fn ran(
+fn executed(
     machine: &mut Machine,
     pid: i32,
     address: u64,
     instruction: Option<&Rc<Instruction>>,
 ) -> ExecutedInstruction {
     let at = machine.dso_address(CpuMode::of_address(address), pid, address);
-    let instruction = instruction.filter(|one| !is_bad(one)).cloned();
+    let instruction = instruction.filter(|instruction| !is_bad(instruction)).cloned();
     ExecutedInstruction { address, at, instruction, branch: None }
 }
 

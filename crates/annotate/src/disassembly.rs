@@ -1,35 +1,35 @@
-//! Instructions as text.
+//! A disassembled instruction, and the syntax of x86.
 
-/// How instructions of x86 are written.
+/// Assembler syntax of x86.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// As the GNU assembler has it: source, then destination.
+    /// Syntax of the GNU assembler: source, then destination.
     #[default]
     Att,
-    /// As in Intel's manuals.
+    /// Syntax of Intel's manuals: destination, then source.
     Intel,
 }
 
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// The file's own address of it.
+    /// Address in the file.
     pub address: u64,
-    /// Its bytes.
+    /// Encoded bytes.
     pub bytes: Vec<u8>,
-    /// As text; where it jumps to or what it calls is named.
+    /// Text, with the name of the function it jumps to or calls.
     pub text: String,
-    /// Where it jumps to, unless that is a call.
+    /// Target of a jump; `None` for a call.
     pub jump: Option<u64>,
-    /// Whether another may run next than the one behind it.
+    /// Whether the next instruction to run may be elsewhere than right after it.
     pub is_branch: bool,
 }
 
-/// What functions are called, by their addresses in the file.
-pub(super) type Names<'a> = &'a dyn Fn(u64) -> Option<String>;
+/// Returns the name of the function at an address of the file.
+pub(super) type NameLookup<'a> = &'a dyn Fn(u64) -> Option<String>;
 
-/// Text with the name of what is jumped to or called.
-pub(super) fn named(text: String, target: Option<u64>, names: Names<'_>) -> String {
+/// Appends the name of a jump or call target to the text of an instruction.
+pub(super) fn with_target_name(text: String, target: Option<u64>, names: NameLookup<'_>) -> String {
     match target.and_then(names) {
         Some(name) => format!("{text} <{name}>"),
         None => text,

@@ -1,5 +1,4 @@
-//! Functions instruction by instruction: what samples weigh at each, and where in the source it
-//! lies.
+//! Annotates functions: the weight of the samples at each instruction, and its source line.
 
 mod aarch64;
 mod blocks;
@@ -14,45 +13,44 @@ use tare_profile::{EventId, Profile, Samples, SelectedSamples, SymbolId, Weight}
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
-pub use blocks::{Blocks, ExecutedInstruction, Step, TakenBranch};
+pub use blocks::{BranchBlocks, BranchStep, ExecutedInstruction, TakenBranch};
 pub use disassembly::{Instruction, Style};
 pub use source::{PathPrefix, Sources};
 
-/// A function, instruction by instruction.
+/// The instructions of a function with the weight of their samples.
 #[derive(Clone, Debug)]
-pub struct Annotated {
-    /// Its name. Untrusted.
+pub struct AnnotatedFunction {
+    /// Name of the function. Untrusted.
     pub name: String,
-    /// The file that the instructions were read from.
+    /// Path of the file that the instructions were read from.
     pub path: String,
-    /// What samples weigh in the function.
+    /// Weight of the samples in the function.
     pub own: Weight,
-    /// What all samples of the event weigh.
+    /// Weight of all samples of the event.
     pub all: Weight,
-    /// The instructions, by address.
-    pub lines: Vec<Line>,
-    /// What samples weigh that lie on none of these instructions.
+    /// Instructions in address order.
+    pub lines: Vec<AnnotatedLine>,
+    /// Weight of the samples between these instructions or after them.
     pub elsewhere: Weight,
 }
 
-/// An instruction.
+/// An instruction with the weight of its samples.
 #[derive(Clone, Debug)]
-pub struct Line {
-    /// What it is.
+pub struct AnnotatedLine {
+    /// The disassembled instruction.
     pub instruction: Instruction,
-    /// What samples weigh that lie on it.
+    /// Weight of the samples at it.
     pub weight: Weight,
-    /// File and line of the source, where debug info has them. Untrusted.
+    /// Source file and line, if debug info has them. Untrusted.
     pub source: Option<(String, u32)>,
-    /// The instructions of the function that jump here, by their places in the list.
+    /// Indices of the instructions in this function that jump here.
     pub jumps_from: Vec<usize>,
 }
 
-/// How much samples weigh at each distance from the start of a function.
+/// Weight of the samples at each distance from the start of a function, in bytes.
 pub type Offsets = HashMap<u32, Weight>;
 
-/// What samples weigh in each function: those that are taken, by event, function and distance from
-/// its start.
+/// Returns the weight of the selected samples by event, function and distance from its start.
 pub fn weights(
     profile: &Profile,
     samples: &Samples,
@@ -70,37 +68,37 @@ pub fn weights(
     weights
 }
 
-/// The sum of weights.
+/// Returns the sum of all weights.
 pub fn sum(offsets: &Offsets) -> Weight {
     let mut sum = Weight::default();
     offsets.values().for_each(|weight| sum.add(*weight));
     sum
 }
 
-/// What is asked of a function.
+/// How functions are annotated.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotateRequest<'a> {
     /// The recorded machine, after the replay.
     pub machine: &'a Machine,
-    /// The recorded machine's architecture, as `uname -m` has it.
+    /// Architecture of the recorded machine, as `uname -m` prints it.
     pub arch: &'a [u8],
-    /// How instructions are written.
+    /// Assembler syntax of x86 instructions.
     pub style: Style,
-    /// With lines of the source.
+    /// Whether to look up source lines.
     pub with_source: bool,
 }
 
 impl AnnotateRequest<'_> {
-    /// Takes a function apart.
+    /// Disassembles a function and adds the weights to its instructions.
     ///
     /// # Errors
-    /// Its instructions are not there: why.
+    /// Fails if the instructions of the function can't be read.
     pub fn annotate(
         &self,
         symbol: Symbol,
         offsets: &Offsets,
         all: Weight,
-    ) -> Result<Annotated, Unresolved> {
+    ) -> Result<AnnotatedFunction, Unresolved> {
         let code = self.machine.code(symbol)?;
         let name_of = |address: u64| self.name_of(symbol, address);
         let instructions = if self.arch == b"aarch64" {
@@ -109,10 +107,10 @@ impl AnnotateRequest<'_> {
             x86::disassemble(&code, self.style, self.arch != b"i686", &name_of)
         };
         let sources = self.sources(symbol, code.address, &instructions);
-        let mut lines: Vec<Line> = instructions
+        let mut lines: Vec<AnnotatedLine> = instructions
             .into_iter()
             .zip(sources)
-            .map(|(instruction, source)| Line {
+            .map(|(instruction, source)| AnnotatedLine {
                 instruction,
                 weight: Weight::default(),
                 source,
@@ -136,7 +134,7 @@ impl AnnotateRequest<'_> {
                 lines[at].jumps_from.push(from);
             }
         }
-        Ok(Annotated {
+        Ok(AnnotatedFunction {
             name: self.machine.symbol_name(symbol).to_owned(),
             path: code.path.display().to_string(),
             own: sum(offsets),
@@ -146,18 +144,18 @@ impl AnnotateRequest<'_> {
         })
     }
 
-    /// What an address of the file is called: a function, and how far behind its start.
+    /// Returns the name of the function at an address of the file, with the distance from its start.
     fn name_of(&self, symbol: Symbol, address: u64) -> Option<String> {
         let offset = self.machine.offset_of(symbol, address)?;
-        let found = self.machine.symbol(DsoAddress { dso: symbol.dso, address: offset }).ok()?;
-        let name = self.machine.symbol_name(found);
-        Some(match offset.saturating_sub(found.start) {
+        let target = self.machine.symbol(DsoAddress { dso: symbol.dso, address: offset }).ok()?;
+        let name = self.machine.symbol_name(target);
+        Some(match offset.saturating_sub(target.start) {
             0 => name.to_owned(),
             distance => format!("{name}+{distance:#x}"),
         })
     }
 
-    /// File and line of each instruction.
+    /// Returns source file and line of each instruction.
     fn sources(
         &self,
         symbol: Symbol,
@@ -167,16 +165,16 @@ impl AnnotateRequest<'_> {
         if !self.with_source {
             return vec![None; instructions.len()];
         }
-        let place = |instruction: &Instruction| DsoAddress {
+        let dso_address = |instruction: &Instruction| DsoAddress {
             dso: symbol.dso,
             address: symbol.start.saturating_add(instruction.address.saturating_sub(address)),
         };
-        let places: Vec<_> = instructions.iter().map(place).collect();
-        let frames = self.machine.frames(&places, NonZeroUsize::MIN);
-        let of = |at: usize| {
-            let location = frames.get(at).next()?.location?;
+        let addresses: Vec<_> = instructions.iter().map(dso_address).collect();
+        let frames = self.machine.frames(&addresses, NonZeroUsize::MIN);
+        let source = |index: usize| {
+            let location = frames.get(index).next()?.location?;
             (location.line > 0).then(|| (location.file.to_owned(), location.line))
         };
-        (0..instructions.len()).map(of).collect()
+        (0..instructions.len()).map(source).collect()
     }
 }

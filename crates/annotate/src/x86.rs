@@ -1,19 +1,19 @@
-//! Instructions of x86.
+//! Disassembly of x86.
 
 use iced_x86::{
     Decoder, DecoderOptions, Formatter, GasFormatter, Instruction as Decoded, IntelFormatter,
     Mnemonic, OpKind,
 };
-use tare_symbols::Code;
+use tare_symbols::FunctionCode;
 
-use super::disassembly::{Instruction, Names, Style, named};
+use super::disassembly::{Instruction, NameLookup, Style, with_target_name};
 
-/// The instructions of a function, one behind the other. What is none is `(bad)`.
+/// Disassembles a function. Bytes that are no instruction become `(bad)`.
 pub(super) fn disassemble(
-    code: &Code,
+    code: &FunctionCode,
     style: Style,
     is_64_bit: bool,
-    names: Names<'_>,
+    names: NameLookup<'_>,
 ) -> Vec<Instruction> {
     let bitness = if is_64_bit { 64 } else { 32 };
     let mut decoder = Decoder::with_ip(bitness, &code.bytes, code.address, DecoderOptions::NONE);
@@ -32,7 +32,7 @@ pub(super) fn disassemble(
         options.set_hex_prefix("0x");
         options.set_hex_suffix("");
     }
-    let mut found = Vec::new();
+    let mut instructions = Vec::new();
     let mut decoded = Decoded::default();
     while decoder.can_decode() {
         decoder.decode_out(&mut decoded);
@@ -41,18 +41,18 @@ pub(super) fn disassemble(
         let target = target(&decoded);
         let begin = usize::try_from(decoded.ip().wrapping_sub(code.address)).unwrap_or(usize::MAX);
         let bytes = code.bytes.get(begin..).unwrap_or_default();
-        found.push(Instruction {
+        instructions.push(Instruction {
             address: decoded.ip(),
             bytes: bytes.get(..decoded.len()).unwrap_or(bytes).to_vec(),
-            text: named(text, target.map(|(address, _)| address), names),
+            text: with_target_name(text, target.map(|(address, _)| address), names),
             jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
             is_branch: is_branch(&decoded),
         });
     }
-    found
+    instructions
 }
 
-/// Where an instruction jumps to, and whether that is a call.
+/// Returns the target of a direct branch, and whether it is a call.
 fn target(decoded: &Decoded) -> Option<(u64, bool)> {
     let is_near = matches!(
         decoded.op0_kind(),
@@ -61,10 +61,10 @@ fn target(decoded: &Decoded) -> Option<(u64, bool)> {
     is_near.then(|| (decoded.near_branch_target(), decoded.mnemonic() == Mnemonic::Call))
 }
 
-/// Whether perf takes it for a branch: what can change the flow, and system calls.
+/// Whether perf counts the instruction as a branch: jumps, calls, returns and system calls.
 fn is_branch(decoded: &Decoded) -> bool {
     let mnemonic = decoded.mnemonic();
-    let elsewhere = matches!(
+    let is_transfer = matches!(
         mnemonic,
         Mnemonic::Call
             | Mnemonic::Jmp
@@ -85,24 +85,24 @@ fn is_branch(decoded: &Decoded) -> bool {
             | Mnemonic::Vmlaunch
             | Mnemonic::Vmresume
     );
-    elsewhere || mnemonic != Mnemonic::Xbegin && target(decoded).is_some()
+    is_transfer || mnemonic != Mnemonic::Xbegin && target(decoded).is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn code() -> Code {
+    fn code() -> FunctionCode {
         // push %rbp; mov %rsp,%rbp; call +0; jne -11; (bad)
         let bytes = vec![0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0x75, 0xf5, 0x06];
-        Code { bytes, address: 0x1000, path: "x".into() }
+        FunctionCode { bytes, address: 0x1000, path: "x".into() }
     }
 
     #[test]
-    fn instructions_are_written_in_both_styles() {
+    fn writes_both_syntaxes() {
         let names = |address| (address == 0x1009).then(|| "next".to_owned());
-        let found = disassemble(&code(), Style::Att, true, &names);
-        let texts: Vec<_> = found.iter().map(|one| (one.address, one.text.as_str())).collect();
+        let att = disassemble(&code(), Style::Att, true, &names);
+        let texts: Vec<_> = att.iter().map(|line| (line.address, line.text.as_str())).collect();
         assert_eq!(
             texts,
             [
@@ -114,7 +114,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            found.iter().map(|one| one.jump).collect::<Vec<_>>()[2..4],
+            att.iter().map(|line| line.jump).collect::<Vec<_>>()[2..4],
             [None, Some(0x1000)]
         );
         let intel = disassemble(&code(), Style::Intel, true, &names);

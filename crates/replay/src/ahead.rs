@@ -14,7 +14,7 @@ use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 use tare_format::file::Description;
 use tare_format::order::OrderedRecord;
 use tare_format::record::{RawRecord, Sample, kind};
-use tare_symbols::{UnwindCache, UnwindEnd, Unwinder};
+use tare_symbols::{UnwindCache, UnwindOutcome, Unwinder};
 
 use crate::copied_stack::{self, CopiedStack, UnwoundStack};
 use crate::machine::Machine;
@@ -170,7 +170,7 @@ impl AheadState {
         self.passed += 1;
         self.unwound.front().filter(|stack| stack.position == position)?;
         let stack = self.unwound.pop_front()?;
-        self.is_whole = stack.end == UnwindEnd::Whole;
+        self.is_whole = stack.end == UnwindOutcome::Whole;
         Some(stack.addresses)
     }
 

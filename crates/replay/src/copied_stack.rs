@@ -7,7 +7,9 @@ use std::thread;
 
 use tare_format::abi::bindings::PERF_SAMPLE_REGS_ABI_64;
 use tare_format::record::Sample;
-use tare_symbols::{AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindEnd, Unwinder};
+use tare_symbols::{
+    AddressSpace, DsoTable, Registers, Stack, UnwindCache, UnwindOutcome, Unwinder,
+};
 
 use crate::callchain;
 
@@ -38,7 +40,7 @@ pub(crate) struct UnwoundStack {
     pub(crate) position: usize,
     /// Innermost first.
     pub(crate) addresses: Vec<u64>,
-    pub(crate) end: UnwindEnd,
+    pub(crate) end: UnwindOutcome,
     /// Number of addresses from frame pointers.
     pub(crate) spliced: usize,
 }
@@ -87,8 +89,8 @@ impl<'a> CopiedStack<'a> {
                     Stack { registers, copy: self.copy, frame_pointers: &self.frame_pointers };
                 unwinder.unwind(cache, dsos, space, &stack, &mut addresses)
             }
-            (Some(_), None) => (UnwindEnd::NoMapping, 0),
-            (None, _) => (UnwindEnd::NoRegisters, 0),
+            (Some(_), None) => (UnwindOutcome::NoMapping, 0),
+            (None, _) => (UnwindOutcome::NoRegisters, 0),
         };
         UnwoundStack { position: self.position, addresses, end, spliced }
     }

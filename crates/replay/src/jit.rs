@@ -12,7 +12,7 @@ use tare_format::abi::Flags;
 use tare_format::file::{Description, Event};
 use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
 use tare_symbols::{
-    DsoAddress, DsoId, JitChange, RecordedProcess, RecordedProcesses, RenumberedDsos, Runtime,
+    DsoAddress, DsoId, DsoRenumbering, JitChange, RecordedProcess, RecordedProcesses, Runtime,
     Unresolved,
 };
 
@@ -134,7 +134,7 @@ impl JitCode {
     }
 
     /// DSOs have other numbers, and dumps are read again: they may have more by now.
-    pub(crate) fn renumber(&mut self, now: &RenumberedDsos) {
+    pub(crate) fn renumber(&mut self, now: &DsoRenumbering) {
         for space in self.spaces.values_mut() {
             let renumbered = |(start, code): (&u64, &Code)| {
                 Some((*start, Code { dso: now.get(code.dso)?, ..*code }))
@@ -239,7 +239,7 @@ impl JitCode {
         // One that a program in Python has as a library is the one that compiles.
         if before.is_none_or(|before| *before == Runtime::Python)
             && self.runtimes.len() < PROCESSES
-            && let Some(runtime) = Runtime::of_file(path)
+            && let Some(runtime) = Runtime::from_path(path)
         {
             self.runtimes.insert(pid, runtime);
         }

@@ -13,9 +13,9 @@ use tare_format::record::{
     kind,
 };
 use tare_symbols::{
-    AddressSpace, AddressSpaces, Code, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Frames, JitDump,
-    Mapped, Mapping, NameSource, RenumberedDsos, Symbol, SymbolOptions, Symbolizer, Unresolved,
-    UnwindCache, Unwinder,
+    AddressSpace, AddressSpaces, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoRenumbering,
+    DsoTable, FunctionCode, JitDump, Mapping, NameSource, ResolvedFrames, Symbol, SymbolOptions,
+    Symbolizer, Unresolved, UnwindCache, Unwinder,
 };
 
 use crate::build_ids::{BuildIds, recorded_kernel};
@@ -214,7 +214,7 @@ impl Machine {
         let mut map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
-            self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+            self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
             // A module that was unloaded and loaded elsewhere keeps its first addresses.
             map.pgoff = self.dsos.first_mapped(dso).map_or(start, |first| first.start);
             if mmap.path.starts_with(b"/") {
@@ -246,7 +246,7 @@ impl Machine {
         }
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
             if kind == DsoKind::Elf {
-                self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+                self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
             }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }
@@ -388,12 +388,12 @@ impl Machine {
     /// Whether a function keeps a frame pointer; `None` if that is unknown.
     pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
         let Self { frame_pointers: FramePointerLookup { unwinder, cache }, dsos, .. } = self;
-        unwinder.keeps_frame_pointer(cache, dsos, at.dso, at.address)
+        unwinder.keeps_frame_pointer(cache, dsos, at)
     }
 
     /// Returns the address space of a process.
     pub(crate) fn user_space(&self, pid: i32) -> Option<&AddressSpace> {
-        self.spaces.of(pid)
+        self.spaces.space(pid)
     }
 
     pub(crate) fn dsos(&self) -> &DsoTable {
@@ -429,7 +429,7 @@ impl Machine {
 
     /// Returns functions, inlined functions and source lines: see [`Symbolizer::frames`].
     #[must_use]
-    pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> Frames<'_> {
+    pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> ResolvedFrames<'_> {
         self.symbolizer.frames(&self.dsos, addresses, threads)
     }
 
@@ -449,7 +449,7 @@ impl Machine {
     ///
     /// # Errors
     /// Fails with the reason if that build isn't found.
-    pub fn code(&self, symbol: Symbol) -> Result<Code, Unresolved> {
+    pub fn code(&self, symbol: Symbol) -> Result<FunctionCode, Unresolved> {
         self.symbolizer.code(&self.dsos, symbol)
     }
 
@@ -457,8 +457,8 @@ impl Machine {
     ///
     /// # Errors
     /// Fails with the reason if that build isn't found.
-    pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<Code, Unresolved> {
-        self.symbolizer.code_at(&self.dsos, at.dso, at.address, length)
+    pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<FunctionCode, Unresolved> {
+        self.symbolizer.code_at(&self.dsos, at, length)
     }
 
     /// Returns an address as the symbol's file states it.
@@ -504,7 +504,7 @@ impl Machine {
         &mut self,
         used_elsewhere: impl Iterator<Item = DsoId>,
         is_forced: bool,
-    ) -> Option<RenumberedDsos> {
+    ) -> Option<DsoRenumbering> {
         let is_due = is_forced
             || self.dsos.len() > self.kept_dsos * 2 + NEW_DSOS
             || self.dsos.iter().any(|dso| is_compiled(dso.kind));
@@ -515,7 +515,7 @@ impl Machine {
         let mut used: HashSet<DsoId> = used_elsewhere.chain(kernel).collect();
         self.spaces.each_dso(|dso| _ = used.insert(dso));
         self.jit.each_dso(|dso| _ = used.insert(dso));
-        if !is_due && self.symbolizer.bytes_of(|dso| !used.contains(&dso)) < UNUSED_BYTES {
+        if !is_due && self.symbolizer.table_bytes(|dso| !used.contains(&dso)) < UNUSED_BYTES {
             return None;
         }
         let new_ids = self.dsos.retain(|dso| used.contains(&dso));

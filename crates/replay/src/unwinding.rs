@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tare_profile::{EndReasonCount, Sufficient, Unwinding};
-use tare_symbols::{UnwindEnd, limits};
+use tare_symbols::{UnwindOutcome, limits};
 
 use crate::copied_stack::{CopiedStack, UnwoundStack};
 use crate::machine::Machine;
@@ -32,7 +32,7 @@ pub(crate) struct UnwindStats {
     /// Stacks above the limit of a round.
     pub(crate) too_many: u64,
     /// Truncated and failed stacks, by reason and file of the last frame.
-    ends: HashMap<(UnwindEnd, Box<[u8]>), u64, foldhash::fast::RandomState>,
+    ends: HashMap<(UnwindOutcome, Box<[u8]>), u64, foldhash::fast::RandomState>,
     /// Stacks whose copy ended, by [`STEP`]s from the stack pointer to the base.
     distances: [u64; SIZES],
 }
@@ -51,11 +51,11 @@ impl UnwindStats {
         unwound: &UnwoundStack,
     ) {
         self.spliced += u64::from(unwound.spliced > 0);
-        if unwound.end == UnwindEnd::Whole {
+        if unwound.end == UnwindOutcome::Whole {
             self.whole += 1;
             return;
         }
-        if unwound.end == UnwindEnd::CopyEnded
+        if unwound.end == UnwindOutcome::CopyEnded
             && let Some(distance) = stack.bytes_to_base()
         {
             let step = usize::try_from(distance.div_ceil(STEP)).unwrap_or(SIZES);
@@ -72,28 +72,28 @@ impl UnwindStats {
 
     /// Returns the counts for a profile.
     pub(crate) fn summary(&self) -> Unwinding {
-        let ended = |why: UnwindEnd| {
+        let ended = |why: UnwindOutcome| {
             let of_this = self.ends.iter().filter(|((end, _), _)| *end == why);
             let stacks = of_this.clone().map(|(_, stacks)| stacks).sum();
             let most = of_this.max_by_key(|((_, name), stacks)| (**stacks, name.clone()));
             let dso = most.map(|((_, name), _)| String::from_utf8_lossy(name).into_owned());
             // The file isn't the reason why a copy ends.
-            let dso = dso.filter(|name| why != UnwindEnd::CopyEnded && !name.is_empty());
+            let dso = dso.filter(|name| why != UnwindOutcome::CopyEnded && !name.is_empty());
             EndReasonCount { why: why.reason(), stacks, dso }
         };
-        let all = |is_wanted: fn(UnwindEnd) -> bool| {
-            let reasons = UnwindEnd::ALL.into_iter().filter(|why| is_wanted(*why));
+        let all = |is_wanted: fn(UnwindOutcome) -> bool| {
+            let reasons = UnwindOutcome::ALL.into_iter().filter(|why| is_wanted(*why));
             let mut all: Vec<_> = reasons.map(ended).filter(|ended| ended.stacks > 0).collect();
             all.sort_by_key(|ended| std::cmp::Reverse(ended.stacks));
             all
         };
-        let mut failed = all(|why| why != UnwindEnd::Whole && !why.is_truncated());
+        let mut failed = all(|why| why != UnwindOutcome::Whole && !why.is_truncated());
         if self.too_many > 0 {
             failed.push(EndReasonCount { why: TOO_MANY, stacks: self.too_many, dso: None });
         }
         Unwinding {
             whole: self.whole,
-            truncated: all(UnwindEnd::is_truncated),
+            truncated: all(UnwindOutcome::is_truncated),
             failed,
             spliced: self.spliced,
             sufficient: self.sufficient(),

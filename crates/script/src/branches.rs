@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tare_annotate::{Blocks, ExecutedInstruction, Instruction, Step, TakenBranch};
+use tare_annotate::{BranchBlocks, BranchStep, ExecutedInstruction, Instruction, TakenBranch};
 use tare_format::record::{Branch, Branches, Sample};
 use tare_render::script::{Fields, branch_flags, hex, name};
 use tare_replay::{CpuMode, DsoAddress, Machine};
@@ -14,7 +14,7 @@ use crate::pending::may_have_lines;
 /// Prints branch stacks and their code.
 #[derive(Debug)]
 pub(crate) struct BranchPrinter {
-    blocks: Blocks,
+    blocks: BranchBlocks,
     max_blocks: Option<usize>,
     /// Files without position-independent code, whose addresses are absolute.
     is_fixed: HashMap<DsoId, bool>,
@@ -23,7 +23,7 @@ pub(crate) struct BranchPrinter {
 impl BranchPrinter {
     /// `arch` is the recorded machine's, as `uname -m` prints it.
     pub(crate) fn new(arch: &[u8], max_blocks: Option<usize>) -> Self {
-        Self { blocks: Blocks::new(arch), max_blocks, is_fixed: HashMap::new() }
+        Self { blocks: BranchBlocks::new(arch), max_blocks, is_fixed: HashMap::new() }
     }
 
     /// Returns the offset in the file, or the address itself in the kernel and in fixed files.
@@ -100,15 +100,15 @@ impl BranchPrinter {
         let taken: Vec<_> = branches.iter().map(taken).collect();
         let pid = sample.head.pid.unwrap_or(-1);
         let ip = sample.head.ip.unwrap_or(0);
-        let steps = self.blocks.of(line.machine, pid, ip, &taken, self.max_blocks);
+        let steps = self.blocks.steps(line.machine, pid, ip, &taken, self.max_blocks);
         let mut cycles = 0;
         for (index, step) in steps.iter().enumerate() {
             match step {
-                Step::Function(symbol, at) => add_function(line, *symbol, *at),
-                Step::Instruction(executed) => {
+                BranchStep::Function(symbol, at) => add_function(line, *symbol, *at),
+                BranchStep::Instruction(executed) => {
                     let branch = executed.branch.and_then(|(branch, _)| branches.get(branch));
                     add_instruction(line.text, executed, branch, line.fields, &mut cycles);
-                    let is_last = matches!(steps.get(index + 1), Some(Step::NotReached));
+                    let is_last = matches!(steps.get(index + 1), Some(BranchStep::NotReached));
                     let with_source = line.fields.contains(Fields::SRCCODE) && !is_last;
                     let at =
                         executed.at.filter(|at| with_source && may_have_lines(line.machine, *at));
@@ -117,10 +117,10 @@ impl BranchPrinter {
                         line.addresses.pending.push_source(line.text.len(), tid, at);
                     }
                 }
-                Step::Mismatch => {
+                BranchStep::Mismatch => {
                     line.text.extend_from_slice(b"\tmismatch of LBR data and executable\n");
                 }
-                Step::NotReached => {
+                BranchStep::NotReached => {
                     line.text.extend_from_slice(b"\t... not reaching sample ...\n");
                 }
             }

@@ -19,7 +19,7 @@ use tare_render::{CopiedStacks, json_line};
 use tare_replay::{
     CodeAddress, CpuMode, DsoAddress, Machine, Replayed, SampleFilter, Sink, Tracepoints,
 };
-use tare_symbols::{Frames, NameSource};
+use tare_symbols::{NameSource, ResolvedFrames};
 
 use crate::error::ScriptError;
 use crate::lines::LineBuffer;
@@ -274,7 +274,7 @@ impl<W: Write> Sink for JsonSink<'_, W> {
 
 /// Debug info of the addresses in samples.
 struct DebugFrames<'a> {
-    frames: Frames<'a>,
+    frames: ResolvedFrames<'a>,
     /// The index of each address in `frames`.
     indices: HashMap<DsoAddress, usize, foldhash::fast::RandomState>,
 }

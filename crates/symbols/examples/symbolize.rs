@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{channel, sync_channel};
 
-use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, Frames, SymbolOptions, Symbolizer};
+use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, ResolvedFrames, SymbolOptions, Symbolizer};
 
 /// Addresses whose frames are made text at a time.
 const BLOCK: usize = 1 << 13;
@@ -99,7 +99,7 @@ fn lines(text: &str, parts: usize) -> Vec<&str> {
 
 /// Writes the frames of all addresses. Of so many threads each formats every so many blocks, some ahead
 /// of those that are written; texts that were written go back to be used again.
-fn write_frames(frames: &Frames<'_>, threads: usize) -> std::io::Result<()> {
+fn write_frames(frames: &ResolvedFrames<'_>, threads: usize) -> std::io::Result<()> {
     let places = |block: usize| block * BLOCK..((block + 1) * BLOCK).min(frames.len());
     let blocks = frames.len().div_ceil(BLOCK);
     let mut out = std::io::stdout().lock();
@@ -138,7 +138,7 @@ fn write_frames(frames: &Frames<'_>, threads: usize) -> std::io::Result<()> {
 }
 
 /// The frames of addresses, as text.
-fn format_frames(frames: &Frames<'_>, places: Range<usize>, text: &mut String) {
+fn format_frames(frames: &ResolvedFrames<'_>, places: Range<usize>, text: &mut String) {
     text.clear();
     for place in places {
         for frame in frames.get(place) {

@@ -1,90 +1,88 @@
-//! Address spaces: which DSO is mapped where, as time goes on.
-
-mod pieces;
+//! Address spaces: which DSO is mapped where.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use self::pieces::{Renumbering, SharedMappings};
-use crate::dso::{DsoId, RenumberedDsos};
+use crate::dso::{DsoId, DsoRenumbering};
 use crate::limits;
 
-/// A part of a DSO in an address space.
+/// A mapping of a part of a DSO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The first address behind it.
+    /// Address after the last byte.
     pub end: u64,
-    /// What the DSO calls `start`: an offset in the file; for the kernel an address.
+    /// DSO address of `start`: an offset in the file; for the kernel an address.
     pub pgoff: u64,
-    /// What is mapped.
+    /// Mapped DSO.
     pub dso: DsoId,
 }
 
 impl Mapping {
-    /// What the DSO calls `address`, which lies in this mapping.
+    /// Converts an address in this mapping to a DSO address.
     #[must_use]
     pub fn to_dso(&self, address: u64) -> u64 {
         address.wrapping_sub(self.start).wrapping_add(self.pgoff)
     }
 }
 
-/// An address space: mappings that don't overlap. A copy shares its mappings, and of what is changed
-/// then the rest. What would be more than [`limits::MAPPINGS`] is left out.
+/// An address space: mappings that don't overlap. Copies share the mappings that neither changes.
+/// Mappings beyond [`limits::MAPPINGS`] are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
-    pieces: Arc<SharedMappings>,
+    chunks: Arc<SharedMappings>,
     /// See [`AddressSpaces::user_version`].
     version: u64,
 }
 
 impl AddressSpace {
-    /// Adds a mapping. Of older ones there remains what lies outside of it. `false`: there are too
-    /// many.
+    /// Adds a mapping, and cuts the ones that it overlaps. Returns `false` if there are too many.
     pub fn add(&mut self, mapping: Mapping) -> bool {
         mapping.end <= mapping.start
-            || Arc::make_mut(&mut self.pieces).replace(mapping.start, mapping.end, Some(mapping))
+            || Arc::make_mut(&mut self.chunks).replace(mapping.start, mapping.end, Some(mapping))
     }
 
-    /// Removes what lies in this range; what lies outside of it remains.
+    /// Removes mappings in this range, and cuts the ones that overlap it.
     pub fn remove(&mut self, start: u64, end: u64) {
-        if end > start && self.pieces.has_any(start, end) {
-            Arc::make_mut(&mut self.pieces).replace(start, end, None);
+        if end > start && self.chunks.has_any(start, end) {
+            Arc::make_mut(&mut self.chunks).replace(start, end, None);
         }
     }
 
-    /// The mapping that an address lies in.
+    /// Finds the mapping at an address.
     #[must_use]
     pub fn find(&self, address: u64) -> Option<&Mapping> {
-        self.pieces.find(address)
+        self.chunks.find(address)
     }
 
-    /// All mappings, by start.
+    /// Iterates over all mappings in address order.
     pub fn mappings(&self) -> impl DoubleEndedIterator<Item = &Mapping> {
-        self.pieces.mappings()
+        self.chunks.mappings()
     }
 }
 
 /// The address spaces of all processes, and the kernel's.
 #[derive(Debug, Default)]
 pub struct AddressSpaces {
-    /// The kernel's own, which all processes share.
+    /// Address space of the kernel, which all processes share.
     kernel: AddressSpace,
     by_pid: HashMap<i32, AddressSpace, foldhash::fast::RandomState>,
-    /// Of a process of which nothing is known. Its copies count what all processes hold.
+    /// Address space of an unknown process. All address spaces are copies of it, so it counts the
+    /// bytes of all.
     empty: AddressSpace,
-    /// Mappings that were added, each of which stands for a record that was read.
+    /// Mappings added, each from a record.
     added: usize,
-    /// Of them, those that were left out.
+    /// Mappings dropped.
     left_out: u64,
-    /// The last version that was given.
+    /// Last version given to an address space.
     versions: u64,
 }
 
 impl AddressSpaces {
-    /// Adds a mapping to a process. What would be more than records of so many mappings make out is
-    /// left out: see [`limits::MAPPING_BYTES`].
+    /// Adds a mapping to a process, unless all mappings would take more memory than their number of
+    /// records allows: see [`limits::MAPPING_BYTES`].
     pub fn add(&mut self, pid: i32, mapping: Mapping) {
         self.added += 1;
         let has_room = self.held_bytes() < self.allowed_bytes();
@@ -94,24 +92,24 @@ impl AddressSpaces {
         space.version = self.versions;
     }
 
-    /// Bytes of the mappings of all processes, those that several share once.
+    /// Bytes of the mappings of all processes; shared ones count once.
     fn held_bytes(&self) -> usize {
-        self.empty.pieces.held().bytes()
+        self.empty.chunks.held().bytes()
     }
 
     fn allowed_bytes(&self) -> usize {
-        let of_records = self.added.saturating_mul(limits::MAPPING_RECORD_BYTES);
-        of_records.saturating_add(limits::MAPPING_BYTES).min(limits::ALL_MAPPING_BYTES)
+        let record_bytes = self.added.saturating_mul(limits::MAPPING_RECORD_BYTES);
+        record_bytes.saturating_add(limits::MAPPING_BYTES).min(limits::ALL_MAPPING_BYTES)
     }
 
-    /// Mappings that were left out, as there were too many.
+    /// Number of mappings that were dropped, as there were too many.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Gives a process's address space another version: what lies at its addresses has changed
-    /// otherwise than by mappings.
+    /// Gives a process's address space a new version, because the code at its addresses changed
+    /// without a mapping.
     pub fn renew(&mut self, pid: i32) {
         self.versions += 1;
         self.by_pid.entry(pid).or_insert_with(|| self.empty.clone()).version = self.versions;
@@ -124,27 +122,27 @@ impl AddressSpaces {
         self.kernel.version = self.versions;
     }
 
-    /// Removes what lies in this range of the kernel.
+    /// Removes mappings in this range of the kernel.
     pub fn remove_kernel(&mut self, start: u64, end: u64) {
         self.kernel.remove(start, end);
         self.versions += 1;
         self.kernel.version = self.versions;
     }
 
-    /// The version of a process's address space: while it is the same, so are the mappings, also
-    /// in another process. An empty one has version 0.
+    /// Version of a process's address space. Equal versions mean equal mappings, in another process
+    /// too. An empty address space has version 0.
     #[must_use]
     pub fn user_version(&self, pid: i32) -> u64 {
-        self.of(pid).map_or(0, |space| space.version)
+        self.space(pid).map_or(0, |space| space.version)
     }
 
-    /// The version of the kernel's address space, which no process's has.
+    /// Version of the kernel's address space, which differs from those of all processes.
     #[must_use]
     pub fn kernel_version(&self) -> u64 {
         self.kernel.version
     }
 
-    /// A process began as a copy of another.
+    /// Copies the address space of a process to its child.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if parent != child {
             let space = self.by_pid.get(&parent).unwrap_or(&self.empty).clone();
@@ -152,41 +150,230 @@ impl AddressSpaces {
         }
     }
 
-    /// A process is forgotten.
+    /// Forgets a process.
     pub fn remove(&mut self, pid: i32) {
         self.by_pid.remove(&pid);
     }
 
-    /// Calls `see` for each DSO that is mapped anywhere, once or more.
-    pub fn each_dso(&self, mut see: impl FnMut(DsoId)) {
+    /// Calls `visit` at least once for each mapped DSO.
+    pub fn each_dso(&self, mut visit: impl FnMut(DsoId)) {
         let all = self.by_pid.values().chain([&self.kernel]);
-        all.flat_map(AddressSpace::mappings).for_each(|mapping| see(mapping.dso));
+        all.flat_map(AddressSpace::mappings).for_each(|mapping| visit(mapping.dso));
     }
 
-    /// DSOs have other numbers. Mappings of those without one go.
-    pub fn renumber(&mut self, now: &RenumberedDsos) {
+    /// Changes the numbers of DSOs, and removes mappings of DSOs without a new one.
+    pub fn renumber(&mut self, now: &DsoRenumbering) {
         let mut renumbering = Renumbering::new(now);
         for space in self.by_pid.values_mut().chain([&mut self.kernel]) {
-            space.pieces = renumbering.of(&space.pieces);
+            space.chunks = renumbering.renumber(&space.chunks);
         }
     }
 
-    /// The address space of a process.
+    /// Returns the address space of a process.
     #[must_use]
-    pub fn of(&self, pid: i32) -> Option<&AddressSpace> {
+    pub fn space(&self, pid: i32) -> Option<&AddressSpace> {
         self.by_pid.get(&pid)
     }
 
-    /// The mapping of a process that an address lies in.
+    /// Finds the mapping at an address of a process.
     #[must_use]
     pub fn find_user(&self, pid: i32, address: u64) -> Option<&Mapping> {
         self.by_pid.get(&pid)?.find(address)
     }
 
-    /// The mapping of the kernel that an address lies in.
+    /// Finds the mapping at an address of the kernel.
     #[must_use]
     pub fn find_kernel(&self, address: u64) -> Option<&Mapping> {
         self.kernel.find(address)
+    }
+}
+
+/// Limit on the mappings of a chunk: a change to a copy copies one chunk.
+const MAX_CHUNK_MAPPINGS: usize = 64;
+
+/// Bytes of a chunk in addition to its mappings.
+const CHUNK_BYTES: usize = 48;
+/// Bytes of a reference to a chunk.
+const REFERENCE_BYTES: usize = 16;
+
+/// Bytes of several address spaces together; shared chunks count once.
+#[derive(Clone, Debug, Default)]
+struct HeldBytes(Arc<AtomicUsize>);
+
+impl HeldBytes {
+    // ATOMICS: relaxed; the sum orders no other access.
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A run of mappings in address order, at least one.
+#[derive(Debug)]
+struct MappingChunk {
+    mappings: Box<[Mapping]>,
+    held: HeldBytes,
+}
+
+impl MappingChunk {
+    fn new(mappings: &[Mapping], held: &HeldBytes) -> Arc<Self> {
+        let chunk = Self { mappings: mappings.into(), held: held.clone() };
+        held.add(chunk.bytes());
+        Arc::new(chunk)
+    }
+
+    fn bytes(&self) -> usize {
+        CHUNK_BYTES + size_of_val(&*self.mappings)
+    }
+
+    fn start(&self) -> u64 {
+        self.mappings.first().map_or(0, |mapping| mapping.start)
+    }
+
+    fn end(&self) -> u64 {
+        self.mappings.last().map_or(0, |mapping| mapping.end)
+    }
+}
+
+impl Drop for MappingChunk {
+    fn drop(&mut self) {
+        self.held.remove(self.bytes());
+    }
+}
+
+/// Mappings that don't overlap, in address order. Copies share all chunks that neither changes.
+#[derive(Debug, Default)]
+struct SharedMappings {
+    chunks: Vec<Arc<MappingChunk>>,
+    /// Mappings in all chunks.
+    len: usize,
+    held: HeldBytes,
+}
+
+impl Clone for SharedMappings {
+    fn clone(&self) -> Self {
+        Self::new(self.chunks.clone(), self.len, &self.held)
+    }
+}
+
+impl Drop for SharedMappings {
+    fn drop(&mut self) {
+        self.held.remove(self.chunks.len() * REFERENCE_BYTES);
+    }
+}
+
+impl SharedMappings {
+    fn new(chunks: Vec<Arc<MappingChunk>>, len: usize, held: &HeldBytes) -> Self {
+        held.add(chunks.len() * REFERENCE_BYTES);
+        Self { chunks, len, held: held.clone() }
+    }
+
+    fn held(&self) -> &HeldBytes {
+        &self.held
+    }
+
+    fn mappings(&self) -> impl DoubleEndedIterator<Item = &Mapping> {
+        self.chunks.iter().flat_map(|chunk| &chunk.mappings)
+    }
+
+    fn find(&self, address: u64) -> Option<&Mapping> {
+        let behind = self.chunks.partition_point(|chunk| chunk.start() <= address);
+        let mappings = &self.chunks.get(behind.checked_sub(1)?)?.mappings;
+        let behind = mappings.partition_point(|mapping| mapping.start <= address);
+        mappings.get(behind.checked_sub(1)?).filter(|mapping| address < mapping.end)
+    }
+
+    /// Whether a mapping overlaps this range.
+    fn has_any(&self, start: u64, end: u64) -> bool {
+        let first = self.chunks.partition_point(|chunk| chunk.end() <= start);
+        let Some(chunk) = self.chunks.get(first) else { return false };
+        let at = chunk.mappings.partition_point(|mapping| mapping.end <= start);
+        chunk.mappings.get(at).is_some_and(|mapping| mapping.start < end)
+    }
+
+    /// Replaces a range by a mapping or by nothing, and cuts mappings that overlap it. Returns `false`
+    /// and changes nothing if there would be more than [`limits::MAPPINGS`].
+    fn replace(&mut self, start: u64, end: u64, new: Option<Mapping>) -> bool {
+        let first = self.chunks.partition_point(|chunk| chunk.end() <= start);
+        let last = first + self.chunks[first..].partition_point(|chunk| chunk.start() < end);
+        // A range between two chunks belongs to the first one.
+        let changed = if first < last {
+            first..last
+        } else {
+            first.saturating_sub(1)..first.max(1).min(self.chunks.len())
+        };
+        let chunks = &self.chunks[changed.clone()];
+        let mut mappings: Vec<Mapping> =
+            chunks.iter().flat_map(|chunk| chunk.mappings.iter().copied()).collect();
+        let before_len = mappings.len();
+        let first = mappings.partition_point(|old| old.end <= start);
+        let last = first + mappings[first..].partition_point(|old| old.start < end);
+        // An overlapped mapping can remain as two parts around the new one.
+        if self.len - (last - first) + 3 > limits::MAPPINGS {
+            return false;
+        }
+        let overlapped = &mappings[first..last];
+        let before = overlapped.first().filter(|old| old.start < start);
+        let before = before.map(|old| Mapping { end: start, ..*old });
+        let after = overlapped.last().filter(|old| old.end > end);
+        let after = after.map(|old| Mapping { start: end, pgoff: old.to_dso(end), ..*old });
+        mappings.splice(first..last, before.into_iter().chain(new).chain(after));
+        self.len = self.len - before_len + mappings.len();
+        // Chunks of equal size, with room for more.
+        let number = mappings.len().div_ceil(MAX_CHUNK_MAPPINGS).max(1);
+        let each = mappings.len().div_ceil(number).max(1);
+        let held = &self.held;
+        let made = mappings.chunks(each).map(|mappings| MappingChunk::new(mappings, held));
+        let places = self.chunks.len();
+        self.chunks.splice(changed, made);
+        held.add(self.chunks.len() * REFERENCE_BYTES);
+        held.remove(places * REFERENCE_BYTES);
+        true
+    }
+}
+
+/// Changes the numbers of DSOs in all address spaces, and keeps chunks shared.
+struct Renumbering<'a> {
+    now: &'a DsoRenumbering,
+    // With the old lists and chunks: while these exist, no other can have their address.
+    lists: HashMap<*const SharedMappings, [Arc<SharedMappings>; 2]>,
+    chunks: HashMap<*const MappingChunk, (Arc<MappingChunk>, Option<Arc<MappingChunk>>)>,
+}
+
+impl<'a> Renumbering<'a> {
+    fn new(now: &'a DsoRenumbering) -> Self {
+        Self { now, lists: HashMap::new(), chunks: HashMap::new() }
+    }
+
+    /// Returns the mappings with new numbers, without the DSOs that have none.
+    fn renumber(&mut self, old: &Arc<SharedMappings>) -> Arc<SharedMappings> {
+        if let Some([_, new]) = self.lists.get(&Arc::as_ptr(old)) {
+            return Arc::clone(new);
+        }
+        let chunks: Vec<Arc<MappingChunk>> =
+            old.chunks.iter().filter_map(|chunk| self.renumber_chunk(chunk)).collect();
+        let len = chunks.iter().map(|chunk| chunk.mappings.len()).sum();
+        let new = Arc::new(SharedMappings::new(chunks, len, &old.held));
+        self.lists.insert(Arc::as_ptr(old), [Arc::clone(old), Arc::clone(&new)]);
+        new
+    }
+
+    fn renumber_chunk(&mut self, old: &Arc<MappingChunk>) -> Option<Arc<MappingChunk>> {
+        let renumbered =
+            |mapping: &Mapping| Some(Mapping { dso: self.now.get(mapping.dso)?, ..*mapping });
+        let (_, new) = self.chunks.entry(Arc::as_ptr(old)).or_insert_with(|| {
+            let mappings: Vec<Mapping> = old.mappings.iter().filter_map(renumbered).collect();
+            let new = (!mappings.is_empty()).then(|| MappingChunk::new(&mappings, &old.held));
+            (Arc::clone(old), new)
+        });
+        new.clone()
     }
 }
 
@@ -203,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_mapping_replaces_what_it_overlaps() {
+    fn a_later_mapping_cuts_what_it_overlaps() {
         let mut space = AddressSpace::default();
         space.add(map(0x1000, 0x5000, 0, 1));
         space.add(map(0x2000, 0x3000, 0x100, 2));
@@ -223,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_leaves_what_is_outside() {
+    fn removing_a_range_keeps_the_rest() {
         let mut space = AddressSpace::default();
         space.add(map(0x1000, 0x5000, 0, 1));
         space.remove(0x2000, 0x3000);
@@ -231,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_within_each_other_are_bounded_too() {
+    fn bounds_nested_mappings() {
         let mut space = AddressSpace::default();
         space.add(map(0, u64::MAX, 0, 1));
         for at in 0..limits::MAPPINGS as u64 {
@@ -242,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_many_mappings_are_bounded() {
+    fn bounds_copies_of_many_mappings() {
         let mut spaces = AddressSpaces::default();
         for at in 0..100_000 {
             spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
@@ -261,9 +448,9 @@ mod tests {
         assert_eq!(spaces.held_bytes(), 0);
     }
 
-    /// A process of many mappings that forks workers, each of which maps something itself.
+    /// A process with many mappings forks workers, and each adds a mapping.
     #[test]
-    fn what_a_copy_does_not_change_is_shared() {
+    fn copies_share_what_they_do_not_change() {
         let mut spaces = AddressSpaces::default();
         for at in 0..2_000 {
             spaces.add(1, map(at * 0x1000, at * 0x1000 + 1, 0, 1));
@@ -279,9 +466,9 @@ mod tests {
         assert_eq!(spaces.left_out(), 0);
     }
 
-    /// Mappings in any order, within and across pieces, are those of a plain list.
+    /// Adds and removes mappings at random places.
     #[test]
-    fn pieces_are_as_a_plain_list() {
+    fn chunks_behave_like_a_plain_list() {
         let mut space = AddressSpace::default();
         let mut plain = vec![0; 4096];
         let mut number = 1_u64;
@@ -305,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_its_parents_mappings_and_then_its_own() {
+    fn a_child_starts_with_its_parents_mappings() {
         let mut spaces = AddressSpaces::default();
         spaces.add(1, map(0x1000, 0x2000, 0, 1));
         spaces.fork(1, 2);
@@ -316,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_mappings_are_left_out() {
+    fn ignores_impossible_mappings() {
         let mut space = AddressSpace::default();
         space.add(map(5, 5, 0, 1));
         space.add(map(u64::MAX, 0, 0, 1));
@@ -325,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_that_of_equal_mappings_alone() {
+    fn equal_versions_mean_equal_mappings() {
         let mut spaces = AddressSpaces::default();
         assert_eq!((spaces.user_version(1), spaces.kernel_version()), (0, 0));
         spaces.add(1, map(0x1000, 0x2000, 0, 1));

@@ -1,5 +1,4 @@
-//! The symbols of a recorded ELF file: of the file at its path or in perf's cache, and where that
-//! is stripped, of its debug file.
+//! The symbols of a recorded ELF file, or if it is stripped, of its debug file.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,21 +11,21 @@ use crate::elf::{self, DebugLink, Image, Segments};
 use crate::line_source::LineSource;
 use crate::search::find::{self, FoundFile};
 use crate::search::{self, SymbolOptions, UsedContent};
-use crate::table::Table;
+use crate::table::SymbolTable;
 use crate::unresolved::Unresolved;
 
-/// What is known of a DSO's file, apart from its symbols.
+/// A DSO's file without its symbols.
 #[derive(Debug)]
 pub(crate) struct Binary {
     build_id: Option<BuildId>,
     debug_link: Option<DebugLink>,
-    /// Where its bytes lie in memory.
+    /// Mapping between offsets and addresses.
     pub(crate) segments: Segments,
 }
 
 impl Binary {
-    /// What says which lines its addresses have: debug info, else what Go's runtime knows, else the
-    /// source files that the table of symbols names.
+    /// Opens the source of lines: debug info, else the tables of Go's runtime, else the source files
+    /// that the symbol table names.
     pub(crate) fn lines(
         &self,
         options: &SymbolOptions,
@@ -42,17 +41,17 @@ impl Binary {
         if let Ok(Some(functions)) = elf::go_functions(&ReadCache::new(&found.file)) {
             return Some(LineSource::Go(functions));
         }
-        let symbols = DebugInfo::of_symbols(&found.file, &found.place.path());
+        let symbols = DebugInfo::from_symbols(&found.file, &found.place.path());
         Some(LineSource::Dwarf(Box::new(symbols.ok()?)))
     }
 
-    /// The debug info: the file's own, else that of a debug file.
+    /// Opens the debug info: the file's own, else that of a debug file.
     pub(crate) fn debug_info(
         &self,
         options: &SymbolOptions,
         recorded: &RecordedDso<'_>,
     ) -> Option<DebugInfo> {
-        // It was closed meanwhile, and may be another one by now.
+        // The file was closed since, and another may be in its place.
         let found = find::binary(options, recorded).ok()?;
         if found.build_id != self.build_id {
             return None;
@@ -65,7 +64,7 @@ impl Binary {
     }
 }
 
-/// Looks at a file without its symbols.
+/// Opens a file without reading its symbols.
 pub(crate) fn open(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,
@@ -81,7 +80,7 @@ pub(crate) fn open(
 pub(crate) fn load(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,
-) -> Result<(Table, Binary), Unresolved> {
+) -> Result<(SymbolTable, Binary), Unresolved> {
     let found = find::binary(options, recorded)?;
     let image = read(&found.file, None)?;
     let debug = if image.has_symtab { None } else { debug_file(options, recorded, &found, &image) };
@@ -91,15 +90,14 @@ pub(crate) fn load(
         segments: image.segments.clone(),
     };
     if options.used.is_some() {
-        // Whoever packs the files wants those with lines too.
+        // An archive should have the files with lines too.
         binary.debug_info(options, recorded);
     }
     Ok((image.into_symbols(debug).build(options.demangle), binary))
 }
 
-/// The symbols of the image that the kernel maps into each process: of this process's, or of one
-/// that perf kept.
-pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<Table, Unresolved> {
+/// Reads the symbols of the vDSO: of this process's image, or of an image that perf kept.
+pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<SymbolTable, Unresolved> {
     let parse = |bytes: &[u8]| Image::read(bytes, None).map_err(|_| Unresolved::Malformed);
     let own = search::own_vdso().and_then(|bytes| Ok((parse(&bytes)?, bytes)));
     let note = |content| {
@@ -127,12 +125,12 @@ pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<Table, Unr
     Ok(image.into_symbols(None).build(options.demangle))
 }
 
-/// Whether an image may be the recorded one: what has no build id can't be told apart.
+/// Whether an image can be the recorded one; without a build id any can.
 fn may_be_same(recorded: Option<BuildId>, found: Option<BuildId>) -> bool {
     recorded.zip(found).is_none_or(|(recorded, found)| recorded == found)
 }
 
-/// The file with the symbols of a stripped one.
+/// Reads the debug file of a stripped file.
 fn debug_file(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,

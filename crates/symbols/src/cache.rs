@@ -1,16 +1,17 @@
-//! What was looked up before, on disk, by build id: a file's symbols, and what debug info said of
-//! its addresses.
+//! Results of earlier lookups, on disk by build id: the symbols of a file, and the answers of its
+//! debug info.
 //!
 //! ```text
-//! FOLDER/BUILDID.symbols           all symbols of a file, where names are as in source code
-//! FOLDER/BUILDID.mangled-symbols   the same where they are not
-//! FOLDER/BUILDID.lines             answers to addresses that were asked for
+//! FOLDER/BUILDID.symbols           all symbols of a file, chosen by demangled names
+//! FOLDER/BUILDID.mangled-symbols   all symbols of a file, chosen by mangled names
+//! FOLDER/BUILDID.lines             answers of debug info by address
 //! ```
-//! A build id says which file it is, and a debug file has that of its binary: what is kept holds
-//! wherever the file lies, and also when it is gone. Only what is whole is kept: symbols of a full
-//! table, and answers where no part of the debug info was missing. Files are read in part, written
-//! beside the old ones and put in their place; of those who write at once, the last one stays.
-//! Nobody but the reader can write there, so that names are believed.
+//! A build id identifies a file, and a debug file has the build id of its binary. So an entry is valid
+//! wherever the file is, and even after it was deleted. Only complete results are kept: symbols of a
+//! full table, and answers for which no part of the debug info was missing. Entries are read in
+//! part. A new entry is written to a temporary file and renamed over the old one; if several
+//! processes write at once, the last one wins. Only the user can write to the folder, so the names
+//! are trusted.
 
 mod blocks;
 mod lines;
@@ -22,43 +23,43 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use blocks::Blocks;
-pub(crate) use lines::{KeptAnswers, MergedAnswers, NewAnswers};
+pub(crate) use lines::{AnswerMerge, KeptAnswers, NewAnswers};
 pub(crate) use symbols::KeptTable;
 
 use crate::dso::BuildId;
-use crate::table::Table;
+use crate::table::SymbolTable;
 
-/// What a file holds.
+/// Kinds of files.
 const SYMBOLS: u64 = 1;
 const MANGLED_SYMBOLS: u64 = 2;
 const LINES: u64 = 3;
 
-/// A table with fewer symbols is read from its own file as fast.
-const FEWEST_SYMBOLS: usize = 1 << 11;
+/// Symbols from which on a table is kept: a smaller one is read from the ELF file as fast.
+const MIN_SYMBOLS: usize = 1 << 11;
 
-/// A file that was used has the time of its use, this exact.
-const USED: Duration = Duration::from_secs(3600);
+/// Precision of a file's time of last use.
+const USE_PRECISION: Duration = Duration::from_secs(3600);
 
-/// A temporary file this old is left from a program that was killed.
-const LEFT: Duration = Duration::from_secs(24 * 3600);
+/// Age from which on a temporary file is a leftover of a killed process.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// Files of the folder that are looked at.
-const FILES: usize = 1 << 16;
+/// Limit on the files of the folder that a sweep examines.
+const MAX_SWEPT_FILES: usize = 1 << 16;
 
-/// Where what was looked up is kept.
+/// A cache of lookup results on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolCache {
-    /// A folder that is there, of the reader alone (mode 0700).
+    /// An existing folder that only the user can access (mode 0700).
     pub folder: PathBuf,
-    /// Bytes of all its files; of more, those go that weren't used for longest.
-    pub most_bytes: u64,
-    /// The reader, whose files they are.
+    /// Limit on the bytes of all files. Above it, the least recently used files are removed.
+    pub max_bytes: u64,
+    /// The user, who owns all files.
     pub uid: u32,
 }
 
 impl SymbolCache {
-    /// The size that the folder has unless told otherwise.
-    pub const MOST_BYTES: u64 = 512 << 20;
+    /// Default for [`Self::max_bytes`].
+    pub const DEFAULT_MAX_BYTES: u64 = 512 << 20;
 
     fn path(&self, build_id: BuildId, end: &str) -> PathBuf {
         self.folder.join(format!("{build_id}.{end}"))
@@ -72,19 +73,19 @@ impl SymbolCache {
 
     fn open(&self, path: &Path, kind: u64) -> Option<Blocks> {
         let blocks = Blocks::open(path, kind, self.uid)?;
-        note_use(blocks.file());
+        update_time_of_use(blocks.file());
         Some(blocks)
     }
 
-    /// The symbols of a file.
+    /// Opens the kept symbols of a file.
     pub(crate) fn table(&self, build_id: BuildId, demangled: bool) -> Option<KeptTable> {
         let (path, kind) = self.symbols(build_id, demangled);
         self.open(&path, kind).map(KeptTable::new)
     }
 
-    /// Keeps the symbols of a file, unless there are few.
-    pub(crate) fn keep_table(&self, build_id: BuildId, demangled: bool, table: &Table) {
-        if table.len() < FEWEST_SYMBOLS {
+    /// Keeps the symbols of a file, unless the table is small.
+    pub(crate) fn keep_table(&self, build_id: BuildId, demangled: bool, table: &SymbolTable) {
+        if table.len() < MIN_SYMBOLS {
             return;
         }
         if let Some(tables) = symbols::tables(table) {
@@ -93,17 +94,17 @@ impl SymbolCache {
         }
     }
 
-    /// Removes a file's symbols, which are damaged.
-    pub(crate) fn forget_table(&self, build_id: BuildId, demangled: bool) {
+    /// Removes the damaged symbols of a file.
+    pub(crate) fn remove_table(&self, build_id: BuildId, demangled: bool) {
         let _ = std::fs::remove_file(self.symbols(build_id, demangled).0);
     }
 
-    /// What debug info said of a file's addresses.
+    /// Opens the kept answers of a file.
     pub(crate) fn answers(&self, build_id: BuildId) -> Option<KeptAnswers> {
         self.open(&self.path(build_id, "lines"), LINES).map(KeptAnswers::new)
     }
 
-    /// Keeps further answers, beside those that were kept since the cache was read.
+    /// Keeps further answers together with the answers in the cache by now.
     pub(crate) fn keep_answers(&self, build_id: BuildId, mut new: NewAnswers) {
         if new.is_empty() {
             return;
@@ -115,26 +116,26 @@ impl SymbolCache {
     }
 
     fn write(&self, path: &Path, kind: u64, tables: &[Vec<u8>; 4]) {
-        // Without a cache the next reader looks everything up again.
+        // If writing fails, the next run looks everything up again.
         if Blocks::write(path, kind, tables.each_ref().map(Vec::as_slice)).is_ok() {
             self.sweep(path);
         }
     }
 
-    /// Removes files that were used least lately, until the others have room, and what programs that
-    /// were killed left.
+    /// Removes the least recently used files until the rest is within the limit, and leftovers of
+    /// killed processes.
     fn sweep(&self, just_written: &Path) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();
         let mut files = Vec::new();
         let mut bytes = 0_u64;
-        for entry in entries.filter_map(Result::ok).take(FILES) {
+        for entry in entries.filter_map(Result::ok).take(MAX_SWEPT_FILES) {
             let Ok(meta) = entry.metadata() else { continue };
             let path = entry.path();
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let is_temporary = path.as_os_str().as_bytes().ends_with(b".tmp");
             let age = now.duration_since(used).unwrap_or_default();
-            if is_temporary && age > LEFT {
+            if is_temporary && age > LEFTOVER_AGE {
                 let _ = std::fs::remove_file(path);
             } else if meta.is_file() && !is_temporary && path != just_written {
                 bytes += meta.len();
@@ -145,7 +146,7 @@ impl SymbolCache {
         }
         files.sort();
         for (_, size, path) in files {
-            if bytes <= self.most_bytes {
+            if bytes <= self.max_bytes {
                 return;
             }
             bytes = bytes.saturating_sub(size);
@@ -154,11 +155,11 @@ impl SymbolCache {
     }
 }
 
-/// Says that a file was used, by its time of modification: file systems seldom keep that of reading.
-fn note_use(file: &File) {
+/// Sets a file's time of modification to now: most file systems are mounted without access times.
+fn update_time_of_use(file: &File) {
     let now = SystemTime::now();
     let used = file.metadata().and_then(|meta| meta.modified());
-    if used.is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age > USED)) {
+    if used.is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age > USE_PRECISION)) {
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
 }

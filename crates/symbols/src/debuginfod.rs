@@ -79,7 +79,7 @@ impl Artifact {
 
 /// What a client tells of its work meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub enum Progress<'a> {
+pub enum DownloadProgress<'a> {
     /// A server is asked.
     Asks {
         /// The whole address.
@@ -109,12 +109,12 @@ pub struct Debuginfod {
     cache: PathBuf,
     /// The user who may own the cache.
     uid: u32,
-    watch: Box<dyn Fn(Progress<'_>) + Send + Sync>,
-    state: Mutex<State>,
+    watch: Box<dyn Fn(DownloadProgress<'_>) + Send + Sync>,
+    state: Mutex<ClientState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ClientState {
     /// Servers that failed, by their place in the list.
     given_up: Vec<usize>,
     asked: HashMap<(BuildId, Artifact), Option<PathBuf>>,
@@ -131,7 +131,7 @@ impl fmt::Debug for Debuginfod {
 
 /// Why a server has no answer that can be used.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum DownloadError {
     /// It doesn't have the file.
     #[error("it has no such file")]
     Absent,
@@ -156,7 +156,7 @@ impl Debuginfod {
         servers: Servers,
         cache: PathBuf,
         uid: u32,
-        watch: Box<dyn Fn(Progress<'_>) + Send + Sync>,
+        watch: Box<dyn Fn(DownloadProgress<'_>) + Send + Sync>,
     ) -> Self {
         Self { servers, cache, uid, watch, state: Mutex::default() }
     }
@@ -173,11 +173,11 @@ impl Debuginfod {
         found
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask_all(&self, state: &mut State, id: BuildId, artifact: Artifact) -> Option<PathBuf> {
+    fn ask_all(&self, state: &mut ClientState, id: BuildId, artifact: Artifact) -> Option<PathBuf> {
         let folder = self.cache.join(id.to_string());
         let path = folder.join(artifact.name());
         if self.is_known_absent(&path) {
@@ -192,16 +192,16 @@ impl Debuginfod {
             }
             let slash = if server.ends_with('/') { "" } else { "/" };
             let url = format!("{server}{slash}buildid/{id}/{}", artifact.name());
-            (self.watch)(Progress::Asks { url: &url });
+            (self.watch)(DownloadProgress::Asks { url: &url });
             let answer = self.download(&url, id, &path);
-            (self.watch)(Progress::Ended);
+            (self.watch)(DownloadProgress::Ended);
             match answer {
                 Ok(()) => return Some(path),
-                Err(Failure::Absent) => {}
+                Err(DownloadError::Absent) => {}
                 Err(why) => {
                     all_answered = false;
-                    (self.watch)(Progress::Failed { url: &url, why: &why.to_string() });
-                    if !matches!(why, Failure::TooLarge(_) | Failure::OtherBuild) {
+                    (self.watch)(DownloadProgress::Failed { url: &url, why: &why.to_string() });
+                    if !matches!(why, DownloadError::TooLarge(_) | DownloadError::OtherBuild) {
                         state.given_up.push(number);
                     }
                 }
@@ -248,33 +248,38 @@ impl Debuginfod {
     }
 
     /// Asks one server, and puts what it sends in its place if it is what was asked for.
-    fn download(&self, url: &str, id: BuildId, to: &Path) -> Result<(), Failure> {
+    fn download(&self, url: &str, id: BuildId, to: &Path) -> Result<(), DownloadError> {
         let beside = to.with_extension(format!("{:06}", std::process::id()));
         let _ = std::fs::remove_file(&beside);
         let mut open = OpenOptions::new();
         open.read(true).write(true).create_new(true).mode(0o600);
-        let file = open.open(&beside).map_err(Failure::Disk)?;
+        let file = open.open(&beside).map_err(DownloadError::Disk)?;
         let kept = self.receive(url, &file).and_then(|()| {
             let found = elf::build_id(&ReadCache::new(&file)).ok().flatten();
             if found != Some(id) {
-                return Err(Failure::OtherBuild);
+                return Err(DownloadError::OtherBuild);
             }
             let kept = file.set_permissions(Permissions::from_mode(0o400));
-            kept.and_then(|()| std::fs::rename(&beside, to)).map_err(Failure::Disk)
+            kept.and_then(|()| std::fs::rename(&beside, to)).map_err(DownloadError::Disk)
         });
         kept.inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
 
-    fn receive(&self, url: &str, file: &File) -> Result<(), Failure> {
+    fn receive(&self, url: &str, file: &File) -> Result<(), DownloadError> {
         let answer = http::get(&self.servers, url)?;
         self.copy(answer.body, answer.bytes, file)
     }
 
     /// Takes over what a server sends, as long as it keeps to the limits.
-    fn copy(&self, mut from: impl Read, of: Option<u64>, mut to: &File) -> Result<(), Failure> {
+    fn copy(
+        &self,
+        mut from: impl Read,
+        of: Option<u64>,
+        mut to: &File,
+    ) -> Result<(), DownloadError> {
         let Servers { timeout, max_time, max_bytes, .. } = self.servers;
         if of.is_some_and(|of| of > max_bytes) {
-            return Err(Failure::TooLarge(max_bytes));
+            return Err(DownloadError::TooLarge(max_bytes));
         }
         let start = Instant::now();
         let mut bytes = 0_u64;
@@ -284,25 +289,25 @@ impl Debuginfod {
             let size = match from.read(&mut buffer) {
                 Ok(size) => size,
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(Failure::Slow(timeout.unwrap_or_default()));
+                    return Err(DownloadError::Slow(timeout.unwrap_or_default()));
                 }
-                Err(error) => return Err(Failure::Refused(error.to_string())),
+                Err(error) => return Err(DownloadError::Refused(error.to_string())),
             };
             if size == 0 {
                 return Ok(());
             }
             bytes += size as u64;
             if bytes > max_bytes {
-                return Err(Failure::TooLarge(max_bytes));
+                return Err(DownloadError::TooLarge(max_bytes));
             }
-            to.write_all(&buffer[..size]).map_err(Failure::Disk)?;
-            (self.watch)(Progress::Received { bytes, of });
+            to.write_all(&buffer[..size]).map_err(DownloadError::Disk)?;
+            (self.watch)(DownloadProgress::Received { bytes, of });
             if let Some(max_time) = max_time.filter(|most| start.elapsed() > *most) {
-                return Err(Failure::Long(max_time));
+                return Err(DownloadError::Long(max_time));
             }
             if let Some(timeout) = timeout.filter(|timeout| window.0.elapsed() > *timeout) {
                 if bytes - window.1 < LEAST_BYTES {
-                    return Err(Failure::Slow(timeout));
+                    return Err(DownloadError::Slow(timeout));
                 }
                 window = (Instant::now(), bytes);
             }

@@ -1,11 +1,11 @@
-//! Names as they stand in source code.
+//! Demangling of C++ and Rust names.
 
 use std::borrow::Cow;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions, Symbol};
 
-/// A C++ or Rust symbol as a reader knows it, without parameters and hashes; any other name as it
-/// is. Bytes that are no UTF-8 are replaced.
+/// Demangles a C++ or Rust name, without parameters and hashes; returns any other name unchanged.
+/// Invalid UTF-8 is replaced.
 pub(crate) fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     if !(text.starts_with("_Z") || text.starts_with("_R") || text.starts_with("__Z")) {
@@ -16,7 +16,7 @@ pub(crate) fn demangle(name: &[u8]) -> String {
     {
         return format!("{rust:#}");
     }
-    // A symbol's version is no part of its name.
+    // The symbol version after `@` isn't mangled.
     let (mangled, version) = text.split_at(text.find('@').unwrap_or(text.len()));
     match cpp(mangled.as_bytes()) {
         Some(name) => name + version,
@@ -24,8 +24,7 @@ pub(crate) fn demangle(name: &[u8]) -> String {
     }
 }
 
-/// Whether the last part of a `_ZN` name is a hash, `17h` and 16 digits: such names are Rust's before
-/// it had a mangling of its own.
+/// Whether a `_ZN` name ends with `17h` and a hash of 16 digits: Rust's legacy mangling.
 fn has_rust_hash(name: &str) -> bool {
     name.rsplit_once("17h").is_some_and(|(_, hash)| {
         let (digits, end) = hash.split_at_checked(16).unwrap_or_default();
@@ -33,16 +32,16 @@ fn has_rust_hash(name: &str) -> bool {
     })
 }
 
-/// A C++ name as `c++filt -p` and perf have it.
+/// Demangles a C++ name as `c++filt -p` and perf do.
 fn cpp(name: &[u8]) -> Option<String> {
-    const LONGEST: usize = 4096;
-    const DEPTH: u32 = 96;
-    let name = &name[..name.len().min(LONGEST)];
-    let parse = ParseOptions::default().recursion_limit(DEPTH);
+    const MAX_BYTES: usize = 4096;
+    const MAX_DEPTH: u32 = 96;
+    let name = &name[..name.len().min(MAX_BYTES)];
+    let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
     let whole = Symbol::new_with_options(name, &parse);
-    // Of a thunk, what it leads to has its parameters.
+    // The target of a thunk keeps its parameters.
     let is_special = name.starts_with(b"_ZT") || name.starts_with(b"_ZGT");
-    let options = DemangleOptions::default().no_return_type().recursion_limit(DEPTH);
+    let options = DemangleOptions::default().no_return_type().recursion_limit(MAX_DEPTH);
     let options = if is_special { options } else { options.no_params() };
     let text = match whole {
         Ok(symbol) => symbol.demangle_with_options(&options),
@@ -53,16 +52,16 @@ fn cpp(name: &[u8]) -> Option<String> {
     Some(packs(&literals(&user_literal(text).replace("_GLOBAL__N_1", "(anonymous namespace)"))))
 }
 
-/// A name whose type the demangling crate can't read, for an expression of `sr` (a member of a
-/// dependent type) in it: neither result nor parameters are shown, so that the name alone will do.
+/// Parses only the name of a function whose type the crate can't parse, because it contains an `sr`
+/// expression (a member of a dependent type). Result and parameters aren't shown anyway.
 fn without_type<'a>(name: &'a [u8], parse: &ParseOptions) -> Option<BorrowedSymbol<'a>> {
     let (symbol, behind) = BorrowedSymbol::with_tail_and_options(name, parse).ok()?;
     behind.windows(2).any(|part| part == b"sr").then_some(symbol)
 }
 
-/// Tables and thunks, which the demangling crate writes in braces.
+/// Rewrites tables and thunks, which the crate prints in braces.
 fn special(text: &str) -> String {
-    // What the compiler split off, ` [clone .cold]`, is not told apart in other names either.
+    // Other names have no ` [clone .cold]` either.
     let text = text.split(" [clone ").next().unwrap_or(text);
     let within = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
     // `{virtual override thunk({offset(-16)}, a::b(int))}`
@@ -84,7 +83,7 @@ fn special(text: &str) -> String {
     }
 }
 
-/// A member function's qualifiers belong to the parameters that are left out.
+/// Removes a member function's qualifiers, which belong to the removed parameters.
 fn without_qualifiers(mut text: &str) -> &str {
     const QUALIFIERS: [&str; 4] = [" &&", " &", " const", " volatile"];
     while let Some(rest) = QUALIFIERS.iter().find_map(|qualifier| text.strip_suffix(qualifier)) {
@@ -102,7 +101,7 @@ fn user_literal(text: String) -> String {
     }
 }
 
-/// Numbers among template arguments have suffixes: `(unsigned long)15` -> `15ul`.
+/// Rewrites numbers in template arguments: `(unsigned long)15` -> `15ul`.
 fn literals(text: &str) -> Cow<'_, str> {
     const TYPES: [(&str, &str); 5] = [
         ("(unsigned long)", "ul"),
@@ -132,7 +131,7 @@ fn literals(text: &str) -> Cow<'_, str> {
     text
 }
 
-/// Empty packs of template arguments: `look<int, >` -> `look<int>`.
+/// Removes empty packs from template arguments: `look<int, >` -> `look<int>`.
 fn packs(text: &str) -> String {
     if !text.contains(", >") && !text.contains("<, ") && !text.contains(", , ") {
         return text.to_owned();
@@ -143,7 +142,7 @@ fn packs(text: &str) -> String {
         let is_operator = changed.trim_end_matches('<').ends_with("operator");
         let is_first = (changed.ends_with('<') || changed.ends_with(", ")) && !is_operator;
         if rest.starts_with(", >") && !is_operator {
-            // What closes twice has a space between, as all of them.
+            // Two closing brackets have a space between them.
             changed.push_str(if changed.ends_with('>') { " " } else { "" });
             rest = &rest[2..];
         } else if rest.starts_with(", ") && is_first {
@@ -161,7 +160,7 @@ mod tests {
     use super::demangle;
 
     #[test]
-    fn names_are_those_of_the_source() {
+    fn demangles_both_languages() {
         assert_eq!(demangle(b"_ZN3foo3barEi"), "foo::bar");
         assert_eq!(
             demangle(b"_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
@@ -174,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn nesting_without_end_is_left_as_it_is() {
+    fn bounds_nesting() {
         let deep = format!("_Z1f{}", "P".repeat(100_000));
         assert!(!demangle(deep.as_bytes()).is_empty());
     }
 
     #[test]
-    fn what_the_demangling_crate_writes_otherwise_is_mended() {
+    fn prints_names_like_cxxfilt() {
         for (mangled, expected) in [
             ("_Z4lookIiJEEiT_DpT0_", "look<int>"),
             ("_Z4lookI4packIiEJEEiT_DpT0_", "look<pack<int> >"),
@@ -212,9 +211,9 @@ mod tests {
         }
     }
 
-    /// Of a thousand functions and tables of libstdc++, spread over all of them.
+    /// Compares a thousand names of libstdc++.
     #[test]
-    fn names_of_libstdcxx_are_those_of_cxxfilt() {
+    fn agrees_with_cxxfilt_on_libstdcxx() {
         let run = |program: &str, args: &[&str]| {
             let output = std::process::Command::new(program).args(args).output().ok()?;
             let text = String::from_utf8(output.stdout).ok()?;
@@ -236,7 +235,7 @@ mod tests {
             return println!("skipped: no c++filt");
         };
         assert!(names.len() >= 900 && theirs.lines().count() == names.len());
-        // c++filt writes std::string and its like in full, perf doesn't.
+        // c++filt prints std::string in full, perf doesn't.
         let short = |name: &str| {
             let name = name.replace(
                 "basic_string<char, std::char_traits<char>, std::allocator<char> >",

@@ -1,10 +1,10 @@
-//! Dynamic shared objects: what code lies in, each known by a number.
+//! Dynamic shared objects (DSOs): the files and other places of code, each with a number.
 
 use std::collections::HashMap;
 
 use crate::limits;
 
-/// A DSO's number in a [`DsoTable`].
+/// Number of a DSO in a [`DsoTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DsoId(u32);
 
@@ -13,7 +13,7 @@ impl DsoId {
         Self(index)
     }
 
-    /// Counted from 0, in the order in which they were met.
+    /// The number, counted from 0 in the order of the recording.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -24,16 +24,16 @@ impl DsoId {
     }
 }
 
-/// An address as the DSO that it lies in has it ([`crate::Mapping::to_dso`]).
+/// An address in a DSO ([`crate::Mapping::to_dso`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DsoAddress {
-    /// The DSO.
+    /// DSO of the address.
     pub dso: DsoId,
-    /// What the DSO calls the address: in an ELF file, the offset of its bytes.
+    /// Address in the DSO: in an ELF file, the offset of the byte.
     pub address: u64,
 }
 
-/// What tells one version of a file from another (ELF note `NT_GNU_BUILD_ID`), at most 20 bytes.
+/// Identifies a build of a file (ELF note `NT_GNU_BUILD_ID`), in at most 20 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BuildId {
     bytes: [u8; 20],
@@ -41,7 +41,7 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// `None` where there are no bytes, or none but zeros. More than 20 are cut.
+    /// `None` if there are no bytes, or only zeros. Bytes after the 20th are dropped.
     #[must_use]
     pub fn new(id: &[u8]) -> Option<Self> {
         let id = &id[..id.len().min(20)];
@@ -51,7 +51,7 @@ impl BuildId {
         (bytes != [0; 20]).then_some(Self { bytes, len })
     }
 
-    /// The id.
+    /// Bytes of the id.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
@@ -71,7 +71,7 @@ impl std::fmt::Debug for BuildId {
     }
 }
 
-/// What a DSO is, and so where its symbols come from.
+/// Kind of a DSO, which determines where its symbols come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DsoKind {
     /// An ELF file on a disk, by its path.
@@ -80,19 +80,19 @@ pub enum DsoKind {
     Kernel,
     /// A module of the kernel: kallsyms.
     Module,
-    /// Kernel code that came at run time, such as a BPF program: a symbol of its own.
+    /// Kernel code added at run time, such as a BPF program. It is a single symbol.
     Ksymbol {
-        /// The symbol's size.
+        /// Size of the symbol.
         bytes: u64,
     },
-    /// What the kernel maps into each process: an ELF image in memory.
+    /// The ELF image that the kernel maps into each process.
     Vdso,
-    /// Code without a file, by what its process wrote to `/tmp/perf-PID.map`.
+    /// Code compiled at run time, described by `/tmp/perf-PID.map`.
     PerfMap {
         /// The process.
         pid: i32,
     },
-    /// Code without a file, by the jitdump that its process wrote.
+    /// Code compiled at run time, described by a jitdump.
     JitDump {
         /// The process.
         pid: i32,
@@ -102,61 +102,60 @@ pub enum DsoKind {
 }
 
 impl DsoKind {
-    /// Whether it is code of the kernel that a file may have: its image or a module.
+    /// Whether it is kernel code with an ELF file: the image or a module.
     #[must_use]
     pub const fn has_kernel_file(self) -> bool {
         matches!(self, Self::Kernel | Self::Module)
     }
 
-    /// Whether it is code of the kernel.
+    /// Whether it is kernel code.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
         matches!(self, Self::Kernel | Self::Module | Self::Ksymbol { .. })
     }
 }
 
-/// A file with code, or what takes the place of one, as the recording knows it (`struct dso` of
-/// perf).
+/// A file with code, or something like it, as the recording describes it (`struct dso` of perf).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dso {
-    /// Where symbols come from.
+    /// Kind of the DSO.
     pub kind: DsoKind,
-    /// Its path, or a name in square brackets. Untrusted.
+    /// Path, or a name in square brackets. Untrusted.
     pub name: Vec<u8>,
-    /// Which version of it was recorded, where that is known.
+    /// Build id of the recorded file, if known.
     pub build_id: Option<BuildId>,
 }
 
-/// A mapping of a file as it was recorded: a process that still runs has the file, whatever became
-/// of its path.
+/// A recorded mapping of a DSO. While the process runs it gives access to the file, even if the path
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapped {
-    /// The process.
+pub struct DsoMapping {
+    /// Process with the mapping.
     pub pid: i32,
-    /// The first address of the mapping.
+    /// First address of the mapping.
     pub start: u64,
-    /// The first address behind it.
+    /// Address after the last byte.
     pub end: u64,
 }
 
-/// What a recording says of a DSO.
+/// Everything that a recording says about a DSO.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedDso<'a> {
     pub(crate) dso: &'a Dso,
-    /// The number of its inode, where no build id tells it from others.
+    /// Inode number, if there is no build id.
     pub(crate) inode: Option<u64>,
-    /// Some of its mappings, the first ones.
-    pub(crate) mapped: &'a [Mapped],
-    /// The path of its file, where its name isn't that: of a module of the kernel.
+    /// Its first mappings.
+    pub(crate) mapped: &'a [DsoMapping],
+    /// Path of the file if the name isn't a path: of a kernel module.
     pub(crate) path: Option<&'a [u8]>,
 }
 
-/// Which number each DSO has that [`DsoTable::retain`] kept.
+/// New numbers of the DSOs that [`DsoTable::retain`] kept.
 #[derive(Clone, Debug, Default)]
-pub struct RenumberedDsos(HashMap<DsoId, DsoId>);
+pub struct DsoRenumbering(HashMap<DsoId, DsoId>);
 
-impl RenumberedDsos {
-    /// The number by now; `None` of a DSO that was forgotten.
+impl DsoRenumbering {
+    /// Returns the new number; `None` for a removed DSO.
     #[must_use]
     pub fn get(&self, before: DsoId) -> Option<DsoId> {
         self.0.get(&before).copied()
@@ -173,18 +172,18 @@ pub struct DsoTable {
     dsos: Vec<Dso>,
     by_dso: HashMap<(Dso, Option<u64>), DsoId>,
     inodes: HashMap<DsoId, u64>,
-    mapped: HashMap<DsoId, Vec<Mapped>>,
+    mapped: HashMap<DsoId, Vec<DsoMapping>>,
     paths: HashMap<DsoId, Vec<u8>>,
 }
 
 impl DsoTable {
-    /// The number of a DSO, a new one where it was not yet met; `None` where there are too many.
+    /// Returns the number of a DSO, and adds it if it is new. `None` if there are too many.
     pub fn intern(&mut self, dso: Dso) -> Option<DsoId> {
         self.intern_file(dso, None)
     }
 
-    /// The same of a file by its inode, which tells it from others at its path where there is no
-    /// build id: in containers, and of programs that were built again.
+    /// Returns the number of a file, and adds it if it is new. Without a build id the inode
+    /// distinguishes files at the same path: in containers, and of rebuilt programs.
     pub fn intern_file(&mut self, dso: Dso, inode: Option<u64>) -> Option<DsoId> {
         let inode = inode.filter(|inode| *inode != 0 && dso.build_id.is_none());
         let key = (dso, inode);
@@ -201,64 +200,67 @@ impl DsoTable {
         Some(id)
     }
 
-    /// Notes that a process has mapped a DSO. Of each DSO some of its mappings are kept.
-    pub fn note_mapped(&mut self, id: DsoId, mapped: Mapped) {
-        const MOST: usize = 4;
+    /// Notes a mapping of a DSO. The table keeps a few of each DSO.
+    pub fn note_mapping(&mut self, id: DsoId, mapped: DsoMapping) {
+        const MAX_MAPPINGS: usize = 4;
         let known = self.mapped.entry(id).or_default();
-        if known.len() < MOST && !known.iter().any(|known| known.pid == mapped.pid) {
+        if known.len() < MAX_MAPPINGS && !known.iter().any(|known| known.pid == mapped.pid) {
             known.push(mapped);
         }
     }
 
-    /// Where a DSO was mapped first.
+    /// Returns the first mapping of a DSO.
     #[must_use]
-    pub fn first_mapped(&self, id: DsoId) -> Option<Mapped> {
+    pub fn first_mapped(&self, id: DsoId) -> Option<DsoMapping> {
         self.mapped.get(&id)?.first().copied()
     }
 
-    /// Notes the path of a DSO's file, where its name isn't that.
+    /// Notes the path of a DSO's file, for a DSO whose name isn't a path.
     pub fn note_path(&mut self, id: DsoId, path: &[u8]) {
         self.paths.entry(id).or_insert_with(|| path.to_vec());
     }
 
-    /// What is known of a DSO; `None` for one of another table.
+    /// Returns everything about a DSO; `None` for a DSO of another table.
     pub(crate) fn recorded(&self, id: DsoId) -> Option<RecordedDso<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
         let path = self.paths.get(&id).map(Vec::as_slice);
         Some(RecordedDso { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
     }
 
-    /// The DSO with a number; `None` for one of another table.
+    /// Returns a DSO by its number; `None` for a DSO of another table.
     #[must_use]
     pub fn get(&self, id: DsoId) -> Option<&Dso> {
         self.dsos.get(id.index())
     }
 
-    /// Forgets all but some. Says which number each of those has by now.
-    pub fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> RenumberedDsos {
+    /// Removes the DSOs that aren't used, and returns the new numbers of the rest.
+    pub fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> DsoRenumbering {
         let Self { dsos, mut inodes, mut mapped, mut paths, .. } = std::mem::take(self);
-        let mut now = RenumberedDsos::default();
+        let mut now = DsoRenumbering::default();
         for (before, dso) in (0..).map(DsoId).zip(dsos).filter(|(id, _)| is_used(*id)) {
             let Some(after) = self.intern_file(dso, inodes.remove(&before)) else { continue };
             now.0.insert(before, after);
-            mapped.remove(&before).into_iter().for_each(|of| _ = self.mapped.insert(after, of));
+            mapped
+                .remove(&before)
+                .into_iter()
+                .for_each(|mappings| _ = self.mapped.insert(after, mappings));
             paths.remove(&before).into_iter().for_each(|path| _ = self.paths.insert(after, path));
         }
         now
     }
 
-    /// All of them, in the order of their numbers.
+    /// Iterates over all DSOs in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Dso> {
         self.dsos.iter()
     }
 
-    /// How many there are.
+    /// Number of DSOs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.dsos.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no DSOs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dsos.is_empty()
@@ -270,13 +272,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_known_by_its_new_number() {
+    fn retained_dsos_have_new_numbers() {
         let mut table = DsoTable::default();
         let dso = |at: u8| Dso { kind: DsoKind::Elf, name: vec![b'/', at], build_id: None };
         let ids: Vec<_> =
             (0..9).map(|at| table.intern_file(dso(at), Some(at.into())).unwrap()).collect();
-        let mapped = Mapped { pid: 7, start: 1, end: 2 };
-        table.note_mapped(ids[8], mapped);
+        let mapped = DsoMapping { pid: 7, start: 1, end: 2 };
+        table.note_mapping(ids[8], mapped);
         table.note_path(ids[8], b"/x");
         let now = table.retain(|id| id.index() % 4 == 0);
         assert_eq!((table.len(), now.get(ids[1])), (3, None));

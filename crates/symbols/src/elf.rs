@@ -9,21 +9,21 @@ mod symbol_files;
 use std::io::Read;
 use std::sync::Arc;
 
-pub(crate) use frames::Frames;
+pub(crate) use frames::FrameTables;
 pub(crate) use go::GoFunctions;
-pub(crate) use module::{Layout, LoadedModule, Module};
+pub(crate) use module::{Layout, LoadedModule, ModuleImage};
 use object::elf;
 use object::read::ReadRef;
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, FileKind};
-use sections::SymbolTable;
+use sections::ElfSymbolTable;
 pub(crate) use sections::{DebugLink, Sections, Segments};
 pub(crate) use symbol_files::SymbolFiles;
 
 use crate::dso::BuildId;
 use crate::name_source::NameSource;
 use crate::packed::xz;
-use crate::table::{Binding, Builder, Kind, NewSymbol, Part};
+use crate::table::{Binding, NamePart, NewSymbol, SymbolKind, SymbolTableBuilder};
 
 /// The build id of an ELF file.
 pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<BuildId>> {
@@ -82,7 +82,7 @@ pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Re
 #[derive(Debug)]
 pub(crate) struct Image {
     /// By their offsets in the file.
-    pub(crate) symbols: Builder,
+    pub(crate) symbols: SymbolTableBuilder,
     /// Stubs through which functions of other files are called.
     stubs: Vec<Stub>,
     /// The string table of their names.
@@ -95,7 +95,7 @@ pub(crate) struct Image {
     /// An ELF file within it that has symbols alone, compressed; none where there is a full table.
     mini: Vec<u8>,
     /// What Go's runtime knows of its functions; nothing where there is a full table.
-    go: Option<Builder>,
+    go: Option<SymbolTableBuilder>,
 }
 
 /// A stub of the procedure linkage table.
@@ -142,7 +142,7 @@ impl Image {
                 Some(segments) => segments.clone(),
                 None => Segments::read(header, data).unwrap_or_default(),
             },
-            symbols: Builder::new(NameSource::Symtab),
+            symbols: SymbolTableBuilder::new(NameSource::Symtab),
             stubs: Vec::new(),
             stub_names: Arc::default(),
             has_symtab: false,
@@ -161,14 +161,14 @@ impl Image {
         if let Some(full) = sections.symbol_table(elf::SHT_SYMTAB)? {
             image.has_symtab = true;
             let names = Arc::new(full.names.to_vec());
-            image.symbols = Builder::with_names(NameSource::Symtab, names);
+            image.symbols = SymbolTableBuilder::with_names(NameSource::Symtab, names);
             image.add_symbols(&sections, &full);
         }
         if let Some(dynamic) = dynamic {
             let names = Arc::new(dynamic.names.to_vec());
             image.stub_names = Arc::clone(&names);
             if !image.has_symtab {
-                image.symbols = Builder::with_names(NameSource::Dynsym, names);
+                image.symbols = SymbolTableBuilder::with_names(NameSource::Dynsym, names);
                 image.add_symbols(&sections, &dynamic);
             }
             image.add_stubs(&sections, dynamic.symbols);
@@ -182,20 +182,20 @@ impl Image {
 
     /// All symbols and stubs. A debug file has no code, so `self` has its stubs: they are added to
     /// the debug file's symbols.
-    pub(crate) fn into_symbols(self, debug: Option<Self>) -> Builder {
+    pub(crate) fn into_symbols(self, debug: Option<Self>) -> SymbolTableBuilder {
         let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
         let mut symbols = of_debug.unwrap_or_else(|| {
             let mini = mini_symbols(&self.mini, &self.segments);
             let mut symbols = self.symbols;
-            mini.into_iter().for_each(|mini| symbols.take_over(mini, Part::Mini));
-            self.go.into_iter().for_each(|go| symbols.take_over(go, Part::Go));
+            mini.into_iter().for_each(|mini| symbols.take_over(mini, NamePart::Mini));
+            self.go.into_iter().for_each(|go| symbols.take_over(go, NamePart::Go));
             symbols
         });
         if !self.stubs.is_empty() {
-            symbols.set_names(Part::Stubs, self.stub_names);
+            symbols.set_names(NamePart::Stubs, self.stub_names);
         }
         for Stub { offset, bytes, name } in self.stubs {
-            if !symbols.add_at(NewSymbol::function(offset, bytes), Part::Stubs, name) {
+            if !symbols.add_at(NewSymbol::function(offset, bytes), NamePart::Stubs, name) {
                 break;
             }
         }
@@ -206,14 +206,14 @@ impl Image {
     fn add_symbols<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         &mut self,
         sections: &Sections<'d, H, R>,
-        table: &SymbolTable<'d, H>,
+        table: &ElfSymbolTable<'d, H>,
     ) {
         let endian = sections.endian;
         for symbol in table.symbols {
             let Some(new) = new_symbol(sections, table, symbol) else { continue };
             let Some(start) = self.segments.to_offset(new.start) else { continue };
             let new = NewSymbol { start, ..new };
-            if !self.symbols.add_at(new, Part::Symbols, symbol.st_name(endian)) {
+            if !self.symbols.add_at(new, NamePart::Symbols, symbol.st_name(endian)) {
                 break;
             }
         }
@@ -248,7 +248,7 @@ impl Image {
 
 /// The functions of MiniDebugInfo that the dynamic linker doesn't need: an ELF file without code,
 /// compressed with xz (section "Debugging information in a special section" of gdb's manual).
-fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
+fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<SymbolTableBuilder> {
     const LARGEST: u64 = 1 << 28;
     // Tables of symbols are a fourth to a sixth of their size.
     const MOST_RATIO: u64 = 64;
@@ -263,12 +263,13 @@ fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<Builder> {
 }
 
 /// The functions that Go's runtime knows.
-fn go_symbols(go: &GoFunctions, segments: &Segments) -> Builder {
-    let mut symbols = Builder::with_names(NameSource::Pclntab, Arc::new(go.names().to_vec()));
+fn go_symbols(go: &GoFunctions, segments: &Segments) -> SymbolTableBuilder {
+    let mut symbols =
+        SymbolTableBuilder::with_names(NameSource::Pclntab, Arc::new(go.names().to_vec()));
     for function in go.iter() {
         let Some(start) = segments.to_offset(function.start) else { continue };
         let size = function.end.saturating_sub(function.start);
-        if !symbols.add_at(NewSymbol::function(start, size), Part::Symbols, function.name) {
+        if !symbols.add_at(NewSymbol::function(start, size), NamePart::Symbols, function.name) {
             break;
         }
     }
@@ -285,7 +286,7 @@ pub(crate) fn go_functions<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option
 /// in sections of code and data.
 fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
-    table: &SymbolTable<'d, H>,
+    table: &ElfSymbolTable<'d, H>,
     symbol: &H::Sym,
 ) -> Option<NewSymbol> {
     let endian = sections.endian;
@@ -298,7 +299,7 @@ fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     };
     let start = symbol.st_value(endian).into();
     let mut size = symbol.st_size(endian).into();
-    if kind == Kind::HiddenLabel && size == 0 {
+    if kind == SymbolKind::HiddenLabel && size == 0 {
         size = sections.bytes_behind(symbol.st_shndx(endian), start);
     }
     Some(NewSymbol { start, size, binding, kind })
@@ -309,13 +310,13 @@ fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     symbol: &H::Sym,
     first_of_name: u8,
-) -> Option<Kind> {
+) -> Option<SymbolKind> {
     let section = symbol.st_shndx(sections.endian);
     if section == elf::SHN_UNDEF || section == elf::SHN_ABS {
         return None;
     }
     match symbol.st_type() {
-        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => Some(Kind::Object),
+        elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => Some(SymbolKind::Object),
         elf::STT_NOTYPE => {
             // ARM marks where code and data begin with names such as `$x`.
             let is_mark = matches!(sections.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
@@ -323,8 +324,8 @@ fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
             let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);
             match is_hidden {
                 _ if is_mark => None,
-                true => sections.is_code(section).then_some(Kind::HiddenLabel),
-                false => sections.is_text_or_data(section).then_some(Kind::Label),
+                true => sections.is_code(section).then_some(SymbolKind::HiddenLabel),
+                false => sections.is_text_or_data(section).then_some(SymbolKind::Label),
             }
         }
         _ => None,

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use crate::name_source::NameSource;
-use crate::table::{Binding, Builder, Kind, NewSymbol, Table};
+use crate::table::{Binding, NewSymbol, SymbolKind, SymbolTable, SymbolTableBuilder};
 
 /// The symbols of a kernel and its modules, at the addresses that they have in memory.
 #[derive(Debug)]
 pub(crate) struct Kallsyms {
     /// Those of the kernel itself.
-    pub(crate) kernel: Table,
-    modules: HashMap<Vec<u8>, Table>,
+    pub(crate) kernel: SymbolTable,
+    modules: HashMap<Vec<u8>, SymbolTable>,
     references: Vec<(&'static [u8], u64)>,
 }
 
@@ -27,11 +27,11 @@ pub const LOCK_SECTIONS: [(&[u8], &[u8]); 2] =
 impl Kallsyms {
     /// Takes a text of symbols apart. Lines that are none are left out.
     pub(crate) fn parse(text: &[u8]) -> Self {
-        let new = || Builder::new(NameSource::Kallsyms);
+        let new = || SymbolTableBuilder::new(NameSource::Kallsyms);
         let mut kernel = new();
         // A line has some 45 bytes, 20 of them not of the name. What is not touched costs nothing.
         kernel.reserve(text.len() / 45, text.len() / 2);
-        let mut modules: HashMap<&[u8], Builder> = HashMap::new();
+        let mut modules: HashMap<&[u8], SymbolTableBuilder> = HashMap::new();
         let mut references = Vec::new();
         let mut from = 0;
         for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
@@ -60,7 +60,10 @@ impl Kallsyms {
                 Some(module) => modules.entry(module).or_insert_with(new),
                 None => &mut kernel,
             };
-            symbols.add(NewSymbol { start: address, size: 0, binding, kind: Kind::Object }, name);
+            symbols.add(
+                NewSymbol { start: address, size: 0, binding, kind: SymbolKind::Object },
+                name,
+            );
         }
         let modules = modules
             .into_iter()
@@ -70,7 +73,7 @@ impl Kallsyms {
     }
 
     /// The symbols of a module, by its name without brackets.
-    pub(crate) fn module(&self, name: &[u8]) -> Option<&Table> {
+    pub(crate) fn module(&self, name: &[u8]) -> Option<&SymbolTable> {
         self.modules.get(name)
     }
 
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn kernel_and_modules_are_kept_apart() {
         let kallsyms = Kallsyms::parse(TEXT);
-        let name = |table: &Table, address| {
+        let name = |table: &SymbolTable, address| {
             let (name, _) = table.name(table.find(address)?.number)?;
             Some(String::from_utf8_lossy(name).into_owned())
         };

@@ -7,7 +7,7 @@ use crate::dso::{BuildId, RecordedDso};
 use crate::kallsyms::{Kallsyms, LOCK_SECTIONS};
 use crate::kallsyms_copy;
 use crate::search::{self, SymbolOptions, UsedContent};
-use crate::table::Table;
+use crate::table::SymbolTable;
 use crate::unresolved::Unresolved;
 
 /// What a recording says of the kernel that made it.
@@ -136,7 +136,7 @@ impl KernelSymbols {
     }
 
     /// Those of the kernel itself, at addresses moved by [`Self::shift`].
-    pub(crate) fn kernel(&self) -> &Table {
+    pub(crate) fn kernel(&self) -> &SymbolTable {
         &self.kallsyms.kernel
     }
 
@@ -151,7 +151,7 @@ impl KernelSymbols {
 
     /// The recorded addresses of a module's functions by their names, of those with a name of their
     /// own; `shift` is what [`Self::check_module`] says.
-    pub(crate) fn known(&self, name: &[u8], shift: u64) -> HashMap<Vec<u8>, u64> {
+    pub(crate) fn function_addresses(&self, name: &[u8], shift: u64) -> HashMap<Vec<u8>, u64> {
         let mut known: HashMap<Vec<u8>, Option<u64>> = HashMap::new();
         for number in 0.. {
             let Some(table) = self.module(name) else { break };
@@ -165,7 +165,7 @@ impl KernelSymbols {
     }
 
     /// Those of a module, by its name without brackets.
-    pub(crate) fn module(&self, name: &[u8]) -> Option<&Table> {
+    pub(crate) fn module(&self, name: &[u8]) -> Option<&SymbolTable> {
         self.kallsyms.module(name)
     }
 
@@ -249,7 +249,7 @@ fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dso::{Dso, DsoKind, Mapped};
+    use crate::dso::{Dso, DsoKind, DsoMapping};
 
     const RELEASE: &[u8] = b"6.1.0-9";
 
@@ -326,7 +326,7 @@ mod tests {
         let check = |name: &[u8], build_id: Option<&[u8]>, start: u64| {
             let build_id = build_id.and_then(BuildId::new);
             let dso = Dso { kind: DsoKind::Module, name: name.to_vec(), build_id };
-            let mapped = [Mapped { pid: -1, start, end: start + 0x100 }];
+            let mapped = [DsoMapping { pid: -1, start, end: start + 0x100 }];
             let recorded = RecordedDso { dso: &dso, inode: None, mapped: &mapped, path: None };
             symbols.check_module(&options, name, &recorded)
         };

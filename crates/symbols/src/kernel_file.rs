@@ -1,6 +1,6 @@
-//! Files of the recorded kernel: its image with symbols (vmlinux), and its modules. Their symbols
-//! and lines are those of addresses as they were recorded: the image may have been moved when the
-//! kernel was started, and a module lies where its loader put it.
+//! Files of the recorded kernel: its image with symbols (vmlinux), and its modules. Both are looked
+//! up by recorded addresses: the boot loader may have moved the image, and the module loader chose
+//! the addresses of modules.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use object::read::ReadCache;
 
 use crate::debug_info::DebugInfo;
 use crate::dso::{BuildId, RecordedDso};
-use crate::elf::{self, DebugLink, Image, LoadedModule, Module, Segments};
+use crate::elf::{self, DebugLink, Image, LoadedModule, ModuleImage, Segments};
 use crate::kernel::RecordedKernel;
 use crate::search::find::{self, FoundFile};
 use crate::search::{SymbolOptions, used};
-use crate::table::{Builder, Table};
+use crate::table::{SymbolTable, SymbolTableBuilder};
 use crate::unresolved::Unresolved;
 
 /// A file of the recorded kernel.
@@ -21,16 +21,16 @@ pub(crate) struct KernelFile {
     found: FoundFile,
     debug_link: Option<DebugLink>,
     /// From the file's own addresses to recorded ones.
-    pub(crate) own: Segments,
+    pub(crate) addresses: Segments,
     /// From the file's own addresses to the bytes there.
     code: Segments,
-    /// A module, and where it was loaded.
+    /// Where the module was loaded; `None` for the image.
     module: Option<LoadedModule>,
     release: Option<Vec<u8>>,
 }
 
-/// Checks that [`SymbolOptions::vmlinux`] is a kernel's file, and of the recorded one as far as that
-/// is known.
+/// Checks that [`SymbolOptions::vmlinux`] is a kernel image, and that of the recorded kernel if its
+/// build id is known.
 ///
 /// # Errors
 /// [`Unresolved::NoFile`], [`Unresolved::NotReadable`], [`Unresolved::Malformed`],
@@ -42,8 +42,7 @@ pub fn check_vmlinux(path: &Path, recorded: &RecordedKernel) -> Result<(), Unres
 }
 
 impl KernelFile {
-    /// The image with the recorded kernel's symbols: the one that was named, or one that is found by
-    /// the kernel's build id.
+    /// Opens the recorded kernel's image: the one that the user named, else one found by build id.
     pub(crate) fn vmlinux(
         options: &SymbolOptions,
         kernel: &RecordedKernel,
@@ -69,10 +68,10 @@ impl KernelFile {
         let read = Image::read_outline(&cache).and_then(|image| Ok((image, elf::code(&cache)?)));
         let (Image { debug_link, .. }, code) = read.map_err(|_| Unresolved::Malformed)?;
         let release = kernel.release.clone();
-        let own = Segments::default();
-        let mut file = Self { found, debug_link, own, code, module: None, release };
+        let addresses = Segments::default();
+        let mut file = Self { found, debug_link, addresses, code, module: None, release };
         file.note(options);
-        file.own = Segments::moved(match &kernel.reference {
+        file.addresses = Segments::moved(match &kernel.reference {
             Some((symbol, then)) => {
                 let address = |found: &FoundFile| {
                     elf::address_of(&ReadCache::new(&found.file), symbol).ok().flatten()
@@ -86,7 +85,7 @@ impl KernelFile {
         Ok(file)
     }
 
-    /// A module's file. `known` are addresses that its functions had.
+    /// Opens a module's file. `known` has recorded addresses of its functions.
     pub(crate) fn module(
         options: &SymbolOptions,
         kernel: &RecordedKernel,
@@ -99,10 +98,11 @@ impl KernelFile {
         let found = find::first_with(id, options.modules(recorded, id, release.as_deref()));
         let found = found.or_else(|| find::served(options, id)).ok_or(Unresolved::NoFile)?;
         let loaded = LoadedModule { base, known };
-        let read = Module::read(&ReadCache::new(&found.file), &loaded);
-        let Module { code, debug_link, .. } = read.map_err(|_| Unresolved::Malformed)?;
+        let read = ModuleImage::read(&ReadCache::new(&found.file), &loaded);
+        let ModuleImage { code, debug_link, .. } = read.map_err(|_| Unresolved::Malformed)?;
         let module = Some(loaded);
-        let file = Self { found, debug_link, own: Segments::moved(0), code, module, release };
+        let addresses = Segments::moved(0);
+        let file = Self { found, debug_link, addresses, code, module, release };
         file.note(options);
         Ok(file)
     }
@@ -113,12 +113,12 @@ impl KernelFile {
         }
     }
 
-    /// The symbols, by recorded addresses: the file's own, else those of a debug file.
+    /// Reads the symbols, by recorded addresses: the file's own, else those of a debug file.
     pub(crate) fn table(
         &self,
         options: &SymbolOptions,
         recorded: &RecordedDso<'_>,
-    ) -> Result<Table, Unresolved> {
+    ) -> Result<SymbolTable, Unresolved> {
         let own = self.symbols(&self.found)?;
         if !own.is_empty() {
             return Ok(own.build(options.demangle));
@@ -129,17 +129,17 @@ impl KernelFile {
         Ok(found.ok_or(Unresolved::Stripped)?.build(options.demangle))
     }
 
-    /// The full table of a file.
-    fn symbols(&self, found: &FoundFile) -> Result<Builder, Unresolved> {
+    /// Reads the full symbol table of a file.
+    fn symbols(&self, found: &FoundFile) -> Result<SymbolTableBuilder, Unresolved> {
         let cache = ReadCache::new(&found.file);
         let symbols = match &self.module {
-            Some(loaded) => Module::read(&cache, loaded).map(|module| module.symbols),
-            None => Image::read(&cache, Some(&self.own)).map(|image| image.symbols),
+            Some(loaded) => ModuleImage::read(&cache, loaded).map(|module| module.symbols),
+            None => Image::read(&cache, Some(&self.addresses)).map(|image| image.symbols),
         };
         symbols.map_err(|_| Unresolved::Malformed)
     }
 
-    /// The debug info: the file's own, else that of a debug file.
+    /// Opens the debug info: the file's own, else that of a debug file.
     pub(crate) fn debug_info(
         &self,
         options: &SymbolOptions,
@@ -156,8 +156,8 @@ impl KernelFile {
             .or_else(|| self.debug_files(options, Some(recorded)).find_map(|debug| open(&debug)))
     }
 
-    /// Files with the symbols and the debug info of a stripped one: by build id, and of a module
-    /// where distributions have them.
+    /// Opens candidates for the debug file: by build id, and for a module where distributions install
+    /// them.
     fn debug_files<'a>(
         &'a self,
         options: &'a SymbolOptions,
@@ -174,13 +174,13 @@ impl KernelFile {
             .filter(move |found| found.place.path() != own)
     }
 
-    /// Where the byte of a recorded address is: the file's own address, and the offset in the file.
+    /// Converts a recorded address to the file's own address, and to the offset in the file.
     pub(crate) fn code_at(&self, address: u64) -> Option<(u64, u64)> {
-        let own = self.own.to_address(address)?;
+        let own = self.addresses.to_address(address)?;
         Some((own, self.code.to_offset(own)?))
     }
 
-    /// The file.
+    /// The open file.
     pub(crate) fn found(&self) -> &FoundFile {
         &self.found
     }

@@ -4,18 +4,18 @@
 //! pid, address --AddressSpaces--> mapping --Mapping::to_dso--> DSO, address in it --Symbolizer--> symbol
 //! registers, copied stack --Unwinder--> addresses
 //! ```
-//! The caller says what was mapped where ([`AddressSpaces`], [`DsoTable`]), as the records of a
-//! profile tell it in order of time. The [`Symbolizer`] reads the symbols of a DSO when it is first
-//! asked for an address there: of ELF files and their debug files, of the kernel and its modules,
-//! and of perf maps. It may be asked from several threads at once. Where there is no name, there is
-//! a reason ([`Unresolved`]). Rules of address spaces and the choice among symbols of one address
-//! are those of `perf`, so that both print the same names.
+//! The caller describes what is mapped where ([`AddressSpaces`], [`DsoTable`]), in the order of the
+//! recording's mapping records. The [`Symbolizer`] reads the symbols of a DSO at the first lookup
+//! there: of ELF files and their debug files, of the kernel and its modules, of perf maps and
+//! jitdumps. Several threads may use it at once. An address without a name has a reason
+//! ([`Unresolved`]). Address spaces and the choice among several symbols at one address follow
+//! `perf`'s rules, so that both print the same names.
 //!
-//! Nothing here reads the environment: [`SymbolOptions`] has the folders that are searched. What
-//! comes from files is untrusted and bounded ([`limits`]).
+//! Nothing here reads the environment: [`SymbolOptions`] names the folders to search. Files are
+//! untrusted, and reading them is bounded ([`limits`]).
 //!
 //! # Example
-//! What this process calls one of its own functions:
+//! Find the name of one of this process's own functions:
 //! ```
 //! use tare_symbols::{AddressSpaces, Dso, DsoKind, DsoTable, Mapping, SymbolOptions, Symbolizer};
 //!
@@ -25,7 +25,7 @@
 //! }
 //!
 //! let (mut dsos, mut spaces) = (DsoTable::default(), AddressSpaces::default());
-//! // A recording has the mappings as records of type PERF_RECORD_MMAP2.
+//! // In a recording, the mappings are records of type PERF_RECORD_MMAP2.
 //! for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
 //!     let words: Vec<&str> = line.split_whitespace().collect();
 //!     let [range, prot, pgoff, _device, _inode, path] = words[..] else { continue };
@@ -51,13 +51,11 @@ mod address_space;
 mod answers;
 mod binary;
 mod cache;
-mod code;
 mod debug_info;
 mod debuginfod;
 mod demangle;
 mod dso;
 mod elf;
-mod frames;
 mod jit_file;
 mod jitdump;
 mod kallsyms;
@@ -79,10 +77,8 @@ mod unwind;
 
 pub use address_space::{AddressSpace, AddressSpaces, Mapping};
 pub use cache::SymbolCache;
-pub use code::Code;
-pub use debuginfod::{Artifact, Debuginfod, Progress, Servers};
-pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoTable, Mapped, RenumberedDsos};
-pub use frames::{Frame, Frames, Location};
+pub use debuginfod::{Artifact, Debuginfod, DownloadProgress, Servers};
+pub use dso::{BuildId, Dso, DsoAddress, DsoId, DsoKind, DsoMapping, DsoRenumbering, DsoTable};
 pub use jit_file::{RecordedProcess, RecordedProcesses};
 pub use jitdump::{JitChange, JitDump, JitDumpError, JitLine, ReadAt};
 pub use kallsyms::{KallsymsLine, LOCK_SECTIONS};
@@ -91,34 +87,36 @@ pub use kernel_file::check_vmlinux;
 pub use name_source::NameSource;
 pub use perf_map::PerfMap;
 pub use runtime::Runtime;
-pub use search::{Download, SymbolOptions, Unpacked, UsedContent, UsedFile, UsedFiles};
-pub use symbolizer::{Symbol, Symbolizer};
+pub use search::{
+    SharedDebuginfod, SymbolOptions, UnpackedFolder, UsedContent, UsedFile, UsedFiles,
+};
+pub use symbolizer::{Frame, FunctionCode, ResolvedFrames, SourceLocation, Symbol, Symbolizer};
 pub use unresolved::Unresolved;
-pub use unwind::{Registers, Stack, UnwindCache, UnwindEnd, Unwinder};
+pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder};
 
-/// How much a file can make its reader do. A file of symbols is untrusted.
+/// Limits on the memory and work that an untrusted file can cause.
 pub mod limits {
-    /// Bytes of one table of symbols or of names.
+    /// Bytes of a symbol table or string table.
     pub const SECTION_BYTES: u64 = 1 << 30;
-    /// Segments of an ELF file that are looked at.
+    /// Segments read of an ELF file.
     pub const SEGMENTS: usize = 1 << 10;
     /// Symbols of a file.
     pub const SYMBOLS: usize = 1 << 25;
-    /// Bytes of the symbols of all files together.
+    /// Bytes of the symbol tables of all files together.
     pub const TABLE_BYTES: usize = 1 << 31;
-    /// Bytes of a symbol's name; what is longer is cut.
+    /// Bytes of a symbol's name; a longer name is cut.
     pub const NAME_BYTES: usize = 1 << 14;
-    /// Bytes of each further name where those of a file that were asked for are many times what the
-    /// file has: they overlap.
+    /// Bytes of each further name once the names of a file are together longer than the file: they
+    /// overlap.
     pub const SHORT_NAME_BYTES: usize = 1 << 6;
-    /// Bytes of the names of a file that are demangled to choose among symbols of one address.
+    /// Bytes of a file's names that are demangled to choose among symbols at one address.
     pub const COMPARED_BYTES: usize = 1 << 24;
-    /// Mappings of one address space. Linux itself allows 65,530 unless told otherwise.
+    /// Mappings of one address space. Linux allows 65,530 by default.
     pub const MAPPINGS: usize = 1 << 17;
-    /// Bytes of the mappings of all address spaces together, those that several share once, to which
-    /// [`MAPPING_RECORD_BYTES`] are added for each record of a mapping.
+    /// Bytes of the mappings of all address spaces together, shared ones counted once, in addition
+    /// to [`MAPPING_RECORD_BYTES`] per mapping record.
     pub const MAPPING_BYTES: usize = 1 << 24;
-    /// Bytes of the shortest record of a mapping: header, thread, addresses, eight bytes of path.
+    /// Bytes of the shortest mapping record: header, thread, addresses, eight bytes of path.
     pub const MAPPING_RECORD_BYTES: usize = 48;
     /// Bytes of the mappings of all address spaces together, however many records there are.
     pub const ALL_MAPPING_BYTES: usize = 1 << 28;
@@ -126,44 +124,43 @@ pub mod limits {
     pub const CODE_BYTES: usize = 1 << 24;
     /// DSOs of one recording.
     pub const DSOS: usize = 1 << 20;
-    /// Bytes of the tables of call frames of all files.
+    /// Bytes of the unwind tables of all files.
     pub const UNWIND_BYTES: u64 = 1 << 30;
-    /// Bytes of the instructions for one function in a table of call frames: what unwinding one
-    /// frame may have to go through.
+    /// Bytes of call frame instructions for one function: the work of unwinding one frame.
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
-    /// Bytes of instructions in tables of call frames that a thread goes through in all: many times
-    /// what all functions of a large program have.
+    /// Bytes of call frame instructions that a thread reads in total: many times those of all
+    /// functions of a large program.
     pub const UNWIND_WORK: usize = 1 << 30;
-    /// Addresses that a thread that unwinds knows rows of.
+    /// Addresses whose rows a thread keeps.
     pub const UNWIND_ADDRESSES: usize = 1 << 20;
     /// Frames of one stack.
     pub const FRAMES: usize = 1 << 12;
-    /// Bytes of a debug file without a build id, whose checksum is to be told from others'.
+    /// Bytes of a debug file without a build id: its checksum takes reading all of it.
     pub const CHECKED_BYTES: u64 = 1 << 31;
     /// Bytes of a list of the kernel's symbols.
     pub const TEXT_BYTES: u64 = 1 << 28;
-    /// Bytes of a section of debug info that is compressed.
+    /// Bytes of the decompressed debug sections of a file.
     pub const DECOMPRESSED_BYTES: u64 = 1 << 32;
-    /// Bytes of one table of abbreviations of debug info.
+    /// Bytes of one abbreviation table of debug info.
     pub const ABBREVIATION_BYTES: usize = 1 << 18;
-    /// Ranges of addresses of all units of debug info.
+    /// Address ranges of all units of debug info.
     pub const UNIT_RANGES: usize = 1 << 24;
-    /// Functions that are inlined into each other at one address.
+    /// Functions inlined into each other at one address.
     pub const INLINED: usize = 1 << 8;
-    /// Bytes of a compressed file's content, and how many times the compressed bytes it may be.
+    /// Bytes of the content of a compressed file.
     pub const UNPACKED_BYTES: u64 = 1 << 29;
-    /// See [`UNPACKED_BYTES`].
+    /// Size of a compressed file's content, as a multiple of the compressed size.
     pub const UNPACKED_TIMES: u64 = 64;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
-    /// Bytes of a jitdump that are gone through; most of them are code, which isn't read.
+    /// Bytes read of a jitdump; most of it is code, which is skipped.
     pub const JITDUMP_BYTES: u64 = 1 << 36;
     /// Functions of a jitdump.
     pub const JIT_FUNCTIONS: usize = 1 << 22;
     /// Bytes of the names of a jitdump's functions.
     pub const JIT_NAME_BYTES: usize = 1 << 28;
-    /// Bytes of the code of one function in a jitdump; what is larger is left out.
+    /// Bytes of the code of a function in a jitdump; a larger function is ignored.
     pub const JIT_CODE_BYTES: u64 = 1 << 30;
-    /// Bytes of the lines of one function in a jitdump; more are left out.
+    /// Bytes of the lines of a function in a jitdump; more are ignored.
     pub const JIT_LINES_BYTES: u64 = 1 << 20;
 }

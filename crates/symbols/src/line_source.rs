@@ -1,4 +1,4 @@
-//! What says which lines and inlined functions addresses of a file have.
+//! The source of lines and inlined functions of a file: DWARF, or Go's tables.
 
 use std::num::NonZeroUsize;
 
@@ -9,10 +9,10 @@ use crate::search::SymbolOptions;
 use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 
-/// Steps of Go's tables for each address, on average: most functions have some hundred.
-const STEPS: usize = 1 << 12;
+/// Average limit on the steps of Go's tables per address: most functions have some hundred.
+const STEPS_PER_ADDRESS: usize = 1 << 12;
 
-/// Debug info, or where there is none what Go's runtime knows.
+/// Debug info; for a file without, the tables of Go's runtime.
 #[derive(Debug)]
 pub(crate) enum LineSource {
     Dwarf(Box<DebugInfo>),
@@ -20,16 +20,16 @@ pub(crate) enum LineSource {
 }
 
 impl LineSource {
-    /// Whether what it answers holds for good: nothing was missing.
+    /// Whether answers are final: no part of the debug info was missing.
     pub(crate) fn is_complete(&self) -> bool {
         match self {
             Self::Dwarf(debug_info) => debug_info.is_complete(),
-            // Debug info may be found later.
+            // A later run may find debug info.
             Self::Go(_) => false,
         }
     }
 
-    /// Bytes of memory that stay as long as it does.
+    /// Bytes of memory that it keeps.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Dwarf(debug_info) => debug_info.bytes(),
@@ -37,10 +37,10 @@ impl LineSource {
         }
     }
 
-    /// What is known of sorted addresses, in the file's own terms.
+    /// Looks up sorted addresses of the file.
     ///
     /// # Errors
-    /// As [`DebugInfo::answers`].
+    /// Fails where [`DebugInfo::answers`] does.
     pub(crate) fn answers(
         &self,
         options: &SymbolOptions,
@@ -49,14 +49,14 @@ impl LineSource {
     ) -> Result<Answers, Unresolved> {
         match self {
             Self::Dwarf(debug_info) => debug_info.answers(options, addresses, threads),
-            Self::Go(functions) => Ok(of_go(functions, addresses)),
+            Self::Go(functions) => Ok(go_answers(functions, addresses)),
         }
     }
 }
 
-fn of_go(functions: &GoFunctions, addresses: &[u64]) -> Answers {
+fn go_answers(functions: &GoFunctions, addresses: &[u64]) -> Answers {
     let mut answers = Answers::new(Texts::new(functions.bytes()));
-    let mut left = addresses.len().saturating_mul(STEPS).saturating_add(1 << 20);
+    let mut left = addresses.len().saturating_mul(STEPS_PER_ADDRESS).saturating_add(1 << 20);
     for address in addresses {
         let frames = functions.frames(*address, &mut left);
         let frames: Vec<_> = frames

@@ -1,23 +1,23 @@
 //! Where names come from.
 
-/// Where a name comes from.
+/// Source of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NameSource {
-    /// The full table of symbols of an ELF file or of its debug file (`SHT_SYMTAB`).
+    /// The full symbol table of an ELF file or of its debug file (`SHT_SYMTAB`).
     Symtab,
-    /// What the dynamic linker needs of an ELF file (`SHT_DYNSYM`).
+    /// The dynamic linker's symbol table of an ELF file (`SHT_DYNSYM`).
     Dynsym,
-    /// A small table of symbols that a stripped ELF file carries, compressed (`.gnu_debugdata`).
+    /// The small compressed symbol table of a stripped ELF file (`.gnu_debugdata`).
     MiniDebugInfo,
-    /// What Go's runtime knows of its functions (`.gopclntab`).
+    /// The function table of Go's runtime (`.gopclntab`).
     Pclntab,
     /// The procedure linkage table: a stub that jumps to a function of another file.
     Plt,
     /// Debug info.
     Dwarf,
-    /// The list of the kernel's symbols.
+    /// The kernel's symbol list.
     Kallsyms,
-    /// A record of the kernel about code that came at run time, such as a BPF program.
+    /// A record of the kernel about code added at run time, such as a BPF program.
     Ksymbol,
     /// A just-in-time compiler's list of functions.
     PerfMap,
@@ -26,7 +26,7 @@ pub enum NameSource {
 }
 
 impl NameSource {
-    /// In the field's words.
+    /// The usual name of the source.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

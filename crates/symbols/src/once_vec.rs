@@ -1,16 +1,15 @@
-//! A growing array whose values are made once and never move.
+//! A growing array. Each value is made once and never moves.
 
 use std::sync::OnceLock;
 
-/// Values of the first chunk; each further chunk has twice as many as the one before.
+/// Values in the first chunk; each further chunk is twice as large as the one before.
 const FIRST: usize = 64;
 
-/// As many chunks as 32-bit indices need.
+/// Chunks that 32-bit indices need.
 const CHUNKS: usize = 27;
 
-/// Values by index. Several threads may ask for values at once: of those that ask for one value,
-/// one makes it and the others wait. A value stays where it is, so that it can be borrowed while
-/// others are made.
+/// Values by index. If several threads need the same value at once, one makes it and the others
+/// wait. Values never move, so they can be borrowed while others are made.
 ///
 /// ```text
 /// chunk    0      1        2      ...
@@ -28,13 +27,13 @@ impl<T> Default for OnceVec<T> {
 }
 
 impl<T> OnceVec<T> {
-    /// The value with this index, if it was made.
+    /// Returns a value that was made before.
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         let (chunk, at) = position(index);
         self.chunks[chunk].get()?[at].get()
     }
 
-    /// The value with this index; `make` makes it if nobody did before.
+    /// Returns a value, and makes it if there is none yet.
     pub(crate) fn get_or_init(&self, index: u32, make: impl FnOnce() -> T) -> &T {
         let (chunk, at) = position(index);
         let chunk = self.chunks[chunk]
@@ -42,7 +41,7 @@ impl<T> OnceVec<T> {
         chunk[at].get_or_init(make)
     }
 
-    /// All values that were made, with their indices.
+    /// Iterates over the values made so far, with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let first = |chunk: usize| FIRST * ((1 << chunk) - 1);
         let chunks = self.chunks.iter().enumerate();
@@ -52,7 +51,7 @@ impl<T> OnceVec<T> {
             .filter_map(|(index, value)| Some((u32::try_from(index).ok()?, value.get()?)))
     }
 
-    /// The same, taken out.
+    /// Returns the values made so far, with their indices.
     pub(crate) fn into_values(self) -> impl Iterator<Item = (u32, T)> {
         let first = |chunk: usize| FIRST * ((1 << chunk) - 1);
         (0..)
@@ -65,7 +64,7 @@ impl<T> OnceVec<T> {
     }
 }
 
-/// The chunk that a value lies in, and its place there.
+/// Returns the chunk of a value, and its index there.
 fn position(index: u32) -> (usize, usize) {
     let index = index as usize;
     let chunk = (index / FIRST + 1).ilog2() as usize;

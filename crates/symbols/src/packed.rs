@@ -1,5 +1,4 @@
-//! What is stored compressed: modules of the kernel, its image on some distributions, and sections of
-//! ELF files.
+//! Decompression of kernel modules, kernel images and ELF sections.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -10,22 +9,22 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::limits;
 
-/// What the compressed files begin with (xz: section 2.1.1.1 of its format; zstd: RFC 8878; gzip:
-/// RFC 1952).
+/// First bytes of compressed files (xz: section 2.1.1.1 of its format; zstd: RFC 8878; gzip: RFC
+/// 1952).
 const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// The memory that decompressing may take: `modules_install` makes dictionaries of 2 MiB, zstd's own
-/// program has 128 MiB at most.
+/// Limit on the memory of a decompressor. `modules_install` makes dictionaries of 2 MiB; the zstd
+/// program's limit is 128 MiB.
 const DICTIONARY_BYTES: usize = 1 << 27;
 const WINDOW_LOG: u32 = 27;
 
-/// A compressed file's content, in memory; any other file as it is.
+/// Returns the content of a compressed file, in memory, and any other file unchanged.
 ///
 /// # Errors
-/// What reading or decompressing it says; `FileTooLarge` where it is more than
-/// [`limits::UNPACKED_BYTES`], or [`limits::UNPACKED_TIMES`] the compressed size.
+/// Fails if the file can't be read or decompressed, and with `FileTooLarge` if the content is larger
+/// than [`limits::UNPACKED_BYTES`] or [`limits::UNPACKED_TIMES`] the compressed size.
 pub(crate) fn unpacked(file: File) -> io::Result<File> {
     let mut begin = [0; 6];
     if file.read_at(&mut begin, 0)? < begin.len() {
@@ -46,27 +45,27 @@ pub(crate) fn unpacked(file: File) -> io::Result<File> {
     }
 }
 
-/// A reader of what is compressed with xz, in bounded memory.
+/// Returns a reader that decompresses xz in bounded memory.
 pub(crate) fn xz<R: Read + 'static>(packed: R) -> impl Read {
     const BUFFER: NonZeroUsize = NonZeroUsize::new(1 << 16).unwrap();
     let decoder = xz4rust::XzDecoder::in_heap_with_alloc_dict_size(1 << 20, DICTIONARY_BYTES);
     xz4rust::XzReader::new_with_buffer_size_and_decoder(packed, BUFFER, decoder)
 }
 
-/// A section of so many bytes that is compressed with zlib.
+/// Decompresses a section of `size` bytes with zlib.
 pub(crate) fn zlib_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
     let bytes = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(packed, size).ok()?;
     (bytes.len() == size).then_some(bytes)
 }
 
-/// A section of so many bytes that is compressed with zstd.
+/// Decompresses a section of `size` bytes with zstd.
 pub(crate) fn zstd_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    // What a frame may have its reader hold, as a power of two: no more than the bytes themselves.
-    const LEAST_LOG: u32 = 23;
+    // The window of a frame, as a power of two, is limited to the size of the section.
+    const MIN_WINDOW_LOG: u32 = 23;
     let mut bytes = Vec::with_capacity(size);
     let mut reader = zstd::stream::read::Decoder::with_buffer(packed).ok()?;
     let window = usize::BITS - size.leading_zeros();
-    reader.window_log_max(window.clamp(LEAST_LOG, WINDOW_LOG)).ok()?;
+    reader.window_log_max(window.clamp(MIN_WINDOW_LOG, WINDOW_LOG)).ok()?;
     reader.take(size as u64 + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() == size).then_some(bytes)
 }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn content_that_grows_out_of_proportion_is_refused() {
+    fn refuses_content_over_the_ratio_limit() {
         let zeros = vec![0_u8; 1 << 22];
         let packed = zstd::encode_all(&zeros[..], 1).unwrap();
         assert!((packed.len() as u64) * limits::UNPACKED_TIMES < zeros.len() as u64);
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_compressed_stays() {
+    fn returns_uncompressed_files_unchanged() {
         for content in [&b"\x7fELF and more"[..], b"", b"\xfd7z"] {
             let mut text = Vec::new();
             unpacked(stored(content)).unwrap().read_to_end(&mut text).unwrap();

@@ -1,11 +1,11 @@
-//! Runtimes that compile code as it runs, and what has them tell its names.
+//! Runtimes with a just-in-time compiler, and the options that make them write symbols.
 
 use std::fmt;
 
-/// A runtime, known by the files that its processes map.
+/// A runtime, recognized by the files that its processes map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Runtime {
-    /// Chromium, and what is made of it.
+    /// Chromium and its derivatives.
     Chromium,
     /// Deno.
     Deno,
@@ -29,7 +29,7 @@ pub enum Runtime {
     Wasmtime,
 }
 
-/// The names of libraries and programs, which may go on with a version.
+/// Names of libraries and programs; a version may follow.
 const FILES: [(&[u8], Runtime); 18] = [
     (b"libjvm.so", Runtime::Java),
     (b"libcoreclr.so", Runtime::Dotnet),
@@ -52,9 +52,9 @@ const FILES: [(&[u8], Runtime); 18] = [
 ];
 
 impl Runtime {
-    /// The runtime that a file is of, by its path.
+    /// Returns the runtime that a file belongs to, by its path.
     #[must_use]
-    pub fn of_file(path: &[u8]) -> Option<Self> {
+    pub fn from_path(path: &[u8]) -> Option<Self> {
         let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let is_version = |rest: &[u8]| rest.first().is_none_or(|byte| !byte.is_ascii_alphabetic());
         let is_library = |name: &[u8]| name.starts_with(b"lib") || name.starts_with(b"_lib");
@@ -64,7 +64,7 @@ impl Runtime {
         FILES.iter().find(|(name, _)| is_it(name)).map(|(_, runtime)| *runtime)
     }
 
-    /// Its name.
+    /// Name of the runtime.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Runtime {
         }
     }
 
-    /// What has it tell its names, as one types it: docs/jit.md has more.
+    /// Command or option that makes the runtime write symbols; docs/jit.md has more.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Runtime {
     }
 }
 
-/// Why its code has no names: in the message of [`crate::Unresolved::NoPerfMap`].
+/// Message of [`crate::Unresolved::NoPerfMap`].
 impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} wrote no perf map: {}", self.name(), self.remedy())
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runtimes_are_known_by_their_files() {
+    fn recognizes_runtimes_by_their_files() {
         let cases: [(&[u8], Option<Runtime>); 10] = [
             (b"/usr/bin/node", Some(Runtime::Node)),
             (b"/usr/lib/libnode.so.115", Some(Runtime::Node)),
@@ -127,7 +127,7 @@ mod tests {
             (b"", None),
         ];
         for (path, runtime) in cases {
-            assert_eq!(Runtime::of_file(path), runtime, "{}", String::from_utf8_lossy(path));
+            assert_eq!(Runtime::from_path(path), runtime, "{}", String::from_utf8_lossy(path));
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::debuginfod::Debuginfod;
 use crate::limits;
 pub(crate) use crate::search::location::open;
 use crate::search::location::reason;
-pub use crate::search::used::{Unpacked, UsedContent, UsedFile, UsedFiles};
+pub use crate::search::used::{UnpackedFolder, UsedContent, UsedFile, UsedFiles};
 use crate::unresolved::Unresolved;
 
 /// Where symbols are looked for, and how they are named.
@@ -42,7 +42,7 @@ pub struct SymbolOptions {
     /// `ID/executable` (debuginfod-client-config(7)).
     pub debuginfod_cache: Option<PathBuf>,
     /// Servers that are asked for what no folder has.
-    pub debuginfod: Option<Download>,
+    pub debuginfod: Option<SharedDebuginfod>,
     /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
     /// machine's.
     pub kallsyms: Option<PathBuf>,
@@ -61,20 +61,20 @@ pub struct SymbolOptions {
     /// Where the files are noted that answers come from, debug info among them.
     pub used: Option<UsedFiles>,
     /// The folder that is removed when these options are not needed any more.
-    pub unpacked: Option<Unpacked>,
+    pub unpacked: Option<UnpackedFolder>,
 }
 
 /// A client of debuginfod servers that all readers share.
 #[derive(Clone, Debug)]
-pub struct Download(pub Arc<Debuginfod>);
+pub struct SharedDebuginfod(pub Arc<Debuginfod>);
 
-impl PartialEq for Download {
+impl PartialEq for SharedDebuginfod {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Download {}
+impl Eq for SharedDebuginfod {}
 
 impl Default for SymbolOptions {
     fn default() -> Self {

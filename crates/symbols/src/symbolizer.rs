@@ -1,134 +1,384 @@
-//! From an address in a DSO to a symbol.
+//! From addresses in DSOs to symbols, functions, source lines and code.
 
-mod answers;
-mod jit;
+mod budget;
+mod code;
+mod frames;
 mod kernel;
-mod renumber;
+mod lookup_cache;
+mod names;
+mod source;
 
-use std::collections::HashMap;
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 
+use crate::answers::{AnswerFrame, Answers};
 use crate::binary::{self, Binary};
-use crate::cache::{KeptAnswers, KeptTable, NewAnswers};
-use crate::demangle::demangle;
-use crate::dso::{BuildId, DsoId, DsoKind, DsoTable, RecordedDso};
+use crate::cache::{AnswerMerge, KeptAnswers};
+use crate::dso::{Dso, DsoAddress, DsoId, DsoKind, DsoRenumbering, DsoTable, RecordedDso};
 use crate::elf::Segments;
-use crate::jit_file::RecordedProcesses;
+use crate::jit_file::{self, RecordedProcesses};
 use crate::jitdump::JitDump;
-use crate::kernel::{KernelSymbols, RecordedKernel};
+use crate::kernel::RecordedKernel;
 use crate::kernel_file::KernelFile;
 use crate::limits;
 use crate::line_source::LineSource;
 use crate::name_source::NameSource;
 use crate::once_vec::OnceVec;
 use crate::perf_map::PerfMap;
-use crate::search::SymbolOptions;
-use crate::table::{SymbolMatch, Table};
+use crate::search::{SymbolOptions, find};
+use crate::texts::Texts;
 use crate::unresolved::Unresolved;
+use budget::TableBudget;
+pub use code::FunctionCode;
+pub use frames::{Frame, ResolvedFrames, SourceLocation};
+use kernel::KernelLookup;
+use lookup_cache::LookupCache;
+use names::NameCache;
+use source::SymbolSource;
 
-/// A symbol. Number and DSO together stay the same as long as the [`Symbolizer`] lives.
+/// Bytes freed by [`Symbolizer::renumber`] above which memory goes back to the system at once.
+const GIVE_BACK_BYTES: usize = 4 << 20;
+
+/// A symbol. DSO and number identify it for the lifetime of the [`Symbolizer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// Where it lies.
+    /// DSO with the symbol.
     pub dso: DsoId,
-    /// Its number in the DSO.
+    /// Number of the symbol in the DSO.
     pub number: u32,
-    /// Its first address, as the DSO calls it.
+    /// First address, as an address of the DSO.
     pub start: u64,
-    /// The first address behind it, as the DSO calls it.
+    /// Address after the last byte, as an address of the DSO.
     pub end: u64,
 }
 
-/// Finds symbols. Several threads may ask at once: a DSO's symbols are read when it is first asked
-/// for, by one thread, while others that ask for the same DSO wait.
+/// Finds symbols. Any number of threads may use it at once: the first thread that needs a DSO reads
+/// its symbols, and others that need the same DSO wait.
 ///
-/// It serves one [`DsoTable`], whose numbers it knows DSOs by.
+/// It serves a single [`DsoTable`]: it identifies DSOs by their number there.
 #[derive(Debug)]
 pub struct Symbolizer {
     options: SymbolOptions,
-    recorded_kernel: RecordedKernel,
-    recorded_processes: RecordedProcesses,
-    kernel: OnceLock<Result<KernelSymbols, Unresolved>>,
+    processes: RecordedProcesses,
+    kernel: KernelLookup,
     dsos: OnceVec<Result<DsoSymbols, Unresolved>>,
-    /// Memory of all tables of symbols.
-    bytes: AtomicUsize,
-    /// What is to be kept, by build id.
-    new_answers: Mutex<HashMap<BuildId, NewAnswers>>,
+    budget: TableBudget,
+    cache: LookupCache,
 }
 
-/// The symbols of a DSO, and their names as far as they were asked for.
+/// What is known of a DSO. Each part is read when it is first needed; `None` in a part means that
+/// it doesn't exist or can't be read.
 #[derive(Debug)]
 struct DsoSymbols {
-    source: Source,
-    /// The file, where it is an ELF file and was needed.
+    source: SymbolSource,
+    /// The ELF file.
     binary: OnceLock<Option<Binary>>,
-    /// The file of the kernel or of a module, where it was needed.
+    /// The file of the kernel or of a module.
     kernel_file: OnceLock<Option<KernelFile>>,
-    /// What was kept of its debug info's answers.
+    /// Answers of debug info from earlier runs.
     kept_answers: OnceLock<Option<KeptAnswers>>,
-    /// The debug info, where it was asked for and there is some.
+    /// Debug info, or Go's tables.
     debug_info: OnceLock<Option<LineSource>>,
-    names: OnceVec<Box<str>>,
-    /// Bytes of the names that were asked for, as the file has them.
-    name_bytes: AtomicUsize,
+    names: NameCache,
 }
 
-#[derive(Debug)]
-enum Source {
-    Table(Table),
-    Kept(Box<KeptTable>),
-    PerfMap(PerfMap),
-    JitDump(JitDump<File>),
-    Kernel,
-    /// By its name without brackets, and what is added to recorded addresses.
-    Module {
-        name: Vec<u8>,
-        shift: u64,
-    },
-    /// A symbol of its own, of this size.
-    Ksymbol(u64, Vec<u8>),
+impl DsoSymbols {
+    /// Bytes that this DSO takes of the [`TableBudget`].
+    fn accounted_bytes(&self) -> usize {
+        let kept = self.kept_answers.get().and_then(Option::as_ref);
+        let debug_info = self.debug_info.get().and_then(Option::as_ref);
+        self.source.own_bytes()
+            + kept.map_or(0, KeptAnswers::bytes)
+            + debug_info.map_or(0, LineSource::bytes)
+    }
 }
 
 impl Symbolizer {
-    /// Nothing is read yet.
+    /// Creates a symbolizer that has read nothing yet.
     #[must_use]
     pub fn new(options: SymbolOptions) -> Self {
         Self {
-            options,
-            recorded_kernel: RecordedKernel::default(),
-            recorded_processes: RecordedProcesses::default(),
-            kernel: OnceLock::new(),
+            processes: RecordedProcesses::default(),
+            kernel: KernelLookup::default(),
             dsos: OnceVec::default(),
-            bytes: AtomicUsize::new(0),
-            new_answers: Mutex::default(),
+            budget: TableBudget::default(),
+            cache: LookupCache::new(&options),
+            options,
         }
     }
 
-    /// What the recording says of its kernel, to be completed before the kernel is asked for.
+    /// The recording's description of its kernel. Complete it before looking up a kernel address.
     pub fn recorded_kernel(&mut self) -> &mut RecordedKernel {
-        &mut self.recorded_kernel
+        self.kernel.recorded_mut()
     }
 
-    /// Whether a recorded address of the kernel lies in a function of its locks or of its scheduler:
-    /// known once the kernel was asked for a symbol, by a list of its symbols.
+    /// The recording's description of its processes. Complete it before looking up compiled code.
+    pub fn recorded_processes(&mut self) -> &mut RecordedProcesses {
+        &mut self.processes
+    }
+
+    /// Forgets the description of an exited process.
+    pub fn forget_process(&mut self, pid: i32) {
+        self.processes.remove(&pid);
+    }
+
+    /// Whether a recorded kernel address is in a function of the kernel's locks or of its scheduler.
+    /// `false` until a kernel symbol was looked up in a symbol list.
     #[must_use]
     pub fn is_lock_function(&self, address: u64) -> bool {
-        let kernel = self.kernel.get().and_then(|kernel| kernel.as_ref().ok());
-        kernel.is_some_and(|kernel| kernel.is_lock_function(address))
+        self.kernel.loaded().is_some_and(|kernel| kernel.is_lock_function(address))
     }
 
-    /// The symbol at an address, as [`crate::Mapping::to_dso`] gives it.
+    /// Finds the symbol at an address, as [`crate::Mapping::to_dso`] returns it.
     ///
     /// # Errors
-    /// There is none: see [`Unresolved`].
+    /// Fails if the address has no symbol: see [`Unresolved`].
     pub fn find(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Result<Symbol, Unresolved> {
         let source = &self.symbols(dsos, dso)?.source;
-        let Some(found) = self.find_in(source, address) else {
-            return Err(self.why_none(dsos, dso, source));
+        let Some(range) = source.find(|| self.kernel.loaded(), address) else {
+            return Err(self.missing_symbol(dsos, dso, source));
         };
-        Ok(Symbol { dso, number: found.number, start: found.start, end: found.end })
+        Ok(Symbol { dso, number: range.number, start: range.start, end: range.end })
+    }
+
+    /// Returns why an address has no symbol, and drops a damaged table from the cache.
+    fn missing_symbol(&self, dsos: &DsoTable, dso: DsoId, source: &SymbolSource) -> Unresolved {
+        match source {
+            SymbolSource::Kept(table) if table.is_damaged() => {
+                dsos.get(dso).into_iter().for_each(|dso| self.cache.remove_table(dso));
+                Unresolved::DamagedCache
+            }
+            _ => Unresolved::NoSymbol,
+        }
+    }
+
+    /// Whether the symbols read of a DSO are all that its file can have: a stripped file's dynamic
+    /// symbols are not.
+    #[must_use]
+    pub fn has_all_symbols(&self, dso: DsoId) -> bool {
+        match self.dsos.get(dso.number()) {
+            Some(Ok(DsoSymbols { source: SymbolSource::Table(table), .. })) => table.is_full(),
+            Some(Ok(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the name of a symbol; empty for a symbol of another symbolizer. Untrusted: it comes
+    /// from the file.
+    #[must_use]
+    pub fn name(&self, symbol: Symbol) -> &str {
+        let Some(Ok(symbols)) = self.dsos.get(symbol.dso.number()) else { return "" };
+        if let Some(name) = symbols.names.get(symbol.number) {
+            return name;
+        }
+        let loaded = || self.kernel.loaded();
+        let Some((raw, origin)) = symbols.source.raw_name(loaded, symbol.number) else { return "" };
+        let max_bytes = symbols.source.name_table_bytes(loaded).saturating_add(1 << 20);
+        symbols.names.add(symbol.number, raw, origin, max_bytes)
+    }
+
+    /// Whether names are demangled.
+    pub(crate) fn demangles(&self) -> bool {
+        self.options.demangle
+    }
+
+    /// Returns where the name of a symbol comes from; `None` for a symbol of another symbolizer.
+    #[must_use]
+    pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {
+        let symbols = self.dsos.get(symbol.dso.number())?.as_ref().ok()?;
+        Some(symbols.source.raw_name(|| self.kernel.loaded(), symbol.number)?.1)
+    }
+
+    /// Looks up functions, inlined ones too, and source lines of all addresses, with at most
+    /// `threads` threads. It reads the debug info of each file once for all of its addresses, so
+    /// collect them first. Without need for lines or inlined functions, [`Symbolizer::find`] is far
+    /// cheaper: it reads no debug info.
+    #[must_use]
+    pub fn frames(
+        &self,
+        dsos: &DsoTable,
+        addresses: &[DsoAddress],
+        threads: NonZeroUsize,
+    ) -> ResolvedFrames<'_> {
+        frames::resolve(self, dsos, addresses, threads)
+    }
+
+    /// Reads the bytes of a function from the recorded build of its file.
+    ///
+    /// # Errors
+    /// Fails if that file isn't here or doesn't contain the function's bytes.
+    pub fn code(&self, dsos: &DsoTable, symbol: Symbol) -> Result<FunctionCode, Unresolved> {
+        let recorded = dsos.recorded(symbol.dso).ok_or(Unresolved::NoMapping)?;
+        let length = symbol.end.saturating_sub(symbol.start);
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(limits::CODE_BYTES);
+        let symbols = self.symbols(dsos, symbol.dso)?;
+        if recorded.dso.kind.has_kernel_file() {
+            let file = self.kernel_file(symbols, &recorded)?;
+            let (address, offset) = file.code_at(symbol.start).ok_or(Unresolved::NoCode)?;
+            return FunctionCode::read(file.found(), address, offset, length);
+        }
+        let segments = self.segments(symbols, &recorded)?;
+        let address = segments.to_address(symbol.start).ok_or(Unresolved::NoSymbol)?;
+        let file = find::binary(&self.options, &recorded)?;
+        FunctionCode::read(&file, address, symbol.start, length)
+    }
+
+    /// Reads `length` bytes at an address of a DSO from its file.
+    ///
+    /// # Errors
+    /// Fails if the file isn't here or has no bytes at the address.
+    pub fn code_at(
+        &self,
+        dsos: &DsoTable,
+        at: DsoAddress,
+        length: usize,
+    ) -> Result<FunctionCode, Unresolved> {
+        let DsoAddress { dso, address: start } = at;
+        let end = start.saturating_add(length as u64);
+        self.code(dsos, Symbol { dso, start, end, number: u32::MAX })
+    }
+
+    /// Converts an address of an ELF file to an address of its DSO, the offset in the file. `None`
+    /// if the file has no such address, or isn't here.
+    #[must_use]
+    pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
+        let symbols = self.symbols(dsos, dso).ok()?;
+        self.binary(symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
+    }
+
+    /// Converts an address of the file with a symbol to an address of the DSO, for the kernel too.
+    #[must_use]
+    pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
+        let symbols = self.symbols(dsos, symbol.dso).ok()?;
+        self.segments(symbols, &dsos.recorded(symbol.dso)?).ok()?.to_offset(address)
+    }
+
+    /// Opens the perf map or the jitdump of a DSO.
+    ///
+    /// # Errors
+    /// [`Unresolved::NoFile`], [`Unresolved::NotReadable`], [`Unresolved::NotTrusted`].
+    pub fn jit_file(&self, dso: &Dso) -> Result<File, Unresolved> {
+        jit_file::open(&self.options, &self.processes, dso)
+    }
+
+    /// Returns the jitdump of a DSO, and reads it at the first call.
+    ///
+    /// # Errors
+    /// Fails if the DSO is no jitdump or its file can't be read.
+    pub fn jitdump(&self, dsos: &DsoTable, dso: DsoId) -> Result<&JitDump<File>, Unresolved> {
+        match &self.symbols(dsos, dso)?.source {
+            SymbolSource::JitDump(dump) => Ok(dump),
+            _ => Err(Unresolved::NoJitDump),
+        }
+    }
+
+    /// Takes over the numbers of [`DsoTable::retain`] and frees the DSOs without one. It also frees
+    /// perf maps, jitdumps, and failures: these are read again at the next lookup, since the files
+    /// may have changed by then.
+    pub fn renumber(&mut self, numbers: &DsoRenumbering) {
+        let old = std::mem::take(&mut self.dsos);
+        let bytes_before = self.bytes();
+        let retained = OnceVec::default();
+        for (number, symbols) in old.into_values() {
+            match (numbers.number(number), symbols) {
+                (Some(number), Ok(symbols)) if !symbols.source.may_grow() => {
+                    retained.get_or_init(number, || Ok(symbols));
+                }
+                (_, Ok(symbols)) => self.budget.release(symbols.accounted_bytes()),
+                (_, Err(_)) => {}
+            }
+        }
+        self.dsos = retained;
+        if bytes_before.saturating_sub(self.bytes()) >= GIVE_BACK_BYTES {
+            tare_kernel::heap::return_freed_memory();
+        }
+    }
+
+    /// Bytes of the tables of all DSOs.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
+    /// Bytes of the tables of the DSOs that `is_counted` selects.
+    #[must_use]
+    pub fn table_bytes(&self, is_counted: impl Fn(DsoId) -> bool) -> usize {
+        let counted = self.dsos.iter().filter(|(number, _)| is_counted(DsoId::from_index(*number)));
+        let loaded = counted.filter_map(|(_, symbols)| symbols.as_ref().ok());
+        loaded.map(DsoSymbols::accounted_bytes).sum()
+    }
+
+    /// Returns what debug info knows of sorted addresses in a DSO: an answer for each, or `None` if
+    /// there is no debug info.
+    pub(crate) fn answers(
+        &self,
+        dsos: &DsoTable,
+        dso: DsoId,
+        addresses: &[u64],
+        threads: NonZeroUsize,
+    ) -> Option<Answers> {
+        let symbols = self.symbols(dsos, dso).ok()?;
+        if let SymbolSource::JitDump(dump) = &symbols.source {
+            return Some(jit_answers(dump, addresses));
+        }
+        let recorded = dsos.recorded(dso)?;
+        if !self.cache.can_keep(recorded.dso) {
+            return self.fresh_answers(symbols, &recorded, addresses, threads);
+        }
+        let open = || {
+            let kept = self.cache.answers(recorded.dso)?;
+            self.budget.reserve(kept.bytes()).is_ok().then_some(kept)
+        };
+        let kept = symbols.kept_answers.get_or_init(open).as_ref();
+        let merge = AnswerMerge::look_up(kept, addresses);
+        let missing = merge.missing(addresses);
+        if missing.is_empty() {
+            return merge.finish(None);
+        }
+        let fresh = self.fresh_answers(symbols, &recorded, &missing, threads);
+        let debug_info = symbols.debug_info.get().and_then(Option::as_ref);
+        if let Some(fresh) = &fresh
+            && debug_info.is_some_and(LineSource::is_complete)
+        {
+            self.cache.add_answers(recorded.dso, &missing, fresh);
+        }
+        merge.finish(fresh)
+    }
+
+    /// Looks addresses up in the debug info of the file.
+    fn fresh_answers(
+        &self,
+        symbols: &DsoSymbols,
+        recorded: &RecordedDso<'_>,
+        addresses: &[u64],
+        threads: NonZeroUsize,
+    ) -> Option<Answers> {
+        let (kernel_file, binary) = match recorded.dso.kind.has_kernel_file() {
+            true => (self.kernel_file(symbols, recorded).ok(), None),
+            false => (None, self.binary(symbols, recorded)),
+        };
+        let open = || {
+            let kernel = kernel_file.and_then(|file| file.debug_info(&self.options, recorded));
+            let user = || binary.and_then(|binary| binary.lines(&self.options, recorded));
+            let debug_info = kernel.map(Box::new).map(LineSource::Dwarf).or_else(user)?;
+            self.budget.reserve(debug_info.bytes()).is_ok().then_some(debug_info)
+        };
+        let debug_info = symbols.debug_info.get_or_init(open).as_ref()?;
+        let segments = kernel_file.map(|file| &file.addresses);
+        let segments = segments.or_else(|| binary.map(|binary| &binary.segments))?;
+        // The order of segments in memory can differ from their order in the file.
+        let file_address = |offset: &u64| segments.to_address(*offset).unwrap_or(0);
+        let file_addresses: Vec<u64> = addresses.iter().map(file_address).collect();
+        if file_addresses.is_sorted() {
+            return debug_info.answers(&self.options, &file_addresses, threads).ok();
+        }
+        let mut sorted = file_addresses.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let answers = debug_info.answers(&self.options, &sorted, threads).ok()?;
+        let index = |address: &u64| sorted.partition_point(|sorted| sorted < address);
+        Some(answers.in_order(file_addresses.iter().map(index)))
     }
 
     fn symbols(&self, dsos: &DsoTable, dso: DsoId) -> Result<&DsoSymbols, Unresolved> {
@@ -142,152 +392,38 @@ impl Symbolizer {
         symbols.as_ref().map_err(|why| *why)
     }
 
-    fn why_none(&self, dsos: &DsoTable, dso: DsoId, source: &Source) -> Unresolved {
-        match source {
-            Source::Kept(table) if table.is_damaged() => {
-                dsos.get(dso).into_iter().for_each(|dso| self.forget_table(dso));
-                Unresolved::DamagedCache
-            }
-            _ => Unresolved::NoSymbol,
-        }
-    }
-
-    fn find_in(&self, source: &Source, address: u64) -> Option<SymbolMatch> {
-        match source {
-            Source::Table(table) => table.find(address),
-            Source::Kept(table) => table.find(address),
-            Source::PerfMap(map) => map.find(address),
-            Source::JitDump(dump) => dump.find(address),
-            Source::Kernel => {
-                let kernel = self.kernel.get()?.as_ref().ok()?;
-                let SymbolMatch { number, start, end } =
-                    kernel.kernel().find(address.wrapping_add(kernel.shift))?;
-                let recorded = |address: u64| address.wrapping_sub(kernel.shift);
-                Some(SymbolMatch { number, start: recorded(start), end: recorded(end) })
-            }
-            Source::Module { name, shift } => {
-                let module = self.kernel.get()?.as_ref().ok()?.module(name)?;
-                let found = module.find(address.wrapping_add(*shift))?;
-                let recorded = |address: u64| address.wrapping_sub(*shift);
-                Some(SymbolMatch {
-                    start: recorded(found.start),
-                    end: recorded(found.end),
-                    ..found
-                })
-            }
-            Source::Ksymbol(bytes, _) => {
-                (address < *bytes).then_some(SymbolMatch { number: 0, start: 0, end: *bytes })
-            }
-        }
-    }
-
-    /// Whether all symbols are known that a DSO's file can have, as far as it was asked for: what a
-    /// stripped file's dynamic linker needs are not.
-    #[must_use]
-    pub fn has_all_symbols(&self, dso: DsoId) -> bool {
-        match self.dsos.get(dso.number()) {
-            Some(Ok(DsoSymbols { source: Source::Table(table), .. })) => table.is_full(),
-            Some(Ok(_)) => true,
-            _ => false,
-        }
-    }
-
-    /// Where the bytes of an ELF file's own address lie in it: what addresses of its DSO are. `None`
-    /// where the file has no such address, or isn't there.
-    #[must_use]
-    pub fn file_offset(&self, dsos: &DsoTable, dso: DsoId, address: u64) -> Option<u64> {
-        let symbols = self.symbols(dsos, dso).ok()?;
-        self.binary(symbols, &dsos.recorded(dso)?)?.segments.to_offset(address)
-    }
-
-    /// Where files are looked for.
-    pub(crate) fn options(&self) -> &SymbolOptions {
-        &self.options
-    }
-
-    /// Between addresses of a DSO and those that its file itself has.
-    pub(crate) fn segments(&self, dsos: &DsoTable, dso: DsoId) -> Result<&Segments, Unresolved> {
-        let symbols = self.symbols(dsos, dso)?;
-        let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
+    /// Returns the mapping between addresses of a DSO and addresses of its file.
+    fn segments<'s>(
+        &self,
+        symbols: &'s DsoSymbols,
+        recorded: &RecordedDso<'_>,
+    ) -> Result<&'s Segments, Unresolved> {
         if recorded.dso.kind.has_kernel_file() {
-            return self.kernel_file(symbols, &recorded).map(|file| &file.own);
+            return self.kernel_file(symbols, recorded).map(|file| &file.addresses);
         }
-        let binary = self.binary(symbols, &recorded);
+        let binary = self.binary(symbols, recorded);
         binary.map(|binary| &binary.segments).ok_or(Unresolved::NoFile)
     }
 
-    /// The name of a symbol; empty for one of another symbolizer. Untrusted: it comes from the
-    /// file.
-    #[must_use]
-    pub fn name(&self, symbol: Symbol) -> &str {
-        let Some(Ok(symbols)) = self.dsos.get(symbol.dso.number()) else { return "" };
-        let number = symbol.number;
-        if let Some(name) = symbols.names.get(number) {
-            return name;
-        }
-        let Some((raw, origin)) = self.raw_name(&symbols.source, number) else { return "" };
-        symbols.names.get_or_init(number, || {
-            let is_over =
-                symbols.name_bytes.load(Ordering::Relaxed) > self.most_names(&symbols.source);
-            let mut name = if is_over {
-                String::from_utf8_lossy(&raw[..raw.len().min(limits::SHORT_NAME_BYTES)])
-                    .into_owned()
-            } else if self.options.demangle {
-                demangle(raw)
-            } else {
-                String::from_utf8_lossy(raw).into_owned()
-            };
-            name.push_str(if origin == NameSource::Plt { "@plt" } else { "" });
-            // In source code a name is a few times as long as in the file.
-            let bytes = raw.len().max(name.len() / 4);
-            symbols.name_bytes.fetch_add(bytes, Ordering::Relaxed);
-            name.into()
-        })
+    /// Returns the ELF file of a DSO, and opens it at the first call.
+    fn binary<'s>(
+        &self,
+        symbols: &'s DsoSymbols,
+        recorded: &RecordedDso<'_>,
+    ) -> Option<&'s Binary> {
+        let is_elf = recorded.dso.kind == DsoKind::Elf;
+        let open = || binary::open(&self.options, recorded).ok().filter(|_| is_elf);
+        symbols.binary.get_or_init(open).as_ref()
     }
 
-    /// Whether names are shown as in source code.
-    pub(crate) fn demangles(&self) -> bool {
-        self.options.demangle
-    }
-
-    /// Where a symbol's name comes from; `None` for one of another symbolizer.
-    #[must_use]
-    pub fn name_source(&self, symbol: Symbol) -> Option<NameSource> {
-        let symbols = self.dsos.get(symbol.dso.number())?.as_ref().ok()?;
-        Some(self.raw_name(&symbols.source, symbol.number)?.1)
-    }
-
-    /// Bytes of names before further ones are cut short: more than a file has of names that don't
-    /// overlap.
-    fn most_names(&self, source: &Source) -> usize {
-        let of_kernel = || self.kernel.get()?.as_ref().ok();
-        let table_bytes = match source {
-            Source::Table(table) => table.bytes(),
-            Source::Kept(table) => table.bytes(),
-            Source::PerfMap(map) => map.bytes(),
-            Source::JitDump(dump) => dump.bytes(),
-            Source::Kernel => of_kernel().map_or(0, |kernel| kernel.kernel().bytes()),
-            Source::Module { name, .. } => {
-                of_kernel().and_then(|kernel| kernel.module(name)).map_or(0, Table::bytes)
-            }
-            Source::Ksymbol(_, name) => name.len(),
-        };
-        table_bytes.saturating_add(1 << 20)
-    }
-
-    /// A symbol's name as the file has it (of a stub that of its target), and where it comes from.
-    fn raw_name<'a>(&'a self, source: &'a Source, number: u32) -> Option<(&'a [u8], NameSource)> {
-        match source {
-            Source::Table(table) => table.name(number),
-            Source::Kept(table) => table.name(number),
-            Source::PerfMap(map) => Some((map.name(number)?, NameSource::PerfMap)),
-            Source::JitDump(dump) => Some((dump.name(number)?, NameSource::Jitdump)),
-            Source::Kernel => self.kernel.get()?.as_ref().ok()?.kernel().name(number),
-            Source::Module { name, .. } => {
-                self.kernel.get()?.as_ref().ok()?.module(name)?.name(number)
-            }
-            Source::Ksymbol(_, name) => (number == 0).then_some((name, NameSource::Ksymbol)),
-        }
+    /// Returns the file of the kernel or of a module, and opens it at the first call.
+    fn kernel_file<'s>(
+        &self,
+        symbols: &'s DsoSymbols,
+        recorded: &RecordedDso<'_>,
+    ) -> Result<&'s KernelFile, Unresolved> {
+        let open = || self.kernel.open_file(&self.options, recorded, Some(&symbols.source)).ok();
+        symbols.kernel_file.get_or_init(open).as_ref().ok_or(Unresolved::NoFile)
     }
 
     fn load(&self, recorded: &RecordedDso<'_>) -> Result<DsoSymbols, Unresolved> {
@@ -296,70 +432,82 @@ impl Symbolizer {
         let mut kernel_file = OnceLock::new();
         let source = match dso.kind {
             DsoKind::Kernel | DsoKind::Module => {
-                let (source, file) = self.kernel_source(recorded)?;
+                let (source, file) = self.kernel.source(&self.options, recorded)?;
                 if file.is_some() {
                     kernel_file = OnceLock::from(file);
                 }
                 source
             }
-            DsoKind::Ksymbol { bytes } => Source::Ksymbol(bytes, dso.name.clone()),
+            DsoKind::Ksymbol { bytes } => SymbolSource::Ksymbol { bytes, name: dso.name.clone() },
             DsoKind::Elf => {
-                if let Some(table) = self.kept_table(dso) {
-                    Source::Kept(Box::new(table))
-                } else {
-                    let (table, found) = binary::load(&self.options, recorded)?;
-                    let _ = binary.set(Some(found));
-                    self.keep_table(dso, &table);
-                    self.table(table)?
+                if let Some(table) = self.cache.table(dso)
+                    && self.budget.reserve(table.bytes()).is_ok()
+                {
+                    return Ok(DsoSymbols::new(
+                        SymbolSource::Kept(Box::new(table)),
+                        binary,
+                        kernel_file,
+                        self.options.demangle,
+                    ));
                 }
+                let (table, file) = binary::load(&self.options, recorded)?;
+                let _ = binary.set(Some(file));
+                self.cache.keep_table(dso, &table);
+                SymbolSource::Table(table)
             }
             DsoKind::Vdso => {
                 if dso.build_id.is_none() {
-                    self.recorded_kernel.is_running(&self.options)?;
+                    self.kernel.recorded().is_running(&self.options)?;
                 }
-                self.table(binary::load_vdso(&self.options, dso)?)?
+                SymbolSource::Table(binary::load_vdso(&self.options, dso)?)
             }
-            DsoKind::PerfMap { .. } => {
-                let map = PerfMap::read(self.jit_file(dso)?)?;
-                self.account(map.bytes(), map.is_empty())?;
-                Source::PerfMap(map)
-            }
+            DsoKind::PerfMap { .. } => SymbolSource::PerfMap(PerfMap::read(self.jit_file(dso)?)?),
             DsoKind::JitDump { .. } => {
                 let dump = JitDump::read(self.jit_file(dso)?);
-                let dump = dump.map_err(|_| Unresolved::NoJitDump)?;
-                self.account(dump.bytes(), dump.is_empty())?;
-                Source::JitDump(dump)
+                SymbolSource::JitDump(dump.map_err(|_| Unresolved::NoJitDump)?)
             }
             DsoKind::Anonymous => return Err(Unresolved::NoSymbol),
         };
-        Ok(DsoSymbols {
+        if source.is_empty() {
+            return Err(Unresolved::Stripped);
+        }
+        self.budget.reserve(source.own_bytes())?;
+        Ok(DsoSymbols::new(source, binary, kernel_file, self.options.demangle))
+    }
+}
+
+impl DsoSymbols {
+    fn new(
+        source: SymbolSource,
+        binary: OnceLock<Option<Binary>>,
+        kernel_file: OnceLock<Option<KernelFile>>,
+        demangle: bool,
+    ) -> Self {
+        Self {
             source,
             binary,
             kernel_file,
             kept_answers: OnceLock::new(),
             debug_info: OnceLock::new(),
-            names: OnceVec::default(),
-            name_bytes: AtomicUsize::new(0),
-        })
-    }
-
-    fn table(&self, table: Table) -> Result<Source, Unresolved> {
-        self.account(table.bytes(), table.is_empty())?;
-        Ok(Source::Table(table))
-    }
-
-    /// Adds a table's memory to that of all.
-    fn account(&self, bytes: usize, is_empty: bool) -> Result<(), Unresolved> {
-        if is_empty {
-            return Err(Unresolved::Stripped);
+            names: NameCache::new(demangle),
         }
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= limits::TABLE_BYTES {
-            return Ok(());
-        }
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        Err(Unresolved::OverLimit)
     }
+}
+
+/// Returns the source lines of addresses in a jitdump.
+fn jit_answers(dump: &JitDump<File>, addresses: &[u64]) -> Answers {
+    let mut answers = Answers::new(Texts::new(dump.bytes()));
+    for address in addresses {
+        let frame = dump.line(*address).map(|line| AnswerFrame {
+            name: None,
+            file: Some(answers.texts.add(&line.file)),
+            line: line.line,
+            column: line.column,
+            is_inlined: false,
+        });
+        answers.push(frame);
+    }
+    answers
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
-//! Symbols by address.
+//! Symbol tables: symbols by address, and the choice among several at one address.
 
-mod choice;
-
+use std::cmp::Reverse;
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use crate::demangle::demangle;
 use crate::limits;
 use crate::name_source::NameSource;
-use choice::Choice;
 
-/// What speaks for a symbol where several have one address.
+/// Binding of a symbol; the higher one wins where several have the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binding {
-    /// `STB_LOCAL` and whatever else there is.
+    /// `STB_LOCAL`, and any other binding.
     Local,
     /// `STB_WEAK`.
     Weak,
@@ -20,22 +19,22 @@ pub(crate) enum Binding {
     Global,
 }
 
-/// A symbol before it is in a [`Table`].
+/// A symbol to be added to a [`SymbolTable`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewSymbol {
     /// Its first address.
     pub(crate) start: u64,
-    /// Bytes; with 0 it goes on up to the next symbol.
+    /// Size in bytes; 0 for up to the next symbol.
     pub(crate) size: u64,
     pub(crate) binding: Binding,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SymbolKind,
 }
 
-/// What a symbol is.
+/// Kind of a symbol; the higher one wins where several have the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// A label in code that other files don't see (`STV_HIDDEN`): hand-written assembly. It names
-    /// what no other symbol reaches over, up to the next one.
+pub(crate) enum SymbolKind {
+    /// A label in code that is invisible to other files (`STV_HIDDEN`), from hand-written assembly. It
+    /// names code that no other symbol covers, up to the next symbol.
     HiddenLabel,
     /// `STT_NOTYPE`: a label.
     Label,
@@ -44,32 +43,32 @@ pub(crate) enum Kind {
 }
 
 impl NewSymbol {
-    /// A global function.
+    /// Creates a global function.
     pub(crate) fn function(start: u64, size: u64) -> Self {
-        Self { start, size, binding: Binding::Global, kind: Kind::Object }
+        Self { start, size, binding: Binding::Global, kind: SymbolKind::Object }
     }
 }
 
-/// Where a name begins: its offset in one of the table's [`Names`], and in the two highest bits
-/// which.
+/// Position of a name: its offset in one of the [`NameTables`], and in the two highest bits which
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NameAt(u32);
 
 impl NameAt {
-    /// Above all offsets: a string table has at most [`limits::SECTION_BYTES`].
+    /// Bits of an offset: a string table has at most [`limits::SECTION_BYTES`].
     const SHIFT: u32 = 30;
 
-    /// `None` where the offset is beyond any string table.
-    fn new(part: Part, offset: u32) -> Option<Self> {
+    /// `None` if the offset is beyond any string table.
+    fn new(part: NamePart, offset: u32) -> Option<Self> {
         (offset >> Self::SHIFT == 0).then_some(Self((part as u32) << Self::SHIFT | offset))
     }
 
-    fn part(self) -> Part {
+    fn part(self) -> NamePart {
         match self.0 >> Self::SHIFT {
-            0 => Part::Symbols,
-            1 => Part::Stubs,
-            2 => Part::Mini,
-            _ => Part::Go,
+            0 => NamePart::Symbols,
+            1 => NamePart::Stubs,
+            2 => NamePart::Mini,
+            _ => NamePart::Go,
         }
     }
 
@@ -78,40 +77,41 @@ impl NameAt {
     }
 }
 
-/// Which symbols of a file a name belongs to.
+/// The symbols of a file that a name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Those of its table.
+pub(crate) enum NamePart {
+    /// Its symbol table.
     Symbols,
     /// Stubs that jump to functions of other files.
     Stubs,
-    /// Those of its MiniDebugInfo.
+    /// Its MiniDebugInfo.
     Mini,
-    /// Those that Go's runtime knows.
+    /// The function table of Go's runtime.
     Go,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct SymbolEntry {
     start: u64,
     end: u64,
     name: NameAt,
 }
 
-/// String tables: names that end with a NUL byte. Symbols keep offsets into them rather than copies
-/// of their names, which may overlap: a table of symbols is never larger than a few times its file.
+/// String tables with names that end with a NUL byte. Symbols have offsets into them instead of
+/// copies of their names, which may overlap, so a symbol table is at most a few times larger than its
+/// file.
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct NameTables {
     parts: [Arc<Vec<u8>>; 4],
 }
 
-impl Names {
-    /// A name without its NUL byte; what is longer than a reader's limit is cut.
+impl NameTables {
+    /// Returns a name without its NUL byte, cut at the limit.
     fn get(&self, at: NameAt) -> &[u8] {
         self.get_up_to(at, limits::NAME_BYTES)
     }
 
-    /// The same, of at most so many bytes.
+    /// Returns a name of at most `longest` bytes.
     fn get_up_to(&self, at: NameAt, longest: usize) -> &[u8] {
         let names = &self.parts[at.part() as usize];
         let rest = names.get(at.offset()..).unwrap_or_default();
@@ -120,76 +120,77 @@ impl Names {
     }
 }
 
-/// An entry, and what speaks for it.
-type Candidate = (Entry, Binding, Kind);
+/// A symbol, and its merits where several have the same address.
+type Candidate = (SymbolEntry, Binding, SymbolKind);
 
-/// Symbols that are being collected.
+/// Collects symbols for a [`SymbolTable`].
 #[derive(Debug)]
-pub(crate) struct Builder {
+pub(crate) struct SymbolTableBuilder {
     source: NameSource,
     entries: Vec<Candidate>,
-    /// Labels that name what no entry reaches over.
-    hidden: Vec<Entry>,
-    /// Names that were copied, each with a NUL byte.
+    /// Labels that name code without another symbol.
+    hidden: Vec<SymbolEntry>,
+    /// Copied names, each with a NUL byte.
     copied: Vec<u8>,
-    names: Names,
+    names: NameTables,
 }
 
-impl Builder {
-    /// Collects symbols of a table whose names it copies.
+impl SymbolTableBuilder {
+    /// Creates a builder that copies names.
     pub(crate) fn new(source: NameSource) -> Self {
         let entries = Vec::new();
         let hidden = Vec::new();
-        Self { source, entries, hidden, copied: Vec::new(), names: Names::default() }
+        Self { source, entries, hidden, copied: Vec::new(), names: NameTables::default() }
     }
 
-    /// Collects symbols whose names are in this string table.
+    /// Creates a builder for symbols with names in this string table.
     pub(crate) fn with_names(source: NameSource, names: Arc<Vec<u8>>) -> Self {
-        let names = Names { parts: [names, Arc::default(), Arc::default(), Arc::default()] };
+        let names = NameTables { parts: [names, Arc::default(), Arc::default(), Arc::default()] };
         Self { names, ..Self::new(source) }
     }
 
-    /// Sets the string table of a part's names.
-    pub(crate) fn set_names(&mut self, part: Part, names: Arc<Vec<u8>>) {
+    /// Sets the string table of a part.
+    pub(crate) fn set_names(&mut self, part: NamePart, names: Arc<Vec<u8>>) {
         self.names.parts[part as usize] = names;
     }
 
-    /// Makes room for so many symbols, and bytes of their names.
+    /// Reserves room for symbols and the bytes of their names.
     pub(crate) fn reserve(&mut self, symbols: usize, bytes: usize) {
         self.entries.reserve(symbols.min(limits::SYMBOLS));
         self.copied.reserve(bytes);
     }
 
-    /// Adds a symbol with a copy of its name: for tables that aren't [`Builder::with_names`].
-    /// `false`: there are too many.
+    /// Adds a symbol with a copy of its name. Not for a builder made by
+    /// [`SymbolTableBuilder::with_names`]. Returns `false` if there are too many symbols.
     pub(crate) fn add(&mut self, symbol: NewSymbol, name: &[u8]) -> bool {
         let Ok(offset) = u32::try_from(self.copied.len()) else { return false };
         self.copied.extend_from_slice(&name[..name.len().min(limits::NAME_BYTES)]);
         self.copied.push(0);
-        self.add_at(symbol, Part::Symbols, offset)
+        self.add_at(symbol, NamePart::Symbols, offset)
     }
 
-    /// Adds a symbol whose name begins at an offset in the string table of a part. `false`: there
-    /// are too many.
-    pub(crate) fn add_at(&mut self, symbol: NewSymbol, part: Part, offset: u32) -> bool {
+    /// Adds a symbol with its name at an offset of a part's string table. Returns `false` if there are
+    /// too many symbols.
+    pub(crate) fn add_at(&mut self, symbol: NewSymbol, part: NamePart, offset: u32) -> bool {
         let Some(name) = NameAt::new(part, offset) else { return false };
         if self.entries.len() + self.hidden.len() >= limits::SYMBOLS {
             return false;
         }
         let NewSymbol { start, size, binding, kind } = symbol;
-        let entry = Entry { start, end: start.saturating_add(size), name };
+        let entry = SymbolEntry { start, end: start.saturating_add(size), name };
         match kind {
-            Kind::HiddenLabel => self.hidden.push(entry),
+            SymbolKind::HiddenLabel => self.hidden.push(entry),
             _ => self.entries.push((entry, binding, kind)),
         }
         true
     }
 
-    /// Takes over the symbols of another table as a part of this one.
-    pub(crate) fn take_over(&mut self, other: Self, part: Part) {
-        let hidden = other.hidden.iter().map(|entry| (*entry, Binding::Local, Kind::HiddenLabel));
+    /// Adds the symbols of another builder as a part of this one.
+    pub(crate) fn take_over(&mut self, other: Self, part: NamePart) {
+        let hidden =
+            other.hidden.iter().map(|entry| (*entry, Binding::Local, SymbolKind::HiddenLabel));
         for (entry, binding, kind) in other.entries.iter().copied().chain(hidden) {
-            let Entry { start, end, name } = entry;
+            let SymbolEntry { start, end, name } = entry;
             let Ok(offset) = u32::try_from(name.offset()) else { break };
             let symbol = NewSymbol { start, size: end - start, binding, kind };
             if !self.add_at(symbol, part, offset) {
@@ -200,17 +201,17 @@ impl Builder {
         self.set_names(part, names);
     }
 
-    /// Whether none has been added.
+    /// Whether there are no symbols.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.hidden.is_empty()
     }
 
-    /// The table: symbols without a size go up to the next one, or to the end of the next page; of
-    /// several at one address the best stays, and hidden labels fill what is left. With `demangled` it is the names in source code that
-    /// are compared.
-    pub(crate) fn build(mut self, demangled: bool) -> Table {
+    /// Builds the table. A symbol without a size extends to the next one, or to the end of the next
+    /// page. The best of several symbols at one address stays; `demangled` compares their demangled
+    /// names. Hidden labels fill the gaps.
+    pub(crate) fn build(mut self, demangled: bool) -> SymbolTable {
         if !self.copied.is_empty() {
-            self.names.parts[Part::Symbols as usize] = Arc::new(self.copied);
+            self.names.parts[NamePart::Symbols as usize] = Arc::new(self.copied);
         }
         self.entries.sort_by_key(|(entry, ..)| entry.start);
         for at in 1..self.entries.len() {
@@ -237,9 +238,10 @@ impl Builder {
             }
             is_same
         });
-        let mut entries: Vec<Entry> = self.entries.into_iter().map(|(entry, ..)| entry).collect();
-        fill(&mut entries, self.hidden);
-        Table {
+        let mut entries: Vec<SymbolEntry> =
+            self.entries.into_iter().map(|(entry, ..)| entry).collect();
+        add_hidden_labels(&mut entries, self.hidden);
+        SymbolTable {
             starts: entries.iter().map(|entry| entry.start).collect(),
             ends: entries.iter().map(|entry| entry.end).collect(),
             names_at: entries.iter().map(|entry| entry.name).collect(),
@@ -249,20 +251,93 @@ impl Builder {
     }
 }
 
-/// Adds hidden labels to sorted entries where none reaches over them. Each goes up to the next
-/// entry or label; of several at one address the last one in the file stays, as for LLVM's
-/// symbolizer.
-fn fill(entries: &mut Vec<Entry>, mut hidden: Vec<Entry>) {
+/// Chooses among symbols at one address.
+struct Choice<'a> {
+    names: &'a NameTables,
+    /// Bytes of names that may still be demangled: many symbols of a damaged file may share a long
+    /// name.
+    demangled_bytes_left: usize,
+    /// Merits of the last winner's name.
+    best: Option<(NameAt, NameMerits)>,
+}
+
+/// Merits of a name: fewer leading underscores, then a longer name.
+type NameMerits = (Reverse<usize>, usize);
+
+impl Choice<'_> {
+    /// Whether the later of two symbols at one address is better: with a size, not a label, not weak,
+    /// global, then by name. These are the rules of perf (`choose_best_symbol` in
+    /// `tools/perf/util/symbol.c`). Of the variants of a constructor or destructor, which have the same
+    /// demangled name, the last one wins, as in LLVM's symbolizer.
+    fn is_better(&mut self, later: &Candidate, kept: &Candidate) -> bool {
+        let merits = |(entry, binding, kind): &Candidate| {
+            let is_weak = *binding == Binding::Weak;
+            let is_global = *binding == Binding::Global;
+            (entry.end > entry.start, *kind, !is_weak, is_global)
+        };
+        let later_name = later.0.name;
+        let kept_name = kept.0.name;
+        match merits(later).cmp(&merits(kept)) {
+            std::cmp::Ordering::Equal if later_name == kept_name => false,
+            std::cmp::Ordering::Equal => {
+                let kept = match self.best {
+                    Some((name, merits)) if name == kept_name => merits,
+                    _ => self.name_merits(kept_name),
+                };
+                let later = self.name_merits(later_name);
+                let is_better = later > kept
+                    || later == kept
+                        && are_variants(self.names.get(later_name), self.names.get(kept_name));
+                self.best = Some(if is_better { (later_name, later) } else { (kept_name, kept) });
+                is_better
+            }
+            unequal => unequal.is_gt(),
+        }
+    }
+
+    fn name_merits(&mut self, at: NameAt) -> NameMerits {
+        let merits = |name: &[u8]| {
+            (Reverse(name.iter().take_while(|byte| **byte == b'_').count()), name.len())
+        };
+        let longest = self.demangled_bytes_left.max(limits::SHORT_NAME_BYTES);
+        let name = self.names.get_up_to(at, longest);
+        match self.demangled_bytes_left.checked_sub(name.len()) {
+            Some(left) => {
+                self.demangled_bytes_left = left;
+                merits(demangle(name).as_bytes())
+            }
+            None => merits(&name[..name.len().min(limits::SHORT_NAME_BYTES)]),
+        }
+    }
+}
+
+/// Whether two mangled names are variants of one constructor or destructor: `C1` and `C2`, `D1` and
+/// `D2` (Itanium C++ ABI, section 5.1.4.3).
+fn are_variants(one: &[u8], other: &[u8]) -> bool {
+    let mut differ = (0..one.len().min(other.len())).filter(|at| one[*at] != other[*at]);
+    let Some(at) = differ.next() else { return false };
+    if differ.next().is_some() {
+        return false;
+    }
+    let is_variant = |name: &[u8]| {
+        at > 0 && matches!(name[at - 1], b'C' | b'D') && matches!(name[at], b'1' | b'2')
+    };
+    one.len() == other.len() && is_variant(one) && is_variant(other)
+}
+
+/// Adds hidden labels to sorted entries where no entry covers them. Each extends to the next entry or
+/// label; of several at one address the last one in the file stays, as in LLVM's symbolizer.
+fn add_hidden_labels(entries: &mut Vec<SymbolEntry>, mut hidden: Vec<SymbolEntry>) {
     hidden.sort_by_key(|label| label.start);
     let mut added = Vec::new();
     for (at, label) in hidden.iter().enumerate() {
         let behind = entries.partition_point(|entry| entry.start <= label.start);
-        let near = &entries[behind.saturating_sub(Table::LOOK_BACK)..behind];
+        let near = &entries[behind.saturating_sub(SymbolTable::LOOK_BACK)..behind];
         let next_label = hidden.get(at + 1).map_or(u64::MAX, |next| next.start);
         let next = entries.get(behind).map_or(u64::MAX, |next| next.start).min(next_label);
         let is_covered = near.iter().any(|entry| label.start < entry.end);
         if !is_covered && label.start < next {
-            added.push(Entry { end: label.end.min(next), ..*label });
+            added.push(SymbolEntry { end: label.end.min(next), ..*label });
         }
     }
     if !added.is_empty() {
@@ -277,37 +352,46 @@ fn end_of_next_page(address: u64) -> u64 {
     end.unwrap_or(u64::MAX)
 }
 
-/// A symbol of a table.
+/// A symbol found in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SymbolMatch {
-    /// Stays the same for the life of the table.
+    /// Number of the symbol, for the lifetime of the table.
     pub(crate) number: u32,
     pub(crate) start: u64,
-    /// The first address behind it.
+    /// Address after the last byte.
     pub(crate) end: u64,
 }
 
-/// Symbols by address, column by column: a search goes through the addresses alone.
+/// Symbols by address, as columns, so that a search touches only addresses.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct SymbolTable {
     starts: Box<[u64]>,
     ends: Box<[u64]>,
     names_at: Box<[NameAt]>,
-    names: Names,
+    names: NameTables,
     source: NameSource,
 }
 
-impl Table {
-    /// How many symbols lie before one that may still reach over an address.
+impl SymbolMatch {
+    /// Returns the same symbol at addresses lower by `shift`, with wrap-around.
+    pub(crate) fn moved_down(self, shift: u64) -> Self {
+        let start = self.start.wrapping_sub(shift);
+        let end = self.end.wrapping_sub(shift);
+        Self { start, end, ..self }
+    }
+}
+
+impl SymbolTable {
+    /// Symbols before an address that are checked for one that contains it.
     pub(crate) const LOOK_BACK: usize = 4;
 
-    /// Whether a symbol begins in a range.
+    /// Whether a symbol starts in a range.
     pub(crate) fn has_any(&self, start: u64, end: u64) -> bool {
         let first = self.starts.partition_point(|at| *at < start);
         self.starts.get(first).is_some_and(|at| *at < end)
     }
 
-    /// The symbol that an address lies in.
+    /// Finds the symbol at an address.
     pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let behind = self.starts.partition_point(|start| *start <= address);
         let near = &self.ends[behind.saturating_sub(Self::LOOK_BACK)..behind];
@@ -318,41 +402,41 @@ impl Table {
         Some(SymbolMatch { number: u32::try_from(at).ok()?, start, end })
     }
 
-    /// The name of a symbol as the file has it, and where it comes from; of a stub the name of the
-    /// function that it jumps to.
+    /// Returns a symbol's name as it is in the file, and where it comes from. The name of a stub is
+    /// that of its target.
     pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], NameSource)> {
         let at = *self.names_at.get(symbol as usize)?;
         let source = match at.part() {
-            Part::Symbols => self.source,
-            Part::Stubs => NameSource::Plt,
-            Part::Mini => NameSource::MiniDebugInfo,
-            Part::Go => NameSource::Pclntab,
+            NamePart::Symbols => self.source,
+            NamePart::Stubs => NameSource::Plt,
+            NamePart::Mini => NameSource::MiniDebugInfo,
+            NamePart::Go => NameSource::Pclntab,
         };
         Some((self.names.get(at), source))
     }
 
-    /// The first address of a symbol, and the first one behind it.
+    /// Returns the first address of a symbol, and the address after its last byte.
     pub(crate) fn range(&self, symbol: u32) -> Option<(u64, u64)> {
         let at = symbol as usize;
         Some((*self.starts.get(at)?, *self.ends.get(at)?))
     }
 
-    /// Whether these are all symbols that a file can have.
+    /// Whether these are all symbols that the file can have.
     pub(crate) fn is_full(&self) -> bool {
         self.source == NameSource::Symtab
     }
 
-    /// How many symbols there are.
+    /// Number of symbols.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no symbols at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let names: usize = self.names.parts.iter().map(|part| part.len()).sum();
         let columns = [size_of_val(&*self.starts), size_of_val(&*self.ends)];
@@ -364,16 +448,16 @@ impl Table {
 mod tests {
     use super::*;
 
-    const LOCAL: (Binding, Kind) = (Binding::Local, Kind::Object);
-    const GLOBAL: (Binding, Kind) = (Binding::Global, Kind::Object);
-    const WEAK: (Binding, Kind) = (Binding::Weak, Kind::Object);
-    const LABEL: (Binding, Kind) = (Binding::Global, Kind::Label);
-    const HIDDEN: (Binding, Kind) = (Binding::Local, Kind::HiddenLabel);
+    const LOCAL: (Binding, SymbolKind) = (Binding::Local, SymbolKind::Object);
+    const GLOBAL: (Binding, SymbolKind) = (Binding::Global, SymbolKind::Object);
+    const WEAK: (Binding, SymbolKind) = (Binding::Weak, SymbolKind::Object);
+    const LABEL: (Binding, SymbolKind) = (Binding::Global, SymbolKind::Label);
+    const HIDDEN: (Binding, SymbolKind) = (Binding::Local, SymbolKind::HiddenLabel);
 
-    type TestSymbols<'a> = &'a [(u64, u64, &'a str, (Binding, Kind))];
+    type TestSymbols<'a> = &'a [(u64, u64, &'a str, (Binding, SymbolKind))];
 
     fn names(symbols: TestSymbols<'_>, address: u64) -> Option<String> {
-        let mut builder = Builder::new(NameSource::Symtab);
+        let mut builder = SymbolTableBuilder::new(NameSource::Symtab);
         for (start, size, name, (binding, kind)) in symbols {
             let start = *start;
             let size = *size;
@@ -387,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_several_names_is_taken() {
+    fn takes_the_best_of_several_symbols() {
         let cases: [(TestSymbols<'_>, &str); 9] = [
             (&[(16, 8, "local", LOCAL), (16, 8, "global", GLOBAL)], "global"),
             (&[(16, 8, "write", WEAK), (16, 8, "__write", GLOBAL)], "__write"),
@@ -405,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_filled_in_and_kept() {
+    fn fills_in_missing_sizes() {
         let symbols = [(16, 0, "a", LOCAL), (32, 4, "b", LOCAL), (64, 0, "c", LOCAL)];
         assert_eq!(names(&symbols, 31).as_deref(), Some("a"));
         assert_eq!(names(&symbols, 35).as_deref(), Some("b"));
@@ -415,14 +499,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_within_another_does_not_hide_its_rest() {
+    fn a_nested_symbol_does_not_hide_the_rest_of_the_outer_one() {
         let symbols = [(0, 100, "outer", LOCAL), (10, 4, "inner", LOCAL)];
         assert_eq!(names(&symbols, 11).as_deref(), Some("inner"));
         assert_eq!(names(&symbols, 50).as_deref(), Some("outer"));
     }
 
     #[test]
-    fn hidden_labels_name_only_what_nothing_else_does() {
+    fn hidden_labels_only_fill_gaps() {
         let symbols = [
             (16, 16, "sized", GLOBAL),
             (20, 100, "within", HIDDEN),
@@ -442,11 +526,11 @@ mod tests {
     }
 
     #[test]
-    fn names_that_overlap_are_kept_once() {
+    fn stores_overlapping_names_once() {
         let names = Arc::new(vec![b'x'; 1 << 16]);
-        let mut builder = Builder::with_names(NameSource::Symtab, names);
+        let mut builder = SymbolTableBuilder::with_names(NameSource::Symtab, names);
         for at in 0..1 << 14 {
-            assert!(builder.add_at(NewSymbol::function(at.into(), 1), Part::Symbols, at));
+            assert!(builder.add_at(NewSymbol::function(at.into(), 1), NamePart::Symbols, at));
         }
         let table = builder.build(true);
         assert!(table.bytes() < 1 << 20, "{}", table.bytes());

@@ -1,4 +1,4 @@
-//! Texts, each kept once.
+//! Interned texts.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -6,44 +6,44 @@ use std::sync::Arc;
 
 use crate::limits;
 
-/// A text's number in [`Texts`].
+/// Number of a text in [`Texts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TextId(NonZeroU32);
 
 impl TextId {
-    /// Counted from 0, in the order in which texts came.
+    /// The number, counted from 0 in the order of interning.
     pub(crate) fn number(self) -> u32 {
         self.0.get() - 1
     }
 
-    /// An id of nothing where there are too many texts for a number.
+    /// Past 2^32 texts, returns an id that no text has.
     fn new(number: usize) -> Self {
-        let behind = u32::try_from(number).map_or(u32::MAX, |number| number.saturating_add(1));
-        Self(NonZeroU32::new(behind).unwrap_or(NonZeroU32::MAX))
+        let next = u32::try_from(number).map_or(u32::MAX, |number| number.saturating_add(1));
+        Self(NonZeroU32::new(next).unwrap_or(NonZeroU32::MAX))
     }
 }
 
-/// Names and paths. A file can have many names that overlap: when those that were kept take more
-/// room than names of a real file do, further ones are cut short.
+/// Names and paths, each stored once. Names of a damaged file may overlap: once the stored names take
+/// more room than those of a real file could, further ones are cut short.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     texts: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, TextId, foldhash::fast::RandomState>,
     bytes: usize,
-    /// Bytes from which on texts are cut short.
-    most: usize,
+    /// Bytes after which texts are cut short.
+    max_bytes: usize,
 }
 
 impl Texts {
-    /// Texts of a file with so many bytes of names.
+    /// Creates the texts of a file with `file_bytes` bytes of names.
     pub(crate) fn new(file_bytes: usize) -> Self {
-        Self { most: file_bytes.saturating_mul(2).saturating_add(1 << 20), ..Self::default() }
+        Self { max_bytes: file_bytes.saturating_mul(2).saturating_add(1 << 20), ..Self::default() }
     }
 
-    /// Keeps a text. What is no UTF-8 is replaced; what is longer than a reader's limit is cut.
+    /// Interns a text. Invalid UTF-8 is replaced, and a text over the limit is cut.
     pub(crate) fn add(&mut self, text: &[u8]) -> TextId {
         let longest =
-            if self.bytes > self.most { limits::SHORT_NAME_BYTES } else { limits::NAME_BYTES };
+            if self.bytes > self.max_bytes { limits::SHORT_NAME_BYTES } else { limits::NAME_BYTES };
         self.add_text(&String::from_utf8_lossy(&text[..text.len().min(longest)]))
     }
 
@@ -59,7 +59,7 @@ impl Texts {
         id
     }
 
-    /// Takes over all texts of another; the result has their numbers here, by their numbers there.
+    /// Interns all texts of another table. Returns their new ids by their old numbers.
     pub(crate) fn append(&mut self, other: &Self) -> Vec<TextId> {
         let add = |text: &Arc<str>| {
             let known = self.ids.get(text).copied();
@@ -68,7 +68,7 @@ impl Texts {
         other.texts.iter().map(add).collect()
     }
 
-    /// A text; empty for an id of others.
+    /// Returns a text; empty for an id of another table.
     pub(crate) fn get(&self, id: TextId) -> &str {
         self.texts.get(id.number() as usize).map_or("", |text| text)
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_kept_once_and_long_ones_do_not_fill_memory() {
+    fn stores_a_text_once_and_cuts_long_ones() {
         let mut texts = Texts::new(0);
         let id = texts.add(b"main");
         assert_eq!((texts.add(b"main"), texts.get(id)), (id, "main"));

@@ -2,79 +2,79 @@
 
 use crate::runtime::Runtime;
 
-/// Why an address has no symbol, in words for a user.
+/// Why an address has no symbol, with a message for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Unresolved {
-    /// Nothing was mapped there, as far as the recording says.
+    /// The recording has no mapping at the address.
     #[error("nothing was mapped at the address")]
     NoMapping,
-    /// The file is not there any more.
+    /// The file no longer exists, or isn't on this machine.
     #[error("the file is gone")]
     NoFile,
-    /// This user may not read it.
+    /// This user may not read the file.
     #[error("the file is not readable for this user")]
     NotReadable,
-    /// A just-in-time compiler made the code, and told nobody.
+    /// The code was compiled at run time, and this runtime wrote no symbols.
     #[error("{0}")]
     NoPerfMap(Runtime),
-    /// The same, of a runtime that isn't known.
+    /// The code was compiled at run time, by an unknown runtime.
     #[error("code without a file, and its process wrote no perf map (docs/jit.md)")]
     NoPerfMapAtAll,
-    /// The same, of a process whose jitdump isn't there any more.
+    /// The code was compiled at run time, and its jitdump no longer exists.
     #[error("the jitdump of compiled code is gone")]
     NoJitDumpFile,
-    /// Another user wrote the perf map or the jitdump, or it is no regular file with one name.
+    /// The perf map or the jitdump belongs to another user, or isn't a regular file with one name.
     #[error(
-        "the perf map or jitdump is not believed: it is neither the process's user's, nor root's, nor yours, or no regular file with one name"
+        "the perf map or jitdump is not trusted: it must be a regular file with one name, owned by the process's user, root or you"
     )]
     NotTrusted,
-    /// Another version of the file is there now.
+    /// The file has another build id than the recorded one.
     #[error("the file has changed since (another build id)")]
     OtherBuild,
-    /// The recording is of another kernel than the one whose symbols are at hand.
+    /// The recording is of another kernel than the running one.
     #[error(
-        "another kernel was recorded than the one that runs here (--kallsyms or --vmlinux has its symbols)"
+        "the recording is of another kernel than the running one (--kallsyms FILE or --vmlinux FILE names its symbols)"
     )]
     OtherKernel,
-    /// The file of [`crate::SymbolOptions::vmlinux`] is not the recorded kernel's.
+    /// The file of [`crate::SymbolOptions::vmlinux`] belongs to another kernel.
     #[error("the file is of another kernel than the recorded one (another build id)")]
     OtherVmlinux,
-    /// The same file says nothing of which kernel it is.
-    #[error("the file has no build id, so that nothing says which kernel it is")]
+    /// The file of [`crate::SymbolOptions::vmlinux`] has no build id.
+    #[error("the file has no build id that would identify its kernel")]
     NoBuildId,
-    /// Neither a build id nor a release says which kernel was recorded.
-    #[error("the recording doesn't say which kernel it is of (--kallsyms has its symbols)")]
+    /// The recording has neither build id nor release of its kernel.
+    #[error("the recording doesn't identify its kernel (--kallsyms FILE names its symbols)")]
     UnknownKernel,
-    /// The kernel has other addresses since it was started again.
-    #[error("the machine was started again since, and its modules lie elsewhere")]
+    /// The machine has rebooted since, so that modules are at other addresses.
+    #[error("the machine has rebooted since, and its modules are at other addresses")]
     OtherBoot,
-    /// The module isn't there now.
-    #[error("the kernel's module is not loaded now")]
+    /// The module isn't loaded.
+    #[error("the kernel module is not loaded")]
     NotLoaded,
-    /// The kernel hides its addresses.
+    /// The kernel hides its addresses from this user.
     #[error(
         "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
     )]
     Hidden,
-    /// It is no jitdump, or one without functions.
+    /// The file is no jitdump, or has no functions.
     #[error("the jitdump has no functions")]
     NoJitDump,
-    /// What was kept of its symbols is damaged. It is removed.
-    #[error("the cache had damaged symbols, which are removed now: run the command once more")]
+    /// The cached symbols are damaged; they were removed from the cache.
+    #[error("the cache had damaged symbols, which were removed: run the command again")]
     DamagedCache,
-    /// It is no ELF file, or a damaged one.
+    /// The file is no ELF file, or is damaged.
     #[error("the file is not a whole ELF file")]
     Malformed,
-    /// It has no table of symbols.
+    /// The file has no symbol table.
     #[error("the file has no symbols")]
     Stripped,
-    /// Its instructions are in another file: this one has symbols and debug info alone.
+    /// The file has symbols and debug info only; its instructions are in another file.
     #[error("the file has no instructions at the address")]
     NoCode,
-    /// It has one, and nothing in it lies at this address.
+    /// The file has symbols, but none at the address.
     #[error("no symbol of the file lies at the address")]
     NoSymbol,
-    /// More symbols than a reader's limit.
+    /// The symbols exceed [`crate::limits`].
     #[error("more symbols than a reader's limit")]
     OverLimit,
 }

@@ -149,11 +149,8 @@ fn theirs(folder: &Path, file: &str, addresses: &[u64]) -> Option<Vec<String>> {
 fn agree(ours: &str, theirs: &str, aliases: &dyn Fn(&str, &str) -> bool) -> bool {
     let ours: Vec<_> = ours.lines().collect();
     let theirs: Vec<_> = theirs.lines().collect();
-    let ([our_inner @ .., our_name, our_place], [inner @ .., name, place]) =
-        (&ours[..], &theirs[..])
-    else {
-        return false;
-    };
+    let [our_inner @ .., our_name, our_place] = &ours[..] else { return false };
+    let [inner @ .., name, place] = &theirs[..] else { return false };
     let same_place = our_place == place || *our_place == "??:0:0" && place.ends_with(":0:0");
     our_inner == inner && (our_name == name || aliases(our_name, name)) && same_place
 }

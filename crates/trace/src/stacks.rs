@@ -10,7 +10,7 @@ use tare_kernel::functions::{CopiedStack, Register};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_symbols::{
-    AddressSpaces, BuildId, Dso, DsoKind, DsoTable, Mapped, Mapping, Registers, Stack,
+    AddressSpaces, BuildId, Dso, DsoKind, DsoMapping, DsoTable, Mapping, Registers, Stack,
     SymbolOptions, Symbolizer, UnwindCache, Unwinder,
 };
 
@@ -101,7 +101,7 @@ impl Stacks {
         let name = mmap.path.to_vec();
         let Some(dso) = self.dsos.intern(Dso { kind, name, build_id }) else { return };
         if kind == DsoKind::Elf {
-            self.dsos.note_mapped(dso, Mapped { pid: mmap.pid, start, end });
+            self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
         }
         self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
     }
@@ -157,7 +157,7 @@ impl Stacks {
         frame_pointers: Vec<u64>,
     ) -> Vec<String> {
         let mut addresses = Vec::new();
-        if let (Some((registers, copy)), Some(space)) = (copied, self.spaces.of(pid)) {
+        if let (Some((registers, copy)), Some(space)) = (copied, self.spaces.space(pid)) {
             let stack = Stack { registers, copy, frame_pointers: &frame_pointers };
             self.unwinder.unwind(&mut self.cache, &self.dsos, space, &stack, &mut addresses);
         }
@@ -193,7 +193,7 @@ impl Stacks {
             Registers::X86_64 { ip: first, general: std::array::from_fn(|at| rest[at]) }
         };
         let mut addresses = Vec::new();
-        if let Some(space) = self.spaces.of(pid) {
+        if let Some(space) = self.spaces.space(pid) {
             let stack = Stack { registers: &registers, copy: copy.stack, frame_pointers: &[] };
             self.unwinder.unwind(&mut self.cache, &self.dsos, space, &stack, &mut addresses);
         }

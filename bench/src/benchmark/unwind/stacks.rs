@@ -14,7 +14,7 @@ use tare_format::file::Reader;
 use tare_format::record::{Mmap, Record, Sample, kind};
 use tare_symbols::{
     AddressSpace, Dso, DsoKind, DsoTable, Mapping, Registers, Stack, SymbolOptions, UnwindCache,
-    UnwindEnd, Unwinder,
+    UnwindOutcome, Unwinder,
 };
 
 /// `PROT_EXEC` of `mmap(2)`.
@@ -199,7 +199,7 @@ impl<'p> Tare<'p> {
             let (end, _) =
                 self.unwinder.unwind(&mut self.cache, dsos, space, &stack, &mut all.addresses);
             let how = match end {
-                UnwindEnd::Whole => End::Whole,
+                UnwindOutcome::Whole => End::Whole,
                 end if end.is_truncated() => End::Truncated,
                 _ => End::Failed,
             };

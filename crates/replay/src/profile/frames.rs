@@ -6,7 +6,7 @@ use tare_profile::{
     Dso, DsoId, Frame, FrameId, NewIds, Profile, ReplacedRows, Space, StackId, StringId, Symbol,
     SymbolId,
 };
-use tare_symbols::{RenumberedDsos, Unresolved};
+use tare_symbols::{DsoRenumbering, Unresolved};
 
 use super::frame_pointers::FramePointerUses;
 use crate::callchain::CodeAddress;
@@ -195,7 +195,7 @@ impl FrameTable {
     /// Applies the new ids of DSOs. Compiled code is looked up again.
     pub(super) fn renumber_dsos(
         &mut self,
-        now: &RenumberedDsos,
+        now: &DsoRenumbering,
         is_compiled: impl Fn(tare_symbols::DsoId) -> bool,
     ) {
         let symbols = std::mem::take(&mut self.symbols).into_iter();

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use tare_profile::{Frame, FrameId, Line, Profile, ReplacedRows, Symbol};
-use tare_symbols::{DsoAddress, Location};
+use tare_symbols::{DsoAddress, SourceLocation};
 
 use crate::machine::Machine;
 
@@ -86,7 +86,7 @@ impl LineLookup {
             return Replacement::default();
         };
         let own = Frame { address: request.address, ..own };
-        let line = |location: Option<Location<'_>>, profile: &mut Profile| {
+        let line = |location: Option<SourceLocation<'_>>, profile: &mut Profile| {
             location.map(|at| Line {
                 file: profile.add_string(at.file.as_bytes()),
                 line: at.line,

@@ -1,13 +1,12 @@
-//! A file of tables that is read in part: blocks, each with a checksum, which are read when a figure
-//! in them is asked for.
+//! A file of tables that is read in part, by blocks: a block is read and checked against its checksum
+//! at the first access.
 //!
 //! ```text
 //! header, one page | tables, each in whole blocks | checksum of each block u64
 //! magic, kind, bytes of each table, hash of the checksums, hash of the header: u64 each
 //! ```
-//! The file is its reader's own; checksums are for what disks, and programs that were killed, do to
-//! it. A block that isn't as it was written is as if it weren't there. Numbers are as this machine
-//! has them.
+//! The user owns the file; checksums detect damage by disks and killed processes. A damaged block
+//! counts as missing. Numbers are in this machine's byte order.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -19,23 +18,24 @@ use rustix::fs::OFlags;
 
 use crate::once_vec::OnceVec;
 
-/// Bytes of a block: more than any text has.
+/// Bytes of a block. A text must fit into one.
 pub(super) const BLOCK: usize = 1 << 15;
 
 /// Tables of a file.
 pub(super) const TABLES: usize = 4;
 
-/// The version is the last byte.
+/// First word of a file; its last byte is the version of the format.
 const MAGIC: u64 = u64::from_ne_bytes(*b"tarekpt\x03");
 
-/// Bytes before the first block, and those of them that have a meaning.
+/// Bytes before the first block.
 const HEADER: usize = 4096;
+/// Words used in the header.
 const WORDS: usize = 4 + TABLES;
 
-/// A file larger than this is none of ours.
-pub(super) const LARGEST: u64 = 64 << 20;
+/// Limit on the bytes of a file.
+pub(super) const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A file that is open.
+/// An open file of tables.
 #[derive(Debug)]
 pub(super) struct Blocks {
     file: File,
@@ -45,14 +45,14 @@ pub(super) struct Blocks {
     is_damaged: AtomicBool,
 }
 
-/// Where a table lies.
+/// Position of a table in the file.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     first_block: usize,
     bytes: usize,
 }
 
-/// Where tables of these sizes lie, and how many blocks they have together.
+/// Returns the positions of tables with these sizes, and the number of blocks of all of them.
 fn extents(bytes: [usize; TABLES]) -> ([Extent; TABLES], usize) {
     let mut blocks = 0;
     let extents = bytes.map(|bytes| {
@@ -64,8 +64,8 @@ fn extents(bytes: [usize; TABLES]) -> ([Extent; TABLES], usize) {
 }
 
 impl Blocks {
-    /// Opens a file of this kind, which this user wrote and nobody else could; `None` where there is
-    /// none, or one that isn't whole.
+    /// Opens a file of this kind. `None` if it doesn't exist, is damaged or has another kind, or if
+    /// another user owns it or could write to it.
     pub(super) fn open(path: &Path, kind: u64, uid: u32) -> Option<Self> {
         let mut open = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -73,7 +73,7 @@ impl Blocks {
         let file = open.open(path).ok()?;
         let meta = file.metadata().ok()?;
         let is_own = meta.is_file() && meta.uid() == uid && meta.mode() & 0o077 == 0;
-        if !is_own || meta.len() > LARGEST {
+        if !is_own || meta.len() > MAX_FILE_BYTES {
             return None;
         }
         let mut header = [0; WORDS * 8];
@@ -85,7 +85,7 @@ impl Blocks {
             return None;
         }
         let bytes = [a, b, c, d].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        if bytes.iter().any(|bytes| *bytes as u64 > LARGEST) {
+        if bytes.iter().any(|bytes| *bytes as u64 > MAX_FILE_BYTES) {
             return None;
         }
         let (tables, blocks) = extents(bytes);
@@ -107,7 +107,8 @@ impl Blocks {
         })
     }
 
-    /// Writes a file beside the old one and puts it in its extent: readers see one of them, whole.
+    /// Writes a temporary file and renames it over the old one, so that readers see either of them
+    /// whole.
     pub(super) fn write(path: &Path, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -118,22 +119,22 @@ impl Blocks {
         written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
     }
 
-    /// The file, to say that it was used.
+    /// The open file.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether a block was not as it was written.
+    /// Whether a block read so far was damaged.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
 
-    /// The most memory that it takes.
+    /// Bytes of memory if all blocks are read.
     pub(super) fn bytes(&self) -> usize {
         self.sums.len() * (BLOCK + 8)
     }
 
-    /// Bytes of a table that lie in one block.
+    /// Returns bytes of a table. `None` if they aren't within one block of it.
     pub(super) fn get(&self, table: usize, at: usize, len: usize) -> Option<&[u8]> {
         let extent = self.tables.get(table)?;
         if at.checked_add(len)? > extent.bytes {
@@ -155,35 +156,35 @@ impl Blocks {
         self.blocks.get_or_init(u32::try_from(number).ok()?, read).as_deref()
     }
 
-    /// How many numbers of so many bytes a table has.
+    /// Returns the number of entries of `size` bytes in a table.
     pub(super) fn len(&self, table: usize, size: usize) -> usize {
         self.tables.get(table).map_or(0, |extent| extent.bytes / size)
     }
 
-    /// A number of a table.
+    /// Returns a 64-bit number of a table.
     pub(super) fn u64(&self, table: usize, index: usize) -> Option<u64> {
         let bytes = self.get(table, index.checked_mul(8)?, 8)?;
         Some(u64::from_ne_bytes(*bytes.first_chunk()?))
     }
 
-    /// A number of a table.
+    /// Returns a 32-bit number of a table.
     pub(super) fn u32(&self, table: usize, index: usize) -> Option<u32> {
         let bytes = self.get(table, index.checked_mul(4)?, 4)?;
         Some(u32::from_ne_bytes(*bytes.first_chunk()?))
     }
 
-    /// How many numbers of a sorted table are not above one; `None` where a block is damaged.
-    pub(super) fn not_above(&self, table: usize, wanted: u64) -> Option<usize> {
+    /// Returns how many numbers of a sorted table are at most `limit`. `None` if a block is damaged.
+    pub(super) fn count_up_to(&self, table: usize, limit: u64) -> Option<usize> {
         let mut low = 0;
         let mut high = self.len(table, 8);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.u64(table, middle)? <= wanted { low = middle + 1 } else { high = middle }
+            if self.u64(table, middle)? <= limit { low = middle + 1 } else { high = middle }
         }
         Some(low)
     }
 
-    /// The text that begins at an offset in a table ([`Texts::add`]), and its tag.
+    /// Returns the text at an offset in a table ([`TextTable::add`]), and its tag.
     pub(super) fn text(&self, table: usize, at: u32) -> Option<(&[u8], u8)> {
         let at = at as usize;
         let front: [u8; 3] = *self.get(table, at, 3)?.first_chunk()?;
@@ -222,7 +223,7 @@ fn write_to(file: File, kind: u64, tables: [&[u8]; TABLES]) -> io::Result<()> {
     out.flush()
 }
 
-/// A checksum of a multiple of eight bytes, a word at a time.
+/// Returns a checksum of whole 64-bit words.
 fn hash(bytes: &[u8]) -> u64 {
     let words = bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word));
     words.fold(0x7261_7472, |hash: u64, word| {
@@ -230,20 +231,20 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A table of texts in the making, none of which lies in two blocks.
+/// A table of texts to be written. No text spans two blocks.
 #[derive(Debug, Default)]
-pub(super) struct Texts(pub(super) Vec<u8>);
+pub(super) struct TextTable(pub(super) Vec<u8>);
 
-impl Texts {
-    /// Adds a text with a tag, and says where it begins; `None` where it is too long, or the table
-    /// too large.
+impl TextTable {
+    /// Adds a text with a tag, and returns its offset. `None` if the text is too long or the table too
+    /// large.
     pub(super) fn add(&mut self, text: &[u8], tag: u8) -> Option<u32> {
         let len = u16::try_from(text.len()).ok().filter(|_| text.len() + 3 <= BLOCK)?;
         let room = BLOCK - self.0.len() % BLOCK;
         if text.len() + 3 > room {
             self.0.resize(self.0.len() + room, 0);
         }
-        let at = u32::try_from(self.0.len()).ok().filter(|at| u64::from(*at) < LARGEST)?;
+        let at = u32::try_from(self.0.len()).ok().filter(|at| u64::from(*at) < MAX_FILE_BYTES)?;
         self.0.extend(len.to_ne_bytes());
         self.0.push(tag);
         self.0.extend_from_slice(text);
@@ -259,10 +260,10 @@ mod tests {
         path.metadata().unwrap().uid()
     }
 
-    fn write(path: &Path) -> (Vec<u8>, Texts, u32) {
+    fn write(path: &Path) -> (Vec<u8>, TextTable, u32) {
         let numbers: Vec<u8> =
             (0..20_000_u64).flat_map(|number| (number * 3).to_ne_bytes()).collect();
-        let mut texts = Texts::default();
+        let mut texts = TextTable::default();
         let at =
             (0..10_000).map(|number| texts.add(format!("text {number}").as_bytes(), 7).unwrap());
         let last = at.last().unwrap();
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_come_back_in_part() {
+    fn reads_back_what_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let (_, _, last) = write(&path);
@@ -282,7 +283,7 @@ mod tests {
         let (text, tag) = blocks.text(3, last).unwrap();
         assert_eq!((text, tag), (&b"text 9999"[..], 7));
         assert_eq!(
-            [0, 2, 3, 60_000].map(|at| blocks.not_above(0, at)),
+            [0, 2, 3, 60_000].map(|at| blocks.count_up_to(0, at)),
             [1, 1, 2, 20_000].map(Some)
         );
         assert!(Blocks::open(&path, 6, uid).is_none(), "another kind");
@@ -291,9 +292,9 @@ mod tests {
         assert_eq!(left, 1, "nothing is left beside it");
     }
 
-    /// Each byte changed, the file cut anywhere, also while it is read.
+    /// Changes bytes, and cuts the file before and during reading.
     #[test]
-    fn what_is_damaged_is_as_if_it_were_not_there() {
+    fn damaged_blocks_count_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write(&path);
@@ -314,7 +315,7 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 0x40;
             std::fs::write(&path, &changed).unwrap();
-            // What lies between the header and the blocks has no meaning.
+            // Bytes between the header and the blocks are unused.
             let opened = Blocks::open(&path, 5, uid);
             assert!(opened.as_ref().is_none_or(|blocks| read(blocks)
                 || (64..HEADER).contains(&at)

@@ -1,8 +1,8 @@
-//! What debug info said of addresses as it is kept: addresses, ends of their frames, frames, texts.
+//! Answers of debug info in the cache, as four tables: addresses, ends of their frames, frames, texts.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::blocks::{self, Blocks, LARGEST};
+use super::blocks::{self, Blocks, MAX_FILE_BYTES};
 use crate::answers::{AnswerFrame, Answers};
 use crate::texts::{TextId, Texts};
 
@@ -12,16 +12,16 @@ const ENDS: usize = 1;
 const FRAMES: usize = 2;
 const TEXTS: usize = 3;
 
-/// Bytes of a frame: name, file, line, and column with the lowest bit for what was inlined.
+/// Bytes of a frame: name, file, line, and column; the column's lowest bit marks an inlined function.
 const FRAME: usize = 16;
 
-/// No text.
+/// Offset for a missing text.
 const NONE: u32 = u32::MAX;
 
-/// Frames of an address; a hostile file could have any number.
-const MOST_FRAMES: u32 = 1 << 12;
+/// Limit on the frames of an address.
+const MAX_FRAMES: u32 = 1 << 12;
 
-/// Answers that are read in part.
+/// Kept answers, read in part.
 #[derive(Debug)]
 pub(crate) struct KeptAnswers(Blocks);
 
@@ -30,14 +30,14 @@ impl KeptAnswers {
         Self(blocks)
     }
 
-    /// The most memory that it takes.
+    /// Bytes of memory if all of it is read.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
 
-    /// The frames of an address as numbers; `None` where it wasn't asked for, or is damaged.
+    /// Returns the frames of an address as numbers; `None` if they aren't kept, or are damaged.
     fn find(&self, address: u64) -> Option<Vec<[u32; 4]>> {
-        let at = self.0.not_above(ADDRESSES, address)?.checked_sub(1)?;
+        let at = self.0.count_up_to(ADDRESSES, address)?.checked_sub(1)?;
         if self.0.u64(ADDRESSES, at)? != address {
             return None;
         }
@@ -46,7 +46,7 @@ impl KeptAnswers {
             None => 0,
         };
         let end = self.0.u32(ENDS, at)?;
-        end.checked_sub(begin).filter(|frames| *frames <= MOST_FRAMES)?;
+        end.checked_sub(begin).filter(|frames| *frames <= MAX_FRAMES)?;
         (begin..end).map(|frame| self.frame(frame)).collect()
     }
 
@@ -63,49 +63,95 @@ impl KeptAnswers {
     }
 }
 
-/// Answers of one file from two places, and the texts of those that come from its cache.
+/// Joins kept answers with fresh ones.
+///
+/// Invariant: `numbers` has an entry for each address of the lookup. `answers` has the kept answers
+/// alone, numbered in the order of their addresses.
 #[derive(Debug)]
-pub(crate) struct MergedAnswers {
-    pub(crate) answers: Answers,
-    texts: HashMap<u32, TextId, foldhash::fast::RandomState>,
+pub(crate) struct AnswerMerge {
+    answers: Answers,
+    /// By address: the number of its kept answer.
+    numbers: Vec<Option<usize>>,
 }
 
-impl MergedAnswers {
-    /// None yet.
-    pub(crate) fn new() -> Self {
-        // What is kept was cut before.
-        let texts = Texts::new(usize::try_from(LARGEST).unwrap_or(usize::MAX));
-        Self { answers: Answers::new(texts), texts: HashMap::default() }
-    }
-
-    /// Adds the kept frames of an address; `false`: there are none.
-    pub(crate) fn add_kept(&mut self, kept: &KeptAnswers, address: u64) -> bool {
-        let Some(frames) = kept.find(address) else { return false };
-        let mut text = |at: u32| {
-            let (text, _) = kept.0.text(TEXTS, at).filter(|_| at != NONE)?;
-            Some(*self.texts.entry(at).or_insert_with(|| self.answers.texts.add(text)))
-        };
-        let frames: Vec<_> = frames
+impl AnswerMerge {
+    /// Looks addresses up among the kept answers.
+    pub(crate) fn look_up(kept: Option<&KeptAnswers>, addresses: &[u64]) -> Self {
+        // Kept texts are within the limits.
+        let texts = Texts::new(usize::try_from(MAX_FILE_BYTES).unwrap_or(usize::MAX));
+        let mut answers = Answers::new(texts);
+        let mut ids = HashMap::default();
+        let numbers = addresses
             .iter()
-            .map(|&[name, file, line, column]| AnswerFrame {
-                name: text(name),
-                file: text(file),
-                line,
-                column: column >> 1,
-                is_inlined: column & 1 == 1,
+            .map(|address| {
+                let number = answers.len();
+                add_kept(kept?, *address, &mut answers, &mut ids).then_some(number)
             })
             .collect();
-        self.answers.push(frames);
-        true
+        Self { answers, numbers }
+    }
+
+    /// Returns the addresses without a kept answer; `addresses` are those of the lookup.
+    pub(crate) fn missing(&self, addresses: &[u64]) -> Vec<u64> {
+        let pairs = addresses.iter().zip(&self.numbers);
+        pairs.filter(|(_, number)| number.is_none()).map(|(address, _)| *address).collect()
+    }
+
+    /// Returns the answers of all addresses. `fresh` answers the missing ones, in their order;
+    /// without it they have no frames. `None` if there is no answer at all.
+    pub(crate) fn finish(mut self, fresh: Option<Answers>) -> Option<Answers> {
+        let kept = self.answers.len();
+        if kept == self.numbers.len() {
+            return Some(self.answers);
+        }
+        let Some(fresh) = fresh else {
+            self.answers.push([]);
+            let numbers = self.numbers.iter().map(|number| number.unwrap_or(kept));
+            return (kept > 0).then(|| self.answers.in_order(numbers));
+        };
+        if kept == 0 {
+            return Some(fresh);
+        }
+        self.answers.append(&fresh);
+        let mut next = kept..;
+        let numbers = self.numbers.iter().map(|number| number.or_else(|| next.next()));
+        Some(self.answers.in_order(numbers.map(Option::unwrap_or_default)))
     }
 }
 
-/// What became known of a file's addresses, to be kept.
+/// Adds the kept frames of an address to `answers`; `false` if there are none. `ids` has the texts
+/// added so far, by their offsets in the cache.
+fn add_kept(
+    kept: &KeptAnswers,
+    address: u64,
+    answers: &mut Answers,
+    ids: &mut HashMap<u32, TextId, foldhash::fast::RandomState>,
+) -> bool {
+    let Some(frames) = kept.find(address) else { return false };
+    let mut text = |at: u32| {
+        let (text, _) = kept.0.text(TEXTS, at).filter(|_| at != NONE)?;
+        Some(*ids.entry(at).or_insert_with(|| answers.texts.add(text)))
+    };
+    let frames: Vec<_> = frames
+        .iter()
+        .map(|&[name, file, line, column]| AnswerFrame {
+            name: text(name),
+            file: text(file),
+            line,
+            column: column >> 1,
+            is_inlined: column & 1 == 1,
+        })
+        .collect();
+    answers.push(frames);
+    true
+}
+
+/// New answers for a file, to be kept.
 #[derive(Debug, Default)]
 pub(crate) struct NewAnswers {
     by_address: BTreeMap<u64, Vec<[u32; 4]>>,
     frames: usize,
-    texts: blocks::Texts,
+    texts: blocks::TextTable,
     known: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     is_full: bool,
 }
@@ -115,7 +161,7 @@ impl NewAnswers {
         self.by_address.is_empty()
     }
 
-    /// Adds what was found of an address.
+    /// Adds the answer with a number as that of an address.
     pub(crate) fn add(&mut self, address: u64, answers: &Answers, number: usize) {
         let frames = answers.get(number).iter().map(|frame| {
             let mut text = |id: Option<TextId>| match id {
@@ -134,7 +180,7 @@ impl NewAnswers {
 
     fn insert(&mut self, address: u64, frames: Vec<[u32; 4]>) {
         let bytes = 12 * self.by_address.len() + FRAME * self.frames + self.texts.0.len();
-        self.is_full |= bytes as u64 > LARGEST / 2;
+        self.is_full |= bytes as u64 > MAX_FILE_BYTES / 2;
         if !self.is_full {
             self.frames += frames.len();
             self.by_address.insert(address, frames);
@@ -150,7 +196,7 @@ impl NewAnswers {
         Some(at)
     }
 
-    /// Adds what was kept before, as far as there is room.
+    /// Adds the answers kept before, as far as there is room.
     pub(super) fn add_old(&mut self, old: &KeptAnswers) {
         for address in old.addresses() {
             if self.is_full {
@@ -178,17 +224,17 @@ impl NewAnswers {
         }
     }
 
-    /// The tables' bytes.
+    /// Returns the bytes of the tables.
     pub(super) fn tables(self) -> [Vec<u8>; 4] {
         let mut addresses = Vec::new();
         let mut ends = Vec::new();
         let mut frames = Vec::new();
         let mut end = 0_u32;
-        for (address, of_address) in &self.by_address {
+        for (address, address_frames) in &self.by_address {
             addresses.extend(address.to_ne_bytes());
-            end = end.saturating_add(u32::try_from(of_address.len()).unwrap_or(u32::MAX));
+            end = end.saturating_add(u32::try_from(address_frames.len()).unwrap_or(u32::MAX));
             ends.extend(end.to_ne_bytes());
-            frames.extend(of_address.iter().flatten().flat_map(|word| word.to_ne_bytes()));
+            frames.extend(address_frames.iter().flatten().flat_map(|word| word.to_ne_bytes()));
         }
         [addresses, ends, frames, self.texts.0]
     }

@@ -1,10 +1,11 @@
-//! A file's symbols as they are kept: first addresses, ends, where names begin, names.
+//! The symbols of a file in the cache, as four tables: start addresses, end addresses, offsets of
+//! names, names.
 
 use std::collections::HashMap;
 
-use super::blocks::{Blocks, LARGEST, Texts};
+use super::blocks::{Blocks, MAX_FILE_BYTES, TextTable};
 use crate::name_source::NameSource;
-use crate::table::{SymbolMatch, Table};
+use crate::table::{SymbolMatch, SymbolTable};
 
 /// The numbers of the tables.
 const STARTS: usize = 0;
@@ -12,7 +13,8 @@ const ENDS: usize = 1;
 const NAMES_AT: usize = 2;
 const NAMES: usize = 3;
 
-/// A table that is read in part: see [`Table`], which it answers like.
+/// A symbol table that is read in part. It gives the same results as the [`SymbolTable`] it was made
+/// from.
 #[derive(Debug)]
 pub(crate) struct KeptTable(Blocks);
 
@@ -21,22 +23,21 @@ impl KeptTable {
         Self(blocks)
     }
 
-    /// The symbol that an address lies in.
+    /// Finds the symbol at an address.
     pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
-        let behind = self.0.not_above(STARTS, address)?;
-        let first = behind.saturating_sub(Table::LOOK_BACK);
-        let at = (first..behind)
-            .rev()
-            .find(|at| self.0.u64(ENDS, *at).is_some_and(|end| address < end))?;
+        let end = self.0.count_up_to(STARTS, address)?;
+        let first = end.saturating_sub(SymbolTable::LOOK_BACK);
+        let at =
+            (first..end).rev().find(|at| self.0.u64(ENDS, *at).is_some_and(|end| address < end))?;
         let start = self.0.u64(STARTS, at)?;
         let end = self.0.u64(ENDS, at)?;
         let number = u32::try_from(at).ok()?;
-        // One whose name is damaged is none.
+        // A symbol with a damaged name counts as missing.
         self.name(number)?;
         Some(SymbolMatch { number, start, end })
     }
 
-    /// The name of a symbol as the file has it, and where it comes from.
+    /// Returns a symbol's name as it is in the file, and where it comes from.
     pub(crate) fn name(&self, symbol: u32) -> Option<(&[u8], NameSource)> {
         let at = self.0.u32(NAMES_AT, symbol as usize)?;
         let (name, tag) = self.0.text(NAMES, at)?;
@@ -48,23 +49,23 @@ impl KeptTable {
         Some((name, source))
     }
 
-    /// Whether a part of it was not as it was written: it has no symbols there.
+    /// Whether a part read so far was damaged; it has no symbols there.
     pub(crate) fn is_damaged(&self) -> bool {
         self.0.is_damaged()
     }
 
-    /// The most memory that it takes.
+    /// Bytes of memory if all of it is read.
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
     }
 }
 
-/// The tables' bytes; `None` where they would be too large.
-pub(super) fn tables(table: &Table) -> Option<[Vec<u8>; 4]> {
+/// Returns the bytes of the tables; `None` if they would be too large.
+pub(super) fn tables(table: &SymbolTable) -> Option<[Vec<u8>; 4]> {
     let mut starts = Vec::new();
     let mut ends = Vec::new();
     let mut names_at = Vec::new();
-    let mut names = Texts::default();
+    let mut names = TextTable::default();
     let mut known: HashMap<&[u8], u32, foldhash::fast::RandomState> = HashMap::default();
     for number in 0..u32::try_from(table.len()).ok()? {
         let (start, end) = table.range(number)?;
@@ -84,7 +85,7 @@ pub(super) fn tables(table: &Table) -> Option<[Vec<u8>; 4]> {
         starts.extend(start.to_ne_bytes());
         ends.extend(end.to_ne_bytes());
         names_at.extend(at.to_ne_bytes());
-        if (names.0.len() + 3 * starts.len()) as u64 > LARGEST {
+        if (names.0.len() + 3 * starts.len()) as u64 > MAX_FILE_BYTES {
             return None;
         }
     }

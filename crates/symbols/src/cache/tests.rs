@@ -3,20 +3,20 @@ use std::os::unix::fs::MetadataExt;
 use super::*;
 use crate::answers::{AnswerFrame, Answers};
 use crate::name_source::NameSource;
-use crate::table::{Builder, NewSymbol};
+use crate::table::{NewSymbol, SymbolTableBuilder};
 use crate::texts::Texts;
 
-fn cache(folder: &Path, most_bytes: u64) -> SymbolCache {
+fn cache(folder: &Path, max_bytes: u64) -> SymbolCache {
     let uid = folder.metadata().unwrap().uid();
-    SymbolCache { folder: folder.into(), most_bytes, uid }
+    SymbolCache { folder: folder.into(), max_bytes, uid }
 }
 
 fn id(byte: u8) -> BuildId {
     BuildId::new(&[byte; 20]).unwrap()
 }
 
-fn table(symbols: u64) -> Table {
-    let mut builder = Builder::new(NameSource::Symtab);
+fn table(symbols: u64) -> SymbolTable {
+    let mut builder = SymbolTableBuilder::new(NameSource::Symtab);
     for at in 0..symbols {
         let name = format!("function_{at}_{}", "x".repeat(usize::try_from(at % 300).unwrap()));
         assert!(builder.add(NewSymbol::function(at * 16, 8 + at % 16), name.as_bytes()));
@@ -25,7 +25,7 @@ fn table(symbols: u64) -> Table {
 }
 
 #[test]
-fn kept_symbols_are_those_of_the_table() {
+fn kept_symbols_equal_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let cache = cache(folder.path(), 1 << 30);
     let table = table(20_000);
@@ -40,14 +40,14 @@ fn kept_symbols_are_those_of_the_table() {
         }
     }
     assert!(cache.table(id(2), true).is_none() && cache.table(id(1), false).is_none());
-    cache.forget_table(id(1), true);
+    cache.remove_table(id(1), true);
     assert!(cache.table(id(1), true).is_none());
     cache.keep_table(id(3), true, &self::table(100));
     assert!(cache.table(id(3), true).is_none(), "few symbols");
 }
 
-/// Two frames an address, one of which is inlined; each third address has none.
-fn found(addresses: &[u64]) -> Answers {
+/// Two frames per address, one of them inlined; every third address has none.
+fn answers(addresses: &[u64]) -> Answers {
     let mut answers = Answers::new(Texts::new(1 << 20));
     for address in addresses {
         let name = Some(answers.texts.add(format!("name {address}").as_bytes()));
@@ -62,7 +62,7 @@ fn found(addresses: &[u64]) -> Answers {
 }
 
 fn keep(cache: &SymbolCache, addresses: &[u64]) {
-    let answers = found(addresses);
+    let answers = answers(addresses);
     let mut new = NewAnswers::default();
     for (number, address) in addresses.iter().enumerate() {
         new.add(*address, &answers, number);
@@ -70,7 +70,7 @@ fn keep(cache: &SymbolCache, addresses: &[u64]) {
     cache.keep_answers(id(1), new);
 }
 
-/// The frames of an address in words.
+/// The frames of an address as text.
 fn words(answers: &Answers, number: usize) -> Vec<String> {
     let text = |id| answers.texts.get(id).to_owned();
     let frames = answers.get(number).iter();
@@ -83,24 +83,42 @@ fn words(answers: &Answers, number: usize) -> Vec<String> {
 }
 
 #[test]
-fn kept_answers_are_added_up() {
+fn keeps_answers_of_several_runs() {
     let folder = tempfile::tempdir().unwrap();
     let cache = cache(folder.path(), 1 << 30);
     let all: Vec<u64> = (0..5000).collect();
     keep(&cache, &all[1000..3000]);
     keep(&cache, &all[2000..]);
     let kept = cache.answers(id(1)).unwrap();
-    let mut merged = MergedAnswers::new();
-    for address in &all {
-        assert_eq!(merged.add_kept(&kept, *address), *address >= 1000, "{address}");
-    }
-    let expected = found(&all[1000..]);
+    let merge = AnswerMerge::look_up(Some(&kept), &all);
+    assert_eq!(merge.missing(&all), all[..1000]);
+    let merged = merge.finish(None).unwrap();
+    let expected = answers(&all[1000..]);
     for number in 0..4000 {
-        assert_eq!(words(&merged.answers, number), words(&expected, number));
+        assert_eq!(words(&merged, 1000 + number), words(&expected, number));
     }
+    assert!((0..1000).all(|number| merged.get(number).is_empty()));
 }
 
-/// Writers and readers at once: each reader sees a whole file, of one of them.
+#[test]
+fn fresh_answers_fill_the_gaps_between_kept_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = cache(folder.path(), 1 << 30);
+    keep(&cache, &[10, 30, 50]);
+    let kept = cache.answers(id(1)).unwrap();
+    let all = [10, 20, 30, 40];
+    let merge = AnswerMerge::look_up(Some(&kept), &all);
+    let missing = merge.missing(&all);
+    assert_eq!(missing, [20, 40]);
+    let merged = merge.finish(Some(answers(&missing))).unwrap();
+    let expected = answers(&all);
+    for number in 0..all.len() {
+        assert_eq!(words(&merged, number), words(&expected, number));
+    }
+    assert!(AnswerMerge::look_up(None, &all).finish(None).is_none());
+}
+
+/// Each reader sees a whole file of one of the writers.
 #[test]
 fn parallel_writers_leave_whole_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,9 +130,10 @@ fn parallel_writers_leave_whole_files() {
                 for round in 0..20 {
                     keep(cache, &[thread * 1000 + round, 50_000]);
                     let kept = cache.answers(id(1)).unwrap();
-                    let mut merged = MergedAnswers::new();
-                    assert!(merged.add_kept(&kept, 50_000));
-                    assert_eq!(words(&merged.answers, 0), words(&found(&[50_000]), 0));
+                    let merge = AnswerMerge::look_up(Some(&kept), &[50_000]);
+                    assert!(merge.missing(&[50_000]).is_empty());
+                    let merged = merge.finish(None).unwrap();
+                    assert_eq!(words(&merged, 0), words(&answers(&[50_000]), 0));
                 }
             });
         }
@@ -123,7 +142,7 @@ fn parallel_writers_leave_whole_files() {
 }
 
 #[test]
-fn what_was_used_least_lately_goes_first() {
+fn removes_the_least_recently_used_files_first() {
     let folder = tempfile::tempdir().unwrap();
     let cache = cache(folder.path(), 3 << 20);
     let table = table(5000);

@@ -53,13 +53,13 @@ pub(super) struct DebugFile {
     /// and its build id.
     pub(super) alternative: Option<(Vec<u8>, Option<BuildId>)>,
     endian: RunTimeEndian,
-    sections: Vec<Section>,
+    sections: Vec<DebugSection>,
     /// Read where a line is missing.
     symbol_files: OnceLock<SymbolFiles>,
 }
 
 #[derive(Debug)]
-struct Section {
+struct DebugSection {
     name: &'static str,
     content: Content,
 }
@@ -73,7 +73,7 @@ enum Content {
 impl DebugFile {
     /// Maps a file and finds its sections.
     pub(super) fn open(file: &File, path: &Path) -> Result<Self, Unresolved> {
-        Self::of(file, path, None)
+        Self::map(file, path, None)
     }
 
     /// The same of a relocatable file that was loaded.
@@ -82,10 +82,10 @@ impl DebugFile {
         path: &Path,
         loaded: &LoadedModule,
     ) -> Result<Self, Unresolved> {
-        Self::of(file, path, Some(loaded))
+        Self::map(file, path, Some(loaded))
     }
 
-    fn of(file: &File, path: &Path, loaded: Option<&LoadedModule>) -> Result<Self, Unresolved> {
+    fn map(file: &File, path: &Path, loaded: Option<&LoadedModule>) -> Result<Self, Unresolved> {
         let view = FileView::open(file).map_err(|_| Unresolved::NotReadable)?;
         let kind = FileKind::parse(view.bytes()).map_err(|_| Unresolved::Malformed)?;
         let mut file = Self {
@@ -109,7 +109,8 @@ impl DebugFile {
     fn read<H: FileHeader<Endian = Endianness>>(
         &self,
         loaded: Option<&LoadedModule>,
-    ) -> object::Result<(Option<(Vec<u8>, Option<BuildId>)>, RunTimeEndian, Vec<Section>)> {
+    ) -> object::Result<(Option<(Vec<u8>, Option<BuildId>)>, RunTimeEndian, Vec<DebugSection>)>
+    {
         let bytes = self.view.bytes();
         let reader = Sections::<H, &[u8]>::read(H::parse(bytes)?, bytes)?;
         let relocations = match loaded {
@@ -210,7 +211,7 @@ impl DebugFile {
     /// The source file that the table of symbols names for an address.
     pub(super) fn symbol_file(&self, address: u64) -> Option<&[u8]> {
         let bytes = self.view.bytes();
-        self.symbol_files.get_or_init(|| SymbolFiles::read(bytes)).of(bytes, address)
+        self.symbol_files.get_or_init(|| SymbolFiles::read(bytes)).file(bytes, address)
     }
 
     /// Gives back the memory of what was looked at.
@@ -231,7 +232,7 @@ fn section<'d, H: FileHeader<Endian = Endianness>>(
     name: &'static str,
     relocations: Option<&Relocations<'d, H>>,
     left: &mut u64,
-) -> Option<Section> {
+) -> Option<DebugSection> {
     let old = name.replacen(".debug", ".zdebug", 1);
     let (header, is_old) = match reader.named(name.as_bytes()) {
         Some(header) => (header, false),
@@ -248,5 +249,5 @@ fn section<'d, H: FileHeader<Endian = Endianness>>(
             Content::InFile(start..start + bytes.len())
         }
     };
-    Some(Section { name, content })
+    Some(DebugSection { name, content })
 }

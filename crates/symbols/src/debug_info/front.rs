@@ -29,7 +29,7 @@ const MOST_ATTRIBUTES: usize = 1 << 8;
 
 /// The tables of abbreviations of a file.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct AbbreviationTables {
     /// Where they begin, in order, and how many units use each.
     starts: Vec<(usize, u32)>,
     /// Damaged ones too.
@@ -39,9 +39,9 @@ pub(super) struct Tables {
     left: AtomicUsize,
 }
 
-impl Tables {
+impl AbbreviationTables {
     /// The tables of units by their headers.
-    pub(super) fn of(dwarf: &Dwarf<Slice<'_>>) -> Self {
+    pub(super) fn for_units(dwarf: &Dwarf<Slice<'_>>) -> Self {
         let mut all = Vec::new();
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {

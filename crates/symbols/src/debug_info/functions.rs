@@ -13,7 +13,7 @@ const TOLD_BYTES: usize = 1 << 20;
 
 /// A function that addresses lie in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Function {
+pub(super) struct DwarfFunction {
     /// Its entry.
     pub(super) offset: UnitOffset,
     /// Of an inlined function: the function that it was inlined into.
@@ -24,16 +24,16 @@ pub(super) struct Function {
 
 /// The functions of sorted addresses.
 #[derive(Debug, Default)]
-pub(super) struct Functions {
+pub(super) struct UnitFunctions {
     /// An outer one stands before those that were inlined into it.
-    pub(super) all: Vec<Function>,
+    pub(super) all: Vec<DwarfFunction>,
     /// By address: the innermost function.
     pub(super) innermost: Vec<Option<u32>>,
 }
 
 /// A subprogram or an inlined function whose children are being gone through.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenScope {
     depth: isize,
     /// `None`: no address that is asked for lies in the subprogram.
     function: Option<u32>,
@@ -44,7 +44,7 @@ struct Walk<'a, 'd> {
     dwarf: &'a Dwarf<Slice<'d>>,
     unit: &'a Unit<Slice<'d>>,
     addresses: &'a [u64],
-    found: Functions,
+    found: UnitFunctions,
     /// What may still be done for ranges and addresses: those of a damaged file may share lists of
     /// ranges, or lie in each other without end.
     left: usize,
@@ -70,10 +70,10 @@ pub(super) fn functions(
     unit: &Unit<Slice<'_>>,
     addresses: &[u64],
     passed: &dyn Fn(usize),
-) -> Functions {
+) -> UnitFunctions {
     let bytes = unit.header.unit_length();
     let left = bytes.saturating_add(addresses.len()).saturating_mul(64).saturating_add(1 << 20);
-    let found = Functions { all: Vec::new(), innermost: vec![None; addresses.len()] };
+    let found = UnitFunctions { all: Vec::new(), innermost: vec![None; addresses.len()] };
     let mut walk = Walk { dwarf, unit, addresses, found, left };
     // What was found before the damage stays.
     let _ = walk.run(passed);
@@ -84,7 +84,7 @@ impl<'d> Walk<'_, 'd> {
     fn run(&mut self, passed: &dyn Fn(usize)) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
         let mut told = 0;
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenScope> = Vec::new();
         while !entries.is_empty() && self.left > 0 {
             let offset = entries.next_offset();
             let depth = entries.next_depth();
@@ -118,10 +118,10 @@ impl<'d> Walk<'_, 'd> {
                 column: attributes.call_column,
             };
             let inlined_into = parent.filter(|_| !is_subprogram);
-            let function = Function { offset, inlined_into, call };
+            let function = DwarfFunction { offset, inlined_into, call };
             let function = self.add(function, &attributes).or(inlined_into);
             if abbreviation.has_children() {
-                open.push(Open { depth, function });
+                open.push(OpenScope { depth, function });
             }
         }
         passed(self.unit.header.length_including_self().saturating_sub(told));
@@ -166,7 +166,7 @@ impl<'d> Walk<'_, 'd> {
     }
 
     /// Adds a function if addresses lie in it, and returns its number.
-    fn add(&mut self, function: Function, attributes: &Attributes) -> Option<u32> {
+    fn add(&mut self, function: DwarfFunction, attributes: &Attributes) -> Option<u32> {
         let number = u32::try_from(self.found.all.len()).ok()?;
         let mut has_any = false;
         if let Some(offset) = attributes.ranges {

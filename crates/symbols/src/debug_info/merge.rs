@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::file::DebugFile;
-use super::{Part, Task};
-use crate::answers::{AnswerFrame, Answers, SILENT};
+use super::{ThreadAnswers, UnitTask};
+use crate::answers::{AnswerFrame, Answers, SYMBOL_ONLY};
 use crate::texts::{TextId, Texts};
 
 /// Addresses that another thread is started for.
@@ -29,8 +29,8 @@ struct MergedStretch<'f> {
 /// The answers of all parts, by as many threads.
 pub(super) fn merge(
     main: &DebugFile,
-    tasks: &[Task],
-    mut parts: Vec<Part>,
+    tasks: &[UnitTask],
+    mut parts: Vec<ThreadAnswers>,
     addresses: &[u64],
     threads: usize,
 ) -> Answers {
@@ -69,7 +69,7 @@ pub(super) fn merge(
             match thread.join() {
                 Ok(MergedStretch { mut answers, files }) => {
                     set_files(&mut answers, &mut texts, &files);
-                    all.add_behind(answers);
+                    all.append_shared(answers);
                 }
                 Err(panic) => std::panic::resume_unwind(panic),
             }
@@ -89,7 +89,7 @@ fn set_files(answers: &mut Answers, texts: &mut Texts, files: &[(usize, &[u8])])
 }
 
 /// Where the answers of all addresses are, in the order of these.
-fn stretches<'p>(tasks: &[Task], parts: &'p [Part]) -> Vec<Stretch<'p>> {
+fn stretches<'p>(tasks: &[UnitTask], parts: &'p [ThreadAnswers]) -> Vec<Stretch<'p>> {
     let mut stretches = Vec::new();
     for (part, found) in parts.iter().enumerate() {
         for (task, answers) in &found.answers {
@@ -132,7 +132,7 @@ fn found<'f>(
             && let Some(file) = main.symbol_file(addresses[place])
         {
             merged.files.push((number, file));
-            frames = if frames.is_empty() { SILENT } else { frames };
+            frames = if frames.is_empty() { SYMBOL_ONLY } else { frames };
         }
         merged.answers.push(frames.iter().map(|frame| AnswerFrame {
             name: frame.name.and_then(id),

@@ -35,7 +35,7 @@ use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 use file::DebugFile;
 use split::SplitFiles;
-use units::{Run, Units};
+use units::{AddressRun, Units};
 use worker::{Worker, WorkerContext};
 
 /// Bytes of units that another thread is started for.
@@ -55,14 +55,14 @@ pub(crate) struct DebugInfo {
 }
 
 /// A unit, and which of the addresses lie in it.
-struct Task {
-    runs: Vec<Run>,
+struct UnitTask {
+    runs: Vec<AddressRun>,
     bytes: usize,
     with_lines: bool,
 }
 
 /// What a thread found: the answers of tasks, and their texts.
-struct Part {
+struct ThreadAnswers {
     answers: Vec<(usize, Answers)>,
     texts: Texts,
 }
@@ -77,7 +77,7 @@ impl DebugInfo {
         file: &File,
         path: &Path,
     ) -> Result<Self, Unresolved> {
-        Self::of(options, DebugFile::open(file, path)?)
+        Self::from_file(options, DebugFile::open(file, path)?)
     }
 
     /// Opens the file of a module of the kernel: its debug info is of where it was loaded.
@@ -90,20 +90,20 @@ impl DebugInfo {
         path: &Path,
         loaded: &LoadedModule,
     ) -> Result<Self, Unresolved> {
-        Self::of(options, DebugFile::open_module(file, path, loaded)?)
+        Self::from_file(options, DebugFile::open_module(file, path, loaded)?)
     }
 
     /// Opens a file that has no debug info: its table of symbols may know source files.
     ///
     /// # Errors
     /// Where it can't be read.
-    pub(crate) fn of_symbols(file: &File, path: &Path) -> Result<Self, Unresolved> {
+    pub(crate) fn from_symbols(file: &File, path: &Path) -> Result<Self, Unresolved> {
         let main = DebugFile::open(file, path)?;
         let alternative = None;
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
-    fn of(options: &SymbolOptions, main: DebugFile) -> Result<Self, Unresolved> {
+    fn from_file(options: &SymbolOptions, main: DebugFile) -> Result<Self, Unresolved> {
         if !main.has_debug_info() {
             return Err(Unresolved::Stripped);
         }
@@ -161,7 +161,7 @@ impl DebugInfo {
             {
                 found.push((number, task.answers(&mut worker, addresses)));
             }
-            let part = Part { answers: found, texts: worker.texts };
+            let part = ThreadAnswers { answers: found, texts: worker.texts };
             done.lock().unwrap_or_else(PoisonError::into_inner).push(part);
         };
         std::thread::scope(|scope| {
@@ -179,7 +179,7 @@ impl DebugInfo {
     }
 }
 
-impl Task {
+impl UnitTask {
     fn answers(&self, worker: &mut Worker<'_>, addresses: &[u64]) -> Answers {
         let Some(first) = self.runs.first() else { return Answers::default() };
         if let [only] = self.runs.as_slice() {
@@ -193,8 +193,8 @@ impl Task {
 }
 
 /// The units that have addresses, the largest first: what is left to the end is small.
-fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<Task> {
-    let mut tasks: Vec<Task> = Vec::new();
+fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<UnitTask> {
+    let mut tasks: Vec<UnitTask> = Vec::new();
     // Each unit of a real file has a program of its own.
     let mut left = line_bytes.saturating_mul(4).saturating_add(1 << 24);
     for run in units.runs(addresses) {
@@ -204,7 +204,7 @@ fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<Task> {
                 let lines = units.line_bytes(run.unit);
                 let with_lines = lines <= left;
                 left = left.saturating_sub(lines);
-                tasks.push(Task { bytes: units.bytes(run.unit), runs: vec![run], with_lines });
+                tasks.push(UnitTask { bytes: units.bytes(run.unit), runs: vec![run], with_lines });
             }
         }
     }

@@ -48,7 +48,7 @@ pub(super) struct UnitOf<'d> {
 }
 
 /// Finds names, and keeps those that it found.
-pub(super) struct Names<'d> {
+pub(super) struct NameResolver<'d> {
     main: Info<'d>,
     alternative: Option<Info<'d>>,
     units: HashMap<(DwarfFile, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
@@ -65,7 +65,7 @@ struct EntryName<'d> {
     origin: Option<AttributeValue<Slice<'d>>>,
 }
 
-impl<'d> Names<'d> {
+impl<'d> NameResolver<'d> {
     pub(super) fn new(main: Info<'d>, alternative: Option<Info<'d>>) -> Self {
         let units = HashMap::default();
         let names = HashMap::default();

@@ -15,19 +15,19 @@ struct Effect {
     bytes: usize,
     is_relative: bool,
     /// Added to what is there, or taken off.
-    sum: Sum,
+    sum: RelocationSum,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sum {
+enum RelocationSum {
     Replace,
     Add,
     Subtract,
 }
 
 fn effect(machine: elf::Machine, kind: elf::RelocationType) -> Option<Effect> {
-    let absolute = |bytes| Some(Effect { bytes, is_relative: false, sum: Sum::Replace });
-    let relative = |bytes| Some(Effect { bytes, is_relative: true, sum: Sum::Replace });
+    let absolute = |bytes| Some(Effect { bytes, is_relative: false, sum: RelocationSum::Replace });
+    let relative = |bytes| Some(Effect { bytes, is_relative: true, sum: RelocationSum::Replace });
     let summed = |bytes, sum| Some(Effect { bytes, is_relative: false, sum });
     match (machine, kind) {
         (elf::EM_X86_64, elf::R_X86_64_64)
@@ -48,14 +48,14 @@ fn effect(machine: elf::Machine, kind: elf::RelocationType) -> Option<Effect> {
         (elf::EM_X86_64, elf::R_X86_64_PC32) | (elf::EM_AARCH64, elf::R_AARCH64_PREL32) => {
             relative(4)
         }
-        (elf::EM_RISCV, elf::R_RISCV_ADD64) => summed(8, Sum::Add),
-        (elf::EM_RISCV, elf::R_RISCV_ADD32) => summed(4, Sum::Add),
-        (elf::EM_RISCV, elf::R_RISCV_ADD16) => summed(2, Sum::Add),
-        (elf::EM_RISCV, elf::R_RISCV_ADD8) => summed(1, Sum::Add),
-        (elf::EM_RISCV, elf::R_RISCV_SUB64) => summed(8, Sum::Subtract),
-        (elf::EM_RISCV, elf::R_RISCV_SUB32) => summed(4, Sum::Subtract),
-        (elf::EM_RISCV, elf::R_RISCV_SUB16) => summed(2, Sum::Subtract),
-        (elf::EM_RISCV, elf::R_RISCV_SUB8) => summed(1, Sum::Subtract),
+        (elf::EM_RISCV, elf::R_RISCV_ADD64) => summed(8, RelocationSum::Add),
+        (elf::EM_RISCV, elf::R_RISCV_ADD32) => summed(4, RelocationSum::Add),
+        (elf::EM_RISCV, elf::R_RISCV_ADD16) => summed(2, RelocationSum::Add),
+        (elf::EM_RISCV, elf::R_RISCV_ADD8) => summed(1, RelocationSum::Add),
+        (elf::EM_RISCV, elf::R_RISCV_SUB64) => summed(8, RelocationSum::Subtract),
+        (elf::EM_RISCV, elf::R_RISCV_SUB32) => summed(4, RelocationSum::Subtract),
+        (elf::EM_RISCV, elf::R_RISCV_SUB16) => summed(2, RelocationSum::Subtract),
+        (elf::EM_RISCV, elf::R_RISCV_SUB8) => summed(1, RelocationSum::Subtract),
         _ => None,
     }
 }
@@ -119,9 +119,9 @@ impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
         let value = address.wrapping_add_signed(addend);
         let value = if effect.is_relative { value.wrapping_sub(offset) } else { value };
         let value = match effect.sum {
-            Sum::Replace => value,
-            Sum::Add => old.wrapping_add(value),
-            Sum::Subtract => old.wrapping_sub(value),
+            RelocationSum::Replace => value,
+            RelocationSum::Add => old.wrapping_add(value),
+            RelocationSum::Subtract => old.wrapping_sub(value),
         };
         write(bytes.to_mut().get_mut(place)?, value, endian);
         Some(())

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gimli::{Dwarf, DwoId, UnitType};
 
 use super::file::{DebugFile, Slice};
-use super::front::{Front, Tables, text};
+use super::front::{AbbreviationTables, Front, text};
 use super::names::{DwarfFile, UnitOf};
 use crate::once_vec::OnceVec;
 use crate::search::{self, SymbolOptions, used};
@@ -97,7 +97,7 @@ fn unit<'d>(
         UnitType::SplitCompilation(found) => found != id,
         kind => kind != UnitType::Compilation,
     };
-    let tables = Tables::of(&dwarf);
+    let tables = AbbreviationTables::for_units(&dwarf);
     let mut headers = dwarf.units();
     let mut looked_at = 0;
     while let Ok(Some(header)) = headers.next() {

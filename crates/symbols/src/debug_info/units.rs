@@ -5,13 +5,13 @@ use std::ops::Range;
 use gimli::{DebugInfoOffset, DebugLineOffset, Dwarf, Reader, Section, Unit, UnitHeader};
 
 use super::file::Slice;
-use super::front::{Front, Tables};
+use super::front::{AbbreviationTables, Front};
 use crate::limits;
 
 /// The units of a file's debug info.
 #[derive(Debug)]
 pub(super) struct Units {
-    tables: Tables,
+    tables: AbbreviationTables,
     /// Where each begins in `.debug_info`, in order.
     starts: Vec<usize>,
     /// By the number of the unit: bytes of its line number program.
@@ -34,7 +34,7 @@ struct UnitRange {
 
 /// Addresses that lie in a unit: from one place to another in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct AddressRun {
     pub(super) unit: u32,
     pub(super) addresses: Range<usize>,
 }
@@ -46,7 +46,7 @@ impl Units {
     /// Reads the front of each unit. What is damaged is left out.
     pub(super) fn read(dwarf: &Dwarf<Slice<'_>>) -> Self {
         let mut units = Self {
-            tables: Tables::of(dwarf),
+            tables: AbbreviationTables::for_units(dwarf),
             starts: Vec::new(),
             line_bytes: Vec::new(),
             ranges: Vec::new(),
@@ -154,8 +154,8 @@ impl Units {
     }
 
     /// The units of sorted addresses, in the order of their numbers.
-    pub(super) fn runs(&self, addresses: &[u64]) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+    pub(super) fn runs(&self, addresses: &[u64]) -> Vec<AddressRun> {
+        let mut runs: Vec<AddressRun> = Vec::new();
         let mut at = 0;
         while let Some(address) = addresses.get(at) {
             let first = at;
@@ -166,7 +166,7 @@ impl Units {
                 Some(last) if last.unit == unit && last.addresses.end == first => {
                     last.addresses.end = at;
                 }
-                _ => runs.push(Run { unit, addresses: first..at }),
+                _ => runs.push(AddressRun { unit, addresses: first..at }),
             }
         }
         runs.sort_by_key(|run| (run.unit, run.addresses.start));
@@ -203,7 +203,7 @@ mod tests {
             range.highest = highest;
         }
         let units = Units {
-            tables: Tables::of(&Dwarf::default()),
+            tables: AbbreviationTables::for_units(&Dwarf::default()),
             starts: vec![0, 50, 90],
             line_bytes: vec![0; 3],
             ranges,
@@ -213,7 +213,7 @@ mod tests {
             .map(|address| units.range_of(address).map(|(unit, _)| unit));
         let expected = [None, Some(0), Some(0), Some(1), Some(1), Some(0), Some(0), Some(2), None];
         assert_eq!(found, expected);
-        let run = |unit, addresses| Run { unit, addresses };
+        let run = |unit, addresses| AddressRun { unit, addresses };
         assert_eq!(units.runs(&[5, 10, 11, 25, 40]), [run(0, 1..3), run(0, 4..5), run(1, 3..4)]);
         assert_eq!(units.at(DebugInfoOffset(60)), Some(1));
     }

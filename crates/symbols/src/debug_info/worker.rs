@@ -6,9 +6,9 @@ use std::rc::Rc;
 use gimli::Dwarf;
 
 use super::file::{DebugFile, Slice};
-use super::functions::{Functions, functions};
+use super::functions::{UnitFunctions, functions};
 use super::lines::{self, SourcePosition};
-use super::names::{Info, Names, UnitOf};
+use super::names::{Info, NameResolver, UnitOf};
 use super::split::SplitFiles;
 use super::units::Units;
 use crate::answers::{AnswerFrame, Answers};
@@ -34,7 +34,7 @@ pub(super) struct WorkerContext<'d> {
 /// Looks addresses up in one unit after the other.
 pub(super) struct Worker<'d> {
     shared: WorkerContext<'d>,
-    names: Names<'d>,
+    names: NameResolver<'d>,
     pub(super) texts: Texts,
 }
 
@@ -53,7 +53,7 @@ impl<'d> Worker<'d> {
         });
         let main = Info { dwarf: Rc::new(dwarf), units: shared.units };
         let texts = Texts::new(shared.main.name_bytes());
-        Self { shared, names: Names::new(main, alternative), texts }
+        Self { shared, names: NameResolver::new(main, alternative), texts }
     }
 
     /// The frames of sorted addresses that lie in a unit, with lines where these are wanted. Their
@@ -87,7 +87,7 @@ impl<'d> Worker<'d> {
         &mut self,
         of: &UnitOf<'d>,
         files: &mut Files<'_, 'd>,
-        functions: &Functions,
+        functions: &UnitFunctions,
         innermost: Option<u32>,
         place: Option<SourcePosition>,
     ) -> Vec<AnswerFrame> {

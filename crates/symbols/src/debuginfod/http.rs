@@ -4,17 +4,17 @@ use ureq::config::Config;
 use ureq::http::header::CONTENT_LENGTH;
 use ureq::{Agent, Error, Proxy};
 
-use super::{Failure, Servers};
+use super::{DownloadError, Servers};
 
 /// What a server answers.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) body: ureq::BodyReader<'static>,
     /// Of the whole file, where it says so.
     pub(super) bytes: Option<u64>,
 }
 
 /// Asks for a file.
-pub(super) fn get(servers: &Servers, url: &str) -> Result<Answer, Failure> {
+pub(super) fn get(servers: &Servers, url: &str) -> Result<HttpResponse, DownloadError> {
     let proxy = servers.proxy.as_deref().and_then(|proxy| Proxy::new(proxy).ok());
     let config = Config::builder()
         .proxy(proxy)
@@ -32,17 +32,19 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<Answer, Failure> {
     // The server may then say at once that the file is too large.
     let request = request.header("X-DEBUGINFOD-MAXSIZE", servers.max_bytes.to_string());
     let response = request.call().map_err(|error| match error {
-        Error::StatusCode(404) => Failure::Absent,
-        Error::StatusCode(status) => Failure::Refused(format!("it answered with status {status}")),
-        Error::Timeout(_) => Failure::Slow(servers.timeout.unwrap_or_default()),
-        error => Failure::Refused(error.to_string()),
+        Error::StatusCode(404) => DownloadError::Absent,
+        Error::StatusCode(status) => {
+            DownloadError::Refused(format!("it answered with status {status}"))
+        }
+        Error::Timeout(_) => DownloadError::Slow(servers.timeout.unwrap_or_default()),
+        error => DownloadError::Refused(error.to_string()),
     })?;
     let bytes = response.headers().get(CONTENT_LENGTH);
     let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
     let body = response.into_body().into_with_config();
     // The bound of the library is one byte behind our own, which has its own words.
     let body = body.limit(servers.max_bytes.saturating_add(1)).reader();
-    Ok(Answer { body, bytes })
+    Ok(HttpResponse { body, bytes })
 }
 
 /// The certificates that the system trusts: those of `/etc/ssl/certs`, mostly.

@@ -72,8 +72,8 @@ fn client_with(urls: &[&str], max_bytes: u64, timeout: Duration) -> Client {
     };
     let failures = Arc::new(Mutex::new(Vec::new()));
     let said = Arc::clone(&failures);
-    let watch = Box::new(move |progress: Progress<'_>| {
-        if let Progress::Failed { why, .. } = progress {
+    let watch = Box::new(move |progress: DownloadProgress<'_>| {
+        if let DownloadProgress::Failed { why, .. } = progress {
             said.lock().unwrap().push(why.to_owned());
         }
     });

@@ -1,4 +1,4 @@
-//! What an ELF file says about who called its functions: tables of call frames.
+//! The unwind tables of an ELF file.
 
 use std::ops::Range;
 
@@ -9,48 +9,62 @@ use object::{Endianness, elf};
 use super::sections::{Sections, Segments};
 use crate::dso::BuildId;
 
-/// Tables of call frames, and what else of a file tells who called its code.
+/// Unwind tables of a file, and whatever else helps to unwind its code.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct FrameTables {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) machine: elf::Machine,
     pub(crate) segments: Segments,
-    /// Where the program (or the dynamic linker) begins.
+    /// Entry point of the program or of the dynamic linker.
     pub(crate) entry: u64,
-    pub(crate) eh_frame: Section,
-    /// The sorted list of `eh_frame`'s entries.
-    pub(crate) eh_frame_hdr: Section,
-    pub(crate) debug_frame: Section,
-    /// Addresses that pointers in the tables may be relative to.
-    pub(crate) text: u64,
-    pub(crate) got: u64,
-    /// Stubs through which functions of other files are called: `.plt` with the dynamic linker's
-    /// own entry before them, and the kinds without one.
-    pub(crate) plt: Range<u64>,
-    pub(crate) plain_stubs: Vec<Range<u64>>,
-    /// Bytes of the tables.
-    pub(crate) bytes: u64,
+    pub(crate) sections: FrameSections,
+    pub(crate) stubs: CallStubs,
 }
 
-/// The bytes of a section, and where they lie in memory. Empty where there is none.
+/// The sections with unwind tables.
+///
+/// Invariant: together they have at most the bytes that the reader allowed.
 #[derive(Debug, Default)]
-pub(crate) struct Section {
+pub(crate) struct FrameSections {
+    pub(crate) eh_frame: FrameSection,
+    /// Sorted index of `eh_frame`.
+    pub(crate) eh_frame_hdr: FrameSection,
+    /// Written by compilers for debuggers only. Go writes nothing else.
+    pub(crate) debug_frame: FrameSection,
+    /// Addresses of `.text` and `.got`: pointers in the tables may be relative to them.
+    pub(crate) text: u64,
+    pub(crate) got: u64,
+}
+
+/// Addresses of the stubs that call functions of other files. Not every linker describes them in the
+/// unwind tables.
+#[derive(Debug, Default)]
+pub(crate) struct CallStubs {
+    /// `.plt`: its first entry calls the dynamic linker.
+    pub(crate) plt: Range<u64>,
+    /// Sections of stubs without such an entry.
+    pub(crate) plain: Vec<Range<u64>>,
+}
+
+/// Bytes of a section, and its address. Empty if the file has no such section.
+#[derive(Debug, Default)]
+pub(crate) struct FrameSection {
     pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Frames {
-    /// Reads the tables of a file for 64-bit machines, at most `most` bytes of them.
-    pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, most: u64) -> object::Result<Self> {
+impl FrameTables {
+    /// Reads the tables of a 64-bit file, at most `max_bytes` of them.
+    pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, max_bytes: u64) -> object::Result<Self> {
         let header = elf::FileHeader64::<Endianness>::parse(data)?;
         let reader = Sections::read(header, data)?;
         let endian = reader.endian;
-        let mut left = most;
+        let mut left = max_bytes;
         let mut section = |name: &[u8]| {
             let section = reader.named(name)?;
             let bytes = reader.unpacked(section, left).filter(|bytes| !bytes.is_empty())?;
             left -= bytes.len() as u64;
-            Some(Section { address: section.sh_addr(endian), bytes })
+            Some(FrameSection { address: section.sh_addr(endian), bytes })
         };
         let range = |name: &[u8]| {
             let section = reader.named(name)?;
@@ -60,24 +74,32 @@ impl Frames {
         let start = |name: &[u8]| range(name).map_or(0, |range| range.start);
         let eh_frame = section(b".eh_frame").unwrap_or_default();
         let eh_frame_hdr = section(b".eh_frame_hdr").unwrap_or_default();
-        // What compilers write for debuggers alone; Go writes nothing else.
         let debug_frame = section(b".debug_frame").unwrap_or_default();
         Ok(Self {
             build_id: reader.build_id(),
             machine: reader.machine,
             segments: Segments::read(header, data)?,
             entry: header.e_entry(endian),
-            eh_frame,
-            eh_frame_hdr,
-            debug_frame,
-            text: start(b".text"),
-            got: start(b".got"),
-            plt: range(b".plt").unwrap_or_default(),
-            plain_stubs: [&b".plt.sec"[..], b".plt.got", b".iplt"]
-                .into_iter()
-                .filter_map(range)
-                .collect(),
-            bytes: most - left,
+            sections: FrameSections {
+                eh_frame,
+                eh_frame_hdr,
+                debug_frame,
+                text: start(b".text"),
+                got: start(b".got"),
+            },
+            stubs: CallStubs {
+                plt: range(b".plt").unwrap_or_default(),
+                plain: [&b".plt.sec"[..], b".plt.got", b".iplt"]
+                    .into_iter()
+                    .filter_map(range)
+                    .collect(),
+            },
         })
+    }
+
+    /// Bytes of the tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        let FrameSections { eh_frame, eh_frame_hdr, debug_frame, .. } = &self.sections;
+        [eh_frame, eh_frame_hdr, debug_frame].iter().map(|section| section.bytes.len() as u64).sum()
     }
 }

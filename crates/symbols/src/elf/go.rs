@@ -1,6 +1,6 @@
-//! What Go's linker writes into each program for its own stack traces, and `strip` leaves: names,
-//! lines and inlined functions by address (section `.gopclntab`; `runtime/symtab.go`,
-//! `runtime/symtabinl.go` and `internal/abi/symtab.go` of Go 1.18 to 1.26).
+//! Names, lines and inlined functions in the tables of Go's runtime, which `strip` keeps (section
+//! `.gopclntab`; `runtime/symtab.go`, `runtime/symtabinl.go` and `internal/abi/symtab.go` of Go 1.18
+//! to 1.26).
 //!
 //! ```text
 //! header | names | files of units | files | tables by pc | functions: first address, record ...
@@ -14,32 +14,50 @@ use object::{Endian, Endianness};
 
 use super::sections::Sections;
 
-/// The names of the section; the second one in position-independent programs.
+/// Names of the section; position-independent programs have the second one.
 const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
 
-/// Where a program knows its own table of functions: `runtime.moduledata`, as words. Its first word is
-/// the table's address, the second that of the names.
+/// Word of `runtime.moduledata` with the address of the code. Its first word is the address of the
+/// table, its second that of the names.
 const TEXT: u64 = 22;
 
-/// Bytes of a table of inlined calls.
-const INLINE_BYTES: usize = 1 << 28;
+/// Limit on the bytes of the inlined calls.
+const MAX_INLINE_BYTES: usize = 1 << 28;
 
-/// What a version of Go writes.
+/// Layout of a version of Go.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     magic: u32,
     /// Bytes of a function's record before its lists.
     record: usize,
-    /// Bytes of an inlined call; where in it its function's name and its place in the caller lie.
-    call: (usize, usize, usize),
+    /// Bytes of an inlined call.
+    call_bytes: usize,
+    /// Offset of the function's name in an inlined call.
+    call_name: usize,
+    /// Offset of the position in the caller in an inlined call.
+    call_position: usize,
     /// The word of `runtime.moduledata` with the address of inlined calls.
     inline_word: u64,
 }
 
-/// Go 1.18 and 1.19; since 1.20.
+/// Go 1.18 and 1.19; Go 1.20 and later.
 const VERSIONS: [Version; 2] = [
-    Version { magic: 0xffff_fff0, record: 40, call: (20, 12, 16), inline_word: 38 },
-    Version { magic: 0xffff_fff1, record: 44, call: (16, 4, 8), inline_word: 40 },
+    Version {
+        magic: 0xffff_fff0,
+        record: 40,
+        call_bytes: 20,
+        call_name: 12,
+        call_position: 16,
+        inline_word: 38,
+    },
+    Version {
+        magic: 0xffff_fff1,
+        record: 44,
+        call_bytes: 16,
+        call_name: 4,
+        call_position: 8,
+        inline_word: 40,
+    },
 ];
 
 /// `PCDATA_InlTreeIndex` and `FUNCDATA_InlTree`.
@@ -54,31 +72,37 @@ pub(crate) struct GoFunctions {
     /// Bytes of the shortest instruction.
     quantum: u64,
     table: Vec<u8>,
-    /// Where the parts of the table begin.
+    parts: TableParts,
+    /// Number of functions.
+    count: usize,
+    /// Address that the addresses of functions are relative to.
+    text: u64,
+    inline_trees: Vec<u8>,
+}
+
+/// Offsets of the parts of the table. Unchecked: a damaged file can have any.
+#[derive(Clone, Copy, Debug)]
+struct TableParts {
     names: usize,
     units: usize,
     files: usize,
     steps: usize,
     functions: usize,
-    count: usize,
-    /// The address that functions are counted from.
-    text: u64,
-    inline_trees: Vec<u8>,
 }
 
 /// A function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoFunction {
     pub(crate) start: u64,
-    /// The first address behind it, and behind what fills the space up to the next one.
+    /// Address after its last byte and the padding after it.
     pub(crate) end: u64,
-    /// Where its name begins among the names.
+    /// Offset of its name among the names.
     pub(crate) name: u32,
-    /// Where its record lies in the table.
+    /// Offset of its record in the table.
     record: usize,
 }
 
-/// A function that an address lies in, and the line there.
+/// A function at an address, and the line there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoFrame<'a> {
     pub(crate) name: &'a [u8],
@@ -88,7 +112,7 @@ pub(crate) struct GoFrame<'a> {
 }
 
 impl GoFunctions {
-    /// Reads the table; `None` where there is none that is understood.
+    /// Reads the table; `None` if there is none, or it has an unknown version.
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
     ) -> Option<Self> {
@@ -100,35 +124,37 @@ impl GoFunctions {
         let version = *VERSIONS.iter().find(|version| version.magic == magic)?;
         let [.., 0, 0, quantum, 8] = *front else { return None };
         let word = |at: usize| usize::try_from(u64_at(endian, table, 8 + 8 * at)?).ok();
-        let mut found = Self {
+        let mut go = Self {
             endian,
             version,
             quantum: quantum.into(),
-            names: word(3)?,
-            units: word(4)?,
-            files: word(5)?,
-            steps: word(6)?,
-            functions: word(7)?,
+            parts: TableParts {
+                names: word(3)?,
+                units: word(4)?,
+                files: word(5)?,
+                steps: word(6)?,
+                functions: word(7)?,
+            },
             count: word(0)?.min(table.len() / 8),
             text: word(2)? as u64,
             inline_trees: Vec::new(),
             table: Vec::new(),
         };
         let address = section.sh_addr(endian).into();
-        let names = address.checked_add(found.names as u64)?;
+        let names = address.checked_add(go.parts.names as u64)?;
         let relocated = relocated(sections);
-        let module = Module::find(sections, &relocated, address, names);
+        let module = ModuleData::find(sections, &relocated, address, names);
         if let Some(module) = &module {
-            found.text = module.word(TEXT)?;
+            go.text = module.word(TEXT)?;
             let calls = module.word(version.inline_word);
-            let calls = calls.and_then(|at| from(sections, at)).unwrap_or_default();
-            found.inline_trees = calls[..calls.len().min(INLINE_BYTES)].to_vec();
-        } else if found.text == 0 {
-            // Since 1.26 the module alone knows it.
+            let calls = calls.and_then(|at| bytes_from(sections, at)).unwrap_or_default();
+            go.inline_trees = calls[..calls.len().min(MAX_INLINE_BYTES)].to_vec();
+        } else if go.text == 0 {
+            // Since 1.26 only the module has the address.
             return None;
         }
-        found.table = table.to_vec();
-        Some(found)
+        go.table = table.to_vec();
+        Some(go)
     }
 
     /// All functions, by address.
@@ -136,20 +162,21 @@ impl GoFunctions {
         (0..self.count).map_while(|at| self.function(at))
     }
 
-    /// The names, each with a NUL byte behind it.
+    /// The names, each followed by a NUL byte.
     pub(crate) fn names(&self) -> &[u8] {
-        let end = self.units.max(self.names).min(self.table.len());
-        self.table.get(self.names..end).unwrap_or_default()
+        let TableParts { names, units, .. } = self.parts;
+        let end = units.max(names).min(self.table.len());
+        self.table.get(names..end).unwrap_or_default()
     }
 
-    /// Memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.table.len() + self.inline_trees.len()
     }
 
     fn function(&self, at: usize) -> Option<GoFunction> {
-        let entry = self.functions.checked_add(at.checked_mul(8)?)?;
-        let record = self.functions.checked_add(self.u32(entry.checked_add(4)?)? as usize)?;
+        let entry = self.parts.functions.checked_add(at.checked_mul(8)?)?;
+        let record = self.parts.functions.checked_add(self.u32(entry.checked_add(4)?)? as usize)?;
         let start = self.text.checked_add(self.u32(entry)?.into())?;
         let end = self.text.checked_add(self.u32(entry.checked_add(8)?)?.into())?;
         Some(GoFunction { start, end, name: self.u32(record.checked_add(4)?)?, record })
@@ -160,14 +187,18 @@ impl GoFunctions {
         let mut high = self.count;
         while low < high {
             let middle = low.midpoint(high);
-            let is_behind = self.function(middle).is_some_and(|of| of.start <= address);
-            (low, high) = if is_behind { (middle + 1, high) } else { (low, middle) };
+            let function = self.function(middle);
+            if function.is_some_and(|function| function.start <= address) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
         self.function(low.checked_sub(1)?).filter(|function| address < function.end)
     }
 
-    /// The functions that an address lies in, the innermost first. `left` is how many steps of tables
-    /// may still be gone through.
+    /// Returns the functions at an address, innermost first. `left` is the number of table steps that
+    /// may still be read.
     pub(crate) fn frames(&self, address: u64, left: &mut usize) -> Vec<GoFrame<'_>> {
         const MOST: usize = crate::limits::INLINED;
         let mut frames = Vec::new();
@@ -193,14 +224,15 @@ impl GoFunctions {
         let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let number = table(5).and_then(|table| self.value(table, at, left));
         let file = number.and_then(|number| {
-            let unit = self.units.checked_add(4 * table(8)? as usize)?;
+            let unit = self.parts.units.checked_add(4 * table(8)? as usize)?;
             let name = self.u32(unit.checked_add(4 * usize::try_from(number).ok()?)?)?;
-            text_at(self.table.get(self.files..)?, name as usize)
+            text_at(self.table.get(self.parts.files..)?, name as usize)
         });
         (file.filter(|file| !file.is_empty()), line)
     }
 
-    /// The inlined function at a place, and where in its caller it was called.
+    /// Returns the name of the function inlined at a position, and the position of the call in its
+    /// caller.
     fn inlined_call(&self, of: &GoFunction, at: u64, left: &mut usize) -> Option<(u32, u32)> {
         let list = of.record.checked_add(self.version.record)?;
         let tables = self.u32(of.record.checked_add(28)?)? as usize;
@@ -212,16 +244,17 @@ impl GoFunctions {
         let index = usize::try_from(self.value(index, at, left)?).ok()?;
         let tree = list.checked_add(4 * tables.checked_add(INLINE_TREE)?)?;
         let tree = self.u32(tree).filter(|tree| *tree != u32::MAX)? as usize;
-        let (bytes, name, place) = self.version.call;
-        let call = self.inline_trees.get(tree.checked_add(index.checked_mul(bytes)?)?..)?;
+        let Version { call_bytes, call_name, call_position, .. } = self.version;
+        let call = self.inline_trees.get(tree.checked_add(index.checked_mul(call_bytes)?)?..)?;
         let field = |at: usize| u32_at(self.endian, call, at);
-        // Each call lies before what it put there.
-        Some((field(name)?, field(place).filter(|place| i32::try_from(*place).is_ok())?))
+        let position = field(call_position).filter(|position| i32::try_from(*position).is_ok())?;
+        Some((field(call_name)?, position))
     }
 
-    /// The value that a table has at so many bytes from its function's first address.
+    /// Returns the value of a table at a distance from its function's first address.
     fn value(&self, table: u32, at: u64, left: &mut usize) -> Option<i64> {
-        let mut steps = self.table.get(self.steps.checked_add(table as usize)?..)?.iter().copied();
+        let mut steps =
+            self.table.get(self.parts.steps.checked_add(table as usize)?..)?.iter().copied();
         if table == 0 {
             return None;
         }
@@ -250,7 +283,7 @@ impl GoFunctions {
     }
 }
 
-/// A number in groups of seven bits, the lowest first, of at most 32.
+/// Reads a number of at most 32 bits in groups of seven bits, lowest first.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut value = 0;
     for shift in (0..35).step_by(7) {
@@ -281,14 +314,14 @@ fn u64_at(endian: Endianness, bytes: &[u8], at: usize) -> Option<u64> {
     })
 }
 
-/// A text up to its NUL byte, as far as names go.
+/// Returns a text up to its NUL byte, or to the limit on names.
 fn text_at(texts: &[u8], at: usize) -> Option<&[u8]> {
     let rest = texts.get(at..)?;
     rest[..rest.len().min(crate::limits::NAME_BYTES)].split(|byte| *byte == 0).next()
 }
 
-/// The bytes of a section from an address on.
-fn from<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
+/// Returns the bytes from an address to the end of its section.
+fn bytes_from<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     address: u64,
 ) -> Option<&'d [u8]> {
@@ -301,18 +334,18 @@ fn from<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections.bytes(section).ok()?.get(begin..)
 }
 
-/// `runtime.moduledata`, as it will be when the dynamic linker has filled it in.
-struct Module<'m> {
+/// `runtime.moduledata`, with the dynamic linker's relocations applied.
+struct ModuleData<'m> {
     endian: Endianness,
-    /// From its first byte on.
+    /// Bytes from its start to the end of the section.
     bytes: &'m [u8],
     address: u64,
-    /// Where the dynamic linker puts which address.
+    /// Addresses written by the dynamic linker, by where it writes them.
     relocated: &'m [(u64, u64)],
 }
 
-impl<'m> Module<'m> {
-    /// Looks for it among what is relocated, else among all data: the first two words are known.
+impl<'m> ModuleData<'m> {
+    /// Searches the relocated words, else all data, for the two known first words.
     fn find<'d: 'm, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         relocated: &'m [(u64, u64)],
@@ -321,7 +354,7 @@ impl<'m> Module<'m> {
     ) -> Option<Self> {
         let endian = sections.endian;
         let at = |address: u64| -> Option<Self> {
-            let bytes = from(sections, address)?;
+            let bytes = bytes_from(sections, address)?;
             let module = Self { endian, bytes, address, relocated };
             (module.word(0) == Some(table) && module.word(1) == Some(names)).then_some(module)
         };
@@ -355,7 +388,7 @@ fn moved(relocated: &[(u64, u64)], address: u64) -> Option<u64> {
     Some(relocated.get(at)?.1)
 }
 
-/// The addresses that the dynamic linker puts into data, sorted by where.
+/// Returns the addresses that the dynamic linker writes, sorted by where it writes them.
 fn relocated<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
 ) -> Vec<(u64, u64)> {
@@ -365,12 +398,12 @@ fn relocated<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         elf::EM_AARCH64 => elf::R_AARCH64_RELATIVE,
         _ => return Vec::new(),
     };
-    let of = |rela: &H::Rela| {
+    let relocation = |rela: &H::Rela| {
         let addend: i64 = rela.r_addend(endian).into();
         let is_relative = rela.r_type(endian, false) == relative;
         is_relative.then(|| (rela.r_offset(endian).into(), addend.cast_unsigned()))
     };
-    let mut all: Vec<_> = sections.dynamic_relocations().iter().filter_map(of).collect();
+    let mut all: Vec<_> = sections.dynamic_relocations().iter().filter_map(relocation).collect();
     all.sort_unstable();
     all
 }

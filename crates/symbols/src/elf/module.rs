@@ -7,10 +7,10 @@ use object::read::ReadRef;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Endianness, FileKind};
 
-use super::sections::SymbolTable;
+use super::sections::ElfSymbolTable;
 use super::{DebugLink, Sections, Segments, new_symbol};
 use crate::name_source::NameSource;
-use crate::table::{Builder, Part};
+use crate::table::{NamePart, SymbolTableBuilder};
 
 /// Where a module was loaded.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +24,9 @@ pub(crate) struct LoadedModule {
 
 /// What a module's file says about its code.
 #[derive(Debug)]
-pub(crate) struct Module {
+pub(crate) struct ModuleImage {
     /// By the addresses that they have where the module is loaded.
-    pub(crate) symbols: Builder,
+    pub(crate) symbols: SymbolTableBuilder,
     /// From these addresses to offsets in the file.
     pub(crate) code: Segments,
     pub(crate) debug_link: Option<DebugLink>,
@@ -72,7 +72,7 @@ impl Layout {
     fn correct<H: FileHeader<Endian = Endianness>>(
         &mut self,
         endian: Endianness,
-        table: &SymbolTable<'_, H>,
+        table: &ElfSymbolTable<'_, H>,
         loaded: &LoadedModule,
     ) {
         let mut is_right = vec![loaded.known.is_empty(); self.0.len()];
@@ -96,7 +96,7 @@ impl Layout {
     }
 }
 
-impl Module {
+impl ModuleImage {
     /// Reads a relocatable file.
     ///
     /// # Errors
@@ -115,13 +115,13 @@ impl Module {
         let sections = Sections::<H, R>::read(H::parse(data)?, data)?;
         let layout = Layout::read(&sections, loaded)?;
         let mut module = Self {
-            symbols: Builder::new(NameSource::Symtab),
+            symbols: SymbolTableBuilder::new(NameSource::Symtab),
             code: Segments::of_code(&sections, |number, _| *layout.0.get(number)?),
             debug_link: sections.debug_link(),
         };
         if let Some(table) = sections.symbol_table(elf::SHT_SYMTAB)? {
             let names = std::sync::Arc::new(table.names.to_vec());
-            module.symbols = Builder::with_names(NameSource::Symtab, names);
+            module.symbols = SymbolTableBuilder::with_names(NameSource::Symtab, names);
             for symbol in table.symbols {
                 let base = layout.base(symbol.st_shndx(sections.endian));
                 let Some((base, new)) = base.zip(new_symbol(&sections, &table, symbol)) else {
@@ -130,7 +130,7 @@ impl Module {
                 let start = base.wrapping_add(new.start);
                 let name = symbol.st_name(sections.endian);
                 let new = crate::table::NewSymbol { start, ..new };
-                if !module.symbols.add_at(new, Part::Symbols, name) {
+                if !module.symbols.add_at(new, NamePart::Symbols, name) {
                     break;
                 }
             }

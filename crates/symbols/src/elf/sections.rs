@@ -27,7 +27,7 @@ pub(crate) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
 }
 
 /// A table of symbols, and the string table of their names.
-pub(super) struct SymbolTable<'d, H: FileHeader> {
+pub(super) struct ElfSymbolTable<'d, H: FileHeader> {
     pub(super) symbols: &'d [H::Sym],
     pub(super) names: &'d [u8],
 }
@@ -41,7 +41,7 @@ pub(crate) struct DebugLink {
     pub(crate) crc: u32,
 }
 
-impl<'d, H: FileHeader> SymbolTable<'d, H> {
+impl<'d, H: FileHeader> ElfSymbolTable<'d, H> {
     /// The name at an offset of the string table, as far as a reader's limit.
     pub(super) fn name(&self, at: u32) -> &'d [u8] {
         let rest = self.names.get(at as usize..).unwrap_or_default();
@@ -154,11 +154,11 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     pub(super) fn symbol_table(
         &self,
         kind: elf::SectionType,
-    ) -> object::Result<Option<SymbolTable<'d, H>>> {
+    ) -> object::Result<Option<ElfSymbolTable<'d, H>>> {
         let section = self.headers.iter().find(|section| section.sh_type(self.endian) == kind);
         let Some(section) = section else { return Ok(None) };
         let symbols = whole_entries(self.bytes(section)?);
-        Ok(Some(SymbolTable { symbols, names: self.linked(section.sh_link(self.endian)) }))
+        Ok(Some(ElfSymbolTable { symbols, names: self.linked(section.sh_link(self.endian)) }))
     }
 
     /// The entries of the full table of symbols; none where there is none.

@@ -77,7 +77,7 @@ impl SymbolFiles {
 
     /// The file of the symbol that an address, in the file's own terms, lies in; `bytes` is what was
     /// read.
-    pub(crate) fn of<'d>(&self, bytes: &'d [u8], address: u64) -> Option<&'d [u8]> {
+    pub(crate) fn file<'d>(&self, bytes: &'d [u8], address: u64) -> Option<&'d [u8]> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;
         let is_within = symbol.bytes == 0 || address - symbol.start < symbol.bytes;
@@ -99,7 +99,7 @@ mod tests {
         let symbols = vec![symbol(10, 5, 1), symbol(20, 0, 5), symbol(30, 5, 0)];
         let files = SymbolFiles { symbols, names: 2..11 };
         let bytes = b"..\0a.c\0b.S\0";
-        let found = [9, 10, 14, 15, 20, 29, 30].map(|address| files.of(bytes, address));
+        let found = [9, 10, 14, 15, 20, 29, 30].map(|address| files.file(bytes, address));
         let a = Some(&b"a.c"[..]);
         let b = Some(&b"b.S"[..]);
         assert_eq!(found, [None, a, a, None, b, b, None]);
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_no_elf_file_has_none() {
         for bytes in [&b""[..], &[0x7f, b'E', b'L', b'F', 2, 1, 1]] {
-            assert!(SymbolFiles::read(bytes).of(bytes, 0).is_none());
+            assert!(SymbolFiles::read(bytes).file(bytes, 0).is_none());
         }
     }
 }

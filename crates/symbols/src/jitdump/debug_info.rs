@@ -32,7 +32,7 @@ pub struct JitLine {
 }
 
 /// How to read the lines of a function.
-pub(super) struct Lines<'a> {
+pub(super) struct LineReader<'a> {
     pub(super) endian: Endian,
     /// Its addresses when it was made.
     pub(super) of: Range<u64>,
@@ -40,14 +40,14 @@ pub(super) struct Lines<'a> {
     pub(super) v8_name: Option<&'a [u8]>,
 }
 
-struct Entry<'a> {
+struct LineEntry<'a> {
     address: u64,
     line: u32,
     column: u32,
     file: &'a [u8],
 }
 
-impl Lines<'_> {
+impl LineReader<'_> {
     /// The line of an address: that of the last entry at it or before it. `None` also where entries
     /// lie outside of the function.
     pub(super) fn find(&self, record: &[u8], address: u64) -> Option<JitLine> {
@@ -61,7 +61,7 @@ impl Lines<'_> {
             Some(found) => found,
             None => self.walk_even(entries, number, address)?,
         };
-        let Entry { line, column, file, .. } = found?;
+        let LineEntry { line, column, file, .. } = found?;
         let file = file[..file.len().min(limits::NAME_BYTES)].to_vec();
         Some(JitLine { file, line, column })
     }
@@ -124,13 +124,13 @@ impl Lines<'_> {
         if address <= wanted && is_nearer {
             let line = self.endian.u32(entry, 8);
             let column = self.endian.u32(entry, 12);
-            *best = Some(Entry { address, line, column, file });
+            *best = Some(LineEntry { address, line, column, file });
         }
         Some(())
     }
 }
 
-type EntryMatch<'a> = Option<Entry<'a>>;
+type EntryMatch<'a> = Option<LineEntry<'a>>;
 
 /// `JS:*name /path/file.js:12:34` -> `/path/file.js`.
 fn file_of(name: &[u8]) -> Option<&[u8]> {

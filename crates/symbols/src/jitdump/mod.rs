@@ -43,7 +43,7 @@ const V8: u32 = 0xdead_beef;
 pub enum JitDumpError {
     /// It doesn't begin as one.
     #[error("no jitdump: it begins otherwise")]
-    NotOne,
+    BadMagic,
     /// It can't be read.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -64,7 +64,7 @@ pub struct JitChange {
 
 /// A function that was compiled.
 #[derive(Clone, Copy, Debug)]
-struct Function {
+struct JitFunction {
     /// Its first address, as the DSO has it.
     code: u64,
     /// Where it lay in the process when it was made, which is what its lines go by.
@@ -82,7 +82,7 @@ pub struct JitDump<S> {
     source: S,
     endian: Endian,
     header: Header,
-    functions: Vec<Function>,
+    functions: Vec<JitFunction>,
     names: Vec<u8>,
     changes: Vec<JitChange>,
     is_cut: bool,
@@ -103,9 +103,9 @@ impl<S: ReadAt> JitDump<S> {
     /// See [`JitDumpError`].
     pub fn read(source: S) -> Result<Self, JitDumpError> {
         let mut window = Window::new(&source);
-        let magic = window.bytes(0, 4)?.ok_or(JitDumpError::NotOne)?;
-        let endian = Endian::of_magic(magic, MAGIC).ok_or(JitDumpError::NotOne)?;
-        let bytes = window.bytes(0, HEADER)?.ok_or(JitDumpError::NotOne)?;
+        let magic = window.bytes(0, 4)?.ok_or(JitDumpError::BadMagic)?;
+        let endian = Endian::of_magic(magic, MAGIC).ok_or(JitDumpError::BadMagic)?;
+        let bytes = window.bytes(0, HEADER)?.ok_or(JitDumpError::BadMagic)?;
         let header = Header {
             pid: endian.u32(bytes, 20),
             has_cpu_time: endian.u64(bytes, 32) & ARCH_TIMESTAMP != 0,
@@ -145,7 +145,7 @@ impl<S: ReadAt> JitDump<S> {
     }
 
     /// The number of the function that an address of the DSO lies in.
-    fn function(&self, address: u64) -> Option<(usize, &Function)> {
+    fn function(&self, address: u64) -> Option<(usize, &JitFunction)> {
         let behind = self.functions.partition_point(|function| function.code <= address);
         let at = behind.checked_sub(1)?;
         let function = self.functions.get(at)?;
@@ -183,7 +183,7 @@ impl<S: ReadAt> JitDump<S> {
         let read = self.source.read_at(&mut record, at).ok()?;
         let wanted = function.address.checked_add(address - function.code)?;
         let name = self.name(u32::try_from(number).ok()?)?;
-        let lines = debug_info::Lines {
+        let lines = debug_info::LineReader {
             endian: self.endian,
             of: function.address..function.address.saturating_add(function.bytes),
             v8_name: self.header.is_v8.then_some(name),
@@ -206,7 +206,7 @@ impl<S: ReadAt> JitDump<S> {
 #[derive(Default)]
 struct Records {
     endian: Endian,
-    functions: Vec<Function>,
+    functions: Vec<JitFunction>,
     names: Vec<u8>,
     changes: Vec<JitChange>,
     /// The last function with a `code_index`, and where it lies.
@@ -264,16 +264,14 @@ impl Records {
         let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
         let end =
             start.checked_add(bytes).filter(|_| (1..=limits::JIT_CODE_BYTES).contains(&bytes));
-        let (Some(end), Ok(name_at)) = (end, u32::try_from(self.names.len())) else {
-            return Ok(());
-        };
-        let name = (name_at, u32::try_from(name.len()).unwrap_or(0), name);
-        self.names.extend_from_slice(name.2);
+        let Some(end) = end else { return Ok(()) };
+        let Ok(name_offset) = u32::try_from(self.names.len()) else { return Ok(()) };
+        self.names.extend_from_slice(name);
+        let name = (name_offset, u32::try_from(name.len()).unwrap_or(0));
         let code = self.code;
-        let name = (name.0, name.1);
         self.code = code.saturating_add(bytes);
         self.by_index.insert(index, (self.functions.len(), start));
-        self.functions.push(Function { code, address: start, bytes, name, lines });
+        self.functions.push(JitFunction { code, address: start, bytes, name, lines });
         self.changes.push(JitChange { time_ns, start, end, code: Some(code) });
         Ok(())
     }
@@ -288,7 +286,7 @@ impl Records {
         let start = self.endian.u64(record, 40);
         let index = self.endian.u64(record, 56);
         let Some((function, lies_at)) = self.by_index.get_mut(&index) else { return Ok(()) };
-        let Function { code, bytes, .. } = self.functions[*function];
+        let JitFunction { code, bytes, .. } = self.functions[*function];
         let Some(end) = start.checked_add(bytes) else { return Ok(()) };
         let before = std::mem::replace(lies_at, start);
         let gone =

@@ -1,12 +1,12 @@
 use super::*;
 
 /// A jitdump in the making: of this byte order.
-struct Writer {
+struct JitDumpWriter {
     bytes: Vec<u8>,
     is_big: bool,
 }
 
-impl Writer {
+impl JitDumpWriter {
     fn new(is_big: bool, reserved: u32) -> Self {
         let mut dump = Self { bytes: Vec::new(), is_big };
         [MAGIC, 1, 40, 62, reserved, 77].iter().for_each(|number| dump.u32(*number));
@@ -68,7 +68,7 @@ fn line(file: &str, line: u32, column: u32) -> Option<JitLine> {
 
 /// Two functions with lines, one of which moves, and what is stepped over.
 fn whole(is_big: bool) -> Vec<u8> {
-    let mut dump = Writer::new(is_big, 0);
+    let mut dump = JitDumpWriter::new(is_big, 0);
     dump.lines(
         0x1000,
         &[(0x1000, 3, 0, b"a.js"), (0x1008, 4, 7, b"\xff"), (0x100c, 1, 1, b"b.js")],
@@ -117,7 +117,7 @@ fn functions_and_lines_are_read_in_both_byte_orders() {
 #[test]
 fn lines_of_v8_are_put_right() {
     for file in [&b"/a.js"[..], b"\x01\0\x02\0\0"] {
-        let mut dump = Writer::new(false, V8);
+        let mut dump = JitDumpWriter::new(false, V8);
         dump.lines(0x1000, &[(0x1040, 1, 13, file), (0x104c, 1, 75, file), (0x1044, 2, 3, file)]);
         dump.load(10, 0x1000, &[0x90; 32], 1, "JS:*hot /a.js:1:13");
         let dump = JitDump::read(&dump.bytes[..]).unwrap();
@@ -130,7 +130,7 @@ fn lines_of_v8_are_put_right() {
 
 #[test]
 fn lines_outside_of_their_function_are_none() {
-    let mut dump = Writer::new(false, 0);
+    let mut dump = JitDumpWriter::new(false, 0);
     dump.lines(0x1000, &[(0x1000, 1, 0, b"a"), (0x9000, 2, 0, b"a")]);
     dump.load(10, 0x1000, &[0x90; 32], 1, "f");
     assert_eq!(JitDump::read(&dump.bytes[..]).unwrap().line(0), None);
@@ -141,7 +141,7 @@ fn what_is_no_jitdump_is_refused_and_what_is_cut_is_read_as_far_as_it_goes() {
     for bytes in
         [&b""[..], b"JiT", &[0; 100], b"\x7fELF and more that is no jitdump at all, surely"]
     {
-        assert!(matches!(JitDump::read(bytes), Err(JitDumpError::NotOne)));
+        assert!(matches!(JitDump::read(bytes), Err(JitDumpError::BadMagic)));
     }
     let bytes = whole(false);
     for end in 40..bytes.len() {
@@ -161,7 +161,7 @@ fn hostile_sizes_need_neither_memory_nor_time() {
         assert!(dump.is_cut() && dump.is_empty());
     }
     for bytes in [0, u64::MAX, limits::JIT_CODE_BYTES + 1] {
-        let mut dump = Writer::new(false, 0);
+        let mut dump = JitDumpWriter::new(false, 0);
         dump.load(1, u64::MAX - 3, &[], 1, "f");
         let at = 40 + 40;
         dump.bytes[at..at + 8].copy_from_slice(&bytes.to_le_bytes());

@@ -31,16 +31,16 @@ impl FoundFile {
     /// Opens what is there, if it is an ELF file.
     fn open(place: FileLocation) -> Result<Self, Unresolved> {
         let file = place.open()?;
-        Self::of(file, place)
+        Self::identify(file, place)
     }
 
     /// The same, of a file that may be stored compressed.
     fn open_packed(place: FileLocation) -> Result<Self, Unresolved> {
         let file = packed::unpacked(place.open()?).map_err(|_| Unresolved::Malformed)?;
-        Self::of(file, place)
+        Self::identify(file, place)
     }
 
-    fn of(file: File, place: FileLocation) -> Result<Self, Unresolved> {
+    fn identify(file: File, place: FileLocation) -> Result<Self, Unresolved> {
         let cache = ReadCache::new(&file);
         let build_id = elf::build_id(&cache).map_err(|_| Unresolved::Malformed)?;
         Ok(Self { file, place, build_id })

@@ -134,12 +134,12 @@ pub(crate) fn file(file: &File) -> impl FnOnce() -> Option<UsedContent> + '_ {
 
 /// A folder that was made for the files of an archive, and is removed with the last copy of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unpacked(Arc<Folder>);
+pub struct UnpackedFolder(Arc<Folder>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Folder(PathBuf);
 
-impl Unpacked {
+impl UnpackedFolder {
     /// Takes a folder over.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {

@@ -1,102 +1,154 @@
-//! The kernel and its modules: by the list of their symbols, or by their files.
+//! Symbols of the kernel and its modules: from the kernel's symbol list, or from ELF files.
 
-use super::{DsoSymbols, Source, Symbolizer};
-use crate::dso::{DsoId, DsoKind, DsoTable, RecordedDso};
-use crate::kernel::KernelSymbols;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::source::SymbolSource;
+use crate::dso::{DsoKind, RecordedDso};
+use crate::kernel::{KernelSymbols, RecordedKernel};
 use crate::kernel_file::KernelFile;
+use crate::search::SymbolOptions;
 use crate::unresolved::Unresolved;
 
-impl Symbolizer {
-    /// Where names come from, and the file that was opened for it: the list of symbols if that is the
-    /// recorded kernel's, unless the user named a file of the kernel; else the file.
-    pub(super) fn kernel_source(
-        &self,
-        recorded: &RecordedDso<'_>,
-    ) -> Result<(Source, Option<KernelFile>), Unresolved> {
-        let is_named = recorded.dso.kind == DsoKind::Kernel && self.options.vmlinux.is_some();
-        let listed = if is_named { None } else { Some(self.listed(recorded)) };
-        let why = match listed {
-            Some(Ok(source)) => {
-                if self.options.used.is_some() {
-                    self.note_kernel_file(&source, recorded);
-                }
-                return Ok((source, None));
-            }
-            Some(Err(why)) => Some(why),
-            None => None,
-        };
-        let file = self.open_kernel_file(recorded, None);
-        let table = file.and_then(|file| Ok((file.table(&self.options, recorded)?, file)));
-        // What the list was refused for says more than that there is no file.
-        let (table, file) = table.map_err(|own| why.unwrap_or(own))?;
-        Ok((self.table(table)?, Some(file)))
+/// The recorded kernel, and its symbol list.
+///
+/// Invariant: the list is read at most once, at the first lookup. It is the recorded kernel's, or an
+/// error says why there is none.
+#[derive(Debug, Default)]
+pub(super) struct KernelLookup {
+    recorded: RecordedKernel,
+    symbols: OnceLock<Result<KernelSymbols, Unresolved>>,
+}
+
+impl KernelLookup {
+    pub(super) fn recorded(&self) -> &RecordedKernel {
+        &self.recorded
     }
 
-    /// The list of the kernel's symbols.
-    fn listed(&self, recorded: &RecordedDso<'_>) -> Result<Source, Unresolved> {
-        let kernel = self.kernel()?;
+    pub(super) fn recorded_mut(&mut self) -> &mut RecordedKernel {
+        &mut self.recorded
+    }
+
+    /// Returns the symbol list if a lookup has read it.
+    pub(super) fn loaded(&self) -> Option<&KernelSymbols> {
+        self.symbols.get()?.as_ref().ok()
+    }
+
+    fn symbols(&self, options: &SymbolOptions) -> Result<&KernelSymbols, Unresolved> {
+        let load = || KernelSymbols::load(options, &self.recorded);
+        self.symbols.get_or_init(load).as_ref().map_err(|why| *why)
+    }
+
+    /// Returns the symbols of the kernel or of a module, and the file if it had to be opened: the
+    /// symbol list if it is the recorded kernel's and the user named no file, else the file.
+    pub(super) fn source(
+        &self,
+        options: &SymbolOptions,
+        recorded: &RecordedDso<'_>,
+    ) -> Result<(SymbolSource, Option<KernelFile>), Unresolved> {
+        let is_named = recorded.dso.kind == DsoKind::Kernel && options.vmlinux.is_some();
+        let mut list_error = None;
+        if !is_named {
+            match self.listed(options, recorded) {
+                Ok(source) => {
+                    if options.used.is_some() {
+                        self.note_file(options, recorded, &source);
+                    }
+                    return Ok((source, None));
+                }
+                Err(why) => list_error = Some(why),
+            }
+        }
+        let file = self.open_file(options, recorded, None);
+        let table = file.and_then(|file| Ok((file.table(options, recorded)?, file)));
+        // Why the list was refused helps more than that there is no file.
+        let (table, file) = table.map_err(|why| list_error.unwrap_or(why))?;
+        Ok((SymbolSource::Table(table), Some(file)))
+    }
+
+    /// Returns the symbols in the kernel's list.
+    fn listed(
+        &self,
+        options: &SymbolOptions,
+        recorded: &RecordedDso<'_>,
+    ) -> Result<SymbolSource, Unresolved> {
+        let symbols = self.symbols(options)?;
         if recorded.dso.kind == DsoKind::Kernel {
-            return Ok(Source::Kernel);
+            return Ok(SymbolSource::Kernel);
         }
         let name = module_name(recorded);
-        let shift = kernel.check_module(&self.options, name, recorded)?;
-        Ok(Source::Module { name: name.to_vec(), shift })
+        let shift = symbols.check_module(options, name, recorded)?;
+        Ok(SymbolSource::Module { name: name.to_vec(), shift })
     }
 
-    /// Whoever packs the files wants those with lines too.
-    fn note_kernel_file(&self, source: &Source, recorded: &RecordedDso<'_>) {
-        if let Ok(file) = self.open_kernel_file(recorded, Some(source)) {
-            file.debug_info(&self.options, recorded);
+    /// Opens the file and its debug info, to list them among the used files: an archive should also
+    /// have the lines.
+    fn note_file(
+        &self,
+        options: &SymbolOptions,
+        recorded: &RecordedDso<'_>,
+        source: &SymbolSource,
+    ) {
+        if let Ok(file) = self.open_file(options, recorded, Some(source)) {
+            file.debug_info(options, recorded);
         }
     }
 
-    /// The file of the kernel or of a module, which is opened when it is first needed.
-    pub(super) fn kernel_file<'s>(
+    /// Opens the ELF file of the kernel or of a module. `source` is where its symbols come from.
+    pub(super) fn open_file(
         &self,
-        symbols: &'s DsoSymbols,
+        options: &SymbolOptions,
         recorded: &RecordedDso<'_>,
-    ) -> Result<&'s KernelFile, Unresolved> {
-        let open = || self.open_kernel_file(recorded, Some(&symbols.source)).ok();
-        symbols.kernel_file.get_or_init(open).as_ref().ok_or(Unresolved::NoFile)
-    }
-
-    /// The same by the DSO's number.
-    pub(crate) fn kernel_file_of(
-        &self,
-        dsos: &DsoTable,
-        dso: DsoId,
-    ) -> Result<&KernelFile, Unresolved> {
-        let recorded = dsos.recorded(dso).ok_or(Unresolved::NoMapping)?;
-        self.kernel_file(self.symbols(dsos, dso)?, &recorded)
-    }
-
-    fn open_kernel_file(
-        &self,
-        recorded: &RecordedDso<'_>,
-        source: Option<&Source>,
+        source: Option<&SymbolSource>,
     ) -> Result<KernelFile, Unresolved> {
-        let options = &self.options;
-        let kernel = &self.recorded_kernel;
         if recorded.dso.kind == DsoKind::Kernel {
-            return KernelFile::vmlinux(options, kernel);
+            return KernelFile::vmlinux(options, &self.recorded);
         }
         let known = match source {
-            Some(Source::Module { name, shift }) => {
-                self.kernel().map(|kernel| kernel.known(name, *shift)).unwrap_or_default()
-            }
-            _ => std::collections::HashMap::new(),
+            Some(SymbolSource::Module { name, shift }) => self
+                .symbols(options)
+                .map(|symbols| symbols.function_addresses(name, *shift))
+                .unwrap_or_default(),
+            _ => HashMap::new(),
         };
-        KernelFile::module(options, kernel, recorded, known)
-    }
-
-    fn kernel(&self) -> Result<&KernelSymbols, Unresolved> {
-        let load = || KernelSymbols::load(&self.options, &self.recorded_kernel);
-        self.kernel.get_or_init(load).as_ref().map_err(|why| *why)
+        KernelFile::module(options, &self.recorded, recorded, known)
     }
 }
 
-/// A module's name without brackets.
+/// Returns a module's name without brackets.
 fn module_name<'r>(recorded: &RecordedDso<'r>) -> &'r [u8] {
     let name = &recorded.dso.name[..];
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dso::Dso;
+
+    #[test]
+    fn reads_the_list_at_the_first_lookup() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("kallsyms");
+        std::fs::write(&list, "1000 T _text\n1100 T f\nc000 t in_module\t[mod]\n").unwrap();
+        let options = SymbolOptions { kallsyms: Some(list), ..SymbolOptions::default() };
+        let kernel = KernelLookup::default();
+        assert!(kernel.loaded().is_none());
+        let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
+        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let (source, file) = kernel.source(&options, &recorded).unwrap();
+        assert!(file.is_none() && kernel.loaded().is_some());
+        let range = source.find(|| kernel.loaded(), 0x1104).unwrap();
+        assert_eq!(range.start, 0x1100);
+    }
+
+    #[test]
+    fn reports_why_the_list_was_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SymbolOptions { symfs: folder.path().into(), ..SymbolOptions::default() };
+        let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
+        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let refused = KernelLookup::default().source(&options, &recorded);
+        assert_eq!(refused.err(), Some(Unresolved::UnknownKernel));
+    }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::dso::Dso;
 
-/// The files with code of this process, a perf map, and files that don't exist.
+/// The files mapped by this process, a perf map, and files that don't exist.
 fn dsos(folder: &std::path::Path) -> (DsoTable, Vec<DsoId>) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths: Vec<&str> =
@@ -26,8 +26,8 @@ fn symbolizer(folder: &std::path::Path) -> Symbolizer {
     Symbolizer::new(SymbolOptions { reader_uid, ..SymbolOptions::default() })
 }
 
-/// Symbols and names all over each file.
-fn ask(
+/// Looks up symbols and names all over each file.
+fn look_up(
     symbolizer: &Symbolizer,
     dsos: &DsoTable,
     ids: &[DsoId],
@@ -41,10 +41,10 @@ fn ask(
 }
 
 #[test]
-fn threads_that_ask_at_once_get_what_one_gets() {
+fn several_threads_get_the_answers_of_one() {
     let folder = tempfile::tempdir().unwrap();
     let (dsos, ids) = dsos(folder.path());
-    let expected = ask(&symbolizer(folder.path()), &dsos, &ids);
+    let expected = look_up(&symbolizer(folder.path()), &dsos, &ids);
     assert!(expected.iter().filter(|found| found.is_ok()).count() > 100);
     assert!(expected.contains(&Err(Unresolved::NoFile)));
     let shared = symbolizer(folder.path());
@@ -61,7 +61,7 @@ fn threads_that_ask_at_once_get_what_one_gets() {
                 let first = thread % ids.len();
                 ids.rotate_left(first);
                 start.wait();
-                let mut found = ask(shared, dsos, &ids);
+                let mut found = look_up(shared, dsos, &ids);
                 found.rotate_right(first << 10);
                 assert!(found == *expected, "thread {thread}");
             });
@@ -70,14 +70,14 @@ fn threads_that_ask_at_once_get_what_one_gets() {
 }
 
 #[test]
-fn a_name_stays_where_it_is() {
+fn a_name_never_moves() {
     let folder = tempfile::tempdir().unwrap();
     let (dsos, ids) = dsos(folder.path());
     let symbolizer = symbolizer(folder.path());
     let map = ids[ids.len() - 3];
     let symbol = symbolizer.find(&dsos, map, 0x18).unwrap();
     let name = symbolizer.name(symbol);
-    ask(&symbolizer, &dsos, &ids);
+    look_up(&symbolizer, &dsos, &ids);
     assert_eq!((name, name.as_ptr()), ("f1", symbolizer.name(symbol).as_ptr()));
 }
 
@@ -94,24 +94,25 @@ fn symbols_that_share_a_long_name_need_little_memory() {
     let symbolizer = Symbolizer::new(SymbolOptions::default());
     let symbol = symbolizer.find(&dsos, id, 0x1000).unwrap();
     assert_eq!(symbolizer.name(symbol).len(), limits::NAME_BYTES);
-    let used = symbolizer.bytes.load(Ordering::Relaxed);
+    let used = symbolizer.bytes();
     assert!(used < 2 * bytes.len(), "{used} bytes for a file of {}", bytes.len());
     let find = |at: u64| symbolizer.find(&dsos, id, at * 16).unwrap();
     let shown: usize = (0..20_000).map(|at| symbolizer.name(find(at)).len()).sum();
     assert!(shown < 20 * bytes.len(), "{shown} bytes of names for a file of {}", bytes.len());
 }
 
-/// Each byte changed, and the file cut at each: reading ends, in little memory.
+/// Changes each byte, and cuts the file at each: reading must end, in little memory.
 #[test]
-fn damaged_files_are_read_to_an_end() {
-    use crate::elf::{Frames, Image};
+fn reads_damaged_files_in_bounded_memory() {
+    use crate::elf::{FrameTables, Image};
+    use crate::table::SymbolTable;
     let whole = shared_name(8, 64);
     let read = |bytes: &[u8]| {
         let symbols = Image::read(bytes, None);
         let symbols = symbols.map(|image| image.into_symbols(None).build(true));
-        let frames = Frames::read(bytes, 1 << 10);
-        assert!(symbols.as_ref().map_or(0, Table::bytes) < 1 << 16);
-        assert!(frames.as_ref().map_or(0, |frames| frames.bytes) <= 1 << 10);
+        let frames = FrameTables::read(bytes, 1 << 10);
+        assert!(symbols.as_ref().map_or(0, SymbolTable::bytes) < 1 << 16);
+        assert!(frames.as_ref().map_or(0, FrameTables::bytes) <= 1 << 10);
         symbols.is_ok() && frames.is_ok()
     };
     for at in 0..whole.len() {
@@ -129,8 +130,7 @@ fn damaged_files_are_read_to_an_end() {
     }
 }
 
-/// An ELF file with so many functions of 16 bytes, from offset 0 on, whose names are the rest of
-/// one long name from another byte on.
+/// An ELF file with functions of 16 bytes each, whose names are suffixes of one long name.
 fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
     const HEADER: usize = 64;
     const SEGMENT: usize = 56;
@@ -180,9 +180,9 @@ fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// With symbols and debug info of this test, which then can't be found any more.
+/// Looks up symbols and debug info of this test, then removes the file.
 #[test]
-fn what_was_looked_up_is_known_without_the_file() {
+fn kept_results_need_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let exe = std::env::current_exe().unwrap();
     let bytes = object::read::ReadCache::new(File::open(&exe).unwrap());
@@ -197,25 +197,25 @@ fn what_was_looked_up_is_known_without_the_file() {
     let mut dsos = DsoTable::default();
     let id = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: Some(build_id) }).unwrap();
     let uid = std::os::unix::fs::MetadataExt::uid(&folder.path().metadata().unwrap());
-    let cache = crate::SymbolCache { folder: kept.clone(), most_bytes: 1 << 30, uid };
+    let cache = crate::SymbolCache { folder: kept.clone(), max_bytes: 1 << 30, uid };
     let with = |cache| Symbolizer::new(SymbolOptions { cache, ..SymbolOptions::default() });
-    // Evenly from the code, wherever the linker put it.
+    // Addresses spread evenly over the code.
     let file = object::File::parse(&bytes).unwrap();
     let text = object::Object::section_by_name(&file, ".text").unwrap();
     let (start, size) = object::ObjectSection::file_range(&text).unwrap();
     let address = |at: u64| start + at * (size / 2000);
     let addresses: Vec<_> =
-        (0..2000).map(|at| crate::DsoAddress { dso: id, address: address(at) }).collect();
-    let threads = std::num::NonZeroUsize::MIN;
-    let ask = |symbolizer: &Symbolizer, addresses: &[crate::DsoAddress]| -> Vec<String> {
+        (0..2000).map(|at| DsoAddress { dso: id, address: address(at) }).collect();
+    let threads = NonZeroUsize::MIN;
+    let ask = |symbolizer: &Symbolizer, addresses: &[DsoAddress]| -> Vec<String> {
         let frames = symbolizer.frames(&dsos, addresses, threads);
-        let of =
+        let text =
             |at| frames.get(at).map(|frame| format!("{frame:?}")).collect::<Vec<_>>().join(" < ");
-        (0..frames.len()).map(of).collect()
+        (0..frames.len()).map(text).collect()
     };
     let expected = ask(&with(None), &addresses);
     assert!(expected.iter().filter(|text| text.contains(".rs")).count() > 100);
-    // In two steps, the second of which asks for some of the first again.
+    // In two steps that overlap.
     ask(&with(Some(cache.clone())), &addresses[..1200]);
     let both = with(Some(cache.clone()));
     assert_eq!(ask(&both, &addresses[800..]), expected[800..]);

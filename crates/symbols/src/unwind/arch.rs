@@ -1,33 +1,33 @@
-//! What unwinding needs to know of a processor. Registers have DWARF's numbers: System V psABI for
+//! Properties of processors that unwinding needs. Registers have DWARF's numbers: System V psABI for
 //! x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, section 4.1.
 
 use object::elf;
 
-/// A kind of processor.
+/// A processor architecture.
 #[derive(Debug)]
 pub(super) struct Arch {
     pub(super) machine: elf::Machine,
-    /// How many registers are followed.
+    /// Number of registers tracked.
     pub(super) registers: usize,
     pub(super) stack_pointer: u8,
     pub(super) frame_pointer: u8,
-    /// Where a call leaves the return address: in this register, or on the stack. The register
-    /// stands for the instruction pointer in either case.
+    /// Register of the return address. Without a link register it stands for the instruction pointer,
+    /// and calls push the return address on the stack.
     pub(super) return_address: u8,
     pub(super) has_link_register: bool,
-    /// What a signal handler returns to: the instructions of `rt_sigreturn(2)`.
+    /// Instructions that a signal handler returns to: the call of `rt_sigreturn(2)`.
     pub(super) signal_return: &'static [u8],
-    /// What lies on the stack then.
+    /// Layout of the stack at these instructions.
     pub(super) signal_frame: SignalFrame,
-    /// Bytes of a stub's first half, after which one word more is on the stack, and of the whole.
+    /// Bytes of a PLT stub up to its push, and of the whole stub.
     pub(super) stub: Option<(u64, u64)>,
 }
 
-/// Where the kernel leaves the registers that a signal interrupted, in bytes from the stack pointer
-/// that `rt_sigreturn(2)` is called with.
+/// Where the kernel saves the interrupted registers, as offsets from the stack pointer in a call of
+/// `rt_sigreturn(2)`, in bytes.
 #[derive(Debug)]
 pub(super) struct SignalFrame {
-    /// By register.
+    /// Registers with their offsets.
     pub(super) registers: &'static [(u8, u16)],
     pub(super) pc: u16,
 }

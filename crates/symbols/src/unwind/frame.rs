@@ -1,21 +1,21 @@
-//! From a frame to its caller's: registers, the copy of the stack, and a row that says how.
+//! One unwinding step: from a frame's registers to its caller's, by a row and the copied stack.
 
 use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Value};
 
 use super::arch::Arch;
-use super::row::{Cfa, ExpressionRange, Row, Rule};
+use super::row::{Cfa, ExpressionRange, Rule, UnwindRow};
 use super::tables::Bytes;
 
-/// As many registers as any processor has (`Arch::registers`).
+/// Registers of the processor with the most (`Arch::registers`).
 const REGISTERS: usize = 32;
 
-/// Operations of one expression: compilers write ten. Nothing else ends a jump backwards.
-const OPERATIONS: u32 = 1 << 10;
+/// Limit on the operations of an expression, which can loop. Compilers write about ten.
+const MAX_OPERATIONS: u32 = 1 << 10;
 
 /// A copy of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory<'a> {
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub(super) start: u64,
     pub(super) bytes: &'a [u8],
 }
@@ -28,7 +28,7 @@ impl Memory<'_> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// The first address behind it.
+    /// Address after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.start.saturating_add(self.bytes.len() as u64)
     }
@@ -36,29 +36,28 @@ impl Memory<'_> {
 
 /// The registers of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(super) struct RegisterFrame {
     pub(super) pc: u64,
     values: [u64; REGISTERS],
-    /// A bit for each whose value is known.
+    /// A bit for each register with a known value.
     known: u32,
-    /// It was interrupted there, and didn't call: its address is exact, and what lies below its
-    /// stack pointer is gone.
+    /// Whether the frame was interrupted rather than made a call: its address is exact, and memory
+    /// below its stack pointer is invalid.
     pub(super) is_exact: bool,
 }
 
-/// Why a frame's caller isn't found.
+/// Why a frame has no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// This was a thread's first frame.
+    /// It is the thread's first frame.
     First,
-    /// It takes a word at this address, which the copy doesn't have.
+    /// The copy lacks the word at this address.
     Unread(u64),
-    /// It takes a register that is lost, or an expression can't be evaluated, or the stack would go
-    /// backwards.
+    /// A needed register is lost, an expression can't be evaluated, or the stack would go backwards.
     Damaged,
 }
 
-impl Frame {
+impl RegisterFrame {
     pub(super) fn new(pc: u64, registers: &[u64], arch: &Arch) -> Self {
         let mut values = [0; REGISTERS];
         let mut known = 0;
@@ -91,16 +90,16 @@ impl Frame {
         }
     }
 
-    /// Goes to the caller. `expression` has the bytes of one.
+    /// Steps to the caller. `expression` returns the bytes of an expression.
     #[inline]
     pub(super) fn step<'a>(
         &mut self,
-        row: &Row,
+        row: &UnwindRow,
         memory: &Memory<'_>,
         arch: &Arch,
         expression: &impl Fn(&ExpressionRange) -> Option<Bytes<'a>>,
     ) -> Result<(), Stop> {
-        // Nearly all rows are so: nothing but places in memory.
+        // Fast path for nearly all rows: every saved register is in memory.
         let (base, bytes, at) = match (row.cfa, row.return_address) {
             (Cfa::Register(base, bytes), Some(Rule::Offset(at))) if row.others.is_empty() => {
                 (base, bytes, at)
@@ -123,11 +122,11 @@ impl Frame {
         self.arrive(row, cfa, sp, pc, arch)
     }
 
-    /// The same by rules of any kind, which take the registers as they were.
+    /// Steps to the caller with rules of any kind, which use the registers of this frame.
     #[inline(never)]
     fn step_by_rules<'m, 'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>> + 'm>(
         &mut self,
-        row: &Row,
+        row: &UnwindRow,
         arch: &Arch,
         evaluated: &impl Fn(Self) -> Evaluated<'m, F>,
     ) -> Result<(), Stop> {
@@ -156,23 +155,30 @@ impl Frame {
         self.arrive(row, cfa, sp, pc, arch)
     }
 
-    /// Gives registers that were saved in memory their values in the caller.
+    /// Restores the registers saved in memory.
     #[inline]
-    fn restore(&mut self, row: &Row, cfa: u64, sp: u64, memory: &Memory<'_>) {
+    fn restore(&mut self, row: &UnwindRow, cfa: u64, sp: u64, memory: &Memory<'_>) {
         for (register, bytes) in &row.saved {
             let at = cfa.wrapping_add_signed((*bytes).into());
-            // What lies below the stack pointer was popped already: rows don't always say so, since
-            // nothing that lies there can be used.
+            // A register saved below the stack pointer was popped already; rows don't always state
+            // that, since it still has its value.
             if at >= sp {
                 self.set(*register, memory.word(at));
             }
         }
     }
 
-    /// Ends a step. Each call takes some of the stack; only what an interruption interrupted need
-    /// not.
+    /// Ends a step, and checks that it went up the stack. Only a frame interrupted by a signal can be
+    /// at the same place.
     #[inline]
-    fn arrive(&mut self, row: &Row, cfa: u64, sp: u64, pc: u64, arch: &Arch) -> Result<(), Stop> {
+    fn arrive(
+        &mut self,
+        row: &UnwindRow,
+        cfa: u64,
+        sp: u64,
+        pc: u64,
+        arch: &Arch,
+    ) -> Result<(), Stop> {
         let is_further = cfa > sp || self.is_exact && cfa == sp && pc != self.pc;
         if !is_further && !row.is_signal_frame {
             return Err(Stop::Damaged);
@@ -187,17 +193,15 @@ impl Frame {
         self.set(arch.return_address, Some(pc));
     }
 
-    /// Goes to the caller by the frame pointer, which points at the caller's one, with the return
-    /// address above it.
+    /// Steps to the caller by the frame pointer, which points to the caller's, with the return address
+    /// above it.
     pub(super) fn step_by_frame_pointer(
         &mut self,
         memory: &Memory<'_>,
         arch: &Arch,
     ) -> Result<(), Stop> {
-        let (Some(fp), Some(sp)) = (self.get(arch.frame_pointer), self.get(arch.stack_pointer))
-        else {
-            return Err(Stop::Damaged);
-        };
+        let fp = self.get(arch.frame_pointer).ok_or(Stop::Damaged)?;
+        let sp = self.get(arch.stack_pointer).ok_or(Stop::Damaged)?;
         if fp == 0 && !self.is_exact {
             return Err(Stop::First);
         }
@@ -214,15 +218,15 @@ impl Frame {
         Ok(())
     }
 
-    /// Goes to the caller of a trampoline of Python, the code without a file that calls the
-    /// interpreter for one function (`Python/asm_trampoline.S`). `is_caller` knows the interpreter's
-    /// own return addresses. `false`: it is no trampoline.
+    /// Steps out of one of Python's trampolines: code without a file that calls the interpreter for a
+    /// single function (`Python/asm_trampoline.S`). `is_caller` recognizes return addresses in the
+    /// interpreter. Returns `false` if the code is no trampoline.
     ///
     /// ```text
     /// sub $8, %rsp    call *%rcx    add $8, %rsp    ret                  up to 3.14
     /// push %rbp    mov %rsp, %rbp    call *%rcx    pop %rbp    ret       later
     /// ```
-    /// A word lies below the return address during the call. On processors with a link register a
+    /// During the call a word is below the return address. On processors with a link register a
     /// trampoline keeps a frame pointer.
     pub(super) fn step_out_of_trampoline(
         &mut self,
@@ -233,7 +237,7 @@ impl Frame {
         let Some(sp) = self.get(arch.stack_pointer).filter(|_| !arch.has_link_register) else {
             return false;
         };
-        // Where it was interrupted, that word may not be there.
+        // An interrupted trampoline may not have pushed that word yet.
         let places = if self.is_exact { &[0, 8][..] } else { &[8] };
         let return_address = |bytes: &u64| {
             let at = sp.checked_add(*bytes)?;
@@ -249,7 +253,7 @@ impl Frame {
         true
     }
 
-    /// Goes to what a signal interrupted, from the instructions that end its handler.
+    /// Steps from the code that ends a signal handler to the interrupted code.
     pub(super) fn step_out_of_signal(
         &mut self,
         memory: &Memory<'_>,
@@ -270,15 +274,15 @@ impl Frame {
     }
 }
 
-/// What rules are applied to.
+/// The state that rules are applied to.
 struct Evaluated<'m, F> {
-    frame: Frame,
+    frame: RegisterFrame,
     memory: &'m Memory<'m>,
     expression: &'m F,
 }
 
 impl<'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
-    /// A register's value in the caller; `None` where it is lost.
+    /// Returns a register's value in the caller; `None` if it is lost.
     fn apply(&self, rule: Rule, register: u8, cfa: u64) -> Result<Option<u64>, Stop> {
         let read = |at: u64| self.memory.word(at).ok_or(Stop::Unread(at));
         Ok(match rule {
@@ -292,13 +296,12 @@ impl<'a, F: Fn(&ExpressionRange) -> Option<Bytes<'a>>> Evaluated<'_, F> {
         })
     }
 
-    /// What an expression yields; it starts with the canonical frame address where a register is
-    /// asked for.
+    /// Evaluates an expression. For a register's rule, the stack starts with the CFA.
     fn value(&self, place: &ExpressionRange, cfa: Option<u64>) -> Result<u64, Stop> {
         let bytes = (self.expression)(place).ok_or(Stop::Damaged)?;
         let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
         let mut evaluation = Evaluation::new(bytes, encoding);
-        evaluation.set_max_iterations(OPERATIONS);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
         if let Some(cfa) = cfa {
             evaluation.set_initial_value(cfa);
         }

@@ -1,11 +1,11 @@
-//! Who called whom, from registers and a copy of the stack: by the tables of call frames (DWARF 5,
-//! section 6.4) that ELF files have; in code without a file by frame pointers.
+//! Unwinds stacks from registers and a copy of the stack: with the unwind tables of ELF files (DWARF
+//! 5, section 6.4), and in code without a file with frame pointers.
 //!
 //! ```text
 //! address --AddressSpace--> DSO, offset in it --Segments--> its own address --Tables--> row --Frame::step--> the caller's registers
 //! ```
-//! Each DSO's tables are read once, for all threads, and asked in its own addresses: where processes have it mapped
-//! doesn't matter. Rows are kept by each thread for itself ([`UnwindCache`]).
+//! The tables of a DSO are read once, for all threads, and looked up by the file's addresses, so all
+//! processes share them. Each thread keeps rows of its own ([`UnwindCache`]).
 
 mod arch;
 mod frame;
@@ -24,15 +24,15 @@ pub use unwinder::{UnwindCache, Unwinder};
 pub enum Registers {
     /// x86 with 64 bits.
     X86_64 {
-        /// Where the CPU was.
+        /// Instruction pointer.
         ip: u64,
-        /// The others in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
+        /// General registers in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
         /// (System V psABI for x86-64, figure 3.36).
         general: [u64; 16],
     },
     /// ARM with 64 bits.
     Aarch64 {
-        /// Where the CPU was.
+        /// Program counter.
         pc: u64,
         /// X0 to X30, and the stack pointer.
         general: [u64; 32],
@@ -40,9 +40,9 @@ pub enum Registers {
 }
 
 impl Registers {
-    /// By perf's numbers (`arch/*/include/uapi/asm/perf_regs.h`), of a thread of 64 bits; `None` where
-    /// not all were recorded that unwinding needs. The numbers tell the machine: an instruction
-    /// pointer is 8 on x86 and 32 on ARM, and user registers of x86 end before 32.
+    /// Reads registers of a 64-bit thread by perf's numbers (`arch/*/include/uapi/asm/perf_regs.h`).
+    /// `None` if a register is missing that unwinding needs. The numbers identify the architecture:
+    /// the instruction pointer is 8 on x86 and 32 on ARM, and x86 has no user register 32.
     #[must_use]
     pub fn by_perf_number(get: impl Fn(u32) -> Option<u64>) -> Option<Self> {
         const PC: u32 = 32;
@@ -71,46 +71,45 @@ impl Registers {
     }
 }
 
-/// A stack to be unwound.
+/// A stack to unwind.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
     /// The thread's registers.
     pub registers: &'a Registers,
-    /// The memory from the stack pointer on.
+    /// Memory from the stack pointer upwards.
     pub copy: &'a [u8],
-    /// What following the frame pointers found, where that was recorded too: where the CPU was, and
-    /// return addresses. It takes the place of callers that the copy doesn't tell.
+    /// Recorded frame-pointer chain, if any: the instruction pointer, then return addresses. It
+    /// supplies the callers beyond the copy.
     pub frame_pointers: &'a [u64],
 }
 
-/// How far a stack was unwound.
+/// How unwinding a stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum UnwindEnd {
-    /// To the thread's first function.
+pub enum UnwindOutcome {
+    /// Complete: it reached the thread's first function.
     Whole,
     /// Truncated: the copy ended.
     CopyEnded,
-    /// Truncated: it goes on on another stack than the one that was copied, as with
-    /// `sigaltstack(2)`.
+    /// Truncated: the callers are on another stack than the copied one, as with `sigaltstack(2)`.
     OtherStack,
-    /// Truncated: a file has tables of call frames, and none for this code: hand-written assembly.
+    /// Truncated: the file has unwind tables, but none for this code: hand-written assembly.
     Assembly,
-    /// Truncated: [`crate::limits::FRAMES`] were found.
+    /// Truncated: it reached [`crate::limits::FRAMES`].
     TooDeep,
-    /// Failed: the file isn't there, isn't the one that was recorded, or can't be read.
+    /// Failed: the recorded file isn't here, or can't be read.
     NoBinary,
-    /// Failed: code without tables of call frames, and its frame pointers lead nowhere.
+    /// Failed: the code has no unwind tables, and its frame pointer is invalid.
     NoTable,
-    /// Failed: a return address lies in nothing that was mapped.
+    /// Failed: a return address is in no mapping.
     NoMapping,
-    /// Failed: the sample has not the registers that it takes.
+    /// Failed: the sample lacks a register that unwinding needs.
     NoRegisters,
-    /// Failed: registers and tables don't fit together, or either is damaged.
+    /// Failed: registers or tables are damaged, or don't match.
     Damaged,
 }
 
-impl UnwindEnd {
-    /// All there are.
+impl UnwindOutcome {
+    /// All outcomes.
     pub const ALL: [Self; 10] = [
         Self::Whole,
         Self::CopyEnded,
@@ -124,13 +123,13 @@ impl UnwindEnd {
         Self::Damaged,
     ];
 
-    /// It has its inner frames, and they end for a reason that isn't a failure.
+    /// Whether the inner frames are valid, and the rest is missing for a reason that is no failure.
     #[must_use]
     pub const fn is_truncated(self) -> bool {
         matches!(self, Self::CopyEnded | Self::OtherStack | Self::Assembly | Self::TooDeep)
     }
 
-    /// Why it isn't whole, in words.
+    /// Why the stack isn't complete, as a message.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {

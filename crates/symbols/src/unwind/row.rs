@@ -1,5 +1,5 @@
-//! How a caller's registers are found from one place in the code: a row of a table of call frames
-//! (DWARF 5, section 6.4.1), in a form that is quick to apply.
+//! A row of an unwind table (DWARF 5, section 6.4.1), in a form that is quick to apply: how to restore
+//! the caller's registers at a place in the code.
 //!
 //! ```text
 //! location   CFA      rbx     rbp     ra          the caller's
@@ -11,68 +11,67 @@ use gimli::{CfaRule, Register, RegisterRule, UnwindExpression, UnwindTableRow};
 
 use super::arch::Arch;
 
-/// A row. Registers have DWARF's numbers.
+/// A row of an unwind table. Registers have DWARF's numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Row {
-    /// The canonical frame address: the stack pointer that the caller has after the return.
+pub(super) struct UnwindRow {
+    /// Canonical frame address (CFA): the caller's stack pointer after the return.
     pub(super) cfa: Cfa,
-    /// The return address; `None` where the code has no caller: it is a thread's first function.
+    /// Return address; `None` in a thread's first function, which has no caller.
     pub(super) return_address: Option<Rule>,
-    /// Registers that were saved, the return address apart: where, in bytes from the canonical
-    /// frame address.
+    /// Registers saved in memory, without the return address, with offsets from the CFA in bytes.
     pub(super) saved: Box<[(u8, i32)]>,
-    /// Registers with another rule.
+    /// Registers with any other rule.
     pub(super) others: Box<[(u8, Rule)]>,
-    /// What called is not a call but an interruption, by a signal.
+    /// Whether a signal interrupted the caller, rather than the caller making a call.
     pub(super) is_signal_frame: bool,
 }
 
-/// How the canonical frame address is found.
+/// Rule for the canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cfa {
-    /// A register's value, and so many bytes more.
+    /// Value of a register plus an offset in bytes.
     Register(u8, i32),
-    /// What an expression yields.
+    /// Value of an expression.
     Expression(ExpressionRange),
 }
 
-/// How a register's value in the caller is found.
+/// Rule for a register's value in the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
-    /// It is as it was.
+    /// Unchanged.
     Same,
-    /// It is lost.
+    /// Lost.
     Undefined,
-    /// In memory, so many bytes from the canonical frame address.
+    /// In memory, at an offset from the CFA in bytes.
     Offset(i32),
-    /// It is that address.
+    /// The CFA plus an offset in bytes.
     ValueOffset(i32),
     /// In another register.
     Register(u8),
-    /// In memory, where an expression says.
+    /// In memory, at the value of an expression.
     Expression(ExpressionRange),
-    /// What an expression yields.
+    /// Value of an expression.
     ValueExpression(ExpressionRange),
 }
 
-/// Where an expression lies.
+/// Position of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExpressionRange {
-    /// The number of the DSO.
+    /// Number of the DSO.
     pub(super) dso: u32,
-    /// In `.debug_frame`, not `.eh_frame`.
+    /// Whether it is in `.debug_frame` rather than `.eh_frame`.
     pub(super) is_debug_frame: bool,
     pub(super) offset: u32,
     pub(super) length: u32,
 }
 
-/// Which table a row comes from.
+/// The table and entry that a row comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
     pub(super) dso: u32,
     pub(super) is_debug_frame: bool,
     pub(super) is_signal_frame: bool,
-    /// Whose number the return address has (`CommonInformationEntry::return_address_register`).
+    /// Register number of the return address (`CommonInformationEntry::return_address_register`).
     pub(super) return_address: Register,
 }
 
@@ -101,8 +100,8 @@ impl Origin {
     }
 }
 
-impl Row {
-    /// The row in this form; `None` where it holds what no compiler writes.
+impl UnwindRow {
+    /// Converts a row; `None` if a value is out of range, as no compiler writes it.
     pub(super) fn new(row: &UnwindTableRow<usize>, origin: &Origin, arch: &Arch) -> Option<Self> {
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
@@ -113,7 +112,7 @@ impl Row {
         let return_address = match row.register(origin.return_address) {
             Some(RegisterRule::Undefined) => None,
             Some(rule) => Some(origin.rule(&rule)?),
-            // A function that calls none may keep its return address where it was handed it.
+            // A leaf function can leave its return address in the link register.
             None if arch.has_link_register => Some(Rule::Same),
             None => None,
         };
@@ -136,14 +135,14 @@ impl Row {
         Some(Self { cfa, return_address, saved, others, is_signal_frame: origin.is_signal_frame })
     }
 
-    /// Whether code that follows frame pointers finds this frame's caller: the caller's frame
-    /// pointer lies right below the return address, and this frame's points there.
+    /// Whether following frame pointers finds this frame's caller: this frame's pointer points to the
+    /// caller's frame pointer, right below the return address.
     pub(super) fn keeps_frame_pointer(&self, arch: &Arch) -> bool {
         let fp = self.saved.iter().find(|(register, _)| *register == arch.frame_pointer);
         let Some((_, fp)) = fp else { return false };
         let is_beside = |at: i32| at == fp.saturating_add(8);
         match (self.cfa, self.return_address) {
-            // By convention the pair is where the frame pointer points, which is not said here.
+            // By convention the frame pointer points to the pair; the row doesn't state it.
             (_, Some(Rule::Offset(at))) if arch.has_link_register => is_beside(at),
             (Cfa::Register(base, bytes), Some(Rule::Offset(at))) => {
                 base == arch.frame_pointer && bytes.saturating_add(*fp) == 0 && is_beside(at)

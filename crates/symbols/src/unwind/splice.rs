@@ -1,7 +1,7 @@
-//! Where a copied stack ends, what following the frame pointers found goes on.
+//! Continues a truncated stack with the recorded frame-pointer chain.
 //!
-//! The kernel followed the frame pointers through the same memory when it made the copy, and knows
-//! more of it. Both meet where the stack pointer of the last frame that was unwound is:
+//! When the kernel made the copy it also followed the frame pointers, beyond the end of the copy. The
+//! two meet at the stack pointer of the last unwound frame:
 //!
 //! ```text
 //! stack        copy                                |  beyond it
@@ -12,20 +12,18 @@
 //!
 //! together     f      g      h      i                 j      main
 //! ```
-//! Where the pointers don't lie in the copy they can't be compared with it. Then they meet at the last
-//! return address that both have.
+//! If the frame pointers aren't in the copy, they meet at the last return address that both have.
 
 use super::Stack;
 use super::arch::Arch;
-use super::frame::{Frame, Memory};
+use super::frame::{Memory, RegisterFrame};
 
-/// Of the return addresses that the frame pointers led to, those of the callers of the last frame
-/// that was unwound.
+/// Returns the part of the frame-pointer chain with the callers of the last unwound frame.
 pub(super) fn beyond<'a>(
     memory: &Memory<'_>,
     arch: &Arch,
     stack: &Stack<'a>,
-    last: &Frame,
+    last: &RegisterFrame,
     addresses: &[u64],
 ) -> &'a [u64] {
     let chain = stack.frame_pointers;
@@ -47,15 +45,15 @@ fn first_frame_pointer(arch: &Arch, stack: &Stack<'_>) -> u64 {
     frame.copied().unwrap_or(0)
 }
 
-/// The index of the first return address that lies above a stack pointer. The chain begins with
-/// where the CPU was.
+/// Returns the index of the first return address above a stack pointer. The chain starts with the
+/// instruction pointer.
 fn first_above(memory: &Memory<'_>, mut frame: u64, sp: u64, chain: &[u64]) -> Option<usize> {
     for (index, recorded) in chain.iter().enumerate().skip(1) {
         let at = frame.checked_add(8)?;
         if at >= sp {
             return Some(index);
         }
-        // Signatures of return addresses are not recorded.
+        // The chain has return addresses without their pointer-authentication signatures.
         let found = memory.word(at)?;
         if found != *recorded && found & 0x0000_ffff_ffff_ffff != *recorded {
             return None;

@@ -1,4 +1,4 @@
-//! The tables of call frames of one DSO: which row is valid at an address.
+//! The unwind tables of a DSO: finds the row at an address.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,30 +9,30 @@ use gimli::{
 };
 
 use super::arch::{self, Arch};
-use super::row::{Cfa, ExpressionRange, Origin, Row, Rule};
-use crate::elf::{Frames, Segments};
+use super::row::{Cfa, ExpressionRange, Origin, Rule, UnwindRow};
+use crate::elf::{FrameTables, Segments};
 use crate::limits;
 
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The tables, and what they leave out.
+/// Unwind tables, with indices where the file has none.
 #[derive(Debug)]
-pub(super) struct Tables {
-    frames: Frames,
+pub(super) struct UnwindTables {
+    frames: FrameTables,
     bases: BaseAddresses,
-    /// Entries by their first address, where the file has no sorted list.
+    /// Index of `.eh_frame`, if the file has none.
     eh_frame_index: Option<Index>,
     debug_frame_index: Index,
 }
 
-/// The first addresses of entries, and where the entries lie in their section.
+/// First addresses of entries with their offsets in the section, sorted.
 type Index = Vec<(u64, usize)>;
 
-/// What a thread needs to go through tables.
+/// Buffers and work limit of a thread.
 #[derive(Debug)]
 pub(super) struct Context {
     rows: UnwindContext<usize>,
-    /// Bytes of instructions that it may still go through.
+    /// Bytes of call frame instructions that the thread may still read.
     left: usize,
 }
 
@@ -42,41 +42,41 @@ impl Default for Context {
     }
 }
 
-/// What the tables say of an address.
+/// Result of looking up an address.
 #[derive(Debug)]
 pub(super) enum RowLookup {
     Row {
-        row: Row,
-        /// The address is that of its entry's last byte.
+        row: UnwindRow,
+        /// Whether the address is the last byte of its entry.
         is_last: bool,
     },
-    /// There are tables, and none of their entries has the address.
+    /// No entry contains the address.
     NoEntry,
-    /// There is no table.
+    /// The file has no table.
     NoTable,
-    /// What is there can't be read.
+    /// The entry can't be read.
     Damaged,
 }
 
-impl Tables {
-    pub(super) fn new(frames: Frames) -> Self {
+impl UnwindTables {
+    pub(super) fn new(frames: FrameTables) -> Self {
         let bases = BaseAddresses::default()
-            .set_eh_frame(frames.eh_frame.address)
-            .set_eh_frame_hdr(frames.eh_frame_hdr.address)
-            .set_text(frames.text)
-            .set_got(frames.got);
+            .set_eh_frame(frames.sections.eh_frame.address)
+            .set_eh_frame_hdr(frames.sections.eh_frame_hdr.address)
+            .set_text(frames.sections.text)
+            .set_got(frames.sections.got);
         let mut tables =
             Self { frames, bases, eh_frame_index: None, debug_frame_index: Vec::new() };
         if tables.sorted().is_none_or(|sorted| sorted.table().is_none()) {
-            let bytes = tables.frames.eh_frame.bytes.len();
+            let bytes = tables.frames.sections.eh_frame.bytes.len();
             tables.eh_frame_index = Some(tables.index(&tables.eh_frame(), bytes));
         }
-        let bytes = tables.frames.debug_frame.bytes.len();
+        let bytes = tables.frames.sections.debug_frame.bytes.len();
         tables.debug_frame_index = tables.index(&tables.debug_frame(), bytes);
         tables
     }
 
-    /// Of the processor that the code is for; `None` where it isn't followed.
+    /// Architecture of the code; `None` if it isn't supported.
     pub(super) fn arch(&self) -> Option<&'static Arch> {
         [&arch::X86_64, &arch::AARCH64].into_iter().find(|arch| arch.machine == self.frames.machine)
     }
@@ -85,68 +85,68 @@ impl Tables {
         &self.frames.segments
     }
 
-    /// Whether an address is near the file's first instruction, where no table says so.
+    /// Whether an address is right after the file's entry point.
     pub(super) fn is_entry_point(&self, address: u64) -> bool {
-        /// `_start` sets registers up and calls.
+        /// Bytes of `_start`, which sets up registers and makes a call.
         const BYTES: u64 = 64;
         self.frames.entry != 0 && address.wrapping_sub(self.frames.entry) < BYTES
     }
 
     fn eh_frame(&self) -> EhFrame<Bytes<'_>> {
-        let mut section = EhFrame::new(&self.frames.eh_frame.bytes, LittleEndian);
+        let mut section = EhFrame::new(&self.frames.sections.eh_frame.bytes, LittleEndian);
         section.set_address_size(8);
         section.set_vendor(Vendor::AArch64);
         section
     }
 
     fn debug_frame(&self) -> DebugFrame<Bytes<'_>> {
-        let mut section = DebugFrame::new(&self.frames.debug_frame.bytes, LittleEndian);
+        let mut section = DebugFrame::new(&self.frames.sections.debug_frame.bytes, LittleEndian);
         section.set_address_size(8);
         section.set_vendor(Vendor::AArch64);
         section
     }
 
-    /// The bytes of an expression.
+    /// Returns the bytes of an expression.
     pub(super) fn expression(&self, place: &ExpressionRange) -> Option<Bytes<'_>> {
         let section = match place.is_debug_frame {
-            true => &self.frames.debug_frame.bytes,
-            false => &self.frames.eh_frame.bytes,
+            true => &self.frames.sections.debug_frame.bytes,
+            false => &self.frames.sections.eh_frame.bytes,
         };
         let start = place.offset as usize;
         let bytes = section.get(start..start.checked_add(place.length as usize)?)?;
         Some(EndianSlice::new(bytes, LittleEndian))
     }
 
-    /// The sorted table; `None` also of one that says that it has more entries than bytes, whose size
-    /// gimli would multiply beyond 64 bits.
+    /// Parses the sorted table. `None` also if it claims more entries than it has bytes: gimli's size
+    /// calculation would overflow.
     fn sorted(&self) -> Option<ParsedEhFrameHdr<Bytes<'_>>> {
-        let bytes = &self.frames.eh_frame_hdr.bytes;
+        let bytes = &self.frames.sections.eh_frame_hdr.bytes;
         let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
         let entries = parsed.table().map_or(0, |table| table.iter(&self.bases).size_hint().0);
         (entries <= bytes.len()).then_some(parsed)
     }
 
-    /// All entries of a section. What can't be read ends the list.
+    /// Builds the index of a section, up to the first unreadable entry.
     fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S, bytes: usize) -> Index {
         let mut entries = section.entries(&self.bases);
         let mut index = Vec::new();
-        // Entries of a file share a handful of fronts; those of a damaged one may have one each, which
-        // overlap.
-        let mut fronts: HashMap<usize, CommonInformationEntry<Bytes<'a>>> = HashMap::new();
+        // The entries (FDEs) of a file share a handful of CIEs. Those of a damaged file may each have
+        // their own, which overlap.
+        let mut cies: HashMap<usize, CommonInformationEntry<Bytes<'a>>> = HashMap::new();
         let mut left = bytes.saturating_mul(4).saturating_add(1 << 20);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(entry) = entry else { continue };
             let parsed = entry.parse(|section: &S, bases, offset: S::Offset| {
                 let at = gimli::UnwindOffset::into(offset);
-                if let Some(front) = fronts.get(&at) {
-                    return Ok(front.clone());
+                if let Some(cie) = cies.get(&at) {
+                    return Ok(cie.clone());
                 }
-                let front = section.cie_from_offset(bases, offset)?;
-                left = left.saturating_sub(front.entry_len().saturating_add(16));
-                if front.entry_len() <= limits::UNWIND_INSTRUCTIONS {
-                    fronts.insert(at, front.clone());
+                let cie = section.cie_from_offset(bases, offset)?;
+                left = left.saturating_sub(cie.entry_len().saturating_add(16));
+                if cie.entry_len() <= limits::UNWIND_INSTRUCTIONS {
+                    cies.insert(at, cie.clone());
                 }
-                Ok(front)
+                Ok(cie)
             });
             if let Ok(entry) = parsed {
                 index.push((entry.initial_address(), entry.offset()));
@@ -159,7 +159,7 @@ impl Tables {
         index
     }
 
-    /// Where the entry lies in `.eh_frame` that may have an address.
+    /// Returns the offset of the entry in `.eh_frame` that may contain an address.
     fn eh_frame_offset(&self, address: u64) -> Option<usize> {
         if let Some(index) = &self.eh_frame_index {
             return offset_in(index, address);
@@ -172,7 +172,7 @@ impl Tables {
         usize::try_from(offset).ok()
     }
 
-    /// The row that is valid at an address of this file.
+    /// Finds the row at an address of the file.
     pub(super) fn row(
         &self,
         dso: u32,
@@ -180,7 +180,9 @@ impl Tables {
         arch: &Arch,
         context: &mut Context,
     ) -> RowLookup {
-        if self.frames.eh_frame.bytes.is_empty() && self.frames.debug_frame.bytes.is_empty() {
+        if self.frames.sections.eh_frame.bytes.is_empty()
+            && self.frames.sections.debug_frame.bytes.is_empty()
+        {
             return RowLookup::NoTable;
         }
         let at = Lookup { bases: &self.bases, dso, address, arch };
@@ -202,8 +204,8 @@ impl Tables {
         }
     }
 
-    /// Whether the function at an address keeps frame pointers in any of its rows; `None` where
-    /// nothing is said of it.
+    /// Whether the function at an address keeps a frame pointer in any of its rows; `None` if no entry
+    /// contains it.
     pub(super) fn keeps_frame_pointer(
         &self,
         address: u64,
@@ -220,26 +222,26 @@ impl Tables {
         })
     }
 
-    /// The row of a stub of the procedure linkage table: not every linker describes them.
-    fn stub(&self, address: u64, arch: &Arch) -> Option<Row> {
+    /// Returns the row of a stub of the procedure linkage table: not every linker describes them.
+    fn stub(&self, address: u64, arch: &Arch) -> Option<UnwindRow> {
         let (first_half, bytes) = arch.stub?;
         let plain = |range: &Range<u64>| range.contains(&address);
-        let words_pushed = if self.frames.plt.contains(&address) {
+        let words_pushed = if self.frames.stubs.plt.contains(&address) {
             let (stub, at) = {
-                let offset = address - self.frames.plt.start;
+                let offset = address - self.frames.stubs.plt.start;
                 (offset / bytes, offset % bytes)
             };
-            // The first stub pushes a word more, and is entered with one.
+            // The first stub is entered with a word pushed, and pushes another.
             match stub {
                 0 => 1 + i32::from(at >= 6),
                 _ => i32::from(at >= first_half),
             }
-        } else if self.frames.plain_stubs.iter().any(plain) {
+        } else if self.frames.stubs.plain.iter().any(plain) {
             0
         } else {
             return None;
         };
-        Some(Row {
+        Some(UnwindRow {
             cfa: Cfa::Register(arch.stack_pointer, 8 + 8 * words_pushed),
             return_address: Some(Rule::Offset(-8)),
             saved: Box::default(),
@@ -254,7 +256,7 @@ fn offset_in(index: &Index, address: u64) -> Option<usize> {
     Some(index.get(behind.checked_sub(1)?)?.1)
 }
 
-/// An address that an entry is looked for.
+/// An address to look up.
 struct Lookup<'a> {
     bases: &'a BaseAddresses,
     dso: u32,
@@ -262,12 +264,11 @@ struct Lookup<'a> {
     arch: &'a Arch,
 }
 
-/// An entry is damaged, or longer than any that a compiler writes.
+/// The entry is damaged, or longer than any compiler writes.
 struct Unreadable;
 
 impl Lookup<'_> {
-    /// The entry at an offset, where it has the address and is not endless; `Ok(None)` where it is
-    /// another function's.
+    /// Reads the entry at an offset; `Ok(None)` if it doesn't contain the address.
     fn entry<'a, S: UnwindSection<Bytes<'a>>>(
         &self,
         section: &S,
@@ -305,7 +306,7 @@ impl Lookup<'_> {
         };
         let row =
             entry.unwind_info_for_address(section, self.bases, &mut context.rows, self.address);
-        match row.ok().and_then(|row| Row::new(row, &origin, self.arch)) {
+        match row.ok().and_then(|row| UnwindRow::new(row, &origin, self.arch)) {
             Some(row) => {
                 RowLookup::Row { row, is_last: entry.end_address() == self.address.wrapping_add(1) }
             }
@@ -329,13 +330,13 @@ impl Lookup<'_> {
         let mut rows = entry.rows(section, self.bases, &mut context.rows).ok()?;
         let mut calls = false;
         while let Ok(Some(row)) = rows.next_row() {
-            let row = Row::new(row, &origin, self.arch)?;
+            let row = UnwindRow::new(row, &origin, self.arch)?;
             if row.return_address.is_none() || row.keeps_frame_pointer(self.arch) {
                 return Some(true);
             }
             calls |= row.return_address != Some(Rule::Same);
         }
-        // What leaves the return address in its register has no frame to be followed.
+        // A function that leaves the return address in its register has no frame of its own.
         Some(!calls)
     }
 }

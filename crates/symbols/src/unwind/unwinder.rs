@@ -1,4 +1,4 @@
-//! Unwinds stacks, from one thread or several.
+//! The unwinder, and what each thread caches.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,39 +8,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use object::read::ReadCache;
 
 use super::arch::{self, Arch};
-use super::frame::{Frame, Memory, Stop};
-use super::row::Row;
-use super::tables::{Context, RowLookup, Tables};
-use super::{Registers, Stack, UnwindEnd, splice};
+use super::frame::{Memory, RegisterFrame, Stop};
+use super::row::UnwindRow;
+use super::tables::{Context, RowLookup, UnwindTables};
+use super::{Registers, Stack, UnwindOutcome, splice};
 use crate::address_space::{AddressSpace, Mapping};
-use crate::dso::{DsoId, DsoKind, DsoTable};
-use crate::elf::Frames;
+use crate::dso::{DsoAddress, DsoId, DsoKind, DsoTable};
+use crate::elf::FrameTables;
 use crate::limits;
 use crate::once_vec::OnceVec;
 use crate::runtime::Runtime;
 use crate::search::location::FileLocation;
 use crate::search::{self, SymbolOptions, find};
 
-/// Unwinds stacks, and keeps the tables of the DSOs that it met. It serves one [`DsoTable`], and any
-/// number of threads, each with a cache of its own.
+/// Unwinds stacks, and keeps the tables of their DSOs. It serves a single [`DsoTable`] and any number
+/// of threads, each with its own [`UnwindCache`].
 pub struct Unwinder {
     options: SymbolOptions,
-    by_dso: OnceVec<Result<DsoTables, UnwindEnd>>,
+    by_dso: OnceVec<Result<DsoTables, UnwindOutcome>>,
     /// Bytes of all tables.
     bytes: AtomicU64,
 }
 
-/// What is kept of a DSO.
+/// Unwind tables and code of a DSO.
 struct DsoTables {
-    tables: Tables,
-    code: Code,
+    tables: UnwindTables,
+    code: DsoBytes,
 }
 
-/// Where the DSO's instructions are.
-enum Code {
-    /// In a file.
+/// Where to read a DSO's instructions.
+enum DsoBytes {
+    /// From a file.
     File(FileLocation),
-    /// Here.
+    /// From memory.
     Image(Vec<u8>),
 }
 
@@ -53,14 +53,14 @@ impl fmt::Debug for Unwinder {
     }
 }
 
-/// What a thread that unwinds has found already: how to go on from an address. It serves one
-/// [`Unwinder`], and changes nothing but how long that takes.
+/// A thread's cache of unwind methods by address. It serves a single [`Unwinder`], and doesn't change
+/// results.
 #[derive(Default)]
 pub struct UnwindCache {
     recent: RecentRows,
     by_address: HashMap<(u32, u64), UnwindMethod, foldhash::fast::RandomState>,
-    rows: Vec<Row>,
-    by_row: HashMap<Row, u32, foldhash::fast::RandomState>,
+    rows: Vec<UnwindRow>,
+    by_row: HashMap<UnwindRow, u32, foldhash::fast::RandomState>,
     context: Context,
 }
 
@@ -73,22 +73,22 @@ impl fmt::Debug for UnwindCache {
     }
 }
 
-/// How the caller of code at an address is found.
+/// How to find the caller of the code at an address.
 #[derive(Clone, Copy, Debug)]
 enum UnwindMethod {
-    /// By the row with this index.
+    /// With the row at this index.
     Row(u32),
-    /// By the frame pointer; why, if that leads nowhere.
-    FramePointer(UnwindEnd),
-    /// By what the kernel put on the stack for a signal handler.
+    /// With the frame pointer; the outcome if that fails.
+    FramePointer(UnwindOutcome),
+    /// With the registers that the kernel saved for a signal handler.
     OutOfSignal,
-    /// It has none: a thread began there.
+    /// It has no caller: a thread starts there.
     First,
-    Not(UnwindEnd),
+    Not(UnwindOutcome),
 }
 
-/// The rows of addresses that were met last, one in each place: a stack's outer frames are those of
-/// the stacks before it, and one line of the CPU's cache has all that is known of an address.
+/// Direct-mapped cache of the rows of recent addresses. Successive stacks share outer frames, and a
+/// lookup touches one cache line.
 #[derive(Default)]
 struct RecentRows(Vec<RecentRow>);
 
@@ -96,16 +96,16 @@ struct RecentRows(Vec<RecentRow>);
 struct RecentRow {
     address: u64,
     dso: u32,
-    /// The row's index and 1; 0: nothing is here.
+    /// Index of the row plus 1; 0 for an empty slot.
     row: u32,
 }
 
 impl RecentRows {
-    /// 512 KiB.
+    /// log2 of the slots: 512 KiB.
     const BITS: u32 = 15;
 
-    /// Of fewer addresses the CPU's caches hold all that is known.
-    const FROM: usize = 1 << 10;
+    /// Addresses from which on it is used: the CPU's caches hold the hash table of fewer.
+    const MIN_ADDRESSES: usize = 1 << 10;
 
     /// Fibonacci hashing.
     #[inline]
@@ -132,7 +132,7 @@ impl RecentRows {
 }
 
 impl UnwindCache {
-    fn insert(&mut self, row: Row) -> u32 {
+    fn insert(&mut self, row: UnwindRow) -> u32 {
         if let Some(index) = self.by_row.get(&row) {
             return *index;
         }
@@ -142,7 +142,7 @@ impl UnwindCache {
         index
     }
 
-    /// Forgets everything where a hostile recording had it grow.
+    /// Clears the cache if a hostile recording has made it too large.
     fn bound(&mut self) {
         if self.by_address.len() >= limits::UNWIND_ADDRESSES {
             self.recent = RecentRows::default();
@@ -154,21 +154,21 @@ impl UnwindCache {
 }
 
 impl Unwinder {
-    /// Bytes of the tables that were read of all DSOs.
+    /// Bytes of the tables of all DSOs.
     #[must_use]
     pub fn bytes(&self) -> usize {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Nothing is read yet.
+    /// Creates an unwinder that has read nothing yet.
     #[must_use]
     pub fn new(options: SymbolOptions) -> Self {
         Self { options, by_dso: OnceVec::default(), bytes: AtomicU64::new(0) }
     }
 
-    /// Adds the addresses of a stack, the innermost first: where the CPU was, then of each caller
-    /// the last byte of its call; of what a signal interrupted, where that was. Returns how far
-    /// that went, and how many of the addresses are those of frame pointers.
+    /// Appends the addresses of a stack, innermost first: the instruction pointer, then for each caller
+    /// the last byte of its call, or the exact address if a signal interrupted it. Returns the outcome,
+    /// and how many addresses come from the frame-pointer chain.
     pub fn unwind(
         &self,
         cache: &mut UnwindCache,
@@ -176,20 +176,20 @@ impl Unwinder {
         space: &AddressSpace,
         stack: &Stack<'_>,
         addresses: &mut Vec<u64>,
-    ) -> (UnwindEnd, usize) {
+    ) -> (UnwindOutcome, usize) {
         let (arch, frame) = match stack.registers {
             Registers::X86_64 { ip, general } => {
-                (&arch::X86_64, Frame::new(*ip, general, &arch::X86_64))
+                (&arch::X86_64, RegisterFrame::new(*ip, general, &arch::X86_64))
             }
             Registers::Aarch64 { pc, general } => {
-                (&arch::AARCH64, Frame::new(*pc, general, &arch::AARCH64))
+                (&arch::AARCH64, RegisterFrame::new(*pc, general, &arch::AARCH64))
             }
         };
         cache.bound();
         let memory = Memory { start: stack.registers.stack_pointer(), bytes: stack.copy };
         let mut walk = Walk { unwinder: self, cache, dsos, space, arch, memory, frame };
         let end = walk.run(addresses);
-        if end == UnwindEnd::Whole || stack.frame_pointers.is_empty() {
+        if end == UnwindOutcome::Whole || stack.frame_pointers.is_empty() {
             return (end, 0);
         }
         if addresses.is_empty() {
@@ -199,71 +199,67 @@ impl Unwinder {
         addresses.extend(rest.iter().map(|address| address.wrapping_sub(1)));
         match rest.last() {
             Some(last) if walk.is_first_function(last.wrapping_sub(1)) => {
-                (UnwindEnd::Whole, rest.len())
+                (UnwindOutcome::Whole, rest.len())
             }
             _ => (end, rest.len()),
         }
     }
 
-    /// Whether the function at an address keeps frame pointers, so that following them leads from
-    /// it to its caller; `None` where nothing is known of it.
+    /// Whether the function at an address keeps a frame pointer, so that following frame pointers finds
+    /// its caller. `None` if that is unknown.
     pub fn keeps_frame_pointer(
         &self,
         cache: &mut UnwindCache,
         dsos: &DsoTable,
-        dso: DsoId,
-        address: u64,
+        at: DsoAddress,
     ) -> Option<bool> {
-        let loaded = self.loaded(dsos, dso).as_ref().ok()?;
-        let own = loaded.tables.segments().to_address(address)?;
+        let loaded = self.loaded(dsos, at.dso).as_ref().ok()?;
+        let own = loaded.tables.segments().to_address(at.address)?;
         let arch = loaded.tables.arch()?;
         loaded.tables.keeps_frame_pointer(own, arch, &mut cache.context)
     }
 
-    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<DsoTables, UnwindEnd> {
+    fn loaded(&self, dsos: &DsoTable, dso: DsoId) -> &Result<DsoTables, UnwindOutcome> {
         self.by_dso.get_or_init(dso.number(), || self.load(dsos, dso))
     }
 
-    /// The tables of a DSO: those of the file that was recorded.
-    fn load(&self, dsos: &DsoTable, id: DsoId) -> Result<DsoTables, UnwindEnd> {
-        let recorded = dsos.recorded(id).ok_or(UnwindEnd::NoBinary)?;
+    /// Reads the tables of a DSO from the recorded file.
+    fn load(&self, dsos: &DsoTable, id: DsoId) -> Result<DsoTables, UnwindOutcome> {
+        let recorded = dsos.recorded(id).ok_or(UnwindOutcome::NoBinary)?;
         let most = limits::UNWIND_BYTES.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let (frames, code) = match recorded.dso.kind {
             DsoKind::Elf => {
                 let found = find::binary(&self.options, &recorded);
-                let found = found.map_err(|_| UnwindEnd::NoBinary)?;
-                (Frames::read(&ReadCache::new(&found.file), most), Code::File(found.place))
+                let found = found.map_err(|_| UnwindOutcome::NoBinary)?;
+                (FrameTables::read(&ReadCache::new(&found.file), most), DsoBytes::File(found.place))
             }
             DsoKind::Vdso => {
-                let image = search::own_vdso().map_err(|_| UnwindEnd::NoBinary)?;
-                (Frames::read(image.as_slice(), most), Code::Image(image))
+                let image = search::own_vdso().map_err(|_| UnwindOutcome::NoBinary)?;
+                (FrameTables::read(image.as_slice(), most), DsoBytes::Image(image))
             }
-            _ => return Err(UnwindEnd::NoTable),
+            _ => return Err(UnwindOutcome::NoTable),
         };
-        let frames = frames.map_err(|_| UnwindEnd::NoBinary)?;
+        let frames = frames.map_err(|_| UnwindOutcome::NoBinary)?;
         let is_other = |(recorded, found)| recorded != found;
         if recorded.dso.build_id.zip(frames.build_id).is_some_and(is_other) {
-            return Err(UnwindEnd::NoBinary);
+            return Err(UnwindOutcome::NoBinary);
         }
-        self.bytes.fetch_add(frames.bytes, Ordering::Relaxed);
-        Ok(DsoTables { tables: Tables::new(frames), code })
+        self.bytes.fetch_add(frames.bytes(), Ordering::Relaxed);
+        Ok(DsoTables { tables: UnwindTables::new(frames), code })
     }
 }
 
 impl DsoTables {
-    /// Whether these instructions lie at an address of the file.
+    /// Whether the file has these instructions at an address.
     fn has_code(&self, address: u64, code: &[u8]) -> bool {
         let mut found = [0; 16];
-        let (Some(found), Some(offset)) =
-            (found.get_mut(..code.len()), self.tables.segments().to_offset(address))
-        else {
-            return false;
-        };
+        let Some(found) = found.get_mut(..code.len()) else { return false };
+        let Some(offset) = self.tables.segments().to_offset(address) else { return false };
         let is_read = match &self.code {
-            Code::File(place) => {
+            DsoBytes::File(place) => {
                 place.open().is_ok_and(|file| file.read_exact_at(found, offset).is_ok())
             }
-            Code::Image(image) => {
+            DsoBytes::Image(image) => {
                 let at = usize::try_from(offset).ok();
                 let bytes = at.and_then(|at| image.get(at..)?.get(..found.len()));
                 bytes.map(|bytes| found.copy_from_slice(bytes)).is_some()
@@ -273,7 +269,7 @@ impl DsoTables {
     }
 }
 
-/// One stack on its way.
+/// A stack while it is unwound.
 struct Walk<'a> {
     unwinder: &'a Unwinder,
     cache: &'a mut UnwindCache,
@@ -281,12 +277,12 @@ struct Walk<'a> {
     space: &'a AddressSpace,
     arch: &'static Arch,
     memory: Memory<'a>,
-    frame: Frame,
+    frame: RegisterFrame,
 }
 
 impl Walk<'_> {
-    fn run(&mut self, addresses: &mut Vec<u64>) -> UnwindEnd {
-        // Signed return addresses have their signature above the bits that addresses have.
+    fn run(&mut self, addresses: &mut Vec<u64>) -> UnwindOutcome {
+        // Pointer authentication puts a signature into the bits above the highest address.
         let space = self.space;
         let highest = space.mappings().next_back().map_or(u64::MAX, |map| map.end);
         let signature = if self.arch.has_link_register { highest.leading_zeros() } else { 0 };
@@ -294,13 +290,13 @@ impl Walk<'_> {
         let mut last: Option<&Mapping> = None;
         for _ in 0..limits::FRAMES {
             if self.frame.pc == 0 && !addresses.is_empty() {
-                return UnwindEnd::Whole;
+                return UnwindOutcome::Whole;
             }
             let address = self.frame.pc.wrapping_sub(u64::from(!self.frame.is_exact));
-            // Most callers are in the file of what they call.
+            // Most callers are in the same mapping as their callee.
             let last_one = last.filter(|map| map.start <= address && address < map.end);
             let mapping = last_one.or_else(|| space.find(address));
-            let Some(mapping) = mapping else { return UnwindEnd::NoMapping };
+            let Some(mapping) = mapping else { return UnwindOutcome::NoMapping };
             last = Some(mapping);
             addresses.push(address);
             let how = self.how(mapping, address);
@@ -308,20 +304,20 @@ impl Walk<'_> {
                 UnwindMethod::Row(row) => self.step(row),
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
                 UnwindMethod::OutOfSignal => self.frame.step_out_of_signal(&self.memory, self.arch),
-                UnwindMethod::First => return UnwindEnd::Whole,
+                UnwindMethod::First => return UnwindOutcome::Whole,
                 UnwindMethod::Not(why) => return why,
             };
             match (stepped, how) {
                 (Ok(()), _) => {}
-                (Err(Stop::First), _) => return UnwindEnd::Whole,
+                (Err(Stop::First), _) => return UnwindOutcome::Whole,
                 (Err(Stop::Unread(at)), _) => return self.unread(at, interrupted),
                 (Err(Stop::Damaged), UnwindMethod::FramePointer(why)) => return why,
-                (Err(Stop::Damaged), _) => return UnwindEnd::Damaged,
+                (Err(Stop::Damaged), _) => return UnwindOutcome::Damaged,
             }
             interrupted |= self.frame.is_exact;
             self.frame.pc = self.frame.pc << signature >> signature;
         }
-        UnwindEnd::TooDeep
+        UnwindOutcome::TooDeep
     }
 
     fn step(&mut self, row: u32) -> Result<(), Stop> {
@@ -333,14 +329,14 @@ impl Walk<'_> {
         })
     }
 
-    /// Code without tables: by the frame pointer, which a trampoline of Python mostly lacks.
+    /// Steps out of code without tables, by the frame pointer. Most of Python's trampolines have none.
     fn step_without_table(&mut self, dso: DsoId) -> Result<(), Stop> {
         let Self { dsos, space, arch, memory, frame, .. } = self;
-        let of = |dso| dsos.get(dso);
-        let is_compiled = of(dso).is_some_and(|dso| matches!(dso.kind, DsoKind::PerfMap { .. }));
+        let is_compiled =
+            dsos.get(dso).is_some_and(|dso| matches!(dso.kind, DsoKind::PerfMap { .. }));
         let is_interpreter = |address: u64| {
-            let dso = space.find(address).and_then(|mapping| of(mapping.dso));
-            dso.is_some_and(|dso| Runtime::of_file(&dso.name) == Some(Runtime::Python))
+            let dso = space.find(address).and_then(|mapping| dsos.get(mapping.dso));
+            dso.is_some_and(|dso| Runtime::from_path(&dso.name) == Some(Runtime::Python))
         };
         if is_compiled && frame.step_out_of_trampoline(memory, arch, is_interpreter) {
             return Ok(());
@@ -348,17 +344,19 @@ impl Walk<'_> {
         frame.step_by_frame_pointer(memory, arch)
     }
 
-    /// What it means that the copy doesn't have an address.
-    fn unread(&self, address: u64, interrupted: bool) -> UnwindEnd {
+    /// Returns the outcome for an address that isn't in the copy.
+    fn unread(&self, address: u64, interrupted: bool) -> UnwindOutcome {
         let copied = self.space.find(self.memory.start);
         match copied {
             _ if address >= self.memory.start && address < self.memory.end() => {
-                UnwindEnd::CopyEnded
+                UnwindOutcome::CopyEnded
             }
-            Some(stack) if stack.start <= address && address < stack.end => UnwindEnd::CopyEnded,
-            None if address >= self.memory.end() => UnwindEnd::CopyEnded,
-            _ if interrupted => UnwindEnd::OtherStack,
-            _ => UnwindEnd::Damaged,
+            Some(stack) if stack.start <= address && address < stack.end => {
+                UnwindOutcome::CopyEnded
+            }
+            None if address >= self.memory.end() => UnwindOutcome::CopyEnded,
+            _ if interrupted => UnwindOutcome::OtherStack,
+            _ => UnwindOutcome::Damaged,
         }
     }
 
@@ -375,7 +373,7 @@ impl Walk<'_> {
             how
         });
         if let UnwindMethod::Row(row) = how
-            && self.cache.by_address.len() >= RecentRows::FROM
+            && self.cache.by_address.len() >= RecentRows::MIN_ADDRESSES
         {
             self.cache.recent.set(key, row);
         }
@@ -385,19 +383,21 @@ impl Walk<'_> {
     fn find(&mut self, dso: DsoId, in_dso: u64) -> UnwindMethod {
         let loaded = match self.unwinder.loaded(self.dsos, dso) {
             Ok(loaded) => loaded,
-            Err(UnwindEnd::NoTable) => return UnwindMethod::FramePointer(UnwindEnd::NoTable),
+            Err(UnwindOutcome::NoTable) => {
+                return UnwindMethod::FramePointer(UnwindOutcome::NoTable);
+            }
             Err(why) => return UnwindMethod::Not(*why),
         };
         let tables = &loaded.tables;
         let Some(own) = tables.segments().to_address(in_dso) else {
-            return UnwindMethod::Not(UnwindEnd::NoMapping);
+            return UnwindMethod::Not(UnwindOutcome::NoMapping);
         };
         if tables.arch().is_none_or(|arch| arch.machine != self.arch.machine) {
-            return UnwindMethod::Not(UnwindEnd::NoBinary);
+            return UnwindMethod::Not(UnwindOutcome::NoBinary);
         }
         let found = tables.row(dso.number(), own, self.arch, &mut self.cache.context);
-        // A handler returns to the first byte of a function that it wasn't called from, so the byte
-        // before it belongs to another one, or to none.
+        // A signal handler returns to the first byte of a function that didn't call it, so the byte
+        // before may belong to another function or to none.
         let leaves_signal = |at: u64| loaded.has_code(at, self.arch.signal_return);
         let is_described =
             matches!(found, RowLookup::Row { ref row, is_last: false } if !row.is_signal_frame);
@@ -409,19 +409,19 @@ impl Walk<'_> {
         }
         match found {
             RowLookup::Row { row, .. } => UnwindMethod::Row(self.cache.insert(row)),
-            RowLookup::Damaged => UnwindMethod::Not(UnwindEnd::Damaged),
+            RowLookup::Damaged => UnwindMethod::Not(UnwindOutcome::Damaged),
             RowLookup::NoEntry | RowLookup::NoTable if leaves_signal(own) => {
                 UnwindMethod::OutOfSignal
             }
             RowLookup::NoEntry | RowLookup::NoTable if tables.is_entry_point(own) => {
                 UnwindMethod::First
             }
-            RowLookup::NoTable => UnwindMethod::FramePointer(UnwindEnd::NoTable),
-            RowLookup::NoEntry => UnwindMethod::Not(UnwindEnd::Assembly),
+            RowLookup::NoTable => UnwindMethod::FramePointer(UnwindOutcome::NoTable),
+            RowLookup::NoEntry => UnwindMethod::Not(UnwindOutcome::Assembly),
         }
     }
 
-    /// Whether threads begin with the function at an address.
+    /// Whether threads start in the function at an address.
     fn is_first_function(&mut self, address: u64) -> bool {
         let Some(mapping) = self.space.find(address) else { return false };
         match self.how(mapping, address) {

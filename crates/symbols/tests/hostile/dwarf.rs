@@ -1,7 +1,7 @@
 //! Debug info (DWARF 4 and 5) whose parts refer to each other, to themselves, or all to one that is
 //! large.
 
-use crate::elf::{self, STRTAB, SYMTAB, Section};
+use crate::elf::{self, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
 
 /// `DW_TAG_*`, `DW_AT_*` and `DW_FORM_*` (DWARF 5, section 7.5).
@@ -96,12 +96,12 @@ fn long(at: u32) -> [u8; 4] {
 /// Asks a file with this debug info for so many addresses, 16 bytes apart. It has a symbol for all.
 fn frames(debug: &[(&'static str, Vec<u8>)], addresses: u64) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
-    let mut sections: Vec<Section> =
-        debug.iter().map(|(name, bytes)| Section::data(name, bytes.clone())).collect();
+    let mut sections: Vec<TestSection> =
+        debug.iter().map(|(name, bytes)| TestSection::data(name, bytes.clone())).collect();
     let names = u32::try_from(sections.len() + 2).unwrap();
     let table = elf::symbol(1, 0, 1 << 24);
-    sections.push(Section { link: names, ..Section::new(".symtab", SYMTAB, table) });
-    sections.push(Section::new(".strtab", STRTAB, b"\0known\0".to_vec()));
+    sections.push(TestSection { link: names, ..TestSection::new(".symtab", SYMTAB, table) });
+    sections.push(TestSection::new(".strtab", STRTAB, b"\0known\0".to_vec()));
     let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
     asked.frames((1..=addresses).map(|at| at * 16))
 }

@@ -13,7 +13,7 @@ const FRONT: usize = 64 + 56;
 
 /// A section, and what its header claims where that isn't true.
 #[derive(Clone, Default)]
-pub(crate) struct Section {
+pub(crate) struct TestSection {
     pub(crate) name: &'static str,
     pub(crate) kind: u32,
     pub(crate) flags: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Section {
     pub(crate) claimed_size: Option<u64>,
 }
 
-impl Section {
+impl TestSection {
     pub(crate) fn new(name: &'static str, kind: u32, bytes: Vec<u8>) -> Self {
         Self { name, kind, bytes, ..Self::default() }
     }
@@ -40,16 +40,16 @@ pub(crate) fn words(words: &[u64]) -> Vec<u8> {
 }
 
 /// Where the section with a number (from 1 on) lies in what [`file`] makes.
-pub(crate) fn offset_of(sections: &[Section], number: usize) -> u64 {
+pub(crate) fn offset_of(sections: &[TestSection], number: usize) -> u64 {
     let before = sections.iter().take(number - 1).map(|section| section.bytes.len());
     (FRONT + before.sum::<usize>()) as u64
 }
 
 /// The file; sections count from 1, and the last is that of the names.
-pub(crate) fn file(sections: &[Section]) -> Vec<u8> {
+pub(crate) fn file(sections: &[TestSection]) -> Vec<u8> {
     let mut names = vec![0];
-    let mut all: Vec<Section> = sections.to_vec();
-    all.push(Section::new(".shstrtab", STRTAB, Vec::new()));
+    let mut all: Vec<TestSection> = sections.to_vec();
+    all.push(TestSection::new(".shstrtab", STRTAB, Vec::new()));
     let mut starts = Vec::new();
     for section in &all {
         starts.push(u32::try_from(names.len()).unwrap());

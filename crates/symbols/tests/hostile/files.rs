@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tare_symbols::{BuildId, Dso, DsoKind, DsoTable, SymbolOptions, Symbolizer, Unresolved};
 
-use crate::elf::{self, STRTAB, SYMTAB, Section};
+use crate::elf::{self, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
 
 const ID: [u8; 20] = [0xab; 20];
@@ -31,14 +31,14 @@ fn not_a_file(kind: &str, path: &Path) {
 /// A stripped file with a build id, a debug link and a link of dwz's.
 fn stripped() -> Vec<u8> {
     let note = [&[4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0], &b"GNU\0"[..], &ID].concat();
-    let names = Section::new(".dynstr", STRTAB, b"\0own\0".to_vec());
+    let names = TestSection::new(".dynstr", STRTAB, b"\0own\0".to_vec());
     elf::file(&[
-        Section { link: 2, ..Section::new(".dynsym", elf::DYNSYM, elf::symbol(1, 0, 64)) },
+        TestSection { link: 2, ..TestSection::new(".dynsym", elf::DYNSYM, elf::symbol(1, 0, 64)) },
         names,
-        Section::new(".note.gnu.build-id", 7, note),
-        Section::data(".gnu_debuglink", b"linked.debug\0\0\0\0\x01\x02\x03\x04".to_vec()),
-        Section::data(".gnu_debugaltlink", [&b"shared.dwz\0"[..], &ID].concat()),
-        Section::data(".debug_info", vec![0; 64]),
+        TestSection::new(".note.gnu.build-id", 7, note),
+        TestSection::data(".gnu_debuglink", b"linked.debug\0\0\0\0\x01\x02\x03\x04".to_vec()),
+        TestSection::data(".gnu_debugaltlink", [&b"shared.dwz\0"[..], &ID].concat()),
+        TestSection::data(".debug_info", vec![0; 64]),
     ])
 }
 
@@ -137,11 +137,11 @@ fn files_link_to_themselves() {
 fn a_table_is_a_hole() {
     bounded("files::a_table_is_a_hole", 64, || {
         let folder = tempfile::tempdir().unwrap();
-        let table = Section {
+        let table = TestSection {
             claimed_offset: Some(1 << 20),
             claimed_size: Some(1 << 39),
             link: 1,
-            ..Section::new(".symtab", SYMTAB, Vec::new())
+            ..TestSection::new(".symtab", SYMTAB, Vec::new())
         };
         let path = folder.path().join("own");
         std::fs::write(&path, elf::file(&[table])).unwrap();

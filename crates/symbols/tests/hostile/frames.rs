@@ -4,16 +4,16 @@ use std::path::Path;
 
 use tare_symbols::{
     AddressSpace, Dso, DsoKind, DsoTable, Mapping, Registers, Stack, SymbolOptions, UnwindCache,
-    UnwindEnd, Unwinder,
+    UnwindOutcome, Unwinder,
 };
 
 use crate::bounded;
-use crate::elf::{self, Section};
+use crate::elf::{self, TestSection};
 
 const STACK: u64 = 0x7fff_0000;
 
 /// Unwinds stacks whose every word is another address in the file; how far that goes.
-pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> UnwindEnd {
+pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> UnwindOutcome {
     let path = folder.join("hostile");
     std::fs::write(&path, file).unwrap();
     let mut dsos = DsoTable::default();
@@ -23,7 +23,7 @@ pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> UnwindEnd {
     space.add(Mapping { start: 0, end: 1 << 24, pgoff: 0, dso });
     let unwinder = Unwinder::new(SymbolOptions::default());
     let mut cache = UnwindCache::default();
-    let mut end = UnwindEnd::Whole;
+    let mut end = UnwindOutcome::Whole;
     for turn in 0..4 {
         let words: Vec<u64> = (0..64).map(|at| 1 + ip + (turn << 14) + at * 16).collect();
         let mut general = [STACK; 16];
@@ -53,15 +53,15 @@ fn function(back: u32, low: u64, bytes: u64, rules: &[u8]) -> Vec<u8> {
     entry(&[&back.to_le_bytes()[..], &elf::words(&[low, bytes]), rules].concat())
 }
 
-fn unwound(eh_frame: Vec<u8>, header: Option<Vec<u8>>) -> UnwindEnd {
+fn unwound(eh_frame: Vec<u8>, header: Option<Vec<u8>>) -> UnwindOutcome {
     let folder = tempfile::tempdir().unwrap();
-    let mut sections = vec![Section::data(".eh_frame", eh_frame)];
-    sections.extend(header.map(|bytes| Section::data(".eh_frame_hdr", bytes)));
+    let mut sections = vec![TestSection::data(".eh_frame", eh_frame)];
+    sections.extend(header.map(|bytes| TestSection::data(".eh_frame_hdr", bytes)));
     unwind(folder.path(), &elf::file(&sections), 0x10)
 }
 
 /// One function of all addresses, with these rules.
-fn with_rules(more_in_front: &[u8], rules: &[u8]) -> UnwindEnd {
+fn with_rules(more_in_front: &[u8], rules: &[u8]) -> UnwindOutcome {
     let front = front(b"", more_in_front);
     let back = u32::try_from(front.len() + 4).unwrap();
     unwound([front, function(back, 1, 1 << 24, rules)].concat(), None)
@@ -70,7 +70,7 @@ fn with_rules(more_in_front: &[u8], rules: &[u8]) -> UnwindEnd {
 #[test]
 fn fronts_of_functions_are_functions_and_themselves() {
     bounded("frames::fronts_of_functions_are_functions_and_themselves", 64, || {
-        assert_eq!(with_rules(&[], &[]), UnwindEnd::CopyEnded, "what is in order");
+        assert_eq!(with_rules(&[], &[]), UnwindOutcome::CopyEnded, "what is in order");
         // Pointers to itself, to the next entry, to a byte within, beyond the section, all around.
         for back in [4, 0, u32::MAX, u32::MAX - 20, 1 << 31, 8, 5] {
             let circle = function(back, 1, 1 << 24, &[0; 16]).repeat(10_000);
@@ -110,8 +110,8 @@ fn rules_do_not_end() {
         for rules in endless {
             // The largest that is looked at, and all of it.
             for rules in [&rules[..rules.len().min(60_000)], &rules] {
-                assert_ne!(with_rules(&[], rules), UnwindEnd::Whole);
-                assert_ne!(with_rules(rules, &[]), UnwindEnd::Whole);
+                assert_ne!(with_rules(&[], rules), UnwindOutcome::Whole);
+                assert_ne!(with_rules(rules, &[]), UnwindOutcome::Whole);
             }
         }
     });
@@ -133,7 +133,7 @@ fn expressions_do_not_end() {
             &[0x30, 0x06],
             &[0x77, 0x00, 0x06, 0x2f, 0xfc, 0xff],
         ] {
-            assert_eq!(cfa(expression), UnwindEnd::Damaged, "{expression:x?}");
+            assert_eq!(cfa(expression), UnwindOutcome::Damaged, "{expression:x?}");
         }
     });
 }

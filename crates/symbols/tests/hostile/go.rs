@@ -1,6 +1,6 @@
 //! What Go's runtime knows of its functions (`.gopclntab`), as Go 1.20 writes it.
 
-use crate::elf::{self, Section};
+use crate::elf::{self, TestSection};
 use crate::{HostileFile, bounded};
 
 /// Where the parts of the table lie in it.
@@ -40,11 +40,14 @@ fn table(steps: &[u8]) -> Vec<u8> {
 }
 
 /// The program: the table, `runtime.moduledata`, and the call that was inlined.
-fn program(steps: &[u8]) -> Vec<Section> {
+fn program(steps: &[u8]) -> Vec<TestSection> {
     let mut sections = vec![
-        Section::data(".gopclntab", table(steps)),
-        Section { flags: 3, ..Section::data(".data", vec![0; 41 * 8]) },
-        Section::data(".rodata", [0_u32, 7, 4, 1].iter().flat_map(|n| n.to_le_bytes()).collect()),
+        TestSection::data(".gopclntab", table(steps)),
+        TestSection { flags: 3, ..TestSection::data(".data", vec![0; 41 * 8]) },
+        TestSection::data(
+            ".rodata",
+            [0_u32, 7, 4, 1].iter().flat_map(|n| n.to_le_bytes()).collect(),
+        ),
     ];
     let mut module = [0; 41];
     module[0] = elf::offset_of(&sections, 1);
@@ -55,7 +58,7 @@ fn program(steps: &[u8]) -> Vec<Section> {
     sections
 }
 
-fn frames(sections: &[Section], addresses: impl Iterator<Item = u64>) -> Vec<Vec<String>> {
+fn frames(sections: &[TestSection], addresses: impl Iterator<Item = u64>) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     HostileFile::elf(folder.path(), &elf::file(sections)).frames(addresses)
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::elf::{self, COMPRESSED, STRTAB, SYMTAB, Section};
+use crate::elf::{self, COMPRESSED, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
 
 /// Sections of debug info and of call frames.
@@ -40,12 +40,13 @@ fn zstd_without_end() -> Vec<u8> {
 
 fn read(content: &[u8], flags: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let section = |name| Section { flags, ..Section::data(name, content.to_vec()) };
+    let section = |name| TestSection { flags, ..TestSection::data(name, content.to_vec()) };
     let mut sections: Vec<_> = NAMES.into_iter().map(section).collect();
     let names = u32::try_from(sections.len()).unwrap() + 2;
-    let table = Section { link: names, ..Section::new(".symtab", SYMTAB, elf::symbol(1, 0, 4096)) };
+    let table =
+        TestSection { link: names, ..TestSection::new(".symtab", SYMTAB, elf::symbol(1, 0, 4096)) };
     sections.push(table);
-    sections.push(Section::new(".strtab", STRTAB, b"\0known\0".to_vec()));
+    sections.push(TestSection::new(".strtab", STRTAB, b"\0known\0".to_vec()));
     let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
     // What is left is the table of symbols.
     assert_eq!(asked.frames([0x10, 0x20].into_iter()), [["known"], ["known"]]);
@@ -95,7 +96,7 @@ fn mini_debug_info_is_a_bomb() {
         }
         for bomb in bombs {
             let folder = tempfile::tempdir().unwrap();
-            let file = elf::file(&[Section::data(".gnu_debugdata", bomb)]);
+            let file = elf::file(&[TestSection::data(".gnu_debugdata", bomb)]);
             assert!(HostileFile::elf(folder.path(), &file).name(0x10).is_err());
         }
     });

@@ -1,15 +1,15 @@
 //! Tables of symbols.
 
-use crate::elf::{self, DYNSYM, RELA, STRTAB, SYMTAB, Section};
+use crate::elf::{self, DYNSYM, RELA, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
 
 /// So many functions of 16 bytes whose names are the rest of one long name from another byte on.
-fn shared(symbols: u32, kind: u32) -> Vec<Section> {
+fn shared(symbols: u32, kind: u32) -> Vec<TestSection> {
     let table = (0..symbols).flat_map(|at| elf::symbol(1 + at % 4096, 16 * u64::from(at), 16));
     let names = [vec![0], vec![b'x'; 4096 + (16 << 10)], vec![0]].concat();
     vec![
-        Section { link: 2, ..Section::new(".symtab", kind, table.collect()) },
-        Section::new(".strtab", STRTAB, names),
+        TestSection { link: 2, ..TestSection::new(".symtab", kind, table.collect()) },
+        TestSection::new(".strtab", STRTAB, names),
     ]
 }
 
@@ -42,16 +42,16 @@ fn symbols_share_one_address_and_one_long_name() {
 fn headers_of_sections_lie() {
     bounded("symbols::headers_of_sections_lie", 64, || {
         let folder = tempfile::tempdir().unwrap();
-        let whole = |change: fn(&mut Section)| {
+        let whole = |change: fn(&mut TestSection)| {
             let mut sections = shared(100, DYNSYM);
             let relocations = (0..100).flat_map(|at| elf::words(&[0, 7 | at << 32, 0]));
-            sections.push(Section {
+            sections.push(TestSection {
                 link: 1,
-                ..Section::new(".rela.plt", RELA, relocations.collect())
+                ..TestSection::new(".rela.plt", RELA, relocations.collect())
             });
             for name in [".plt", ".plt.sec", ".gnu_debugdata", ".gnu_debuglink", ".eh_frame"] {
-                let section = Section::data(name, vec![0x90; 64]);
-                sections.push(Section { entry_bytes: 16, ..section });
+                let section = TestSection::data(name, vec![0x90; 64]);
+                sections.push(TestSection { entry_bytes: 16, ..section });
             }
             sections.iter_mut().for_each(change);
             let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
@@ -59,7 +59,7 @@ fn headers_of_sections_lie() {
             asked.name(0x100)
         };
         assert!(whole(|_| ()).is_ok());
-        let changes: [fn(&mut Section); 9] = [
+        let changes: [fn(&mut TestSection); 9] = [
             |section| section.entry_bytes = u64::MAX,
             |section| section.entry_bytes = 1 << 62,
             |section| section.entry_bytes = 1,

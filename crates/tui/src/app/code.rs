@@ -1,6 +1,6 @@
 //! The instruction view: which function, and how.
 
-use tare_annotate::Annotated;
+use tare_annotate::AnnotatedFunction;
 use tare_profile::SymbolId;
 
 use super::App;
@@ -49,7 +49,7 @@ impl App {
         }
     }
 
-    fn put_code(&mut self, annotated: Annotated, function: SymbolId) {
+    fn put_code(&mut self, annotated: AnnotatedFunction, function: SymbolId) {
         self.annotate.show(annotated);
         self.annotated = Some(function);
         if self.view != View::Annotate {

@@ -5,7 +5,7 @@ use tare_profile::{FrameId, SymbolId, Weight};
 
 use super::Model;
 use super::query::Query;
-use tare_annotate::{AnnotateRequest, Annotated, Style, sum, weights};
+use tare_annotate::{AnnotateRequest, AnnotatedFunction, Style, sum, weights};
 
 impl Model {
     /// Returns the function of a frame.
@@ -39,7 +39,7 @@ impl Model {
         query: &Query,
         function: SymbolId,
         style: Style,
-    ) -> Result<Annotated, String> {
+    ) -> Result<AnnotatedFunction, String> {
         let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);
         let selected = query.selected(self);
         let live = self.live.as_ref().map(|live| live.replay.machine());

@@ -8,7 +8,7 @@ use tare_profile::Weight;
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
-use tare_annotate::{Annotated, Line, PathPrefix, Sources, Style as Syntax};
+use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources, Style as Syntax};
 
 /// Width of a percentage or a sample count.
 const PERCENT: usize = 8;
@@ -39,7 +39,7 @@ pub struct CodeView {
 pub(crate) struct AnnotateView {
     pub(crate) list: List,
     title: String,
-    annotated: Option<Annotated>,
+    annotated: Option<AnnotatedFunction>,
     rows: Vec<Row>,
     code: CodeView,
     hides_numbers: bool,
@@ -104,7 +104,7 @@ impl AnnotateView {
     }
 
     /// Shows a function, starting at its hottest instruction.
-    pub(crate) fn show(&mut self, annotated: Annotated) {
+    pub(crate) fn show(&mut self, annotated: AnnotatedFunction) {
         self.title = format!(
             "{}  {}  ({} samples)",
             printable(&annotated.name),
@@ -219,7 +219,7 @@ impl AnnotateView {
     }
 
     /// Returns an instruction's share in percent.
-    fn percent(&self, weight: Weight, annotated: &Annotated) -> f64 {
+    fn percent(&self, weight: Weight, annotated: &AnnotatedFunction) -> f64 {
         let whole = if self.code.of_all { annotated.all } else { annotated.own };
         let by_samples = |weight: Weight| Weight { period: weight.samples, ..weight };
         if self.code.by_samples {
@@ -381,7 +381,7 @@ impl AnnotateView {
     }
 
     /// Formats an instruction's position and the number of jumps to it.
-    fn place(&self, line: &Line) -> String {
+    fn place(&self, line: &AnnotatedLine) -> String {
         let instruction = &line.instruction;
         let shown = self.addresses;
         let jumps = match line.jumps_from.len() {

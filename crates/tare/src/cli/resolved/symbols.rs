@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tare_symbols::{Debuginfod, Download, Servers, SymbolCache, SymbolOptions};
+use tare_symbols::{Debuginfod, Servers, SharedDebuginfod, SymbolCache, SymbolOptions};
 
 use crate::cli::raw::SymbolSearch;
 use crate::download;
@@ -24,7 +24,7 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
         symfs: typed.symfs.unwrap_or(usual.symfs),
         debuginfod: servers().zip(debuginfod_cache.clone()).map(|(servers, cache)| {
             let uid = rustix::process::geteuid().as_raw();
-            Download(Arc::new(Debuginfod::new(servers, cache, uid, download::shown())))
+            SharedDebuginfod(Arc::new(Debuginfod::new(servers, cache, uid, download::shown())))
         }),
         debuginfod_cache,
         build_id_cache: typed.buildid_dir.or_else(|| Some(home?.join(".debug"))),
@@ -84,7 +84,7 @@ fn symbol_cache(own_folder: &Path) -> Option<SymbolCache> {
     let _ = std::fs::DirBuilder::new().mode(0o700).create(&folder);
     is_own(&folder, 0o077)?;
     let uid = rustix::process::geteuid().as_raw();
-    Some(SymbolCache { folder, most_bytes: SymbolCache::MOST_BYTES, uid })
+    Some(SymbolCache { folder, max_bytes: SymbolCache::DEFAULT_MAX_BYTES, uid })
 }
 
 /// Whether a folder is this user's, and has no rights for others that it may not have.

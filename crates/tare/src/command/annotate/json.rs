@@ -8,7 +8,7 @@ use tare_render::loss_lines;
 
 use super::text::percent;
 use super::{Function, ListingStyle};
-use tare_annotate::{Annotated, Line};
+use tare_annotate::{AnnotatedFunction, AnnotatedLine};
 
 /// The version of the document; it changes where a reader would have to.
 const VERSION: u32 = 1;
@@ -47,7 +47,7 @@ fn function(function: &Function, shown: ListingStyle) -> Value {
     }
 }
 
-fn instruction(line: &Line, annotated: &Annotated, shown: ListingStyle) -> Value {
+fn instruction(line: &AnnotatedLine, annotated: &AnnotatedFunction, shown: ListingStyle) -> Value {
     let instruction = &line.instruction;
     let mut value = json!({
         "address": instruction.address,

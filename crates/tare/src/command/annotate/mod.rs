@@ -28,13 +28,13 @@ use crate::command::report::terms;
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_annotate::{AnnotateRequest, Annotated, Offsets, PathPrefix, Style};
+use tare_annotate::{AnnotateRequest, AnnotatedFunction, Offsets, PathPrefix, Style};
 
 /// A function of an event, or why there are no instructions of it.
 struct Function {
     event: String,
     name: String,
-    result: Result<Annotated, Unresolved>,
+    result: Result<AnnotatedFunction, Unresolved>,
 }
 
 /// How functions are shown.

@@ -8,7 +8,7 @@ use tare_render::loss_lines;
 
 use super::{Function, ListingStyle};
 use crate::cli::raw::PercentType;
-use tare_annotate::{Annotated, Line, PathPrefix, Sources};
+use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,
@@ -34,7 +34,7 @@ pub(super) fn write(
 
 fn write_one(
     out: &mut dyn Write,
-    annotated: &Annotated,
+    annotated: &AnnotatedFunction,
     event: &str,
     shown: ListingStyle,
     sources: &mut Sources,
@@ -80,7 +80,7 @@ fn write_one(
 
 fn write_source(
     out: &mut dyn Write,
-    line: &Line,
+    line: &AnnotatedLine,
     shown: ListingStyle,
     sources: &mut Sources,
 ) -> io::Result<()> {
@@ -97,7 +97,7 @@ fn write_source(
 }
 
 /// The share of an instruction.
-pub(super) fn percent(weight: Weight, annotated: &Annotated, kind: PercentType) -> f64 {
+pub(super) fn percent(weight: Weight, annotated: &AnnotatedFunction, kind: PercentType) -> f64 {
     let (part, whole) = match kind {
         PercentType::LocalPeriod => (weight.period, annotated.own.period),
         PercentType::LocalHits => (weight.samples, annotated.own.samples),

@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use tar::{Archive, EntryType};
 use tare_format::printable;
-use tare_symbols::{SymbolOptions, Unpacked};
+use tare_symbols::{SymbolOptions, UnpackedFolder};
 
 use super::RECORDING;
 
@@ -55,7 +55,7 @@ pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result
     sweep(&temporary);
     let folder = make_folder(&temporary)
         .with_context(|| format!("{}: no folder for an archive's files", temporary.display()))?;
-    let unpacked = Unpacked::new(folder.clone());
+    let unpacked = UnpackedFolder::new(folder.clone());
     extract(path, &folder).with_context(|| path.display().to_string())?;
     let recording = folder.join(RECORDING);
     if !recording.is_file() {

@@ -1,0 +1,54 @@
+//! The memory limit of all symbol tables.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::limits;
+use crate::unresolved::Unresolved;
+
+/// Memory of the tables of all DSOs.
+///
+/// Invariant: the bytes reserved and not released never exceed [`limits::TABLE_BYTES`], whatever
+/// files a recording names.
+#[derive(Debug, Default)]
+pub(super) struct TableBudget(AtomicUsize);
+
+impl TableBudget {
+    /// Adds a table.
+    ///
+    /// # Errors
+    /// [`Unresolved::OverLimit`] if all tables together would be too large; the table isn't added.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<(), Unresolved> {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= limits::TABLE_BYTES {
+            return Ok(());
+        }
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        Err(Unresolved::OverLimit)
+    }
+
+    /// Removes tables.
+    pub(super) fn release(&mut self, bytes: usize) {
+        let reserved = self.0.get_mut();
+        *reserved = reserved.saturating_sub(bytes);
+    }
+
+    /// Bytes reserved.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_a_table_over_the_limit_and_keeps_its_sum() {
+        let mut budget = TableBudget::default();
+        assert_eq!(budget.reserve(limits::TABLE_BYTES - 10), Ok(()));
+        assert_eq!(budget.reserve(11), Err(Unresolved::OverLimit));
+        assert_eq!(budget.bytes(), limits::TABLE_BYTES - 10);
+        budget.release(100);
+        assert_eq!((budget.reserve(11), budget.bytes()), (Ok(()), limits::TABLE_BYTES - 99));
+    }
+}
