@@ -1,38 +1,38 @@
-//! Exit statuses, and how an error reaches the user.
+//! Exit statuses, and messages to the user.
 
 use std::io::Write;
 
-/// How tare ends.
+/// How tare exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All went well.
+    /// Success (0).
     Success,
-    /// A failure without a command (1).
+    /// A failure of a run without a command (1).
     Failure,
     /// Wrong usage (2).
     Usage,
-    /// A verdict that the user asked to fail on (3).
+    /// A verdict that an option makes a failure: `--fail-if`, `--strict` (3).
     Verdict,
     /// tare itself failed while it ran a command (125).
     OwnFailure,
-    /// Interrupted while there was no command (130).
+    /// SIGINT, in a run without a command (130).
     Interrupted,
-    /// The command's own status; 128 + signal where it was killed, 126 not executable, 127 not
-    /// found.
+    /// The command's own status: 128 + signal if it was killed, 126 if it isn't executable, 127 if it
+    /// wasn't found.
     Command(u8),
 }
 
 impl Exit {
-    /// The end of an interface that a signal ended.
+    /// The status of a run without a command that a signal ended: 128 + signal.
     #[must_use]
-    pub fn by_signal(number: i32) -> Self {
+    pub fn from_signal(number: i32) -> Self {
         match number {
             2 => Self::Interrupted,
             _ => Self::Command(u8::try_from(128 + number).unwrap_or(u8::MAX)),
         }
     }
 
-    /// The number that the process ends with.
+    /// The exit status as a number.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
@@ -47,17 +47,17 @@ impl Exit {
     }
 }
 
-/// An error that says itself how tare is to end.
+/// An error with the exit status that it causes.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The status to end with.
+    /// The exit status.
     pub exit: Exit,
-    /// One line that names the remedy.
+    /// What happened, then the command that fixes it, in one line.
     pub message: String,
 }
 
 impl Refusal {
-    /// Wrong usage, with a line that names the remedy.
+    /// Wrong usage.
     #[must_use]
     pub fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: message.into() }
@@ -72,8 +72,8 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Shows an error on stderr, in one line that starts with `tare:`; writing to a closed pipe ends
-/// quietly.
+/// Prints an error on stderr, in one line that starts with `tare:`, and returns the exit status.
+/// A closed pipe is not reported: its reader has what it needs.
 pub fn report(error: &anyhow::Error) -> Exit {
     let closed_pipe = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     if error.chain().any(|cause| cause.downcast_ref().is_some_and(closed_pipe)) {
@@ -83,10 +83,9 @@ pub fn report(error: &anyhow::Error) -> Exit {
     error.downcast_ref::<Refusal>().map_or(Exit::Failure, |refusal| refusal.exit)
 }
 
-/// A message for the user on stderr, which may be gone: one line, or the lines of a message that
-/// shows a place in what was typed.
+/// Prints a message on stderr. Errors are ignored, because stderr may be closed.
 pub fn say(message: &str) {
     let lines: Vec<_> = message.split('\n').map(tare_format::printable).collect();
-    // One write: no other program's line comes between.
+    // A single write, so that lines of other programs don't mix with it.
     let _ = std::io::stderr().write_all(format!("tare: {}\n", lines.join("\n")).as_bytes());
 }

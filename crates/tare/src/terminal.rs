@@ -1,32 +1,32 @@
-//! What the user's terminal is to show, by stdout and the environment.
+//! What stdout and the environment say about the terminal.
 
 use std::io::IsTerminal;
 
 use crate::exit::Refusal;
 
-/// Whether the user wants no colours: `NO_COLOR` holds something (<https://no-color.org>).
+/// Whether colours are off: `NO_COLOR` is set and not empty (<https://no-color.org>).
 pub(crate) fn is_plain() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Whether stdout is a terminal whose cursor can be moved, as a whole screen needs.
+/// Whether stdout is a terminal that can show a full-screen interface.
 pub(crate) fn has_screen() -> bool {
     std::io::stdout().is_terminal() && moves_its_cursor()
 }
 
-/// Holds `--tui` to such a terminal. `text` is what there is without the option.
+/// Checks that `--tui` can be honoured. `text` names what is printed without it.
 ///
 /// # Errors
-/// Usage, with what is missing.
+/// Fails if stdout is not a terminal, or if the terminal can't move its cursor.
 pub(crate) fn need_screen(text: &str) -> Result<(), Refusal> {
     if !std::io::stdout().is_terminal() {
         return Err(Refusal::usage(format!(
-            "--tui: stdout is no terminal (without --tui {text} is text)"
+            "--tui: stdout is not a terminal; without --tui, {text} is printed as text"
         )));
     }
     if !moves_its_cursor() {
         return Err(Refusal::usage(format!(
-            "--tui: the terminal can't move its cursor, as TERM has it (without --tui {text} is text)"
+            "--tui: this terminal can't move its cursor, according to TERM; without --tui, {text} is printed as text"
         )));
     }
     Ok(())

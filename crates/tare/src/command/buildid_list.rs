@@ -1,4 +1,4 @@
-//! `tare buildid-list`: files by their build ids, as `perf buildid-list` lists them.
+//! `tare buildid-list`: lists build ids and files, as `perf buildid-list` does.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ type BuildIdLine = (String, Vec<u8>);
 pub(crate) fn run(raw: &BuildidListArgs) -> Outcome {
     let mut listed = if raw.kernel {
         vec![(running_kernel()?, Vec::new())]
-    } else if let Some(id) = of_binary(&raw.input)? {
+    } else if let Some(id) = binary_build_id(&raw.input)? {
         vec![(id, Vec::new())]
     } else {
         recorded(&raw.input)?
@@ -51,8 +51,8 @@ pub(crate) fn run(raw: &BuildidListArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// The build id in a binary; `None` where the file is none.
-fn of_binary(path: &Path) -> anyhow::Result<Option<String>> {
+/// Reads the build id of a binary. `None` if the file is not an ELF file.
+fn binary_build_id(path: &Path) -> anyhow::Result<Option<String>> {
     let mut magic = [0; 4];
     let is_elf = path.is_file()
         && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
@@ -62,17 +62,17 @@ fn of_binary(path: &Path) -> anyhow::Result<Option<String>> {
     }
     let data = std::fs::read(path).with_context(|| format!("{}", path.display()))?;
     let id = object::File::parse(&*data).ok().and_then(|file| file.build_id().ok()?.map(hex));
-    let message = format!("{}: it has no build id (link it with --build-id)", path.display());
+    let message = format!("{}: it has no build id; link it with --build-id", path.display());
     Ok(Some(id.ok_or(Refusal { exit: Exit::Failure, message })?))
 }
 
-/// That of the kernel that runs here.
+/// The build id of the running kernel.
 fn running_kernel() -> anyhow::Result<String> {
     let id = kernel_build_id(&Host::default());
-    Ok(hex(&id.context("/sys/kernel/notes: there is no build id")?))
+    Ok(hex(&id.context("/sys/kernel/notes has no build id")?))
 }
 
-/// Those that a recording lists, then those that its mappings have.
+/// The build ids that a recording lists, then those of its mappings.
 fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
     let progress = ProgressLine::begin();
     let mut recording = open(path, &mut SymbolOptions::default(), &progress)?;
@@ -102,7 +102,7 @@ fn recorded(path: &Path) -> anyhow::Result<Vec<BuildIdLine>> {
     Ok(listed)
 }
 
-/// The files that samples lie in.
+/// The files that samples hit.
 fn hits(path: &Path) -> anyhow::Result<BTreeSet<Vec<u8>>> {
     let mut symbols = SymbolOptions::default();
     let progress = ProgressLine::begin();

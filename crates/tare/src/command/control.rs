@@ -10,17 +10,20 @@ use tare_format::control::{NoOrder, Orders};
 
 use crate::exit::{Refusal, say};
 
-/// The two ends of a conversation: lines come in, `ack` goes out after each.
+/// A control file, from which lines are read, and the file that takes an `ack` for each.
 #[derive(Debug)]
 pub(crate) struct Control {
-    commands: OwnedFd,
+    /// `None` once the other end is closed.
+    commands: Option<OwnedFd>,
     ack: Option<OwnedFd>,
     lines: Orders,
 }
 
 impl Control {
-    /// Opens `fd:CTL[,ACK]` (descriptors that tare was started with) or `fifo:CTL[,ACK]` (named
-    /// pipes).
+    /// Opens `fd:CTL[,ACK]` (inherited descriptors) or `fifo:CTL[,ACK]` (named pipes).
+    ///
+    /// # Errors
+    /// Fails if the text has another form, or if a descriptor or pipe can't be opened.
     pub(crate) fn open(text: &str) -> Result<Self, Refusal> {
         let refuse = |why: String| Refusal::usage(format!("--control {text}: {why}"));
         let (kind, names) = text
@@ -36,77 +39,74 @@ impl Control {
                     .map_err(|error| refuse(format!("descriptor {fd}: {error}")))
             }
             "fifo" => {
-                // Opened for both, so that neither side has to wait for the other to open its end.
+                // Opened for reading and writing, because an open for one of them blocks until the
+                // other end is open.
                 let file = OpenOptions::new().read(true).write(true).open(name);
                 file.map(OwnedFd::from)
                     .map_err(|error| refuse(format!("{name}: {error} (make it with mkfifo)")))
             }
             other => Err(refuse(format!("'{other}' is neither fd nor fifo"))),
         };
-        let control = Self {
-            commands: open(commands)?,
-            ack: ack.map(open).transpose()?,
-            lines: Orders::default(),
-        };
-        let flags = rustix::fs::fcntl_getfl(&control.commands)
+        let commands = open(commands)?;
+        let ack = ack.map(open).transpose()?;
+        let flags =
+            rustix::fs::fcntl_getfl(&commands).map_err(|error| refuse(error.to_string()))?;
+        rustix::fs::fcntl_setfl(&commands, flags | OFlags::NONBLOCK)
             .map_err(|error| refuse(error.to_string()))?;
-        rustix::fs::fcntl_setfl(&control.commands, flags | OFlags::NONBLOCK)
-            .map_err(|error| refuse(error.to_string()))?;
-        Ok(control)
+        Ok(Self { commands: Some(commands), ack, lines: Orders::default() })
     }
 
-    /// The orders that have arrived. An unknown line is named on stderr and not answered.
-    pub(crate) fn orders(&mut self) -> (Vec<Order>, ControlEnd) {
+    /// Reads the orders that have arrived. Unknown lines are named on stderr and not acknowledged.
+    /// Closes the control file once its other end is closed: its end of file would wake each poll.
+    pub(crate) fn read_orders(&mut self) -> Vec<Order> {
         let mut bytes = [0; 256];
         let mut orders = Vec::new();
-        loop {
-            match rustix::io::read(&self.commands, &mut bytes) {
-                Ok(0) => return (orders, ControlEnd::Yes),
+        while let Some(commands) = &self.commands {
+            match rustix::io::read(commands, &mut bytes) {
+                Ok(0) => self.commands = None,
                 Ok(len) => {
-                    orders.extend(self.lines.push(&bytes[..len]).into_iter().filter_map(known));
+                    let lines = self.lines.push(&bytes[..len]);
+                    orders.extend(lines.into_iter().filter_map(valid_order));
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return (orders, ControlEnd::No),
+                Err(Errno::AGAIN) => break,
                 Err(error) => {
-                    say(&format!("--control: {error}"));
-                    return (orders, ControlEnd::Yes);
+                    say(&format!("--control: {error}; no more orders are read"));
+                    self.commands = None;
                 }
             }
         }
+        orders
     }
 
-    /// Says that an order was carried out.
+    /// The descriptor to poll, until the other end is closed.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.commands.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Writes `ack`, which confirms an order that was carried out.
     pub(crate) fn acknowledge(&self) {
         if let Some(ack) = &self.ack {
-            // Nobody may be reading any more; that must not end the measurement.
+            // The reader may be gone, which must not end the measurement.
             let _ = rustix::io::retry_on_intr(|| rustix::io::write(ack, b"ack\n"));
         }
     }
 }
 
-/// Whether the other side closed the control file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ControlEnd {
-    /// Nothing more will come.
-    Yes,
-    /// It is open.
-    No,
-}
-
-/// An order; what is none is named on stderr.
-fn known(line: Result<Order, NoOrder>) -> Option<Order> {
+/// Returns the order, or reports an invalid line on stderr.
+fn valid_order(line: Result<Order, NoOrder>) -> Option<Order> {
     match line {
         Ok(order) => return Some(order),
         Err(NoOrder::Unknown(unknown)) => {
-            say(&format!("--control: '{unknown}' is none of enable, disable, ping, stop"));
+            say(&format!(
+                "--control: '{unknown}' is not an order: write enable, disable, ping or stop"
+            ));
         }
-        Err(NoOrder::TooLong) => say("--control: a line of more than 64 characters is no command"),
+        Err(NoOrder::TooLong) => {
+            say(
+                "--control: a line of more than 64 characters: write enable, disable, ping or stop",
+            );
+        }
     }
     None
-}
-
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.commands.as_fd()
-    }
 }

@@ -1,4 +1,4 @@
-//! `tare doctor`: what this machine and user can do, what each limit costs, and what lifts it.
+//! `tare doctor`: reports what this user can measure on this machine, and how to lift each limit.
 
 use std::io::{IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! `tare evlist`: the events of a recording, as `perf evlist` lists them.
+//! `tare evlist`: lists the events of a recording, as `perf evlist` does.
 
 use std::io::Write;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Of a stream, what comes before the kernel's first record.
+/// Reads the records of a stream that describe its events: all before the kernel's first record.
 pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
     if recording.description().events().is_empty() {
         while recording
@@ -69,7 +69,7 @@ pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands behind the name.
+/// The text after the event's name.
 fn details(raw: &EvlistArgs, event: &Event, tracepoints: &Tracepoints) -> String {
     if raw.verbose > 0 {
         return format!(": {}", attr_line(&event.attr));
@@ -85,7 +85,7 @@ fn details(raw: &EvlistArgs, event: &Event, tracepoints: &Tracepoints) -> String
     }
 }
 
-/// The events by their places, those of a group together.
+/// Indexes of the events, by group. An event without a group is a group of one.
 fn groups(description: &Description) -> impl Iterator<Item = Vec<usize>> {
     let recorded = description.features().group_desc().unwrap_or_default();
     let events = description.events().len();

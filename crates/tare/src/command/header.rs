@@ -1,5 +1,4 @@
-//! `--header` of `tare report` and `tare script`: what a recording says of its machine, its session
-//! and its events.
+//! `--header` of `tare report` and `tare script`: the recording's machine, session and events.
 
 use std::io::{self, Write};
 
@@ -8,7 +7,7 @@ use tare_format::file::{Description, Header};
 use tare_format::record::kind;
 use tare_replay::{Recording, Tracepoints};
 
-/// `--header-only`. Of a stream what comes before the first of the kernel's records.
+/// `--header-only`. A stream is read up to the kernel's first record.
 pub(crate) fn write_only(
     out: &mut dyn Write,
     mut recording: Recording,
@@ -52,10 +51,10 @@ fn features(out: &mut dyn Write, description: &Description, extent: Extent) -> i
     tare_render::header(out, description, &names, extent == Extent::Full)
 }
 
-/// What a recording says of its machine and its events, in lines.
+/// The header as lines.
 pub(crate) fn lines(description: &Description) -> Vec<String> {
     let mut text = Vec::new();
-    // Memory takes all that is written to it.
+    // Writing to memory can't fail.
     let _ = write(&mut text, description, Extent::Usual);
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']).to_owned());

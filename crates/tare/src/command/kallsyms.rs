@@ -1,4 +1,4 @@
-//! `tare kallsyms`: where symbols of the kernel lie.
+//! `tare kallsyms`: looks up kernel symbols.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ pub(crate) fn run(raw: &KallsymsArgs) -> Outcome {
         text.split(|byte| *byte == b'\n').filter_map(KallsymsLine::parse).collect();
     if lines.iter().all(|line| line.address == 0) {
         let message = format!(
-            "{}: it shows no addresses (they are root's to see: sudo, or sysctl kernel.kptr_restrict=0)",
+            "{}: all addresses are hidden; run tare as root, or `sudo sysctl kernel.kptr_restrict=0`",
             path.display()
         );
         return Err(Refusal { exit: Exit::Failure, message }.into());

@@ -1,4 +1,4 @@
-//! `tare list`: which events this machine has, and why it lacks others.
+//! `tare list`: lists the events of this machine, and the reason why others are missing.
 
 use std::io::{BufWriter, Write};
 
@@ -10,11 +10,11 @@ use crate::Outcome;
 use crate::cli::raw::ListArgs;
 use crate::exit::{Exit, Refusal};
 
-/// The version of the JSON document: it changes when a field changes its meaning or goes.
+/// Version of the JSON document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 #[derive(serde::Serialize)]
-struct Document<'a> {
+struct ListDocument<'a> {
     version: u32,
     sections: &'a Listing,
     notes: [&'a str; 1],
@@ -24,14 +24,15 @@ pub(crate) fn run(raw: &ListArgs) -> Outcome {
     let listing = Listing::new(&raw.what, &Host::default(), &System);
     if listing.is_empty() {
         let message = format!(
-            "nothing on this machine is called {}: `tare list` shows what is",
+            "this machine has no event called {}; `tare list` shows those it has",
             raw.what.join(" or ")
         );
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
     if raw.json {
-        let document = Document { version: VERSION, sections: &listing, notes: [VENDOR_EVENTS] };
+        let document =
+            ListDocument { version: VERSION, sections: &listing, notes: [VENDOR_EVENTS] };
         serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {

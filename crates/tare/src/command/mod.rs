@@ -1,7 +1,6 @@
-//! One module per command, and modules that commands share: control files (`control`), recording
-//! headers (`header`), signals (`interrupt`), output files (`output`), opening recordings
-//! (`recording`), remedies (`remedy`), replaying samples (`samples`), `--vmlinux` (`vmlinux`), and
-//! what gives samples names (`unnamed`).
+//! One module per command, and the modules that commands share: `control` reads orders, `header` prints a recording's header, `output` creates files, `recording` opens
+//! recordings, `remedy` words errors, `samples` reads samples, `supervise` runs a command beside a
+//! measurement, `unnamed` reports missing symbols, and `vmlinux` opens the kernel image.
 
 pub(crate) mod annotate;
 pub(crate) mod archive;
@@ -13,7 +12,6 @@ pub(crate) mod evlist;
 pub(crate) mod export;
 pub(crate) mod flame;
 pub(crate) mod header;
-mod interrupt;
 pub(crate) mod kallsyms;
 pub(crate) mod list;
 pub(crate) mod lock;
@@ -27,6 +25,7 @@ mod samples;
 pub(crate) mod sched;
 pub(crate) mod script;
 pub(crate) mod stat;
+mod supervise;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod unnamed;

@@ -1,4 +1,4 @@
-//! `-o`: a file of the user's own, or standard output.
+//! `-o`: opens a file that only its owner can read, or standard output.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,11 +7,11 @@ use std::path::Path;
 use anyhow::Context;
 use tare_record::own_file;
 
-/// Bytes that are written at a time.
+/// Bytes per write.
 const BUFFER: usize = 1 << 18;
 
-/// Makes a file that only its owner can read, and writes to it; `-` is standard output. A symbolic
-/// link in a folder that others can write to is not followed.
+/// Creates a file that only its owner can read, and writes to it; `-` is standard output. A symbolic
+/// link in a folder that other users can write to is not followed.
 pub(crate) fn write_to(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -20,7 +20,7 @@ pub(crate) fn write_to(
     write(&mut out).and_then(|()| out.flush()).with_context(|| named(path))
 }
 
-/// Opens what `-o` names.
+/// Opens the file or standard output.
 pub(crate) fn create(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdout()));
@@ -29,7 +29,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     Ok(Box::new(file))
 }
 
-/// The output as errors call it.
+/// The name of the output in errors.
 pub(crate) fn named(path: &Path) -> String {
     if path == Path::new("-") {
         "standard output".to_owned()

@@ -1,4 +1,4 @@
-//! Opening what `-i` names.
+//! `-i`: opens a recording, an archive or standard input.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,13 +12,13 @@ use crate::command::archive::unpack::{is_archive, unpack};
 use crate::command::vmlinux;
 use crate::exit::Refusal;
 
-/// Refuses a recording that isn't there.
+/// Fails if the recording doesn't exist.
 pub(crate) fn exists(path: &Path) -> Result<(), Error> {
     let is_there = path == Path::new("-") || path.exists();
     if is_there { Ok(()) } else { Err(Error::Absent(path.to_owned())) }
 }
 
-/// The one line that the user gets where a recording can't be summed up as was asked.
+/// Words an error of reading a recording.
 pub(crate) fn refusal(error: Error) -> anyhow::Error {
     match error {
         Error::NoSampleTimes => Refusal::usage(format!("--time: {error}")).into(),
@@ -26,8 +26,8 @@ pub(crate) fn refusal(error: Error) -> anyhow::Error {
     }
 }
 
-/// Opens a recording, or that in an archive, whose files symbols are then looked for in; `-` is
-/// standard input. Shows that it is read.
+/// Opens a recording, or unpacks an archive and opens the recording in it; symbols are then looked
+/// up in the archive's files. `-` is standard input. Shows the progress of reading.
 pub(crate) fn open(
     path: &Path,
     symbols: &mut SymbolOptions,

@@ -1,4 +1,4 @@
-//! What the user can do about an event that can't be opened.
+//! Adds remedies and exit statuses to errors.
 
 use std::io::Write;
 
@@ -13,11 +13,11 @@ use tare_measure::count::Counters;
 
 use crate::exit::{Exit, Refusal, say};
 
-/// An error of opening events, with the command that mends it.
+/// Words an error of opening events, with the command that fixes it.
 pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Refusal {
     let remedy = match error {
         OpenError::NotPermitted { task: Some(tid), .. } if is_closed(*tid, &System) => format!(
-            "process {tid} is another user's, or protected: run tare as that user, or with CAP_PERFMON or CAP_SYS_PTRACE (`tare doctor` says how)"
+            "process {tid} belongs to another user, or is protected: run tare as that user, or with CAP_PERFMON or CAP_SYS_PTRACE (`tare doctor` shows how)"
         ),
         OpenError::NotPermitted { per_cpu, .. } => {
             let level = host.sysctl("kernel.perf_event_paranoid");
@@ -48,7 +48,8 @@ pub(crate) fn for_open(error: &OpenError, host: &Host, files: &FileLimit) -> Ref
     Refusal { exit, message }
 }
 
-/// Whether a seccomp filter sits on this process, and the kernel itself would allow what was refused.
+/// Whether a seccomp filter refused the event: this process has one, and the kernel's own checks
+/// would pass.
 fn is_filtered(host: &Host, setting_allows: bool) -> bool {
     host.rights().is_ok_and(|rights| {
         rights.seccomp_filter == Some(true)
@@ -56,9 +57,9 @@ fn is_filtered(host: &Host, setting_allows: bool) -> bool {
     })
 }
 
-/// Whether it is the task that this user may not look at, and not the event: attaching takes what
-/// ptrace(2) takes, or `CAP_PERFMON` (`perf_check_permission`, `kernel/events/core.c`). Asks with an
-/// event that is allowed on an own task and never happens.
+/// Whether the kernel refuses the task rather than the event: attaching needs the rights of
+/// ptrace(2), or `CAP_PERFMON` (`perf_check_permission`, `kernel/events/core.c`). Tries an event that
+/// is allowed on tare's own task and never happens.
 fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
     let attr = Attr {
         kind: PERF_TYPE_SOFTWARE,
@@ -73,10 +74,10 @@ fn is_closed(tid: i32, kernel: &dyn Kernel) -> bool {
     tid != 0 && refused(tid) && !refused(0)
 }
 
-/// The error of a command that measures another: it says itself how tare is to end.
+/// Gives an error of a run with a command its exit status.
 pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Error {
     match error.downcast_ref::<CommandError>() {
-        // A command that can't be executed has the shell's own status, as with env(1) or nice(1).
+        // 126 and 127, as with a shell, env(1) or nice(1).
         Some(command) => {
             Refusal { exit: Exit::Command(command.status()), message: format!("{error:#}") }.into()
         }
@@ -87,7 +88,7 @@ pub(crate) fn with_status(error: anyhow::Error, has_command: bool) -> anyhow::Er
     }
 }
 
-/// `-v`: how many events were opened; `-vv`: each of them as the kernel got it.
+/// `-v` prints the number of opened events, `-vv` also the attributes of each.
 pub(crate) fn describe(sets: &[Counters], verbose: u8) {
     let counters = || sets.iter().flat_map(Counters::as_slice);
     let files: usize = counters().map(|counter| counter.locations().count()).sum();

@@ -1,5 +1,5 @@
-//! What gives names to most of the samples that have none: packages, servers and settings of this
-//! machine, told without running anything.
+//! Suggests the remedy for most of the samples without a function name: a package, a server or a
+//! setting of this machine. Reads files only, and runs nothing.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -11,29 +11,30 @@ use tare_format::printable;
 use tare_profile::{BinaryFile, Losses, MissingSymbols as Missing};
 use tare_symbols::SymbolOptions;
 
-/// Lists of the files of packages: a machine has some thousand, the longest of 2 MB.
+/// Most package file lists that are read. A machine has some thousand, of at most 2 MB each.
 const LISTS: usize = 1 << 15;
+/// Most bytes that are read of one list.
 const LIST_BYTES: u64 = 1 << 24;
 
-/// Says what mends the largest share of samples without a name, as far as that is known.
+/// Fills in the remedy for the largest share of samples without a name, if one is known.
 pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
     let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
-    // A folder that describes another machine has its packages too.
-    let machine = Machine { root: symbols.symfs.clone(), has_servers };
+    // `--symfs` may hold another machine's files, and its package lists.
+    let machine = SymbolSources { root: symbols.symfs.clone(), has_servers };
     if let Some(unnamed) = &mut losses.unnamed {
         unnamed.remedy = machine.remedy(&unnamed.lack);
     }
 }
 
-/// Where packages and settings are looked for.
+/// Where packages and settings are found.
 #[derive(Debug)]
-struct Machine {
+struct SymbolSources {
     root: PathBuf,
-    /// Whether servers with debug files are asked already.
+    /// Whether debuginfod servers are configured.
     has_servers: bool,
 }
 
-impl Machine {
+impl SymbolSources {
     fn remedy(&self, lack: &Missing) -> Option<String> {
         match lack {
             Missing::DebugFile(file) => match self.package(Path::new(&file.path)) {
@@ -60,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// The servers that the distribution names, where none are asked yet.
+    /// Suggests the distribution's servers, if none are configured.
     fn servers(&self, file: &BinaryFile) -> Option<String> {
         let id = file.build_id.as_ref().filter(|_| !self.has_servers)?;
         let named = self.files("etc/debuginfod", ".urls").into_iter().find_map(|path| {
@@ -74,9 +75,9 @@ impl Machine {
         })
     }
 
-    /// The package of Debian's kind that a file came with: its own list of its files says so.
+    /// Finds the Debian package that contains a file, by the packages' file lists.
     fn package(&self, file: &Path) -> Option<(String, PathBuf)> {
-        // Packages may name a file where it was before /lib became a link into /usr.
+        // Packages may list a file by its path from before /lib became a link into /usr.
         let real = self.root.join(file.strip_prefix("/").ok()?).canonicalize().ok();
         let real =
             real.and_then(|real| Some(Path::new("/").join(real.strip_prefix(&self.root).ok()?)));
@@ -89,7 +90,7 @@ impl Machine {
             }
         }
         let is_it = |line: &[u8]| names.iter().any(|name| name.as_os_str().as_bytes() == line);
-        // Most packages are called like their files: theirs are read first, the others seldom.
+        // Packages mostly have names like their files', so these lists are read first.
         let mut lists = self.files("var/lib/dpkg/info", ".list");
         let called = file.file_name()?.as_bytes();
         lists.sort_by_key(|list| Reverse(common_start(list, called)));
@@ -101,7 +102,7 @@ impl Machine {
         })
     }
 
-    /// The files of a folder whose names end so, in their order.
+    /// The files of a folder whose names have this ending, sorted.
     fn files(&self, folder: &str, end: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let paths = entries.map(|entry| entry.path());
@@ -112,13 +113,13 @@ impl Machine {
     }
 }
 
-/// Bytes at the start that a file's name and another name share.
+/// Length of the common prefix of a file's name and another name.
 fn common_start(file: &Path, name: &[u8]) -> usize {
     let of = file.file_name().map_or(&b""[..], OsStrExt::as_bytes);
     of.iter().zip(name).take_while(|(a, b)| a == b).count()
 }
 
-/// The package with the debug files of another, as Debian and Ubuntu call it.
+/// The name of a package's debug package in Debian and Ubuntu.
 fn debug_package(package: &str) -> String {
     match package {
         "libc6" | "libc6-i386" => "libc6-dbg".to_owned(),
@@ -138,7 +139,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn machine(has_servers: bool) -> (tempfile::TempDir, Machine) {
+    fn machine(has_servers: bool) -> (tempfile::TempDir, SymbolSources) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for (path, content) in [
@@ -150,7 +151,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
         }
-        (folder, Machine { root, has_servers })
+        (folder, SymbolSources { root, has_servers })
     }
 
     fn file(path: &str, build_id: Option<&str>) -> BinaryFile {

@@ -17,9 +17,9 @@ pub(crate) fn run(raw: &VersionArgs) -> Outcome {
             ("static", cfg!(target_feature = "crt-static"), "needs no shared library"),
             ("optimized", !cfg!(debug_assertions), "a release build"),
         ];
-        for (name, is_on, what) in options {
+        for (name, is_on, use_case) in options {
             let state = if is_on { "on " } else { "OFF" };
-            writeln!(out, "{name:>22}: [ {state} ]  # {what}")?;
+            writeln!(out, "{name:>22}: [ {state} ]  # {use_case}")?;
         }
     }
     Ok(Exit::Success)

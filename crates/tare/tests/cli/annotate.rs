@@ -107,10 +107,7 @@ fn functions_are_shown_in_both_syntaxes_and_as_a_document() {
     assert!(raw.contains("percent: global hits"), "{raw}");
     let unknown = annotate(&file, &["no_such_function"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(
-        stderr(&unknown).starts_with("tare: no sample was taken in a function called"),
-        "{unknown:?}"
-    );
+    assert!(stderr(&unknown).starts_with("tare: no sample is in a function called"), "{unknown:?}");
 }
 
 #[test]
@@ -160,11 +157,11 @@ fn a_terminal_shows_the_function_with_perfs_keys() {
     terminal.press(&["q"]);
     assert_eq!(terminal.assert_sane(), 0);
     open("no_such_function");
-    terminal.wait_for("no sample was taken in a function called 'no_such_function'");
+    terminal.wait_for("no sample is in a function called 'no_such_function'");
     assert_eq!(terminal.assert_sane(), 1);
     open(&format!("--stdio {} | head -2", names[0]));
     terminal.wait_for("Source code & Disassembly of");
     let refused = annotate(&folder.file(), &["--tui"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(stderr(&refused).contains("stdout is no terminal"), "{refused:?}");
+    assert!(stderr(&refused).contains("stdout is not a terminal"), "{refused:?}");
 }

@@ -91,7 +91,7 @@ impl RecordedProgram {
 fn an_archive_gives_the_same_report_where_nothing_else_is() {
     let Some(recorded) = RecordedProgram::new() else { return };
     let said = recorded.archive();
-    assert!(said.contains("files it needs") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("files that name its addresses") && said.lines().count() == 1, "{said}");
     assert_eq!(recorded.path().join("all.tar.zst").metadata().unwrap().mode() & 0o777, 0o600);
     for line in
         ["report", "report --no-children -g none --sort dso,sym", "script -F ip,sym,dso,sym"]

@@ -123,7 +123,7 @@ fn one_recording_a_side_is_judged_by_shares_alone_and_says_why() {
     for part in [
         "# A: perf.data.old, ",
         "# B: perf.data, ",
-        "weights are not judged: from one recording a side",
+        "weights are not judged: one recording a side",
         "another run may differ by more",
     ] {
         assert!(text.contains(part), "{part}\n{text}");

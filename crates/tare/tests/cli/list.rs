@@ -79,7 +79,7 @@ fn names_select_by_kind_pattern_and_part() {
     let unknown = list(&["no-such-event"]);
     let line = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!((unknown.status.code(), line.lines().count()), (Some(1), 1), "{line}");
-    assert!(line.starts_with("tare: nothing on this machine is called no-such-event"), "{line}");
+    assert!(line.starts_with("tare: this machine has no event called no-such-event"), "{line}");
 }
 
 #[test]

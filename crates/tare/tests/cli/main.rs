@@ -75,6 +75,7 @@ mod stat_follow;
 mod stat_like_perf;
 mod stat_output;
 mod stat_time;
+mod supervise;
 mod symbols;
 mod symbols_debuginfod;
 mod symbols_found;

@@ -181,7 +181,7 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(
-        text.contains("nobody reads it as yet: waiting")
+        text.contains("no reader has opened this FIFO; waiting for one")
             && text.lines().last().unwrap().contains("signal 2"),
         "{text}"
     );

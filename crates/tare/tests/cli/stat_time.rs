@@ -146,7 +146,7 @@ fn orders_come_over_descriptors_and_fifos() {
         stat(&["-D", "-1", "--control", &fifo, "-x,", "-e", "page-faults:u", "sh", "-c", &script]);
     assert_eq!(status(&output), 0, "{output:?}");
     assert!(
-        stderr(&output).contains("'nonsense' is none of enable, disable, ping, stop"),
+        stderr(&output).contains("'nonsense' is not an order: write enable, disable, ping or stop"),
         "{output:?}"
     );
     let between = csv_values(&output)[0].parse::<f64>().unwrap();
@@ -204,7 +204,8 @@ fn a_command_that_ignores_sigterm_is_named() {
     );
     let output = stat(&["--timeout", "300", "-x,", "-e", "page-faults:u", "sh", "-c", &script]);
     assert_eq!(status(&output), 0, "{output:?}");
-    let expected = format!("tare: the command (process {}) goes on", pid.pid().unwrap());
+    let expected =
+        format!("tare: process {}, the command, still runs 5 s after SIGTERM", pid.pid().unwrap());
     assert!(stderr(&output).contains(&expected), "{output:?}");
     assert!(pid.is_alive());
 }

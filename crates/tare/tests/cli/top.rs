@@ -96,7 +96,7 @@ fn what_is_sampled_ends_it_and_what_is_older_than_the_window_is_gone() {
     program.wait().unwrap();
     let output = watching.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(stderr(&output).contains("what was sampled has ended"), "{output:?}");
+    assert!(stderr(&output).contains("all sampled processes have exited"), "{output:?}");
     let with_samples = |documents: &[Value]| {
         documents.iter().filter(|one| !one["events"].as_array().unwrap().is_empty()).count()
     };
@@ -175,7 +175,7 @@ fn wrong_usage_and_missing_rights_are_one_line_with_a_remedy() {
         (&["-d", "0"], 2, "-d 0: give seconds"),
         (&["--window", "x"], 2, "--window x: give seconds"),
         (&["-p", "999999999"], 2, "999999999"),
-        (&["--tui", "-p", "1"], 2, "stdout is no terminal"),
+        (&["--tui", "-p", "1"], 2, "stdout is not a terminal"),
         (&["--call-graph", "dwarf,1"], 2, "dwarf"),
         (&["-s", "nothing"], 2, "no column or sort key 'nothing'"),
     ];
@@ -288,7 +288,7 @@ fn signals_leave_the_terminal_as_it_was() {
     terminal.run("fg");
     terminal.wait_for("last 10 s at 999 Hz");
     drop(program);
-    terminal.wait_for("what was sampled has ended");
+    terminal.wait_for("all sampled processes have exited");
     assert_eq!(terminal.assert_sane(), 0);
 }
 

@@ -114,7 +114,7 @@ fn text_is_for_pipes_old_terminals_and_whoever_asks() {
     assert_eq!(report(&["--tui", "--stdio"]).1, piped, "the last one counts");
     let (status, _, message) = report(&["--stdio", "--tui"]);
     assert_eq!((status, message.lines().count()), (Some(2), 1), "{message}");
-    assert!(message.contains("stdout is no terminal"), "{message}");
+    assert!(message.contains("stdout is not a terminal"), "{message}");
     let Some(terminal) = Terminal::new(100, 24) else { return };
     let tare = binary();
     let file = folder.file();

@@ -140,7 +140,7 @@ fn b_runs_without_a_shell_and_with_one_where_wanted() {
 fn a_command_that_fails_stops_it_unless_ignored() {
     let output = stat(&["--vs", "sh -c 'exit 4'", "--", "true"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(4), String::new()));
-    let said = "tare: command B ended with status 4: --command-output inherit shows what it says, --ignore-failure compares such runs too\n";
+    let said = "tare: command B exited with status 4: --command-output inherit shows its output, --ignore-failure compares failed runs too\n";
     assert_eq!(stderr(&output), said);
     let output =
         stat(&["--ignore-failure", "--max-runs", "5", "--vs", "sh -c 'exit 4'", "--", "true"]);

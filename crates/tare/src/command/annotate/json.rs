@@ -1,4 +1,4 @@
-//! Functions as one versioned document.
+//! Writes functions as one versioned JSON document.
 
 use std::io::{self, Write};
 
@@ -7,26 +7,26 @@ use tare_profile::Losses;
 use tare_render::loss_lines;
 
 use super::text::percent;
-use super::{Function, ListingStyle};
+use super::{ListingStyle, WeightedFunction};
 use tare_annotate::{AnnotatedFunction, AnnotatedLine};
 
-/// The version of the document; it changes where a reader would have to.
+/// Version of the document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 pub(super) fn write(
     out: &mut dyn Write,
-    functions: &[Function],
+    functions: &[WeightedFunction],
     shown: ListingStyle,
     losses: &Losses,
 ) -> io::Result<()> {
-    let functions: Vec<_> = functions.iter().map(|one| function(one, shown)).collect();
+    let functions: Vec<_> = functions.iter().map(|listed| function(listed, shown)).collect();
     let document =
         json!({ "version": VERSION, "functions": functions, "losses": loss_lines(losses) });
     serde_json::to_writer(&mut *out, &document)?;
     writeln!(out)
 }
 
-fn function(function: &Function, shown: ListingStyle) -> Value {
+fn function(function: &WeightedFunction, shown: ListingStyle) -> Value {
     let name = &function.name;
     let event = &function.event;
     match &function.result {

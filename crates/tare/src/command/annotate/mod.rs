@@ -1,4 +1,4 @@
-//! `tare annotate`: functions instruction by instruction.
+//! `tare annotate`: shows functions instruction by instruction.
 
 mod json;
 mod text;
@@ -30,8 +30,8 @@ use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_annotate::{AnnotateRequest, AnnotatedFunction, Offsets, PathPrefix, Style};
 
-/// A function of an event, or why there are no instructions of it.
-struct Function {
+/// A function with its weight for one event, or the reason why it can't be disassembled.
+struct WeightedFunction {
     event: String,
     name: String,
     result: Result<AnnotatedFunction, Unresolved>,
@@ -75,7 +75,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
         dsos: raw.dsos,
         without_tids: own_tids(ledger.as_ref(), raw.include_self).collect(),
     };
-    progress.go_on("taking functions apart");
+    progress.go_on("disassembling");
     let functions = annotated(&sink, &asked, &wanted);
     drop(progress);
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {
@@ -99,11 +99,12 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
 
 fn no_function(name: &str) -> Refusal {
     let message =
-        format!("no sample was taken in a function called '{name}' (tare report lists them)");
+        format!("no sample is in a function called '{name}'; `tare report` lists the functions");
     Refusal { exit: Exit::Failure, message }
 }
 
-/// Whether the terminal's whole screen is taken: not for a pipe that is read, or for an old terminal.
+/// Whether the interactive interface is used. Not when reading a pipe, or on a terminal that can't
+/// show it.
 fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
     if raw.tui {
         terminal::need_screen("the function")?;
@@ -112,7 +113,7 @@ fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
     Ok(!raw.stdio && !raw.json && raw.input != Path::new("-") && terminal::has_screen())
 }
 
-/// Shows the function on the terminal, with the report of all of them behind it.
+/// Opens the interactive report at the function.
 fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
     let name = raw.symbol.or(raw.named);
     let keys = [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key);
@@ -124,7 +125,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
     catch_bus_errors();
     let ended = tare_tui::run(tare_tui::ReportInput {
         name: raw.input.display().to_string(),
-        // What a download says of itself would stand in the middle of the screen.
+        // The messages of downloads would appear in the middle of the screen.
         symbols: SymbolOptions { debuginfod: None, ..symbols },
         samples: SampleSinkOptions { judges_chains: true, ..SampleSinkOptions::default() },
         include_self: raw.include_self,
@@ -149,7 +150,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
     })?;
     match (ended, name) {
         (UiExit::NoFunction, Some(name)) => Err(no_function(&name).into()),
-        (UiExit::Signal(number), _) => Ok(Exit::by_signal(number)),
+        (UiExit::Signal(number), _) => Ok(Exit::from_signal(number)),
         (UiExit::NoSamples(_), _) => {
             let message = format!("{}: there are no samples", raw.input.display());
             Err(Refusal { exit: Exit::Failure, message }.into())
@@ -169,7 +170,7 @@ fn moved(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
     prefix.map(|prefix| PathPrefix { prefix, strip })
 }
 
-/// Which functions are shown.
+/// Selects the functions that are shown.
 struct FunctionFilter {
     name: Option<String>,
     dsos: Vec<String>,
@@ -199,12 +200,12 @@ fn ledger(description: &Description) -> Option<Ledger> {
     description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
 }
 
-/// The functions that are wanted, by event, the heaviest first.
+/// Annotates the selected functions, by event, the heaviest first.
 fn annotated(
     sink: &SampleSink,
     asked: &AnnotateRequest<'_>,
     wanted: &FunctionFilter,
-) -> Vec<Function> {
+) -> Vec<WeightedFunction> {
     let without_tids = wanted.without_tids.clone();
     let (profile, samples) = sink.tables();
     let selection = Selection { without_tids, ..Selection::default() };
@@ -229,7 +230,7 @@ fn annotated(
             .find(|(known, _)| *known == event)
             .map_or_else(Weight::default, |(_, all)| *all);
         let symbol = sink.recorded_symbol(function).ok_or(Unresolved::NoSymbol);
-        Function {
+        WeightedFunction {
             event: profile.event(event).map_or_else(String::new, |event| text(event.name)),
             name: profile.symbol(function).map_or_else(String::new, |symbol| text(symbol.name)),
             result: symbol.and_then(|symbol| asked.annotate(symbol, &offsets, all)),

@@ -1,4 +1,4 @@
-//! Functions as text, in the layout of `perf annotate --stdio`.
+//! Writes functions as text, in the layout of `perf annotate --stdio`.
 
 use std::io::{self, Write};
 
@@ -6,13 +6,13 @@ use tare_format::printable;
 use tare_profile::{Losses, Weight};
 use tare_render::loss_lines;
 
-use super::{Function, ListingStyle};
+use super::{ListingStyle, WeightedFunction};
 use crate::cli::raw::PercentType;
 use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,
-    functions: &[Function],
+    functions: &[WeightedFunction],
     shown: ListingStyle,
     moved: Option<PathPrefix>,
     losses: &Losses,
@@ -96,7 +96,7 @@ fn write_source(
     }
 }
 
-/// The share of an instruction.
+/// The percentage of an instruction.
 pub(super) fn percent(weight: Weight, annotated: &AnnotatedFunction, kind: PercentType) -> f64 {
     let (part, whole) = match kind {
         PercentType::LocalPeriod => (weight.period, annotated.own.period),

@@ -1,9 +1,9 @@
-//! `tare archive`: a recording and all that names its addresses, in one file.
+//! `tare archive`: packs a recording and the files that name its addresses into one file.
 //!
 //! ```text
 //! perf.data           the recording
 //! .debug/.build-id/   binaries, debug files, vdso, kallsyms by build id, as in perf's ~/.debug
-//! root/               what has no build id, at its recorded path: perf maps, files of the kernel
+//! root/               files without a build id, at their recorded paths: perf maps, kernel files
 //! ```
 
 pub(crate) mod unpack;
@@ -28,7 +28,7 @@ use crate::exit::{Exit, Refusal, say};
 /// The recording's name in an archive.
 const RECORDING: &str = "perf.data";
 
-/// What is fast, and small enough.
+/// zstd's compression level: 3 is fast, and higher levels save little.
 const LEVEL: i32 = 3;
 
 pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
@@ -40,16 +40,19 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     });
     let recording = Recording::open(&input)?;
     if input.is_dir() {
-        let message = format!("{}: a folder of recordings can't be archived", input.display());
+        let message = format!(
+            "{}: a folder of recordings can't be archived; archive one of its files",
+            input.display()
+        );
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     let mut options = symbols::resolve(raw.symbol_search);
     let used = UsedFiles::default();
     options.used = Some(used.clone());
-    // What is known from there needs no file here, and all of them elsewhere.
+    // The cache would hide files that another machine needs.
     options.cache = None;
     vmlinux::check(&recording, &options)?;
-    // Every address of every call chain is looked up, and so every file that a reader will want.
+    // Looking up every address of every call chain opens every file that a reader needs.
     let whole = ProfileOptions {
         code: CodeDetail::Stack,
         include_self: true,
@@ -63,7 +66,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
     let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());
-    // What was there before, such as a device, stays.
+    // On failure a file is removed, but never a device.
     let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
     let remove = || is_file.then(|| std::fs::remove_file(&output));
     let PackedFiles { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
@@ -71,7 +74,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     drop(progress);
     let mb = |bytes: u64| bytes as f64 / 1e6;
     say(&format!(
-        "{} and {files} files it needs, {:.1} MB, are {:.1} MB in {}",
+        "packed {} and {files} files that name its addresses ({:.1} MB) into {:.1} MB: {}",
         input.display(),
         mb(bytes),
         mb(size),
@@ -87,7 +90,7 @@ struct PackedFiles {
 
 fn pack(input: &Path, used: &UsedFiles, to: &File) -> anyhow::Result<PackedFiles> {
     let mut encoder = zstd::Encoder::new(to, LEVEL)?;
-    // The same code is often in several files: a binary, and a library that it is linked with.
+    // A binary and a library that it is linked with often have the same code.
     encoder.long_distance_matching(true)?;
     let mut builder = Builder::new(encoder);
     let mut packed = PackedFiles { files: 0, bytes: 0 };

@@ -1,5 +1,5 @@
-//! Reading an archive: its files go into a folder of this user's own, as far as they are such as
-//! `tare archive` writes. No path, link or size in it is trusted.
+//! Unpacks an archive into a folder that only this user can enter. Accepts only files that
+//! `tare archive` writes, and trusts no path, link or size.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -16,30 +16,30 @@ use tare_symbols::{SymbolOptions, UnpackedFolder};
 
 use super::RECORDING;
 
-/// What a zstd frame begins with (RFC 8878, section 3.1.1).
+/// Magic number of a zstd frame (RFC 8878, section 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// The memory that decompressing may take, as a power of two: what zstd's own program takes.
+/// Most memory for decompression, as a power of two: the limit of zstd's own program.
 const WINDOW_LOG: u32 = 27;
 
-/// Files of an archive.
+/// Most files in an archive.
 const FILES: usize = 1 << 16;
 
-/// Bytes of a file's name.
+/// Most bytes in a file's name.
 const NAME_BYTES: u64 = 4096;
 
-/// Bytes of all files: so much, and so many times what the archive itself has. Binaries with debug
-/// info become a fifth, stretches of zeros a thousandth.
+/// Most unpacked bytes: `SLACK`, plus `TIMES` the archive's size. Binaries with debug info compress to
+/// a fifth, runs of zeros to a thousandth.
 const SLACK: u64 = 256 << 20;
 const TIMES: u64 = 64;
 
 const PREFIX: &str = "tare-archive.";
 const LOCK: &str = "lock";
 
-/// A folder without a lock belongs to somebody who is just making it, for so long.
+/// Age at which a folder without a lock counts as left behind: a younger one may be in the making.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Whether a file is one of these.
+/// Whether a file is an archive.
 pub(crate) fn is_archive(path: &Path) -> bool {
     let mut begin = [0; 4];
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
@@ -48,18 +48,25 @@ pub(crate) fn is_archive(path: &Path) -> bool {
         && begin == ZSTD
 }
 
-/// Unpacks an archive for as long as the options are there, and has symbols looked for in it. The
-/// path of its recording.
+/// Unpacks an archive, points `options` at its files, and returns the path of its recording. The
+/// files are removed when `options` is dropped.
 pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result<PathBuf> {
     let temporary = std::env::temp_dir();
     sweep(&temporary);
-    let folder = make_folder(&temporary)
-        .with_context(|| format!("{}: no folder for an archive's files", temporary.display()))?;
+    let folder = make_folder(&temporary).with_context(|| {
+        format!(
+            "{}: cannot create a folder for the archive's files; set TMPDIR",
+            temporary.display()
+        )
+    })?;
     let unpacked = UnpackedFolder::new(folder.clone());
     extract(path, &folder).with_context(|| path.display().to_string())?;
     let recording = folder.join(RECORDING);
     if !recording.is_file() {
-        bail!("{}: an archive without {RECORDING} (tare archive makes them)", path.display());
+        bail!(
+            "{}: this archive has no {RECORDING}; `tare archive` makes one that has",
+            path.display()
+        );
     }
     options.symfs = folder.join("root");
     options.build_id_cache = Some(folder.join(".debug"));
@@ -68,7 +75,7 @@ pub(crate) fn unpack(path: &Path, options: &mut SymbolOptions) -> anyhow::Result
     Ok(recording)
 }
 
-/// Makes a folder that only this user can enter, with a lock in it.
+/// Creates a folder that only this user can enter, with a lock file in it.
 fn make_folder(temporary: &Path) -> io::Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let pid = std::process::id();
@@ -81,7 +88,7 @@ fn make_folder(temporary: &Path) -> io::Result<PathBuf> {
                 let mut open = OpenOptions::new();
                 let lock = open.write(true).create_new(true).mode(0o600).open(folder.join(LOCK))?;
                 flock(&lock, FlockOperation::LockExclusive)?;
-                // It is held until this process ends, however it does.
+                // The lock is held until this process exits, even if it is killed.
                 std::mem::forget(lock);
                 return Ok(folder);
             }
@@ -90,7 +97,7 @@ fn make_folder(temporary: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Removes the folders of those who were killed.
+/// Removes the folders of processes that were killed.
 fn sweep(temporary: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     let Ok(entries) = std::fs::read_dir(temporary) else { return };
@@ -124,15 +131,14 @@ fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
     let most = left;
     let mut decoder = zstd::Decoder::new(file)?;
     decoder.window_log_max(WINDOW_LOG)?;
-    // The end of a tar is followed by nothing that matters; headers are no files.
     let mut archive = Archive::new(decoder.take(most.saturating_mul(2)));
     let mut long_name: Option<PathBuf> = None;
     for (number, entry) in archive.entries()?.raw(true).enumerate() {
-        // What the library says of damage has the damaged bytes in it.
-        let mut entry =
-            entry.map_err(|error| anyhow!("no archive, or damaged: {}", error.kind()))?;
+        // The library's own message would contain the damaged bytes.
+        let mut entry = entry
+            .map_err(|error| anyhow!("not an archive of tare, or damaged: {}", error.kind()))?;
         if number >= FILES {
-            bail!("more than {FILES} files");
+            bail!("an archive has at most {FILES} files");
         }
         if entry.header().entry_type() == EntryType::GNULongName {
             let mut name = Vec::new();
@@ -147,15 +153,15 @@ fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
         match entry.header().entry_type() {
             EntryType::Regular => {}
             EntryType::Directory => continue,
-            _ => bail!("{shown} is no file: such an archive isn't read"),
+            _ => bail!("{shown} is not a regular file; `tare archive` writes only these"),
         }
         if !is_expected(&name) {
-            bail!("{shown} is no name that tare archive gives");
+            bail!("{shown} is not a path that `tare archive` writes");
         }
         let bytes = entry.header().entry_size()?;
-        left = left
-            .checked_sub(bytes)
-            .with_context(|| format!("{shown}: more than {most} bytes in so small an archive"))?;
+        left = left.checked_sub(bytes).with_context(|| {
+            format!("{shown}: the files exceed {most} bytes, the limit for an archive of this size")
+        })?;
         let to = folder.join(&name);
         if let Some(parent) = to.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -167,7 +173,7 @@ fn extract(path: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a name leads to where an archive's files belong.
+/// Whether a path is one that `tare archive` writes.
 fn is_expected(name: &Path) -> bool {
     let is_plain = name.components().all(|part| matches!(part, Component::Normal(_)));
     let is_file_of = |folder| name.starts_with(folder) && name != Path::new(folder);

@@ -1,4 +1,4 @@
-//! What is handed to the statistics: shares and weights of what has enough samples.
+//! Passes the shares and weights of entries with enough samples to the statistics.
 
 use anyhow::bail;
 use tare_measure::compare::runs::{
@@ -11,35 +11,42 @@ use crate::exit::{Exit, Refusal};
 
 use super::LoadedRecording;
 
-/// Fewer samples than this, of all recordings together, say nothing of a function.
+/// Samples in all recordings together below which an entry is not judged.
 const FEWEST_SAMPLES: u64 = 10;
 
-/// Fewer samples a recording than this, on the mean, are not judged.
+/// Mean samples per recording below which an entry is not judged.
 const FEWEST_A_RUN: u64 = 2;
 
-/// What is judged.
+/// The judged changes of all compared events and their entries.
 pub(super) struct JudgedSeries {
     pub(super) method: Method,
-    /// Changes of shares and weights were looked at.
+    /// Number of judged changes of shares and weights.
     pub(super) figures: usize,
-    /// Of each event that is compared: its place, and the change of what all of it weighs.
+    /// Index of each compared event, and the change of its total weight.
     pub(super) events: Vec<(usize, Change)>,
-    /// Of each thing of these events, its place; the share, the weight, and whether it is judged.
+    /// The entries of these events.
     pub(super) entries: Vec<JudgedEntry>,
 }
 
+/// The changes of one entry.
 pub(super) struct JudgedEntry {
+    /// Index of the entry in [`Runs`].
     pub(super) at: usize,
     pub(super) share: Change,
     pub(super) weight: Change,
+    /// Whether the entry has too few samples to be judged.
     pub(super) is_rare: bool,
 }
 
-/// How much work each recording did, by side.
+/// Amount of work that each recording did, by side.
 pub(super) struct Work([Vec<f64>; 2]);
 
 impl Work {
-    pub(super) fn of(
+    /// Measures the work in the unit of `--per`.
+    ///
+    /// # Errors
+    /// Fails if a recording did no work in that unit.
+    pub(super) fn measure(
         diff: &Diff,
         runs: &Runs,
         taken: &[Vec<LoadedRecording>; 2],
@@ -72,20 +79,20 @@ fn nothing_done(diff: &Diff, runs: &Runs, taken: &LoadedRecording) -> Refusal {
             let names: Vec<_> =
                 runs.events().iter().map(|name| tare_format::printable(name)).collect();
             format!(
-                "--per {name}: {} has no samples of it; the recordings have {}",
+                "--per {name}: {} has no samples of this event; the recordings have {}",
                 taken.name,
                 names.join(", ")
             )
         }
         _ => format!(
-            "--per time: {} says neither how long it is nor when its samples were taken",
+            "--per time: {} has neither a duration nor sample times; use --per run",
             taken.name
         ),
     };
     Refusal { exit: Exit::Failure, message }
 }
 
-/// Whether an event is meant by a name, with or without its modifiers.
+/// Whether an event has this name, with or without modifiers.
 pub(super) fn is_called(event: &[u8], name: &str) -> bool {
     let rest = event.strip_prefix(name.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
@@ -111,9 +118,9 @@ pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> 
     }
     entries.sort_by_key(|(.., is_rare)| *is_rare);
     let judged = entries.iter().filter(|(.., is_rare)| !is_rare).count();
-    // What is judged stands first: all of the events, shares, weights.
+    // Judged series come first: the totals of the events, then a share and a weight per entry.
     let mut series: Vec<Series> = Vec::new();
-    series.extend(events.iter().map(|event| all(runs, work, *event)));
+    series.extend(events.iter().map(|event| total(runs, work, *event)));
     for (at, event, _) in &entries[..judged] {
         series.push(share(runs, *at, *event));
         series.push(weight(runs, work, *at, *event));
@@ -130,14 +137,14 @@ pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> 
             changes[events.len() + 2 * at] = change;
         }
     }
-    let (of_events, of_things) = changes.split_at(events.len());
+    let (event_changes, entry_changes) = changes.split_at(events.len());
     let figures = if recordings == 2 { judged } else { series.len() };
-    let of_things = of_things.chunks_exact(2).zip(&entries);
+    let entry_changes = entry_changes.chunks_exact(2).zip(&entries);
     JudgedSeries {
         method,
         figures,
-        events: events.iter().copied().zip(of_events.iter().copied()).collect(),
-        entries: of_things
+        events: events.iter().copied().zip(event_changes.iter().copied()).collect(),
+        entries: entry_changes
             .map(|(pair, (at, _, is_rare))| JudgedEntry {
                 at: *at,
                 share: pair[0],
@@ -148,7 +155,7 @@ pub(super) fn judge(diff: &Diff, runs: &Runs, work: &Work, events: &[usize]) -> 
     }
 }
 
-/// Shares in two recordings, by how they vary over time.
+/// Judges shares in two recordings by their variance over slices of time.
 fn judge_sliced(
     diff: &Diff,
     runs: &Runs,
@@ -160,7 +167,7 @@ fn judge_sliced(
     let sliced: Vec<SlicedSeries<'_>> = entries
         .iter()
         .filter_map(|(at, event, _)| {
-            let place = events.iter().position(|one| one == event)?;
+            let place = events.iter().position(|listed| listed == event)?;
             let step = |side| {
                 let total: Weight = runs.totals(side, *event).next().unwrap_or_default();
                 total.period as f64 / total.samples.max(1) as f64
@@ -177,8 +184,8 @@ pub(super) fn samples(runs: &Runs, at: usize) -> [u64; 2] {
     [0, 1].map(|side| runs.weights(side, at).map(|weight| weight.samples).sum())
 }
 
-/// What all samples of an event weigh, per unit of work.
-fn all(runs: &Runs, work: &Work, event: usize) -> Series {
+/// The total weight of an event, per unit of work.
+fn total(runs: &Runs, work: &Work, event: usize) -> Series {
     let [a, b] = [0, 1].map(|side| per_work(runs.totals(side, event), &work.0[side]));
     Series { a, b, step: 0.0 }
 }

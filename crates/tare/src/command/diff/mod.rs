@@ -1,4 +1,4 @@
-//! `tare diff`: what differs between recordings of two sides.
+//! `tare diff`: compares recordings of two sides.
 
 mod judge;
 mod rows;
@@ -25,18 +25,18 @@ use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_tui::{ProgressLine, UiExit};
 
-/// A recording that was read, and what its samples weigh where they are drawn.
+/// A recording that was read, with its call chains if they are drawn.
 struct LoadedRecording {
     name: String,
     read: Read,
     samples: u64,
-    /// From the recorder's own account, else from the first to the last sample.
+    /// Duration from the ledger, otherwise from the first to the last sample.
     lasted_ns: u64,
     collector: Option<Collector>,
 }
 
 impl LoadedRecording {
-    /// What is drawn of it, once.
+    /// Takes the call chains for a flame graph. `None` if they aren't drawn or were taken.
     fn recorded(&mut self) -> Option<FlameInput<'_>> {
         let samples = self.collector.take()?;
         Some(FlameInput { whole: self.read.whole(), samples })
@@ -68,7 +68,7 @@ pub(crate) fn run(raw: raw::DiffArgs) -> Outcome {
     if is_interactive {
         let ended = tare_tui::diff::run(compared, chains, diff.view, terminal::is_plain())?;
         if let UiExit::Signal(number) = ended {
-            return Ok(Exit::by_signal(number));
+            return Ok(Exit::from_signal(number));
         }
     } else {
         let mut out = BufWriter::new(io::stdout().lock());
@@ -81,7 +81,7 @@ pub(crate) fn run(raw: raw::DiffArgs) -> Outcome {
     Ok(if failed { Exit::Verdict } else { Exit::Success })
 }
 
-/// Whether the comparison is shown on the whole screen.
+/// Whether the comparison is shown by the interactive interface.
 fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
     match diff.form {
         DiffForm::Terminal => terminal::need_screen("the comparison").map(|()| true),
@@ -90,7 +90,7 @@ fn is_interactive(diff: &Diff) -> Result<bool, Refusal> {
     }
 }
 
-/// Sums up a recording.
+/// Reads a recording and adds it to `runs`.
 fn take(
     samples: &SampleSelection,
     runs: &mut Runs,
@@ -137,7 +137,7 @@ impl SampleSink for Taking {
     }
 }
 
-/// The call chains of B, and those of A to compare them with.
+/// The call chains of B, compared with A's.
 fn chains(taken: &mut [Vec<LoadedRecording>; 2]) -> Graph {
     let [a, b] = taken
         .each_mut()
@@ -145,7 +145,7 @@ fn chains(taken: &mut [Vec<LoadedRecording>; 2]) -> Graph {
     Graph::new(vec![b, a], Order::Caller)
 }
 
-/// Draws the differential flame graph: B, coloured by what differs from A.
+/// Draws the differential flame graph: B, coloured by the difference from A.
 fn draw(output: &Path, mut graph: Graph, taken: &[Vec<LoadedRecording>; 2]) -> anyhow::Result<()> {
     let of_side = |side: &Vec<LoadedRecording>| {
         let accounts: Vec<RecordingInfo> =

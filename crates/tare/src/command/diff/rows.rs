@@ -1,4 +1,4 @@
-//! From what is judged to what is shown.
+//! Turns judged changes into the rows, notes and gates that are shown.
 
 use tare_format::ledger::Estimate;
 use tare_format::printable;
@@ -18,7 +18,7 @@ pub(super) fn compare(
     runs: &Runs,
     taken: &[Vec<LoadedRecording>; 2],
 ) -> anyhow::Result<Shown> {
-    let work = Work::of(diff, runs, taken)?;
+    let work = Work::measure(diff, runs, taken)?;
     let (events, mut notes) = events(diff, runs)?;
     let judged = judge(diff, runs, &work, &events);
     notes.extend(why_not(&judged.method, runs));
@@ -57,7 +57,7 @@ pub(super) fn compare(
     })
 }
 
-/// The events that both sides have and that were asked for, and what must be said of the others.
+/// The requested events that both sides have, and notes on the others.
 fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)> {
     let has = |side: usize, event: usize| runs.totals(side, event).any(|all| all.samples > 0);
     let name = |event: usize| printable(&*runs.events()[event]).into_owned();
@@ -68,7 +68,7 @@ fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)>
             let names: Vec<_> = all.clone().map(name).collect();
             let names = names.join(", ");
             return Err(Refusal::usage(format!(
-                "-e {wanted}: no recording has such an event; there are {names}"
+                "-e {wanted}: no recording has this event; the recordings have {names}"
             ))
             .into());
         }
@@ -81,12 +81,12 @@ fn events(diff: &Diff, runs: &Runs) -> anyhow::Result<(Vec<usize>, Vec<String>)>
     let (both, one): (Vec<usize>, Vec<usize>) =
         wanted.into_iter().partition(|event| has(0, *event) && has(1, *event));
     if both.is_empty() {
-        let message = "no event has samples on both sides: there is nothing to compare (tare report --stats tells what a recording holds)";
+        let message = "no event has samples on both sides, so there is nothing to compare; tare report --stats lists the samples of each event";
         return Err(Refusal { exit: Exit::Failure, message: message.to_owned() }.into());
     }
     let note = |event: usize| {
         let side = if has(0, event) { "A" } else { "B" };
-        format!("event '{}' has samples in {side} alone", name(event))
+        format!("event '{}' has samples in {side} only", name(event))
     };
     Ok((both, one.into_iter().map(note).collect()))
 }
@@ -110,18 +110,21 @@ fn method(judged: &JudgedSeries, runs: &Runs) -> String {
     }
 }
 
-/// What two recordings can't tell.
+/// Notes on the limits of comparing only two recordings.
 fn why_not(method: &Method, runs: &Runs) -> Vec<String> {
     let mut notes = Vec::new();
     if let Method::Blocks(..) | Method::Nothing = method
         && runs.count(0) + runs.count(1) == 2
     {
-        notes.push("weights are not judged: from one recording a side nothing is known of how they vary from run to run".to_owned());
+        notes.push("weights are not judged: one recording a side doesn't show how they vary from run to run".to_owned());
         notes.push(match method {
             Method::Nothing => "shares are not judged: the recordings are too short, or their samples have no times".to_owned(),
-            _ => "shares are judged as these two recordings have them; another run may differ by more".to_owned(),
+            _ => "shares are judged for these two recordings only; another run may differ by more".to_owned(),
         });
-        notes.push("several recordings a side tell more: tare diff a*.data -- b*.data".to_owned());
+        notes.push(
+            "for a full comparison, give several recordings a side: tare diff a*.data -- b*.data"
+                .to_owned(),
+        );
     }
     notes
 }
@@ -162,7 +165,7 @@ fn figure(change: &Change) -> Figure {
     }
 }
 
-/// How a condition was met by the functions of its name.
+/// Judges a condition by the functions that it names.
 fn met(gate: &Condition, runs: &Runs, judged: &JudgedSeries) -> Gate {
     use tare_measure::compare::runs::GateOf;
     let entries: Vec<_> = runs.entries().collect();
@@ -193,11 +196,11 @@ fn met(gate: &Condition, runs: &Runs, judged: &JudgedSeries) -> Gate {
     let (failed, why) = match (failing.is_empty(), unknown, count) {
         (false, ..) => {
             let names: Vec<_> = failing.iter().map(|name| printable(name.as_bytes())).collect();
-            (true, format!("the whole interval of {} lies beyond", names.join(", ")))
+            (true, format!("the whole interval of {} lies beyond it", names.join(", ")))
         }
-        (true, _, 0) => (true, format!("no recording has samples of {metric}: what isn't seen can't pass")),
-        (true, 0, _) => (false, "no whole interval lies beyond".to_owned()),
-        _ => (true, "there is no interval: of weights it takes three recordings or more; 'pp' asks for the share".to_owned()),
+        (true, _, 0) => (true, format!("no recording has samples of {metric}, so the condition can't be judged")),
+        (true, 0, _) => (false, "no whole interval lies beyond it".to_owned()),
+        _ => (true, "there is no interval: weights need three recordings or more in all; 'pp' compares shares instead".to_owned()),
     };
     Gate { condition: printable(gate.to_string().as_bytes()).into_owned(), failed, why }
 }

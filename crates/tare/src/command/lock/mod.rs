@@ -1,4 +1,4 @@
-//! `tare lock`: who waits for locks, now or in a recording.
+//! `tare lock`: waits for locks, live or in a recording.
 
 mod recorded;
 
@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::lock::{Lock, LockSource};
 use crate::cli::resolved::trace::TraceTarget;
-use crate::command::trace::live::{Session, clones};
+use crate::command::trace::live::{TraceSession, clones};
 use crate::command::trace::{explain, open};
 use crate::exit::say;
 
@@ -21,13 +21,13 @@ pub(crate) fn run(raw: raw::LockArgs) -> Outcome {
     let lock = Lock::new(raw)?;
     match &lock.source {
         LockSource::Recording(input) => recorded::run(&lock, input),
-        LockSource::Live(traced) => look(&lock, traced)
+        LockSource::Live(traced) => trace_live(&lock, traced)
             .map_err(|error| super::remedy::with_status(error, !traced.command.is_empty())),
     }
 }
 
-fn look(lock: &Lock, traced: &TraceTarget) -> Outcome {
-    let mut session = Session::new(traced, Host::default())?;
+fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
+    let mut session = TraceSession::new(traced, Host::default())?;
     let mut out = open(lock.output.as_deref(), lock.json)?;
     let (mut tracer, step_back) =
         LockTracer::start(&session.follow(), &lock.options, &session.host).map_err(explain)?;
@@ -35,16 +35,16 @@ fn look(lock: &Lock, traced: &TraceTarget) -> Outcome {
         say(&step_back.to_string());
     }
     let files = clones(tracer.files())?;
-    let over = session.wait(&files, |is_over| {
-        tracer.drain(is_over);
+    let ended = session.wait(&files, |is_end| {
+        tracer.drain(is_end);
         Ok(())
     })?;
     let rows = tracer.rows(lock.key, &session.host).map_err(explain)?;
     show(lock, &mut out, rows, tracer.missing().map_err(explain)?)?;
-    Ok(over.exit(traced))
+    Ok(ended.exit())
 }
 
-/// `missing`: waits and call chains that found no room.
+/// Prints the rows. `missing`: waits and call chains that did not fit into the kernel's maps.
 fn show(
     lock: &Lock,
     out: &mut impl Write,
@@ -58,10 +58,13 @@ fn show(
         lock_table(&rows, lock.stacks)
     };
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.context("cannot write what was found")?;
+    written.context("cannot write the table")?;
     for (number, noun) in [(missing.0, "wait"), (missing.1, "call chain")] {
         if number > 0 {
-            say(&format!("{} found no room", count(number, noun)));
+            say(&format!(
+                "{} did not fit into the kernel's tables and are missing",
+                count(number, noun)
+            ));
         }
     }
     Ok(())

@@ -1,33 +1,31 @@
-//! The folder where tare keeps what it measured: `$XDG_STATE_HOME/tare`, else
-//! `~/.local/state/tare`.
+//! The folder of saved studies: `$XDG_STATE_HOME/tare`, otherwise `~/.local/state/tare`.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use tare_measure::overhead::kept::{FOLDER, StateFolder};
 
-/// The user's state directory; none where neither variable says.
+/// The user's state directory. `None` if neither variable is set.
 fn base() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
 }
 
-/// Opens the folder that studies are kept in, and makes it where it isn't there.
+/// Opens the folder, and creates it if it doesn't exist.
 ///
 /// # Errors
-/// It can't be made, is a symbolic link, or belongs to somebody else.
+/// Fails if the folder can't be created, is a symbolic link, or belongs to another user.
 pub(crate) fn make() -> anyhow::Result<StateFolder> {
-    let base = base().context(
-        "neither XDG_STATE_HOME nor HOME says where results are kept: set one, or use --no-save",
-    )?;
+    let base =
+        base().context("neither XDG_STATE_HOME nor HOME is set: set one, or use --no-save")?;
     Ok(StateFolder::make(&base, FOLDER)?)
 }
 
-/// Opens the folder; none where it isn't there.
+/// Opens the folder. `None` if it doesn't exist.
 ///
 /// # Errors
-/// It is a symbolic link, or belongs to somebody else.
+/// Fails if the folder is a symbolic link or belongs to another user.
 pub(crate) fn find() -> anyhow::Result<Option<StateFolder>> {
     base().map_or(Ok(None), |base| Ok(StateFolder::find(&base, FOLDER)?))
 }

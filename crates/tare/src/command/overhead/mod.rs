@@ -1,4 +1,4 @@
-//! `tare overhead`: what sampling costs on this machine, and what profilers cost a program.
+//! `tare overhead`: measures the cost of sampling on this machine, and of profilers on a program.
 
 pub(crate) mod folder;
 mod profiler;
@@ -19,7 +19,7 @@ use tare_measure::overhead::study::{self, Study, StudyHost};
 use tare_measure::overhead::{page, text};
 
 use self::rate_limit::RateLimit;
-use self::session::{Failure, Session};
+use self::session::{StudyFailure, StudySession};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::{self as resolved, Overhead};
@@ -41,19 +41,19 @@ fn measure(
     sources: &Sources,
     asked: &resolved::Study,
 ) -> Outcome {
-    // The page is opened first: nobody wants to wait for minutes to learn that it can't be written.
+    // The page is created first: if it can't be written, the study, which takes minutes, isn't made.
     let mut page = raw.report.as_deref().map(create_page).transpose()?;
     let folder = state_folder(asked.save);
     let signals = Signals::block().context("cannot wait for signals")?;
     let limit = RateLimit::keep(host, folder.as_ref());
     let mut session =
-        Session::new(asked, host, sources, &signals, limit, std::io::stderr().is_terminal())?;
+        StudySession::new(asked, host, sources, &signals, limit, std::io::stderr().is_terminal())?;
     let studies = match session.studies() {
         Ok(studies) => studies,
-        Err(Failure::Interrupted) => return Ok(Exit::Interrupted),
-        Err(Failure::Other(error)) => return Err(error),
+        Err(StudyFailure::Interrupted) => return Ok(Exit::Interrupted),
+        Err(StudyFailure::Other(error)) => return Err(error),
     };
-    // Puts affinity and limit back before anything is written.
+    // Restores the CPU affinity and the rate limit before anything is written.
     drop(session);
     drop(signals);
     if let Some(folder) = folder.as_ref().filter(|_| asked.save) {
@@ -67,19 +67,19 @@ fn measure(
     print(raw, &studies)
 }
 
-/// Makes the file of `--report`, readable by its owner alone: it names the host.
+/// Creates the file of `--report`. Only its owner can read it, because it names the host.
 fn create_page(path: &Path) -> anyhow::Result<BufWriter<File>> {
     let file = tare_record::own_file::create(path, false);
     file.map(BufWriter::new).with_context(|| format!("--report {}", path.display()))
 }
 
-/// Where results are kept. A study goes on without: what it measured is printed all the same.
+/// Opens the folder for results. Without one, a study is made and printed, but not saved.
 fn state_folder(needed: bool) -> Option<StateFolder> {
     match folder::make() {
         Ok(folder) => Some(folder),
         Err(error) => {
             if needed {
-                say(&format!("the result is not kept: {error:#}"));
+                say(&format!("the result is not saved: {error:#}"));
             }
             None
         }
@@ -89,13 +89,13 @@ fn state_folder(needed: bool) -> Option<StateFolder> {
 fn keep(folder: &StateFolder, studies: &[Study]) {
     for study in studies {
         match kept::save(folder, study) {
-            Ok(path) => say(&format!("kept in {}", path.display())),
-            Err(error) => say(&format!("the result is not kept: {error}")),
+            Ok(path) => say(&format!("saved in {}", path.display())),
+            Err(error) => say(&format!("the result is not saved: {error}")),
         }
     }
 }
 
-/// Shows what was measured on this host and kernel; of these events, or of all.
+/// Prints the saved studies of this host, for these events or for all.
 fn show(raw: &raw::OverheadArgs, host: &Host, events: &[String]) -> Outcome {
     let machine = StudyHost::detect(host);
     let kept = match folder::find()? {

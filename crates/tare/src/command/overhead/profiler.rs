@@ -1,4 +1,4 @@
-//! A profiler as a child process that is attached to the loop and switched on and off by perf's
+//! A profiler as a child process. It is attached to the loop, and switched on and off over
 //! `--control`.
 
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,12 @@ use tare_measure::overhead::rates;
 
 use crate::cli::resolved::overhead::Profiler;
 
-/// How long a profiler may take to answer: perf reads all of /proc first.
+/// Longest time for a profiler to answer: perf reads all of /proc first.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it may take to end.
-const END: Duration = Duration::from_secs(10);
+/// Longest time for a profiler to exit.
+const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is put in the place of words in braces.
+/// Values of the placeholders in a profiler's command line.
 #[derive(Debug)]
 pub(super) struct Placeholders<'a> {
     pub(super) rate: u64,
@@ -36,7 +36,7 @@ pub(super) struct Placeholders<'a> {
     pub(super) call_graph: CallGraph,
 }
 
-/// A profiler at work.
+/// A running profiler.
 #[derive(Debug)]
 pub(super) struct Attached {
     name: String,
@@ -58,7 +58,7 @@ fn base_name(word: &OsStr) -> String {
     std::path::Path::new(word).file_name().unwrap_or(word).to_string_lossy().into_owned()
 }
 
-/// The words of its command, placeholders filled.
+/// The profiler's command line, with placeholders replaced.
 fn words(
     profiler: &Profiler,
     placeholders: &Placeholders<'_>,
@@ -132,7 +132,7 @@ fn fill(word: &OsStr, placeholder: &str, with: &str) -> OsString {
 }
 
 impl Attached {
-    /// Starts a profiler and waits until it is ready, switched off.
+    /// Starts a profiler, switched off, and waits until it is ready.
     pub(super) fn start(
         profiler: &Profiler,
         placeholders: &Placeholders<'_>,
@@ -160,8 +160,8 @@ impl Attached {
         };
         let command = ChildCommand::find(&words, std::env::var_os("PATH").as_deref())?
             .with_standard_files([Some(null()?), Some(null()?), None]);
-        // What it does on the loop's CPU is part of its cost, what others do there is none: it
-        // comes before the loop, which comes before them.
+        // The profiler's work on the loop's CPU is part of its cost, and other programs' work isn't:
+        // the profiler's priority is above the loop's, which is above theirs.
         let ahead = schedule::above_real_time();
         let waiting = WaitingChild::fork(&command, signals, &FileLimit::now())?;
         drop(ahead);
@@ -172,7 +172,7 @@ impl Attached {
         Ok(attached)
     }
 
-    /// Gives an order and waits for the answer.
+    /// Sends an order and waits for the answer.
     fn order(&mut self, order: &str) -> Result<(), SwitchError> {
         let failed =
             |name: &str, why: &str| SwitchError::Profiler(format!("profiler '{name}' {why}"));
@@ -183,7 +183,7 @@ impl Attached {
         if !matches!(written, Some(Ok(_))) {
             return Err(failed(
                 &self.name,
-                &format!("has ended before '{order}': what it said stands above"),
+                &format!("exited before '{order}'; its output above says why"),
             ));
         }
         let mut bytes = [0; 64];
@@ -205,7 +205,7 @@ impl Attached {
             Ok(read) if read > 0 => Ok(()),
             _ => Err(failed(
                 &self.name,
-                &format!("ended instead of answering '{order}': what it said stands above"),
+                &format!("exited instead of answering '{order}'; its output above says why"),
             )),
         }
     }
@@ -255,7 +255,7 @@ impl Drop for Attached {
         let _ = self.orders.as_ref().map(|orders| rustix::io::write(orders, b"stop\n"));
         self.orders = None;
         for signal in [Signal::INT, Signal::KILL] {
-            if self.ends_within(END) {
+            if self.ends_within(EXIT_LIMIT) {
                 return;
             }
             self.child.signal(signal.as_raw());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_filled_wherever_they_stand() {
+    fn placeholders_are_replaced_anywhere_in_a_word() {
         let other = Profiler::Other(
             ["p", "--at={cpu}:{tid}", "{rate}{rate}", "{control}", "{none}"]
                 .map(OsString::from)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_ones_attach_to_the_loop_and_start_switched_off() {
+    fn perf_attaches_to_the_loop_and_starts_switched_off() {
         let words = words(&Profiler::Perf, &placeholders(), "fd:3,4").unwrap();
         let line = words.join(OsStr::new(" ")).into_string().unwrap();
         assert_eq!(

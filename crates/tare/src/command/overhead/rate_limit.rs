@@ -1,8 +1,7 @@
-//! `kernel.perf_event_max_sample_rate`, which the kernel lowers by itself when samples take too
-//! long, for good: as before when a study ends.
+//! Restores `kernel.perf_event_max_sample_rate` after a study: the kernel lowers it permanently when
+//! samples take too long.
 //!
-//! What it was is noted in a file. A study that ends in any way but SIGKILL puts it back itself;
-//! after that, the next one does.
+//! The limit is noted in a file. If a study is killed, the next one restores the limit.
 
 use serde::{Deserialize, Serialize};
 use tare_kernel::host::Host;
@@ -15,30 +14,30 @@ const SYSCTL: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 const NAME: &str = "kernel.perf_event_max_sample_rate";
 const NOTE: &str = "max-sample-rate";
 
-/// What was noted before a study.
+/// The limit before a study.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     limit: i64,
-    /// The note means nothing after a restart.
+    /// Boot id: after a restart the note is void.
     boot: String,
     pid: i32,
 }
 
-/// Puts the limit back when it goes.
+/// Restores the limit when dropped.
 #[derive(Debug)]
 pub(super) struct RateLimit<'a> {
     host: &'a Host,
     before: Option<i64>,
     note: Option<&'a StateFolder>,
-    /// A refusal was told.
-    told: bool,
+    /// Whether the user was told that the limit can't be restored.
+    is_reported: bool,
 }
 
 impl<'a> RateLimit<'a> {
-    /// Mends what a killed study left behind, then notes the limit.
+    /// Restores the limit that a killed study left lowered, then notes the limit.
     pub(super) fn keep(host: &'a Host, folder: Option<&'a StateFolder>) -> Self {
         if let Some(folder) = folder {
-            mend(host, folder);
+            restore_after_kill(host, folder);
         }
         let before = limit(host);
         let writable = rustix::fs::access(host.path(SYSCTL), rustix::fs::Access::WRITE_OK).is_ok();
@@ -47,16 +46,16 @@ impl<'a> RateLimit<'a> {
             let text = serde_json::to_string(&Note { limit, boot: boot(host), pid }).ok()?;
             folder.write(NOTE, &text).ok().map(|()| folder)
         });
-        Self { host, before, note, told: false }
+        Self { host, before, note, is_reported: false }
     }
 
-    /// Samples a second that the kernel allows.
+    /// The limit before the study, in Hz.
     pub(super) fn before(&self) -> Option<i64> {
         self.before
     }
 
-    /// What the kernel lowered it to since it was last right; it is right again afterwards, if this
-    /// user may set it.
+    /// Returns the limit that the kernel lowered to since the last call, and restores it if this user
+    /// may.
     pub(super) fn lowered_to(&mut self) -> Option<i64> {
         let before = self.before?;
         let now = limit(self.host)?;
@@ -64,10 +63,10 @@ impl<'a> RateLimit<'a> {
             return None;
         }
         if let Err(error) = set(self.host, before)
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.is_reported, true)
         {
             say(&format!(
-                "the kernel lowered {NAME} from {before} to {now}: `sudo sysctl {NAME}={before}` puts it back ({error})"
+                "the kernel lowered {NAME} from {before} to {now}, and tare can't restore it ({error}): `sudo sysctl {NAME}={before}`"
             ));
         }
         Some(now)
@@ -83,8 +82,8 @@ impl Drop for RateLimit<'_> {
     }
 }
 
-/// Puts back what a study noted that is no longer there to do so.
-fn mend(host: &Host, folder: &StateFolder) {
+/// Restores the limit that a study noted whose process is gone.
+fn restore_after_kill(host: &Host, folder: &StateFolder) {
     let Ok(Some(text)) = folder.read(NOTE) else { return };
     let Ok(note) = serde_json::from_str::<Note>(&text) else {
         folder.remove(NOTE);
@@ -99,7 +98,7 @@ fn mend(host: &Host, folder: &StateFolder) {
     let lowered = note.boot == boot(host) && limit(host).is_some_and(|now| now < note.limit);
     if lowered && set(host, note.limit).is_ok() {
         say(&format!(
-            "put {NAME} back to {}: a study that was killed had left it lower",
+            "restored {NAME} to {}: a study that was killed had left it lowered",
             note.limit
         ));
     }
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lowers_is_told_and_put_back() {
+    fn a_lowered_limit_is_reported_and_restored() {
         let (root, host) = machine(100_000);
         let folder = folder(&root);
         let mut kept = RateLimit::keep(&host, Some(&folder));
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_study_mends_what_a_killed_one_left() {
+    fn the_next_study_restores_the_limit_after_a_killed_one() {
         let left = |boot: &str, pid: i32| {
             let (root, host) = machine(100_000);
             let folder = folder(&root);
@@ -161,7 +160,7 @@ mod tests {
             let note = Note { limit: 100_000, boot: boot.into(), pid };
             folder.write(NOTE, &serde_json::to_string(&note).unwrap()).unwrap();
             set(&host, 25_000).unwrap();
-            mend(&host, &folder);
+            restore_after_kill(&host, &folder);
             (limit(&host).unwrap(), folder.read(NOTE).unwrap().is_some())
         };
         assert_eq!(left("b", 8), (100_000, false), "its process is gone");

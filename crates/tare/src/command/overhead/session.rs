@@ -1,4 +1,4 @@
-//! Makes studies on this machine.
+//! Makes studies of the cost of sampling on this machine.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,8 +24,8 @@ use crate::exit::{Exit, Refusal};
 use tare_measure::overhead::study::{Study, StudyHost, VERSION};
 use tare_tui::progress_bar;
 
-/// What the studies of one call share.
-pub(super) struct Session<'a> {
+/// What all studies of one run share.
+pub(super) struct StudySession<'a> {
     pub(super) asked: &'a resolved::overhead::Study,
     pub(super) host: &'a Host,
     pub(super) sources: &'a Sources,
@@ -38,20 +38,20 @@ pub(super) struct Session<'a> {
 
 /// Why a study has no result.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The user ended it.
+pub(super) enum StudyFailure {
+    /// A signal ended it.
     Interrupted,
     /// Anything else.
     Other(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for StudyFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> StudySession<'a> {
     pub(super) fn new(
         asked: &'a resolved::overhead::Study,
         host: &'a Host,
@@ -78,10 +78,10 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Every event with every call graph.
-    pub(super) fn studies(&mut self) -> Result<Vec<Study>, Failure> {
+    /// Makes a study of every event with every call graph.
+    pub(super) fn studies(&mut self) -> Result<Vec<Study>, StudyFailure> {
         let events = if self.asked.events.is_empty() {
-            vec![self.usual_event()?]
+            vec![self.default_event()?]
         } else {
             self.asked.events.clone()
         };
@@ -94,8 +94,8 @@ impl<'a> Session<'a> {
         Ok(studies)
     }
 
-    /// cycles where this machine has them, else cpu-clock.
-    fn usual_event(&self) -> anyhow::Result<Event> {
+    /// The default event: cycles if this machine has them, otherwise cpu-clock.
+    fn default_event(&self) -> anyhow::Result<Event> {
         let lacks_cycles = |event: &Event| {
             matches!(
                 self.open(event),
@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
         Sampler::open(&System, event, CallGraph::None, 1, self.pinned.cpu())
     }
 
-    /// The event as this user may sample it: user mode alone, where the kernel is closed to him.
+    /// Limits the event to user mode if this user may not sample the kernel.
     fn permitted(&self, event: &mut Event, notes: &mut Vec<String>) -> anyhow::Result<()> {
         if event.precise_max {
             event.attr.precise_ip = 0;
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         Refusal { exit: Exit::Failure, message: format!("{error}: {remedy}") }.into()
     }
 
-    fn study(&mut self, mut event: Event, call_graph: CallGraph) -> Result<Study, Failure> {
+    fn study(&mut self, mut event: Event, call_graph: CallGraph) -> Result<Study, StudyFailure> {
         let began = Instant::now();
         let mut notes = Vec::new();
         self.permitted(&mut event, &mut notes)?;
@@ -200,7 +200,7 @@ impl<'a> Session<'a> {
         }
         let mut hooks = SessionHooks { event: plan.event.name.clone(), call_graph, session: self };
         let rows = rates::rows(&plan, &System as &dyn Kernel, &probes, &mut hooks)?;
-        let Some(rows) = rows else { return Err(Failure::Interrupted) };
+        let Some(rows) = rows else { return Err(StudyFailure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
         let machine = StudyHost::detect(self.host);
@@ -250,7 +250,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The rates that the kernel takes.
+    /// The requested rates that the kernel allows.
     fn allowed_rates(&self, notes: &mut Vec<String>) -> Vec<u64> {
         let limit =
             self.limit.before().and_then(|limit| u64::try_from(limit).ok()).unwrap_or(u64::MAX);
@@ -290,7 +290,10 @@ impl<'a> Session<'a> {
             && probes.handler.is_some()
             && rows.iter().all(|row| row.cost.handler_us.is_none())
         {
-            notes.push("no handler and interrupt figures: this user may not open the kernel's trace events (root may)".to_owned());
+            notes.push(
+                "no handler and interrupt figures: only root may open the kernel's trace events"
+                    .to_owned(),
+            );
         }
         if rows.iter().any(|row| row.asked_hz > 0 && row.samples == 0) {
             notes
@@ -303,7 +306,7 @@ impl<'a> Session<'a> {
             waited_ns(self.host).saturating_sub(waited_before) as f64 / elapsed.as_nanos() as f64;
         if waited > 0.05 {
             notes.push(format!(
-                "other programs wanted this CPU, which they had for {:.0}% of the time: on a quiet machine intervals are narrower",
+                "other programs used this CPU for {:.0}% of the time; on an idle machine the intervals are narrower",
                 waited * 100.0
             ));
         }
@@ -311,13 +314,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Nanoseconds that this process waited for a CPU.
+/// Time that this process has waited for a CPU, in nanoseconds.
 fn waited_ns(host: &Host) -> u64 {
     let text = host.read("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-impl Drop for Session<'_> {
+impl Drop for StudySession<'_> {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -329,11 +332,11 @@ impl Drop for Session<'_> {
 struct SessionHooks<'s, 'a> {
     event: String,
     call_graph: CallGraph,
-    session: &'s mut Session<'a>,
+    session: &'s mut StudySession<'a>,
 }
 
 impl StudyHooks for SessionHooks<'_, '_> {
-    type Error = Failure;
+    type Error = StudyFailure;
 
     fn step(&mut self) -> bool {
         if let Some(bar) = &self.session.bar {
@@ -345,11 +348,11 @@ impl StudyHooks for SessionHooks<'_, '_> {
         !self.session.interrupted
     }
 
-    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, Failure> {
+    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, StudyFailure> {
         if hz == 0 {
             return Ok(Vec::new());
         }
-        let Session { asked, pinned, signals, .. } = &mut *self.session;
+        let StudySession { asked, pinned, signals, .. } = &mut *self.session;
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let placeholders = Placeholders {
             rate: hz,
@@ -362,7 +365,7 @@ impl StudyHooks for SessionHooks<'_, '_> {
             let attached = Attached::start(profiler, &placeholders, signals)?;
             Ok(AttachedProfiler { name: profiler::name(profiler), profiler: Box::new(attached) })
         };
-        // A profiler isn't bound to the loop's CPU.
+        // A profiler may run on other CPUs than the loop.
         Ok(pinned
             .aside(|| asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>())?)
     }

@@ -16,11 +16,11 @@ use tare_measure::overhead::rounds::{self, Stop};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::ProfilerComparison;
-use crate::command::interrupt;
+use crate::command::supervise::run_to_exit;
 use crate::exit::{Exit, Refusal};
 
 /// Why a run can't be used.
-enum Failure {
+enum RunFailure {
     /// It ended with this status.
     Status { variant: usize, status: u8 },
     /// The user ended it with this signal.
@@ -40,13 +40,13 @@ pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome
     let stop_name = stop_name(&stop);
     let failure = if let Stop::Failed(failure) = stop { Some(failure) } else { None };
     match failure {
-        Some(Failure::Interrupted(signal)) if rounds.is_empty() => {
-            return Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255)));
+        Some(RunFailure::Interrupted(signal)) if rounds.is_empty() => {
+            return Ok(Exit::from_signal(signal));
         }
-        Some(Failure::Status { variant, status }) => {
+        Some(RunFailure::Status { variant, status }) => {
             return Err(refusal(with, variant, status).into());
         }
-        Some(Failure::Other(error)) => return Err(error),
+        Some(RunFailure::Other(error)) => return Err(error),
         _ => {}
     }
     let rules = Rules { min_effect: with.min_effect, seed: with.plan.seed };
@@ -69,9 +69,7 @@ pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome
         _ => program.text(&mut out)?,
     }
     Ok(match failure {
-        Some(Failure::Interrupted(signal)) => {
-            Exit::Command(u8::try_from(128 + signal).unwrap_or(255))
-        }
+        Some(RunFailure::Interrupted(signal)) => Exit::from_signal(signal),
         _ => Exit::Success,
     })
 }
@@ -119,17 +117,16 @@ fn one_run(
     variant: usize,
     with: &ProfilerComparison,
     signals: &Signals,
-) -> Result<Measurement, Failure> {
-    let other = |error: anyhow::Error| Failure::Other(error);
+) -> Result<Measurement, RunFailure> {
+    let other = |error: anyhow::Error| RunFailure::Other(error);
     let child = WaitingChild::fork(command, signals, &FileLimit::now())
         .map_err(|error| other(error.into()))?;
-    let child = child.start().context("cannot start the command").map_err(other)?;
-    let (ended, interrupted) = interrupt::wait(child, signals).map_err(other)?;
-    if let Some(signal) = interrupted {
-        return Err(Failure::Interrupted(signal));
+    let (ended, signal) = run_to_exit(child, signals).map_err(other)?;
+    if let Some(signal) = signal {
+        return Err(RunFailure::Interrupted(signal));
     }
     if ended.status != 0 && !with.ignore_failure {
-        return Err(Failure::Status { variant, status: ended.status });
+        return Err(RunFailure::Status { variant, status: ended.status });
     }
     let counts =
         [ended.page_faults, ended.context_switches].map(|count| Some(count as f64)).to_vec();

@@ -1,13 +1,11 @@
-//! A recording under way: wait for the recorder, the command, signals, orders and the time-out.
+//! A recording under way: passes what wakes the supervisor to the recorder, until one of them ends
+//! it.
 
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
 
-use anyhow::Context;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use tare_kernel::cgroup::CpuTime;
-use tare_kernel::child::{ChildExit, RunningChild, WaitingChild};
+use tare_kernel::child::WaitingChild;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_record::output::Switch;
@@ -15,172 +13,109 @@ use tare_record::{Notice, RecordError, Recording, RecordingResult, State};
 
 use super::{sample_cost, wording};
 use crate::cli::resolved::record::RecordOptions;
-use crate::command::control::{self, Control, Order};
-use crate::command::interrupt::{end_child, pass_on};
+use crate::command::control::{Control, Order};
+use crate::command::supervise::{Ending, Supervisor, Wake};
 use crate::exit::say;
 
-/// What a recording leaves behind.
-pub(super) struct RecordOutcome {
+/// A recording that has ended.
+pub(super) struct EndedRecording {
     pub(super) finished: RecordingResult,
-    /// How the command ended; `None` where there was none, or it goes on.
-    pub(super) ended: Option<ChildExit>,
-    /// The signal that ended the recording.
-    pub(super) signal: Option<i32>,
+    pub(super) ending: Ending,
 }
 
 /// Words an error of the recorder.
 type Explain<'a> = &'a dyn Fn(RecordError) -> anyhow::Error;
 
 /// A recording under way.
-pub(super) struct Live<'a> {
+pub(super) struct LiveRecording<'a> {
     record: &'a RecordOptions,
     host: &'a Host,
-    signals: &'a Signals,
-    control: Option<Control>,
+    supervisor: Supervisor<'a>,
+    has_command: bool,
     recording: Recording,
-    child: Option<RunningChild>,
-    signal: Option<i32>,
-    timeout: Option<Instant>,
 }
 
-/// What is ready.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReadyDescriptors {
-    recording: bool,
-    signal: bool,
-    control: bool,
-}
-
-impl<'a> Live<'a> {
+impl<'a> LiveRecording<'a> {
+    /// `child` stays held until [`LiveRecording::run`].
     pub(super) fn new(
         record: &'a RecordOptions,
         host: &'a Host,
         signals: &'a Signals,
+        child: Option<WaitingChild>,
         recording: Recording,
     ) -> anyhow::Result<Self> {
         let control = record.control.as_deref().map(Control::open).transpose()?;
-        let timeout = record.timeout.map(|timeout| Instant::now() + timeout);
-        Ok(Self { record, host, signals, control, recording, child: None, signal: None, timeout })
+        let has_command = child.is_some();
+        let supervisor = Supervisor::new(Some(signals), child)
+            .with_timeout(record.timeout)
+            .with_control(control);
+        Ok(Self { record, host, supervisor, has_command, recording })
     }
 
-    /// Lets the command go, and records until something ends that.
-    pub(super) fn run(
-        mut self,
-        child: Option<WaitingChild>,
-        explain: Explain<'_>,
-    ) -> anyhow::Result<RecordOutcome> {
-        self.child =
-            child.map(WaitingChild::start).transpose().context("cannot start the command")?;
+    /// Lets the command go, and records until the recording ends.
+    pub(super) fn run(mut self, explain: Explain<'_>) -> anyhow::Result<EndedRecording> {
+        self.supervisor.let_go()?;
         self.say_notices();
-        let ended = self.wait(explain)?;
+        self.record(explain)?;
         self.recording.stop().map_err(explain)?;
-        // Before the ring buffers are emptied for the last time: a command that is told to end may
-        // still take a while.
-        let ended = match (ended, &mut self.child) {
-            (None, Some(child)) => end_child(child)?,
-            (ended, _) => ended,
-        };
+        // A command may take a while to exit, so this comes before the ring buffers are emptied for
+        // the last time.
+        let ending = self.supervisor.stop()?;
         self.say_notices();
-        // Who sends another signal than Ctrl-C, as a machine does that shuts down, won't wait.
-        let is_hurried = self.signal.is_some_and(|signal| signal != Signal::INT.as_raw());
-        if self.record.calibrates && !is_hurried {
+        // SIGTERM may mean that the machine shuts down: then there is no time to calibrate.
+        let is_urgent = ending.signal.is_some_and(|signal| signal != Signal::INT.as_raw());
+        if self.record.calibrates && !is_urgent {
             self.recording.calibrate(&mut |events| sample_cost::measure(self.host, events));
         }
-        let used = ended.map(|ended| CpuTime { user: ended.user, system: ended.system });
+        let used = ending.exited.map(|ended| CpuTime { user: ended.user, system: ended.system });
         let finished = self.recording.finish(used).map_err(explain)?;
-        Ok(RecordOutcome { finished, ended, signal: self.signal })
+        Ok(EndedRecording { finished, ending })
     }
 
-    /// Waits until something ends the recording; how the command ended, if that was it.
-    fn wait(&mut self, explain: Explain<'_>) -> anyhow::Result<Option<ChildExit>> {
+    fn record(&mut self, explain: Explain<'_>) -> anyhow::Result<()> {
         loop {
-            let ready = self.poll()?;
-            let processed = match ready.recording {
+            let deadline = self.recording.deadline();
+            let wake = self.supervisor.wait(&[self.recording.as_fd()], Some(deadline))?;
+            self.recording.count_system_calls(wake.system_calls);
+            let processed = match wake.is_ready(0) {
                 true => self.recording.process(),
                 false => self.recording.process_due(),
             };
             let state = processed.map_err(explain)?.clone();
             self.say_notices();
-            let stop = ready.control && self.orders().map_err(explain)?;
-            let insisted = ready.signal && self.signals(explain)?;
-            if let Some(child) = self.child.as_mut().filter(|_| ready.signal)
-                && let Some(ended) = child.try_wait()?
-            {
-                return Ok(Some(ended));
+            self.carry_out_orders(&wake).map_err(explain)?;
+            if wake.is_snapshot_requested {
+                self.recording.snapshot().map_err(explain)?;
+                if self.record.output.options.switch == Some(Switch::Signal) {
+                    self.recording.switch();
+                    self.say_notices();
+                }
             }
-            let alone = self.child.is_none();
+            // A recorder that has stopped still waits for the command, whose status is tare's.
             let is_over = match state {
                 State::Recording => false,
                 State::TargetsEnded => true,
-                State::Stopped(_) => alone,
+                State::Stopped(_) => !self.has_command,
             };
-            let interrupted_alone = alone && self.signal.is_some();
-            let timed_out = self.timeout.is_some_and(|at| at <= Instant::now());
-            if stop || insisted || is_over || interrupted_alone || timed_out {
-                return Ok(None);
+            if wake.end.is_some() || is_over {
+                return Ok(());
             }
         }
     }
 
-    /// Waits for the recorder, a signal, an order or a deadline.
-    fn poll(&mut self) -> anyhow::Result<ReadyDescriptors> {
-        let deadline = self.recording.deadline();
-        let until = self.timeout.map_or(deadline, |timeout| deadline.min(timeout));
-        let left = timespec(until.saturating_duration_since(Instant::now()));
-        let mut files = vec![
-            PollFd::new(&self.recording, PollFlags::IN),
-            PollFd::new(self.signals, PollFlags::IN),
-        ];
-        files.extend(self.control.as_ref().map(|control| PollFd::new(control, PollFlags::IN)));
-        match poll(&mut files, Some(&left)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error).context("cannot wait for events"),
-        }
-        let is_ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
-        let ready =
-            ReadyDescriptors { recording: is_ready(0), signal: is_ready(1), control: is_ready(2) };
-        drop(files);
-        self.recording.count_system_calls(1);
-        Ok(ready)
-    }
-
-    /// Carries out what came over `--control`; whether it was to stop.
-    fn orders(&mut self) -> Result<bool, RecordError> {
-        let Some(mut control) = self.control.take() else { return Ok(false) };
-        let (orders, ended) = control.orders();
-        let mut stop = false;
-        for order in orders {
+    fn carry_out_orders(&mut self, wake: &Wake) -> Result<(), RecordError> {
+        for order in &wake.orders {
             match order {
                 Order::Enable => self.recording.enable()?,
                 Order::Disable => self.recording.disable()?,
-                Order::Ping => {}
-                Order::Stop => stop = true,
+                Order::Ping | Order::Stop => {}
             }
-            control.acknowledge();
+            self.supervisor.acknowledge();
         }
-        // An end of file would else wake the recorder without end.
-        if ended == control::ControlEnd::No {
-            self.control = Some(control);
-        }
-        Ok(stop)
+        Ok(())
     }
 
-    /// Looks at the signals that arrived; whether the user insists that tare ends now.
-    fn signals(&mut self, explain: Explain<'_>) -> anyhow::Result<bool> {
-        let arrived = pass_on(self.signals, self.child.as_ref(), &mut self.signal)?;
-        // Each signal is read, and then that there is none left; and the command is asked for.
-        self.recording.count_system_calls(arrived.signals + 2);
-        if arrived.asked {
-            self.recording.snapshot().map_err(explain)?;
-            if self.record.output.options.switch == Some(Switch::Signal) {
-                self.recording.switch();
-                self.say_notices();
-            }
-        }
-        Ok(arrived.insisted && self.child.is_some())
-    }
-
-    /// Says what the recorder has to say.
+    /// Prints the recorder's notices.
     fn say_notices(&mut self) {
         for notice in self.recording.take_notices() {
             match notice {
@@ -193,12 +128,5 @@ impl<'a> Live<'a> {
                 Notice::Finished(_) | Notice::Warning(_) => {}
             }
         }
-    }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
     }
 }

@@ -1,8 +1,8 @@
 //! `tare record`: samples and tracepoints into a perf.data file.
 //!
-//! The recorder itself is `tare_record`. What is here is what it leaves to its caller: `live` forks
-//! the command, waits for signals and orders, and ends it; `wording` says what the recorder has to
-//! say; `sample_cost` is what the recorder is told of samples' costs.
+//! The recorder itself is `tare_record`. This module forks the command and opens the output; `live`
+//! runs recorder and command side by side; `wording` words the recorder's errors and warnings;
+//! `sample_cost` supplies it with the measured cost of a sample.
 
 mod live;
 pub(super) mod sample_cost;
@@ -26,9 +26,9 @@ use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
 use tare_record::options::{Keep, Program};
 use tare_record::output::{Destination, Output, OutputError, Switch};
-use tare_record::{Backend, Following, Recorder, Start};
+use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
-use self::live::{Live, RecordOutcome};
+use self::live::{EndedRecording, LiveRecording};
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
@@ -52,7 +52,7 @@ pub(crate) fn run(raw: raw::RecordArgs, calls_by_programs: bool) -> Outcome {
     recorded(&record, &host).map_err(|error| super::remedy::with_status(error, has_command))
 }
 
-/// Shows what would be opened.
+/// Prints the events that would be opened (`--dry-run`).
 fn preview(record: &RecordOptions, host: &Host) -> Outcome {
     let backend = Backend { host: host.clone(), ..Backend::default() };
     let recorder = Recorder::preview(record.options.clone(), backend)
@@ -62,15 +62,15 @@ fn preview(record: &RecordOptions, host: &Host) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// How the command is followed, and in what the plan differs from what was asked for.
+/// Prints how the command is followed, and where the plan differs from the options.
 fn say_plan(record: &RecordOptions, recorder: &Recorder) {
     if record.quiet && !record.dry_run {
         return;
     }
-    let steps_back = |following: &&Following| following.why.is_some();
-    let tells =
-        |following: &&Following| record.verbose > 0 || record.dry_run || steps_back(following);
-    if let Some(following) = recorder.following().filter(tells).filter(|_| !record.quiet) {
+    let is_fallback = |following: &&Following| following.why.is_some();
+    let is_shown =
+        |following: &&Following| record.verbose > 0 || record.dry_run || is_fallback(following);
+    if let Some(following) = recorder.following().filter(is_shown).filter(|_| !record.quiet) {
         say(&wording::following(following));
     }
     for warning in &recorder.plan().warnings {
@@ -80,9 +80,9 @@ fn say_plan(record: &RecordOptions, recorder: &Recorder) {
 
 fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     let files = FileLimit::now();
-    let asks = record.output.options.switch == Some(Switch::Signal)
+    let takes_snapshots = record.output.options.switch == Some(Switch::Signal)
         || matches!(record.options.rings.keep, Keep::Last(_));
-    let signals = Signals::block_with(asks.then_some(Signal::USR2.as_raw()))
+    let signals = Signals::block_with(takes_snapshots.then_some(Signal::USR2.as_raw()))
         .context("cannot wait for signals")?;
     let backend = Backend { host: host.clone(), ..Backend::default() };
     let recorder = Recorder::new(record.options.clone(), backend)
@@ -90,11 +90,11 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         .with_costs(sample_cost::known(host.clone()));
     say_plan(record, &recorder);
     if let Some(flame) = &record.output.flame {
-        // Where it can't be written, that is said before anything runs.
+        // If it can't be written, the command doesn't run in vain.
         crate::command::output::create(flame)?;
     }
     let command = command(record)?;
-    // The child is forked before anything is opened, so that none of it is in what is recorded.
+    // The child is forked before the events are opened, so that the recording has none of that.
     let cgroup = recorder.cgroup();
     let fork = |command| WaitingChild::fork_into(command, &signals, &files, cgroup);
     let child = command.as_ref().map(fork).transpose()?;
@@ -102,7 +102,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
     }
     let output = open(record, &signals)?;
-    // The child has its dispositions of signals by now.
+    // After the fork: the child must not inherit this handler.
     catch_bus_errors();
     let start = Start {
         output,
@@ -117,24 +117,24 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     let given_up = keep_while_measuring(still_needed(record));
     if record.verbose > 0 {
         if let Err(error) = given_up {
-            say(&format!("capabilities can't be given up: {error}"));
+            say(&format!("tare keeps its capabilities: dropping them failed: {error}"));
         }
         say(&format!("{events} events, {} open files", recording.open_files()));
         let _ = write!(std::io::stderr(), "{}", printable(&plan.unwrap_or_default()));
     }
     let explain = |error| wording::record_error(error, host, &files);
-    let live = Live::new(record, host, &signals, recording)?;
-    let recorded = live.run(child, &explain)?;
-    show(record, &recorded);
+    let live = LiveRecording::new(record, host, &signals, child, recording)?;
+    let ended = live.run(&explain)?;
+    show(record, &ended.finished);
     if let Some(flame) = &record.output.flame {
-        draw(flame, record, &recorded)?;
+        draw(flame, record, &ended.finished)?;
     }
-    Ok(exit(record, &recorded))
+    Ok(exit(record, &ended))
 }
 
-/// The capabilities that this recording takes beyond those that each does: BPF programs that run
-/// when a later file begins are listed for `CAP_SYS_ADMIN` alone, and binaries of others are linked
-/// to by their owner or `CAP_FOWNER`.
+/// Capabilities that this recording needs beyond those of every recording. Listing BPF programs,
+/// when a later file begins, takes `CAP_SYS_ADMIN`; hard links to other users' binaries take
+/// `CAP_FOWNER`.
 fn still_needed(record: &RecordOptions) -> CapabilitySet {
     let has_later_descriptions = record.output.options.switch.is_some()
         || record.options.rings.keep != Keep::All
@@ -145,9 +145,9 @@ fn still_needed(record: &RecordOptions) -> CapabilitySet {
     needed
 }
 
-/// Draws the flame graph of the recording, of several files of the last one.
-fn draw(flame: &Path, record: &RecordOptions, recorded: &RecordOutcome) -> anyhow::Result<()> {
-    let Some(file) = recorded.finished.output.files.last() else { return Ok(()) };
+/// Draws the flame graph of the recording, or of its last file.
+fn draw(flame: &Path, record: &RecordOptions, finished: &RecordingResult) -> anyhow::Result<()> {
+    let Some(file) = finished.output.files.last() else { return Ok(()) };
     let drawn = Flame::of_recording(file.clone(), flame.to_owned());
     crate::command::flame::draw(&drawn).map_err(|error| {
         let exit = if record.command.is_empty() { Exit::Failure } else { Exit::OwnFailure };
@@ -155,8 +155,8 @@ fn draw(flame: &Path, record: &RecordOptions, recorded: &RecordOutcome) -> anyho
     })
 }
 
-/// The command, where there is one. Where the recording has stdout, it writes to stderr, as with
-/// perf.
+/// Finds the command, if there is one. If the recording goes to stdout, the command's stdout is
+/// tare's stderr, as with perf.
 fn command(record: &RecordOptions) -> anyhow::Result<Option<ChildCommand>> {
     if record.command.is_empty() {
         return Ok(None);
@@ -169,34 +169,33 @@ fn command(record: &RecordOptions) -> anyhow::Result<Option<ChildCommand>> {
     let stderr = std::io::stderr()
         .as_fd()
         .try_clone_to_owned()
-        .context("stderr is closed, and stdout takes the recording")?;
+        .context("the command has no output: the recording takes stdout, and stderr is closed")?;
     Ok(Some(command.with_standard_files([None, Some(stderr), None])))
 }
 
-/// How often a FIFO without a reader is looked at.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How often tare checks whether a FIFO has a reader.
+const READER_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Opens the output. A FIFO waits for somebody who reads it, until a signal ends that.
+/// Opens the output. Waits until a FIFO has a reader; a signal ends the wait.
 fn open(record: &RecordOptions, signals: &Signals) -> anyhow::Result<Output> {
-    let mut is_said = record.quiet;
+    let mut is_announced = record.quiet;
     loop {
         match Output::open(&record.output.destination, &record.output.options) {
-            Err(waits @ OutputError::NoReader(_)) => {
-                if !std::mem::replace(&mut is_said, true) {
-                    say(&format!("-o {waits} as yet: waiting"));
+            Err(OutputError::NoReader(path)) => {
+                let path = path.display();
+                if !std::mem::replace(&mut is_announced, true) {
+                    say(&format!("-o {path}: no reader has opened this FIFO; waiting for one"));
                 }
-                poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&LOOK))
-                    .or_else(interrupted)?;
+                poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&READER_CHECK))
+                    .or_else(|error| if error == Errno::INTR { Ok(0) } else { Err(error) })?;
                 let arrived = signals.next()?.filter(|signal| {
                     signal.number != Signal::CHILD.as_raw()
                         && signal.number != Signal::USR2.as_raw()
                 });
                 if let Some(signal) = arrived {
                     let message =
-                        format!("-o {waits}, and signal {} ended the waiting", signal.number);
-                    return Err(
-                        Refusal { exit: Exit::Command(by_signal(signal.number)), message }.into()
-                    );
+                        format!("-o {path}: signal {} ended the wait for a reader", signal.number);
+                    return Err(Refusal { exit: Exit::from_signal(signal.number), message }.into());
                 }
             }
             opened => return opened.map_err(|error| wording::output_error(&error)),
@@ -204,29 +203,19 @@ fn open(record: &RecordOptions, signals: &Signals) -> anyhow::Result<Output> {
     }
 }
 
-fn interrupted(error: Errno) -> Result<usize, Errno> {
-    if error == Errno::INTR { Ok(0) } else { Err(error) }
-}
-
-/// The status that a shell gives to a death by this signal.
-fn by_signal(number: i32) -> u8 {
-    u8::try_from(128 + number).unwrap_or(255)
-}
-
-/// The ledger, as the last lines on stderr. An early end is said whatever the user wants to hear.
-fn show(record: &RecordOptions, recorded: &RecordOutcome) {
-    let RecordOutcome { finished, .. } = recorded;
-    // Whoever stopped reading doesn't want to hear of it.
+/// Prints the ledger as the last lines on stderr. An early end is reported even with `-q`.
+fn show(record: &RecordOptions, finished: &RecordingResult) {
+    // The reader closed the pipe on purpose.
     if finished.output.stopped == Some(OutputError::Closed) {
         return;
     }
     if let Some(why) = &finished.output.stopped {
-        // The ledger's lines say it too, if it was known by then.
-        let is_said = !record.quiet && finished.ledger.stopped.is_some();
+        // The ledger's lines have it too, if it was known before the ledger was written.
+        let is_in_ledger = !record.quiet && finished.ledger.stopped.is_some();
         match wording::remedy_of_output(why) {
-            Some(remedy) if is_said => say(&format!("to record more: {remedy}")),
+            Some(remedy) if is_in_ledger => say(&format!("to record more: {remedy}")),
             Some(remedy) => say(&format!("the recording ended early: {why}: {remedy}")),
-            None if is_said => {}
+            None if is_in_ledger => {}
             None => say(&format!("the recording ended early: {why}")),
         }
     }
@@ -249,17 +238,11 @@ fn show(record: &RecordOptions, recorded: &RecordOutcome) {
     }
 }
 
-fn exit(record: &RecordOptions, recorded: &RecordOutcome) -> Exit {
-    let has_command = !record.command.is_empty();
-    let stopped =
-        recorded.finished.output.stopped.as_ref().filter(|why| **why != OutputError::Closed);
-    match (stopped, recorded.ended, recorded.signal) {
-        (Some(_), ..) if has_command => Exit::OwnFailure,
-        (Some(_), ..) => Exit::Failure,
-        (None, Some(ended), _) => Exit::Command(ended.status),
-        (None, None, Some(_)) if has_command => Exit::Command(0),
-        (None, None, Some(2)) => Exit::Interrupted,
-        (None, None, Some(number)) => Exit::Command(by_signal(number)),
-        (None, None, None) => Exit::Success,
+/// The recorder's own failure outranks the command's status. A closed pipe is not a failure.
+fn exit(record: &RecordOptions, ended: &EndedRecording) -> Exit {
+    match &ended.finished.output.stopped {
+        None | Some(OutputError::Closed) => ended.ending.exit(),
+        Some(_) if record.command.is_empty() => Exit::Failure,
+        Some(_) => Exit::OwnFailure,
     }
 }

@@ -1,4 +1,4 @@
-//! What the recorder is told of samples' costs: what was measured on this host, or published.
+//! Supplies the recorder with the cost of a sample, as measured on this host or published.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tare_record::plan::PlannedEvent;
 
 use crate::command::overhead::folder;
 
-/// How long measuring takes at most, of all events together.
+/// Longest time for measuring, all events together.
 const TIME: Duration = Duration::from_millis(250);
-/// Of so many events: with less time for each, too few samples would be seen.
+/// Most events that are measured: with less time for each, there would be too few samples.
 const EVENTS: usize = 3;
 
-/// What a sample of an event costs, as far as that is known.
+/// Returns the lookup of an event's cost per sample.
 pub(crate) fn known(host: Host) -> CostOfSample {
     Box::new(move |planned: &PlannedEvent| {
         if planned.attr.sampling == Sampling::None {
@@ -27,14 +27,14 @@ pub(crate) fn known(host: Host) -> CostOfSample {
     })
 }
 
-/// Measures what samples of these events cost, and keeps it. Where it can't be kept nothing is
-/// measured, as each recording would do so again: then this is false.
+/// Measures the cost of samples of these events and saves it. Returns `false`, without measuring, if
+/// it can't be saved: each recording would measure again.
 pub(super) fn measure(host: &Host, events: &[&PlannedEvent]) -> bool {
     let Ok(folder) = folder::make() else { return false };
     let costs = Costs::new(host.clone(), Some(folder));
     let number = u32::try_from(events.len().min(EVENTS)).unwrap_or(1);
     for planned in events.iter().take(EVENTS) {
-        // What can't be measured stays an estimate, which the ledger says.
+        // Without a measurement the cost stays an estimate, and the ledger labels it as one.
         let _ = costs.calibrate(&System, &planned.event.name, &planned.attr, TIME / number);
     }
     true

@@ -20,7 +20,7 @@ use crate::exit::Refusal;
 const GOLDEN: &str = include_str!("../../../../../tests/golden/record_attr.txt");
 
 /// A machine as a folder, and its kernel.
-struct Machine {
+struct TestMachine {
     root: TempDir,
     kernel: Scripted,
 }
@@ -30,7 +30,7 @@ fn refusing(fits: impl Fn(&Attr, EventTarget) -> bool + 'static, errno: Errno) -
     Scripted::new().rule(fits, ScriptedAnswer::Refuse(errno))
 }
 
-impl Machine {
+impl TestMachine {
     /// A VM without a PMU, on which root sees everything.
     fn vm() -> Self {
         let fits = |attr: &Attr, _| attr.kind == abi::PERF_TYPE_HARDWARE;
@@ -209,7 +209,7 @@ fn shown(attr: &Attr) -> String {
 }
 
 fn outcome(machine: &str, line: &str) -> String {
-    match Machine::named(machine).plan(line) {
+    match TestMachine::named(machine).plan(line) {
         Err(refusal) => format!("  refused: {}\n", refusal.message),
         Ok(plan) => {
             let notes = plan
@@ -263,7 +263,7 @@ fn every_command_line_gives_its_attributes() {
 
 #[test]
 fn filters_join_the_users_with_the_recorders_own() {
-    let machine = Machine::vm();
+    let machine = TestMachine::vm();
     let plan = machine.plan("tare record -e sched:sched_switch --filter 'prev_pid == 0 || next_pid == 0' -e page-faults true").unwrap();
     let [switch, faults] = &plan.events[..] else { panic!("{plan}") };
     let filter = switch.filter(&[7]).unwrap().unwrap();
@@ -279,7 +279,7 @@ fn filters_join_the_users_with_the_recorders_own() {
 #[test]
 fn targets_are_cpus_and_what_of_them_is_recorded() {
     use tare_kernel::open::EventTarget::{CgroupOnCpu, Cpu, TaskOnCpu};
-    let machine = Machine::vm();
+    let machine = TestMachine::vm();
     let of_tasks = machine.plan("tare record -p 1").unwrap();
     let places: Vec<_> = of_tasks.events[0].targets(&[5, 6], &[]).collect();
     assert_eq!(
@@ -295,7 +295,7 @@ fn targets_are_cpus_and_what_of_them_is_recorded() {
 #[test]
 fn a_command_is_recorded_where_the_cpuset_lets_it_run() {
     let cgroups = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
-    let machine = Machine::vm()
+    let machine = TestMachine::vm()
         .file("/sys/devices/system/cpu/online", "0-7")
         .file("/proc/self/mountinfo", cgroups);
     let machine = machine

@@ -1,4 +1,4 @@
-//! What the recorder has to say, in the words of the command line, with the remedies.
+//! Words the recorder's warnings and errors, with options and remedies.
 
 use rustix::io::Errno;
 use tare_events::Unavailable;
@@ -17,7 +17,7 @@ use crate::exit::{Exit, Refusal};
 
 const MAX_RATE: &str = "kernel.perf_event_max_sample_rate";
 
-/// How the command is followed.
+/// Words how the command is followed.
 pub(crate) fn following(following: &Following) -> String {
     let how = following.mode.how();
     match &following.why {
@@ -26,7 +26,7 @@ pub(crate) fn following(following: &Following) -> String {
     }
 }
 
-/// A warning, in a line.
+/// Words a warning, in one line.
 pub(crate) fn warning(warning: &Warning) -> String {
     match warning {
         Warning::TimerInsteadOfCycles => {
@@ -87,7 +87,7 @@ fn lacks(feature: Feature) -> &'static str {
             "this kernel doesn't count lost samples by event (PERF_FORMAT_LOST): losses are known by ring"
         }
         Feature::BuildIdsInMappings => {
-            "this kernel writes no build ids with maps: they are read from the files when the recording ends"
+            "this kernel writes no build ids with mappings: tare reads them from the files when the recording ends"
         }
         Feature::WeightStruct => "this kernel has one weight for a sample, not several",
         Feature::TerseBranches => {
@@ -95,15 +95,15 @@ fn lacks(feature: Feature) -> &'static str {
         }
         Feature::Cgroups => "this kernel has no cgroups in samples",
         Feature::KernelSymbols => {
-            "this kernel doesn't tell of code that it makes itself (BPF programs)"
+            "this kernel doesn't report code that it generates (BPF programs)"
         }
         Feature::GuestsFromHost => {
-            "this PMU doesn't tell guests from their host: G and H have no effect"
+            "this PMU can't distinguish guests from their host: G and H have no effect"
         }
     }
 }
 
-/// Why a recording can't be planned, with the remedy.
+/// Words an error of planning a recording, with the remedy.
 pub(crate) fn plan_error(error: &PlanError, host: &Host) -> Refusal {
     let failed = |exit, message| Refusal { exit, message };
     match error {
@@ -133,7 +133,7 @@ pub(crate) fn plan_error(error: &PlanError, host: &Host) -> Refusal {
             "{event}: --max-overhead changes rates, and this one has a period: give it a rate (-F)"
         )),
         PlanError::BudgetOfUnknown { event } => Refusal::usage(format!(
-            "{event}: --max-overhead can't weigh it (nothing is known of what a sample costs, or it is in a group): leave it out, or record without a budget"
+            "{event}: --max-overhead needs the cost of its samples, which is unknown for this event or for groups: leave the event out, or record without a budget"
         )),
         PlanError::NotTaken { event, reason } => {
             let message = format!("cannot record '{event}': {reason}{}", not_taken(*reason));
@@ -162,7 +162,7 @@ fn not_followed(follow: Follow, reason: &NotFollowed) -> Refusal {
     }
 }
 
-/// What to do about an event that the kernel doesn't take.
+/// The remedy for an event that the kernel rejects.
 fn not_taken(reason: NotTaken) -> &'static str {
     match reason {
         NotTaken::Branches => ": leave out -b, -j and --call-graph lbr",
@@ -180,7 +180,7 @@ fn not_taken(reason: NotTaken) -> &'static str {
     }
 }
 
-/// Why a recording can't begin or go on, with the remedy.
+/// Words an error of starting or continuing a recording, with the remedy.
 pub(crate) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -> anyhow::Error {
     match &error {
         RecordError::NoProcess(_) | RecordError::Cgroup(_) | RecordError::Filter(_) => {
@@ -197,7 +197,7 @@ pub(crate) fn record_error(error: RecordError, host: &Host, files: &FileLimit) -
     }
 }
 
-/// Why the time that tasks are not on a CPU can't be had, with the remedy.
+/// Words an error of `--off-cpu`, with the remedy.
 fn off_cpu_error(why: &BpfError, error: &RecordError) -> anyhow::Error {
     let remedy = match why {
         BpfError::NoProcess(_) => return Refusal::usage(why.to_string()).into(),
@@ -207,7 +207,7 @@ fn off_cpu_error(why: &BpfError, error: &RecordError) -> anyhow::Error {
     Refusal { exit: Exit::OwnFailure, message: format!("--off-cpu: {error}{remedy}") }.into()
 }
 
-/// Why an output can't be opened or written, with the option that it is about, and the remedy.
+/// Words an error of opening or writing the output, with the option and the remedy.
 pub(crate) fn output_error(error: &OutputError) -> anyhow::Error {
     let text = match error {
         OutputError::Open { .. } | OutputError::Keep { .. } | OutputError::NoReader(_) => {
@@ -224,7 +224,7 @@ pub(crate) fn output_error(error: &OutputError) -> anyhow::Error {
     anyhow::Error::msg(text)
 }
 
-/// What to do about an output that takes nothing more.
+/// The remedy for an output that can't be written any further.
 pub(crate) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
     match error {
         OutputError::Terminal => Some("use -o FILE, or pipe it into a program that reads it"),
@@ -234,7 +234,7 @@ pub(crate) fn remedy_of_output(error: &OutputError) -> Option<&'static str> {
     }
 }
 
-/// `-r` with a priority that this user may not have.
+/// Words the refusal of a realtime priority (`-r`).
 pub(crate) fn no_priority(priority: Option<u32>, error: Errno) -> Refusal {
     let priority = priority.map_or_else(String::new, |priority| format!(" {priority}"));
     let remedy = "raise 'ulimit -r', run with CAP_SYS_NICE, or leave out -r";

@@ -1,4 +1,4 @@
-//! The report on a terminal.
+//! The interactive report.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_tui::{CodeView, ReportInput, UiExit};
 
-/// Whether the report is shown on the terminal. A pipe that is read, an old terminal and whatever
-/// only text has are reasons for text.
+/// Whether the report is interactive. It is text when reading a pipe, on a terminal that can't show
+/// an interface, and for output that only exists as text.
 pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
     let is_table = report.part == ReportPart::Table && !report.json;
     let wants_text = report.is_text_alone() || report.threads || report.exact;
@@ -26,7 +26,7 @@ pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
             terminal::need_screen("the report")?;
             if !is_table || wants_text {
                 return Err(Refusal::usage(
-                    "--tui: --header, --header-only, --stats, --tasks, --mmaps, -D, --json, --threads, --weight=exact, what lays text out, and the rarer sort keys are text",
+                    "--tui: --header, --header-only, --stats, --tasks, --mmaps, -D, --json, --threads, --weight=exact, layout options and the rarer sort keys only work as text; leave out --tui",
                 ));
             }
             Ok(true)
@@ -39,13 +39,13 @@ pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
     }
 }
 
-/// Shows it.
+/// Shows the report until the user quits.
 pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
     let known = recorded(recording.description());
     let base = base(report, recording.description())?;
     let ended = tare_tui::run(ReportInput {
         name: report.input.display().to_string(),
-        // What a download says of itself would stand in the middle of the screen.
+        // The messages of downloads would appear in the middle of the screen.
         symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
         samples: SampleSinkOptions {
             trace: report.shows_trace(known),
@@ -81,13 +81,13 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
     })?;
     match ended {
         UiExit::Quit => Ok(Exit::Success),
-        UiExit::Signal(number) => Ok(Exit::by_signal(number)),
+        UiExit::Signal(number) => Ok(Exit::from_signal(number)),
         UiExit::NoFunction => Ok(Exit::Failure),
         UiExit::NoSamples(losses) => Err(no_samples(report, &losses).into()),
     }
 }
 
-/// What counts at all, as in the text: percentages are of these samples.
+/// The samples that percentages refer to, as in the text report.
 fn base(report: &ReportOptions, description: &Description) -> anyhow::Result<Vec<Term>> {
     let mut base: Vec<_> = any_of(&report.cpus, |cpu| Term::Cpu(*cpu)).into_iter().collect();
     if report.hides_unresolved {
@@ -101,7 +101,7 @@ fn base(report: &ReportOptions, description: &Description) -> anyhow::Result<Vec
     Ok(base)
 }
 
-/// The filters that were typed: percentages are of all, as in perf.
+/// The filters of the command line. Percentages refer to all samples, as in perf.
 pub(crate) fn terms(filter: &Filter) -> Vec<Term> {
     let lists = [
         any_of(&filter.comms, |name| Term::Comm(name.clone())),
@@ -114,7 +114,7 @@ pub(crate) fn terms(filter: &Filter) -> Vec<Term> {
     lists.into_iter().flatten().collect()
 }
 
-/// One condition of all that a list names.
+/// A condition that any item of the list meets. `None` for an empty list.
 fn any_of<T>(wanted: &[T], term: impl Fn(&T) -> Term) -> Option<Term> {
     let mut terms: Vec<_> = wanted.iter().map(term).collect();
     match terms.len() {

@@ -1,4 +1,4 @@
-//! `tare report`: what a recording holds, summed up.
+//! `tare report`: sums up a recording.
 
 mod interactive;
 mod pager;
@@ -40,7 +40,9 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
         let of_branches = ReportOptions::resolve(raw::ReportArgs { branch_stack: true, ..raw })?;
         report = ReportOptions { symbols: report.symbols, ..of_branches };
     } else if raw.total_cycles && !report.summed.blocks {
-        say("--total-cycles: no branches were recorded, so these are samples (record them: -b)");
+        say(
+            "--total-cycles: the recording has no branches, so samples are shown; `tare record -b` records branches",
+        );
     }
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
@@ -57,7 +59,7 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// Writes it, without what stands around the rows where these alone are wanted.
+/// Writes the report; with `-q`, without the lines that start with `#`.
 fn write_rows(
     out: &mut dyn Write,
     recording: Recording,
@@ -74,7 +76,7 @@ fn write_rows(
     Ok(())
 }
 
-/// What is summed up first is written once the progress is gone.
+/// Writes the requested part. The progress line is removed before anything is written.
 fn write(
     out: &mut dyn Write,
     recording: Recording,
@@ -98,9 +100,9 @@ fn write(
     Ok(out.write_all(&text)?)
 }
 
-/// What is shown of a recording.
+/// Sums up a recording as the report's options say.
 fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<ProfileSummary> {
-    // What events a stream has is not known yet.
+    // The events of a stream are not known yet.
     let is_pipe = *recording.header() == Header::Pipe;
     let known = recorded(recording.description());
     let code = report.code(known, is_pipe || known.has_callchains);
@@ -138,11 +140,11 @@ fn table(
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
     if matches!(report.graph, CallGraphs::Asked(_)) && !chains {
-        let why = "-g: no call chains were recorded (record them: tare record -g)";
+        let why = "-g: the recording has no call chains; `tare record -g` records them";
         return Err(Refusal::usage(why).into());
     }
     if report.exact && summary.profile.counted().is_empty() {
-        let why = "--weight=exact: there are no counts of each task, or no end of the recording (record them: tare record --follow=inherit)";
+        let why = "--weight=exact: the recording has no counts per task, or no end; `tare record --follow=inherit` records them";
         return Err(Refusal::usage(why).into());
     }
     if summary.profile.rows().next().is_none() && must_have_rows(report, &summary.profile.losses) {
@@ -171,20 +173,20 @@ fn table(
     ledger(out, &summary)
 }
 
-/// What the recorder said of itself.
+/// Writes the ledger as comment lines.
 fn ledger(out: &mut dyn Write, summary: &ProfileSummary) -> anyhow::Result<()> {
     let lines = summary.ledger.as_ref().map(tare_render::ledger_lines).unwrap_or_default();
     lines.iter().try_for_each(|line| writeln!(out, "# {}", printable(line.as_bytes())))?;
     Ok(())
 }
 
-/// Whether it is the recording's fault where nothing is shown.
+/// Whether an empty table is an error: no filter explains it.
 fn must_have_rows(report: &ReportOptions, losses: &Losses) -> bool {
     let is_filtered = report.hides_unresolved || !report.cpus.is_empty() || report.is_partial();
     !is_filtered && !report.summed.branches && losses.own_samples == 0
 }
 
-/// Looks for the functions that options have patterns of.
+/// Applies the patterns of `--ignore-callees` and `--parent`.
 fn find_functions(profile: &mut Profile, report: &ReportOptions) {
     let fits = |pattern: &Regex, name: &[u8]| pattern.is_match(&String::from_utf8_lossy(name));
     if let Some(pattern) = &report.ignored_callees {
@@ -195,7 +197,7 @@ fn find_functions(profile: &mut Profile, report: &ReportOptions) {
     }
 }
 
-/// `-D`: each record as it lies in the recording.
+/// `-D`: writes each record in file order.
 pub(crate) fn dump(
     out: &mut dyn Write,
     mut recording: Recording,
@@ -225,13 +227,13 @@ fn no_samples(report: &ReportOptions, losses: &Losses) -> Refusal {
     let name = report.input.display();
     let message = if losses.stat_records > 0 {
         format!(
-            "{name}: it holds counts of perf stat record, and no samples (perf stat report -i {name})"
+            "{name}: it has the counts of perf stat record and no samples; `perf stat report -i {name}` shows them"
         )
     } else if losses.is_empty() {
         format!("{name}: there are no samples")
     } else {
         format!(
-            "{name}: there are no samples, or none that can be read (tare report --stats tells what is there)"
+            "{name}: there are no samples, or none that can be read; `tare report --stats` lists the records"
         )
     };
     Refusal { exit: Exit::Failure, message }

@@ -8,20 +8,22 @@ use anyhow::Context;
 use crate::Outcome;
 use crate::exit::Exit;
 
-/// What shows text where the environment names nothing.
-const USUAL: &str = "less";
+/// The pager if `PAGER` is not set.
+const DEFAULT_PAGER: &str = "less";
 
-/// Hands what `write` writes to `$PAGER`, and waits until the user has read it.
+/// Pipes the output of `write` into `$PAGER`, and waits until the pager exits.
 pub(super) fn through(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> Outcome {
     let named = std::env::var("PAGER").ok().filter(|name| !name.trim().is_empty());
-    let words = named.unwrap_or_else(|| USUAL.to_owned());
+    let words = named.unwrap_or_else(|| DEFAULT_PAGER.to_owned());
     let mut pager = Command::new("sh")
         .args(["-c", &words])
         .stdin(Stdio::piped())
-        // What fits on one screen is left there, and long lines are not folded, as git has it.
+        // git's defaults: exit if the text fits on one screen, leave it there, don't wrap lines.
         .env("LESS", std::env::var("LESS").unwrap_or_else(|_| "FRSX".to_owned()))
         .spawn()
-        .with_context(|| format!("the pager '{words}' can't be started"))?;
+        .with_context(|| {
+            format!("the pager '{words}' can't be started; set PAGER, or use --stdio")
+        })?;
     let mut written = Ok(());
     if let Some(pipe) = pager.stdin.take() {
         let mut out = BufWriter::new(pipe);

@@ -1,4 +1,4 @@
-//! `--stats`: how many records of each kind there are, as `perf report --stats` shows them.
+//! `--stats`: counts records by kind, as `perf report --stats` does.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use tare_replay::{GroupCounts, Recording, Tracepoints};
 
 #[derive(Default)]
 struct Counts {
-    /// By kind; those beyond the last known kind together.
+    /// Records by kind, up to the last known kind.
     kinds: Vec<u64>,
     unknown: u64,
     samples: Vec<u64>,
@@ -32,7 +32,8 @@ pub(super) fn write(out: &mut dyn Write, mut recording: Recording) -> anyhow::Re
 }
 
 impl Counts {
-    /// A sample with the counts of its group is one of each member that has counted anything.
+    /// Counts a sample. One with the counts of its group stands for a sample of each member that
+    /// counted anything.
     fn add_sample(&mut self, entry: &Entry<'_>) {
         let lookup = entry.description.lookup();
         let Some(event) = lookup.index_of(&entry.record) else { return };

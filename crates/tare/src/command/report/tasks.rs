@@ -8,7 +8,7 @@ use tare_replay::{
     Recording, Replay, ReplayOptions, SampleDetail, TaskEntry, TaskList, TaskMapping,
 };
 
-/// Tasks that descend from each other so far are set off: a recording can claim any descent.
+/// Longest chain of parents that is listed: a recording can claim any depth.
 const DEEPEST: usize = 256;
 
 pub(super) fn write(
@@ -17,7 +17,6 @@ pub(super) fn write(
     mmaps: bool,
 ) -> anyhow::Result<()> {
     let mut list = TaskList::default();
-    // Leaf: mappings are wanted, no fields behind a sample's first ones.
     let replay =
         Replay::new(ReplayOptions { detail: SampleDetail::Leaf, ..ReplayOptions::default() });
     replay.run(&mut recording, &mut list)?;
@@ -37,13 +36,13 @@ pub(super) fn write(
 
 struct Listing<'a> {
     list: &'a TaskList,
-    /// The tasks that descend from each, in the list's order.
+    /// The children of each task, in the list's order.
     children: HashMap<i32, Vec<(i32, &'a TaskEntry)>>,
     mmaps: bool,
 }
 
 impl Listing<'_> {
-    /// A task, what it had mapped, and those that descend from it.
+    /// Writes a task, its mappings, and its descendants.
     fn task(
         &self,
         out: &mut dyn Write,

@@ -1,4 +1,4 @@
-//! What happened, as lines or as sums, in text and JSON.
+//! Writes scheduling events as lines or sums, in text or JSON.
 
 use std::io::{BufWriter, Write};
 
@@ -13,11 +13,11 @@ use tare_trace::sched::{
 use crate::cli::resolved::sched::{self as resolved, SchedForm};
 use crate::exit::say;
 
-/// So much text is written at once.
+/// Bytes of text that are collected before a write.
 const CHUNK: usize = 1 << 16;
 
-/// Lists switches, or sums them up.
-pub(super) struct Output<'a> {
+/// Lists context switches, or sums them up.
+pub(super) struct SchedOutput<'a> {
     options: &'a resolved::Sched,
     out: BufWriter<Box<dyn Write>>,
     sched: Sched,
@@ -26,7 +26,7 @@ pub(super) struct Output<'a> {
     text: Vec<u8>,
 }
 
-impl<'a> Output<'a> {
+impl<'a> SchedOutput<'a> {
     /// Begins. What is not from `from_ns` to `to_ns` doesn't count.
     pub(super) fn new(
         options: &'a resolved::Sched,
@@ -51,7 +51,7 @@ impl<'a> Output<'a> {
         Self { options, out, sched, lines, text }
     }
 
-    /// Takes in what happened.
+    /// Takes an event.
     pub(super) fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> anyhow::Result<()> {
         let slice = self.sched.take(time_ns, happened);
         match (&self.lines, self.options.form) {
@@ -69,13 +69,13 @@ impl<'a> Output<'a> {
     fn write(&mut self) -> anyhow::Result<()> {
         let written = self.out.write_all(&self.text);
         self.text.clear();
-        written.context("cannot write what was found")
+        written.context("cannot write the results")
     }
 
-    /// Writes all that is known by now.
+    /// Writes the collected text and flushes.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.write()?;
-        self.out.flush().context("cannot write what was found")
+        self.out.flush().context("cannot write the results")
     }
 
     /// Nothing more happens; it is this time, where that is known. `all` tasks were asked for, and
@@ -106,7 +106,7 @@ impl<'a> Output<'a> {
         self.flush()?;
         let no_room = self.sched.no_room();
         if no_room > 0 {
-            say(&format!("{} of more tasks than the table has room for", count(no_room, "switch")));
+            say(&format!("{} not counted: the table of tasks is full", count(no_room, "switch")));
         }
         Ok(())
     }

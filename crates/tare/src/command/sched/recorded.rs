@@ -1,4 +1,4 @@
-//! `tare sched -i`: the scheduler's tracepoints of a recording.
+//! `tare sched -i`: reads the scheduler's tracepoints from a recording.
 
 use std::io::BufWriter;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use tare_symbols::SymbolOptions;
 use tare_trace::sched::{NoSchedEvents, SchedAction, Task, Tracepoints};
 use tare_tui::ProgressLine;
 
-use super::output::Output;
+use super::output::SchedOutput;
 use crate::Outcome;
 use crate::cli::resolved::sched::{RecordedSource, Sched, SchedForm};
 use crate::command::output::create;
@@ -28,7 +28,7 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
         return Err(Refusal::usage("--time: one range at a time").into());
     }
     let out: Box<dyn std::io::Write> = out;
-    let output = Output::new(options, BufWriter::new(out), from_ns, to_ns);
+    let output = SchedOutput::new(options, BufWriter::new(out), from_ns, to_ns);
     let shown = TaskFilter::new(options, recorded);
     let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
     let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
@@ -66,7 +66,7 @@ impl TaskFilter {
 }
 
 struct Reading<'a> {
-    output: Output<'a>,
+    output: SchedOutput<'a>,
     tracepoints: Tracepoints,
     recorded: &'a RecordedSource,
     shown: TaskFilter,
@@ -131,11 +131,9 @@ impl Sink for Reading<'_> {
     ) -> anyhow::Result<ControlFlow<()>> {
         self.tracepoints.learn(sample.description);
         let head = &sample.fields.head;
-        let (Some(time_ns), Some(event), Some(raw)) =
-            (sample.time_ns, sample.event, sample.fields.raw)
-        else {
-            return Ok(ControlFlow::Continue(()));
-        };
+        let Some(time_ns) = sample.time_ns else { return Ok(ControlFlow::Continue(())) };
+        let Some(event) = sample.event else { return Ok(ControlFlow::Continue(())) };
+        let Some(raw) = sample.fields.raw else { return Ok(ControlFlow::Continue(())) };
         let current =
             Task { tid: head.tid.unwrap_or(-1), pid: head.pid, comm: b"", is_meant: true };
         let cpu = head.cpu.unwrap_or(0);

@@ -1,18 +1,18 @@
-//! `--exact`: which groups of events are counted in which run, or in which turn of time.
+//! `--exact`: divides the groups of events into sets that are counted without multiplexing.
 
 use std::time::Duration;
 
 use tare_events::Event;
 use tare_measure::count::{Scope, plan_exact};
 
-use super::session::Session;
+use super::session::StatSession;
 use crate::cli::resolved::stat::{Stat, StatTarget};
 use crate::exit::say;
 
-/// How long each set of events counts before the next, where sets take turns in time.
+/// How long a set counts before the next, where sets take turns in time.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 
-/// Sets of groups that are counted one after the other; a single set holds all.
+/// Sets of groups that are counted one after the other. Without `--exact` one set holds all.
 #[derive(Debug)]
 pub(super) struct Turns {
     sets: Vec<Vec<usize>>,
@@ -21,14 +21,16 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Asks the kernel which groups fit on the counters together. Without `--exact` all groups are
-    /// one set.
-    pub(super) fn plan(stat: &Stat, session: &Session<'_>) -> anyhow::Result<Self> {
+    /// Asks the kernel which groups fit on the counters together.
+    ///
+    /// # Errors
+    /// Fails if a group doesn't fit by itself, or can't be opened.
+    pub(super) fn plan(stat: &Stat, session: &StatSession<'_>) -> anyhow::Result<Self> {
         let all = vec![(0..stat.groups.len()).collect()];
         if !stat.exact || stat.groups.is_empty() {
             return Ok(Self { sets: all, in_time: false });
         }
-        // The command doesn't exist yet; tare's own thread stands for it, on the same counters.
+        // The command doesn't exist yet; tare's own thread uses the same counters.
         let own = i32::try_from(std::process::id())?;
         let scope = match &stat.target {
             StatTarget::Cpus { cpus, .. }
@@ -67,7 +69,7 @@ impl Turns {
         }
     }
 
-    /// The groups of a run, or of a turn of time.
+    /// The groups of a run, or of a turn.
     pub(super) fn set(&self, number: usize) -> &[usize] {
         &self.sets[number % self.sets.len()]
     }
@@ -77,7 +79,7 @@ impl Turns {
         self.set(set).iter().flat_map(|&group| &stat.groups[group].events).collect()
     }
 
-    /// How many sets there are.
+    /// Number of sets.
     pub(super) fn len(&self) -> usize {
         self.sets.len()
     }

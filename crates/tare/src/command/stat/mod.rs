@@ -1,7 +1,7 @@
 //! `tare stat`: counts a command, running tasks, CPUs or cgroups.
 //!
-//! `session` is what all runs share, `live` sees one through, `exact` plans turns, `output` writes
-//! what `tare_measure::stat` makes of the counts. `versus` compares two commands.
+//! `session` holds what all runs share, `live` makes one run, `exact` plans which events count in
+//! which run, and `output` writes results. `versus` compares two commands.
 
 mod exact;
 mod live;
@@ -20,12 +20,12 @@ use tare_measure::count::{Aggregation, Outcome as Counted};
 use tare_measure::stat::{Description, MissingEvents, Results};
 
 use self::exact::Turns;
-use self::live::End;
-use self::output::Writer;
-use self::session::Session;
+use self::output::StatWriter;
+use self::session::StatSession;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::stat::{Stat, StatTarget};
+use crate::command::supervise::Ending;
 use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::StatArgs) -> Outcome {
@@ -41,26 +41,24 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     }
     let files = FileLimit::now();
     let signals = Signals::block().context("cannot wait for signals")?;
-    // The output is opened before the command runs: a result that can't be written must not cost a
-    // run.
+    // The output is opened first: if it can't be written, the command doesn't run in vain.
     let keys = stat.aggregation != Aggregation::All;
-    let mut writer = Writer::open(&stat.output, keys)?;
-    let session = Session::new(stat, host, &System, &signals, files)?;
+    let mut writer = StatWriter::open(&stat.output, keys)?;
+    let session = StatSession::new(stat, host, &System, &signals, files)?;
     let turns = Turns::plan(stat, &session)?;
     let mut results = Results::new(describe(stat), turns.len());
-    let mut status = None;
+    let mut failed = None;
+    let mut last = None;
     let mut number = 0;
-    let end = loop {
-        if stat.runs.is_some_and(|runs| number >= runs) {
-            break End::Done;
-        }
-        let counted = one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
+    while stat.runs.is_none_or(|runs| number < runs) {
+        let ending = count_one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
         number += 1;
-        status = status.or(counted.status);
-        if counted.end != End::Done {
-            break counted.end;
+        last = Some(ending);
+        failed = failed.or(Some(ending.exit()).filter(|_| has_failed(&ending)));
+        if ending.signal.is_some() {
+            break;
         }
-    };
+    }
     if !turns.in_time {
         for set in 0..turns.len() {
             tell_missing(stat, &results.add_uncounted(set, &turns.events(set, stat)));
@@ -70,7 +68,12 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
         writer.totals(&results)?;
     }
     writer.finish(&results)?;
-    Ok(exit(stat, &results, end, status))
+    let is_missing = results.rows().iter().any(|row| !matches!(row.last, Counted::Counted(_)));
+    Ok(match failed {
+        Some(exit) => exit,
+        None if stat.strict && stat.by_name && is_missing => Exit::Verdict,
+        None => last.map_or(Exit::Success, |ending| ending.exit()),
+    })
 }
 
 fn describe(stat: &Stat) -> Description {
@@ -83,22 +86,20 @@ fn describe(stat: &Stat) -> Description {
     }
 }
 
-/// How a run ended.
-struct OneRun {
-    end: End,
-    /// The command's status, unless it is 0 or tare ended the command as the user asked.
-    status: Option<u8>,
+/// Whether the command exited with another status than 0.
+fn has_failed(ending: &Ending) -> bool {
+    ending.exited.is_some() && ending.exit().status() != 0
 }
 
 /// Counts one run of the command, or the one session of running targets.
-fn one_run(
+fn count_one_run(
     stat: &Stat,
-    session: &Session<'_>,
+    session: &StatSession<'_>,
     turns: &Turns,
     number: u32,
     results: &mut Results,
-    writer: &mut Writer,
-) -> anyhow::Result<OneRun> {
+    writer: &mut StatWriter,
+) -> anyhow::Result<Ending> {
     if let Some(pre) = &stat.pre {
         shell("--pre", pre)?;
     }
@@ -113,15 +114,12 @@ fn one_run(
         shell("--post", post)?;
     }
     tell_missing(stat, &results.newly_missing(&ended.run.rows, &ended.run.subjects));
-    let status = ended.run.ended.map(|ended| ended.status);
-    let status = status.filter(|&status| status != 0 && !ended.is_own_end(status));
-    let end = ended.end;
     results.add(ended.run);
-    Ok(OneRun { end, status })
+    Ok(ended.ending)
 }
 
-/// Tells on stderr which events have no count, and why, in one line. Not where data goes there: the
-/// rows say which, `--json` also why.
+/// Names the events without a count, and the reason, on stderr. Prints nothing where data goes to
+/// stderr: its rows name these events, and `--json` has the reason too.
 fn tell_missing(stat: &Stat, missing: &[MissingEvents]) {
     if missing.is_empty() || stat.output.is_without_messages() {
         return;
@@ -133,7 +131,7 @@ fn tell_missing(stat: &Stat, missing: &[MissingEvents]) {
     say(&format!("not counted: {}; see `tare doctor`", texts.join("; ")));
 }
 
-/// Runs a command of the user's own beside the counting, and waits for it.
+/// Runs the shell command of `--pre` or `--post`.
 fn shell(option: &str, command: &str) -> anyhow::Result<()> {
     let status = Process::new("/bin/sh")
         .arg("-c")
@@ -143,21 +141,9 @@ fn shell(option: &str, command: &str) -> anyhow::Result<()> {
     if !status.success() {
         return Err(Refusal {
             exit: Exit::OwnFailure,
-            message: format!("{option} '{command}' failed ({status}): nothing more is run"),
+            message: format!("{option} '{command}' failed ({status}), so no more runs are made"),
         }
         .into());
     }
     Ok(())
-}
-
-fn exit(stat: &Stat, results: &Results, end: End, status: Option<u8>) -> Exit {
-    let missing = results.rows().iter().any(|row| !matches!(row.last, Counted::Counted(_)));
-    match (status, end) {
-        (Some(status), _) => Exit::Command(status),
-        _ if stat.strict && stat.by_name && missing => Exit::Verdict,
-        (None, End::Signal(_)) if !stat.command.is_empty() => Exit::Command(0),
-        (None, End::Signal(2)) => Exit::Interrupted,
-        (None, End::Signal(number)) => Exit::Command(u8::try_from(128 + number).unwrap_or(255)),
-        (None, _) => Exit::Success,
-    }
 }

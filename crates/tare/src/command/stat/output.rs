@@ -1,4 +1,4 @@
-//! Where results go, and in which form.
+//! Writes results in the chosen form to the chosen destination.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,22 +10,22 @@ use tare_measure::stat::{Columns, Line, Results, Span, csv, document, json_lines
 use crate::cli::resolved::stat::{Destination, StatForm, StatOutput};
 use tare_record::own_file;
 
-/// Writes results as they come.
-pub(super) struct Writer {
+/// Writes intervals and totals.
+pub(super) struct StatWriter {
     out: BufWriter<Box<dyn Write>>,
     form: StatForm,
     columns: Columns,
-    /// What the sums are called in CSV.
+    /// What CSV calls the totals.
     total: Span,
     intervals: document::Intervals,
-    /// The screen is cleared before each interval.
+    /// Whether the screen is cleared before each interval.
     clears: bool,
-    /// Lines since the last heading of intervals.
+    /// Lines printed since the last heading of intervals.
     since_heading: usize,
 }
 
-impl Writer {
-    /// Opens the destination. `keys`: lines have a column for what was summed up.
+impl StatWriter {
+    /// Opens the destination. `keys`: whether lines have a column for the CPU, thread or cgroup.
     pub(super) fn open(output: &StatOutput, keys: bool) -> anyhow::Result<Self> {
         Ok(Self {
             out: open(output)?,
@@ -43,10 +43,10 @@ impl Writer {
         })
     }
 
-    /// Writes what was counted in an interval that ended `at` after the start.
+    /// Writes the counts of an interval that ended `at` after the start.
     pub(super) fn interval(&mut self, at: Duration, lines: &[Line]) -> anyhow::Result<()> {
         if self.clears && self.form != StatForm::Document {
-            // Home, then everything from there on; each screen has its heading.
+            // Cursor home, then erase to the end of the screen. Each screen gets a heading.
             self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
             self.since_heading = 0;
         }
@@ -66,7 +66,7 @@ impl Writer {
         .context("cannot write the results")
     }
 
-    /// Writes the sums over everything.
+    /// Writes the totals.
     pub(super) fn totals(&mut self, results: &Results) -> anyhow::Result<()> {
         let out = &mut self.out;
         let columns = self.columns;
@@ -81,7 +81,7 @@ impl Writer {
         .context("cannot write the results")
     }
 
-    /// Writes what is still to be written.
+    /// Writes the JSON document, if that is the form, and flushes.
     pub(super) fn finish(mut self, results: &Results) -> anyhow::Result<()> {
         let document = match self.form {
             StatForm::Document => document::write(&mut self.out, results, self.intervals),
@@ -91,7 +91,7 @@ impl Writer {
     }
 }
 
-/// Opens the destination. A file is readable by its owner alone.
+/// Opens the destination. Only its owner can read a new file.
 pub(super) fn open(output: &StatOutput) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> = match &output.destination {
         Destination::Stderr => Box::new(io::stderr()),

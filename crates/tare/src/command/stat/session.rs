@@ -1,4 +1,4 @@
-//! What all runs have in common: where they count, and how their events are opened.
+//! What all runs share: where they count, and how their events are opened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,10 +21,10 @@ use crate::cli::resolved::stat::{Begin, Stat, StatTarget};
 use crate::command::remedy;
 use crate::exit::{Exit, Refusal};
 
-/// Descriptors beside those of events: the standard ones, pipes, signals, outputs.
+/// Descriptors that tare uses beside one per event: standard files, pipes, signals, outputs.
 const OTHER_FILES: usize = 24;
 
-/// Opens events, with as many descriptors as that takes and the remedy where it fails.
+/// Opens events: raises the limit on open files if needed, and adds the remedy to errors.
 pub(super) struct Opener<'a> {
     pub(super) stat: &'a Stat,
     pub(super) host: &'a Host,
@@ -59,8 +59,8 @@ impl Opener<'_> {
     }
 }
 
-/// What all runs have in common.
-pub(super) struct Session<'a> {
+/// What all runs share.
+pub(super) struct StatSession<'a> {
     pub(super) stat: &'a Stat,
     pub(super) host: &'a Host,
     pub(super) kernel: &'a dyn Kernel,
@@ -69,7 +69,7 @@ pub(super) struct Session<'a> {
     pub(super) command: Option<ChildCommand>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> StatSession<'a> {
     pub(super) fn new(
         stat: &'a Stat,
         host: &'a Host,
@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
         Ok(Self { stat, host, kernel, signals, files, command })
     }
 
-    /// The error that the user sees, with the remedy.
+    /// Words the error, with the remedy.
     pub(super) fn explain(&self, error: &OpenError) -> Refusal {
         remedy::for_open(error, self.host, &self.files)
     }
@@ -108,12 +108,12 @@ impl<'a> Session<'a> {
         Ok(opened)
     }
 
-    /// Whether counting starts by itself, in the program that the command executes.
+    /// Whether counting starts with the command's execve (`enable_on_exec`).
     pub(super) fn starts_on_exec(&self) -> bool {
         matches!(self.stat.target, StatTarget::Command) && self.stat.schedule.begin == Begin::AtOnce
     }
 
-    /// The cgroup that the command of a run is started in, where it is counted by that.
+    /// Creates the cgroup that the command is started and counted in (`--follow=cgroup`).
     pub(super) fn cgroup(&self) -> anyhow::Result<Option<TransientCgroup>> {
         if !matches!(self.stat.target, StatTarget::CommandInCgroup(_)) {
             return Ok(None);
@@ -129,7 +129,7 @@ impl<'a> Session<'a> {
         ))
     }
 
-    /// Where this run is counted: the child is its command.
+    /// Where this run is counted. `child` is its command, `cgroup` the one it starts in.
     pub(super) fn scope(
         &self,
         child: Option<&WaitingChild>,
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What threads are called when counting begins; they may be gone when it ends.
+    /// Reads the threads' names when counting begins: a thread may exit before it ends.
     pub(super) fn names(&self, scope: &Scope) -> ThreadNames {
         match scope {
             Scope::Tasks(tids) if self.stat.aggregation == Aggregation::Thread => {
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The running processes whose end ends the measurement.
+    /// The running processes or threads whose exit ends the measurement.
     pub(super) fn targets(&self) -> anyhow::Result<Targets> {
         Ok(match &self.stat.target {
             StatTarget::Processes(pids) => Targets::processes(pids)?,
@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The error of a default set of events in which none may be counted by this user.
+/// The error for a default set of events of which this user may count none.
 fn nothing_permitted(opened: &[Counters], scope: &Scope) -> Option<OpenError> {
     let mut counters = opened.iter().flat_map(Counters::as_slice);
     let forbidden = counters

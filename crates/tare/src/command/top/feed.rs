@@ -1,4 +1,4 @@
-//! From the recorder to the replay.
+//! Passes records from the recorder to the replay in the same process.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +8,17 @@ use tare_kernel::timestamp::monotonic_ns;
 use tare_record::output::{RecordSink, SinkClosed};
 use tare_replay::{Live, LiveOptions, SampleSink, SampleSinkOptions};
 
-/// Where records go.
+/// The replay that takes the records.
 #[derive(Clone, Debug)]
 pub(super) enum Feed {
-    /// To what is printed.
+    /// Its samples are printed.
     Text(Arc<Mutex<(Live, SampleSink)>>),
-    /// To an interface.
+    /// Its samples are shown by an interface.
     Screen(tare_tui::Feed),
 }
 
 impl Feed {
-    /// For what is printed.
+    /// A feed for text or JSON. `trace`: whether samples of tracepoints have their fields as text.
     pub(super) fn text(options: LiveOptions, trace: bool) -> Self {
         let live = Live::new(options);
         let sink = SampleSink::new(
@@ -28,24 +28,27 @@ impl Feed {
         Self::Text(Arc::new(Mutex::new((live, sink))))
     }
 
-    /// Does something with both parts of what is kept.
-    pub(super) fn with<T>(&self, hand: impl FnOnce(&mut Live, &mut SampleSink) -> T) -> Option<T> {
+    /// Calls `use_parts` with the replay and its samples. `None` if the interface has closed.
+    pub(super) fn with<T>(
+        &self,
+        use_parts: impl FnOnce(&mut Live, &mut SampleSink) -> T,
+    ) -> Option<T> {
         match self {
-            Self::Screen(feed) => feed.with(hand),
+            Self::Screen(feed) => feed.with(use_parts),
             Self::Text(both) => {
                 let mut both = both.lock().unwrap_or_else(PoisonError::into_inner);
                 let (live, sink) = &mut *both;
-                Some(hand(live, sink))
+                Some(use_parts(live, sink))
             }
         }
     }
 }
 
-/// Hands records to a feed.
+/// The recorder's output into a feed.
 #[derive(Debug)]
-pub(super) struct ToFeed(pub(super) Feed);
+pub(super) struct FeedSink(pub(super) Feed);
 
-impl RecordSink for ToFeed {
+impl RecordSink for FeedSink {
     fn begin(&mut self, description: &Description) -> ControlFlow<SinkClosed> {
         let Ok(stream) = description.stream_beginning() else {
             return ControlFlow::Break(SinkClosed);
@@ -66,11 +69,11 @@ impl RecordSink for ToFeed {
     }
 
     fn flush(&mut self) -> ControlFlow<SinkClosed> {
-        // Time stands still for what is shown while nothing is recorded.
+        // While the display is paused, its time stands still.
         if matches!(&self.0, Feed::Screen(feed) if feed.is_paused()) {
             return ControlFlow::Continue(());
         }
-        // The clock that events are opened with.
+        // The events' clock is CLOCK_MONOTONIC too.
         let now_ns = monotonic_ns();
         self.0.with(|live, sink| live.drained(now_ns, sink));
         ControlFlow::Continue(())

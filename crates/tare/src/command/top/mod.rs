@@ -1,7 +1,7 @@
-//! `tare top`: what runs now, as it goes on.
+//! `tare top`: a live profile.
 //!
-//! The recorder runs on this thread and hands its records to a replay in the same process. `feed` is
-//! the way between them, `session` waits and measures what watching costs, `text` prints.
+//! The recorder runs on this thread and passes its records through `feed` to a replay in the same
+//! process. `session` waits and measures tare's own cost; `text` prints.
 
 mod feed;
 mod session;
@@ -19,14 +19,15 @@ use tare_render::View;
 use tare_replay::LiveOptions;
 use tare_tui::{LiveScreen, LiveShown, UiExit};
 
-use self::feed::{Feed, ToFeed};
-use self::session::{Session, SessionEnd, Shows};
-use self::text::Printer;
+use self::feed::{Feed, FeedSink};
+use self::session::{LiveEnd, TopDisplay, TopSession};
+use self::text::LivePrinter;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::report::RecordingTraits;
 use crate::cli::resolved::top::{Top, TopForm};
 use crate::command::record::{sample_cost, wording};
+use crate::command::supervise::EndCause;
 use crate::command::{header, remedy};
 use crate::exit::{Exit, Refusal, say};
 use crate::terminal;
@@ -35,10 +36,10 @@ pub(crate) fn run(raw: &raw::TopArgs) -> Outcome {
     let host = Host::default();
     let top = Top::resolve(raw, &host)?;
     catch_bus_errors();
-    let shown =
+    let outcome =
         if top.form == TopForm::Screen { on_screen(&top, &host) } else { as_text(&top, &host) };
-    // There is no command whose status tells tare's own failures apart.
-    shown.map_err(|error| match error.downcast::<Refusal>() {
+    // Without a command there is no status to tell tare's own failures from (125): they exit with 1.
+    outcome.map_err(|error| match error.downcast::<Refusal>() {
         Ok(refusal) if refusal.exit == Exit::OwnFailure => {
             Refusal { exit: Exit::Failure, ..refusal }.into()
         }
@@ -47,8 +48,8 @@ pub(crate) fn run(raw: &raw::TopArgs) -> Outcome {
     })
 }
 
-/// How the recorder's samples reach whoever shows them.
-fn live(top: &Top) -> LiveOptions {
+/// How the replay treats live records.
+fn live_options(top: &Top) -> LiveOptions {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     LiveOptions {
         window: top.pace.window,
@@ -57,39 +58,39 @@ fn live(top: &Top) -> LiveOptions {
     }
 }
 
-/// Begins to record. Says what differs from what was asked for.
+/// Starts recording. Reports where the plan differs from the options.
 fn start(top: &Top, host: &Host, feed: &Feed) -> anyhow::Result<Recording> {
     let files = FileLimit::now();
     let recorder = plan(top, host)?.with_costs(sample_cost::known(host.clone()));
     for warning in &recorder.plan().warnings {
         say(&wording::warning(warning));
     }
-    let output = Output::to_sink(Box::new(ToFeed(feed.clone())));
+    let output = Output::to_sink(Box::new(FeedSink(feed.clone())));
     let start = Start { output, command: None, gives_other_rights: false, files: Some(&files) };
     let recording = recorder.start(start).map_err(|error| match &error {
-        RecordError::Open(open) if is_whole(open) => {
-            own_processes(&remedy::for_open(open, host, &files)).into()
+        RecordError::Open(open) if is_cpu_wide_refused(open) => {
+            suggest_own_processes(&remedy::for_open(open, host, &files)).into()
         }
         _ => wording::record_error(error, host, &files),
     })?;
-    // Where a filter refuses it, they stay.
+    // A seccomp filter may refuse this call; tare then keeps its capabilities.
     let _ = keep_while_measuring(CapabilitySet::empty());
     Ok(recording)
 }
 
-/// Whether whole CPUs may not be sampled.
-fn is_whole(error: &OpenError) -> bool {
+/// Whether the user may not sample whole CPUs.
+fn is_cpu_wide_refused(error: &OpenError) -> bool {
     matches!(error, OpenError::NotPermitted { per_cpu: true, .. })
 }
 
-/// Adds what may be sampled all the same.
-fn own_processes(refusal: &Refusal) -> Refusal {
+/// Adds the command that works without these rights.
+fn suggest_own_processes(refusal: &Refusal) -> Refusal {
     let own = "`tare top -p PID` shows your own processes without";
     Refusal { message: format!("{}; {own}", refusal.message), exit: refusal.exit }
 }
 
-/// The plan, without the usual budget where it can't be kept: of tasks, and of what is not sampled by
-/// time.
+/// Plans the recording. The default budget is dropped where no budget can be held: for tasks, and
+/// for events that aren't sampled by time.
 fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     let backend = || Backend { host: host.clone(), ..Backend::default() };
     let planned = match Recorder::new(top.options.clone(), backend()) {
@@ -107,21 +108,21 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     let refused = |error: PlanError| {
         let refusal = wording::plan_error(&error, host);
         match error {
-            PlanError::Open(open) if is_whole(&open) => own_processes(&refusal),
+            PlanError::Open(open) if is_cpu_wide_refused(&open) => suggest_own_processes(&refusal),
             _ => refusal,
         }
     };
     Ok(planned.map_err(refused)?)
 }
 
-/// What is shown of samples, of rows those that `fit`.
-fn view(top: &Top, recording: &Recording, fit: Option<usize>) -> View {
+/// How samples are shown, with at most `rows` rows.
+fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> View {
     let has_callchains = recording.has_callchains();
-    top.view(RecordingTraits { has_callchains, only_tracepoints: false }, fit)
+    top.view(RecordingTraits { has_callchains, only_tracepoints: false }, rows)
 }
 
 fn on_screen(top: &Top, host: &Host) -> Outcome {
-    let screen = LiveScreen::new(live(top), top.pace, top.shows_trace())?;
+    let screen = LiveScreen::new(live_options(top), top.pace, top.shows_trace())?;
     let feed = Feed::Screen(screen.feed());
     let recording = start(top, host, &feed)?;
     let shown = LiveShown {
@@ -132,44 +133,44 @@ fn on_screen(top: &Top, host: &Host) -> Outcome {
         header: header::lines,
     };
     let running = screen.start(shown)?;
-    let mut session = Session::new(top, recording, feed);
-    let over = session.run(&mut Shows::Screen(&running));
-    // The terminal is given back before anything is said.
-    let ended = running.end();
+    let mut session = TopSession::new(top, recording, feed, None)?;
+    let end = session.run(&mut TopDisplay::Screen(&running), &|error| explain(error, host));
+    // The terminal is restored before anything is printed.
+    let closed = running.end();
     session.say_notices();
-    match (over.map_err(|error| wording::record_error(error, host, &FileLimit::now()))?, ended?) {
-        (_, UiExit::Signal(number)) => Ok(Exit::by_signal(number)),
-        (over, _) => Ok(said(over)),
+    let end = end?;
+    match closed? {
+        UiExit::Signal(number) => Ok(Exit::from_signal(number)),
+        _ => Ok(exit(end)),
     }
 }
 
 fn as_text(top: &Top, host: &Host) -> Outcome {
     let signals = Signals::block()?;
-    let feed = Feed::text(live(top), top.shows_trace());
+    let feed = Feed::text(live_options(top), top.shows_trace());
     let recording = start(top, host, &feed)?;
-    let mut printer = Printer::new(top, |fit| view(top, &recording, fit));
-    let mut session = Session::new(top, recording, feed);
-    let over = session.run(&mut Shows::Text(&signals, &mut printer));
-    let over = over.map_err(|error| wording::record_error(error, host, &FileLimit::now()))?;
+    let mut printer = LivePrinter::new(top, |rows| view(top, &recording, rows));
+    let mut session = TopSession::new(top, recording, feed, Some(&signals))?;
+    let end = session.run(&mut TopDisplay::Text(&mut printer), &|error| explain(error, host))?;
     session.say_notices();
-    if over != SessionEnd::Unwritable && !matches!(over, SessionEnd::Signal(_)) {
+    if !matches!(end, LiveEnd::Unwritable | LiveEnd::Supervised(EndCause::Signal(_))) {
         session.finish(&mut printer)?;
     }
     printer.result()?;
-    Ok(said(over))
+    Ok(exit(end))
 }
 
-/// The end in the user's words.
-fn said(over: SessionEnd) -> Exit {
-    match over {
-        SessionEnd::TargetsEnded => {
-            say("what was sampled has ended");
+fn explain(error: RecordError, host: &Host) -> anyhow::Error {
+    wording::record_error(error, host, &FileLimit::now())
+}
+
+fn exit(end: LiveEnd) -> Exit {
+    match end {
+        LiveEnd::TargetExit => {
+            say("all sampled processes have exited");
             Exit::Success
         }
-        SessionEnd::Signal(number) => Exit::by_signal(number),
-        SessionEnd::Interface
-        | SessionEnd::Timeout
-        | SessionEnd::Stopped
-        | SessionEnd::Unwritable => Exit::Success,
+        LiveEnd::Supervised(EndCause::Signal(number)) => Exit::from_signal(number),
+        _ => Exit::Success,
     }
 }

@@ -1,11 +1,8 @@
-//! A recording that is watched: wait for the recorder, the user and the time, and measure what that
-//! costs.
+//! A live profile: waits for the recorder, the user and the display, and measures tare's own cost.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 use tare_kernel::signals::Signals;
 use tare_record::{Notice, RecordError, Recording, State};
@@ -13,78 +10,85 @@ use tare_render::LiveFigures;
 use tare_tui::Running;
 
 use super::feed::Feed;
-use super::text::Printer;
+use super::text::LivePrinter;
 use crate::cli::resolved::top::Top;
 use crate::command::record::wording;
+use crate::command::supervise::{EndCause, Supervisor, Wake};
 use crate::exit::say;
 
-/// Symbols of the kernel and of what runs are read meanwhile, once.
+/// Time before the budget is held: the symbols of the kernel and of running programs are read once,
+/// at the start.
 const START_UP: Duration = Duration::from_secs(3);
 
-/// When an interface hears for the first time what watching costs.
-const SOON: Duration = Duration::from_millis(400);
+/// When an interface shows the cost for the first time.
+const FIRST_REFRESH: Duration = Duration::from_millis(400);
 
-/// How often records are looked at, at least: of what ended before nothing may be left that names
-/// it.
-const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// Longest time between two drains of the ring buffers. A file that is deleted before its samples
+/// are read can't name them.
+const LONGEST_DRAIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same of copied stacks, of which a look takes in a limited number.
-const LONGEST_LOOK_AT_STACKS: Duration = Duration::from_millis(500);
+/// The same for copied stacks, of which one drain takes a limited number.
+const LONGEST_STACK_DRAIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is due so soon is done with what is due now: a wake-up less.
+/// Work that is due this soon is done at once, which saves a wake-up.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// Who shows what is recorded, and who can end it.
-pub(super) enum Shows<'a> {
-    /// An interface, which has ended when its file is readable.
+/// Where the profile is shown.
+pub(super) enum TopDisplay<'a> {
+    /// The interactive interface. Its descriptor is readable when the user changes something or
+    /// quits.
     Screen(&'a Running),
-    /// What is printed; signals end it.
-    Text(&'a Signals, &'a mut Printer),
+    /// Text or JSON.
+    Text(&'a mut LivePrinter),
 }
 
-/// What ended it.
+/// Why a live profile ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionEnd {
-    /// The interface.
-    Interface,
-    /// All that was sampled has ended.
-    TargetsEnded,
-    /// A signal.
-    Signal(i32),
-    /// The time is up.
-    Timeout,
-    /// The recorder takes nothing more.
+pub(super) enum LiveEnd {
+    /// The user quit the interface.
+    Quit,
+    /// A signal, or the timeout.
+    Supervised(EndCause),
+    /// Everything that was sampled has exited.
+    TargetExit,
+    /// The recorder stopped.
     Stopped,
-    /// Nobody reads any more, or what is printed can't be written.
+    /// The output can't be written, or its reader is gone.
     Unwritable,
 }
 
-/// A recording that is watched.
-pub(super) struct Session {
+/// A live profile under way.
+pub(super) struct TopSession<'a> {
     recording: Recording,
+    supervisor: Supervisor<'a>,
     feed: Feed,
-    costs: Costs,
-    window: Duration,
+    meter: CostMeter,
+    /// Time between two refreshes of the display.
     delay: Duration,
-    longest_look: Duration,
-    /// When what is shown changes next.
+    longest_drain_interval: Duration,
+    /// When the display is refreshed next.
     due: Instant,
-    until: Option<Instant>,
-    /// The recorder's file was readable.
-    is_ready: bool,
     is_paused: bool,
     notices: Vec<String>,
 }
 
-/// What watching has cost by a moment.
+/// Measures tare's own cost between two refreshes.
+struct CostMeter {
+    last: CostReading,
+    /// Length of the window that the display sums up.
+    window: Duration,
+}
+
+/// tare's total cost at one moment.
 #[derive(Clone, Copy, Debug)]
-struct Costs {
+struct CostReading {
     at: Instant,
     own_cpu_s: f64,
+    /// CPU time that samples cost in the kernel, where the cost of a sample is known.
     samples_s: Option<f64>,
 }
 
-impl Costs {
+impl CostReading {
     fn now(recording: &Recording) -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Self {
@@ -95,149 +99,137 @@ impl Costs {
     }
 }
 
-impl Session {
-    pub(super) fn new(top: &Top, mut recording: Recording, feed: Feed) -> Self {
-        let now = Instant::now();
-        recording.begin_budget_after(START_UP);
-        let first = if let Feed::Screen(_) = feed { SOON } else { top.pace.delay };
-        let longest_look =
-            if recording.has_copied_stacks() { LONGEST_LOOK_AT_STACKS } else { LONGEST_LOOK };
-        Self {
-            longest_look,
-            costs: Costs::now(&recording),
-            recording,
-            feed,
-            window: top.pace.window,
-            delay: top.pace.delay,
-            due: now + first.min(top.pace.delay),
-            until: top.timeout.map(|timeout| now + timeout),
-            is_ready: false,
-            is_paused: false,
-            notices: Vec::new(),
-        }
-    }
-
-    /// Goes on until something ends it.
-    pub(super) fn run(&mut self, shows: &mut Shows<'_>) -> Result<SessionEnd, RecordError> {
-        loop {
-            if let Some(over) = self.wait(shows) {
-                return Ok(over);
-            }
-            let is_due = self.due <= Instant::now() + SLACK;
-            if is_due {
-                // What is shown is what there is by now, and no other wake-up is needed for it.
-                self.recording.flush_every(self.delay.min(self.longest_look));
-            }
-            let processed = match self.is_ready {
-                true => self.recording.process(),
-                false => self.recording.process_due(),
-            };
-            let state = processed?.clone();
-            self.note_notices(shows);
-            match state {
-                State::Recording => {}
-                State::TargetsEnded => return Ok(SessionEnd::TargetsEnded),
-                State::Stopped(_) => return Ok(SessionEnd::Stopped),
-            }
-            let now = Instant::now();
-            if self.until.is_some_and(|until| until <= now) {
-                return Ok(SessionEnd::Timeout);
-            }
-            if is_due {
-                if !self.refresh(shows)? {
-                    return Ok(SessionEnd::Unwritable);
-                }
-                self.due = now + self.delay;
-            } else if let (Feed::Screen(_), Shows::Screen(_)) = (&self.feed, &shows) {
-                self.pause()?;
-            }
-        }
-    }
-
-    /// Waits until something happens; what ends it, if that did.
-    fn wait(&mut self, shows: &Shows<'_>) -> Option<SessionEnd> {
-        let deadline = self.until.map_or(self.due, |until| until.min(self.due));
-        let left = deadline.min(self.recording.deadline());
-        let left = left.saturating_duration_since(Instant::now());
-        let left = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let other = match shows {
-            Shows::Screen(running) => running.as_fd(),
-            Shows::Text(signals, _) => signals.as_fd(),
-        };
-        let mut files = [
-            PollFd::new(&self.recording, PollFlags::IN),
-            PollFd::from_borrowed_fd(other, PollFlags::IN),
-        ];
-        // Where it can't wait, what is due is looked at all the same.
-        let _ = poll(&mut files, Some(&left));
-        let [recorder, is_ready] = [0, 1].map(|at| !files[at].revents().is_empty());
-        self.is_ready = recorder;
-        match shows {
-            _ if !is_ready => None,
-            Shows::Screen(running) if running.has_ended() => Some(SessionEnd::Interface),
-            Shows::Screen(_) => {
-                // The user wants something else: that is seen at once.
-                self.due = Instant::now();
-                None
-            }
-            Shows::Text(signals, _) => {
-                while let Ok(Some(signal)) = signals.next() {
-                    if signal.number != Signal::CHILD.as_raw() {
-                        return Some(SessionEnd::Signal(signal.number));
-                    }
-                }
-                None
-            }
-        }
-    }
-
-    /// Has what is shown change; `false` where it can't be written.
-    fn refresh(&mut self, shows: &mut Shows<'_>) -> Result<bool, RecordError> {
-        let figures = self.figures();
-        match shows {
-            Shows::Screen(running) => {
-                self.pause_with(&figures)?;
-                running.renew();
-            }
-            Shows::Text(_, printer) => return Ok(printer.print(&self.feed, &figures)),
-        }
-        Ok(true)
-    }
-
-    /// What watching cost since the last figures.
-    fn figures(&mut self) -> LiveFigures {
-        let now = Costs::now(&self.recording);
-        let before = std::mem::replace(&mut self.costs, now);
+impl CostMeter {
+    /// Returns the cost since the last call.
+    fn read(&mut self, recording: &Recording, is_paused: bool) -> LiveFigures {
+        let now = CostReading::now(recording);
+        let before = std::mem::replace(&mut self.last, now);
         let passed_s = (now.at - before.at).as_secs_f64().max(1e-3);
-        let of_cpus = passed_s * self.recording.cpus().max(1) as f64;
+        let cpu_s = passed_s * recording.cpus().max(1) as f64;
         let samples_s = now.samples_s.zip(before.samples_s).map(|(now, before)| now - before);
         LiveFigures {
             window_s: self.window.as_secs_f64(),
-            hz: self.recording.rate_hz(),
+            hz: recording.rate_hz(),
             own_cpu_percent: 100.0 * (now.own_cpu_s - before.own_cpu_s) / passed_s,
-            samples_percent: samples_s.map(|samples_s| 100.0 * samples_s / of_cpus),
-            is_paused: self.is_paused,
+            samples_percent: samples_s.map(|samples_s| 100.0 * samples_s / cpu_s),
+            is_paused,
+        }
+    }
+}
+
+/// Words an error of the recorder.
+type Explain<'a> = &'a dyn Fn(RecordError) -> anyhow::Error;
+
+impl<'a> TopSession<'a> {
+    /// `signals`: `None` where the interface handles them.
+    pub(super) fn new(
+        top: &Top,
+        mut recording: Recording,
+        feed: Feed,
+        signals: Option<&'a Signals>,
+    ) -> anyhow::Result<Self> {
+        recording.begin_budget_after(START_UP);
+        let first = if let Feed::Screen(_) = feed { FIRST_REFRESH } else { top.pace.delay };
+        let longest_drain_interval = if recording.has_copied_stacks() {
+            LONGEST_STACK_DRAIN_INTERVAL
+        } else {
+            LONGEST_DRAIN_INTERVAL
+        };
+        let mut supervisor = Supervisor::new(signals, None).with_timeout(top.timeout);
+        supervisor.let_go()?;
+        Ok(Self {
+            supervisor,
+            longest_drain_interval,
+            meter: CostMeter { last: CostReading::now(&recording), window: top.pace.window },
+            recording,
+            feed,
+            delay: top.pace.delay,
+            due: Instant::now() + first.min(top.pace.delay),
+            is_paused: false,
+            notices: Vec::new(),
+        })
+    }
+
+    /// Records and refreshes the display until something ends that.
+    pub(super) fn run(
+        &mut self,
+        display: &mut TopDisplay<'_>,
+        explain: Explain<'_>,
+    ) -> anyhow::Result<LiveEnd> {
+        loop {
+            let wake = self.wait(display)?;
+            if let TopDisplay::Screen(running) = display
+                && wake.is_ready(1)
+            {
+                if running.has_ended() {
+                    return Ok(LiveEnd::Quit);
+                }
+                // The user changed something: the next refresh shows it at once.
+                self.due = Instant::now();
+            }
+            if let Some(cause @ EndCause::Signal(_)) = wake.end {
+                return Ok(LiveEnd::Supervised(cause));
+            }
+            let is_due = self.due <= Instant::now() + SLACK;
+            if is_due {
+                // This drain serves the refresh, which therefore needs no wake-up of its own.
+                self.recording.flush_every(self.delay.min(self.longest_drain_interval));
+            }
+            let processed = match wake.is_ready(0) {
+                true => self.recording.process(),
+                false => self.recording.process_due(),
+            };
+            let state = processed.map_err(explain)?.clone();
+            self.take_notices(display);
+            match state {
+                State::Recording => {}
+                State::TargetsEnded => return Ok(LiveEnd::TargetExit),
+                State::Stopped(_) => return Ok(LiveEnd::Stopped),
+            }
+            if let Some(cause) = wake.end {
+                return Ok(LiveEnd::Supervised(cause));
+            }
+            if is_due {
+                if !self.refresh(display).map_err(explain)? {
+                    return Ok(LiveEnd::Unwritable);
+                }
+                self.due = Instant::now() + self.delay;
+            } else {
+                self.follow_pause().map_err(explain)?;
+            }
         }
     }
 
-    /// Stops or begins recording again, as the user wants it.
-    fn pause(&mut self) -> Result<(), RecordError> {
+    fn wait(&mut self, display: &TopDisplay<'_>) -> anyhow::Result<Wake> {
+        let deadline = Some(self.due.min(self.recording.deadline()));
+        match display {
+            TopDisplay::Screen(running) => {
+                self.supervisor.wait(&[self.recording.as_fd(), running.as_fd()], deadline)
+            }
+            TopDisplay::Text(_) => self.supervisor.wait(&[self.recording.as_fd()], deadline),
+        }
+    }
+
+    /// Refreshes the display. Returns `false` if it can't be written.
+    fn refresh(&mut self, display: &mut TopDisplay<'_>) -> Result<bool, RecordError> {
+        let figures = self.meter.read(&self.recording, self.is_paused);
+        match display {
+            TopDisplay::Screen(running) => {
+                if let Feed::Screen(feed) = &self.feed {
+                    self.delay = feed.set_figures(&figures);
+                }
+                self.follow_pause()?;
+                running.renew();
+                Ok(true)
+            }
+            TopDisplay::Text(printer) => Ok(printer.print(&self.feed, &figures)),
+        }
+    }
+
+    /// Stops or resumes recording, as the user paused or resumed the interface.
+    fn follow_pause(&mut self) -> Result<(), RecordError> {
         let Feed::Screen(feed) = &self.feed else { return Ok(()) };
         let is_paused = feed.is_paused();
-        self.set_paused(is_paused)
-    }
-
-    fn pause_with(&mut self, figures: &LiveFigures) -> Result<(), RecordError> {
-        let Feed::Screen(feed) = &self.feed else { return Ok(()) };
-        let delay = feed.set_figures(figures);
-        self.delay = delay;
-        self.pause()
-    }
-
-    fn set_paused(&mut self, is_paused: bool) -> Result<(), RecordError> {
         if is_paused != self.is_paused {
             self.is_paused = is_paused;
             if is_paused { self.recording.disable()? } else { self.recording.enable()? }
@@ -245,26 +237,27 @@ impl Session {
         Ok(())
     }
 
-    /// Takes over what the recorder has to say: what stands on a whole terminal is not written over.
-    fn note_notices(&mut self, shows: &Shows<'_>) {
+    /// Collects the recorder's warnings. They are printed at once with text, and after an interface
+    /// has closed.
+    fn take_notices(&mut self, display: &TopDisplay<'_>) {
         for notice in self.recording.take_notices() {
             if let Notice::Warning(warning) = notice {
                 self.notices.push(wording::warning(&warning));
             }
         }
-        if matches!(shows, Shows::Text(..)) {
+        if matches!(display, TopDisplay::Text(_)) {
             self.say_notices();
         }
     }
 
-    /// Says what the recorder had to say.
+    /// Prints the collected warnings.
     pub(super) fn say_notices(&mut self) {
         self.notices.drain(..).for_each(|notice| say(&notice));
     }
 
-    /// Takes what is left in the ring buffers, and prints for the last time.
-    pub(super) fn finish(mut self, printer: &mut Printer) -> anyhow::Result<()> {
-        let figures = self.figures();
+    /// Drains the ring buffers, and prints for the last time.
+    pub(super) fn finish(mut self, printer: &mut LivePrinter) -> anyhow::Result<()> {
+        let figures = self.meter.read(&self.recording, self.is_paused);
         self.recording.finish(None)?;
         printer.print(&self.feed, &figures);
         Ok(())

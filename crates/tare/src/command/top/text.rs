@@ -1,4 +1,4 @@
-//! What runs now, as text or JSON.
+//! Prints a live profile as text or JSON.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tare_replay::{Live, SampleSink};
 use super::feed::Feed;
 use crate::cli::resolved::top::{Top, TopForm};
 
-/// Lines of a screen that are no rows.
+/// Lines of a screen that aren't rows of the table.
 const OTHER_LINES: usize = 10;
 
-/// Puts the cursor at the top of an empty screen.
+/// Moves the cursor to the top and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Prints what runs now.
-pub(super) struct Printer {
+/// Prints a live profile.
+pub(super) struct LivePrinter {
     view: View,
     terms: Vec<Term>,
     is_json: bool,
@@ -26,8 +26,8 @@ pub(super) struct Printer {
     result: io::Result<()>,
 }
 
-impl Printer {
-    /// `view`: what is shown, of rows those that fit.
+impl LivePrinter {
+    /// `view` returns how samples are shown, with at most the given number of rows.
     pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> View) -> Self {
         let is_json = top.form == TopForm::Json;
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
@@ -43,12 +43,11 @@ impl Printer {
         }
     }
 
-    /// Prints what there is; `false` where it can't be written.
+    /// Prints the samples of the last `span`. Returns `false` if they can't be written.
     pub(super) fn print(&mut self, feed: &Feed, figures: &LiveFigures) -> bool {
         let figures = LiveFigures { window_s: self.span.as_secs_f64(), ..figures.clone() };
         self.result = feed
             .with(|live, sink| {
-                // What is too old goes before the rest is summed up.
                 live.forget(sink);
                 self.fill(live, sink);
                 self.write(sink.parts().0, &figures)
@@ -57,7 +56,7 @@ impl Printer {
         self.result.is_ok()
     }
 
-    /// Sums up what is to be shown.
+    /// Sums the samples that pass the filters into the profile's rows.
     fn fill(&self, live: &Live, sink: &mut SampleSink) {
         let (profile, samples): (&mut Profile, &Samples) = sink.parts();
         let mut terms = self.terms.clone();
@@ -83,7 +82,7 @@ impl Printer {
         stdout.flush()
     }
 
-    /// What became of what was printed.
+    /// The first error of writing.
     pub(super) fn result(self) -> io::Result<()> {
         self.result
     }

@@ -7,18 +7,18 @@ use tare_kernel::timestamp::monotonic_ns;
 use tare_render::count;
 use tare_trace::{LineOptions, Lines, PerfOptions, Tracer};
 
-use super::live::{Session, clones};
+use super::live::{TraceSession, clones};
 use super::{explain, open};
 use crate::Outcome;
 use crate::cli::resolved::trace::Trace;
 use crate::exit::say;
 
-/// So much text is written at once.
+/// Bytes of text that are collected before a write.
 const CHUNK: usize = 1 << 16;
 
 pub(super) fn run(
     trace: &Trace,
-    mut session: Session<'_>,
+    mut session: TraceSession<'_>,
     options: &LineOptions,
     wanted: &PerfOptions,
     ring_bytes: u32,
@@ -35,8 +35,8 @@ pub(super) fn run(
     }
     let files = clones(tracer.files())?;
     let mut text = String::new();
-    let over = session.wait(&files, |is_over| {
-        tracer.drain(is_over, |seen| {
+    let ended = session.wait(&files, |is_end| {
+        tracer.drain(is_end, |seen| {
             lines.add(&seen, &mut text);
             if text.len() >= CHUNK {
                 out.write_all(text.as_bytes())?;
@@ -44,7 +44,7 @@ pub(super) fn run(
             }
             Ok::<_, std::io::Error>(())
         })?;
-        if is_over {
+        if is_end {
             lines.finish(&mut text);
         } else {
             lines.idle(monotonic_ns(), &mut text);
@@ -56,16 +56,16 @@ pub(super) fn run(
     let missing = tracer.missing().map_err(explain)?;
     if missing > 0 {
         say(&format!(
-            "{} found no room and are missing, where the lines say so: --ring-size {}M gives more",
+            "{} did not fit into the ring buffer and are missing; --ring-size {}M makes it larger",
             count(missing, "record"),
             (ring_bytes >> 20).max(1) * 4
         ));
     }
     if lines.unreadable() > 0 {
         say(&format!(
-            "{} pointed to memory that could not be read",
+            "{} could not be read from the program's memory; their addresses are shown instead",
             count(lines.unreadable(), "argument")
         ));
     }
-    Ok(over.exit(&trace.traced))
+    Ok(ended.exit())
 }

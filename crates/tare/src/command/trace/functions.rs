@@ -1,22 +1,26 @@
-//! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions, how long they took, and what
-//! the slowest came from.
+//! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions, their durations, and the call
+//! chains of the slowest.
 
 use std::io::{self, Write};
 
 use anyhow::Context;
-use serde_json::json;
+use serde_json::{Value, json};
 use tare_events::probes::plans;
 use tare_trace::{FunctionCall, FunctionRow, FunctionTracer, FunctionsSeen};
 
-use super::live::{Session, TraceEnd, clones};
-use super::{explain, open};
+use super::live::{TraceSession, clones};
+use super::{command_words, explain, open};
 use crate::Outcome;
 use crate::cli::resolved::trace::{FunctionProbes, Trace};
 
-/// The version of the JSON document: it changes when a field changes its meaning or goes.
+/// Version of the JSON document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
-pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &FunctionProbes) -> Outcome {
+pub(super) fn run(
+    trace: &Trace,
+    mut session: TraceSession<'_>,
+    functions: &FunctionProbes,
+) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
     let (places, owners) = plans(&functions.probes, functions.each, functions.min_duration_ns);
     let follow = session.follow();
@@ -28,8 +32,8 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &FunctionP
     let mut rows: Vec<_> =
         probes.map(|probe| FunctionRow::new(&probe.name, probe.returns)).collect();
     let mut first_ns = None;
-    let over = session.wait(&files, |is_over| {
-        tracer.drain(is_over, |call, frames| {
+    let ended = session.wait(&files, |is_end| {
+        tracer.drain(is_end, |call, frames| {
             let Some(&(probe, place)) = owners.get(call.place) else { return Ok(()) };
             let arguments = functions.probes[probe].places[place].show(call);
             let shown = FunctionCall::new(call, frames, arguments);
@@ -51,26 +55,20 @@ pub(super) fn run(trace: &Trace, mut session: Session<'_>, functions: &FunctionP
     let missing = (tracer.missing().map_err(explain)?, options.ring_bytes);
     let seen = FunctionsSeen { rows, missing, cost: tracer.cost() };
     let written = if trace.json {
-        document(&mut out, functions.each, trace, &over, &seen)
+        let mut document = seen.json();
+        document["version"] = json!(VERSION);
+        document["command"] = json!(command_words(&trace.traced));
+        document["elapsed_ns"] = json!(ended.elapsed_ns());
+        write_document(&mut out, document, functions.each)
     } else {
         out.write_all(seen.table(functions.histograms).as_bytes())
     };
     written.and_then(|()| out.flush()).context("cannot write the trace")?;
-    Ok(over.exit(&trace.traced))
+    Ok(ended.exit())
 }
 
-fn document(
-    out: &mut impl Write,
-    each: bool,
-    trace: &Trace,
-    over: &TraceEnd,
-    seen: &FunctionsSeen,
-) -> io::Result<()> {
-    let words: Vec<_> = trace.traced.command.iter().map(|word| word.to_string_lossy()).collect();
-    let mut document = seen.json();
-    document["version"] = json!(VERSION);
-    document["command"] = json!(words);
-    document["elapsed_ns"] = json!(u64::try_from(over.elapsed.as_nanos()).unwrap_or(u64::MAX));
+/// Writes the document; with `--each`, as the last line of JSON lines.
+fn write_document(out: &mut impl Write, mut document: Value, each: bool) -> io::Result<()> {
     if each {
         document["type"] = json!("summary");
         serde_json::to_writer(&mut *out, &document)?;

@@ -1,7 +1,7 @@
 //! `tare trace`: system calls, and what they cost.
 //!
-//! `live` forks the command and waits for its end; `calls` shows each call, `summary` is `-s`, in text
-//! and JSON; `functions` is `--probe` and the like; `data` is `--data`, which is a recording.
+//! `live` runs a trace; `calls` prints each call, `summary` is `-s`, `functions` is `--probe`,
+//! `--kprobe` and `--usdt`, and `data` is `--data`, which records.
 
 mod calls;
 mod data;
@@ -9,6 +9,7 @@ mod functions;
 pub(crate) mod live;
 mod summary;
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -18,16 +19,17 @@ use tare_kernel::host::Host;
 use tare_record::own_file;
 use tare_trace::{PerfError, TraceError};
 
-use self::live::Session;
+use self::live::TraceSession;
+use self::summary::SummaryView;
 use crate::Outcome;
 use crate::cli::raw;
-use crate::cli::resolved::trace::{Trace, TraceView};
+use crate::cli::resolved::trace::{Trace, TraceTarget, TraceView};
 use crate::exit::Refusal;
 
 pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
     let trace = Trace::new(raw)?;
     let has_command = !trace.traced.command.is_empty();
-    let session = || Session::new(&trace.traced, Host::default());
+    let session = || TraceSession::new(&trace.traced, Host::default());
     let outcome = match &trace.view {
         TraceView::Data(file, ring_bytes) => return data::run(&trace, file, *ring_bytes),
         TraceView::FunctionProbes(wanted) => {
@@ -37,15 +39,15 @@ pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
             session().and_then(|session| calls::run(&trace, session, lines, wanted, *ring_bytes))
         }
         TraceView::Summary { calls, by, histograms } => {
-            let view = summary::TraceView { calls, by: *by, histograms: *histograms };
+            let view = SummaryView { calls, by: *by, histograms: *histograms };
             session().and_then(|session| summary::run(&trace, session, &view))
         }
     };
     outcome.map_err(|error| super::remedy::with_status(error, has_command))
 }
 
-/// Where results go: a file of the user's own, else stderr as with strace and perf trace, and JSON
-/// to stdout.
+/// Opens the output: the file of `-o`, otherwise stdout for JSON and stderr for text, as strace and
+/// perf trace do.
 pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> = match output {
         Some(path) => Box::new(
@@ -57,16 +59,21 @@ pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWrite
     Ok(BufWriter::new(out))
 }
 
-/// The error that the user sees, with the remedy.
+/// The command's words, as documents show them.
+fn command_words(traced: &TraceTarget) -> Vec<Cow<'_, str>> {
+    traced.command.iter().map(|word| word.to_string_lossy()).collect()
+}
+
+/// Words the error, with the remedy.
 pub(super) fn explain(error: TraceError) -> anyhow::Error {
     let remedy = match &error {
         TraceError::NoProcess(_) => return Refusal::usage(error.to_string()).into(),
         TraceError::Neither { bpf: BpfError::NotPermitted(_), .. }
         | TraceError::Bpf(BpfError::NotPermitted(_)) => {
-            "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` says how)"
+            "run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` shows how)"
         }
         TraceError::Neither { .. } | TraceError::Between(PerfError::NotPermitted { .. }) => {
-            "run tare as root, or with CAP_PERFMON (`tare doctor` says how)"
+            "run tare as root, or with CAP_PERFMON (`tare doctor` shows how)"
         }
         _ => return error.into(),
     };

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 
 /// One metric, judged. Absent figures are `null`.
 #[derive(Serialize)]
-struct Row<'a> {
+struct MetricRow<'a> {
     metric: &'a str,
     unit: &'a str,
     pairs: usize,
@@ -32,7 +32,7 @@ struct Row<'a> {
     verdict: &'static str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> MetricRow<'a> {
     fn new(judged: &'a MetricVerdict) -> Self {
         let effect = &judged.effect;
         Self {
@@ -83,7 +83,7 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
         "stop": stop,
         "failure": failure,
         "seconds": comparison.spent.as_secs_f64(),
-        "metrics": comparison.judged.iter().map(Row::new).collect::<Vec<_>>(),
+        "metrics": comparison.judged.iter().map(MetricRow::new).collect::<Vec<_>>(),
         "fail_if": fail_if.collect::<Vec<_>>(),
         "missing": comparison.notes.missing.iter().map(missing).collect::<Vec<_>>(),
         "least_running_share": comparison.notes.least_share.unwrap_or(1.0),
@@ -129,7 +129,7 @@ pub(super) fn csv(
         "verdict",
     ];
     writeln!(out, "{}", names.join(separator))?;
-    for row in comparison.judged.iter().map(Row::new) {
+    for row in comparison.judged.iter().map(MetricRow::new) {
         let number = |x: Option<f64>| x.map_or_else(String::new, |x| x.to_string());
         let metric = tare_format::printable(row.metric).replace(separator, " ");
         let fields = [

@@ -17,7 +17,7 @@ use tare_measure::compare::pairs::{self, Stop};
 use tare_measure::compare::{Judgement, MetricVerdict, Pair, Rules, judge};
 
 use self::progress::Bar;
-use self::runner::{EventNotes, Failure, Runner};
+use self::runner::{EventNotes, RunFailure, Runner};
 use super::output;
 use crate::Outcome;
 use crate::cli::resolved::stat::{Destination, Stat, StatForm};
@@ -67,7 +67,7 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
 }
 
 /// A stop that can be shown, and the failure that it may be.
-fn split(stop: Stop<Failure>) -> (Stop<String>, Option<Failure>) {
+fn split(stop: Stop<RunFailure>) -> (Stop<String>, Option<RunFailure>) {
     match stop {
         Stop::Precise => (Stop::Precise, None),
         Stop::MaxPairs => (Stop::MaxPairs, None),
@@ -89,15 +89,13 @@ fn write(
     }
 }
 
-fn fail(failure: Failure) -> Outcome {
+fn fail(failure: RunFailure) -> Outcome {
     match failure {
-        Failure::Interrupted(signal) => {
-            Ok(Exit::Command(u8::try_from(128 + signal).unwrap_or(255)))
-        }
-        Failure::Status { status, .. } => {
+        RunFailure::Interrupted(signal) => Ok(Exit::from_signal(signal)),
+        RunFailure::Status { status, .. } => {
             Err(Refusal { exit: Exit::Command(status), message: failure.to_string() }.into())
         }
-        Failure::Other(error) => Err(error),
+        RunFailure::Other(error) => Err(error),
     }
 }
 

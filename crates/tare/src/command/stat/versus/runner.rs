@@ -21,25 +21,25 @@ use tare_record::own_file;
 
 use crate::cli::resolved::stat::Stat;
 use crate::cli::resolved::versus::{CommandOutput, Versus};
-use crate::command::interrupt::wait;
+use crate::command::supervise::run_to_exit;
 
-/// Why a run could not be made or used.
+/// Why a comparison can't go on.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The command ended with another status than 0.
+pub(super) enum RunFailure {
+    /// The command exited with another status than 0.
     Status { side: Side, status: u8 },
-    /// The user ended it with this signal.
+    /// This signal asked tare to end.
     Interrupted(i32),
     /// Anything else.
     Other(anyhow::Error),
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for RunFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Status { side, status } => write!(
                 f,
-                "command {side:?} ended with status {status}: --command-output inherit shows what it says, --ignore-failure compares such runs too"
+                "command {side:?} exited with status {status}: --command-output inherit shows its output, --ignore-failure compares failed runs too"
             ),
             Self::Interrupted(signal) => write!(f, "ended by signal {signal}"),
             Self::Other(error) => write!(f, "{error:#}"),
@@ -47,20 +47,28 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for RunFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// What to know about the counts of all runs, for the notes below the table.
+/// Facts about the counts of all runs, for the notes below the table.
 #[derive(Debug, Default)]
 pub(super) struct EventNotes {
     pub(super) missing: Vec<MissingEvent>,
     pub(super) narrowed: Vec<NarrowedEvent>,
-    /// The smallest share of its time that an event was on a counter; `None` where all were for all
-    /// of it.
+    /// The smallest share of its enabled time that an event was on a counter; `None` if every event
+    /// was always on one.
     pub(super) least_share: Option<f64>,
+}
+
+impl EventNotes {
+    fn note_share(&mut self, share: f64) {
+        if share < self.least_share.unwrap_or(1.0) {
+            self.least_share = Some(share);
+        }
+    }
 }
 
 /// An event without a count.
@@ -70,11 +78,12 @@ pub(super) struct MissingEvent {
     pub(super) reason: String,
 }
 
-/// An event that counts less than was asked for.
+/// An event that counts less than the user requested.
 #[derive(Debug)]
 pub(super) struct NarrowedEvent {
-    pub(super) asked: String,
-    /// What was opened.
+    /// Name of the event as requested.
+    pub(super) requested: String,
+    /// Name of the event as opened, with the modifiers that narrow it.
     pub(super) opened: String,
 }
 
@@ -90,7 +99,6 @@ pub(super) struct Runner<'a> {
     began: Instant,
     bar: Option<Bar>,
     notes: Option<EventNotes>,
-    least_share: f64,
 }
 
 impl<'a> Runner<'a> {
@@ -128,17 +136,15 @@ impl<'a> Runner<'a> {
             began: Instant::now(),
             bar,
             notes: None,
-            least_share: 1.0,
         })
     }
 
-    /// How long it took, and the notes on the events. The progress bar goes.
+    /// Removes the progress bar; returns the time that all runs took, and the notes on the events.
     pub(super) fn finish(self) -> (Duration, EventNotes) {
-        let least_share = (self.least_share < 1.0).then_some(self.least_share);
-        (self.began.elapsed(), EventNotes { least_share, ..self.notes.unwrap_or_default() })
+        (self.began.elapsed(), self.notes.unwrap_or_default())
     }
 
-    fn one_run(&mut self, side: Side) -> Result<Measurement, Failure> {
+    fn one_run(&mut self, side: Side) -> Result<Measurement, RunFailure> {
         let command = if side == Side::A { &self.a } else { &self.b };
         let child = WaitingChild::fork(command, &self.signals, &self.files)?;
         let scope = Scope::Command(child.pid());
@@ -147,60 +153,36 @@ impl<'a> Runner<'a> {
             Opener { stat: self.stat, host: self.host, kernel: &System, files: &self.files };
         let opened = opener.open(groups, &scope, Start::OnExec)?;
         let counters = opened.first().context("no events")?;
-        let (ended, interrupted) =
-            wait(child.start().context("cannot start the command")?, &self.signals)?;
-        if let Some(signal) = interrupted {
-            return Err(Failure::Interrupted(signal));
+        let (ended, signal) = run_to_exit(child, &self.signals)?;
+        if let Some(signal) = signal {
+            return Err(RunFailure::Interrupted(signal));
         }
         let snapshot = counters.read();
         if ended.status != 0 && !self.versus.ignore_failure {
-            return Err(Failure::Status { side, status: ended.status });
+            return Err(RunFailure::Status { side, status: ended.status });
         }
-        if self.notes.is_none() {
-            self.notes = Some(self.event_notes(counters));
-        }
-        Ok(self.measurement(&ended, counters, &snapshot))
+        let mut notes = self.notes.take().unwrap_or_else(|| self.event_notes(counters));
+        let measurement = measurement(&ended, counters, &snapshot, &mut notes);
+        self.notes = Some(notes);
+        Ok(measurement)
     }
 
-    fn measurement(
-        &mut self,
-        ended: &ChildExit,
-        counters: &Counters,
-        snapshot: &Snapshot,
-    ) -> Measurement {
-        let mut counts = Vec::with_capacity(counters.as_slice().len());
-        for (index, counter) in counters.as_slice().iter().enumerate() {
-            let count = snapshot.get(index, 0);
-            if let Some(count) = count.filter(|count| count.running_ns() > 0) {
-                self.least_share =
-                    self.least_share.min(count.running_ns() as f64 / count.enabled_ns() as f64);
-            }
-            counts.push(
-                count.and_then(Count::scaled).map(|count| count * counter.subject.event.scale),
-            );
-        }
-        Measurement {
-            elapsed: ended.elapsed,
-            cpu: ended.user + ended.system,
-            peak_memory: ended.peak_memory,
-            counts,
-        }
-    }
-
-    /// The events of the first run are those of all.
+    /// Notes on the events. All runs open the same ones, so those of the first run hold for all.
     fn event_notes(&self, counters: &Counters) -> EventNotes {
         let mut notes = EventNotes::default();
-        let asked = self.stat.groups.iter().flat_map(|group| &group.events);
-        for (counter, asked) in counters.as_slice().iter().zip(asked) {
+        let requested = self.stat.groups.iter().flat_map(|group| &group.events);
+        for (counter, requested) in counters.as_slice().iter().zip(requested) {
             let opened = &counter.subject.event.name;
             match counter.unavailable() {
-                Some(reason) => notes
-                    .missing
-                    .push(MissingEvent { event: asked.name.clone(), reason: reason.to_string() }),
-                None if *opened != asked.name => {
-                    notes
-                        .narrowed
-                        .push(NarrowedEvent { asked: asked.name.clone(), opened: opened.clone() });
+                Some(reason) => notes.missing.push(MissingEvent {
+                    event: requested.name.clone(),
+                    reason: reason.to_string(),
+                }),
+                None if *opened != requested.name => {
+                    notes.narrowed.push(NarrowedEvent {
+                        requested: requested.name.clone(),
+                        opened: opened.clone(),
+                    });
                 }
                 None => {}
             }
@@ -209,10 +191,32 @@ impl<'a> Runner<'a> {
     }
 }
 
-impl Bench for Runner<'_> {
-    type Error = Failure;
+fn measurement(
+    ended: &ChildExit,
+    counters: &Counters,
+    snapshot: &Snapshot,
+    notes: &mut EventNotes,
+) -> Measurement {
+    let mut counts = Vec::with_capacity(counters.as_slice().len());
+    for (index, counter) in counters.as_slice().iter().enumerate() {
+        let count = snapshot.get(index, 0);
+        if let Some(count) = count.filter(|count| count.running_ns() > 0) {
+            notes.note_share(count.running_ns() as f64 / count.enabled_ns() as f64);
+        }
+        counts.push(count.and_then(Count::scaled).map(|count| count * counter.subject.event.scale));
+    }
+    Measurement {
+        elapsed: ended.elapsed,
+        cpu: ended.user + ended.system,
+        peak_memory: ended.peak_memory,
+        counts,
+    }
+}
 
-    fn run(&mut self, side: Side) -> Result<Measurement, Failure> {
+impl Bench for Runner<'_> {
+    type Error = RunFailure;
+
+    fn run(&mut self, side: Side) -> Result<Measurement, RunFailure> {
         if let Some(pre) = &self.stat.pre {
             shell("--pre", pre)?;
         }
@@ -234,8 +238,8 @@ impl Bench for Runner<'_> {
     }
 }
 
-/// What stands in for stdin, stdout and stderr: a command that runs hundreds of times gets no
-/// terminal to read from.
+/// Replacements for stdin, stdout and stderr; `None` leaves a file as it is. A command that runs
+/// hundreds of times never reads from the terminal.
 fn standard_files(
     output: &CommandOutput,
     file: Option<&File>,

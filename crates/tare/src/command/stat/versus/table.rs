@@ -150,7 +150,7 @@ fn notes(comparison: &Comparison<'_>) -> Vec<String> {
     for narrowed in &comparison.notes.narrowed {
         notes.push(format!(
             "{}: counted as {}, this user may not count the kernel.",
-            printable(&narrowed.asked),
+            printable(&narrowed.requested),
             printable(&narrowed.opened)
         ));
     }
