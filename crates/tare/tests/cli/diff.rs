@@ -224,7 +224,7 @@ fn what_makes_no_sense_is_refused_with_a_word() {
         (&["--per", "run", "a", "b", "c"], "where B's begin", 2),
         (&["-", "--", "-"], "one recording", 2),
         (&["a", "--", "b", "--json"], "options stand before", 2),
-        (&["--tui"], "no terminal", 2),
+        (&["--tui"], "not a terminal", 2),
         (&["a.data", "b.data"], "a.data", 1),
     ] {
         let output = diff(args, folder.path());
