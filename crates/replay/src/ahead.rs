@@ -93,9 +93,9 @@ impl AheadState {
     }
 
     /// Applies a record without a time.
-    pub(crate) fn take_in(&mut self, description: &Description, raw: &RawRecord<'_>) {
+    pub(crate) fn apply(&mut self, description: &Description, raw: &RawRecord<'_>) {
         if let Ok(record) = raw.decode() {
-            self.machine.take_in(description, raw, &record);
+            self.machine.apply_record(description, raw, &record);
         }
     }
 
@@ -105,7 +105,7 @@ impl AheadState {
     }
 
     /// Takes the next batch of due records, and unwinds the stacks that the sink will need.
-    pub(crate) fn look<'a, S: Sink>(
+    pub(crate) fn take_batch<'a, S: Sink>(
         &mut self,
         due: impl Iterator<Item = OrderedRecord<'a>>,
         description: &Description,
@@ -129,7 +129,7 @@ impl AheadState {
                     stacks.push(stack);
                 }
             } else {
-                self.take_in(description, &raw);
+                self.apply(description, &raw);
             }
             self.batch += 1;
         }
@@ -157,7 +157,9 @@ impl AheadState {
         let layout = event.and_then(|event| description.lookup().layouts().get(event))?;
         let fields = Sample::decode(&raw, layout).ok()?;
         let sample = Replayed { time_ns, description, event, raw, fields: &fields };
-        if !self.machine.threads.keeps(fields.head.tid) || !sink.wants_callchain(&sample) {
+        if !self.machine.threads.belongs_to_command(fields.head.tid)
+            || !sink.wants_callchain(&sample)
+        {
             return None;
         }
         let space = fields.head.pid.and_then(|pid| self.machine.user_space(pid));

@@ -80,11 +80,15 @@ impl ReplayState {
         if raw.kind == kind::PERF_RECORD_SAMPLE {
             let cookie = self.cookie(description, &due);
             return match cookie.map(|cookie| self.deferred.hold(cookie, time_ns, &raw)) {
-                None => self.hand_out(description, due, sink),
+                None => self.pass_to_sink(description, due, sink),
                 Some(None) => Ok(ControlFlow::Continue(())),
                 Some(Some(held)) => {
                     self.machine.chain_parts.user = None;
-                    self.hand_out(description, DueRecord::from_deferred(&held, description), sink)
+                    self.pass_to_sink(
+                        description,
+                        DueRecord::from_deferred(&held, description),
+                        sink,
+                    )
                 }
             };
         }
@@ -93,13 +97,16 @@ impl ReplayState {
             return Ok(ControlFlow::Continue(()));
         };
         self.count_losses(&record);
-        self.machine.take_in(description, &raw, &record);
+        self.machine.apply_record(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
             let addresses = deferred::addresses(callchain.iter());
             for held in self.deferred.take(*cookie) {
                 self.machine.chain_parts.user = Some(addresses.clone());
-                let flow =
-                    self.hand_out(description, DueRecord::from_deferred(&held, description), sink)?;
+                let flow = self.pass_to_sink(
+                    description,
+                    DueRecord::from_deferred(&held, description),
+                    sink,
+                )?;
                 self.machine.chain_parts.user = None;
                 if flow.is_break() {
                     return Ok(flow);
@@ -157,7 +164,7 @@ impl ReplayState {
     }
 
     /// Passes a sample to the sink.
-    pub(crate) fn hand_out<S: Sink>(
+    pub(crate) fn pass_to_sink<S: Sink>(
         &mut self,
         description: &Description,
         due: DueRecord<'_>,
@@ -173,7 +180,7 @@ impl ReplayState {
         if let Some(read) = &fields.read {
             self.members.extend(self.groups.members(read, description.lookup()));
         }
-        if !self.machine.threads.keeps(fields.head.tid) {
+        if !self.machine.threads.belongs_to_command(fields.head.tid) {
             self.losses.outside_samples += 1;
             return Ok(ControlFlow::Continue(()));
         }

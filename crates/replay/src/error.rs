@@ -1,15 +1,15 @@
-//! Why a recording can't be replayed.
+//! Errors of opening and replaying a recording.
 
 use std::io;
 use std::path::PathBuf;
 
 use tare_format::file::OpenError;
 
-/// Why a recording can't be replayed. Damage within one is no error: see
+/// An error of opening or replaying a recording. Damage within one counts as losses instead: see
 /// [`tare_profile::Losses`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such file.
+    /// The recording doesn't exist.
     #[error("there is no {path} (record one: tare record -o {path} COMMAND)", path = .0.display())]
     Absent(PathBuf),
     /// A folder that no recorder wrote.
@@ -18,26 +18,26 @@ pub enum Error {
         path = .0.display()
     )]
     NoRecording(PathBuf),
-    /// It can't be opened.
+    /// The recording can't be opened.
     #[error("{}", path.display())]
     Open {
         /// The recording.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is no recording.
+    /// The file isn't a recording.
     #[error("{}", path.display())]
     Format {
         /// The recording.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
-    /// It can't be read any further.
+    /// Reading the recording failed.
     #[error("cannot read the recording")]
     Read(#[from] io::Error),
-    /// A range in percent of a recording that doesn't say when its samples begin and end.
+    /// A range is in percent, but the recording lacks the times of its first and last sample.
     #[error("the recording doesn't say when its samples begin and end; give seconds")]
     NoSampleTimes,
 }

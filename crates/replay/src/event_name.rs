@@ -1,12 +1,12 @@
-//! What an event is called whose name the recording doesn't have: as perf calls it
-//! (`evsel__name` in `tools/perf/util/evsel.c`).
+//! Names events that a recording doesn't name, as perf does (`evsel__name` in
+//! `tools/perf/util/evsel.c`).
 
 use tare_format::abi::bindings::{
     PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE, PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE,
 };
 use tare_format::abi::{Attr, Flags};
 
-/// By `enum perf_hw_id`.
+/// Names by `enum perf_hw_id`.
 const HARDWARE: [&str; 10] = [
     "cycles",
     "instructions",
@@ -20,7 +20,7 @@ const HARDWARE: [&str; 10] = [
     "ref-cycles",
 ];
 
-/// By `enum perf_sw_ids`.
+/// Names by `enum perf_sw_ids`.
 const SOFTWARE: [&str; 12] = [
     "cpu-clock",
     "task-clock",
@@ -36,14 +36,14 @@ const SOFTWARE: [&str; 12] = [
     "cgroup-switches",
 ];
 
-/// By `enum perf_hw_cache_id`.
+/// Names by `enum perf_hw_cache_id`.
 const CACHES: [&str; 7] = ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "branch", "node"];
 
-/// By `enum perf_hw_cache_op_id`: of one, and of all accesses.
+/// Names by `enum perf_hw_cache_op_id`, singular and plural.
 const CACHE_ACCESSES: [(&str, &str); 3] =
     [("load", "loads"), ("store", "stores"), ("prefetch", "prefetches")];
 
-/// A name made of an event's attributes.
+/// Returns a name made from an event's attributes.
 pub(crate) fn of_attr(attr: &Attr) -> String {
     let number = attr.config;
     let index = usize::try_from(number).unwrap_or(usize::MAX);
@@ -72,7 +72,8 @@ fn cache(config: u64) -> Option<String> {
     })
 }
 
-/// `:u`, `:kpp` and so on: what is not excluded, where anything is.
+/// Returns modifiers such as `:u` or `:kpp`: the modes that aren't excluded, if any is, and the
+/// precision.
 fn modifiers(attr: &Attr) -> String {
     let excludes = |flag| attr.flags.contains(flag);
     let mut letters = String::new();
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_perf() {
+    fn names_equal_perfs() {
         let name = |kind, config, flags| of_attr(&attr(kind, config, flags));
         assert_eq!(name(PERF_TYPE_HARDWARE, 0, Flags::empty()), "cycles");
         assert_eq!(

@@ -1,21 +1,20 @@
-//! Samples that hold the counts of a group (`PERF_SAMPLE_READ`, `-e '{a,b}:S'`).
+//! Splits samples that hold the counts of a group (`PERF_SAMPLE_READ`, `-e '{a,b}:S'`).
 
 use std::collections::HashMap;
 
 use tare_format::record::{Events, ReadValues};
 
-/// The last counts of events in groups: what a member has counted since the sample before is its
-/// period.
+/// The last counts of events in groups. A member's period is its increase since the previous sample.
 #[derive(Debug, Default)]
 pub struct GroupCounts {
     /// By id.
     counts: HashMap<u64, u64>,
 }
 
-/// A member of a group that has counted anything since the sample before.
+/// A member of a group whose count increased since the previous sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The event, an index into the recording's events.
+    /// Index of the event in the recording.
     pub event: usize,
     /// The event's id.
     pub id: u64,
@@ -24,7 +23,7 @@ pub struct Member {
 }
 
 impl GroupCounts {
-    /// The members for which a sample with these counts stands, in the order of the group.
+    /// Returns the members whose counts increased, in the order of the group.
     pub fn members<'a>(
         &'a mut self,
         read: &ReadValues<'a>,

@@ -1,9 +1,8 @@
-//! Code that just-in-time compilers made, by their jitdumps: what lies where in a process as of a
-//! moment.
+//! Tracks just-in-time compiled code, as jitdumps describe it, by process and time.
 //!
-//! A dump's times are of `CLOCK_MONOTONIC`, and a recording's of the clock that it was made with:
-//! [`JitClock`] goes from one to the other. Where that isn't known, what a dump says last of an
-//! address holds all the time, as with perf maps.
+//! A dump has times of `CLOCK_MONOTONIC`, and a recording those of its own clock; [`JitClock`] converts
+//! between them. Without a conversion, the last code at an address counts for the whole recording, as
+//! with perf maps.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,19 +18,19 @@ use tare_symbols::{
 /// `CLOCK_MONOTONIC` of `include/uapi/linux/time.h`.
 const CLOCK_MONOTONIC: i32 = 1;
 
-/// Processes whose runtime is kept.
+/// Limit of processes with a known runtime.
 const PROCESSES: usize = 1 << 16;
 
-/// From the clock of a recording to `CLOCK_MONOTONIC`.
+/// Converts times of a recording to `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JitClock {
     is_monotonic: bool,
-    /// Both clocks at some moments, in order: the recording's first.
+    /// Readings of both clocks at the same moments, in time order: (recording, monotonic).
     pairs: Vec<(u64, u64)>,
 }
 
 impl JitClock {
-    /// Learns which clock a recording's events have.
+    /// Reads the clock of a recording's events.
     fn learn_events(&mut self, events: &[Event]) {
         let is_monotonic = |event: &Event| {
             event.attr.flags.contains(Flags::USE_CLOCKID) && event.attr.clockid == CLOCK_MONOTONIC
@@ -39,7 +38,7 @@ impl JitClock {
         self.is_monotonic = !events.is_empty() && events.iter().all(is_monotonic);
     }
 
-    /// Both clocks were read at one moment.
+    /// Adds a reading of both clocks.
     fn add_pair(&mut self, ClockPair { recorded_ns, monotonic_ns }: ClockPair) {
         const MOST: usize = 1 << 16;
         let is_later = self.pairs.last().is_none_or(|(last, _)| *last < recorded_ns);
@@ -48,12 +47,12 @@ impl JitClock {
         }
     }
 
-    /// Whether times can be compared.
+    /// Whether times can be converted.
     pub(crate) fn is_known(&self) -> bool {
         self.is_monotonic || !self.pairs.is_empty()
     }
 
-    /// A time of the recording in `CLOCK_MONOTONIC`: by the last pair before it, else by the first.
+    /// Converts a time of the recording, by the last reading before it, or else by the first.
     fn monotonic_ns(&self, recorded_ns: u64) -> u64 {
         let behind = self.pairs.partition_point(|(recorded, _)| *recorded <= recorded_ns);
         match self.pairs.get(behind.saturating_sub(1)) {
@@ -65,7 +64,7 @@ impl JitClock {
     }
 }
 
-/// A part of a process's compiled code: the first address behind it, what it is in its dump.
+/// A range of compiled code: its end address, and its address in the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Code {
     end: u64,
@@ -73,41 +72,41 @@ struct Code {
     address: u64,
 }
 
-/// A process's compiled code by its first address, without overlaps.
+/// A process's compiled code by start address, without overlaps.
 type Space = BTreeMap<u64, Code>;
 
-/// A dump of which some changes are still to come.
+/// A dump with pending changes.
 #[derive(Clone, Copy, Debug)]
 struct Dump {
     pid: i32,
     dso: DsoId,
-    /// The first change that hasn't come yet.
+    /// Index of the next change.
     next: usize,
 }
 
-/// The compiled code of all processes as of a moment.
+/// The compiled code of all processes at the current time.
 #[derive(Debug, Default)]
 pub(crate) struct JitCode {
     clock: JitClock,
-    /// Notes of the recording that were looked at.
+    /// Notes of the recording that were read.
     notes: usize,
     spaces: HashMap<i32, Arc<Space>, foldhash::fast::RandomState>,
     dumps: Vec<Dump>,
-    /// The time of the next change of any dump, in `CLOCK_MONOTONIC`; `None` where none is to come.
+    /// The time of the next change of any dump, in `CLOCK_MONOTONIC`; `None` if there is none.
     next_ns: Option<u64>,
-    /// What compiles code in a process, as far as its files tell.
+    /// The runtime that compiles code in a process, if its mapped files reveal it.
     runtimes: HashMap<i32, Runtime, foldhash::fast::RandomState>,
-    /// Dumps that processes mapped and that can't be read: why, and their paths.
+    /// Unreadable dumps by process: the reason and the path.
     unread: HashMap<i32, (Unresolved, Box<[u8]>), foldhash::fast::RandomState>,
-    /// Dumps without a clock.
+    /// Number of dumps whose times can't be converted.
     pub(crate) untimed: u64,
 }
 
-/// What a dump changes in the end.
+/// The changes of a dump, in time order.
 pub(crate) type Changes<'a> = &'a [JitChange];
 
 impl JitCode {
-    /// Learns the recording's clock, and what its notes say of processes.
+    /// Reads the recording's clock, and processes from its notes.
     pub(crate) fn learn(&mut self, description: &Description, processes: &mut RecordedProcesses) {
         self.clock.learn_events(description.events());
         let notes = description.notes();
@@ -117,7 +116,7 @@ impl JitCode {
         self.notes = notes.len();
     }
 
-    /// Learns what a note says, where it is about compiled code.
+    /// Reads a note, if it is about compiled code.
     pub(crate) fn learn_note(&mut self, note: &[u8], processes: &mut RecordedProcesses) {
         let Some(note) = JitNote::from_note(note) else { return };
         note.clock.into_iter().for_each(|pair| self.clock.add_pair(pair));
@@ -127,13 +126,13 @@ impl JitCode {
         }));
     }
 
-    /// Calls `see` for each DSO that lies anywhere, once or more.
+    /// Calls `see` for each DSO in use, at least once.
     pub(crate) fn each_dso(&self, mut see: impl FnMut(DsoId)) {
         let code = self.spaces.values().flat_map(|space| space.values()).map(|code| code.dso);
         code.chain(self.dumps.iter().map(|dump| dump.dso)).for_each(&mut see);
     }
 
-    /// DSOs have other numbers, and dumps are read again: they may have more by now.
+    /// Applies the new ids of DSOs. Dumps are read again, because they may have grown.
     pub(crate) fn renumber(&mut self, now: &DsoRenumbering) {
         for space in self.spaces.values_mut() {
             let renumbered = |(start, code): (&u64, &Code)| {
@@ -146,7 +145,7 @@ impl JitCode {
         self.next_ns = self.dumps.first().map(|_| 0);
     }
 
-    /// A process mapped a dump. Returns whether its code is known from now on.
+    /// Adds a dump that a process mapped. Returns whether its code applies at once.
     pub(crate) fn map(
         &mut self,
         pid: i32,
@@ -168,8 +167,8 @@ impl JitCode {
         false
     }
 
-    /// The recorded time is this by now: takes in what dumps have up to then, and calls `changed`
-    /// for each process that has other code than before.
+    /// Applies the changes of all dumps up to a recorded time, and calls `changed` for each process
+    /// whose code changed.
     pub(crate) fn advance<'d>(
         &mut self,
         recorded_ns: u64,
@@ -199,7 +198,7 @@ impl JitCode {
     fn apply(&mut self, pid: i32, dso: DsoId, change: &JitChange) {
         let JitChange { start, end, code, .. } = *change;
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
-        // Nothing lies there any more, unless it is something else by now.
+        // The code was removed, unless other code has replaced it.
         if code.is_none() {
             if space.get(&start).is_some_and(|old| old.end == end) {
                 space.remove(&start);
@@ -223,7 +222,7 @@ impl JitCode {
         }
     }
 
-    /// What an address of a process is in its dump.
+    /// Returns the address in the dump of an address in a process.
     pub(crate) fn find(&self, pid: i32, address: u64) -> Option<DsoAddress> {
         if self.spaces.is_empty() {
             return None;
@@ -233,10 +232,10 @@ impl JitCode {
         (address < end).then(|| DsoAddress { dso, address: first + (address - start) })
     }
 
-    /// A process mapped a file.
+    /// Looks for a runtime in a file that a process mapped.
     pub(crate) fn see_file(&mut self, pid: i32, path: &[u8]) {
         let before = self.runtimes.get(&pid);
-        // One that a program in Python has as a library is the one that compiles.
+        // A Python program may load another runtime as a library, which then compiles the code.
         if before.is_none_or(|before| *before == Runtime::Python)
             && self.runtimes.len() < PROCESSES
             && let Some(runtime) = Runtime::from_path(path)
@@ -245,19 +244,19 @@ impl JitCode {
         }
     }
 
-    /// The dump that a process mapped can't be read.
+    /// Notes that a process's dump can't be read.
     pub(crate) fn note_unread(&mut self, pid: i32, why: Unresolved, path: &[u8]) {
         if self.unread.len() < PROCESSES {
             self.unread.insert(pid, (why, path.into()));
         }
     }
 
-    /// The path of the dump of a process that can't be read.
+    /// Returns the path of a process's unreadable dump.
     pub(crate) fn unread_path(&self, pid: i32) -> Option<&[u8]> {
         self.unread.get(&pid).map(|(_, path)| &**path)
     }
 
-    /// Why compiled code of a process that has no perf map has no names.
+    /// Returns why compiled code of a process without a perf map has no names.
     pub(crate) fn why_unnamed(&self, pid: i32) -> Unresolved {
         match self.unread.get(&pid) {
             Some((Unresolved::NoFile, _)) => Unresolved::NoJitDumpFile,
@@ -266,12 +265,12 @@ impl JitCode {
         }
     }
 
-    /// What compiles code in a process.
+    /// Returns the runtime that compiles code in a process.
     pub(crate) fn runtime(&self, pid: i32) -> Option<Runtime> {
         self.runtimes.get(&pid).copied()
     }
 
-    /// A process began as a copy of another.
+    /// Copies the code of a process to its child.
     pub(crate) fn fork(&mut self, parent: i32, child: i32) {
         if let Some(runtime) = self.runtime(parent).filter(|_| self.runtimes.len() < PROCESSES) {
             self.runtimes.insert(child, runtime);
@@ -282,13 +281,13 @@ impl JitCode {
         }
     }
 
-    /// A process has another program.
+    /// Drops the code of a process that executed a new program.
     pub(crate) fn exec(&mut self, pid: i32) {
         self.remove(pid);
         self.runtimes.remove(&pid);
     }
 
-    /// A process has ended: it has no compiled code.
+    /// Drops the compiled code of a process.
     pub(crate) fn remove(&mut self, pid: i32) {
         if self.spaces.remove(&pid).is_some() || !self.dumps.is_empty() {
             self.dumps.retain(|dump| dump.pid != pid);
@@ -313,7 +312,7 @@ mod tests {
         tare_symbols::DsoTable::default().intern(dso).unwrap()
     }
 
-    /// What lies at an address at some times; the dump's clock is 1000 ahead.
+    /// Returns the code at an address at some times; the dump's clock is 1000 ahead.
     fn at_times(changes: &[JitChange], address: u64, times: &[u64]) -> Vec<Option<u64>> {
         let mut jit = JitCode::default();
         jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_go_by_the_last_pair_before() {
+    fn times_are_converted_by_the_last_reading_before() {
         let mut clock = JitClock::default();
         assert!(!clock.is_known());
         for (recorded_ns, monotonic_ns) in [(100, 1100), (200, 1205), (150, 9999)] {

@@ -1,6 +1,6 @@
-//! Recordings of `perf record` and `tare record`, replayed: records go in as rings were drained,
-//! samples come out in order of time, each with the threads, address spaces and symbols of that
-//! moment.
+//! Replays recordings of `perf record` and `tare record`: the caller pushes records as ring buffers
+//! were drained, and a sink receives samples in time order, each with the threads, address spaces and
+//! symbols of its time.
 //!
 //! ```text
 //! file, pipe, folder --Recording--\
@@ -10,12 +10,12 @@
 //!                                                                                 \- yours: each sample
 //! ```
 //!
-//! - [`Recording`] opens and reads; [`Replay`] orders, in bounded memory; [`Machine`] is the state
-//!   of the recorded machine; a [`Sink`] takes what comes out.
-//! - [`summarize`] does all of it for whoever wants a [`tare_profile::Profile`].
-//! - Damage in a recording is no error. What is missing is in [`tare_profile::Losses`].
+//! - [`Recording`] opens and reads; [`Replay`] sorts, in bounded memory; [`Machine`] is the state of
+//!   the recorded machine; a [`Sink`] receives samples and other records.
+//! - [`summarize`] returns the [`tare_profile::Profile`] of a whole recording.
+//! - Damage in a recording isn't an error. [`tare_profile::Losses`] counts it.
 //!
-//! A sink that keeps who was sampled and when, fed with the records of two rings:
+//! A sink that collects the thread and time of each sample, with the records of two ring buffers:
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -46,11 +46,12 @@
 //! let attr = Attr { sample_type: 1 << 1 | 1 << 2, ..Attr::default() };
 //! let event = Event { attr, ids: vec![], name: Some(b"cpu-clock".to_vec()) };
 //! let description = Description::of_events(Endian::Little, [event]);
-//! let (mut replay, mut times) = (Replay::new(ReplayOptions::default()), Times::default());
+//! let mut replay = Replay::new(ReplayOptions::default());
+//! let mut times = Times::default();
 //! for (tid, time_ns) in [(8_u64, 20_u64), (8, 40), (7, 10), (7, 30)] {
 //!     let body = [(tid << 32 | tid).to_le_bytes(), time_ns.to_le_bytes()].concat();
-//!     let (kind, endian) = (kind::PERF_RECORD_SAMPLE, Endian::Little);
-//!     let record = RawRecord { kind, misc: 2, body: &body, endian };
+//!     let kind = kind::PERF_RECORD_SAMPLE;
+//!     let record = RawRecord { kind, misc: 2, body: &body, endian: Endian::Little };
 //!     let entry = Entry { offset: 0, record, description: &description, payload: None };
 //!     let _ = replay.push(&entry, &mut times)?;
 //! }
@@ -60,7 +61,7 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! A file's samples by thread name, without a look at addresses:
+//! The samples of a file by thread name, without looking up addresses:
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -50,15 +50,29 @@ pub struct Machine {
     pub(crate) build_ids: BuildIds,
     spaces: AddressSpaces,
     pub(crate) jit: JitCode,
-    dsos: DsoTable,
-    /// Number of DSOs when unmapped ones were dropped last.
-    kept_dsos: usize,
+    dsos: RecordedDsos,
     symbolizer: Symbolizer,
     frame_pointers: FramePointerLookup,
     /// Paths by the ids that samples carry.
     cgroups: HashMap<u64, Box<[u8]>>,
     kernel: Option<Mapping>,
     pub(crate) chain_parts: ChainParts,
+}
+
+/// The DSOs of all mappings so far.
+#[derive(Debug, Default)]
+struct RecordedDsos {
+    table: DsoTable,
+    /// Number of DSOs when unmapped ones were dropped last.
+    kept: usize,
+}
+
+impl RecordedDsos {
+    /// Whether unmapped DSOs should be dropped: many are new, or compiled code may have grown.
+    fn has_many_new(&self) -> bool {
+        self.table.len() > self.kept * 2 + NEW_DSOS
+            || self.table.iter().any(|dso| is_compiled(dso.kind))
+    }
 }
 
 /// Unwinding tables, which show whether a function keeps a frame pointer.
@@ -84,8 +98,7 @@ impl Machine {
             build_ids: BuildIds::default(),
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
-            dsos: DsoTable::default(),
-            kept_dsos: 0,
+            dsos: RecordedDsos::default(),
             frame_pointers: FramePointerLookup {
                 unwinder: Unwinder::new(options.clone()),
                 cache: UnwindCache::default(),
@@ -119,7 +132,7 @@ impl Machine {
     }
 
     /// Applies a record other than a sample.
-    pub(super) fn take_in(
+    pub(super) fn apply_record(
         &mut self,
         description: &Description,
         raw: &RawRecord<'_>,
@@ -185,7 +198,7 @@ impl Machine {
             RecordedFile::Inode { inode, .. } if kind == DsoKind::Elf => Some(*inode),
             _ => None,
         };
-        self.dsos.intern_file(Dso { kind, name: name.to_vec(), build_id }, inode)
+        self.dsos.table.intern_file(Dso { kind, name: name.to_vec(), build_id }, inode)
     }
 
     fn map_kernel(&mut self, mmap: &Mmap<'_>) {
@@ -204,7 +217,7 @@ impl Machine {
                 build_id: self.build_ids.get(mmap.path, &mmap.file),
             },
         };
-        let Some(dso) = self.dsos.intern(dso) else { return };
+        let Some(dso) = self.dsos.table.intern(dso) else { return };
         if let Some(symbol) = symbol.filter(|_| mmap.pgoff != 0) {
             self.symbolizer.recorded_kernel().reference = Some((symbol.to_vec(), mmap.pgoff));
         }
@@ -214,11 +227,11 @@ impl Machine {
         let mut map = Mapping { start, end, pgoff: start, dso };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
-            self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
+            self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
             // A module that was unloaded and loaded elsewhere keeps its first addresses.
-            map.pgoff = self.dsos.first_mapped(dso).map_or(start, |first| first.start);
+            map.pgoff = self.dsos.table.first_mapped(dso).map_or(start, |first| first.start);
             if mmap.path.starts_with(b"/") {
-                self.dsos.note_path(dso, mmap.path);
+                self.dsos.table.note_path(dso, mmap.path);
             }
         }
         self.spaces.add_kernel(map);
@@ -246,7 +259,7 @@ impl Machine {
         }
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
             if kind == DsoKind::Elf {
-                self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
+                self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
             }
             self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
         }
@@ -257,8 +270,8 @@ impl Machine {
         let pid = mmap.pid;
         let name = mmap.path.to_vec();
         let dso = Dso { kind: DsoKind::JitDump { pid }, name, build_id: None };
-        let Some(dso) = self.dsos.intern(dso) else { return };
-        let dump = match self.symbolizer.jitdump(&self.dsos, dso) {
+        let Some(dso) = self.dsos.table.intern(dso) else { return };
+        let dump = match self.symbolizer.jitdump(&self.dsos.table, dso) {
             Ok(dump) => dump,
             Err(reason) => return self.jit.note_unread(pid, reason, mmap.path),
         };
@@ -270,14 +283,14 @@ impl Machine {
     /// Advances to a time, in nanoseconds of the recording's clock.
     pub(crate) fn advance(&mut self, time_ns: u64) {
         let Self { jit, spaces, symbolizer, dsos, .. } = self;
-        let changes = |dso| symbolizer.jitdump(dsos, dso).map_or(&[][..], JitDump::changes);
+        let changes = |dso| symbolizer.jitdump(&dsos.table, dso).map_or(&[][..], JitDump::changes);
         jit.advance(time_ns, changes, |pid| spaces.renew(pid));
     }
 
     /// Whether a DSO is a kernel module. Its recorded mapping may span its code and its data, with
     /// other code between them.
     fn is_module(&self, dso: DsoId) -> bool {
-        self.dsos.get(dso).is_some_and(|dso| dso.kind == DsoKind::Module)
+        self.dsos.table.get(dso).is_some_and(|dso| dso.kind == DsoKind::Module)
     }
 
     fn map_ksymbol(&mut self, ksymbol: &Ksymbol<'_>) {
@@ -314,7 +327,7 @@ impl Machine {
     /// Returns a DSO.
     #[must_use]
     pub fn dso(&self, dso: DsoId) -> Option<&Dso> {
-        self.dsos.get(dso)
+        self.dsos.table.get(dso)
     }
 
     /// Returns the version of the mappings of a mode: while it stays the same, each address belongs
@@ -347,7 +360,7 @@ impl Machine {
         let map = self.mapping(mode, pid, address);
         // A file mapped over compiled code replaces it.
         let has_file = |map: &&Mapping| {
-            let kind = self.dsos.get(map.dso).map(|dso| dso.kind);
+            let kind = self.dsos.table.get(map.dso).map(|dso| dso.kind);
             !matches!(kind, Some(DsoKind::PerfMap { .. } | DsoKind::Anonymous))
         };
         if mode == CpuMode::User
@@ -388,7 +401,7 @@ impl Machine {
     /// Whether a function keeps a frame pointer; `None` if that is unknown.
     pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
         let Self { frame_pointers: FramePointerLookup { unwinder, cache }, dsos, .. } = self;
-        unwinder.keeps_frame_pointer(cache, dsos, at)
+        unwinder.keeps_frame_pointer(cache, &dsos.table, at)
     }
 
     /// Returns the address space of a process.
@@ -397,7 +410,7 @@ impl Machine {
     }
 
     pub(crate) fn dsos(&self) -> &DsoTable {
-        &self.dsos
+        &self.dsos.table
     }
 
     /// Returns the symbol of an address in a DSO.
@@ -405,8 +418,8 @@ impl Machine {
     /// # Errors
     /// Fails with the reason if the address has no symbol.
     pub fn symbol(&self, at: DsoAddress) -> Result<Symbol, Unresolved> {
-        self.symbolizer.find(&self.dsos, at.dso, at.address).map_err(|reason| {
-            match self.dsos.get(at.dso).map(|dso| dso.kind) {
+        self.symbolizer.find(&self.dsos.table, at.dso, at.address).map_err(|reason| {
+            match self.dsos.table.get(at.dso).map(|dso| dso.kind) {
                 Some(DsoKind::PerfMap { pid }) if reason == Unresolved::NoFile => {
                     self.jit.why_unnamed(pid)
                 }
@@ -430,7 +443,7 @@ impl Machine {
     /// Returns functions, inlined functions and source lines: see [`Symbolizer::frames`].
     #[must_use]
     pub fn frames(&self, addresses: &[DsoAddress], threads: NonZeroUsize) -> ResolvedFrames<'_> {
-        self.symbolizer.frames(&self.dsos, addresses, threads)
+        self.symbolizer.frames(&self.dsos.table, addresses, threads)
     }
 
     /// Returns the source of a symbol's name.
@@ -442,7 +455,7 @@ impl Machine {
     /// Returns a DSO's name as `perf` prints it. Untrusted.
     #[must_use]
     pub fn dso_name(&self, dso: DsoId) -> &[u8] {
-        self.dsos.get(dso).map_or(b"[unknown]", |dso| &dso.name)
+        self.dsos.table.get(dso).map_or(b"[unknown]", |dso| &dso.name)
     }
 
     /// Returns the instructions of a symbol in the recorded build.
@@ -450,7 +463,7 @@ impl Machine {
     /// # Errors
     /// Fails with the reason if that build isn't found.
     pub fn code(&self, symbol: Symbol) -> Result<FunctionCode, Unresolved> {
-        self.symbolizer.code(&self.dsos, symbol)
+        self.symbolizer.code(&self.dsos.table, symbol)
     }
 
     /// Returns `length` bytes of instructions from an address in a DSO, in the recorded build.
@@ -458,13 +471,13 @@ impl Machine {
     /// # Errors
     /// Fails with the reason if that build isn't found.
     pub fn code_at(&self, at: DsoAddress, length: usize) -> Result<FunctionCode, Unresolved> {
-        self.symbolizer.code_at(&self.dsos, at, length)
+        self.symbolizer.code_at(&self.dsos.table, at, length)
     }
 
     /// Returns an address as the symbol's file states it.
     #[must_use]
     pub fn offset_of(&self, symbol: Symbol, address: u64) -> Option<u64> {
-        self.symbolizer.offset_of(&self.dsos, symbol, address)
+        self.symbolizer.offset_of(&self.dsos.table, symbol, address)
     }
 
     /// See [`tare_symbols::Symbolizer::is_lock_function`].
@@ -505,9 +518,7 @@ impl Machine {
         used_elsewhere: impl Iterator<Item = DsoId>,
         is_forced: bool,
     ) -> Option<DsoRenumbering> {
-        let is_due = is_forced
-            || self.dsos.len() > self.kept_dsos * 2 + NEW_DSOS
-            || self.dsos.iter().any(|dso| is_compiled(dso.kind));
+        let is_due = is_forced || self.dsos.has_many_new();
         if !is_due && self.symbolizer.bytes() < UNUSED_BYTES {
             return None;
         }
@@ -518,8 +529,8 @@ impl Machine {
         if !is_due && self.symbolizer.table_bytes(|dso| !used.contains(&dso)) < UNUSED_BYTES {
             return None;
         }
-        let new_ids = self.dsos.retain(|dso| used.contains(&dso));
-        self.kept_dsos = self.dsos.len();
+        let new_ids = self.dsos.table.retain(|dso| used.contains(&dso));
+        self.dsos.kept = self.dsos.table.len();
         self.spaces.renumber(&new_ids);
         self.jit.renumber(&new_ids);
         self.symbolizer.renumber(&new_ids);
@@ -531,7 +542,7 @@ impl Machine {
 
     /// Whether a just-in-time compiler made a DSO's code.
     pub(crate) fn is_compiled(&self, dso: DsoId) -> bool {
-        self.dsos.get(dso).is_some_and(|dso| is_compiled(dso.kind))
+        self.dsos.table.get(dso).is_some_and(|dso| is_compiled(dso.kind))
     }
 }
 

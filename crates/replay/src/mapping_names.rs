@@ -1,6 +1,7 @@
-//! What the names of mappings stand for.
+//! Interprets the names of mappings.
 
-/// `/somewhere/jit-123.dump`, with the number that the process knows itself by.
+/// Whether a path is a jitdump: `/somewhere/jit-123.dump`, with the process id in the process's own
+/// namespace.
 pub(crate) fn is_jitdump(path: &[u8]) -> bool {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
@@ -8,7 +9,7 @@ pub(crate) fn is_jitdump(path: &[u8]) -> bool {
         && number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
 }
 
-/// Memory that the kernel gives a name and no file.
+/// Whether a name stands for memory without a file.
 pub(crate) fn has_no_file(path: &[u8]) -> bool {
     path == b"//anon"
         || [&b"/dev/zero"[..], b"/anon_hugepage", b"[stack", b"/SYSV", b"[heap]"]
@@ -16,8 +17,8 @@ pub(crate) fn has_no_file(path: &[u8]) -> bool {
             .any(|name| path.starts_with(name))
 }
 
-/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; what stands in brackets
-/// already stays.
+/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; a name in
+/// brackets stays as it is.
 pub(crate) fn module_name(path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"[") {
         return path.to_vec();
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_are_called_as_the_kernel_calls_them() {
+    fn module_names_equal_the_kernels() {
         assert_eq!(
             module_name(b"/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz"),
             b"[nls_ascii]"

@@ -185,7 +185,7 @@ impl Replay {
             if due.raw.kind == kind::PERF_RECORD_SAMPLE {
                 self.state.machine.chain_parts.user = ahead.unwind_now(description, due.raw, sink);
             } else {
-                ahead.take_in(description, &due.raw);
+                ahead.apply(description, &due.raw);
             }
         }
         self.state.deliver(description, due, sink)
@@ -228,7 +228,7 @@ impl Replay {
         while flow.is_continue()
             && let Some(held) = self.state.deferred.oldest()
         {
-            flow = self.state.hand_out(
+            flow = self.state.pass_to_sink(
                 description,
                 DueRecord::from_deferred(&held, description),
                 sink,
@@ -265,7 +265,7 @@ impl Replay {
         }
         loop {
             if let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.is_spent()) {
-                ahead.look(self.waiting.sorter.upcoming(), description, sink);
+                ahead.take_batch(self.waiting.sorter.upcoming(), description, sink);
             }
             let Some(due) = self.waiting.pop() else { break };
             self.state.machine.chain_parts.user = self.ahead.as_mut().and_then(AheadState::next);

@@ -1,4 +1,4 @@
-//! Tasks that a recording names, with what they descend from and what they had mapped.
+//! Lists the tasks of a recording, with their parents and mappings.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
-/// Mappings of one process that are kept.
+/// Limit of mappings per process.
 const MAPPINGS: usize = 1 << 16;
 
 /// A task.
@@ -22,22 +22,22 @@ const MAPPINGS: usize = 1 << 16;
 pub struct TaskEntry {
     /// Its process; -1 is unknown.
     pub pid: i32,
-    /// The process that it descends from; -1 is unknown.
+    /// Its parent process; -1 is unknown.
     pub ppid: i32,
     /// Its last name. Untrusted.
     pub comm: Rc<[u8]>,
 }
 
-/// What a process had mapped.
+/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMapping {
-    /// Behind the last address.
+    /// End address, exclusive.
     pub end: u64,
     /// `PROT_*`; 0 where it wasn't recorded.
     pub prot: u32,
     /// `MAP_*`.
     pub flags: u32,
-    /// Bytes into the file.
+    /// Offset in the file, in bytes.
     pub pgoff: u64,
     /// The file's inode; 0 where it wasn't recorded.
     pub inode: u64,
@@ -45,16 +45,16 @@ pub struct TaskMapping {
     pub path: Rc<[u8]>,
 }
 
-/// All tasks of a recording, as they were last: a sink.
+/// A sink that lists all tasks of a recording in their last state.
 #[derive(Debug)]
 pub struct TaskList {
     tasks: BTreeMap<i32, TaskEntry>,
-    /// By process, then by first address.
+    /// By process, then by start address.
     mappings: BTreeMap<i32, BTreeMap<u64, TaskMapping>>,
 }
 
 impl Default for TaskList {
-    /// The idle thread alone, which no record names.
+    /// Starts with the idle thread, which no record names.
     fn default() -> Self {
         let idle = TaskEntry { pid: 0, ppid: -1, comm: (*b"swapper").into() };
         Self { tasks: BTreeMap::from([(0, idle)]), mappings: BTreeMap::new() }
@@ -62,15 +62,15 @@ impl Default for TaskList {
 }
 
 impl TaskList {
-    /// The tasks by their numbers.
+    /// Returns the tasks by thread id.
     pub fn tasks(&self) -> impl Iterator<Item = (i32, &TaskEntry)> {
         self.tasks.iter().map(|(tid, task)| (*tid, task))
     }
 
-    /// What a process had mapped, by first address.
+    /// Returns the mappings of a process by start address.
     pub fn mappings(&self, pid: i32) -> impl Iterator<Item = (u64, &TaskMapping)> {
-        let of = self.mappings.get(&pid).into_iter().flatten();
-        of.map(|(start, mapping)| (*start, mapping))
+        let mappings = self.mappings.get(&pid).into_iter().flatten();
+        mappings.map(|(start, mapping)| (*start, mapping))
     }
 
     fn task(&mut self, pid: i32, tid: i32) -> &mut TaskEntry {
@@ -78,29 +78,31 @@ impl TaskList {
         self.tasks.entry(tid).or_insert_with(new)
     }
 
-    /// What a mapping covers of others is gone.
+    /// Adds a mapping, which replaces the parts of others that it covers.
     fn map(&mut self, mmap: &Mmap<'_>) {
-        let of = self.mappings.entry(mmap.pid).or_default();
-        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
-        let covered: Vec<(u64, TaskMapping)> = of
+        let mappings = self.mappings.entry(mmap.pid).or_default();
+        let start = mmap.start;
+        let end = start.saturating_add(mmap.len);
+        let covered: Vec<(u64, TaskMapping)> = mappings
             .range(..end)
             .filter(|(_, mapping)| mapping.end > start)
             .map(|(first, mapping)| (*first, mapping.clone()))
             .collect();
         for (first, mapping) in covered {
-            of.remove(&first);
+            mappings.remove(&first);
             if mapping.end > end {
                 let pgoff = mapping.pgoff.wrapping_add(end - first);
-                of.insert(end, TaskMapping { pgoff, ..mapping.clone() });
+                mappings.insert(end, TaskMapping { pgoff, ..mapping.clone() });
             }
             if first < start {
-                of.insert(first, TaskMapping { end: start, ..mapping });
+                mappings.insert(first, TaskMapping { end: start, ..mapping });
             }
         }
-        if of.len() < MAPPINGS {
+        if mappings.len() < MAPPINGS {
             let inode = if let FileId::Inode { inode, .. } = mmap.file { inode } else { 0 };
             let Mmap { prot, flags, pgoff, path, .. } = *mmap;
-            of.insert(start, TaskMapping { end, prot, flags, pgoff, inode, path: path.into() });
+            mappings
+                .insert(start, TaskMapping { end, prot, flags, pgoff, inode, path: path.into() });
         }
     }
 }
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_cuts_those_that_it_covers() {
+    fn a_mapping_replaces_the_parts_that_it_covers() {
         let mut list = TaskList::default();
         list.map(&mmap(0x1000, 0x4000, b"/a"));
         list.map(&mmap(0x2000, 0x1000, b"/b"));

@@ -1,4 +1,4 @@
-//! Threads as time goes on: what each is called, and whether it is the recorded command's.
+//! Tracks the name of each thread, and whether it belongs to the recorded command.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,15 +7,14 @@ use tare_format::file::Description;
 use tare_format::ledger::{Follow, FollowMode, Ledger};
 use tare_format::record::{Comm, Task};
 
-/// Threads that have ended and are still known: what is recorded of a thread can be younger than
-/// its end.
+/// Limit of exited threads that stay known, because some records of a thread follow its exit.
 const ENDED: usize = 1 << 16;
 
-/// Threads that are known at one time. Linux itself allows 4,194,304 on a machine.
+/// Limit of known threads. Linux itself allows 4,194,304 on a machine.
 const THREADS: usize = 1 << 22;
 
-/// The threads of the recorded machine. Records are taken in in order of time, and each changes
-/// one thread: a thread that begins takes its name and its command over from its parent.
+/// The threads of the recorded machine. Records apply in time order, and each changes one thread: a
+/// new thread inherits its parent's name and command.
 ///
 /// ```text
 /// thread 7:  --- "sh" ---| FORK: name and command of thread 5 |--- COMM: "make" ---  time
@@ -24,7 +23,7 @@ const THREADS: usize = 1 << 22;
 #[derive(Debug)]
 pub(crate) struct Threads {
     by_tid: HashMap<i32, Thread, foldhash::fast::RandomState>,
-    /// Number, version, and when it ended in nanoseconds of the recording's clock.
+    /// Thread id, version, and exit time in nanoseconds of the recording's clock.
     ended: VecDeque<(i32, u64, u64)>,
     versions: u64,
     command: Option<Command>,
@@ -41,31 +40,31 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Its process.
+    /// Returns its process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Its name; `None` where no record has named it. Untrusted.
+    /// Returns its name, or `None` if no record has named it. Untrusted.
     #[must_use]
     pub fn comm(&self) -> Option<&[u8]> {
         self.comm.as_deref()
     }
 
-    /// Another number after each change: as long as it is the same, so are name and process.
+    /// Returns its version, which changes with its name or process.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 }
 
-/// The command of a recording that can hold samples of other tasks.
+/// The command of a recording that may hold samples of other tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Command {
-    /// The thread that the recorder forked, and that executed the command.
+    /// The thread that the recorder forked to execute the command.
     root: i32,
-    /// Whether the events saw the whole system.
+    /// Whether the events cover the whole system.
     is_system: bool,
 }
 
@@ -84,7 +83,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Looks for the note that says how the command was followed.
+    /// Reads from the recorder's notes how it followed the command.
     pub(crate) fn learn(&mut self, description: &Description) {
         let notes = description.notes();
         for note in notes.iter().skip(self.notes) {
@@ -98,10 +97,11 @@ impl Threads {
     fn follow(&mut self, follow: Follow) {
         let root = follow.root;
         let is_system = follow.mode == FollowMode::System;
-        // Inherited events begin with the program.
+        // Inherited events start with the command's execve.
         let has_others = follow.mode != FollowMode::Inherit && root != 0;
         self.command = has_others.then_some(Command { root, is_system });
-        // The file is not its recording's first: what made threads the command's is in another.
+        // This file isn't the first of its recording: an earlier one has the records that made these
+        // threads the command's.
         if has_others && follow.exec_ns.is_some() {
             for tid in follow.members.into_iter().chain([root]) {
                 let known = self.get(tid).map(|thread| (thread.pid, thread.comm.clone()));
@@ -115,7 +115,7 @@ impl Threads {
         self.by_tid.get(&tid)
     }
 
-    /// A thread got a name; with `is_exec` from a new program.
+    /// Sets a thread's name. With `is_exec`, it executed a new program.
     pub(crate) fn set_comm(&mut self, comm: &Comm<'_>) {
         let is_root = self.command.is_some_and(|command| command.root == comm.tid);
         let was_commands = self.get(comm.tid).is_some_and(|thread| thread.is_commands);
@@ -123,12 +123,12 @@ impl Threads {
         self.insert(comm.tid, comm.pid, Some(comm.comm.into()), is_commands);
     }
 
-    /// A thread began.
+    /// Adds a thread.
     pub(crate) fn fork(&mut self, task: &Task) {
         let parent = self.get(task.ptid);
         let comm = parent.and_then(|parent| parent.comm.clone());
-        // A recorder describes what ran before a file began by records without a time, which name
-        // the parents that threads have by then.
+        // The recorder describes threads older than the file by records without a time. Their
+        // parents may have changed since the fork.
         let is_described = task.time_ns == 0;
         let is_commands = if is_described { self.get(task.tid) } else { parent };
         let is_commands = is_commands.is_some_and(|thread| thread.is_commands);
@@ -144,15 +144,16 @@ impl Threads {
         self.by_tid.insert(tid, thread);
     }
 
-    /// A thread ended. The thread that is forgotten for it, if any: its process and its number.
+    /// Notes a thread's exit. Returns process and thread of the exited thread that is dropped to stay
+    /// below the limit.
     pub(crate) fn exit(&mut self, task: &Task) -> Option<(i32, i32)> {
         let version = self.get(task.tid)?.version;
         self.ended.push_back((task.tid, version, task.time_ns));
         if self.ended.len() > ENDED { self.forget_oldest() } else { None }
     }
 
-    /// Forgets threads that ended before a time, in nanoseconds of the recording's clock. Calls
-    /// `gone` with process and number of each.
+    /// Drops threads that exited before a time, in nanoseconds of the recording's clock. Calls `gone`
+    /// with the process and thread of each.
     pub(crate) fn forget_ended_before(&mut self, time_ns: u64, mut gone: impl FnMut(i32, i32)) {
         while self.ended.front().is_some_and(|(.., ended_ns)| *ended_ns < time_ns) {
             if let Some((pid, tid)) = self.forget_oldest() {
@@ -168,10 +169,9 @@ impl Threads {
         thread.map(|thread| (thread.pid, tid))
     }
 
-    /// Whether a sample of this thread is the command's; where the recording holds nothing else,
-    /// all are. A thread is known by its number until that is another's: what a thread does when it
-    /// ends comes after its EXIT record.
-    pub(crate) fn keeps(&self, tid: Option<i32>) -> bool {
+    /// Whether a sample belongs to the command. If the recording holds nothing else, all do. A thread
+    /// stays known until its id is reused, because some of its samples follow its EXIT record.
+    pub(crate) fn belongs_to_command(&self, tid: Option<i32>) -> bool {
         let Some(command) = self.command else { return true };
         match tid {
             Some(tid) if command.is_system || tid == command.root => {
@@ -248,16 +248,23 @@ mod tests {
     fn other_tasks_are_left_out_and_so_is_what_came_before_exec() {
         let mut threads = following(7, true);
         threads.fork(&task(8, 7));
-        assert!(!threads.keeps(Some(7)) && !threads.keeps(Some(8)), "not executed yet");
+        assert!(
+            !threads.belongs_to_command(Some(7)) && !threads.belongs_to_command(Some(8)),
+            "not executed yet"
+        );
         threads.set_comm(&exec(7, b"sh"));
-        assert!(threads.keeps(Some(7)) && !threads.keeps(Some(8)) && !threads.keeps(None));
+        assert!(
+            threads.belongs_to_command(Some(7))
+                && !threads.belongs_to_command(Some(8))
+                && !threads.belongs_to_command(None)
+        );
         threads.fork(&task(9, 7));
         threads.fork(&task(10, 9));
         threads.exit(&task(9, 7));
-        assert!(threads.keeps(Some(9)) && threads.keeps(Some(10)));
+        assert!(threads.belongs_to_command(Some(9)) && threads.belongs_to_command(Some(10)));
         threads.fork(&task(9, 50));
-        assert!(!threads.keeps(Some(9)), "the number is another thread's now");
-        assert!(!threads.keeps(Some(50)) && threads.keeps(Some(10)));
+        assert!(!threads.belongs_to_command(Some(9)), "the number is another thread's now");
+        assert!(!threads.belongs_to_command(Some(50)) && threads.belongs_to_command(Some(10)));
     }
 
     #[test]
@@ -274,19 +281,30 @@ mod tests {
         for tid in [7, 8, 50] {
             threads.fork(&Task { time_ns: 0, ..task(tid, 1) });
         }
-        assert!(threads.keeps(Some(7)) && threads.keeps(Some(8)) && !threads.keeps(Some(50)));
+        assert!(
+            threads.belongs_to_command(Some(7))
+                && threads.belongs_to_command(Some(8))
+                && !threads.belongs_to_command(Some(50))
+        );
         threads.fork(&task(11, 8));
         threads.fork(&task(9, 50));
-        assert!(threads.keeps(Some(11)) && !threads.keeps(Some(9)), "a stranger has the number");
+        assert!(
+            threads.belongs_to_command(Some(11)) && !threads.belongs_to_command(Some(9)),
+            "a stranger has the number"
+        );
     }
 
     #[test]
     fn in_its_own_cgroup_all_but_what_came_before_exec_is_the_commands() {
         let mut threads = following(7, false);
-        assert!(!threads.keeps(Some(7)), "killed before it executed anything");
+        assert!(!threads.belongs_to_command(Some(7)), "killed before it executed anything");
         threads.set_comm(&exec(7, b"sh"));
-        assert!(threads.keeps(Some(99)) && threads.keeps(None) && threads.keeps(Some(7)));
-        assert!(Threads::default().keeps(Some(7)));
+        assert!(
+            threads.belongs_to_command(Some(99))
+                && threads.belongs_to_command(None)
+                && threads.belongs_to_command(Some(7))
+        );
+        assert!(Threads::default().belongs_to_command(Some(7)));
     }
 
     #[test]
@@ -294,6 +312,6 @@ mod tests {
         let mut threads = following(7, true);
         threads.fork(&task(1, 2));
         threads.fork(&task(2, 1));
-        assert!(!threads.keeps(Some(1)));
+        assert!(!threads.belongs_to_command(Some(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! `--time`: from when to when samples are taken, in the words of `perf report`.
+//! `--time`: ranges of time in the syntax of `perf report`.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tare_format::file::Description;
 
 use crate::error::Error;
 
-/// From when to when samples are taken, as it was asked for.
+/// Ranges of time, as the user typed them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum TimeRanges {
-    /// All of them.
+    /// The whole recording.
     #[default]
     All,
     /// In nanoseconds of the recording's clock, both ends included.
@@ -21,13 +21,13 @@ pub enum TimeRanges {
 }
 
 impl TimeRanges {
-    /// How ranges are written, for messages.
+    /// The accepted forms, for messages.
     pub const FORMS: &str = "a range in seconds looks like 12.5,13 (several: '12,13 15,'), a part like 10%-20%, 10%/2 or 50%";
 
-    /// Reads `12.5,13`, several of these with spaces between them, or parts: `10%-20%`, `10%/2`
-    /// which is the same, `50%` which is the first half, several with commas between them. What is
-    /// left out of a range has no bound. `None`: it is none of these. As in perf, ranges of seconds
-    /// are in their order and have nothing in common.
+    /// Parses ranges of seconds, `12.5,13`, separated by spaces; or parts, `10%-20%` or the
+    /// equivalent `10%/2`, separated by commas; or `50%`, the first half. A missing end is unbounded.
+    /// As in perf, ranges of seconds must be in order and not overlap. Returns `None` for any other
+    /// text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.contains('%') {
@@ -42,7 +42,7 @@ impl TimeRanges {
         (is_ordered && !ranges.is_empty()).then_some(Self::Nanoseconds(ranges))
     }
 
-    /// The same, where ranges of seconds count from the first sample (`perf script --reltime`).
+    /// Makes ranges of seconds count from the first sample (`perf script --reltime`).
     #[must_use]
     pub fn since_first(self) -> Self {
         match self {
@@ -73,24 +73,24 @@ impl TimeRanges {
     }
 }
 
-/// From when to when samples are taken, in nanoseconds of the recording's clock, both included.
+/// Ranges in nanoseconds of the recording's clock, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeWindows(Vec<(u64, u64)>);
 
 impl TimeWindows {
-    /// Whether a sample is taken. One without a time is.
+    /// Whether a sample is in a range. One without a time always is.
     #[must_use]
     pub fn takes(&self, time_ns: Option<u64>) -> bool {
         time_ns.is_none_or(|at| self.0.iter().any(|(from, to)| (*from..=*to).contains(&at)))
     }
 
-    /// Whether a time is behind all of them.
+    /// Whether a time comes after all ranges.
     #[must_use]
     pub fn is_past(&self, time_ns: Option<u64>) -> bool {
         time_ns.is_some_and(|at| self.0.iter().all(|(_, to)| at > *to))
     }
 
-    /// Each of them.
+    /// Returns the ranges as (first, last).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().copied()
     }
@@ -109,7 +109,7 @@ fn part_window(from: f64, to: f64, first: u64, last: u64) -> (u64, u64) {
     (from, if to > from && to != last { to - 1 } else { to })
 }
 
-/// `10%-20%` or `10%/2`.
+/// Parses `10%-20%` or `10%/2`.
 fn part(text: &str) -> Option<(f64, f64)> {
     if let Some((from, to)) = text.split_once('-') {
         return Some((percent(from)?, percent(to)?)).filter(|(from, to)| from <= to);
@@ -127,7 +127,7 @@ fn percent(text: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent)
 }
 
-/// `1.5,2` -> nanoseconds, exact.
+/// Parses `1.5,2` to nanoseconds, without rounding.
 fn seconds(range: &str) -> Option<(u64, u64)> {
     let (start, stop) = range.split_once(',').unwrap_or((range, ""));
     let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_no_nanosecond_in_common() {
+    fn parts_do_not_overlap() {
         let first = 1000;
         let last = 2001;
         assert_eq!(part_window(0.0, 10.0, first, last), (1000, 1099));

@@ -1,4 +1,4 @@
-//! Tracepoints: what their samples' raw bytes say.
+//! Decodes the raw bytes of tracepoints' samples.
 
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_format::file::{Description, Event, features};
@@ -17,14 +17,14 @@ pub struct Tracepoints {
 }
 
 impl Tracepoints {
-    /// No description is known yet. With `is_raw` fields are printed one by one, as perf does with
-    /// `--raw-trace`, instead of by the tracepoint's own format.
+    /// Makes an empty set. `is_raw` prints each field by its type, as perf does with `--raw-trace`,
+    /// instead of by the tracepoint's own format.
     #[must_use]
     pub fn new(is_raw: bool) -> Self {
         Self { is_raw, ..Self::default() }
     }
 
-    /// Takes the descriptions in, once they are there.
+    /// Reads the descriptions, once the recording has them.
     pub fn learn(&mut self, description: &Description) {
         if self.data.is_none() {
             let section = description.features().section(features::TRACING_DATA);
@@ -32,7 +32,7 @@ impl Tracepoints {
         }
     }
 
-    /// An event's name: as the recording says, else as its tracepoint or its attributes say.
+    /// Returns an event's recorded name, or else one made from its tracepoint or its attributes.
     /// Untrusted.
     #[must_use]
     pub fn event_name(&self, event: &Event) -> Vec<u8> {
@@ -43,17 +43,17 @@ impl Tracepoints {
         event.name.clone().or_else(tracepoint).unwrap_or_else(|| of_attr(&event.attr).into_bytes())
     }
 
-    /// The names of a tracepoint's own fields; `None` where the recording doesn't describe it.
+    /// Returns the names of a tracepoint's own fields, or `None` if the recording doesn't describe it.
     #[must_use]
     pub fn field_names(&self, event: &Event) -> Option<Vec<String>> {
         let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;
         let fields = data.format(event.attr.config)?.fields.iter().map(|field| field.name.clone());
-        // What all tracepoints have stands before.
+        // All tracepoints share the common fields.
         Some(fields.filter(|name| !name.starts_with("common_")).collect())
     }
 
-    /// The fields of a sample of a tracepoint as text, by the tracepoint's own format; empty where
-    /// the recording doesn't describe it. `id` is the event's `config`. Untrusted.
+    /// Returns the fields of a tracepoint's sample as text, or nothing if the recording doesn't
+    /// describe the tracepoint. `id` is the event's `config`. Untrusted.
     pub fn fields(&mut self, machine: &mut Machine, id: u64, raw: &[u8]) -> &[u8] {
         self.text.clear();
         if let Some(data) = &self.data
@@ -69,7 +69,7 @@ impl Tracepoints {
     }
 }
 
-/// What addresses of the recorded kernel are called.
+/// Names addresses of the recorded kernel.
 struct Kernel<'a> {
     machine: &'a mut Machine,
     data: &'a TracingData,

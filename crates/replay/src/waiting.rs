@@ -50,7 +50,7 @@ impl Waiting {
             return None;
         }
         let layout = event.and_then(|event| description.lookup().layouts().get(event));
-        let raw = self.kept(record, layout)?;
+        let raw = self.needed_part(record, layout)?;
         let Some(time_ns) = layout.and_then(|layout| layout.time_ns(&raw)) else {
             return Some(DueRecord { time_ns: None, event, raw });
         };
@@ -73,7 +73,11 @@ impl Waiting {
     }
 
     /// Returns the part of a record that is needed.
-    fn kept<'a>(&self, record: RawRecord<'a>, layout: Option<&Layout>) -> Option<RawRecord<'a>> {
+    fn needed_part<'a>(
+        &self,
+        record: RawRecord<'a>,
+        layout: Option<&Layout>,
+    ) -> Option<RawRecord<'a>> {
         let detail = self.detail;
         if detail == SampleDetail::Full {
             return Some(record);

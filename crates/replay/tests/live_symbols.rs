@@ -1,4 +1,4 @@
-//! Memory of a live replay of large programs, in a process of its own.
+//! Memory of a live replay of large programs, measured in a separate process.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests")]
 
 #[path = "../examples/live_memory/played.rs"]
@@ -11,7 +11,7 @@ use std::process::Command;
 const PROGRAMS: u64 = 30;
 const SYMBOLS: usize = 100_000;
 
-/// A library with many functions of one byte.
+/// Writes a library with many functions of one byte.
 fn build(folder: &Path) {
     let mut code = String::new();
     for number in 0..SYMBOLS {
@@ -25,19 +25,20 @@ fn build(folder: &Path) {
     assert!(compiler.current_dir(folder).status().unwrap().success());
 }
 
-/// Each is run for some seconds and then no more: as when a project is built and tested.
+/// Each program runs once for some seconds, as in a build with tests.
 #[test]
-fn symbols_of_programs_that_are_gone_are_given_back() {
+fn symbols_of_exited_programs_are_dropped() {
     let folder = tempfile::tempdir().unwrap();
     build(folder.path());
     let path = |number| folder.path().join(format!("program-{number}")).display().to_string();
     for number in 0..PROGRAMS {
         std::fs::copy(folder.path().join("many.so"), path(number)).unwrap();
     }
-    // Two at a time, for ten seconds each pair; what is older than ten seconds is forgotten.
+    // Two programs at a time run for ten seconds; records older than ten seconds are dropped.
     let played = played::play(2 * 990 * PROGRAMS, 2 * PROGRAMS, |number| path(number % PROGRAMS));
     let played = played.unwrap();
-    // What is looked at first has symbols of a few already; without forgetting there are 30 then.
+    // The first measurement includes a few programs' symbols; without dropping there would be 30 at
+    // the end.
     let grown = played.end.resident.saturating_sub(played.warm.resident);
     assert!(grown <= 16 << 20, "{played}");
 }

@@ -1,4 +1,4 @@
-//! A large file that is read on a thread of its own, beside one that isn't.
+//! Compares reading a large file on its own thread with reading it on the caller's.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ const TIME: u64 = 1 << 2;
 const STACK_USER: u64 = 1 << 13;
 const IDENTIFIER: u64 = 1 << 16;
 
-/// Steps of a recording: some 3 MiB.
+/// Steps of a recording, about 3 MiB.
 const STEPS: u64 = 60_000;
 
 fn record(into: &mut Vec<u8>, kind: u32, body: &[u64]) {
@@ -44,8 +44,8 @@ fn event(config: u64, ids: &[u64], more: u64) -> EventDescription {
     EventDescription { attr, ids: ids.to_vec(), name: format!("event {config}") }
 }
 
-/// Rounds of two rings: threads that begin and are sampled by two events, with times that lie across
-/// the rounds. Halfway there is a counter more, and with `stacks` an event that copies stacks.
+/// Returns rounds of two ring buffers, in which threads start and two events sample them, with times
+/// that cross the rounds. Halfway a counter is added, and with `stacks` an event that copies stacks.
 fn data(description: &writer::Description, stacks: bool) -> Vec<u8> {
     let mut data = FINISHED_INIT.to_vec();
     let mut rings = [Vec::new(), Vec::new()];
@@ -100,18 +100,18 @@ fn file(folder: &Path, stacks: bool) -> PathBuf {
     path
 }
 
-/// A sample, and what was known by then.
+/// A sample and the replay's state at its time.
 #[derive(Debug, PartialEq)]
 struct SeenSample {
     time_ns: u64,
     tid: i32,
     comm: Vec<u8>,
     event: Option<usize>,
-    /// Ten for each event, and one for each id.
+    /// Ten times the number of events plus the number of ids.
     known: usize,
 }
 
-/// What came out: samples, and the time and the kind of other records.
+/// The delivered samples, and the time and kind of other records.
 #[derive(Debug, Default, PartialEq)]
 struct ReplayedCounts {
     all: Vec<SeenSample>,
@@ -153,7 +153,8 @@ impl Sink for ReplayedCounts {
     }
 }
 
-/// Without and with a thread that reads ahead: what a sink sees, and the records that were lost.
+/// Replays without and with a thread that reads ahead. Returns the delivered records and the number of
+/// lost ones.
 fn both(path: &Path, most: usize, only: Option<usize>) -> [(ReplayedCounts, u64); 2] {
     [false, true].map(|reads_ahead| {
         let options =
@@ -167,7 +168,7 @@ fn both(path: &Path, most: usize, only: Option<usize>) -> [(ReplayedCounts, u64)
 }
 
 #[test]
-fn a_thread_reads_what_the_caller_would() {
+fn a_thread_reads_the_same_as_the_caller() {
     let folder = tempfile::tempdir().unwrap();
     for stacks in [false, true] {
         let path = file(folder.path(), stacks);
@@ -185,7 +186,7 @@ fn a_thread_reads_what_the_caller_would() {
 }
 
 #[test]
-fn a_thread_leaves_out_what_isnt_wanted_and_ends_with_its_sink() {
+fn a_thread_skips_filtered_events_and_ends_with_its_sink() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), false);
     let [(alone, _), (beside, _)] = both(&path, 2000, Some(1));

@@ -1,4 +1,4 @@
-//! Replay as a library: records of rings pushed one by one.
+//! Replays records of ring buffers that are pushed one by one.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ const BRANCH_STACK: u64 = 1 << 11;
 
 const ENDIAN: Endian = Endian::Little;
 
-/// A record of one ring.
+/// A record of one ring buffer.
 #[derive(Clone, Debug)]
 struct PushedRecord {
     kind: u32,
@@ -78,7 +78,7 @@ fn description(extra: u64, branches: u64) -> Description {
     Description::of_events(ENDIAN, [Event { attr, ids: Vec::new(), name: None }])
 }
 
-/// What came out: thread, time, the thread's name, and the call chain.
+/// The delivered samples: thread, time, thread name, and call chain.
 #[derive(Debug, Default)]
 struct ReplayedSamples {
     samples: Vec<(i32, u64, Vec<u8>)>,
@@ -119,7 +119,8 @@ fn replayed(
     (seen, replay)
 }
 
-/// Three CPUs' rings: threads that begin, get names and are sampled, all at different times.
+/// Returns the ring buffers of three CPUs, in which threads start, are named and are sampled at
+/// different times.
 fn rings() -> [Vec<PushedRecord>; 3] {
     let mut rings = [Vec::new(), Vec::new(), Vec::new()];
     for step in 0..300_u64 {
@@ -163,7 +164,7 @@ fn any_interleaving_of_cpus_gives_the_same_samples() {
 }
 
 #[test]
-fn the_user_part_of_a_chain_is_the_branch_stack_where_that_is_of_calls() {
+fn a_branch_stack_of_calls_is_the_user_part_of_the_chain() {
     const USER: u64 = 0xffff_ffff_ffff_fe00;
     const KERNEL: u64 = 0xffff_ffff_ffff_ff80;
     const CALL_STACK: u64 = 1 << 11;
@@ -180,7 +181,7 @@ fn the_user_part_of_a_chain_is_the_branch_stack_where_that_is_of_calls() {
 }
 
 #[test]
-fn a_descent_of_many_forks_costs_each_fork_once() {
+fn a_long_line_of_forks_costs_each_fork_once() {
     let description = description(0, 0);
     let mut records = vec![comm(1, b"first\0\0\0", 1)];
     for tid in 2..100_000_i32 {
@@ -193,7 +194,7 @@ fn a_descent_of_many_forks_costs_each_fork_once() {
     assert!(seen.samples.iter().all(|(.., comm)| comm == b"first"));
 }
 
-/// What a stream can make a replay hold does not grow with the stream.
+/// A replay's memory doesn't grow with a stream that is made to fill it.
 #[test]
 fn a_hostile_stream_is_replayed_in_bounded_memory() {
     let description = description(0, 0);
@@ -206,7 +207,7 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
         records.push(fork(tid, 1, 3));
         records.push(mmap(tid, 0x10, 4));
     }
-    // Lost records that no counter can hold.
+    // Numbers of lost records whose sum overflows.
     for _ in 0..3 {
         let body = [words(&[0, u64::MAX]), trailer(5)].concat();
         records.push(PushedRecord { kind: kind::PERF_RECORD_LOST, misc: 0, body });
@@ -221,9 +222,9 @@ fn a_hostile_stream_is_replayed_in_bounded_memory() {
     assert!(grown < 700 << 20, "{grown} bytes");
 }
 
-/// Whatever stands in a record, replay goes on, and says what it could not decode.
+/// Replay continues after any damaged record, and counts it.
 #[test]
-fn damaged_records_are_counted_and_passed_over() {
+fn damaged_records_are_counted_and_skipped() {
     let description = description(CALLCHAIN | BRANCH_STACK, 1 << 11);
     let rest = [2, 0xffff_ffff_ffff_fe00, 0x1000, 1, 0x500, 0x1000, 0];
     let whole = [

@@ -1,5 +1,5 @@
-//! User call chains that are not in their samples: unwound from copies on several threads, and
-//! deferred ones.
+//! User call chains outside their samples: unwound from copied stacks on several threads, or
+//! deferred.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::num::NonZero;
@@ -28,7 +28,7 @@ const ENDIAN: Endian = Endian::Little;
 /// BP, SP and IP (`arch/x86/include/uapi/asm/perf_regs.h`).
 const REGISTERS: u64 = 0b111 << 6;
 
-/// Where the stack's mapping begins and ends.
+/// Start and end of the stack's mapping.
 const STACK: (u64, u64) = (0x7000_0000, 0x7000_8000);
 
 /// A record: its kind, `misc` and body.
@@ -48,7 +48,7 @@ fn mmap(pid: u32, start: u64, end: u64, path: &[u8; 8], time_ns: u64) -> PushedR
     (kind::PERF_RECORD_MMAP, 2, [body, path.to_vec(), trailer].concat())
 }
 
-/// A sample of compiled code with frame pointers: so many frames, of which the copy holds some.
+/// Returns a sample of compiled code with frame pointers, whose copy holds some of the frames.
 fn copied(pid: u32, time_ns: u64, frames: u64, copied_frames: u64, chain: &[u64]) -> PushedRecord {
     let sp = STACK.1 - 32 * frames;
     let frame = |at: u64| match at {
@@ -75,7 +75,7 @@ fn description(extra: u64, flags: Flags) -> Description {
     Description::of_events(ENDIAN, [Event { attr, ids: Vec::new(), name: None }])
 }
 
-/// Times and call chains as they came out.
+/// The times and call chains of delivered samples.
 #[derive(Debug, Default, PartialEq)]
 struct ReplayedChains(Vec<(u64, Vec<u64>)>);
 
@@ -112,7 +112,7 @@ fn replayed(
     (seen, replay.losses())
 }
 
-/// Two processes whose code moves while they are sampled; rounds as a recorder makes them.
+/// Returns samples of two processes whose code moves, in rounds as a recorder writes them.
 fn moving() -> Vec<PushedRecord> {
     let mut records = Vec::new();
     for pid in [1, 2] {
@@ -123,7 +123,7 @@ fn moving() -> Vec<PushedRecord> {
         let time_ns = 10 + step;
         let pid = 1 + u32::try_from(step % 2).unwrap();
         records.push(match step % 97 {
-            // The callers lie nowhere for a while.
+            // The callers' code is unmapped for a while.
             40 => mmap(pid, 0x1000 + step % 7, 0x2000, b"/bin/x\0\0", time_ns),
             60 => mmap(pid, 0x1000, 0x2000, b"//anon\0\0", time_ns),
             _ => copied(pid, time_ns, 1 + step % 40, 1 + step % 30, &[]),
@@ -136,7 +136,7 @@ fn moving() -> Vec<PushedRecord> {
 }
 
 #[test]
-fn any_number_of_threads_unwinds_the_same() {
+fn unwinding_does_not_depend_on_the_number_of_threads() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let records = moving();
     let (one, losses) = replayed(1, &description, &records);
@@ -156,7 +156,7 @@ fn any_number_of_threads_unwinds_the_same() {
 
 /// 40 frames of 32 bytes, of which the copy has 10.
 #[test]
-fn the_size_that_would_have_sufficed_is_measured_from_the_base_of_the_stack() {
+fn the_sufficient_size_reaches_the_base_of_the_stack() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let maps =
         [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
@@ -169,11 +169,11 @@ fn the_size_that_would_have_sufficed_is_measured_from_the_base_of_the_stack() {
 }
 
 #[test]
-fn frame_pointers_go_on_where_a_copy_ends() {
+fn frame_pointers_continue_where_a_copy_ends() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let maps =
         [mmap(1, STACK.0, STACK.1, b"[stack]\0", 1), mmap(1, 0x1000, 0x2000, b"//anon\0\0", 1)];
-    // The kernel's chain: marks, where the CPU was, and return addresses.
+    // The kernel's chain: markers, the sampled address, and return addresses.
     let callers = (0..7).map(|at| 0x1001 + at);
     let chain: Vec<_> = [PERF_CONTEXT_USER, 0x1000].into_iter().chain(callers).collect();
     let records: Vec<_> = maps.into_iter().chain([copied(1, 10, 8, 3, &chain)]).collect();
@@ -188,7 +188,7 @@ fn deferring(tid: u32, time_ns: u64, chain: &[u64]) -> PushedRecord {
     (kind::PERF_RECORD_SAMPLE, 1, words(&[&front[..], chain].concat()))
 }
 
-fn comes_later(tid: u32, time_ns: u64, cookie: u64, chain: &[u64]) -> PushedRecord {
+fn deferred_chain(tid: u32, time_ns: u64, cookie: u64, chain: &[u64]) -> PushedRecord {
     let front = [cookie, chain.len() as u64];
     let trailer = [ids(tid), time_ns];
     (kind::PERF_RECORD_CALLCHAIN_DEFERRED, 2, words(&[&front[..], chain, &trailer].concat()))
@@ -198,7 +198,7 @@ fn comes_later(tid: u32, time_ns: u64, cookie: u64, chain: &[u64]) -> PushedReco
 const KERNEL: u64 = 128_u64.wrapping_neg();
 
 #[test]
-fn deferred_chains_are_put_together_by_their_cookies() {
+fn deferred_chains_are_joined_by_their_cookies() {
     let description = description(0, Flags::DEFER_CALLCHAIN | Flags::DEFER_OUTPUT);
     let kernel = [KERNEL, 0xffff_1000, 0xffff_2000];
     let waits = |cookie| [&kernel[..], &[PERF_CONTEXT_USER_DEFERRED, cookie]].concat();
@@ -207,9 +207,9 @@ fn deferred_chains_are_put_together_by_their_cookies() {
         deferring(2, 11, &waits(8)),
         deferring(1, 12, &waits(7)),
         deferring(3, 13, &[PERF_CONTEXT_USER, 0x1000, 0x1101]),
-        comes_later(1, 14, 7, &[PERF_CONTEXT_USER, 0x5000, 0x5101]),
+        deferred_chain(1, 14, 7, &[PERF_CONTEXT_USER, 0x5000, 0x5101]),
         deferring(1, 15, &waits(9)),
-        comes_later(1, 16, 9, &[PERF_CONTEXT_USER, 0x6000]),
+        deferred_chain(1, 16, 9, &[PERF_CONTEXT_USER, 0x6000]),
     ];
     let (seen, losses) = replayed(1, &description, &records);
     let [of_kernel, first, second]: [&[u64]; 3] = [&kernel[1..], &[0x5000, 0x5101], &[0x6000]];
@@ -225,9 +225,9 @@ fn deferred_chains_are_put_together_by_their_cookies() {
     assert_eq!(losses.missing_user_chains, 1, "thread 2 didn't come back");
 }
 
-/// Samples wait in bounded memory.
+/// Samples that wait for chains use bounded memory.
 #[test]
-fn chains_that_never_come_are_not_waited_for_without_end() {
+fn samples_do_not_wait_forever_for_missing_chains() {
     let description = description(0, Flags::DEFER_CALLCHAIN | Flags::DEFER_OUTPUT);
     let many: Vec<_> =
         (0..10_000).map(|at| deferring(1, 10 + at, &[PERF_CONTEXT_USER_DEFERRED, at])).collect();
@@ -235,9 +235,9 @@ fn chains_that_never_come_are_not_waited_for_without_end() {
     assert_eq!((seen.0.len(), losses.missing_user_chains), (10_000, 10_000));
 }
 
-/// Each time that the rings were drained begins anew.
+/// The limit applies to each round.
 #[test]
-fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted() {
+fn copies_above_the_limit_of_a_round_keep_the_recorded_chain_and_are_counted() {
     let description = description(REGS_USER | STACK_USER, Flags::empty());
     let options = ReplayOptions {
         threads: NonZero::new(2),
@@ -257,7 +257,7 @@ fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted
     {
         push(&mut replay, &mut seen, &mapping);
     }
-    // The kernel saw where the CPU was, and a caller that the copy doesn't lead to.
+    // The kernel recorded the address and a caller that the copy doesn't contain.
     let recorded = [PERF_CONTEXT_USER, 0x1000, 0x1fff];
     for round in 0..3_u64 {
         let from_ns = 100 * (round + 1);
@@ -280,7 +280,7 @@ fn copies_beyond_what_a_round_may_unwind_keep_the_recorded_chain_and_are_counted
 }
 
 #[test]
-fn what_is_recorded_now_has_4096_copies_unwound_at_a_time() {
+fn a_live_replay_unwinds_4096_copies_per_round() {
     let attr = description(REGS_USER | STACK_USER, Flags::empty()).events()[0].attr.clone();
     let event = EventDescription { attr, ids: vec![1], name: "cpu-clock".to_owned() };
     let described = Written { events: vec![event], ..Written::default() };

@@ -1,4 +1,4 @@
-//! A day of short processes, as ring buffers would have brought it.
+//! Plays a day of short processes, in the form of ring buffers.
 
 use std::error::Error;
 use std::fmt;
@@ -13,34 +13,34 @@ use tare_profile::{RowKeys, Selection, Term};
 use tare_replay::{Live, LiveOptions, SampleSink, SampleSinkOptions};
 use tare_symbols::SymbolOptions;
 
-/// Two CPUs at 99 Hz.
+/// Number of CPUs, each sampled at 99 Hz.
 const CPUS: u64 = 2;
 const PERIOD_NS: u64 = 1_000_000_000 / 99;
-/// Between two looks at the ring buffers, and between two refreshes.
+/// Times between two drains of the ring buffers, and between two refreshes.
 const FLUSH_NS: u64 = 500_000_000;
 const REFRESH_NS: u64 = 2_000_000_000;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Of all samples, one part of so many is played before memory is looked at for the first time.
+/// The first measurement follows after this fraction of the samples (1/n).
 const WARM_UP: u64 = 20;
-/// Where a program's code lies in memory, and that of its compiler's.
+/// Addresses of a program's code and of its compiled code.
 const CODE: u64 = 0x40_0000;
 const COMPILED: u64 = 0x7f00_0000_0000;
 const BYTES: u64 = 1 << 20;
 
-/// What memory was taken, in bytes.
+/// Memory in use, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
     pub(crate) peak: u64,
 }
 
-/// What a replay took.
+/// Memory of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplayStats {
     pub(crate) samples: u64,
     pub(crate) warm: Memory,
     pub(crate) end: Memory,
-    /// Samples that were shown at the last refresh.
+    /// Samples in the last refresh.
     pub(crate) shown: usize,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for ReplayStats {
 }
 
 impl Memory {
-    /// Of this process: `VmRSS` and `VmHWM` of proc(5).
+    /// Reads `VmRSS` and `VmHWM` of this process, see proc(5).
     fn now() -> Result<Self, Box<dyn Error>> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let of = |name: &str| {
@@ -68,7 +68,7 @@ impl Memory {
     }
 }
 
-/// What is played, and who takes it.
+/// The generator of records, and the replay that receives them.
 struct Player {
     layout: Layout,
     live: Live,
@@ -81,8 +81,8 @@ struct Player {
     shown: usize,
 }
 
-/// Plays so many samples of so many processes, one process on each CPU at a time. `program`: what a
-/// process executes, by its number.
+/// Plays samples of short processes, one process at a time on each CPU. `program` returns the program
+/// of a process by its number.
 pub(crate) fn play(
     samples: u64,
     processes: u64,
@@ -157,7 +157,7 @@ impl Player {
         })
     }
 
-    /// The next of a fixed row of numbers (xorshift).
+    /// Returns the next number of a fixed sequence (xorshift).
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -179,7 +179,7 @@ impl Player {
         Task { pid, ppid: 1, tid: pid, ptid: 1, time_ns: self.now_ns }
     }
 
-    /// A process begins: with a name of its own, a program, and code of a compiler's in one of ten.
+    /// Starts a process with its own name and a program. Every tenth has compiled code.
     fn begin(&mut self, pid: i32, number: u64, program: &str) -> Result<(), TooLong> {
         let encoder = self.encoder(pid);
         let task = self.task(pid);
@@ -216,7 +216,7 @@ impl Player {
         encoder.exit(&mut self.records, &task)
     }
 
-    /// A sample with a drawn call chain: of two frames, one in eight of twelve.
+    /// Adds a sample with a random call chain: two frames, or twelve in every eighth.
     fn sample(&mut self, pid: i32, cpu: u64) {
         let place = if self.draw().is_multiple_of(8) { COMPILED } else { CODE };
         let depth = if self.draw().is_multiple_of(8) { 12 } else { 2 };
@@ -239,7 +239,7 @@ impl Player {
         words.iter().chain(&frames).for_each(|word| self.records.extend(word.to_ne_bytes()));
     }
 
-    /// Hands over what the ring buffers hold, and shows it, where that is due.
+    /// Drains the ring buffers, and refreshes if it is due.
     fn go_on(&mut self) -> Result<(), Box<dyn Error>> {
         if self.now_ns < self.flushed_ns + FLUSH_NS {
             return Ok(());

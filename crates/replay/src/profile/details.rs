@@ -12,19 +12,19 @@ use crate::cpumode::CpuMode;
 use crate::machine::Machine;
 use crate::replayed::Replayed;
 
-/// The place of the cgroup's among a task's namespaces (`CGROUP_NS_INDEX`).
+/// Index of the cgroup namespace among a task's namespaces (`CGROUP_NS_INDEX`).
 const CGROUP_NAMESPACE: usize = 6;
 
-/// Bytes of a cache line: what the CPUs have that sample addresses.
+/// Bytes of a cache line, on all CPUs that sample data addresses.
 const CACHE_LINE: u64 = 64;
 
-/// Works out what is asked for.
+/// Reads the selected details from samples.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     wanted: Vec<Detail>,
-    /// Nanoseconds of a slice of time.
+    /// Length of a time slice in nanoseconds.
     quantum_ns: u64,
-    /// Times are shown in nanoseconds, else in microseconds.
+    /// Print times in nanoseconds instead of microseconds.
     nanoseconds: bool,
     sockets: Option<Vec<u64>>,
     cgroup_namespaces: HashMap<i32, (u64, u64)>,
@@ -230,7 +230,7 @@ fn place_value(
             let address = in_file(place.address).unwrap_or(place.address);
             function(profile, frame, address, Some(OffsetStyle::Unless0))
         }
-        // As in perf, an unnamed place in memory is an address in the address space.
+        // As in perf, data without a symbol is an address in the address space.
         Detail::DataSymbol | Detail::DataCacheline => {
             let line = place.address & !(CACHE_LINE - 1);
             let address = if detail == Detail::DataCacheline { line } else { place.address };
