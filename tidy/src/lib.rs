@@ -1,9 +1,15 @@
-//! The files of the project and what the rules of STYLE.md ask of them; the tests beside this hold
-//! each rule against all files.
+//! Checks the rules of STYLE.md that a program can check. The tests beside this library check every
+//! file of the project; the program lists what is left.
 
 pub mod circles;
+mod finding;
+pub mod markdown;
+pub mod prose;
+pub mod rules;
 mod source;
 pub mod syntax;
+
+pub use finding::Finding;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +19,7 @@ use std::process::Command;
 pub struct File {
     /// Its path, from the root of the workspace.
     pub path: String,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
@@ -25,10 +31,10 @@ pub fn root() -> PathBuf {
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// What a program prints, run in the root of the workspace.
+/// Runs a program in the root of the workspace and returns its output.
 ///
 /// # Errors
-/// That it can't be run, or that it failed.
+/// Fails if the program can't be run, or exits with an error.
 pub fn output(program: &str, args: &[&str]) -> std::io::Result<String> {
     let done = Command::new(program).args(args).current_dir(root()).output()?;
     if !done.status.success() {
@@ -38,10 +44,11 @@ pub fn output(program: &str, args: &[&str]) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// The text files that git knows or would add, by path.
+/// Reads the text files that git tracks or would add, by path. Skips deleted files and those that
+/// aren't text.
 ///
 /// # Errors
-/// That git can't be run here. A file that isn't text, or is gone, is left out.
+/// Fails if git can't list the files.
 pub fn files() -> std::io::Result<Vec<File>> {
     let list = output("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
     let read = |path: &str| {
@@ -50,13 +57,23 @@ pub fn files() -> std::io::Result<Vec<File>> {
     Ok(list.split_terminator('\0').filter_map(read).collect())
 }
 
-/// The name of each function in a file that rustfmt wrote, its first line (from 1) and its number
-/// of lines.
+/// A function of a formatted file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Its first line, from 1.
+    pub line: usize,
+    /// Its number of lines.
+    pub lines: usize,
+}
+
+/// Finds the functions of a file that rustfmt wrote.
 ///
-/// rustfmt puts the closing brace of an item below the item's first letter: the first such brace
-/// ends the function. A function without a body ends with the semicolon of its signature.
+/// rustfmt indents the closing brace of an item as the item itself: the first such brace ends the
+/// function. A function without a body ends with the semicolon of its signature.
 #[must_use]
-pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
+pub fn functions(text: &str) -> Vec<Function> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -71,7 +88,8 @@ pub fn functions(text: &str) -> Vec<(String, usize, usize)> {
         };
         let length = lines[at..].iter().position(is_end).map_or(1, |last| last + 1);
         let one_line = line.ends_with('}') || line.ends_with(';');
-        found.push((name.to_owned(), at + 1, if one_line { 1 } else { length }));
+        let lines = if one_line { 1 } else { length };
+        found.push(Function { name: name.to_owned(), line: at + 1, lines });
     }
     found
 }
@@ -87,27 +105,6 @@ fn function_name(code: &str) -> Option<&str> {
     name.split(['(', '<']).next()
 }
 
-/// The targets of the links in a Markdown text: what stands in the round brackets of
-/// `[text](target)`, outside of code.
-#[must_use]
-pub fn links(markdown: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut fenced = false;
-    for line in markdown.lines() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
-        // Every second piece between back quotes is code.
-        for text in line.split('`').step_by(2) {
-            found.extend(text.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,23 +112,11 @@ mod tests {
     #[test]
     fn functions_are_found_with_their_length() {
         let text = "impl X {\n    pub(crate) const fn one<T>(t: T) {}\n\n    fn two(\n        a: u8,\n    ) {\n        if a {\n        }\n    }\n}\nfn three();\ntrait Y {\n    fn four(\n        a: u8,\n    ) -> u8;\n\n    fn five(&self) {\n    }\n}\n";
+        let found = functions(text);
+        let found = found.iter().map(|f| (&f.name[..], f.line, f.lines));
         assert_eq!(
-            functions(text),
-            [
-                ("one".into(), 2, 1),
-                ("two".into(), 4, 6),
-                ("three".into(), 11, 1),
-                ("four".into(), 13, 3),
-                ("five".into(), 17, 2)
-            ]
-        );
-    }
-
-    #[test]
-    fn links_in_code_are_none() {
-        assert_eq!(
-            links("[a](b.md) and `[c](d)` and [e](f#g)\n```\n[h](i)\n```\n[j](k)"),
-            ["b.md", "f#g", "k"]
+            found.collect::<Vec<_>>(),
+            [("one", 2, 1), ("two", 4, 6), ("three", 11, 1), ("four", 13, 3), ("five", 17, 2)]
         );
     }
 }

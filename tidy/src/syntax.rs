@@ -8,11 +8,15 @@ use syn::visit::{self, Visit};
 use syn::{FnArg, ImplItem, Item, Pat, Signature};
 
 use crate::File;
+use crate::finding::Finding;
 
 /// Parameters that a function may have; `self` isn't counted.
 const MAX_PARAMETERS: usize = 6;
 /// Fields that a struct with methods may have.
 const MAX_FIELDS: usize = 10;
+
+/// Types of the workspace that may share a name. `Error` is exempt: each module may have its own.
+const MAX_SAME_NAMES: usize = 3;
 
 /// Names of types that don't say what the type holds: participles, question words, and nouns that fit anything.
 const VAGUE_TYPES: &[&str] = &[
@@ -135,23 +139,6 @@ const VAGUE_TYPES: &[&str] = &[
     "Written",
 ];
 
-/// What one rule found in one place.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// Path of the file, from the root of the workspace.
-    pub path: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What was found there.
-    pub message: String,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.message)
-    }
-}
-
 /// Findings by rule.
 #[derive(Debug, Default)]
 pub struct Findings {
@@ -174,25 +161,33 @@ pub struct Findings {
 impl Findings {
     /// Each rule's name with its findings.
     #[must_use]
-    pub fn rules(&self) -> [(&'static str, &[Finding]); 7] {
+    pub fn into_rules(self) -> [(&'static str, Vec<Finding>); 7] {
         [
-            ("tuple-parameters", &self.tuple_parameters),
-            ("tuple-lets", &self.tuple_lets),
-            ("long-parameter-lists", &self.long_parameter_lists),
-            ("large-structs", &self.large_structs),
-            ("of-functions", &self.of_functions),
-            ("vague-types", &self.vague_types),
-            ("repeated-types", &self.repeated_types),
+            ("tuple-parameters", self.tuple_parameters),
+            ("tuple-lets", self.tuple_lets),
+            ("long-parameter-lists", self.long_parameter_lists),
+            ("large-structs", self.large_structs),
+            ("of-functions", self.of_functions),
+            ("vague-types", self.vague_types),
+            ("repeated-types", self.repeated_types),
         ]
     }
 }
 
 /// Checks all Rust files. A struct and its methods may be in different files of one crate.
 ///
+/// `records` lists plain records of data or options, which may have many fields: a line
+/// `crates/folder TypeName` each.
+///
 /// # Errors
-/// The first file that isn't valid Rust.
-pub fn check(files: &[File]) -> syn::Result<Findings> {
-    let mut collector = Collector::default();
+/// Fails if a file isn't valid Rust.
+pub fn check(files: &[File], records: &str) -> syn::Result<Findings> {
+    let lines = records.lines().filter(|line| !line.starts_with('#'));
+    let records = lines.filter_map(|line| line.split_once(' '));
+    let mut collector = Collector {
+        records: records.map(|(folder, name)| (folder.to_owned(), name.to_owned())).collect(),
+        ..Collector::default()
+    };
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         collector.path.clone_from(&file.path);
         collector.crate_folder = crate_folder(&file.path).to_owned();
@@ -223,6 +218,8 @@ struct Collector {
     structs: BTreeMap<(String, String), Vec<Struct>>,
     /// Crate and name of types whose inherent methods take `self`.
     with_behaviour: BTreeSet<(String, String)>,
+    /// Crate and name of structs that may have many fields.
+    records: BTreeSet<(String, String)>,
     types: BTreeMap<String, Vec<Finding>>,
     findings: Findings,
 }
@@ -258,7 +255,8 @@ impl Collector {
     fn declared(&mut self, ident: &syn::Ident) {
         let name = ident.to_string();
         let finding = self.finding(ident.span(), name.clone());
-        if VAGUE_TYPES.contains(&name.as_str()) {
+        let singular = name.strip_suffix('s').unwrap_or(&name);
+        if VAGUE_TYPES.iter().any(|vague| *vague == name || *vague == singular) {
             self.findings.vague_types.push(finding.clone());
         }
         self.types.entry(name).or_default().push(finding);
@@ -266,14 +264,17 @@ impl Collector {
 
     fn finish(mut self) -> Findings {
         for (key, structs) in &self.structs {
-            if !self.with_behaviour.contains(key) {
+            if !self.with_behaviour.contains(key) || self.records.contains(key) {
                 continue;
             }
             let large = structs.iter().filter(|declared| declared.fields > MAX_FIELDS);
             self.findings.large_structs.extend(large.map(|declared| declared.finding.clone()));
         }
-        let repeated = self.types.into_values().filter(|places| places.len() > 3);
-        self.findings.repeated_types = repeated.flatten().collect();
+        let is_repeated = |(name, places): &(&String, &Vec<Finding>)| {
+            *name != "Error" && places.len() > MAX_SAME_NAMES
+        };
+        let repeated = self.types.iter().filter(is_repeated);
+        self.findings.repeated_types = repeated.flat_map(|(_, places)| places.clone()).collect();
         self.findings
     }
 }

@@ -1,4 +1,4 @@
-//! The rules of STYLE.md that a program can keep, held against every file of the project.
+//! Checks every file of the project against the rules of STYLE.md.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tare_tidy::circles::circles;
-use tare_tidy::{File, files, functions, links, output, root};
+use tare_tidy::markdown::{edges, links};
+use tare_tidy::rules::{self, RATCHET, numbers};
+use tare_tidy::{File, files, output, root};
 
 fn all_files() -> Option<Vec<File>> {
     match files() {
@@ -31,80 +33,7 @@ fn none(rule: &str, found: &[String]) {
     assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
 }
 
-/// Which sibling may use which: ARCHITECTURE.md says why.
-const EDGES: &[(&str, &[&str])] = &[
-    ("tare-format", &[]),
-    ("tare-kernel", &["tare-format"]),
-    ("tare-events", &["tare-format", "tare-kernel"]),
-    ("tare-measure", &["tare-events", "tare-format", "tare-kernel"]),
-    ("tare-symbols", &["tare-kernel"]),
-    ("tare-trace", &["tare-format", "tare-kernel", "tare-symbols"]),
-    ("tare-profile", &[]),
-    ("tare-record", &["tare-events", "tare-format", "tare-kernel"]),
-    ("tare-replay", &["tare-format", "tare-profile", "tare-symbols"]),
-    ("tare-render", &["tare-format", "tare-profile"]),
-    ("tare-annotate", &["tare-profile", "tare-replay", "tare-symbols"]),
-    (
-        "tare-script",
-        &[
-            "tare-annotate",
-            "tare-format",
-            "tare-profile",
-            "tare-render",
-            "tare-replay",
-            "tare-symbols",
-        ],
-    ),
-    (
-        "tare-tui",
-        &[
-            "tare-annotate",
-            "tare-format",
-            "tare-kernel",
-            "tare-profile",
-            "tare-render",
-            "tare-replay",
-            "tare-symbols",
-        ],
-    ),
-    (
-        "tare-perf",
-        &[
-            "tare-annotate",
-            "tare-events",
-            "tare-format",
-            "tare-kernel",
-            "tare-measure",
-            "tare-profile",
-            "tare-record",
-            "tare-render",
-            "tare-replay",
-            "tare-script",
-            "tare-symbols",
-            "tare-trace",
-            "tare-tui",
-        ],
-    ),
-    ("tare-bench", &["tare-format", "tare-kernel", "tare-measure", "tare-symbols"]),
-    (
-        "tare-fuzz",
-        &[
-            "tare-events",
-            "tare-format",
-            "tare-kernel",
-            "tare-measure",
-            "tare-profile",
-            "tare-render",
-            "tare-replay",
-            "tare-symbols",
-            "tare-trace",
-        ],
-    ),
-    ("tare-simulate", &["tare-events", "tare-format", "tare-kernel", "tare-record", "tare-replay"]),
-    ("tare-tidy", &[]),
-];
-
-/// What cargo says of the workspace's own packages.
+/// The workspace's own packages, as cargo describes them.
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let text =
@@ -115,20 +44,22 @@ fn metadata() -> serde_json::Value {
 #[test]
 fn crate_edges_are_those_of_the_architecture() {
     let metadata = metadata();
-    let mut found = BTreeMap::new();
+    let mut in_manifests = BTreeMap::new();
     for package in metadata["packages"].as_array().unwrap() {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
         let siblings = dependencies.filter(|d| !d["path"].is_null() && d["kind"].is_null());
-        let mut names: Vec<_> = siblings.filter_map(|d| d["name"].as_str()).collect();
-        names.sort_unstable();
-        found.insert(package["name"].as_str().unwrap(), names);
+        let names: BTreeSet<_> = siblings.filter_map(|d| d["name"].as_str()).collect();
+        in_manifests.insert(package["name"].as_str().unwrap(), names);
     }
-    let allowed: BTreeMap<_, _> =
-        EDGES.iter().map(|(name, edges)| (*name, edges.to_vec())).collect();
-    assert_eq!(found, allowed, "an edge is added here, in ARCHITECTURE.md, and with a reason");
+    let document = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let documented: BTreeMap<_, BTreeSet<_>> = edges(&document)
+        .into_iter()
+        .map(|(user, used)| (user, used.into_iter().collect()))
+        .collect();
+    assert_eq!(in_manifests, documented, "a new edge belongs into ARCHITECTURE.md");
 }
 
-/// What the binary is built from has a row each.
+/// Each dependency of the binary has a row in the table.
 #[test]
 fn dependencies_are_those_of_the_table() {
     let metadata = metadata();
@@ -138,7 +69,7 @@ fn dependencies_are_those_of_the_table() {
         manifest.strip_prefix(root().to_str().unwrap()).is_some_and(|at| at.starts_with("/crates/"))
     });
     let dependencies = in_binary.flat_map(|package| package["dependencies"].as_array().unwrap());
-    // What replaces the standard library's threads in a test is in no binary.
+    // shuttle replaces the standard library's threads in tests: it is in no binary.
     let is_built = |d: &&serde_json::Value| d["target"].as_str() != Some("cfg(shuttle)");
     let others = dependencies.filter(|d| d["path"].is_null() && d["kind"].is_null());
     let others = others.filter(is_built);
@@ -182,49 +113,11 @@ fn unused_code_is_removed_and_not_silenced() {
     none("dead code is silenced in", &found);
 }
 
-/// Names of types that say nothing of what a type is for, or belong to no field.
-const VAGUE: [&str; 13] = [
-    "Account",
-    "Family",
-    "Held",
-    "Holder",
-    "Moment",
-    "Piece",
-    "Place",
-    "Surroundings",
-    "Thing",
-    "Wanted",
-    "Way",
-    "What",
-    "Stuff",
-];
-
-#[test]
-fn types_have_the_words_of_the_field() {
-    let Some(files) = rust_files() else { return };
-    let declares = |line: &str| {
-        let words: Vec<&str> = line
-            .split(|letter: char| !letter.is_alphanumeric())
-            .skip_while(|word| !["struct", "enum", "trait", "type"].contains(word))
-            .collect();
-        words.get(1).is_some_and(|name| VAGUE.contains(&name.strip_suffix('s').unwrap_or(name)))
-    };
-    let mut found = Vec::new();
-    for file in &files {
-        let code = file.text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        found.extend(
-            code.filter(|line| declares(line))
-                .map(|line| format!("{}: {}", file.path, line.trim())),
-        );
-    }
-    none("a type's name says too little:", &found);
-}
-
-/// The command line stays thin: what it does belongs into libraries.
+/// The command line stays thin: its work belongs into libraries.
 #[test]
 fn the_command_line_is_thin() {
     let Some(files) = rust_files() else { return };
-    let limit = limits(&std::fs::read_to_string(root().join(LIMITS)).unwrap())["command-line"];
+    let limit = ratchet()["command-line"];
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     let code = |file: &File| {
         let text = file.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -237,63 +130,58 @@ fn the_command_line_is_thin() {
     assert!(lines <= limit, "crates/tare has {lines} lines of code; at most {limit}");
 }
 
-/// The numbers of limits.txt, by name.
-fn limits(text: &str) -> BTreeMap<String, usize> {
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, number)| (name.to_owned(), number.trim().parse().unwrap()))
-        .collect()
+fn ratchet() -> BTreeMap<String, usize> {
+    numbers(&std::fs::read_to_string(root().join(RATCHET)).unwrap()).unwrap()
 }
 
-const LIMITS: &str = "tidy/limits.txt";
-
 #[test]
-fn functions_fit_on_a_screen() {
-    let Some(files) = rust_files() else { return };
-    let limits = limits(&std::fs::read_to_string(root().join(LIMITS)).unwrap());
-    let mut found = Vec::new();
-    for File { path, text } in &files {
-        for (name, at, lines) in functions(text) {
-            if lines > limits["function"] {
-                found.push(format!(
-                    "{path}:{at}: {name} has {lines} lines; at most {} in one function",
-                    limits["function"]
-                ));
-            }
+fn no_rule_is_broken_more_often_than_the_ratchet_allows() {
+    let Some(files) = all_files() else { return };
+    let ratchet = ratchet();
+    let mut broken = Vec::new();
+    for rule in rules::check(&files).unwrap() {
+        let found = rule.findings.len();
+        let allowed = *ratchet.get(rule.name).unwrap_or_else(|| {
+            panic!("{RATCHET} has no number for '{}': {found}", rule.name);
+        });
+        if found > allowed {
+            broken.push(format!("{}: {found} places, at most {allowed}", rule.name));
+            broken.extend(rule.findings.iter().map(|finding| format!("    {finding}")));
+        } else if found < allowed {
+            println!("{RATCHET}: lower '{}' from {allowed} to {found}", rule.name);
         }
     }
-    none("split what has grown", &found);
+    none("rules are broken", &broken);
 }
 
 #[test]
-fn limits_only_go_down() {
-    let now = limits(&std::fs::read_to_string(root().join(LIMITS)).unwrap());
-    let Ok(commits) = output("git", &["log", "--format=%H", "--", LIMITS]) else {
+fn the_ratchet_only_goes_down() {
+    let now = ratchet();
+    let Ok(commits) = output("git", &["log", "--format=%H", "--", RATCHET]) else {
         println!("skipped: the history comes from git");
         return;
     };
     for commit in commits.lines() {
-        let Ok(text) = output("git", &["show", &format!("{commit}:{LIMITS}")]) else { continue };
-        for (name, then) in limits(&text) {
+        let Ok(text) = output("git", &["show", &format!("{commit}:{RATCHET}")]) else { continue };
+        for (name, then) in numbers(&text).unwrap() {
             assert!(
                 now.get(&name).is_none_or(|now| *now <= then),
-                "{LIMITS}: '{name}' was {then} in {commit}"
+                "{RATCHET}: '{name}' was {then} in {commit}"
             );
         }
     }
 }
 
-/// The circles that are still there, one a line; it may only shrink.
+/// Circles of modules that are left, one a line; no circle may be added.
 const CIRCLES: &str = "tidy/circles.txt";
 
-/// Modules that use each other can't be read, tested or moved one without the other.
+/// Modules that use each other can't be read, tested or moved apart.
 #[test]
 fn sibling_modules_use_each_other_in_one_direction() {
     let Some(files) = rust_files() else { return };
     let list = std::fs::read_to_string(root().join(CIRCLES)).unwrap_or_default();
-    let mut gone: Vec<_> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    let known: Vec<_> = gone.iter().filter_map(|line| line.split_once(": ")).collect();
+    let mut mended: Vec<_> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    let known: Vec<_> = mended.iter().filter_map(|line| line.split_once(": ")).collect();
     let mut found = Vec::new();
     for circle in circles(&files) {
         let is_within = |(parent, modules): &&(&str, &str)| {
@@ -302,7 +190,7 @@ fn sibling_modules_use_each_other_in_one_direction() {
                 && circle.modules.iter().all(|name| modules.contains(&&name[..]))
         };
         if let Some((parent, modules)) = known.iter().find(is_within) {
-            gone.retain(|line| line.split_once(": ") != Some((parent, modules)));
+            mended.retain(|line| line.split_once(": ") != Some((parent, modules)));
             continue;
         }
         found.push(circle.to_string());
@@ -310,10 +198,10 @@ fn sibling_modules_use_each_other_in_one_direction() {
         found.extend(uses.map(|(from, to, file)| format!("    {from} uses {to} in {file}")));
     }
     none("break the circle: move what both need into a module of its own", &found);
-    assert!(gone.is_empty(), "mended: remove from {CIRCLES} {gone:#?}");
+    assert!(mended.is_empty(), "no longer circles: remove from {CIRCLES} {mended:#?}");
 }
 
-/// Nothing of the machine that it was written on, and no package registry's host.
+/// Files name no path of the machine that they were written on, and no package registry's host.
 #[test]
 fn no_file_names_a_machine() {
     let Some(files) = all_files() else { return };
