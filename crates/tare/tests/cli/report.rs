@@ -1,9 +1,12 @@
 //! `tare report`, through the binary, beside `perf report --stdio` of the same recordings.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::support::{sh, stderr, tare};
 
@@ -51,9 +54,17 @@ impl Recordings {
         }
     }
 
+    /// Records once per run of the tests, whose processes cargo-nextest tells which run it is.
     fn make() -> Result<Self, String> {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| error.to_string())?;
+        let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
+        let made_by = folder.join("made-by");
+        if std::fs::read_to_string(&made_by).is_ok_and(|made_by| made_by == run) {
+            return Ok(Self { folder });
+        }
         let work = "for i in 1 2 3 4; do sort /usr/lib/os-release >/dev/null; head -c 3000000 /dev/zero | gzip -c >/dev/null; done";
         for (name, options) in [
             ("plain", "-e cpu-clock,page-faults -F 1999 -s"),
@@ -74,6 +85,7 @@ impl Recordings {
                 return Err(format!("perf can't record here: {}", stderr(&made)));
             }
         }
+        std::fs::write(made_by, run).map_err(|error| error.to_string())?;
         Ok(Self { folder })
     }
 
