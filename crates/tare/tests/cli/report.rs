@@ -60,7 +60,8 @@ impl Recordings {
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| error.to_string())?;
-        let run = std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
+        let run =
+            std::env::var("NEXTEST_RUN_ID").unwrap_or_else(|_| std::process::id().to_string());
         let made_by = folder.join("made-by");
         if std::fs::read_to_string(&made_by).is_ok_and(|made_by| made_by == run) {
             return Ok(Self { folder });
