@@ -1,4 +1,4 @@
-"""Other tools read what tare export writes; their sums by function are held against tare report's.
+"""Has other tools read the exports of tare, and compares their sums by function with those of tare report.
 
 check.py TARE MIX TOOLS: TARE is the binary, MIX the workload of that name, TOOLS the folder that ./x peers installed
 pprof (bin/), npm's packages (npm/) and this Python (python/) into. Each mismatch is said; the last line counts.
@@ -39,7 +39,7 @@ def run(*words, **options):
 
 
 class Sums:
-    """What functions weigh by name: themselves, and where one name is one function also with what they call."""
+    """Weights of functions by name: their own, and the total with callees where the name is unique."""
 
     def __init__(self):
         self.own, self.total, self.files = collections.Counter(), {}, collections.defaultdict(set)
@@ -78,7 +78,7 @@ def exported(recording, form, name):
 
 
 def hold(wanted, found, unit=1):
-    """Compares one event's sums; `found` has (own, total) by name. Returns how many functions there were."""
+    """Compares one event's sums; `found` has (own, total) by name. Returns the number of functions."""
     for name in set(wanted.own) | set(found):
         own, total = found.get(name, (0, 0))
         if round(own * unit) != wanted.own[name]:
@@ -115,7 +115,7 @@ def firefox(recording, events):
         try:
             run(*cli, "load", path, **options)
         except RuntimeError as error:
-            # It gives its own daemon half a second to begin.
+            # It waits only half a second for its own daemon to start.
             if "did not become ready" not in str(error):
                 raise
         end = time.time() + 60
@@ -128,7 +128,7 @@ def firefox(recording, events):
                     raise
                 time.sleep(1)
         try:
-            # A text that it takes for perf's has no tracks of ours, and samples of one weight.
+            # It reads this text as perf's, without our tracks, and with samples of equal weight.
             assert info["threadCount"] == len(tracks), f"{info['threadCount']} of {len(tracks)} threads"
             found = {event: collections.defaultdict(lambda: (0, 0)) for event in events}
             for at, track in enumerate(tracks):
@@ -161,14 +161,14 @@ def speedscope(recording, events):
                 own, total = found[name]
                 found[name] = (own + (weight if name == names[-1] else 0), total + weight)
         count += hold(events[profile["name"]], found)
-    # What the page shows of the first profile has as many digits as it shows.
+    # The page rounds the figures of the first profile to the digits that it shows.
     script = path.with_name("profile.js")
     script.write_text(f'speedscope.loadFileFromBase64("profile", "{base64.b64encode(path.read_bytes()).decode()}")')
     page = Page(f"file://{TOOLS}/npm/node_modules/speedscope/dist/release/index.html#localProfilePath={script}")
     try:
         page.wait("document.body && document.body.innerText.includes('Sandwich')")
         page.key("3")
-        # The list of profiles has rows as well, and the table's own come after its head.
+        # The list of profiles has rows too; the table's rows follow its head.
         rows = "[...document.querySelectorAll('tr')].map((row) => row.innerText)"
         page.wait(f"{rows}.filter((row) => row.includes('%)')).length > 2")
         shown = page.js(rows)
@@ -215,10 +215,10 @@ def parquet_pandas(recording, events):
 
 
 def tried(reads, name, recording, events):
-    """Whether a peer reads the same. Browsers and daemons on a busy machine may not come up: what fails twice has failed."""
+    """Whether a peer reads the same sums. Tries twice, as browsers and daemons may fail to start on a busy machine."""
     try:
         print(f"{reads.__name__}: {name}: {reads(recording, events)} functions are the report's", flush=True)
-    except Exception as error:  # whatever a peer says
+    except Exception as error:  # a peer may fail in any way
         print(f"FAILED {reads.__name__}: {name}: {type(error).__name__}: {error}", flush=True)
         return False
     return True

@@ -72,7 +72,7 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=f"Digit{key}", text=text)
 
     def close(self):
-        # Who is killed leaves children, which write into the folder while it is removed.
+        # The children of a killed browser may still write into the folder while it is removed.
         self.session = None
         with contextlib.suppress(RuntimeError, OSError):
             self.call("Browser.close")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# soak.sh TARE WORKLOADS HOURS: what only time shows. `tare record -a` with files of a minute, of which five are kept, and `tare top -a`, beside
-# processes that come and go; each minute the checks below. HOURS may be a fraction: 0.5.
+# soak.sh TARE WORKLOADS HOURS: finds leaks. It runs `tare record -a` with files of a minute, of which it keeps five, and `tare top -a`, beside
+# processes that come and go, and checks both each minute. HOURS may be a fraction: 0.5.
 set -euo pipefail
 tare=$1 workloads=$2 minutes=$(awk -v hours="$3" 'BEGIN { m = int(hours * 60 + 0.5); print m < 3 ? 3 : m }')
 folder=$(mktemp -d)
@@ -34,7 +34,7 @@ done &
 record=$!
 "$tare" top -a -F 99 -g --json -d 10 >"$folder/top" &
 top=$!
-sleep 20 # names are read, tables have their sizes
+sleep 20 # by then names are read, and tables have their size
 first_record=$(memory $record) first_top=$(memory $top) first_files=$(descriptors $record)
 printf '%6s  %8s %6s %6s  %8s %6s %6s  %5s %9s %6s\n' minute 'record K' CPU files 'top K' CPU files kept samples lost
 for ((minute = 1; minute <= minutes; minute++)); do
@@ -47,7 +47,7 @@ for ((minute = 1; minute <= minutes; minute++)); do
     kept=("$folder"/perf.data.*)
     if [ ${#kept[@]} -gt 5 ]; then fail "minute $minute: ${#kept[@]} files are kept"; fi
     newest=${kept[-1]}
-    # The file's own counts, the ledger's, and perf's.
+    # Compare the number of samples in the file with the ledger's and with perf's.
     end=$("$tare" script --json -i "$newest" 2>"$folder/said" | tail -n 1)
     samples=$(jq '.samples' <<<"$end") lost=$(jq '[.ledger.events[].lost // 0] | add' <<<"$end")
     if [ "$samples" != "$(jq '[.ledger.events[].samples] | add' <<<"$end")" ]; then fail "minute $minute: the ledger has other samples than the file: $end"; fi
@@ -60,8 +60,8 @@ for ((minute = 1; minute <= minutes; minute++)); do
         "$(awk -v t=$(($(ticks $record) - ticks_record)) 'BEGIN { printf "%.2f", t / 60 }')" "$(descriptors $record)" "$now_top" \
         "$(awk -v t=$(($(ticks $top) - ticks_top)) 'BEGIN { printf "%.2f", t / 60 }')" "$(descriptors $top)" "${#kept[@]}" "$samples" "$lost"
 done
-if ! tail -n 1 "$folder/top" | jq -e . >/dev/null; then fail "top's last line is no document"; fi
-# Who starts in the background has SIGINT ignored.
+if ! tail -n 1 "$folder/top" | jq -e . >/dev/null; then fail "top's last line isn't valid JSON"; fi
+# Background jobs of a script ignore SIGINT.
 kill -TERM $record $top
 for process in $record $top; do
     status=0

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# An arm64 guest with an emulated PMU, to count hardware events where the machine has none: see docs/vm.md.
+# Runs an arm64 guest with an emulated PMU, to count hardware events where the machine has no counters: see docs/vm.md.
 #
-#   vm/rig.sh setup          packages, kernel, the guest's file system; does nothing where all is there
-#   vm/rig.sh setup-base     the same but for kernels, where RIG_IMAGE is one's own
-#   vm/rig.sh rustc          prints the path of a compiler for the guest, made of Debian's packages
-#   vm/rig.sh emulator       prints the path of a QEMU that gives all CPUs of a guest turns of one length
-#   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package, of the guest's architecture or of all, and unpacks it
-#   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), ends with its status
+#   vm/rig.sh setup          installs packages, and fetches kernels and the guest's file system, unless they are there
+#   vm/rig.sh setup-base     the same without kernels, for a RIG_IMAGE of your own
+#   vm/rig.sh rustc          prints the path of a Rust compiler for the guest, from Debian's packages
+#   vm/rig.sh emulator       prints the path of a QEMU that gives all CPUs of a guest turns of equal length
+#   vm/rig.sh unpack PACKAGE FOLDER   fetches a Debian package for the guest and unpacks it
+#   vm/rig.sh run FOLDER     boots, runs FOLDER/run.sh in the guest (FOLDER is /job there), exits with its status
 #
-# RIG_IMAGE (another kernel than Image: a path, or Image-newest), RIG_CPUS (1), RIG_TIMEOUT (300 seconds), RIG_QEMU (further options of qemu), RIG_KERNEL (of the kernel's
-# command line) and RIG_EMULATOR (qemu-system-aarch64: what runs) change what run does.
+# Variables for run: RIG_IMAGE (kernel: a path, Image, or Image-newest; default Image), RIG_CPUS (1), RIG_TIMEOUT (300 seconds), RIG_QEMU (further
+# options of QEMU), RIG_KERNEL (additions to the kernel's command line), RIG_EMULATOR (the QEMU to run; default qemu-system-aarch64).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tare/vm
 libraries=/usr/aarch64-linux-gnu/lib
 newest_suite=trixie-backports
-# name:package of what the host needs
+# program:package that the host needs
 programs=(qemu-system-aarch64:qemu-system-arm aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu cpio:cpio)
 
 say() { echo "rig: $*" >&2; }
@@ -29,7 +29,7 @@ host_packages() {
     if [ ${#missing[@]} -gt 0 ]; then "$here/../x" install "${missing[@]}"; fi
 }
 
-# apt for arm64 packages with its own state: the host's apt and dpkg never learn of that architecture.
+# apt for arm64 packages with its own state: the host's apt and dpkg never see that architecture.
 guest_apt() {
     apt_in "$cache/apt" "$@"
 }
@@ -43,14 +43,14 @@ apt_in() {
     APT_CONFIG=$1/apt.conf "${@:2}"
 }
 
-# apt_setup FOLDER ARCHITECTURE SUITE: an apt with its own state. It has the host's own Debian sources, and takes from SUITE of the same archive what
-# no other has, or what is asked for from there.
+# apt_setup FOLDER ARCHITECTURE SUITE: creates the state of an apt that has the host's Debian sources and SUITE of the same archive. It uses SUITE for packages
+# that no other has, and for those requested as PACKAGE/SUITE.
 apt_setup() {
     local root=$1 suite=$3
     mkdir -p "$root"/{state/lists/partial,cache/archives/partial,etc/sources.list.d,etc/apt.conf.d,etc/preferences.d,etc/trusted.gpg.d}
     : >"$root/state/status"
     rm -f "$root"/etc/sources.list.d/*
-    # In either form.
+    # Sources come in the new form (deb822) or the old one.
     cp /etc/apt/sources.list.d/debian.sources "$root/etc/sources.list.d/" 2>/dev/null ||
         grep -h '^deb .*debian' /etc/apt/sources.list >"$root/etc/sources.list"
     cat >"$root/apt.conf" <<END
@@ -58,7 +58,7 @@ Dir::State "$root/state"; Dir::State::status "$root/state/status"; Dir::Cache "$
 APT::Architecture "$2"; APT::Architectures { "$2"; }; APT::Sandbox::User "root"; Acquire::Languages "none";
 END
     apt_in "$root" apt-get -qq update
-    # shellcheck disable=SC2016 # $(REPO_URI) is for apt to fill in
+    # shellcheck disable=SC2016 # $(REPO_URI) is replaced by apt
     apt_in "$root" apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | head -n 1 |
         sed "s|.*|deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] & $suite main|" >"$root/etc/sources.list.d/$suite.list"
     apt_in "$root" apt-get -qq update
@@ -69,20 +69,20 @@ unpack() {
     unpack_by "$cache/apt" "$1" "$2"
 }
 
-# unpack_by APT PACKAGE[/SUITE] FOLDER: the same, by the apt in the folder APT.
+# unpack_by APT PACKAGE[/SUITE] FOLDER: the same, with the apt state in the folder APT.
 unpack_by() {
     mkdir -p "$3" "$cache/debs"
     (cd "$cache/debs" && apt_in "$1" apt-get -qq download "$2" && dpkg -x "${2%/*}"_*.deb "$3")
 }
 
-# kernel FILE PACKAGE…: fetches a kernel for the guest, and of its modules one that works for a while when it is loaded.
+# kernel FILE PACKAGE…: fetches a kernel for the guest, and of its modules the one that runs a benchmark when it is loaded.
 kernel() {
     local image=$1 package
     shift
     rm -rf "$cache/kernel"
     for package in "$@"; do unpack "$package" "$cache/kernel" || return; done
     find "$cache/kernel" -name 'vmlinuz*' -type f -exec mv {} "$image" \;
-    # shellcheck disable=SC2016 # $1 and $2 are those of the inner shell
+    # shellcheck disable=SC2016 # $1 and $2 belong to the inner shell
     find "$cache/kernel" -path '*/modules/*/raid6_pq.ko*' -exec sh -c '
         release=${1#*/modules/}
         folder=$2/${release%%/*}
@@ -91,7 +91,7 @@ kernel() {
     [ -e "$image" ]
 }
 
-# The file system that every guest starts with: busybox and init.
+# Makes the guest's file system: busybox and init.
 base_file_system() {
     local root=$cache/base
     rm -rf "$root"
@@ -126,7 +126,7 @@ setup() {
         rm -rf "$cache/modules"
         mkdir -p "$cache/modules"
         kernel "$cache/Image" "$(guest_apt apt-cache depends linux-image-cloud-arm64 | sed -n 's/.*Depends: //p' | head -n 1)"
-        # Newer ones come in a package of their own, which has no signature that a boot loader would ask for.
+        # Newer kernels are in a package without the signature for boot loaders.
         version=$(guest_apt apt-cache pkgnames linux-binary-unsigned- | sed -n 's/^linux-binary-unsigned-\(.*-cloud-arm64\)$/\1/p' | sort -V | tail -n 1)
         kernel "$cache/Image-newest" "linux-binary-unsigned-$version" "linux-modules-$version" || say "no newest kernel: $newest_suite has none, or can't be reached"
         rm -rf "$cache/debs"
@@ -134,7 +134,7 @@ setup() {
     setup_base
 }
 
-# Debian's Rust for this machine, with the guest's standard library beside its own.
+# Debian's Rust for this machine, with the guest's standard library added.
 rustc() {
     local libraries=$cache/rust/lib/rustlib
     if [ ! -x "$cache/rustc" ]; then
@@ -152,8 +152,8 @@ rustc() {
     echo "$cache/rustc"
 }
 
-# QEMU 7.2 gives a CPU what is left until the next timer runs out, and the next one nothing: one waits for its turn for more than a millisecond, now and then.
-# QEMU 10 divides it among the CPUs. Where the host's is older, that of the backports to its Debian runs from the cache, with the host's libraries.
+# QEMU 7.2 gives one CPU all the time until the next timer expires, so another may wait for more than a millisecond. QEMU 10 divides that time among
+# the CPUs. If the host's QEMU is older, this unpacks the one of Debian's backports into the cache; it runs with the host's libraries.
 emulator() {
     local version suite apt=$cache/apt-host folder=$cache/qemu program
     host_packages
@@ -186,13 +186,13 @@ run() {
         exit
     fi
     work=$(mktemp -d)
-    # shellcheck disable=SC2064 # the folder's name is needed now: `work` is gone when the shell ends
+    # shellcheck disable=SC2064 # expanded now: `work` is local, and unset when the shell exits
     trap "rm -rf '$work'" EXIT
     mkdir "$work/job"
     cp -rL "$1"/. "$work/job/"
-    # A kernel takes several archives one after the other as one file system.
+    # The kernel unpacks concatenated archives as one file system.
     (cd "$work" && cat "$cache/base.cpio" && find job | cpio -o -H newc --quiet) >"$work/initrd"
-    # icount: one instruction takes one nanosecond of virtual time, so that counts are exact and the same on every run.
+    # icount: each instruction takes one nanosecond of virtual time, so counts are exact and the same on every run.
     # shellcheck disable=SC2086 # RIG_QEMU is several words
     timeout "${RIG_TIMEOUT:-300}" "${RIG_EMULATOR:-qemu-system-aarch64}" -M virt -cpu max,pauth-impdef=on -smp "${RIG_CPUS:-1}" -m 1024 -icount shift=0 \
         -nographic -no-reboot -nic none ${RIG_QEMU:-} -kernel "$image" -initrd "$work/initrd" \

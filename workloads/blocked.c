@@ -1,6 +1,6 @@
-/* blocked WHAT MILLISECONDS TIMES [FILE]: waits so often, about so long each time, in one way: sleep, pipe, mutex, futex, queue (two
-   threads on one CPU), read (FILE, past the page cache). Says how long it waited by its own clock, and how long its threads
-   lived, all together, in nanoseconds. */
+/* blocked WAY MILLISECONDS TIMES [FILE]: waits TIMES times for about MILLISECONDS in one way: sleep, pipe, mutex, futex, queue (two
+   threads on one CPU) or read (FILE, bypassing the page cache). Prints, in nanoseconds, how long it waited by its own clock, and the
+   summed lifetime of its threads. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -52,7 +52,7 @@ __attribute__((noinline)) static void wait_for_futex(void) {
     atomic_store(&word, 0);
 }
 
-/* The other thread, for each wait of the first. */
+/* The other thread: ends each wait of the first. */
 static void *helper(void *what) {
     long born = now();
     for (int i = 0; i < times; i++) {
@@ -68,7 +68,7 @@ static void *helper(void *what) {
             atomic_store(&word, 1);
             syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
         }
-        /* The next one begins when this one has been seen. */
+        /* Start the next wait only after the first thread saw this one end. */
         while (atomic_load(&seen) == i)
             usleep(100);
     }
@@ -98,7 +98,7 @@ static void *spin(void *unused) {
     return unused;
 }
 
-/* Time on the run queue, by the kernel's own account. */
+/* Time on the run queue, from the kernel's schedstat. */
 static long queued(void) {
     char text[64] = "";
     long ran, wait = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: compiles the workloads into FOLDER, with $CC (cc unless told); a cross compiler does as well.
-# What is newer than its source stays as it is, so that several tests may call this at once.
+# build.sh FOLDER: compiles the workloads into FOLDER with $CC (default cc), which may be a cross compiler.
+# Compiles only programs older than their source, and renames them into place, so that several tests may run it at once.
 set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)

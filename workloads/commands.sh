@@ -3,7 +3,7 @@
 n=${1:-100}
 while [ "$n" -gt 0 ]; do
     date >/dev/null
-    # shellcheck disable=SC2003 # a process is what is wanted
+    # shellcheck disable=SC2003 # expr is run for its process
     expr "$n" + 1 >/dev/null
     n=$((n - 1))
 done

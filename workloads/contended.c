@@ -1,6 +1,6 @@
-/* contended futex|kernel WAITS MILLISECONDS: a thread waits so often for a lock that another holds so long, and prints what it waited
-   in all, in nanoseconds of its own clock. futex: a mutex of the C library, whose holder sleeps. kernel: the lock of an open file's
-   position, whose holder reads so long. */
+/* contended futex|kernel WAITS MILLISECONDS: a thread waits WAITS times for a lock that another thread holds for MILLISECONDS, and
+   prints the sum of its waits in nanoseconds, by its own clock. futex: a mutex of the C library, whose holder sleeps. kernel: the lock
+   of an open file's position, whose holder reads for that long. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -64,13 +64,13 @@ static void *hold_file(void *unused) {
 }
 
 __attribute__((noinline)) static long take_file(void) {
-    pause_for(2000000); /* the other reads by now */
+    pause_for(2000000); /* by now the other thread reads */
     long start = now();
     lseek(file, 0, SEEK_CUR);
     return now() - start;
 }
 
-/* A file that takes so long to read, in memory where that is possible. */
+/* Makes a file that takes MILLISECONDS to read, in memory if possible. */
 static void make_file(void) {
     file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0)

@@ -1,4 +1,4 @@
-/* flood [SECONDS [CPU]]: getppid(2) as often as it goes, for 2 seconds unless told, on one CPU where told; prints how often. */
+/* flood [SECONDS [CPU]]: calls getppid(2) as fast as possible for SECONDS (default 2), bound to CPU if given; prints the number of calls. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
         }
     }
     unsigned long calls = 0;
-    /* Reading the clock is no system call where the vDSO has it; seldom is enough where it doesn't. */
+    /* Where the vDSO can't read the clock, it takes a system call: read it rarely. */
     for (; now() < end; calls += 256)
         for (int i = 0; i < 256; i++)
             syscall(SYS_getppid);

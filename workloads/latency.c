@@ -1,6 +1,6 @@
-/* latency COUNT: calls `work` COUNT times, which sleeps 1 to 20 ms in turn, in an order that is mixed but known; then prints the time
-   that each call took by its own clock, in nanoseconds.
-   latency COUNT quick: calls `quick` COUNT times, which does next to nothing, and prints how many nanoseconds a call took. */
+/* latency COUNT: calls `work` COUNT times, which sleeps 1 to 20 ms in a fixed mixed order; then prints the duration of each call in
+   nanoseconds, by its own clock.
+   latency COUNT quick: calls `quick` COUNT times, which does next to nothing, and prints nanoseconds per call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 		printf("%.1f\n", (double)(now() - began) / count);
 		return 0;
 	}
-	/* 7 and 20 have no common divisor: each of the 20 durations comes as often as any other. */
+	/* 7 and 20 have no common divisor, so each of the 20 durations is equally frequent. */
 	for (long i = 0; i < count; i++)
 		caller(1 + 7 * i % 20);
 	return 0;

@@ -1,6 +1,6 @@
-/* left FILE COMMAND...: runs a command, with a thread on each CPU that runs only when nothing else does, until what was written is on the
-   disk too; writes to FILE for how long CPUs were there, and how much of that the threads got, in ns. What they did not get was used by
-   anyone: interrupts too, which no account of CPU time shows. */
+/* left FILE COMMAND...: runs a command until its output is on disk, beside a thread on each CPU that runs only when the CPU is otherwise
+   idle. Writes two times in ns to FILE: that of all CPUs, and the part that these threads got. The rest is everything that used
+   the CPUs, interrupts included, which CPU time accounting doesn't show. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Who reads the clock again and again finds it so much later, or something came between. */
+/* Longest step between two readings of the clock in a loop; a longer one means that something else ran. */
 #define STEP_NS 1000
 
 struct counter {

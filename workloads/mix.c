@@ -1,5 +1,5 @@
-/* mix SECONDS PERCENT THREADS: each thread works PERCENT of every 10 ms, in three functions that have about 60, 30 and 10% of that. Which
-   is next, and for how long, is drawn from a fixed seed: no sampling period falls in step with it. */
+/* mix SECONDS PERCENT THREADS: each thread works PERCENT of every 10 ms, in three functions with about 60, 30 and 10% of that. Order
+   and durations come from a fixed seed, so that no sampling period falls into step with them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,14 +1,14 @@
 #!/bin/sh
-# recorded.sh FILE COMMAND...: runs a command that a recorder started. FILE gets what the recorder's threads had used before and after
-# it: two looks, each a line 'at NANOSECONDS' and a line a thread of /proc/PID/task/TID/schedstat.
+# recorded.sh FILE COMMAND...: runs a command that a recorder started. FILE gets two snapshots of the CPU time that the recorder's threads
+# used, before and after it: a line 'at NANOSECONDS', then /proc/PID/task/TID/schedstat, a line a thread.
 file=$1
 shift
-look() {
+snapshot() {
     echo "at $(date +%s%N)"
     cat /proc/$PPID/task/*/schedstat
 }
-look >"$file"
+snapshot >"$file"
 "$@"
 status=$?
-look >>"$file"
+snapshot >>"$file"
 exit $status

@@ -1,4 +1,4 @@
-/* refuse NUMBER ERROR COMMAND...: executes a command, for which, and for all that it starts, the system call of this number fails with this error. */
+/* refuse NUMBER ERROR COMMAND...: executes a command with a seccomp filter: system call NUMBER fails with ERROR, in its children too. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* spin N: N passes of a loop that the compiler must not remove; user time only. */
+/* spin N: runs N passes of a loop in user mode, which the compiler must not remove. */
 #include <stdlib.h>
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* syscalls TOPIC: a few system calls of one kind, the same on every run; what tare trace and strace say of them is compared. */
+/* syscalls TOPIC: makes a few system calls of one kind, the same on every run. Tests compare the output of tare trace and strace for them. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -362,7 +362,7 @@ static void random_bytes(void) {
     syscall(500, 1, 2, 3);
 }
 
-/* Not among the topics that are listed: 2,000 names of any bytes, up to 64 KiB long, and pointers to nothing. */
+/* Not in the list of topics: 2,000 file names of arbitrary bytes, up to 64 KiB long, and invalid pointers. */
 static void hostile(void) {
     static char name[65536];
     unsigned int random = 1;
@@ -387,10 +387,10 @@ static void hostile(void) {
             random = random * 1103515245 + 12345;
             values[at] = (random >> 16) % 3 == 0 ? (long)(random % 100) : (long)random << (random % 33);
         }
-        /* clone3 with a size that it refuses: no process comes of it. */
+        /* clone3 with an invalid size: it creates no process. */
         if (calls[i % 17] == SYS_clone3)
             values[1] = 3;
-        /* No memory of this process is written to. */
+        /* These write to no memory of this process. */
         values[1] |= 1L << 62;
         syscall(calls[i % 17], -1, values[1], values[2], values[3] | 1L << 62, values[4] | 1L << 62, values[5]);
     }

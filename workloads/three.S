@@ -1,4 +1,4 @@
-/* Exits with three user instructions: whatever else a counter shows is the tool's. No libc, no stack, one system call of its own. */
+/* Exits after three user instructions, one of them a system call; no libc, no stack. Any further count is the counting tool's. */
 	.globl	_start
 	.text
 _start:

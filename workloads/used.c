@@ -1,5 +1,5 @@
-/* used FILE COMMAND...: runs a command and writes to FILE what it and this used: CPU time in microseconds, page faults. So that what a
-   recorder used can be told from what it recorded. */
+/* used FILE COMMAND...: runs a command and writes to FILE the CPU time in microseconds and the page faults of the command and of itself.
+   Run by a recorder, it separates the command's usage from the recorder's. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

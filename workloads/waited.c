@@ -1,5 +1,5 @@
-/* waited LIBRARY FILE COMMAND...: runs a command with the library waits.so in all of its programs, so that FILE has a line for each
-   process with the CPU time that it used: see waits.c. The last line is this program's own, whose waiter is 0. */
+/* waited LIBRARY FILE COMMAND...: runs a command with waits.so preloaded into all of its programs, so that FILE gets a line with the CPU
+   time of each process: see waits.c. The last line is this program's own, with 0 as its parent. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

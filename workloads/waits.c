@@ -1,6 +1,6 @@
-/* A library that is loaded before others (LD_PRELOAD): each child that its program waits for is a line in the file $WAITS,
-   'WAITER CHILD MICROSECONDS NAME': the CPU time of the child with the children that it had waited for, and its last name. The
-   kernel gives that time once the child is gone, so that its exit is in it. */
+/* A library for LD_PRELOAD. For each child that its program waits for it appends a line to the file $WAITS:
+   'WAITER CHILD MICROSECONDS NAME', with the CPU time of the child and of the children it waited for, and its last name. The kernel
+   reports that time after the child's exit, so the exit is included. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage) {
     char name[32] = "", line[96];
     struct rusage own, *used = usage ? usage : &own;
     siginfo_t info = {0};
-    /* Its name is there as long as nobody has waited for it. */
+    /* A zombie keeps its name until it is waited for. */
     if (pid == -1 || pid > 0)
         waitid(pid == -1 ? P_ALL : P_PID, pid == -1 ? 0 : pid, &info, WEXITED | WNOWAIT | (options & WNOHANG));
     if (info.si_pid > 0) {

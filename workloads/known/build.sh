@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: compiles the programs whose chains of calls are known into FOLDER, without frame pointers and (known-fp)
-# with them. They are linked dynamically, as most are. What has no compiler here is left out. Several may call this at
-# once: one compiles, the others wait.
+# build.sh FOLDER: compiles programs with known call chains into FOLDER, without frame pointers and (known-fp) with them,
+# linked dynamically. Skips languages without a compiler. A lock lets several tests run it at once.
 set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)

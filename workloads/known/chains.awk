@@ -1,6 +1,6 @@
-# awk -f known-chains.awk CHAINS SCRIPT: of the stacks in SCRIPT (tare script -F ip,sym,dso), how many are exactly one of
-# the chains of calls in CHAINS (what `known --chains` prints), and how many there are: two numbers. Stacks of the
-# dynamic linker are left out, those of a runtime's own threads (a line `apart NAME`), and frames that no chain has a name for. -v show=N prints the first N others.
+# awk -f known-chains.awk CHAINS SCRIPT: prints two numbers for the stacks in SCRIPT (tare script -F ip,sym,dso): how many equal
+# one of the call chains in CHAINS (the output of `known --chains`), and how many stacks there are. Ignores stacks of the dynamic linker
+# and of a runtime's own threads (lines `apart NAME`), and frames whose name is in no chain. -v show=N prints the first N other stacks.
 function judge(    at, from, text) {
     if (frames == 0) return
     if (first !~ /\/ld-linux|\/ld-musl/ && !(kept == 0 && is_apart)) {
@@ -14,7 +14,7 @@ function judge(    at, from, text) {
     }
     frames = kept = is_apart = 0; whole = ""
 }
-# Where the stack goes on behind these names; 0 if it doesn't begin with them.
+# Index of the first frame after these names; 0 if the stack doesn't begin with them.
 function starts(names, at,    words, count, word) {
     count = split(names, words, " ")
     for (word = 1; word <= count; word++) if (name[word] != words[word] || word > kept) return 0
@@ -31,7 +31,7 @@ NF == 0 { judge(); next }
 {
     frames++
     if (frames == 1) first = $NF
-    sub(/\.cold$/, "", $2) # a part of a function that the compiler put elsewhere
+    sub(/\.cold$/, "", $2) # the compiler puts rarely executed parts of a function elsewhere
     whole = whole " " $2
     if ($2 in apart) is_apart = 1
     if ($2 in known) name[++kept] = $2

@@ -1,2 +1,2 @@
-// ext, in a library of its own: it is called through a procedure linkage table.
+// In a library of its own, so that calls go through the procedure linkage table.
 long ext(long seed) { return seed * 3 + 1; }

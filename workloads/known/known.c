@@ -1,6 +1,6 @@
 // known SECONDS: works at depths of 1 to 60 calls, on two threads, under a timer's signal handler, through a procedure
-// linkage table, in the vdso and behind a tail call. `known --chains` prints each chain of calls that there may be, the
-// innermost first: what known-chains.awk holds a recording against.
+// linkage table, in the vdso and behind a tail call. `known --chains` prints every possible call chain, innermost function
+// first, for known-chains.awk.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
