@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Builds a small arm64 kernel of Debian's linux-source package without and with a series of linux/, boots both with an emulated PMU, runs
-# the workloads of linux/build/in-guest.sh, prints one table and writes target/vm-kernel/LINUX/result.json: see linux/inherited-events.md.
+# the workloads of linux/build/in-guest.sh, prints a table and writes target/vm-kernel/LINUX/result.json: see linux/inherited-events.md.
 #
 #   ./x vm-kernel              both kernels, with 1 and 2 CPUs
 #   ./x vm-kernel --steps      also after each patch of the series
-#   ./x vm-kernel --lockdep    the kernel with the series checks its own locking (PROVE_LOCKING, DEBUG_ATOMIC_SLEEP); no table
-#   ./x vm-kernel --review     what reviewers run over the patches, and the selftest on x86-64: linux/build/review.sh
-#   ./x vm-kernel --markdown   the tables of linux/inherited-events.md, from the result.json that is there; builds and runs nothing
+#   ./x vm-kernel --lockdep    only the kernel with the series, which checks its own locking (PROVE_LOCKING, DEBUG_ATOMIC_SLEEP); no table
+#   ./x vm-kernel --review     the checks of kernel reviewers, and the selftest on x86-64: linux/build/review.sh
+#   ./x vm-kernel --markdown   prints the tables of linux/inherited-events.md from the last result.json; builds and runs nothing
 #
-# --linux 6.1 or --linux 7.3 (the default) says of which Linux.
+# --linux 6.1 or --linux 7.3 (the default) selects the version.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -30,14 +30,14 @@ fi
 . linux/build/tree.sh
 if [ "$task" = review ]; then exec linux/build/review.sh "$linux"; fi
 cross=(make -s ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
-# A timer of QEMU's that runs out 20,000 times a second. What is left until the next timer runs out is what its CPUs share as their turns; without it turns are
-# so long that counters pass whole periods before their CPU gets to see an interrupt.
+# A QEMU timer that expires 20,000 times a second. QEMU's CPUs take turns until the next timer expires; without this one, turns are so long that
+# counters pass whole periods before their CPU sees an interrupt.
 export RIG_QEMU="-netdev hubport,id=net,hubid=0 -object filter-buffer,id=turns,netdev=net,interval=50"
 export RIG_TIMEOUT=3000
-# How often the stock kernel is booted with 2 CPUs, until enough of the rows are measurable.
+# Boots of the stock kernel with 2 CPUs, at most, until enough of the rows are measurable.
 boots=3
 
-# The image of the kernel with the first N patches; built unless it is there.
+# image N: prints the path of the kernel image with the first N patches, and builds it unless it is there.
 image() { # image N
     local kind=build image configs=(linux/build/arm64.config)
     if [ "$task" = lockdep ]; then
@@ -68,7 +68,7 @@ measurable() {
     jq -es -L linux/build 'include "rows"; controls as $controls | map(select(is_promised and .cpus == 2 and is_measurable($controls))) | length >= enough_measurable' "$work/rows.stock.2" >/dev/null
 }
 
-# Every kernel with 1 CPU, one after the other, and beside that every kernel with 2: a guest takes one CPU of the host, and those with 1 are done sooner.
+# Runs every kernel with 1 CPU, one after the other, and at the same time every kernel with 2. A guest takes one CPU of the host; those with 1 CPU finish first.
 all_of() { # all_of NAME IMAGE [NAME IMAGE]…
     local one
     with_one "$@" &
@@ -136,12 +136,12 @@ table() {
 }
 
 if [ "$task" = markdown ]; then
-    [ -e "$work/result.json" ] || die "there are no figures yet: ./x vm-kernel --linux $linux"
+    [ -e "$work/result.json" ] || die "there is no result.json; make one with ./x vm-kernel --linux $linux"
     exec jq -r -L linux/build -f linux/build/markdown.jq "$work/result.json"
 fi
 tools make:make gcc:gcc flex:flex bison:bison bc:bc perl:perl git:git xz:xz-utils jq:jq
 vm/rig.sh setup-base
-RIG_EMULATOR=$(vm/rig.sh emulator) || die "no QEMU of version 10 or later here, nor from the backports to this Debian: please install one"
+RIG_EMULATOR=$(vm/rig.sh emulator) || die "QEMU 10 or later is needed, and neither the host nor Debian's backports have it: please install it"
 export RIG_EMULATOR
 source_tree
 ./x build-for-guest & # its last step takes one CPU only

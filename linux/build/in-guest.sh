@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs in the guest of linux/build/compare.sh: every workload, one line of JSON each. `checking` is set where the kernel checks itself: fewer runs, and what it
-# had to say.
+# Runs in the guest of linux/build/compare.sh: runs every workload and prints a line of JSON for each. If the file `checking` exists the kernel checks itself: fewer runs, and
+# its complaints.
 cpus=$(nproc)
-# Where things lie in memory decides over a few instructions.
+# The memory layout changes counts by a few instructions.
 echo 0 >/proc/sys/kernel/randomize_va_space
-# shellcheck disable=SC2016 # for the shell that runs it
+# shellcheck disable=SC2016 # expanded by the shell that runs it
 echo 'i=0; while [ $i -lt $1 ]; do /bin/true; i=$((i + 1)); done' >/tmp/loop.sh
 
 # Workloads as programs of their own, for tare.
@@ -16,7 +16,7 @@ m() { # m LABEL OPTION... -- WORKLOAD
     kernel-measure -l "$label" "$@" || echo "FAILED $label $*: status $?"
 }
 
-# tare records as a user without privileges would. Its ledger goes along as it is; `said` is whether it told of the kernel, which `-v` does.
+# r LABEL HZ COMMAND: records with tare as an unprivileged user would. The line has its ledger; `said` is whether the recorder's -v reports that the kernel keeps counts.
 r() { # r LABEL HZ WORKLOAD
     label=$1
     hz=$2
@@ -28,7 +28,7 @@ r() { # r LABEL HZ WORKLOAD
         sed "s/^{/{\"workload\":\"tare record: $label\",\"event\":\"cycles\",\"events\":1,\"group\":false,\"rate\":\"$hz Hz\",\"said\":$said,/"
 }
 
-# tare counts what its command and all inherited events did in user mode.
+# s LABEL COMMAND: counts a command's instructions in user mode with tare, inherited events included.
 s() { # s LABEL WORKLOAD
     label=$1
     shift
@@ -73,14 +73,14 @@ not_forking() {
     m "two busy threads" -c 1000000 -- @threads 2 300000 300000
     m "two that wake each other" -F 1000 -- @pingpong 4000
     m "two that wake each other" -F 4000 -- @pingpong 4000
-    # A family's average must not be forced on a member that has another rate, nor on events that have no family.
+    # Events with a rate unlike their family's, and events without a family, must not get the family's average period.
     m "threads unlike" -u -F 1000 -- @unlike 450
     m "children unlike" -u -F 1000 -- @mixed 600 500 1500
     m "bursts, whole CPUs" -a -u -F 1000 -- @bursts 40 2000 20000
     m "bursts, whole CPUs" -a -u -F 4000 -- @bursts 40 2000 20000
 }
 
-# What the emulator loses by itself when two CPUs are busy: by this the rows with 2 CPUs are measurable or not.
+# The emulator's own loss when two CPUs are busy, which decides whether rows with 2 CPUs are measurable.
 controls() {
     for rate in "-F 1000" "-F 4000" "-c 1000000"; do
         # shellcheck disable=SC2086 # a rate is two words
@@ -93,7 +93,7 @@ controls() {
     m "control, two busy threads" -n 3 -g -F 4000 -- @threads 2 300000 300000
 }
 
-# What ticks, switches, overflows, forks and exits take: runs that differ by one of them.
+# Costs of ticks, switches, overflows, forks and exits: pairs of runs that differ by one of these.
 costs() {
     never="-c 1000000000000"
     for workload in "@ticks 250" "@forks 4000" "@switches 4000"; do
@@ -108,7 +108,7 @@ costs() {
     m "cost, @overflows 4000" -F 20000 -- @overflows 4000 1 "20000 Hz"
 }
 
-# The kernel's own test of this, where the series has one.
+# The kernel selftest of the series.
 selftest() {
     if [ ! -e ./selftest ]; then return; fi
     if ./selftest >/tmp/said 2>&1; then passes=true; else passes=false; fi
@@ -116,7 +116,7 @@ selftest() {
     echo "{\"workload\":\"selftest\",\"event\":\"-\",\"events\":0,\"group\":false,\"rate\":\"count\",\"passes\":$passes}"
 }
 
-# Whose samples: each a dense profile first. The children's length is half of the period, so that a pair takes as long as one.
+# Shares of samples, each with a dense profile first. A child runs for half a period, so that a pair takes one period.
 shares() {
     for lengths in "500 500" "300 700"; do
         # shellcheck disable=SC2086 # two lengths
@@ -132,7 +132,7 @@ shares() {
     m "shell, 300 x true, shares" -t -F 4000 -- sh /tmp/loop.sh 300
 }
 
-# The program that all of this is for, in the guest.
+# tare itself, in the guest.
 tare_itself() {
     r "shell, 300 x true" 1000 /bin/sh /tmp/loop.sh 300
     r "children of 0.1-1 ms" 4000 /tmp/@children 500 100 1000
@@ -141,7 +141,7 @@ tare_itself() {
     s "one process" /tmp/@spin 100000
 }
 
-# Exact counts, to be the same on both kernels, and what tare counts (by the same paths: their length costs instructions); and what forks and adjusted periods cost.
+# Exact counts, which must be equal on both kernels and equal tare's (with the same paths, as their length costs instructions); and costs of forks and adjusted periods.
 counts() {
     m "shell, 300 x true" -u -i -e instructions -- /bin/sh /tmp/loop.sh 300
     m "children of 0.1-1 ms" -u -i -e instructions -- /tmp/@children 500 100 1000

@@ -1,4 +1,4 @@
-# result.json as the tables of linux/inherited-events.md.
+# Prints result.json as the tables of linux/inherited-events.md.
 include "rows";
 def change: (. - 1) * 10000 | round / 100 | if . > 0 then "+\(.)%" else "\(.)%" end;
 def row: "| " + join(" | ") + " |";

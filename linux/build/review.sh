@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What reviewers run over a series of linux/: called by linux/build/compare.sh as `./x vm-kernel --review`, with the Linux that it is for.
+# Runs the checks of kernel reviewers over a series of linux/. linux/build/compare.sh calls it for `./x vm-kernel --review`, with the Linux version.
 #
 # After each patch kernel/events is built with W=1 and sparse: for arm64 with its PMU, for arm64 with CONFIG_PERF_EVENTS but no PMU, and for a 32-bit x86;
-# what the series adds to the compiler's and sparse's warnings is a failure. Then an x86-64 kernel without and with the series is booted in QEMU without
+# a new warning of the compiler or of sparse is a failure. Then an x86-64 kernel without and with the series is booted in QEMU without
 # acceleration and runs the kernel's own tests of perf events: inherit_samples must fail on the first and pass on the second, others must say the same on both.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,7 +19,7 @@ verdict() {
     echo "$*" | tee -a "$verdicts"
 }
 
-# Warnings of one build of kernel/events, without the lines that they are at. Linux 7.3 has a word that sparse 0.6.4 doesn't know, and leaves sparse out then.
+# Prints the warnings of one build of kernel/events, without line numbers. Linux 7.3 skips sparse 0.6.4, which doesn't know __typeof_unqual__, unless it is defined.
 warnings() { # warnings FOLDER MAKE…
     local build=$work/$1
     shift
@@ -28,7 +28,7 @@ warnings() { # warnings FOLDER MAKE…
     { grep -E 'warning:|error:' "$build.log" || true; } | sed -E 's/:[0-9]+(:[0-9]+)?:/:/' | sort | uniq -c
 }
 
-# Each patch on top of those before, for one kind of kernel.
+# Builds after each patch of the series, for one kind of kernel.
 each_patch() { # each_patch WHAT FOLDER CONFIG… -- MAKE…
     local what=$1 folder=$2 configs=() n new
     shift 2
@@ -55,10 +55,10 @@ each_patch() { # each_patch WHAT FOLDER CONFIG… -- MAKE…
             return
         fi
     done
-    verdict "ok $what, W=1 and sparse: kernel/events builds after each of ${#patches[@]} patches, with the $(wc -l <"$work/$folder.warnings.0") warnings that it had"
+    verdict "ok $what, W=1 and sparse: kernel/events builds after each of ${#patches[@]} patches, with the $(wc -l <"$work/$folder.warnings.0") warnings of the stock kernel"
 }
 
-# The tests as their makefile builds them, but static: the guest has no libraries.
+# Builds the tests by their makefile, but static, as the guest has no libraries.
 x86_tests() {
     "${x86[@]}" -C "$work/linux" O="$work/build-x86" headers >"$work/build-x86.log" 2>&1 || die "no headers: $work/build-x86.log"
     rm -rf "$work/job-x86"
@@ -92,7 +92,7 @@ boot_x86() { # boot_x86 NAME
     rm -rf "$place" "$work/initrd-x86.cpio"
 }
 
-result() { # result NAME TEST: its exit status
+result() { # result NAME TEST: prints its exit status
     sed -n "s/^test $2: //p" "$work/log.x86.$1"
 }
 

@@ -1,4 +1,4 @@
-# A line that the guest printed as a row of result.json. What tare recorded comes with its ledger.
+# Turns a line that the guest printed into a row of result.json. Lines of `tare record` contain its ledger.
 def of_ledger:
   .rate as $rate | .ledger
   | .events[0] as $event

@@ -1,4 +1,4 @@
-# result.json as a table: a row for each run, the kernels beside each other.
+# Prints result.json as a table: a row for each run, the kernels side by side.
 include "rows";
 def cells: [.samples // "-", (if .coverage then .coverage | percent else "-" end), .low // "-", .instructions // "-"];
 .rows |= map(select(.workload | test("^selftest|^cost, ") | not))

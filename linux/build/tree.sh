@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What linux/build/compare.sh and linux/build/review.sh share: Linux of Debian's linux-source package, and what a series of linux/ makes of it.
-# They set $root (of this project) and $linux (6.1 or 7.3) before.
-# shellcheck disable=SC2154 # both come from who sources this
+# Sourced by linux/build/compare.sh and linux/build/review.sh: unpacks Debian's linux-source package and applies a series of linux/.
+# The caller sets $root (of this project) and $linux (6.1 or 7.3).
+# shellcheck disable=SC2154 # the caller sets both
 package=linux-source-$linux
 # shellcheck disable=SC2154
 work=$root/target/vm-kernel/$linux
@@ -14,7 +14,7 @@ die() {
     exit 1
 }
 
-# tools PROGRAM:PACKAGE…: what the host needs
+# tools PROGRAM:PACKAGE…: installs the packages of missing programs
 tools() {
     local program missing=()
     for program; do
@@ -42,8 +42,7 @@ in_patched() {
         git -C "$work/patched" -c user.name=vm-kernel -c user.email=vm-kernel@localhost "$@"
 }
 
-# What the first N patches make of the files that they touch, as a repository below patched/, by `git am`: with all lines of context, at the place that
-# they name. Says so when one doesn't apply.
+# patched N: applies the first N patches by `git am` to the files that they touch, in a repository below patched/. All lines of context must match.
 patched() { # patched N
     local patch file said
     rm -rf "$work/patched"
@@ -58,14 +57,14 @@ patched() { # patched N
     in_patched commit -q -m "Linux $version"
     for patch in "${patches[@]:0:$1}"; do
         said=$(in_patched apply --check --verbose "$patch" 2>&1) ||
-            die "$patch does not apply to $package $version any more: bring the series up to date, see linux/README.md: $said"
-        # A change that moved may have found a wrong place.
-        if grep -q offset <<<"$said"; then say "$patch was made for another version than $version: read what it did in $work/patched"; fi
+            die "$patch does not apply to $package $version; update the series (linux/README.md): $said"
+        # A hunk that applied at another line may be in the wrong place.
+        if grep -q offset <<<"$said"; then say "$patch applied to $version at other lines: check the result in $work/patched"; fi
         in_patched am -q "$patch" || die "git am refuses $patch"
     done
 }
 
-# Puts what `patched` made where it is built, if it is another text: make goes by the time of a change.
+# Copies changed files of `patched` into the source tree. Unchanged ones keep their time, by which make decides.
 put_in_place() {
     local file
     (cd "$work/patched" && find . -path ./.git -prune -o -type f -print) | while read -r file; do
@@ -73,7 +72,7 @@ put_in_place() {
     done
 }
 
-# configure FOLDER CONFIG… -- MAKE…: a build folder of tinyconfig and these, made anew when they change.
+# configure FOLDER CONFIG… -- MAKE…: makes a build folder with tinyconfig and these options, anew when they change.
 configure() {
     local build=$work/$1 configs=()
     shift
@@ -91,7 +90,7 @@ configure() {
     fi
 }
 
-# Of the texts that are built: names an image that can be kept.
+# Prints a hash of the sources to be built, as part of an image's name.
 fingerprint() { # fingerprint CONFIG…
     { echo "$version" && cat "$@" && (cd "$work/patched" && find . -path ./.git -prune -o -type f -print | sort | xargs sha256sum); } | sha256sum | cut -c1-16
 }

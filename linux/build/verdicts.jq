@@ -1,4 +1,4 @@
-# What the series promises, held against result.json: lines 'ok …' and 'FAILED …'.
+# Compares result.json with the promises of the series: prints lines 'ok …' and 'FAILED …'.
 include "rows";
 def verdict(what; failures): if (failures | length) == 0 then "ok \(what)" else "FAILED \(what): \(failures | join("; "))" end;
 def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
