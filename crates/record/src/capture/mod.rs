@@ -13,6 +13,7 @@ mod members;
 pub(crate) mod opening;
 pub(crate) mod poller;
 pub(crate) mod reader;
+mod record_path;
 pub(crate) mod reopening;
 mod rounds;
 pub(crate) mod scanner;

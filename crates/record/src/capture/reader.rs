@@ -9,8 +9,6 @@
 //! all readers done?                 FINISHED_ROUND
 //! ```
 
-mod in_round;
-
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +21,8 @@ use tare_kernel::ring::Batch;
 use super::batch::{CpuRing, PendingBatch};
 use super::command::FollowedCommand;
 use super::exec::FilteredRecords;
-use super::flight_recorder::{DiscardedStats, FlightRecorder};
 use super::jit::JitProcesses;
+use super::record_path::RecordPath;
 use super::rounds::Rounds;
 use super::scanner::{EventTable, Scanner};
 use super::stats::{AppendedStats, FileStats, RingStats, SampleCounts};
@@ -48,7 +46,7 @@ struct Registered {
 /// The output with everything else that readers share, behind one lock.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
-    state: Mutex<State>,
+    state: Mutex<ReaderState>,
     /// Number of times that readers were woken.
     wake_ups: AtomicU64,
     /// Limit on the bytes between two checks of the file size; `None` if the size is unlimited.
@@ -57,24 +55,39 @@ pub(crate) struct SharedOutput {
     waits_for_exec: AtomicBool,
 }
 
+/// What readers share, under one lock.
 #[derive(Debug)]
-struct State {
-    output: Output,
-    clock: Arc<dyn Clock>,
-    /// Holds records until a snapshot, if only the last seconds are kept.
-    flight_recorder: Option<FlightRecorder>,
+struct ReaderState {
+    path: RecordPath,
     rings: Vec<Registered>,
-    /// Scans the records that the flight recorder drops.
-    forgetting: Scanner,
-    forgotten: DiscardedStats,
-    /// Files that samples may lie in.
-    build_ids: BuildIds,
-    jit: JitProcesses,
-    binaries: Option<Binaries>,
+    code: CodeFiles,
     rounds: Rounds,
     /// Whether there are overwritten rings, whose records only come with a snapshot.
     has_overwritten: bool,
     command: Option<FollowedCommand>,
+}
+
+/// The files with code that samples may lie in. All of them see every mapping.
+#[derive(Debug)]
+struct CodeFiles {
+    build_ids: BuildIds,
+    jit: JitProcesses,
+    binaries: Option<Binaries>,
+}
+
+impl CodeFiles {
+    /// Notes the files of mappings of code.
+    fn see_mappings(&mut self, records: &[u8]) {
+        self.build_ids.see(records);
+        self.jit.see(records);
+        self.binaries.iter_mut().for_each(|binaries| binaries.see(records));
+    }
+
+    /// Returns the build ids of the files with mapped code.
+    fn read_build_ids(&self, host: &Host) -> Vec<BuildId> {
+        let ids = self.build_ids.read(host);
+        self.binaries.iter().fold(ids, |ids, binaries| binaries.with_build_ids(ids))
+    }
 }
 
 impl SharedOutput {
@@ -88,16 +101,10 @@ impl SharedOutput {
         jit: JitProcesses,
     ) -> Self {
         let step = output.step();
-        let state = State {
-            output,
-            clock,
-            flight_recorder: keep.map(FlightRecorder::new),
+        let state = ReaderState {
+            path: RecordPath::new(output, known, keep, clock),
             rings: Vec::new(),
-            forgetting: Scanner::new(known),
-            forgotten: DiscardedStats::default(),
-            build_ids: BuildIds::default(),
-            jit,
-            binaries: None,
+            code: CodeFiles { build_ids: BuildIds::default(), jit, binaries: None },
             rounds: Rounds::new(readers),
             has_overwritten: false,
             command: None,
@@ -112,7 +119,7 @@ impl SharedOutput {
 
     /// Calls `ask` with the scanner that holds the table of events.
     pub(crate) fn with_scanner<T>(&self, ask: impl FnOnce(&mut Scanner) -> T) -> T {
-        ask(&mut self.lock().forgetting)
+        ask(&mut self.lock().path.scanner)
     }
 
     /// Notes that there are overwritten rings.
@@ -146,22 +153,22 @@ impl SharedOutput {
         if !self.waits_for_exec.load(Ordering::Relaxed) {
             return None;
         }
-        let State { command, forgetting, clock, .. } = &mut *self.lock();
+        let ReaderState { command, path, .. } = &mut *self.lock();
         let command = command.as_mut()?;
         let records = batch.records().map(|record| match record.slices() {
             [first, []] => Cow::Borrowed(first),
             pieces => Cow::Owned(pieces.concat()),
         });
-        let passed = command.exec.pass(forgetting.table(), records, clock.now());
+        let passed = command.exec.pass(path.scanner.table(), records, path.clock.now());
         self.waits_for_exec.store(command.exec.looks_at_samples(), Ordering::Relaxed);
         Some(passed)
     }
 
     /// Filters the records of an overwritten ring, oldest first.
     pub(crate) fn filter_older(&self, records: Vec<u8>) -> Vec<u8> {
-        let State { command, forgetting, .. } = &mut *self.lock();
+        let ReaderState { command, path, .. } = &mut *self.lock();
         match command {
-            Some(command) => command.exec.pass_older(forgetting.table(), records),
+            Some(command) => command.exec.pass_older(path.scanner.table(), records),
             None => records,
         }
     }
@@ -169,13 +176,12 @@ impl SharedOutput {
     /// Returns the samples that still wait for the command's execve, when no more records will
     /// come.
     pub(crate) fn finish_filter(&self) -> Vec<u8> {
-        let mut state = self.lock();
-        let State { command, forgetting, .. } = &mut *state;
+        let ReaderState { command, path, .. } = &mut *self.lock();
         let command = command.as_mut();
-        command.map(|command| command.exec.finish(forgetting.table())).unwrap_or_default()
+        command.map(|command| command.exec.finish(path.scanner.table())).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReaderState> {
         // A reader that panicked left whole records behind: each append is one call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,45 +210,63 @@ impl SharedOutput {
     /// # Errors
     /// Fails if the output takes nothing more.
     pub(crate) fn append(&self, records: &[&[u8]]) -> Result<()> {
-        self.lock().output.append(records)
+        self.lock().path.output.append(records)
     }
 
     /// Appends the contents of an overwritten ring, as counted by its scanner.
     ///
     /// # Errors
     /// Fails if the output takes nothing more.
-    pub(crate) fn append_of(&self, ring: usize, scanner: &Scanner, records: &[u8]) -> Result<()> {
+    pub(crate) fn append_overwritten(
+        &self,
+        ring: usize,
+        scanner: &Scanner,
+        records: &[u8],
+    ) -> Result<()> {
         let mut state = self.lock();
-        state.output.append(&[records])?;
+        state.path.output.append(&[records])?;
         state.rings[ring].appended.note(&scanner.stats, scanner.batch_first_ns);
         Ok(())
     }
 
+    /// Appends whole records that are no older than the records before the last mark. They belong
+    /// to the current round, so they go the way of ring records: into the flight recorder, if there
+    /// is one.
+    ///
+    /// # Errors
+    /// Fails if the output takes nothing more.
+    pub(crate) fn append_in_round(&self, records: &[u8]) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.lock();
+        state.rounds.appended();
+        state.path.take(&[records])
+    }
+
     /// Notes the files of mappings of code.
     pub(crate) fn see_mappings(&self, records: &[u8]) {
-        self.lock().see_mappings(records);
+        self.lock().code.see_mappings(records);
     }
 
     /// Notes the build id of a module that was mapped under this name.
     pub(crate) fn see_module(&self, name: &[u8], id: Vec<u8>) {
-        self.lock().build_ids.see_module(name, id);
+        self.lock().code.build_ids.see_module(name, id);
     }
 
     /// Calls `ask` with the processes that generate code.
     pub(crate) fn jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
-        ask(&mut self.lock().jit)
+        ask(&mut self.lock().code.jit)
     }
 
     /// Returns the build ids of the files with mapped code.
     pub(crate) fn build_ids(&self, host: &Host) -> Vec<BuildId> {
-        let state = self.lock();
-        let ids = state.build_ids.read(host);
-        state.binaries.iter().fold(ids, |ids, binaries| binaries.with_build_ids(ids))
+        self.lock().code.read_build_ids(host)
     }
 
     /// Replaces the store that holds mapped files open, and returns the old one.
     pub(crate) fn hold(&self, binaries: Option<Binaries>) -> Option<Binaries> {
-        std::mem::replace(&mut self.lock().binaries, binaries)
+        std::mem::replace(&mut self.lock().code.binaries, binaries)
     }
 
     /// Appends the records in the flight recorder, if there is one.
@@ -250,15 +274,13 @@ impl SharedOutput {
     /// # Errors
     /// Fails if the output takes nothing more.
     pub(crate) fn append_recent(&self) -> Result<()> {
-        let mut state = self.lock();
-        let chunks = state.flight_recorder.as_mut().map(FlightRecorder::take).unwrap_or_default();
-        chunks.iter().try_for_each(|chunk| state.output.append(&[chunk]))
+        self.lock().path.append_recent()
     }
 
     /// The shortest time that the flight recorder could keep records, if that was less than
     /// requested.
     pub(crate) fn shortest(&self) -> Option<Duration> {
-        self.lock().flight_recorder.as_ref().and_then(|flight_recorder| flight_recorder.shortest)
+        self.lock().path.shortest()
     }
 
     /// Makes everything appended so far readable, even if the recorder is killed.
@@ -266,7 +288,7 @@ impl SharedOutput {
     /// # Errors
     /// Fails if the output takes nothing more.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.lock().output.flush()
+        self.lock().path.output.flush()
     }
 
     /// Number of times that the kernel throttled an event.
@@ -281,32 +303,26 @@ impl SharedOutput {
 
     /// Calls `ask` with the output, which is locked meanwhile.
     pub(crate) fn with_output<T>(&self, ask: impl FnOnce(&mut Output) -> T) -> T {
-        ask(&mut self.lock().output)
+        ask(&mut self.lock().path.output)
     }
 
     /// Ends a file: `end` gets the file's counts and completes it under the lock, so no reader
     /// appends meanwhile.
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
-        let mut state = self.lock();
-        // Records still in the flight recorder when a file ends are dropped.
-        let kept_back = state.flight_recorder.as_mut().map(FlightRecorder::take);
-        let State { rings, forgetting, forgotten, output, .. } = &mut *state;
-        for chunk in kept_back.unwrap_or_default() {
-            forgotten.add(forgetting, &chunk);
-        }
-        let of = |Registered { cpu, size, appended }: &mut Registered| RingStats {
+        let ReaderState { path, rings, .. } = &mut *self.lock();
+        let (forgotten, forgotten_losses) = path.drop_kept();
+        let stats = |Registered { cpu, size, appended }: &mut Registered| RingStats {
             cpu: *cpu,
             size: *size,
             stats: appended.take(),
         };
-        let rings = rings.iter_mut().map(of).collect();
-        let (forgotten, forgotten_losses) = forgotten.take();
-        end(output, FileStats { rings, forgotten, forgotten_losses })
+        let rings = rings.iter_mut().map(stats).collect();
+        end(&mut path.output, FileStats { rings, forgotten, forgotten_losses })
     }
 
     /// Returns the output, once no reader is left.
     pub(crate) fn into_output(self) -> Output {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).output
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).path.output
     }
 }
 
@@ -369,7 +385,7 @@ impl Reader {
     /// Takes at most `step` bytes of a ring at a time, and checks the file size after each.
     fn pass_in_steps(&mut self, shared: &SharedOutput, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
-        if self.number > 0 && shared.lock().output.is_full() {
+        if self.number > 0 && shared.lock().path.output.is_full() {
             // Only the main thread begins the next file, and only after some records.
             return Ok(Pass::Full);
         }
@@ -384,7 +400,7 @@ impl Reader {
                 left = left.saturating_sub(batch.batch.len());
                 let mut state = shared.lock();
                 append(&mut state, &mut vec![batch], &mut noted, None)?;
-                if state.output.is_full() {
+                if state.path.output.is_full() {
                     return Ok(Pass::Full);
                 }
             }
@@ -398,7 +414,7 @@ impl Reader {
 /// a pass: the reader's number and the round in which the pass began. If that completes the round,
 /// its mark is appended too.
 fn append(
-    state: &mut State,
+    state: &mut ReaderState,
     pending: &mut Vec<PendingBatch<'_>>,
     noted: &mut Vec<u8>,
     ends: Option<(usize, u64)>,
@@ -408,8 +424,8 @@ fn append(
     if !pieces.is_empty() {
         state.rounds.appended();
     }
-    state.see_mappings(noted);
-    let note = state.jit.take_note();
+    state.code.see_mappings(noted);
+    let note = state.code.jit.take_note();
     state.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
@@ -420,39 +436,10 @@ fn append(
         pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
         state.command.iter_mut().for_each(FollowedCommand::end_round);
     }
-    state.take(&pieces)?;
+    state.path.take(&pieces)?;
     for PendingBatch { ring, scanner, .. } in &*pending {
         state.rings[*ring].appended.note(&scanner.stats, scanner.batch_first_ns);
     }
     pending.drain(..).for_each(|pending| pending.batch.advance());
     Ok(())
-}
-
-impl State {
-    /// Notes the files of mappings of code.
-    fn see_mappings(&mut self, records: &[u8]) {
-        self.build_ids.see(records);
-        self.jit.see(records);
-        self.binaries.iter_mut().for_each(|binaries| binaries.see(records));
-    }
-
-    /// Appends records of rings to the output, or to the flight recorder if there is one.
-    fn take(&mut self, pieces: &[&[u8]]) -> Result<()> {
-        let Self { flight_recorder, forgetting, forgotten, output, clock, .. } = self;
-        let Some(flight_recorder) = flight_recorder else {
-            return if pieces.is_empty() { Ok(()) } else { output.append(pieces) };
-        };
-        let now = clock.now();
-        if !pieces.is_empty() {
-            flight_recorder.push(pieces, now);
-        }
-        while let Some(chunk) = flight_recorder.expired(now) {
-            let kept = forgotten.add(forgetting, &chunk);
-            if !kept.is_empty() {
-                // A chunk is part of a pass; only the last one of a round ends with its mark.
-                output.append(&[&kept])?;
-            }
-        }
-        Ok(())
-    }
 }

@@ -35,6 +35,8 @@ mod window_thread;
 mod windows;
 mod write;
 
+use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -63,20 +65,132 @@ pub struct Closing<'a> {
     pub records: &'a [u8],
 }
 
-/// An open recording.
+/// Writes a recording: into a series of files or a stream, through a queue in front of one, or into
+/// a sink in this process.
+///
+/// A method that gets records is called per batch, never per record.
+pub trait RecordWriter: fmt::Debug + Send {
+    /// Starts the helper threads that may be needed later, for callers that must name them.
+    /// Otherwise they start when needed.
+    ///
+    /// # Errors
+    /// Fails with [`OutputError::Thread`].
+    fn start_threads(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Thread ids of the helper threads, which belong to the recorder.
+    fn threads(&self) -> Vec<i32> {
+        Vec::new()
+    }
+
+    /// Whether the destination keeps nothing, as `/dev/null`.
+    fn keeps_nothing(&self) -> bool {
+        false
+    }
+
+    /// Writes the beginning of a recording.
+    ///
+    /// # Errors
+    /// See [`OutputError`].
+    fn begin(&mut self, description: &Description) -> Result<()>;
+
+    /// Appends whole records. The pieces are concatenated, and may be split within a record. When
+    /// the call returns, their memory may be overwritten. Waits while the queue is full.
+    ///
+    /// # Errors
+    /// Fails if the recording has ended, with the reason. Records after that are dropped and
+    /// counted; [`Output::finish`] completes the file. With a queue, a failure may be reported by a
+    /// later call.
+    fn append(&mut self, records: &[&[u8]]) -> Result<()>;
+
+    /// Makes everything appended readable, even if the recorder is killed: at once, or with a queue
+    /// as soon as it is written.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::append`].
+    fn flush(&mut self) -> Result<()>;
+
+    /// Bytes in the current file, or sent to the stream.
+    fn written(&self) -> u64;
+
+    /// Whether the next file is due, by size or age.
+    fn wants_switch(&self) -> bool {
+        false
+    }
+
+    /// Returns the bytes that the file, or the stream, will have when it ends this way; `None`
+    /// after a failure. Waits for the queue.
+    fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64>;
+
+    /// Completes the file as [`Output::finish`] does, renames it to a name with the time, and
+    /// begins the next file with a description and records of the existing processes. Returns the
+    /// finished file's name.
+    ///
+    /// # Errors
+    /// Fails if the destination is no file; otherwise as [`RecordWriter::append`].
+    fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let _ = (closing, beginning, records);
+        Err(OutputError::NotSwitchable)
+    }
+
+    /// Adds the ids of counters that were opened later. `ids` has the new ids of each event;
+    /// `description` already contains them.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::append`].
+    fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()>;
+
+    /// Reserves `room` bytes after the data for the file's end, so that a full disk shows before
+    /// the ledger is made.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::append`].
+    fn reserve(&mut self, room: u64) -> Result<()> {
+        let _ = room;
+        Ok(())
+    }
+
+    /// Waits until everything is written. If the file's data had to end, cuts them until `room`
+    /// bytes fit after them, and returns the rest as an unfinished recording whose samples can be
+    /// counted.
+    fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        let _ = room;
+        None
+    }
+
+    /// Returns the figures so far. A queue's are those of the moment; bytes are not included.
+    fn so_far(&self) -> OutputStats;
+
+    /// Completes the recording. It never fails: the returned figures state what is missing.
+    fn finish(self: Box<Self>, closing: &Closing<'_>) -> OutputStats;
+}
+
+/// An open recording: a [`RecordWriter`], with the limits on the size of its files.
 #[derive(Debug)]
 pub struct Output {
-    writer: Writer,
+    writer: Box<dyn RecordWriter>,
     max_size: Option<u64>,
     step: Option<usize>,
 }
 
-/// Who writes: whoever appends, or a thread.
-#[derive(Debug)]
-enum Writer {
-    Series(Box<FileSeries>),
-    Queued(Queue),
-    Sink(SinkWriter),
+impl Deref for Output {
+    type Target = dyn RecordWriter;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.writer
+    }
+}
+
+impl DerefMut for Output {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.writer
+    }
 }
 
 impl Output {
@@ -109,12 +223,12 @@ impl Output {
         // The path of a file depends on how fast it grows.
         let is_file = matches!(place, OpenDestination::File { .. });
         let recording = FileSeries::new(place, options, OutputBackend { disk, clock })?;
-        let writer = if is_queued {
-            Writer::Queued(Queue::start(recording, options.queue_bytes)?)
+        let writer: Box<dyn RecordWriter> = if is_queued {
+            Box::new(Queue::start(recording, options.queue_bytes)?)
         } else if is_file && options.choice == PathChoice::Auto {
-            Writer::Queued(Queue::later(recording, options.queue_bytes))
+            Box::new(Queue::later(recording, options.queue_bytes))
         } else {
-            Writer::Series(Box::new(recording))
+            Box::new(recording)
         };
         Ok(Self { writer, max_size: options.max_size, step: options.step() })
     }
@@ -122,88 +236,13 @@ impl Output {
     /// Hands records to a sink in this process, on the threads that read ring buffers.
     #[must_use]
     pub fn to_sink(sink: Box<dyn RecordSink>) -> Self {
-        Self { writer: Writer::Sink(SinkWriter::new(sink)), max_size: None, step: None }
-    }
-
-    /// Starts the helper threads that may be needed later, for callers that must name them.
-    /// Otherwise they start when needed.
-    ///
-    /// # Errors
-    /// Fails with [`OutputError::Thread`].
-    pub fn start_threads(&mut self) -> Result<()> {
-        if let Writer::Queued(queue) = &mut self.writer { queue.start_thread() } else { Ok(()) }
-    }
-
-    /// Thread ids of the helper threads, which belong to the recorder.
-    #[must_use]
-    pub fn threads(&self) -> Vec<i32> {
-        match &self.writer {
-            Writer::Series(recording) => recording.thread().into_iter().collect(),
-            Writer::Queued(queue) => queue.threads(),
-            Writer::Sink(_) => Vec::new(),
-        }
-    }
-
-    /// Whether the destination keeps nothing, as `/dev/null`.
-    #[must_use]
-    pub fn keeps_nothing(&self) -> bool {
-        matches!(&self.writer, Writer::Series(recording) if recording.keeps_nothing())
+        Self { writer: Box::new(SinkWriter::new(sink)), max_size: None, step: None }
     }
 
     /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     #[must_use]
     pub fn step(&self) -> Option<usize> {
         self.step
-    }
-
-    /// Writes the beginning of a recording.
-    ///
-    /// # Errors
-    /// See [`OutputError`].
-    pub fn begin(&mut self, description: &Description) -> Result<()> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.begin(description),
-            Writer::Queued(queue) => queue.begin(description),
-            Writer::Sink(sink) => sink.begin(description),
-        }
-    }
-
-    /// Appends whole records. The pieces are concatenated, and may be split within a record. When
-    /// the call returns, their memory may be overwritten. Waits while the queue is full.
-    ///
-    /// # Errors
-    /// Fails if the recording has ended, with the reason. Records after that are dropped and
-    /// counted; [`Output::finish`] completes the file. With a queue, a failure may be reported by a
-    /// later call.
-    pub fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.append(records),
-            Writer::Queued(queue) => queue.append(records),
-            Writer::Sink(sink) => sink.append(records),
-        }
-    }
-
-    /// Makes everything appended readable, even if the recorder is killed: at once, or with a queue
-    /// as soon as it is written.
-    ///
-    /// # Errors
-    /// As [`Output::append`].
-    pub fn flush(&mut self) -> Result<()> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.flush(),
-            Writer::Queued(queue) => queue.flush(),
-            Writer::Sink(sink) => sink.flush(),
-        }
-    }
-
-    /// Bytes in the current file, or sent to the stream.
-    #[must_use]
-    pub fn written(&self) -> u64 {
-        match &self.writer {
-            Writer::Series(recording) => recording.written(),
-            Writer::Queued(queue) => queue.written(),
-            Writer::Sink(sink) => sink.stats().bytes,
-        }
     }
 
     /// Whether the file has reached its size limit.
@@ -218,99 +257,9 @@ impl Output {
         self.is_at_max_size() || self.wants_switch()
     }
 
-    /// Whether the next file is due, by size or age.
-    #[must_use]
-    pub fn wants_switch(&self) -> bool {
-        match &self.writer {
-            Writer::Series(recording) => recording.wants_switch(),
-            Writer::Queued(queue) => queue.wants_switch(),
-            Writer::Sink(_) => false,
-        }
-    }
-
-    /// Returns the bytes that the file, or the stream, will have when it ends this way; `None`
-    /// after a failure. Waits for the queue.
-    pub fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.size_when_finished(closing),
-            Writer::Queued(queue) => queue.size_when_finished(closing),
-            Writer::Sink(sink) => Some(sink.stats().bytes + closing.records.len() as u64),
-        }
-    }
-
-    /// Completes the file as [`Output::finish`] does, renames it to a name with the time, and
-    /// begins the next file with a description and records of the existing processes. Returns the
-    /// finished file's name.
-    ///
-    /// # Errors
-    /// Fails if the destination is a stream; otherwise as [`Output::append`].
-    pub fn switch(
-        &mut self,
-        closing: &Closing<'_>,
-        beginning: &Description,
-        records: &[&[u8]],
-    ) -> Result<Option<PathBuf>> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.switch(closing, beginning, records),
-            Writer::Queued(queue) => queue.switch(closing, beginning, records),
-            Writer::Sink(_) => Err(OutputError::NotSwitchable),
-        }
-    }
-
-    /// Adds the ids of counters that were opened later. `ids` has the new ids of each event;
-    /// `description` already contains them.
-    ///
-    /// # Errors
-    /// As [`Output::append`].
-    pub fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.add_ids(description, ids),
-            Writer::Queued(queue) => queue.add_ids(description, ids),
-            Writer::Sink(sink) => sink.add_ids(description),
-        }
-    }
-
-    /// Reserves `room` bytes after the data for the file's end, so that a full disk shows before
-    /// the ledger is made.
-    ///
-    /// # Errors
-    /// As [`Output::append`].
-    pub fn reserve(&mut self, room: u64) -> Result<()> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.reserve(room),
-            Writer::Queued(queue) => queue.reserve(room),
-            Writer::Sink(_) => Ok(()),
-        }
-    }
-
-    /// Waits until everything is written. If the file's data had to end, cuts them until `room`
-    /// bytes fit after them, and returns the rest as an unfinished recording whose samples can be
-    /// counted.
-    pub fn cut_back(&mut self, room: u64) -> Option<CutFile> {
-        match &mut self.writer {
-            Writer::Series(recording) => recording.cut_back(room),
-            Writer::Queued(queue) => queue.cut_back(room),
-            Writer::Sink(_) => None,
-        }
-    }
-
-    /// Returns the figures so far. A queue's are those of the moment; bytes are not included.
-    #[must_use]
-    pub fn so_far(&self) -> OutputStats {
-        match &self.writer {
-            Writer::Series(recording) => recording.so_far(),
-            Writer::Queued(queue) => queue.so_far(),
-            Writer::Sink(sink) => sink.stats(),
-        }
-    }
-
-    /// Completes the recording. It never fails: the returned figures state what is missing.
+    /// Completes the recording: see [`RecordWriter::finish`].
     #[must_use]
     pub fn finish(self, closing: &Closing<'_>) -> OutputStats {
-        match self.writer {
-            Writer::Series(recording) => recording.finish(closing),
-            Writer::Queued(queue) => queue.finish(closing),
-            Writer::Sink(sink) => sink.finish(closing),
-        }
+        self.writer.finish(closing)
     }
 }

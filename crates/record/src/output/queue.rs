@@ -17,11 +17,11 @@ use rustix::io::Errno;
 use tare_format::file::writer::Description;
 use tare_kernel::page_buffer::PageBuffer;
 
-use self::thread::{Job, OutputThread, SharedQueue, State};
+use self::thread::{Job, OutputThread, QueueState, SharedQueue};
 use super::disk::CutFile;
 use super::hand_over::mpsc;
 use super::series::FileSeries;
-use super::{Closing, OutputError, OutputStats, Result};
+use super::{Closing, OutputError, OutputStats, RecordWriter, Result};
 
 /// Dropping it ends the thread, once the queue is empty.
 struct Ends(Arc<SharedQueue>);
@@ -89,24 +89,16 @@ impl Queue {
         }
     }
 
-    /// Starts the thread, if it may be needed, for callers that must name it.
-    pub(super) fn start_thread(&mut self) -> Result<()> {
-        let is_needed = self.here.as_deref().is_some_and(FileSeries::may_be_direct);
-        if self.thread.is_none() && is_needed {
-            self.thread = Some(OutputThread::start(&self.shared, self.capacity)?);
-        }
-        Ok(())
-    }
-
     /// Gives the recording to the thread, if it exists.
     fn hand_over(&mut self) {
         let Some(thread) = &self.thread else { return };
         let Some(mut recording) = self.here.take() else { return };
         recording.write_apart(true);
         let mut state = self.shared.lock();
-        (state.written, state.next) = (recording.written(), recording.written());
-        state.account = recording.so_far();
-        state.is_slow = false;
+        state.offset.set(recording.written());
+        state.progress.written = recording.written();
+        state.progress.account = recording.so_far();
+        state.progress.is_slow = false;
         drop(state);
         // The thread exists and receives it.
         let _ = thread.hand.send(*recording);
@@ -116,7 +108,7 @@ impl Queue {
     fn hand_over_when_fast(&mut self) {
         if self.is_by_pace && self.here.as_ref().is_some_and(|recording| recording.is_fast()) {
             // If no thread can be started, the appending thread continues.
-            if self.start_thread().is_ok() {
+            if self.start_threads().is_ok() {
                 self.hand_over();
             }
             self.is_by_pace = self.here.is_none();
@@ -126,7 +118,7 @@ impl Queue {
     /// Takes the recording back if the file grows slowly: waking the thread would cost more than
     /// the writing.
     fn take_back_when_slow(&mut self) {
-        if self.here.is_some() || !self.is_by_pace || !self.shared.lock().is_slow {
+        if self.here.is_some() || !self.is_by_pace || !self.shared.lock().progress.is_slow {
             return;
         }
         self.push_filling();
@@ -138,11 +130,6 @@ impl Queue {
             self.here = Some(Box::new(recording));
             self.shared.lock().spare = Vec::new();
         }
-    }
-
-    /// Thread ids of the queue's thread and the recording's.
-    pub(super) fn threads(&self) -> Vec<i32> {
-        self.thread.iter().map(|thread| thread.tid).chain(self.helper).collect()
     }
 
     /// Runs a call on the recording, on the thread that has it, and waits for the result.
@@ -161,62 +148,60 @@ impl Queue {
         receiver.recv().unwrap_or(Err(OutputError::Thread(Errno::SRCH)))
     }
 
-    /// See [`super::Output::begin`].
-    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
+    /// Hands over the piece being filled, which ends with whole records.
+    fn push_filling(&mut self) {
+        if let Some(piece) = self.filling.take() {
+            self.push(piece, true);
+        }
+    }
+
+    fn spare(&self) -> Result<PageBuffer> {
+        let mut state = self.shared.lock();
+        let memory = state.spare.pop();
+        let place = state.offset.next;
+        drop(state);
+        Ok(piece::empty(memory, place, self.is_large)?)
+    }
+
+    /// Waits for room, and adds a piece.
+    fn push(&self, piece: PageBuffer, ends: bool) {
+        let bytes = piece.bytes().len();
+        let mut state = self.shared.lock();
+        while state.fill.lacks_room(bytes, self.capacity) {
+            state.calls += 1;
+            state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.fill.add(bytes);
+        state.offset.append(bytes as u64);
+        state.jobs.push_back(Job::Append { piece, ends });
+        state.calls += 1;
+        drop(state);
+        self.shared.has_work.notify_one();
+    }
+}
+
+impl RecordWriter for Queue {
+    /// Starts the thread, if it may be needed, for callers that must name it.
+    fn start_threads(&mut self) -> Result<()> {
+        let is_needed = self.here.as_deref().is_some_and(FileSeries::may_be_direct);
+        if self.thread.is_none() && is_needed {
+            self.thread = Some(OutputThread::start(&self.shared, self.capacity)?);
+        }
+        Ok(())
+    }
+
+    /// Thread ids of the queue's thread and the recording's.
+    fn threads(&self) -> Vec<i32> {
+        self.thread.iter().map(|thread| thread.tid).chain(self.helper).collect()
+    }
+
+    fn begin(&mut self, description: &Description) -> Result<()> {
         let description = description.clone();
         self.call(move |recording| recording.begin(&description))
     }
 
-    /// See [`super::Output::size_when_finished`]. Waits until everything is written.
-    pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        let description = closing.description.clone();
-        let records = closing.records.to_vec();
-        self.call(move |recording| {
-            let closing = Closing { description: &description, records: &records };
-            Ok(recording.size_when_finished(&closing))
-        })
-        .ok()?
-    }
-
-    /// See [`super::Output::switch`].
-    pub(super) fn switch(
-        &mut self,
-        closing: &Closing<'_>,
-        beginning: &Description,
-        records: &[&[u8]],
-    ) -> Result<Option<PathBuf>> {
-        let ending = closing.description.clone();
-        let last = closing.records.to_vec();
-        let beginning = beginning.clone();
-        let records = records.concat();
-        self.call(move |recording| {
-            recording.switch(
-                &Closing { description: &ending, records: &last },
-                &beginning,
-                &[&records],
-            )
-        })
-    }
-
-    /// See [`super::Output::add_ids`].
-    pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
-        let description = description.clone();
-        let ids = ids.to_vec();
-        self.call(move |recording| recording.add_ids(&description, &ids))
-    }
-
-    /// See [`super::Output::reserve`].
-    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
-        self.call(move |recording| recording.reserve(room))
-    }
-
-    /// See [`super::Output::cut_back`].
-    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
-        self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
-    }
-
     /// Copies records into the queue; waits for room.
-    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+    fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         if let Some(recording) = &mut self.here {
             recording.append(records)?;
             self.hand_over_when_fast();
@@ -242,41 +227,8 @@ impl Queue {
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Hands over the piece being filled, which ends with whole records.
-    fn push_filling(&mut self) {
-        if let Some(piece) = self.filling.take() {
-            self.push(piece, true);
-        }
-    }
-
-    fn spare(&self) -> Result<PageBuffer> {
-        let mut state = self.shared.lock();
-        let memory = state.spare.pop();
-        let place = state.next;
-        drop(state);
-        Ok(piece::empty(memory, place, self.is_large)?)
-    }
-
-    /// Waits for room, and adds a piece.
-    fn push(&self, piece: PageBuffer, ends: bool) {
-        let bytes = piece.bytes().len();
-        let mut state = self.shared.lock();
-        while state.bytes > 0 && state.bytes + bytes > self.capacity {
-            state.calls += 1;
-            state = self.shared.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.bytes += bytes;
-        state.next += bytes as u64;
-        state.has_new = true;
-        state.high_water = state.high_water.max(state.bytes);
-        state.jobs.push_back(Job::Append { piece, ends });
-        state.calls += 1;
-        drop(state);
-        self.shared.has_work.notify_one();
-    }
-
     /// Queues a flush without waiting for it.
-    pub(super) fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self) -> Result<()> {
         self.take_back_when_slow();
         if let Some(recording) = &mut self.here {
             return recording.flush();
@@ -286,9 +238,7 @@ impl Queue {
         if !matches!(state.jobs.back(), Some(Job::Flush)) {
             state.jobs.push_back(Job::Flush);
         }
-        if std::mem::take(&mut state.has_new) {
-            state.next += state.of_flush;
-        }
+        state.offset.flush();
         let failed = state.failed.clone();
         state.calls += 1;
         drop(state);
@@ -297,30 +247,76 @@ impl Queue {
     }
 
     /// Bytes written to the current file.
-    pub(super) fn written(&self) -> u64 {
-        self.here.as_ref().map_or_else(|| self.shared.lock().written, |here| here.written())
-    }
-
-    /// See [`super::Output::so_far`]. Doesn't wait: the path is as of the thread's last job.
-    pub(super) fn so_far(&self) -> OutputStats {
-        let state = self.shared.lock();
-        match &self.here {
-            Some(recording) => with_queue(&state, self.capacity, recording.so_far()),
-            None => with_queue(&state, self.capacity, state.account.clone()),
-        }
+    fn written(&self) -> u64 {
+        self.here
+            .as_ref()
+            .map_or_else(|| self.shared.lock().progress.written, |here| here.written())
     }
 
     /// See [`FileSeries::wants_switch`].
-    pub(super) fn wants_switch(&self) -> bool {
+    fn wants_switch(&self) -> bool {
         self.here
             .as_ref()
-            .map_or_else(|| self.shared.lock().wants_switch, |here| here.wants_switch())
+            .map_or_else(|| self.shared.lock().progress.wants_switch, |here| here.wants_switch())
+    }
+
+    /// Waits until everything is written.
+    fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        let description = closing.description.clone();
+        let records = closing.records.to_vec();
+        self.call(move |recording| {
+            let closing = Closing { description: &description, records: &records };
+            Ok(recording.size_when_finished(&closing))
+        })
+        .ok()?
+    }
+
+    fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let ending = closing.description.clone();
+        let last = closing.records.to_vec();
+        let beginning = beginning.clone();
+        let records = records.concat();
+        self.call(move |recording| {
+            recording.switch(
+                &Closing { description: &ending, records: &last },
+                &beginning,
+                &[&records],
+            )
+        })
+    }
+
+    fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        let description = description.clone();
+        let ids = ids.to_vec();
+        self.call(move |recording| recording.add_ids(&description, &ids))
+    }
+
+    fn reserve(&mut self, room: u64) -> Result<()> {
+        self.call(move |recording| recording.reserve(room))
+    }
+
+    fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
+    }
+
+    /// Doesn't wait: the path is as of the thread's last job.
+    fn so_far(&self) -> OutputStats {
+        let state = self.shared.lock();
+        match &self.here {
+            Some(recording) => with_queue(&state, self.capacity, recording.so_far()),
+            None => with_queue(&state, self.capacity, state.progress.account.clone()),
+        }
     }
 
     /// Waits until everything is written, and completes the recording.
-    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+    fn finish(mut self: Box<Self>, closing: &Closing<'_>) -> OutputStats {
         self.push_filling();
-        let Self { shared, here, thread, ends, capacity, .. } = self;
+        let Self { shared, here, thread, ends, capacity, .. } = *self;
         drop(ends);
         let back = thread.and_then(|OutputThread { handle, hand, recording, .. }| {
             // Without a recording the thread ends at once.
@@ -330,7 +326,7 @@ impl Queue {
             let _ = handle.join();
             recording.ok()
         });
-        let back = here.map(|recording| *recording).or(back);
+        let back = here.or(back.map(Box::new));
         let gone = OutputStats {
             stopped: Some(OutputError::Thread(Errno::SRCH)),
             unfinished: true,
@@ -342,13 +338,13 @@ impl Queue {
 }
 
 /// Adds the queue's figures.
-fn with_queue(state: &State, capacity: usize, account: OutputStats) -> OutputStats {
+fn with_queue(state: &QueueState, capacity: usize, account: OutputStats) -> OutputStats {
     if state.calls == 0 {
         return account;
     }
     let system_calls = account.system_calls + state.calls;
     OutputStats {
-        queue_high_water: state.high_water,
+        queue_high_water: state.fill.high_water,
         queue_bytes: capacity,
         system_calls,
         ..account

@@ -6,7 +6,7 @@ use tare_format::Endian;
 use tare_format::file::writer::Description;
 use tare_format::record::RecordHeader;
 
-use super::{Closing, OutputError, OutputStats, Path, Result};
+use super::{Closing, OutputError, OutputStats, Path, RecordWriter, Result};
 
 /// The sink takes no more records: the recording ends as if a stream's reader had gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,34 +61,6 @@ impl SinkWriter {
         Self { sink, partial: Vec::new(), stats }
     }
 
-    /// Returns the figures so far.
-    pub(super) fn stats(&self) -> OutputStats {
-        self.stats.clone()
-    }
-
-    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
-        let flow = self.sink.begin(description);
-        self.went_on(flow)
-    }
-
-    /// See [`super::Output::add_ids`].
-    pub(super) fn add_ids(&mut self, description: &Description) -> Result<()> {
-        let flow = self.sink.add_ids(description);
-        self.went_on(flow)
-    }
-
-    /// See [`super::Output::append`].
-    pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<()> {
-        let bytes: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.stats.uncompressed_bytes += bytes;
-        if let Some(why) = &self.stats.stopped {
-            self.stats.dropped_bytes += bytes;
-            return Err(why.clone());
-        }
-        self.stats.bytes += bytes;
-        pieces.iter().try_for_each(|piece| self.append_piece(piece))
-    }
-
     fn append_piece(&mut self, mut piece: &[u8]) -> Result<()> {
         if !self.partial.is_empty() {
             let missing = missing(&self.partial, piece).min(piece.len());
@@ -111,7 +83,33 @@ impl SinkWriter {
         self.went_on(flow)
     }
 
-    pub(super) fn flush(&mut self) -> Result<()> {
+    fn went_on(&mut self, flow: ControlFlow<SinkClosed>) -> Result<()> {
+        if flow.is_continue() {
+            return Ok(());
+        }
+        self.stats.stopped = Some(OutputError::Closed);
+        Err(OutputError::Closed)
+    }
+}
+
+impl RecordWriter for SinkWriter {
+    fn begin(&mut self, description: &Description) -> Result<()> {
+        let flow = self.sink.begin(description);
+        self.went_on(flow)
+    }
+
+    fn append(&mut self, pieces: &[&[u8]]) -> Result<()> {
+        let bytes: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.stats.uncompressed_bytes += bytes;
+        if let Some(why) = &self.stats.stopped {
+            self.stats.dropped_bytes += bytes;
+            return Err(why.clone());
+        }
+        self.stats.bytes += bytes;
+        pieces.iter().try_for_each(|piece| self.append_piece(piece))
+    }
+
+    fn flush(&mut self) -> Result<()> {
         if let Some(why) = &self.stats.stopped {
             return Err(why.clone());
         }
@@ -119,8 +117,12 @@ impl SinkWriter {
         self.went_on(flow)
     }
 
-    /// See [`super::Output::finish`].
-    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+    fn add_ids(&mut self, description: &Description, _ids: &[Vec<u64>]) -> Result<()> {
+        let flow = self.sink.add_ids(description);
+        self.went_on(flow)
+    }
+
+    fn finish(mut self: Box<Self>, closing: &Closing<'_>) -> OutputStats {
         if self.stats.stopped.is_none() {
             // A sink that refuses the last records has ended anyway.
             let _ = self.append(&[closing.records]);
@@ -129,12 +131,16 @@ impl SinkWriter {
         self.stats
     }
 
-    fn went_on(&mut self, flow: ControlFlow<SinkClosed>) -> Result<()> {
-        if flow.is_continue() {
-            return Ok(());
-        }
-        self.stats.stopped = Some(OutputError::Closed);
-        Err(OutputError::Closed)
+    fn written(&self) -> u64 {
+        self.stats.bytes
+    }
+
+    fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        Some(self.stats.bytes + closing.records.len() as u64)
+    }
+
+    fn so_far(&self) -> OutputStats {
+        self.stats.clone()
     }
 }
 
@@ -212,8 +218,8 @@ mod tests {
         let mut writer = SinkWriter::new(Box::new(Collects::default()));
         let one = record(8, 0);
         let taken = (0..200).take_while(|_| writer.append(&[&one]).is_ok()).count();
-        assert_eq!((taken, writer.stats().dropped_bytes), (99, 0));
+        assert_eq!((taken, writer.so_far().dropped_bytes), (99, 0));
         assert_eq!(writer.append(&[&one]), Err(OutputError::Closed));
-        assert_eq!(writer.stats().dropped_bytes, 8);
+        assert_eq!(writer.so_far().dropped_bytes, 8);
     }
 }

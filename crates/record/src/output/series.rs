@@ -11,7 +11,7 @@ use super::file::OutputFile;
 use super::names::KeptFiles;
 use super::pace::Pace;
 use super::window_thread::WindowThread;
-use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result, Switch};
+use super::{Closing, Options, OutputError, OutputStats, PathChoice, RecordWriter, Result, Switch};
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -78,11 +78,6 @@ impl FileSeries {
         self.window_thread.as_ref().map(WindowThread::tid)
     }
 
-    /// See [`super::Output::keeps_nothing`].
-    pub(super) fn keeps_nothing(&self) -> bool {
-        self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
-    }
-
     /// Whether the file may be written past the page cache when it grows fast.
     pub(super) fn may_be_direct(&self) -> bool {
         self.pace.is_some() && self.file.as_ref().is_some_and(OutputFile::may_be_direct)
@@ -144,28 +139,8 @@ impl FileSeries {
         }
     }
 
-    /// See [`super::Output::begin`].
-    pub(super) fn begin(&mut self, description: &Description) -> Result<()> {
-        let Some(file) = &mut self.file else { return self.still_going() };
-        file.begin(description)?;
-        if let Some(window_thread) = self.window_thread.take() {
-            file.map(window_thread, self.options.window_bytes);
-        }
-        self.began = self.backend.clock.now();
-        Ok(())
-    }
-
     fn still_going(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    /// See [`super::Output::append`].
-    pub(super) fn append(&mut self, records: &[&[u8]]) -> Result<()> {
-        let before = self.written();
-        let Some(file) = &mut self.file else { return self.drop_bytes(records) };
-        file.append(records)?;
-        self.look_at_pace(before);
-        Ok(())
     }
 
     /// See [`OutputFile::append_part`].
@@ -182,84 +157,6 @@ impl FileSeries {
         self.stats.uncompressed_bytes += bytes;
         self.stats.dropped_bytes += bytes;
         self.still_going()
-    }
-
-    /// See [`super::Output::flush`].
-    pub(super) fn flush(&mut self) -> Result<()> {
-        self.file.as_mut().map_or(Ok(()), OutputFile::flush)?;
-        self.look_at_pace(self.written());
-        self.still_going()
-    }
-
-    /// Bytes in the current file.
-    pub(super) fn written(&self) -> u64 {
-        self.file.as_ref().map_or(0, OutputFile::written)
-    }
-
-    /// Whether the current file has reached its size or age.
-    pub(super) fn wants_switch(&self) -> bool {
-        match self.options.switch {
-            Some(Switch::Size(bytes)) => self.written() >= bytes,
-            Some(Switch::Time(age)) => {
-                self.backend.clock.now().saturating_duration_since(self.began) >= age
-            }
-            Some(Switch::Signal) | None => false,
-        }
-    }
-
-    /// See [`super::Output::size_when_finished`].
-    pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        self.file.as_mut()?.size_when_finished(closing)
-    }
-
-    /// See [`super::Output::switch`].
-    pub(super) fn switch(
-        &mut self,
-        closing: &Closing<'_>,
-        beginning: &Description,
-        records: &[&[u8]],
-    ) -> Result<Option<PathBuf>> {
-        let Some(path) = self.finish_file(closing) else { return Err(OutputError::NotSwitchable) };
-        self.still_going()?;
-        let finished = self.rename(path.clone())?;
-        let begun =
-            self.backend.disk.create(&path).and_then(|file| {
-                OutputFile::new(OpenDestination::File { file, path }, &self.options)
-            });
-        match begun {
-            Ok(file) => self.file = Some(file),
-            Err(error) => {
-                self.failed = Some(error.clone());
-                return Err(error);
-            }
-        }
-        self.begin(beginning)?;
-        self.append(records)?;
-        Ok(finished)
-    }
-
-    /// See [`super::Output::add_ids`].
-    pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| file.add_ids(description, ids))
-    }
-
-    /// See [`super::Output::reserve`].
-    pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| file.reserve(room))
-    }
-
-    /// See [`super::Output::cut_back`].
-    pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
-        self.file.as_mut()?.cut_back(room)
-    }
-
-    /// See [`super::Output::so_far`].
-    pub(super) fn so_far(&self) -> OutputStats {
-        let mut stats = self.stats.clone();
-        if let Some(file) = &self.file {
-            file.so_far(&mut stats);
-        }
-        stats
     }
 
     /// Completes the current file, and returns its path.
@@ -293,9 +190,107 @@ impl FileSeries {
         self.failed = self.failed.take().or(renamed.clone().err());
         renamed.map(Some)
     }
+}
 
-    /// See [`super::Output::finish`].
-    pub(super) fn finish(mut self, closing: &Closing<'_>) -> OutputStats {
+impl RecordWriter for FileSeries {
+    fn threads(&self) -> Vec<i32> {
+        self.thread().into_iter().collect()
+    }
+
+    fn keeps_nothing(&self) -> bool {
+        self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
+    }
+
+    fn begin(&mut self, description: &Description) -> Result<()> {
+        let Some(file) = &mut self.file else { return self.still_going() };
+        file.begin(description)?;
+        if let Some(window_thread) = self.window_thread.take() {
+            file.map(window_thread, self.options.window_bytes);
+        }
+        self.began = self.backend.clock.now();
+        Ok(())
+    }
+
+    fn append(&mut self, records: &[&[u8]]) -> Result<()> {
+        let before = self.written();
+        let Some(file) = &mut self.file else { return self.drop_bytes(records) };
+        file.append(records)?;
+        self.look_at_pace(before);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.as_mut().map_or(Ok(()), OutputFile::flush)?;
+        self.look_at_pace(self.written());
+        self.still_going()
+    }
+
+    /// Bytes in the current file.
+    fn written(&self) -> u64 {
+        self.file.as_ref().map_or(0, OutputFile::written)
+    }
+
+    /// Whether the current file has reached its size or age.
+    fn wants_switch(&self) -> bool {
+        match self.options.switch {
+            Some(Switch::Size(bytes)) => self.written() >= bytes,
+            Some(Switch::Time(age)) => {
+                self.backend.clock.now().saturating_duration_since(self.began) >= age
+            }
+            Some(Switch::Signal) | None => false,
+        }
+    }
+
+    fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
+        self.file.as_mut()?.size_when_finished(closing)
+    }
+
+    fn switch(
+        &mut self,
+        closing: &Closing<'_>,
+        beginning: &Description,
+        records: &[&[u8]],
+    ) -> Result<Option<PathBuf>> {
+        let Some(path) = self.finish_file(closing) else { return Err(OutputError::NotSwitchable) };
+        self.still_going()?;
+        let finished = self.rename(path.clone())?;
+        let begun =
+            self.backend.disk.create(&path).and_then(|file| {
+                OutputFile::new(OpenDestination::File { file, path }, &self.options)
+            });
+        match begun {
+            Ok(file) => self.file = Some(file),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                return Err(error);
+            }
+        }
+        self.begin(beginning)?;
+        self.append(records)?;
+        Ok(finished)
+    }
+
+    fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.add_ids(description, ids))
+    }
+
+    fn reserve(&mut self, room: u64) -> Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.reserve(room))
+    }
+
+    fn cut_back(&mut self, room: u64) -> Option<CutFile> {
+        self.file.as_mut()?.cut_back(room)
+    }
+
+    fn so_far(&self) -> OutputStats {
+        let mut stats = self.stats.clone();
+        if let Some(file) = &self.file {
+            file.so_far(&mut stats);
+        }
+        stats
+    }
+
+    fn finish(mut self: Box<Self>, closing: &Closing<'_>) -> OutputStats {
         if let Some(path) = self.finish_file(closing)
             && let Err(error) = self.rename(path)
         {

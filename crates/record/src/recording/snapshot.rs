@@ -71,7 +71,7 @@ impl Recording {
             return;
         };
         ring.scanner.see(&records, [&[], &[]]);
-        if let Err(error) = self.shared.append_of(ring.number, &ring.scanner, &records) {
+        if let Err(error) = self.shared.append_overwritten(ring.number, &ring.scanner, &records) {
             self.stop_recording(error.into());
         }
     }
@@ -98,7 +98,7 @@ impl Recording {
             let is_stopped = matches!(self.state, State::Stopped(_));
             if !is_stopped
                 && !records.is_empty()
-                && let Err(error) = self.shared.append_of(*number, scanner, &records)
+                && let Err(error) = self.shared.append_overwritten(*number, scanner, &records)
             {
                 self.state = State::Stopped(error.into());
             }

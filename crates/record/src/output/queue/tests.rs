@@ -105,7 +105,7 @@ fn stream(
         failed = failed.or(result.err());
         appended = end;
     }
-    let account = queue.finish(&Closing { description: &description(), records: &[] });
+    let account = Box::new(queue).finish(&Closing { description: &description(), records: &[] });
     assert!(
         account.queue_high_water <= capacity.max(PIECE) && account.queue_high_water > 0,
         "{seed}: {capacity}: {account:?}"
@@ -229,7 +229,8 @@ fn fast_files_go_to_the_thread_and_a_slow_disk_is_spared() {
             queue.flush().unwrap();
         }
         assert_eq!(queue.threads().len(), usize::from(is_fast));
-        let account = queue.finish(&Closing { description: &description(), records: &[] });
+        let account =
+            Box::new(queue).finish(&Closing { description: &description(), records: &[] });
         let reader = Reader::open(File::open(path.path()).unwrap()).unwrap();
         assert_eq!(account.bytes, std::fs::metadata(path.path()).unwrap().len(), "{account:?}");
         assert_eq!(numbers_in(reader), (0..records).collect::<Vec<_>>(), "{account:?}");
@@ -285,7 +286,7 @@ fn the_thread_has_a_file_while_much_comes() {
             end += a_second;
             queue.append(&[&batch]).unwrap();
             // Everything is written before the next second, even on a busy machine.
-            while queue.here.is_none() && queue.shared.lock().bytes > 0 {
+            while queue.here.is_none() && queue.shared.lock().fill.bytes > 0 {
                 std::thread::yield_now();
             }
             queue.flush().unwrap();
@@ -293,7 +294,7 @@ fn the_thread_has_a_file_while_much_comes() {
         has.push(queue.here.is_none());
     }
     assert_eq!(has, [false, true, false, true, false]);
-    let account = queue.finish(&Closing { description: &description(), records: &[] });
+    let account = Box::new(queue).finish(&Closing { description: &description(), records: &[] });
     let reader = Reader::open(File::open(path.path()).unwrap()).unwrap();
     assert_eq!(numbers_in(reader), (0..end).collect::<Vec<_>>(), "{account:?}");
     assert_eq!(account.bytes, std::fs::metadata(path.path()).unwrap().len(), "{account:?}");

@@ -9,7 +9,7 @@ use crate::output::hand_over::thread::JoinHandle;
 use crate::output::hand_over::{Condvar, Mutex, MutexGuard, mpsc};
 use crate::output::series::FileSeries;
 use crate::output::window_thread::spawn;
-use crate::output::{OutputError, OutputStats, Result};
+use crate::output::{OutputError, OutputStats, RecordWriter, Result};
 
 /// One part in this many of the queue: above it, a disk that is written past the page cache counts
 /// as too slow.
@@ -30,38 +30,100 @@ pub(super) enum Job {
     GiveBack,
 }
 
+/// What both sides of the queue see, under its lock.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct QueueState {
     pub(super) jobs: VecDeque<Job>,
-    pub(super) bytes: usize,
-    pub(super) high_water: usize,
+    pub(super) fill: QueueFill,
     pub(super) spare: Vec<PageBuffer>,
+    pub(super) offset: OffsetPrediction,
+    pub(super) progress: WriteProgress,
     pub(super) failed: Option<OutputError>,
-    pub(super) written: u64,
-    /// Predicted offset of the next piece in the file, if only flushes come between.
-    pub(super) next: u64,
-    /// Bytes that the last flush with new data wrote after them.
-    pub(super) of_flush: u64,
-    /// Whether there are new data since the last requested flush.
-    pub(super) has_new: bool,
-    pub(super) wants_switch: bool,
-    /// Whether the file grows slowly, if its path depends on that.
-    pub(super) is_slow: bool,
-    pub(super) account: OutputStats,
     /// System calls for the hand-over: each wait and each wake-up takes one (`futex(2)`).
     pub(super) calls: u64,
     pub(super) ends: bool,
 }
 
+/// Bytes of the pieces in the queue. `high_water` is never below `bytes`.
+#[derive(Default)]
+pub(super) struct QueueFill {
+    pub(super) bytes: usize,
+    pub(super) high_water: usize,
+}
+
+impl QueueFill {
+    /// Whether a piece must wait: the queue isn't empty, and would exceed its capacity.
+    pub(super) fn lacks_room(&self, piece: usize, capacity: usize) -> bool {
+        self.bytes > 0 && self.bytes + piece > capacity
+    }
+
+    pub(super) fn add(&mut self, piece: usize) {
+        self.bytes += piece;
+        self.high_water = self.high_water.max(self.bytes);
+    }
+
+    fn remove(&mut self, piece: usize) {
+        self.bytes -= piece;
+    }
+}
+
+/// Predicts the offset of the next piece in the file, to align its memory alike. Right as long as
+/// only pieces and flushes are queued; set right whenever the queue is empty.
+#[derive(Default)]
+pub(super) struct OffsetPrediction {
+    pub(super) next: u64,
+    /// Bytes that the last flush with new data wrote after them.
+    flush_bytes: u64,
+    /// Whether there are new data since the last requested flush.
+    has_new: bool,
+}
+
+impl OffsetPrediction {
+    /// Sets the offset to the bytes that were written.
+    pub(super) fn set(&mut self, written: u64) {
+        self.next = written;
+    }
+
+    /// Counts a queued piece.
+    pub(super) fn append(&mut self, bytes: u64) {
+        self.next += bytes;
+        self.has_new = true;
+    }
+
+    /// Counts a queued flush, which writes nothing unless there are new data.
+    pub(super) fn flush(&mut self) {
+        if std::mem::take(&mut self.has_new) {
+            self.next += self.flush_bytes;
+        }
+    }
+
+    /// Notes how many bytes a flush wrote; 0 without new data.
+    fn flushed(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.flush_bytes = bytes;
+        }
+    }
+}
+
+/// The state of the recording after the thread's last job.
+#[derive(Default)]
+pub(super) struct WriteProgress {
+    pub(super) written: u64,
+    pub(super) wants_switch: bool,
+    /// Whether the file grows slowly, if its path depends on that.
+    pub(super) is_slow: bool,
+    pub(super) account: OutputStats,
+}
+
 #[derive(Default)]
 pub(super) struct SharedQueue {
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<QueueState>,
     pub(super) has_work: Condvar,
     pub(super) has_room: Condvar,
 }
 
 impl SharedQueue {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,7 +166,7 @@ fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> Fil
             continue;
         };
         // The page cache absorbs what the disk is too slow for.
-        let is_late = state.bytes > capacity / SPILLS_AT;
+        let is_late = state.fill.bytes > capacity / SPILLS_AT;
         drop(state);
         if is_late {
             recording.spill();
@@ -129,22 +191,54 @@ fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> Fil
         };
         let account = recording.so_far();
         state = shared.lock();
-        state.written = recording.written();
-        if is_flush && state.written > before {
-            state.of_flush = state.written - before;
+        let written = recording.written();
+        if is_flush {
+            state.offset.flushed(written.saturating_sub(before));
         }
-        state.wants_switch = recording.wants_switch();
-        state.is_slow = !recording.is_fast();
-        state.account = account;
+        state.progress = WriteProgress {
+            written,
+            wants_switch: recording.wants_switch(),
+            is_slow: !recording.is_fast(),
+            account,
+        };
         state.failed = state.failed.take().or(result.err());
         if let Some(piece) = done {
-            state.bytes -= piece.bytes().len();
+            state.fill.remove(piece.bytes().len());
             state.calls += 1;
             shared.has_room.notify_all();
             state.spare.push(piece);
         }
         if state.jobs.is_empty() {
-            state.next = state.written;
+            state.offset.set(written);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_piece_of_any_size_finds_room_in_an_empty_queue() {
+        let mut fill = QueueFill::default();
+        assert!(!fill.lacks_room(100, 10));
+        fill.add(100);
+        assert!(fill.lacks_room(1, 10));
+        fill.remove(100);
+        assert_eq!((fill.bytes, fill.high_water), (0, 100));
+    }
+
+    #[test]
+    fn a_flush_moves_the_predicted_offset_only_after_new_data() {
+        let mut offset = OffsetPrediction::default();
+        offset.set(4096);
+        offset.flushed(64);
+        offset.flush();
+        assert_eq!(offset.next, 4096);
+        offset.append(10);
+        offset.flushed(0);
+        offset.flush();
+        offset.flush();
+        assert_eq!(offset.next, 4096 + 10 + 64);
     }
 }
