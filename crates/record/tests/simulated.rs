@@ -30,14 +30,14 @@ const FILE: &str = "simulated.data";
 const NT_GNU_BUILD_ID: u32 = 3;
 
 /// A machine of two CPUs that exists in a test alone.
-struct Machine {
+struct SimulatedMachine {
     root: TempDir,
     kernel: Simulated,
     clock: Arc<VirtualClock>,
     disk: SimulatedDisk,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// `room`: bytes on its disk, whose writes take `most` at once.
     fn new(room: u64, most: usize) -> Self {
         let root = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ impl Machine {
 
 #[test]
 fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
-    let machine = Machine::new(1 << 30, 4096 + 7);
+    let machine = SimulatedMachine::new(1 << 30, 4096 + 7);
     let mut recording = machine.record(4096);
     let mut stored = 0;
     for _ in 0..4 {
@@ -174,7 +174,7 @@ fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
 
 #[test]
 fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
-    let machine = Machine::new(64 << 10, 10_000);
+    let machine = SimulatedMachine::new(64 << 10, 10_000);
     let mut recording = machine.record(1 << 16);
     let mut passes = 0;
     while *recording.state() == State::Recording && passes < 100 {
@@ -194,7 +194,7 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
 
 /// What the file says of modules, in its order, among the samples: name, address, length, and the
 /// build id that the record has.
-fn modules(machine: &Machine) -> Vec<String> {
+fn modules(machine: &SimulatedMachine) -> Vec<String> {
     let mut reader = machine.reader();
     let mut all = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
@@ -216,7 +216,7 @@ fn modules(machine: &Machine) -> Vec<String> {
 
 #[test]
 fn modules_that_are_loaded_meanwhile_have_their_mappings() {
-    let machine = Machine::new(1 << 30, 1 << 20);
+    let machine = SimulatedMachine::new(1 << 30, 1 << 20);
     let process = |recording: &mut Recording| {
         machine.sample(2);
         // Modules are looked for once a second.

@@ -30,11 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct ExecFilter {
     root: i32,
-    state: State,
+    state: ExecState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ExecState {
     Waiting {
         since: Instant,
         /// Waiting samples of the process, concatenated.
@@ -67,24 +67,24 @@ impl FilteredRecords {
 impl ExecFilter {
     /// Filters the process `root`, which waits to execute a program from `now` on.
     pub(crate) fn new(root: i32, now: Instant) -> Self {
-        Self { root, state: State::Waiting { since: now, samples: Vec::new() } }
+        Self { root, state: ExecState::Waiting { since: now, samples: Vec::new() } }
     }
 
     /// Whether the execve is still to come.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting { .. })
+        matches!(self.state, ExecState::Waiting { .. })
     }
 
     /// Whether rings with older records must go through [`ExecFilter::pass`].
     pub(crate) fn looks_at_samples(&self) -> bool {
-        !matches!(self.state, State::Over { exec_ns: None })
+        !matches!(self.state, ExecState::Over { exec_ns: None })
     }
 
     /// Time of the execve, in the recording's clock.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         match self.state {
-            State::Waiting { .. } => None,
-            State::Over { exec_ns } => exec_ns,
+            ExecState::Waiting { .. } => None,
+            ExecState::Over { exec_ns } => exec_ns,
         }
     }
 
@@ -99,7 +99,7 @@ impl ExecFilter {
         let mut passed = FilteredRecords::default();
         for record in records {
             match &mut self.state {
-                State::Waiting { samples, .. } => {
+                ExecState::Waiting { samples, .. } => {
                     let kind = RecordHeader::first(&record, Endian::NATIVE).map(|raw| raw.kind);
                     if kind == Some(PERF_RECORD_SAMPLE) && table.tid(&record) == Some(self.root) {
                         samples.extend_from_slice(&record);
@@ -110,7 +110,7 @@ impl ExecFilter {
                         self.end(table, table.time_ns(&record), &mut passed.records);
                     }
                 }
-                State::Over { exec_ns } => {
+                ExecState::Over { exec_ns } => {
                     if !is_older(*exec_ns, table, &record) {
                         break;
                     }
@@ -121,7 +121,7 @@ impl ExecFilter {
             }
             passed.looked_at += record.len();
         }
-        if let State::Waiting { since, samples } = &self.state
+        if let ExecState::Waiting { since, samples } = &self.state
             && (samples.len() > MOST_BYTES || now.saturating_duration_since(*since) > PATIENCE)
         {
             self.end(table, None, &mut passed.records);
@@ -163,9 +163,9 @@ impl ExecFilter {
 
     /// Ends the wait: appends the waiting samples that are younger than the execve.
     fn end(&mut self, table: &EventTable, exec_ns: Option<u64>, passed: &mut Vec<u8>) {
-        let State::Waiting { samples, .. } = &mut self.state else { return };
+        let ExecState::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
-        self.state = State::Over { exec_ns };
+        self.state = ExecState::Over { exec_ns };
         for record in each(&samples).filter(|record| !is_older(exec_ns, table, record)) {
             passed.extend_from_slice(&record);
         }

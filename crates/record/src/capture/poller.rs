@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// What woke a reader thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum WakeSource {
     /// A ring is half full.
     Ring,
     /// A recorded process exited.
@@ -20,7 +20,7 @@ pub(crate) enum Source {
     Cpus,
 }
 
-impl Source {
+impl WakeSource {
     fn bit(self) -> u64 {
         1 << self as u32
     }
@@ -41,7 +41,7 @@ pub(crate) struct ReadySources(u64);
 
 impl ReadySources {
     /// Whether this source is in the set.
-    pub(crate) fn by(self, waker: Source) -> bool {
+    pub(crate) fn contains(self, waker: WakeSource) -> bool {
         self.0 & waker.bit() != 0
     }
 }
@@ -60,9 +60,12 @@ impl Poller {
     ///
     /// # Errors
     /// Fails with `EPERM` for a regular file, which is always ready.
-    pub(crate) fn add(&self, file: impl AsFd, waker: Source) -> Result<(), Errno> {
-        let once =
-            if waker == Source::Ring { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
+    pub(crate) fn add(&self, file: impl AsFd, waker: WakeSource) -> Result<(), Errno> {
+        let once = if waker == WakeSource::Ring {
+            epoll::EventFlags::ET
+        } else {
+            epoll::EventFlags::empty()
+        };
         epoll::add(
             &self.epoll,
             file,

@@ -53,14 +53,14 @@ pub(crate) struct EventTable {
     /// Thread ids of the recorder.
     own: Vec<i32>,
     /// The weight of a sample of each event, if tasks are counted separately.
-    weights: Vec<Weight>,
+    weights: Vec<SampleWeight>,
     /// Whether fork and exit records are handed out.
     notes_tasks: bool,
 }
 
 /// The number of occurrences that a sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weight {
+pub(crate) enum SampleWeight {
     /// The same for all samples.
     Fixed(u64),
     /// The period in the sample.
@@ -107,7 +107,7 @@ impl EventTable {
     }
 
     /// Makes scanners sum up periods by task. `weights` has one entry per event.
-    pub(crate) fn telling_tasks(mut self, weights: Vec<Weight>) -> Self {
+    pub(crate) fn telling_tasks(mut self, weights: Vec<SampleWeight>) -> Self {
         self.weights = weights;
         self
     }
@@ -124,8 +124,8 @@ impl EventTable {
         let of_task = word(record, at(PERF_SAMPLE_TID, BEFORE_TID)?)?.to_ne_bytes();
         let tid = i32::from_ne_bytes(std::array::from_fn(|n| of_task[n + 4]));
         let period = match weight {
-            Weight::Fixed(period) => period,
-            Weight::InSample => word(record, at(PERF_SAMPLE_PERIOD, BEFORE_PERIOD)?)?,
+            SampleWeight::Fixed(period) => period,
+            SampleWeight::InSample => word(record, at(PERF_SAMPLE_PERIOD, BEFORE_PERIOD)?)?,
         };
         Some((tid, period))
     }
@@ -218,7 +218,7 @@ impl Scanner {
             },
             batch_first_ns: None,
             has_first: false,
-            tasks: (!known.weights.is_empty()).then(|| Tasks::of(known.layouts.len())),
+            tasks: (!known.weights.is_empty()).then(|| Tasks::for_events(known.layouts.len())),
             noted: Vec::new(),
             straddling: Vec::new(),
             // Ids that belong in other slots, so that no lookup matches.

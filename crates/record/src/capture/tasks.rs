@@ -34,7 +34,7 @@ pub(crate) struct CommandTasks {
 }
 
 impl Tasks {
-    pub(crate) fn of(events: usize) -> Self {
+    pub(crate) fn for_events(events: usize) -> Self {
         Self { events, ..Self::default() }
     }
 
@@ -72,7 +72,7 @@ impl CommandTasks {
     /// Sums up the tasks of all rings. `only_descendants`: events were recorded for all tasks, so
     /// only `root` and its descendants count. A reused number counts for the command from the
     /// command's first task on.
-    pub(crate) fn of<'a>(
+    pub(crate) fn sum_up<'a>(
         rings: impl Iterator<Item = &'a Tasks> + Clone,
         root: i32,
         events: usize,
@@ -142,20 +142,20 @@ mod tests {
     /// the grandchild first.
     #[test]
     fn only_what_comes_from_the_command_counts() {
-        let mut one = Tasks::of(2);
-        let mut two = Tasks::of(2);
+        let mut one = Tasks::for_events(2);
+        let mut two = Tasks::for_events(2);
         [fork(8, 7), fork(9, 7), fork(51, 50), exit(8)].iter().for_each(|record| one.see(record));
         [fork(10, 9), exit(7), exit(10)].iter().for_each(|record| two.see(record));
         one.sample(7, 0, 100);
         one.sample(50, 0, 1000);
         two.sample(10, 1, 5);
         two.sample(10, 0, 20);
-        let system = CommandTasks::of([&one, &two].into_iter(), 7, 2, true);
+        let system = CommandTasks::sum_up([&one, &two].into_iter(), 7, 2, true);
         assert_eq!(
             system,
             CommandTasks { tasks: 4, unseen: 2, periods: vec![120, 5], not_ended: 2 }
         );
-        let all = CommandTasks::of([&one, &two].into_iter(), 7, 2, false);
+        let all = CommandTasks::sum_up([&one, &two].into_iter(), 7, 2, false);
         assert_eq!((all.tasks, all.periods, all.not_ended), (5, vec![1120, 5], 2));
     }
 }

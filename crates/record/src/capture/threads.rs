@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tare_kernel::capabilities::keep_none;
 use tare_kernel::schedule::run_first;
 
-use super::poller::{Poller, Source};
+use super::poller::{Poller, WakeSource};
 use super::reader::{Reader, SharedOutput};
 use crate::error::RecordError;
 
@@ -73,7 +73,7 @@ impl ReaderThread {
         shared: &Arc<SharedOutput>,
         interval: Duration,
     ) -> Result<(), RecordError> {
-        poller.add(&self.stop, Source::Stop).map_err(RecordError::Poll)?;
+        poller.add(&self.stop, WakeSource::Stop).map_err(RecordError::Poll)?;
         let work = self.work.take().ok_or_else(gone)?;
         work.send(Work { reader, poller, shared: Arc::clone(shared), interval }).map_err(|_| gone())
     }
@@ -100,7 +100,7 @@ fn read(work: &Receiver<Work>) -> Option<Reader> {
         shared.woken();
         // When the file is full, records stay in the rings until the main thread has begun the next
         // file.
-        if ready.by(Source::Stop) || reader.pass(&shared).is_err() {
+        if ready.contains(WakeSource::Stop) || reader.pass(&shared).is_err() {
             return Some(reader);
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
 
 /// What observes waits.
 #[derive(Debug)]
-enum Source {
+enum WaitSource {
     Programs(Box<OffCpuPrograms>),
     Events(Box<Switches>),
 }
@@ -57,7 +57,7 @@ const EVENTS_LACK: &str = "without --wakers and without callers of functions tha
 /// Collects off-CPU time as records.
 #[derive(Debug)]
 pub(crate) struct OffCpuTimes {
-    source: Source,
+    source: WaitSource,
     /// Set if BPF programs can't be loaded and perf events replace them.
     pub(crate) step_back: Option<PerfFallback>,
     functions: WaitFunctions,
@@ -70,7 +70,13 @@ pub(crate) struct OffCpuTimes {
     wakers: Wakers,
     /// Start of the last drain, by `CLOCK_MONOTONIC`. All waits of the next drain end after it.
     drained_ns: u64,
-    /// Samples since this counter was last taken, without the ones that have no weight.
+    pub(crate) totals: WaitTotals,
+}
+
+/// Sums of the samples that stand for waits.
+#[derive(Debug, Default)]
+pub(crate) struct WaitTotals {
+    /// Samples in the current file.
     pub(crate) samples: u64,
     waits: u64,
     ns: u64,
@@ -134,7 +140,7 @@ impl OffCpuTimes {
         Ok(Self {
             source,
             step_back,
-            functions: WaitFunctions::of(host),
+            functions: WaitFunctions::read(host),
             fields: attr.sample_type,
             ahead_ns: ahead.unwrap_or(0),
             cpus: match &options.target {
@@ -144,9 +150,7 @@ impl OffCpuTimes {
             callchain: Vec::new(),
             wakers: Wakers::default(),
             drained_ns: monotonic_ns(),
-            samples: 0,
-            waits: 0,
-            ns: 0,
+            totals: WaitTotals::default(),
         })
     }
 
@@ -156,9 +160,9 @@ impl OffCpuTimes {
     /// Fails if the kernel can't change the programs' state.
     pub(crate) fn set_enabled(&mut self, enabled: bool) -> Result<(), BpfError> {
         match &mut self.source {
-            Source::Programs(programs) if enabled => programs.enable(),
-            Source::Programs(programs) => programs.disable(),
-            Source::Events(events) => {
+            WaitSource::Programs(programs) if enabled => programs.enable(),
+            WaitSource::Programs(programs) => programs.disable(),
+            WaitSource::Events(events) => {
                 events.set_enabled(enabled);
                 Ok(())
             }
@@ -172,16 +176,16 @@ impl OffCpuTimes {
     pub(crate) fn begin_file(&mut self) -> Result<(), BpfError> {
         self.wakers = Wakers::default();
         match &mut self.source {
-            Source::Programs(programs) => programs.forget_copies(),
-            Source::Events(_) => Ok(()),
+            WaitSource::Programs(programs) => programs.forget_copies(),
+            WaitSource::Events(_) => Ok(()),
         }
     }
 
     /// Descriptors that become readable when many waits are ready.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let events = match &self.source {
-            Source::Programs(_) => None,
-            Source::Events(events) => Some(events.files()),
+            WaitSource::Programs(_) => None,
+            WaitSource::Events(events) => Some(events.files()),
         };
         events.into_iter().flatten()
     }
@@ -192,9 +196,7 @@ impl OffCpuTimes {
     /// Fails if the programs' maps can't be read.
     pub(crate) fn drain(&mut self) -> Result<Vec<u8>, BpfError> {
         let Self { source, functions, fields, ahead_ns, cpus, callchain, .. } = self;
-        let samples = &mut self.samples;
-        let waits = &mut self.waits;
-        let ns = &mut self.ns;
+        let totals = &mut self.totals;
         let wakers = &mut self.wakers;
         let since_ns = std::mem::replace(&mut self.drained_ns, monotonic_ns());
         let time_ns = |ns: u64| ns.wrapping_add_signed(*ahead_ns);
@@ -206,9 +208,9 @@ impl OffCpuTimes {
                     if cpus.as_ref().is_some_and(|cpus| !cpus.contains(wait.cpu)) {
                         return Ok(());
                     }
-                    *samples += 1;
-                    *waits += wait.waits;
-                    *ns += wait.ns;
+                    totals.samples += 1;
+                    totals.waits += wait.waits;
+                    totals.ns += wait.ns;
                     if let Some(waker) = &wait.waker {
                         // A time before all waits that name the waker.
                         wakers.tell(waker, functions, *fields, time_ns(since_ns), &mut bytes);
@@ -222,8 +224,8 @@ impl OffCpuTimes {
             Ok(())
         };
         match source {
-            Source::Programs(programs) => programs.drain(each)?,
-            Source::Events(events) => events.drain(each)?,
+            WaitSource::Programs(programs) => programs.drain(each)?,
+            WaitSource::Events(events) => events.drain(each)?,
         }
         Ok(bytes)
     }
@@ -232,13 +234,12 @@ impl OffCpuTimes {
     pub(crate) fn ledger(&self) -> Ledger {
         // If the kernel's counts can't be read, this process's own are used.
         let counts = match &self.source {
-            Source::Programs(programs) => programs.counts().unwrap_or_default(),
-            Source::Events(events) => events.counts(),
+            WaitSource::Programs(programs) => programs.counts().unwrap_or_default(),
+            WaitSource::Events(events) => events.counts(),
         };
         let OffCpuCounts { missing_waits, missing_ns, missing_copies, short_waits, short_ns } =
             counts;
-        let waits = self.waits;
-        let ns = self.ns;
+        let WaitTotals { waits, ns, .. } = self.totals;
         Ledger { waits, ns, missing_waits, missing_ns, missing_copies, short_waits, short_ns }
     }
 }
@@ -248,9 +249,9 @@ fn source(
     plan: &OffCpuPlan<'_>,
     attr: &mut Attr,
     host: &Host,
-) -> Result<(Source, Option<PerfFallback>), RecordError> {
+) -> Result<(WaitSource, Option<PerfFallback>), RecordError> {
     let why = match OffCpuPrograms::start(plan) {
-        Ok(programs) => return Ok((Source::Programs(Box::new(programs)), None)),
+        Ok(programs) => return Ok((WaitSource::Programs(Box::new(programs)), None)),
         Err(why @ BpfError::NoProcess(_)) => return Err(why.into()),
         Err(why) => why,
     };
@@ -259,7 +260,7 @@ fn source(
             attr.sample_type = fields(attr.has_callchain(), false, false);
             (attr.sample_regs_user, attr.sample_stack_user) = (0, 0);
             let step_back = PerfFallback { cause: why, limits: EVENTS_LACK };
-            Ok((Source::Events(Box::new(events)), Some(step_back)))
+            Ok((WaitSource::Events(Box::new(events)), Some(step_back)))
         }
         Err(events) => {
             Err(RecordError::OffCpuNeither { programs: why, events: events.to_string() })

@@ -268,7 +268,7 @@ pub(crate) struct WaitFunctions {
 
 impl WaitFunctions {
     /// Reads the kernel's symbols. Returns no functions if this user may not see their addresses.
-    pub(crate) fn of(host: &Host) -> Self {
+    pub(crate) fn read(host: &Host) -> Self {
         Self { functions: kernel_functions(host, says) }
     }
 

@@ -68,7 +68,7 @@ const TASKS: &str = "dummy";
 pub(super) struct Switches {
     rings: OrderedRings,
     layouts: Events,
-    fields: Fields,
+    fields: TracepointFields,
     waits: Waits,
     /// The child that will execute the command.
     waiting: Option<i32>,
@@ -79,7 +79,7 @@ pub(super) struct Switches {
 
 /// The tracepoint fields that are read.
 #[derive(Clone, Copy, Debug)]
-struct Fields {
+struct TracepointFields {
     prev_state: FieldRange,
     next_pid: FieldRange,
     woken_pid: FieldRange,
@@ -99,7 +99,7 @@ impl Switches {
             let (offset, size) = tracefs.field_place("sched", event, field)?;
             Ok(FieldRange { offset, size })
         };
-        let fields = Fields {
+        let fields = TracepointFields {
             prev_state: place("sched_switch", "prev_state")?,
             next_pid: place("sched_switch", "next_pid")?,
             woken_pid: place("sched_waking", "pid")?,
@@ -238,7 +238,7 @@ impl Switches {
     }
 }
 
-impl Fields {
+impl TracepointFields {
     fn see(&self, event: usize, sample: &Sample<'_>, time_ns: u64, waits: &mut Waits) {
         let raw = sample.raw.unwrap_or_default();
         if event == WAKING {

@@ -51,12 +51,12 @@ struct Thread {
     /// When the thread last got a CPU, and when it was last woken.
     back_ns: u64,
     woken_ns: u64,
-    wait: Option<Open>,
+    wait: Option<OpenWait>,
 }
 
 /// A wait under way.
 #[derive(Debug)]
-struct Open {
+struct OpenWait {
     start_ns: u64,
     state: u32,
     callchain: Arc<[u64]>,
@@ -94,7 +94,8 @@ impl Waits {
 
     /// Adds an existing thread; `waits` is the start and the state of its wait.
     pub(super) fn add(&mut self, pid: i32, tid: i32, is_followed: bool, waits: Option<(u64, u32)>) {
-        let wait = waits.map(|(start_ns, state)| Open { start_ns, state, callchain: [].into() });
+        let wait =
+            waits.map(|(start_ns, state)| OpenWait { start_ns, state, callchain: [].into() });
         let is_followed = is_followed && self.left_out != Some(pid);
         self.threads.insert(tid, Thread { pid, is_followed, back_ns: 0, woken_ns: 0, wait });
     }
@@ -149,7 +150,7 @@ impl Waits {
             if state == 0 || time_ns.saturating_sub(thread.woken_ns) > WOKEN_EARLY_NS {
                 thread.woken_ns = 0;
             }
-            thread.wait = Some(Open { start_ns: time_ns, state, callchain });
+            thread.wait = Some(OpenWait { start_ns: time_ns, state, callchain });
         }
     }
 
@@ -177,8 +178,8 @@ impl Waits {
     pub(super) fn disable(&mut self, now_ns: u64) {
         let waiting = self.threads.iter_mut().filter(|(_, thread)| thread.is_followed);
         let cut = |(tid, thread): (&i32, &mut Thread)| {
-            let Open { start_ns, state, ref callchain } = *thread.wait.as_ref()?;
-            let wait = Open { start_ns, state, callchain: Arc::clone(callchain) };
+            let OpenWait { start_ns, state, ref callchain } = *thread.wait.as_ref()?;
+            let wait = OpenWait { start_ns, state, callchain: Arc::clone(callchain) };
             Some((thread.pid, *tid, wait, thread.woken_ns))
         };
         let waiting: Vec<_> = waiting.filter_map(cut).collect();
@@ -189,7 +190,7 @@ impl Waits {
     }
 
     /// Ends a wait, or cuts it here.
-    fn end(&mut self, pid: i32, tid: i32, wait: &Open, woken_ns: u64, end: (u64, u32)) {
+    fn end(&mut self, pid: i32, tid: i32, wait: &OpenWait, woken_ns: u64, end: (u64, u32)) {
         let Some(since_ns) = self.since_ns else { return };
         let (now_ns, cpu) = end;
         let start_ns = wait.start_ns.max(since_ns);

@@ -38,15 +38,15 @@ pub(super) struct Sink {
 impl Sink {
     /// Writes a file from its beginning, by writes.
     pub(super) fn file(file: Arc<dyn DiskFile>) -> Self {
-        Self::of(OpenPath::Write(FileWriter::new(file, 0)))
+        Self::on_path(OpenPath::Write(FileWriter::new(file, 0)))
     }
 
     /// Writes a stream.
     pub(super) fn stream(file: Arc<dyn DiskFile>) -> Self {
-        Self::of(OpenPath::Stream { file, end: 0, calls: 0 })
+        Self::on_path(OpenPath::Stream { file, end: 0, calls: 0 })
     }
 
-    fn of(path: OpenPath) -> Self {
+    fn on_path(path: OpenPath) -> Self {
         Self {
             path,
             window_thread: None,

@@ -245,7 +245,8 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
 #[test]
 fn what_a_kill_leaves_is_readable() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, killed) = (folder.path().join("perf.data"), folder.path().join("killed"));
+    let path = folder.path().join("perf.data");
+    let killed = folder.path().join("killed");
     for (choice, compress) in WAYS {
         let _ = fs::remove_file(&path);
         let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();

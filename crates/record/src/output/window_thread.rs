@@ -30,13 +30,13 @@ pub(super) struct WindowThread {
 
 #[derive(Debug, Default)]
 struct SharedWindows {
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     asked: Condvar,
     answered: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WindowState {
     wanted: Option<WindowRequest>,
     answer: Option<std::result::Result<FileWindow, WindowError>>,
     /// Windows to unmap.
@@ -45,7 +45,7 @@ struct State {
 }
 
 impl SharedWindows {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

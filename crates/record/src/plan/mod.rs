@@ -335,7 +335,7 @@ impl Planner<'_> {
             let rate = if group.sample_read && !members.is_empty() {
                 Sampled::None
             } else {
-                self.rates.of(event)?
+                self.rates.rate_for(event)?
             };
             let fixed = self.rates.fixed(event, rate);
             let mut attr = self

@@ -50,7 +50,7 @@ impl<'a> Rates<'a> {
     }
 
     /// Returns the rate of an event: from its own terms, from the command line, or its default.
-    pub(super) fn of(&mut self, event: &Event) -> Result<Sampled, PlanError> {
+    pub(super) fn rate_for(&mut self, event: &Event) -> Result<Sampled, PlanError> {
         let of_event = event.sampling.rate;
         match (self.sampling.rate, of_event) {
             (Rate::Never, _) => Ok(Sampled::None),

@@ -57,7 +57,7 @@ mod tests {
     use tare_kernel::host::Host;
     use tare_kernel::tracefs::Tracefs;
 
-    fn of(fields: &[&str], threads: &[i32], users: Option<&str>) -> Option<String> {
+    fn filter_for(fields: &[&str], threads: &[i32], users: Option<&str>) -> Option<String> {
         self_filter(
             &fields.iter().map(|&field| field.to_owned()).collect::<Vec<_>>(),
             threads,
@@ -67,14 +67,14 @@ mod tests {
 
     #[test]
     fn every_field_that_names_a_task_is_compared_with_every_thread() {
-        assert_eq!(of(&["common_pid", "id"], &[7], None).unwrap(), "common_pid != 7");
+        assert_eq!(filter_for(&["common_pid", "id"], &[7], None).unwrap(), "common_pid != 7");
         let switch = ["common_pid", "prev_pid", "next_pid"];
         assert_eq!(
-            of(&switch, &[9, 7], None).unwrap(),
+            filter_for(&switch, &[9, 7], None).unwrap(),
             "common_pid != 7 && common_pid != 9 && next_pid != 7 && next_pid != 9"
         );
         assert_eq!(
-            of(&["comm", "pid"], &[7, 8, 9, 12], None).unwrap(),
+            filter_for(&["comm", "pid"], &[7, 8, 9, 12], None).unwrap(),
             "(common_pid < 7 || common_pid > 9) && common_pid != 12 && (pid < 7 || pid > 9) && pid != 12"
         );
     }
@@ -82,11 +82,11 @@ mod tests {
     #[test]
     fn the_users_filter_is_kept() {
         assert_eq!(
-            of(&["common_pid"], &[7], Some("id == 1 || id == 2")).unwrap(),
+            filter_for(&["common_pid"], &[7], Some("id == 1 || id == 2")).unwrap(),
             "(id == 1 || id == 2) && common_pid != 7"
         );
-        assert_eq!(of(&["common_pid"], &[], Some("id == 1")).unwrap(), "id == 1");
-        assert_eq!(of(&["common_pid"], &[], None), None);
+        assert_eq!(filter_for(&["common_pid"], &[], Some("id == 1")).unwrap(), "id == 1");
+        assert_eq!(filter_for(&["common_pid"], &[], None), None);
     }
 
     /// The kernel accepts the filter for each scheduler tracepoint, with as many threads as a large

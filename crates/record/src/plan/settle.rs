@@ -14,7 +14,7 @@ use crate::error::{NotTaken, PlanError};
 use crate::warning::{Feature, Warning};
 
 /// A feature that a kernel may lack, and the setting to remove without it.
-struct Step {
+struct FeatureFallback {
     lacks: Feature,
     applies: fn(&Attr) -> bool,
     without: fn(&mut Attr),
@@ -25,14 +25,14 @@ const OTHER_SIDE: Flags = Flags::EXCLUDE_GUEST.union(Flags::EXCLUDE_HOST);
 
 /// The newest feature first: a kernel that lacks one usually lacks all newer ones, unless a
 /// distribution or a PMU differs.
-const STEPS: [Step; 9] = [
-    Step {
+const STEPS: [FeatureFallback; 9] = [
+    FeatureFallback {
         // Linux 6.19
         lacks: Feature::DeferredCallchains,
         applies: |attr| attr.flags.contains(Flags::DEFER_CALLCHAIN),
         without: |attr| attr.flags.remove(Flags::DEFER_CALLCHAIN),
     },
-    Step {
+    FeatureFallback {
         // Linux 6.12
         lacks: Feature::GroupReadsInChildren,
         applies: |attr| {
@@ -41,19 +41,19 @@ const STEPS: [Step; 9] = [
         },
         without: |attr| attr.flags.remove(Flags::INHERIT | Flags::INHERIT_STAT),
     },
-    Step {
+    FeatureFallback {
         // Linux 6.0
         lacks: Feature::LostByEvent,
         applies: |attr| attr.read_format.contains(ReadFormat::LOST),
         without: |attr| attr.read_format.remove(ReadFormat::LOST),
     },
-    Step {
+    FeatureFallback {
         // Linux 5.12
         lacks: Feature::BuildIdsInMappings,
         applies: |attr| attr.flags.contains(Flags::BUILD_ID),
         without: |attr| attr.flags.remove(Flags::BUILD_ID),
     },
-    Step {
+    FeatureFallback {
         // Linux 5.12
         lacks: Feature::WeightStruct,
         applies: |attr| attr.sample_type & WEIGHTS != 0,
@@ -61,13 +61,13 @@ const STEPS: [Step; 9] = [
             attr.sample_type = attr.sample_type & !WEIGHTS | u64::from(abi::PERF_SAMPLE_WEIGHT);
         },
     },
-    Step {
+    FeatureFallback {
         // Linux 5.7 and 4.4
         lacks: Feature::TerseBranches,
         applies: |attr| attr.branch_sample_type & LBR_TERSE == LBR_TERSE,
         without: |attr| attr.branch_sample_type &= !LBR_TERSE,
     },
-    Step {
+    FeatureFallback {
         // Linux 5.7
         lacks: Feature::Cgroups,
         applies: |attr| {
@@ -79,13 +79,13 @@ const STEPS: [Step; 9] = [
             attr.sample_type &= !u64::from(abi::PERF_SAMPLE_CGROUP);
         },
     },
-    Step {
+    FeatureFallback {
         // Linux 5.1
         lacks: Feature::KernelSymbols,
         applies: |attr| attr.flags.intersects(Flags::KSYMBOL | Flags::BPF_EVENT),
         without: |attr| attr.flags.remove(Flags::KSYMBOL | Flags::BPF_EVENT),
     },
-    Step {
+    FeatureFallback {
         lacks: Feature::GuestsFromHost,
         applies: |attr| attr.flags.intersects(OTHER_SIDE) && !attr.flags.contains(OTHER_SIDE),
         without: |attr| attr.flags.remove(OTHER_SIDE),
@@ -224,7 +224,7 @@ impl<'a> Settling<'a> {
 
     /// Returns the fallback that suffices alone.
     fn helps(&self, planned: &PlannedEvent, leader: Option<&dyn EventFile>) -> Option<usize> {
-        let opens = |step: &Step| {
+        let opens = |step: &FeatureFallback| {
             let mut attr = planned.attr.clone();
             (step.without)(&mut attr);
             self.open(planned, &attr, leader).is_ok()

@@ -29,7 +29,7 @@ impl Recording {
     /// `None` if no event's cost is known.
     #[must_use]
     pub fn cost_of_samples(&self) -> Option<Estimate> {
-        let samples = self.shared.samples();
+        let samples = self.capture.shared.samples();
         let known = samples.iter().zip(self.session.sample_costs());
         let costs = known.filter_map(|(seen, cost)| {
             Some(cost.as_ref()?.total_us(seen.samples as f64, seen.in_kernel as f64))
@@ -47,10 +47,10 @@ impl Recording {
     /// stream, whose reader waits for its end.
     pub fn calibrate(&mut self, measure: &mut dyn FnMut(&[&PlannedEvent]) -> bool) {
         let takes_no_wait = matches!(
-            self.shared.with_output(|output| output.so_far().path),
+            self.capture.shared.with_output(|output| output.so_far().path),
             Path::Stream | Path::Sink
         );
-        if self.until_ns.is_none() || self.is_stopped() || takes_no_wait {
+        if self.account.until_ns.is_none() || self.is_stopped() || takes_no_wait {
             return;
         }
         let known = self.session.plan.events.iter().zip(self.session.sample_costs());
@@ -72,7 +72,7 @@ impl Recording {
         if !measure(&unknown) {
             return;
         }
-        self.calibration_ns = self.cpu_ns().saturating_sub(before);
+        self.account.calibration_ns = self.cpu_ns().saturating_sub(before);
         self.session.forget_sample_costs();
     }
 

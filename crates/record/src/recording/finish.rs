@@ -1,7 +1,6 @@
 //! The end of a recording: drains the ring buffers, and writes the ledger and the final
 //! description.
 
-use std::io;
 use std::sync::Arc;
 
 use tare_format::file::writer::Feature;
@@ -28,16 +27,16 @@ impl Recording {
     /// # Errors
     /// Fails if the kernel can't stop an event.
     pub fn stop(&mut self) -> Result<(), RecordError> {
-        if self.until_ns.is_some() {
+        if self.account.until_ns.is_some() {
             return Ok(());
         }
-        self.until_ns = Some(self.cpu_ns());
+        self.account.until_ns = Some(self.cpu_ns());
         if !self.is_stopped() {
             self.note_gaps();
-            self.cgroup.at_end(self.session.following.as_ref());
+            self.targets.cgroup.at_end(self.session.following.as_ref());
             self.disable_all()?;
             self.take_off_cpu()?;
-            self.cgroup.at_end(self.session.following.as_ref());
+            self.targets.cgroup.at_end(self.session.following.as_ref());
         }
         Ok(())
     }
@@ -46,16 +45,16 @@ impl Recording {
     /// sample, which may still be in a ring buffer.
     fn describe_at_end(&mut self) -> Result<(), RecordError> {
         let at_the_end = self.session.options.synthesize.at_the_end;
-        let Some(existing) = self.tasks.existing.take().filter(|_| at_the_end) else {
+        let Some(existing) = self.targets.tasks.existing.take().filter(|_| at_the_end) else {
             return Ok(());
         };
-        if let Err(error) = self.reader.drain(&self.shared) {
+        if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             self.stop_recording(error.into());
             return Ok(());
         }
         let mut emit = |bytes: &[u8]| {
-            self.shared.see_mappings(bytes);
-            self.shared.append(&[bytes])
+            self.capture.shared.see_mappings(bytes);
+            self.capture.shared.append(&[bytes])
         };
         match self.session.synthesize(&existing, &mut emit) {
             Err(RecordError::Output(error)) => {
@@ -73,22 +72,16 @@ impl Recording {
         used: Option<CpuTime>,
         counted: Option<&Scanner>,
     ) {
-        let of_rings = || self.reader.rings.iter().map(|ring| &ring.scanner).collect();
+        let of_rings = || self.capture.reader.rings.iter().map(|ring| &ring.scanner).collect();
         let scanners: Vec<_> = counted.map_or_else(of_rings, |counted| vec![counted]);
         followed::complete(
             ledger,
             &self.session,
             &scanners,
-            &self.events.counts(),
+            &self.sources.events.counts(),
             used,
-            &self.cgroup,
+            &self.targets.cgroup,
         );
-    }
-
-    /// Adds the ledger of a file to the total of earlier files.
-    pub(super) fn add_to_total(&mut self, ledger: &Ledger) {
-        self.total =
-            Some(self.total.take().map_or_else(|| ledger.clone(), |total| total.and(ledger)));
     }
 
     /// Ends the recording: stops its events, drains the ring buffers, and completes the file.
@@ -99,11 +92,8 @@ impl Recording {
     /// states it.
     pub fn finish(mut self, command: Option<CpuTime>) -> Result<RecordingResult, RecordError> {
         self.stop()?;
-        let until_ns = self.until_ns.unwrap_or_else(|| self.cpu_ns());
-        for thread in std::mem::take(&mut self.threads) {
-            let gone = || RecordError::Thread(io::ErrorKind::BrokenPipe.into());
-            self.reader.rings.extend(thread.stop().ok_or_else(gone)?.rings);
-        }
+        let until_ns = self.account.until_ns.unwrap_or_else(|| self.cpu_ns());
+        self.capture.join_threads()?;
         if !self.is_stopped() {
             self.end_filter();
         }
@@ -112,25 +102,25 @@ impl Recording {
             self.describe_at_end()?;
             self.snapshot()?;
         }
-        self.shortest = self.shared.shortest();
+        self.account.shortest = self.capture.shared.shortest();
         let host = &self.session.backend.host;
-        let build_ids = self.session.options.build_ids.then(|| self.shared.build_ids(host));
+        let build_ids = self.session.options.build_ids.then(|| self.capture.shared.build_ids(host));
         let mut description = self.description.clone();
         description.features.extend(build_ids.map(Feature::BuildIds));
         let mut counted = self.recount(&description);
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.capture.shared);
         let (mut ledger, sample_time) = shared.end_file(|output, mut stats| {
             counted.iter_mut().for_each(|counted| recount::replace(&mut stats, counted));
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
-        let compiled = self.shared.jit(|jit| jit.files());
-        ledger.kept_binaries = self.shared.hold(None).map(|held| held.store(&compiled));
+        let compiled = self.capture.shared.jit(|jit| jit.files());
+        ledger.kept_binaries = self.capture.shared.hold(None).map(|held| held.store(&compiled));
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);
         // The share of time that samples account for is only known for the whole recording.
-        let earlier = self.total.take();
+        let earlier = self.account.total.take();
         if earlier.is_none() {
             self.complete_followed(
                 &mut ledger,
@@ -140,6 +130,7 @@ impl Recording {
         }
         description.features.extend(sample_time);
         let note = self
+            .capture
             .shared
             .with_output(|output| ledger::last_records(&mut ledger, output, &description, &[]))?;
         if let Some(earlier) = earlier {
@@ -148,11 +139,8 @@ impl Recording {
             ledger.budget = self.kept_budget(&ledger);
             self.complete_followed(&mut ledger, command, None);
         }
-        let Self { shared: last, .. } = self;
         drop(shared);
-        let output = Arc::into_inner(last)
-            .ok_or_else(|| RecordError::Thread(io::ErrorKind::Other.into()))?
-            .into_output();
+        let output = self.capture.into_output()?;
         let output = output.finish(&Closing { description: &description, records: &note });
         ledger::complete(&mut ledger.output, &output);
         Ok(RecordingResult { ledger, output })

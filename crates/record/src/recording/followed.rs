@@ -9,7 +9,7 @@ use tare_kernel::cgroup::CpuTime;
 use tare_kernel::kept_counts;
 
 use super::ledger::nanos;
-use crate::capture::scanner::{Scanner, Weight};
+use crate::capture::scanner::{SampleWeight, Scanner};
 use crate::capture::tasks::{CommandTasks, Tasks};
 use crate::follow::Following;
 use crate::options::{Begin, Keep};
@@ -49,11 +49,11 @@ impl CgroupUsage {
 
 /// Returns the weight of a sample of each event if tasks are counted separately; `None` if only
 /// part of the records is kept.
-pub(super) fn weights(session: &Session) -> Option<Vec<Weight>> {
+pub(super) fn weights(session: &Session) -> Option<Vec<SampleWeight>> {
     let of = |attr: &Attr| match attr.sampling {
-        Sampling::None => Weight::Fixed(0),
-        Sampling::Period(period) => Weight::Fixed(period),
-        Sampling::Frequency(_) => Weight::InSample,
+        Sampling::None => SampleWeight::Fixed(0),
+        Sampling::Period(period) => SampleWeight::Fixed(period),
+        Sampling::Frequency(_) => SampleWeight::InSample,
     };
     let wanted = session.following.is_some() && session.options.rings.keep == Keep::All;
     wanted.then(|| session.plan.events.iter().map(|planned| of(&planned.attr)).collect())
@@ -95,7 +95,7 @@ pub(super) fn complete(
     if tasks.is_empty() {
         return;
     }
-    let family = CommandTasks::of(
+    let family = CommandTasks::sum_up(
         tasks.iter().copied(),
         follow.root,
         session.plan.events.len(),

@@ -10,7 +10,7 @@ use tare_kernel::open::EventFile;
 use super::Recording;
 use crate::capture::batch::CpuRing;
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, ReadySources, Source};
+use crate::capture::poller::{Poller, ReadySources, WakeSource};
 use crate::capture::reopening::ReopenedCpu;
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
@@ -43,7 +43,7 @@ impl Hotplug {
     /// Adds the descriptor that reports CPUs coming and going.
     pub(super) fn wake(&self, poller: &Poller) -> Result<(), RecordError> {
         let wakes = self.watch.as_ref().and_then(CpuWatch::wakes);
-        wakes.map_or(Ok(()), |file| poller.add(file, Source::Cpus).map_err(RecordError::Poll))
+        wakes.map_or(Ok(()), |file| poller.add(file, WakeSource::Cpus).map_err(RecordError::Poll))
     }
 
     /// Whether the kernel sends messages about devices; otherwise lists must be compared.
@@ -63,14 +63,16 @@ impl Recording {
     /// Notes recorded CPUs that went offline or came back, and reopens the events of the latter.
     pub(super) fn look_at_cpus(&mut self, ready: ReadySources, is_due: bool) {
         // Without messages, lists are compared from time to time.
-        if self.is_stopped() || !(ready.by(Source::Cpus) || is_due && !self.hotplug.is_told()) {
+        if self.is_stopped()
+            || !(ready.contains(WakeSource::Cpus) || is_due && !self.watch.hotplug.is_told())
+        {
             return;
         }
         for cpu in self.note_gaps() {
             // If the events can't be reopened, the gap stays open.
             if self.reopen(cpu).is_ok() {
                 let to_ns = self.now_ns();
-                let gaps = self.hotplug.gaps.iter_mut();
+                let gaps = self.watch.hotplug.gaps.iter_mut();
                 for gap in gaps.filter(|gap| gap.cpu == cpu && gap.to_ns.is_none()) {
                     gap.to_ns = to_ns;
                 }
@@ -80,20 +82,20 @@ impl Recording {
 
     /// Notes which recorded CPUs went offline, and returns the ones that are online again.
     pub(super) fn note_gaps(&mut self) -> Vec<u32> {
-        let Some(watch) = &mut self.hotplug.watch else { return Vec::new() };
-        self.counts.system_calls += 1;
+        let Some(watch) = &mut self.watch.hotplug.watch else { return Vec::new() };
+        self.account.counts.system_calls += 1;
         // An unreadable list means no change.
         let changes = watch.changes(&self.session.backend.host).unwrap_or_default();
         let from_ns = self.now_ns();
         for cpu in self.recorded_of(&changes.offline) {
-            self.hotplug.gaps.push(Gap { cpu, from_ns, to_ns: None });
+            self.watch.hotplug.gaps.push(Gap { cpu, from_ns, to_ns: None });
         }
         self.recorded_of(&changes.online)
     }
 
     /// Returns the CPUs on which events themselves are open.
     fn recorded_of(&self, cpus: &CpuList) -> Vec<u32> {
-        cpus.iter().filter(|&cpu| self.events.has_events_of(cpu)).collect()
+        cpus.iter().filter(|&cpu| self.sources.events.has_events_of(cpu)).collect()
     }
 
     /// Returns the time in the recording's clock, if that can be read.
@@ -105,30 +107,32 @@ impl Recording {
     /// Reopens the events of a CPU; this thread reads its ring buffers.
     fn reopen(&mut self, cpu: u32) -> Result<(), RecordError> {
         // Earlier records are older.
-        if let Err(error) = self.reader.drain(&self.shared) {
+        if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             self.stop_recording(error.into());
             return Ok(());
         }
-        let Hotplug { filters, ring_bytes, .. } = &self.hotplug;
+        let Hotplug { filters, ring_bytes, .. } = &self.watch.hotplug;
         let kernel = &*self.session.backend.kernel;
-        let ReopenedCpu { rings, ids } = self.events.reopen(kernel, cpu, *ring_bytes, filters)?;
+        let ReopenedCpu { rings, ids } =
+            self.sources.events.reopen(kernel, cpu, *ring_bytes, filters)?;
         for (event, ids) in self.description.events.iter_mut().zip(&ids) {
             event.ids.extend(ids);
         }
-        let table = self.shared.with_scanner(|scanner| {
+        let table = self.capture.shared.with_scanner(|scanner| {
             let table = Arc::new(scanner.table().with_ids(&ids));
             scanner.set_table(&table);
             table
         });
-        let described = self.shared.with_output(|output| output.add_ids(&self.description, &ids));
+        let described =
+            self.capture.shared.with_output(|output| output.add_ids(&self.description, &ids));
         for (cpu, owner, ring) in rings.consumed {
-            if let Some(file) = self.events.file(owner).and_then(EventFile::wakes) {
-                self.poller.add(file, Source::Ring).map_err(RecordError::Poll)?;
+            if let Some(file) = self.sources.events.file(owner).and_then(EventFile::wakes) {
+                self.capture.poller.add(file, WakeSource::Ring).map_err(RecordError::Poll)?;
             }
-            let number = self.shared.register(cpu, ring.size());
-            self.reader.rings.push(CpuRing::new(number, ring, Scanner::new(&table)));
+            let number = self.capture.shared.register(cpu, ring.size());
+            self.capture.reader.rings.push(CpuRing::new(number, ring, Scanner::new(&table)));
         }
-        self.snapshots.add(rings.overwritten, &table, &self.shared);
+        self.capture.snapshots.add(rings.overwritten, &table, &self.capture.shared);
         if let Err(error) = described {
             self.stop_recording(error.into());
         }

@@ -36,22 +36,24 @@ impl Recording {
         let so_far = output.so_far();
         let now = Baseline {
             lost: self.lost(),
-            recorded: self.enabled.so_far(),
+            recorded: self.account.enabled.so_far(),
             cpu_ns: until_ns,
-            wake_ups: self.counts.wake_ups + self.shared.wake_ups(),
-            system_calls: self.counts.system_calls + self.shared.wake_ups() + so_far.system_calls,
+            wake_ups: self.account.counts.wake_ups + self.capture.shared.wake_ups(),
+            system_calls: self.account.counts.system_calls
+                + self.capture.shared.wake_ups()
+                + so_far.system_calls,
         };
-        let before = &self.before;
+        let before = &self.account.before;
         let started_ns =
-            if before.cpu_ns == 0 { self.enabled.started_cpu_ns } else { before.cpu_ns };
+            if before.cpu_ns == 0 { self.account.enabled.started_cpu_ns } else { before.cpu_ns };
         let mut ledger = Ledger {
             finished: true,
             events: events(&self.description, of, &lost_since(&now.lost, &before.lost)),
             losses: losses(of),
-            gaps: self.hotplug.take_gaps(),
+            gaps: self.watch.hotplug.take_gaps(),
             throttled: of.rings.iter().map(|ring| ring.stats.throttled).sum(),
             recorded_ns: nanos(now.recorded.saturating_sub(before.recorded)),
-            kept_ns: self.shortest.map(nanos),
+            kept_ns: self.account.shortest.map(nanos),
             output: Output {
                 record_bytes: of.rings.iter().map(|ring| ring.stats.bytes).sum(),
                 ..Output::default()
@@ -64,26 +66,26 @@ impl Recording {
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),
-                end_cpu_ns: self.cpu_ns().saturating_sub(until_ns + self.calibration_ns),
-                calibration_cpu_ns: self.calibration_ns,
+                end_cpu_ns: self.cpu_ns().saturating_sub(until_ns + self.account.calibration_ns),
+                calibration_cpu_ns: self.account.calibration_ns,
                 wake_ups: now.wake_ups - before.wake_ups,
                 system_calls: now.system_calls.saturating_sub(before.system_calls),
                 peak_memory_bytes: peak_memory(&self.session),
-                readers: self.readers,
+                readers: self.capture.readers,
             },
-            ..self.ledger.clone()
+            ..self.account.ledger.clone()
         };
-        if let Some(off_cpu) = &mut self.off_cpu
+        if let Some(off_cpu) = &mut self.sources.off_cpu
             && let Some(event) = ledger.events.last_mut()
         {
-            event.samples = std::mem::take(&mut off_cpu.samples);
+            event.samples = std::mem::take(&mut off_cpu.totals.samples);
             ledger.off_cpu = Some(off_cpu.ledger());
         }
         // A helper thread that was started late.
         ledger.recorder.tids.extend(output.threads());
         complete(&mut ledger.output, &so_far);
         ledger.output.written_bytes = output.written();
-        self.before = now;
+        self.account.before = now;
         ledger
     }
 }

@@ -42,14 +42,14 @@ use self::rate_control::RateControl;
 use self::snapshot::Snapshots;
 use self::targets::TargetTasks;
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, ReadySources, Source};
+use crate::capture::poller::{Poller, ReadySources, WakeSource};
 use crate::capture::reader::{Pass, Reader, SharedOutput};
 use crate::capture::threads::ReaderThread;
 use crate::clock::Clock;
 use crate::error::RecordError;
 use crate::off_cpu::OffCpuTimes;
 use crate::options::Begin;
-use crate::output::OutputError;
+use crate::output::{Output, OutputError};
 use crate::plan::Start;
 use crate::session::Session;
 use crate::warning::{Notice, Warning};
@@ -64,42 +64,140 @@ const FILES_A_WAKE: usize = 16;
 #[derive(Debug)]
 pub struct Recording {
     session: Session,
-    /// The recorder's part of the ledger; the rest is added at the end.
-    ledger: Ledger,
-    /// The description at the beginning.
+    /// The description at the beginning, with the ids of events that were reopened since.
     description: Description,
-    events: Events,
+    capture: Capture,
+    account: Account,
+    sources: EventSources,
+    watch: KernelWatch,
+    targets: RecordedTargets,
+    deadlines: Deadlines,
+    state: State,
+    notices: Vec<Notice>,
+}
+
+/// The ring buffers and their readers. Every ring has one reader: `reader` on the caller's thread,
+/// one of `threads`, or `snapshots` if it is overwritten. All of them append to `shared`.
+#[derive(Debug)]
+struct Capture {
     shared: Arc<SharedOutput>,
     reader: Reader,
     snapshots: Snapshots,
     threads: Vec<ReaderThread>,
     poller: Poller,
-    enabled: EnabledTime,
-    counts: Counts,
-    deadlines: Deadlines,
-    cgroup: CgroupUsage,
-    /// Number of threads that read ring buffers.
+    /// Number of threads that read ring buffers, even after `threads` have ended.
     readers: usize,
-    /// Counters' values when the current file began.
-    before: Baseline,
-    tasks: TargetTasks,
-    /// Ledger of all completed files.
+}
+
+impl Capture {
+    /// Ends the reader threads. Their rings become this thread's.
+    ///
+    /// # Errors
+    /// Fails if a thread has died.
+    fn join_threads(&mut self) -> Result<(), RecordError> {
+        for thread in std::mem::take(&mut self.threads) {
+            let gone = || RecordError::Thread(std::io::ErrorKind::BrokenPipe.into());
+            self.reader.rings.extend(thread.stop().ok_or_else(gone)?.rings);
+        }
+        Ok(())
+    }
+
+    /// Returns the output, once no reader thread is left.
+    ///
+    /// # Errors
+    /// Fails if a thread still holds it.
+    fn into_output(self) -> Result<Output, RecordError> {
+        let shared = Arc::into_inner(self.shared);
+        let shared = shared.ok_or_else(|| RecordError::Thread(std::io::ErrorKind::Other.into()))?;
+        Ok(shared.into_output())
+    }
+}
+
+/// The figures for ledgers. Each figure is in the ledger of exactly one file: `before` holds the
+/// counters' values when the current file began, and `total` sums up the completed files.
+#[derive(Debug)]
+struct Account {
+    /// The recorder's part of the ledger; the rest is added at the end of a file.
+    ledger: Ledger,
     total: Option<Ledger>,
-    /// The shortest time that the flight recorder could keep records, if that was less than
-    /// requested.
-    shortest: Option<Duration>,
-    state: State,
+    before: Baseline,
+    counts: Counts,
+    enabled: EnabledTime,
     /// The recorder's CPU time when events were last stopped, in nanoseconds.
     until_ns: Option<u64>,
     /// The recorder's CPU time for measuring the cost of samples, in nanoseconds.
     calibration_ns: u64,
-    /// Keeps the recording within a budget, if there is one.
-    rate_control: Option<RateControl>,
-    hotplug: Hotplug,
+    /// The shortest time that the flight recorder could keep records, if that was less than
+    /// requested.
+    shortest: Option<Duration>,
+}
+
+impl Account {
+    fn new(ledger: Ledger, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            ledger,
+            total: None,
+            before: Baseline::default(),
+            counts: Counts::default(),
+            enabled: EnabledTime::new(clock),
+            until_ns: None,
+            calibration_ns: 0,
+            shortest: None,
+        }
+    }
+
+    /// Adds the ledger of a completed file to the total.
+    fn add_to_total(&mut self, ledger: &Ledger) {
+        let total = self.total.take();
+        self.total = Some(total.map_or_else(|| ledger.clone(), |total| total.and(ledger)));
+    }
+}
+
+/// The sources of records. They are enabled and disabled together, except for events that only
+/// track processes.
+#[derive(Debug)]
+struct EventSources {
+    events: Events,
     off_cpu: Option<OffCpuTimes>,
     calls: Option<CallSamples>,
+    /// Keeps the recording within a budget, if there is one.
+    rate_control: Option<RateControl>,
+}
+
+impl EventSources {
+    /// Enables the events whose index passes the test `which`, and off-CPU time if `off_cpu`.
+    fn enable(&mut self, off_cpu: bool, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
+        if off_cpu {
+            self.enable_off_cpu(true)?;
+        }
+        self.events.set_enabled(true, which).map_err(event_error("enable the events"))
+    }
+
+    /// Disables the events whose index passes the test `which`, and all BPF programs.
+    fn disable(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
+        self.calls.iter_mut().for_each(CallSamples::stop);
+        let off_cpu = self.enable_off_cpu(false);
+        let events = self.events.set_enabled(false, which);
+        events.map_err(event_error("disable the events")).and(off_cpu)
+    }
+
+    fn enable_off_cpu(&mut self, enabled: bool) -> Result<(), RecordError> {
+        Ok(self.off_cpu.iter_mut().try_for_each(|off_cpu| off_cpu.set_enabled(enabled))?)
+    }
+}
+
+/// Kernel objects that come and go: CPUs and modules. The kernel's messages wake both.
+#[derive(Debug)]
+struct KernelWatch {
+    hotplug: Hotplug,
     modules: Modules,
-    notices: Vec<Notice>,
+}
+
+/// The recorded tasks, and the usage of the command's cgroup, which is read before it is removed.
+#[derive(Debug)]
+struct RecordedTargets {
+    tasks: TargetTasks,
+    cgroup: CgroupUsage,
 }
 
 /// The state of a recording.
@@ -209,7 +307,7 @@ fn event_error(doing: &'static str) -> impl Fn(Errno) -> RecordError {
 /// A descriptor that becomes readable when [`Recording::process`] should be called.
 impl AsFd for Recording {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poller.as_fd()
+        self.capture.poller.as_fd()
     }
 }
 
@@ -234,8 +332,8 @@ impl Recording {
     /// See [`RecordError`]. An output that takes nothing more is no error: see
     /// [`Recording::state`].
     pub fn process(&mut self) -> Result<&State, RecordError> {
-        let ready = self.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
-        self.counts.system_calls += 1;
+        let ready = self.capture.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
+        self.account.counts.system_calls += 1;
         self.process_ready(ready)
     }
 
@@ -249,12 +347,12 @@ impl Recording {
     }
 
     fn process_ready(&mut self, ready: ReadySources) -> Result<&State, RecordError> {
-        self.counts.wake_ups += 1;
+        self.account.counts.wake_ups += 1;
         let now = self.session.backend.clock.now();
         // A module's mapping must precede its samples.
         let is_due = self.deadlines.flush <= now
-            && (!self.hotplug.is_told() || self.modules.is_look_due(now));
-        if ready.by(Source::Cpus) || is_due {
+            && (!self.watch.hotplug.is_told() || self.watch.modules.is_look_due(now));
+        if ready.contains(WakeSource::Cpus) || is_due {
             self.look_at_modules(now);
         }
         let is_due = self.read(now)?;
@@ -266,8 +364,8 @@ impl Recording {
             self.enable()?;
         }
         let look = due(&mut self.deadlines.look, now, Some(LOOK));
-        if (look || ready.by(Source::Target))
-            && self.tasks.waited_for.ended(&self.session.backend.host, look)
+        if (look || ready.contains(WakeSource::Target))
+            && self.targets.tasks.waited_for.ended(&self.session.backend.host, look)
             && self.state == State::Recording
         {
             self.state = State::TargetsEnded;
@@ -290,17 +388,17 @@ impl Recording {
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
-            samples: self.shared.samples().iter().map(|event| event.samples).sum(),
-            recorded: self.enabled.so_far(),
-            throttled: self.shared.throttled(),
-            written_bytes: self.shared.with_output(|output| output.written()),
+            samples: self.capture.shared.samples().iter().map(|event| event.samples).sum(),
+            recorded: self.account.enabled.so_far(),
+            throttled: self.capture.shared.throttled(),
+            written_bytes: self.capture.shared.with_output(|output| output.written()),
         }
     }
 
     /// Number of open event descriptors.
     #[must_use]
     pub fn open_files(&self) -> usize {
-        self.events.number_of_files()
+        self.sources.events.number_of_files()
     }
 
     /// Returns the warnings and completed files since the last call.
@@ -310,7 +408,7 @@ impl Recording {
 
     /// Adds system calls that the caller made for this recording to its ledger.
     pub fn count_system_calls(&mut self, number: u64) {
-        self.counts.system_calls += number;
+        self.account.counts.system_calls += number;
     }
 
     fn warn(&mut self, warning: Warning) {
@@ -329,12 +427,9 @@ impl Recording {
         if self.is_stopped() {
             return Ok(());
         }
-        self.enabled.enabled();
-        self.enable_off_cpu(true)?;
+        self.account.enabled.enabled();
         let session = &self.session;
-        self.events
-            .set_enabled(true, |event| !session.only_tracks(event))
-            .map_err(event_error("enable the events"))
+        self.sources.enable(true, |event| !session.only_tracks(event))
     }
 
     /// Disables all events but the ones that only track processes.
@@ -343,33 +438,23 @@ impl Recording {
     /// Fails if the kernel can't disable an event.
     pub fn disable(&mut self) -> Result<(), RecordError> {
         let session = &self.session;
-        self.events
-            .set_enabled(false, |event| !session.only_tracks(event))
-            .map_err(event_error("disable the events"))?;
-        self.calls.iter_mut().for_each(CallSamples::stop);
-        self.enable_off_cpu(false)?;
-        self.enabled.disabled();
+        self.sources.disable(|event| !session.only_tracks(event))?;
+        self.account.enabled.disabled();
         Ok(())
     }
 
     /// Stops all events, including the ones that track processes.
     fn disable_all(&mut self) -> Result<(), RecordError> {
-        self.enabled.disabled();
-        self.calls.iter_mut().for_each(CallSamples::stop);
-        self.enable_off_cpu(false)?;
-        self.events.set_enabled(false, |_| true).map_err(event_error("disable the events"))
-    }
-
-    fn enable_off_cpu(&mut self, enabled: bool) -> Result<(), RecordError> {
-        Ok(self.off_cpu.iter_mut().try_for_each(|off_cpu| off_cpu.set_enabled(enabled))?)
+        self.account.enabled.disabled();
+        self.sources.disable(|_| true)
     }
 
     /// Appends off-CPU time. It is older than later records of ring buffers, so it precedes each
     /// pass.
     fn take_off_cpu(&mut self) -> Result<(), RecordError> {
-        let Some(off_cpu) = &mut self.off_cpu else { return Ok(()) };
+        let Some(off_cpu) = &mut self.sources.off_cpu else { return Ok(()) };
         let samples = off_cpu.drain()?;
-        if let Err(error) = self.shared.append_in_round(&samples) {
+        if let Err(error) = self.capture.shared.append_in_round(&samples) {
             self.stop_recording(error.into());
         }
         Ok(())
@@ -378,12 +463,10 @@ impl Recording {
     /// Enables the events that start neither with the command nor later.
     fn enable_at_once(&mut self) -> Result<(), RecordError> {
         let events = &self.session.plan.events;
-        self.events
-            .set_enabled(true, |event| events[event].start == Start::AtOnce)
-            .map_err(event_error("enable the events"))?;
-        if self.session.options.begin == Begin::AtOnce {
-            self.enabled.enabled();
-            self.enable_off_cpu(true)?;
+        let begins = self.session.options.begin == Begin::AtOnce;
+        self.sources.enable(begins, |event| events[event].start == Start::AtOnce)?;
+        if begins {
+            self.account.enabled.enabled();
         }
         Ok(())
     }
@@ -394,7 +477,7 @@ impl Recording {
         if is_due {
             self.deadlines.flush = now + self.session.options.rings.flush_interval;
         }
-        self.calls.iter_mut().for_each(CallSamples::clear_wakes);
+        self.sources.calls.iter_mut().for_each(CallSamples::clear_wakes);
         if !self.is_stopped() {
             self.take_off_cpu()?;
             self.empty(is_due);
@@ -405,15 +488,15 @@ impl Recording {
     fn empty(&mut self, is_due: bool) {
         // Files that fill quickly must not block the caller.
         for _ in 0..FILES_A_WAKE {
-            let read = self.reader.pass(&self.shared);
-            let flushed = if is_due { self.shared.flush() } else { Ok(()) };
+            let read = self.capture.reader.pass(&self.capture.shared);
+            let flushed = if is_due { self.capture.shared.flush() } else { Ok(()) };
             match read.and_then(|pass| flushed.map(|()| pass)) {
                 Err(error) => return self.stop_recording(error.into()),
-                Ok(_) if self.shared.with_output(|output| output.is_at_max_size()) => {
+                Ok(_) if self.capture.shared.with_output(|output| output.is_at_max_size()) => {
                     return self.stop_recording(StopReason::MaxSize);
                 }
                 Ok(pass) => {
-                    if self.shared.with_output(|output| output.wants_switch()) {
+                    if self.capture.shared.with_output(|output| output.wants_switch()) {
                         self.switch();
                     }
                     if pass == Pass::Drained || self.is_stopped() {
@@ -427,9 +510,38 @@ impl Recording {
     /// The output takes nothing more: everything before can be read, and the command continues.
     fn stop_recording(&mut self, why: StopReason) {
         // Later tasks of the command are not missing in the recording.
-        self.cgroup.at_end(self.session.following.as_ref());
+        self.targets.cgroup.at_end(self.session.following.as_ref());
         // Even if this fails, nothing more is written.
         let _ = self.disable_all();
         self.state = State::Stopped(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn time_is_counted_only_while_events_are_enabled() {
+        let mut time = EnabledTime::new(Arc::new(SystemClock));
+        assert_eq!(time.so_far(), Duration::ZERO);
+        time.enabled();
+        std::thread::sleep(Duration::from_millis(2));
+        time.disabled();
+        let first = time.so_far();
+        assert!(first >= Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(time.so_far(), first);
+    }
+
+    #[test]
+    fn the_total_sums_up_the_ledgers_of_completed_files() {
+        let ledger = Ledger { throttled: 2, ..Ledger::default() };
+        let mut account = Account::new(Ledger::default(), Arc::new(SystemClock));
+        assert_eq!(account.total, None);
+        account.add_to_total(&ledger);
+        account.add_to_total(&ledger);
+        assert_eq!(account.total.map(|total| total.throttled), Some(4));
     }
 }

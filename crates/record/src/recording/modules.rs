@@ -61,15 +61,15 @@ fn folders(host: &Host) -> Option<u64> {
 impl Recording {
     /// Writes the mappings of newly loaded modules, if there may be any.
     pub(super) fn look_at_modules(&mut self, now: Instant) {
-        if self.is_stopped() || self.modules.known.is_none() {
+        if self.is_stopped() || self.watch.modules.known.is_none() {
             return;
         }
-        self.modules.looked = Some(now);
+        self.watch.modules.looked = Some(now);
         self.read_build_ids_of_modules();
-        self.counts.system_calls += 1;
+        self.account.counts.system_calls += 1;
         let folders = folders(&self.session.backend.host);
-        if folders != self.modules.folders {
-            self.modules.folders = folders;
+        if folders != self.watch.modules.folders {
+            self.watch.modules.folders = folders;
             self.note_modules();
         }
     }
@@ -77,7 +77,8 @@ impl Recording {
     /// Reads the build ids of loaded modules. It takes some 10 us per module, so it isn't done at
     /// the start, which spares short recordings.
     fn read_build_ids_of_modules(&mut self) {
-        let Some(known) = self.modules.known.as_ref().filter(|_| !self.modules.has_ids) else {
+        let Some(known) = self.watch.modules.known.as_ref().filter(|_| !self.watch.modules.has_ids)
+        else {
             return;
         };
         if self.session.options.build_ids {
@@ -85,10 +86,10 @@ impl Recording {
             for module in known {
                 let id = module_build_id(host, &module.name);
                 let name = synthesize::module_name(module);
-                id.into_iter().for_each(|id| self.shared.see_module(name.as_bytes(), id));
+                id.into_iter().for_each(|id| self.capture.shared.see_module(name.as_bytes(), id));
             }
         }
-        self.modules.has_ids = true;
+        self.watch.modules.has_ids = true;
     }
 
     /// Writes the mappings of newly loaded modules.
@@ -96,9 +97,11 @@ impl Recording {
         if self.is_stopped() {
             return;
         }
-        let Self { session, shared, modules, .. } = self;
+        let Self { session, capture, watch, .. } = self;
+        let shared = &capture.shared;
         let layout = session.tracking().map(|event| &session.plan.events[event].attr);
-        let Some((known, layout)) = modules.known.as_mut().zip(layout.map(Layout::from)) else {
+        let Some((known, layout)) = watch.modules.known.as_mut().zip(layout.map(Layout::from))
+        else {
             return;
         };
         let host = &session.backend.host;

@@ -76,11 +76,8 @@ impl RateControl {
         let before = std::mem::replace(&mut self.by_event, now);
         let mut cost = SamplesCost::default();
         for (event, (now, sample)) in self.by_event.iter().zip(costs).enumerate() {
-            let (Some(sample), seen) =
-                (sample, now.since(before.get(event).unwrap_or(&SampleCounts::default())))
-            else {
-                continue;
-            };
+            let Some(sample) = sample else { continue };
+            let seen = now.since(before.get(event).unwrap_or(&SampleCounts::default()));
             cost.of_loops += sample.total_us(seen.samples as f64, 0.0).high;
             cost.all += sample.total_us(seen.samples as f64, seen.in_kernel as f64).high;
         }
@@ -101,31 +98,34 @@ impl Recording {
     /// Starts the budget only after events were enabled for this long: a caller that consumes
     /// records in the same process has start-up costs of its own, such as reading symbols.
     pub fn begin_budget_after(&mut self, start_up: Duration) {
-        if let Some(control) = &mut self.rate_control {
+        if let Some(control) = &mut self.sources.rate_control {
             control.start_up = start_up;
         }
     }
 
     /// Starts at the rate that the costs allow.
     pub(super) fn begin_rate_control(&mut self) -> Result<(), RecordError> {
-        let Some(control) = &self.rate_control else { return Ok(()) };
-        self.events.set_step(control.controller.step()).map_err(event_error("choose a rate"))?;
+        let Some(control) = &self.sources.rate_control else { return Ok(()) };
+        self.sources
+            .events
+            .set_step(control.controller.step())
+            .map_err(event_error("choose a rate"))?;
         self.note_rates()
     }
 
     /// Measures usage since the last observation, and changes the rates if the budget requires it.
     pub(super) fn control_rate(&mut self) -> Result<(), RecordError> {
-        let Some(control) = &mut self.rate_control else { return Ok(()) };
-        let recorded = self.enabled.so_far();
-        let throttled = self.shared.throttled();
+        let Some(control) = &mut self.sources.rate_control else { return Ok(()) };
+        let recorded = self.account.enabled.so_far();
+        let throttled = self.capture.shared.throttled();
         // Start-up doesn't count.
         let cpu_ns = self.session.backend.clock.cpu_ns();
-        let recorder_ns = cpu_ns.saturating_sub(self.enabled.started_cpu_ns);
+        let recorder_ns = cpu_ns.saturating_sub(self.account.enabled.started_cpu_ns);
         let seen = Observation {
             enabled: recorded.saturating_sub(control.recorded),
             recorder: Duration::from_nanos(recorder_ns.saturating_sub(control.recorder_ns)),
             throttled: throttled.saturating_sub(control.throttled),
-            samples: control.samples(self.shared.samples(), self.session.sample_costs()),
+            samples: control.samples(self.capture.shared.samples(), self.session.sample_costs()),
         };
         let is_start_up = recorded < control.start_up;
         let changed = !is_start_up && control.controller.observe(seen);
@@ -138,23 +138,27 @@ impl Recording {
             return Ok(());
         }
         control.changes += 1;
-        self.events.set_step(control.controller.step()).map_err(event_error("change the rate"))?;
+        self.sources
+            .events
+            .set_step(control.controller.step())
+            .map_err(event_error("change the rate"))?;
         self.note_rates()
     }
 
     /// Writes a note of the rates.
     fn note_rates(&self) -> Result<(), RecordError> {
-        let Some(control) = &self.rate_control else { return Ok(()) };
-        let change = RateChange { after_ns: nanos(self.enabled.so_far()), hz: control.hz() };
+        let Some(control) = &self.sources.rate_control else { return Ok(()) };
+        let change =
+            RateChange { after_ns: nanos(self.account.enabled.so_far()), hz: control.hz() };
         // A failing output is reported when the rings are emptied.
-        let _ = self.shared.append(&[&note::encode(&change.to_note())?]);
+        let _ = self.capture.shared.append(&[&note::encode(&change.to_note())?]);
         Ok(())
     }
 
     /// Returns the highest current frequency of all events, in Hz; `None` if no event has one.
     #[must_use]
     pub fn rate_hz(&self) -> Option<u64> {
-        if let Some(control) = &self.rate_control {
+        if let Some(control) = &self.sources.rate_control {
             return control.hz().into_iter().max().filter(|hz| *hz > 0);
         }
         let events = self.session.plan.events.iter();
@@ -167,14 +171,14 @@ impl Recording {
 
     /// Returns the result of the budget, for a ledger that has its costs.
     pub(super) fn kept_budget(&self, ledger: &Ledger) -> Option<ledger::Budget> {
-        let control = self.rate_control.as_ref()?;
+        let control = self.sources.rate_control.as_ref()?;
         let spent = SamplingCost::new(ledger, ShareOf::Cpus, self.session.number_of_cpus())
             .and_then(|cost| cost.share);
         let hz = control.hz().into_iter().max().unwrap_or(0);
         let Budget { share: asked, min_hz } = control.budget;
         // Includes the time since the last observation.
         let rest = if control.controller.floor_wins() {
-            self.enabled.so_far().saturating_sub(control.recorded)
+            self.account.enabled.so_far().saturating_sub(control.recorded)
         } else {
             Duration::ZERO
         };

@@ -24,14 +24,14 @@ impl Recording {
     pub(super) fn recount(&mut self, description: &Description) -> Option<FileCounts> {
         let room = room_for_end(description);
         // A lack of room is a failure like any other.
-        let _ = self.shared.with_output(|output| output.reserve(room));
-        let file = self.shared.with_output(|output| output.cut_back(room))?;
-        if let Err(why) = self.shared.flush()
+        let _ = self.capture.shared.with_output(|output| output.reserve(room));
+        let file = self.capture.shared.with_output(|output| output.cut_back(room))?;
+        if let Err(why) = self.capture.shared.flush()
             && !self.is_stopped()
         {
             self.state = State::Stopped(why.into());
         }
-        Some(count(file, &self.shared.with_scanner(|scanner| scanner.shared_table())))
+        Some(count(file, &self.capture.shared.with_scanner(|scanner| scanner.shared_table())))
     }
 }
 

@@ -63,15 +63,18 @@ impl Recording {
     /// Appends the samples that still wait for the command's execve, before the last pass over the
     /// rings: its record was lost.
     pub(super) fn end_filter(&mut self) {
-        if let Err(error) = self.reader.drain(&self.shared) {
+        if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             return self.stop_recording(error.into());
         }
-        let records = self.shared.finish_filter();
-        let Some(ring) = self.reader.rings.first_mut().filter(|_| !records.is_empty()) else {
+        let records = self.capture.shared.finish_filter();
+        let Some(ring) = self.capture.reader.rings.first_mut().filter(|_| !records.is_empty())
+        else {
             return;
         };
         ring.scanner.see(&records, [&[], &[]]);
-        if let Err(error) = self.shared.append_overwritten(ring.number, &ring.scanner, &records) {
+        if let Err(error) =
+            self.capture.shared.append_overwritten(ring.number, &ring.scanner, &records)
+        {
             self.stop_recording(error.into());
         }
     }
@@ -85,27 +88,34 @@ impl Recording {
             return Ok(());
         }
         // Records of processes come first, since samples refer to them.
-        if let Err(error) =
-            self.reader.drain(&self.shared).and_then(|()| self.shared.append_recent())
+        if let Err(error) = self
+            .capture
+            .reader
+            .drain(&self.capture.shared)
+            .and_then(|()| self.capture.shared.append_recent())
         {
             self.stop_recording(error.into());
         }
-        for Overwritten { number, owner, ring, scanner } in &mut self.snapshots.rings {
-            let Some(event) = self.events.file(*owner) else { continue };
+        for Overwritten { number, owner, ring, scanner } in &mut self.capture.snapshots.rings {
+            let Some(event) = self.sources.events.file(*owner) else { continue };
             let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
-            let records = self.shared.filter_older(oldest_first(&records));
+            let records = self.capture.shared.filter_older(oldest_first(&records));
             scanner.see(&records, [&[], &[]]);
             let is_stopped = matches!(self.state, State::Stopped(_));
             if !is_stopped
                 && !records.is_empty()
-                && let Err(error) = self.shared.append_overwritten(*number, scanner, &records)
+                && let Err(error) =
+                    self.capture.shared.append_overwritten(*number, scanner, &records)
             {
                 self.state = State::Stopped(error.into());
             }
         }
         if !self.is_stopped()
-            && let Err(error) =
-                self.shared.append(&[&FINISHED_ROUND]).and_then(|()| self.shared.flush())
+            && let Err(error) = self
+                .capture
+                .shared
+                .append(&[&FINISHED_ROUND])
+                .and_then(|()| self.capture.shared.flush())
         {
             self.state = State::Stopped(error.into());
         }

@@ -15,17 +15,17 @@ use tare_kernel::open::EventFile;
 use tare_kernel::ring::Ring;
 
 use super::hotplug::Hotplug;
-use super::modules::Modules;
 use super::targets::TargetTasks;
 use super::{
-    Baseline, CgroupUsage, Counts, Deadlines, EnabledTime, LOOK, RateControl, Recording, Snapshots,
-    State, description, event_error, followed, ring_size, system_calls,
+    Account, Capture, CgroupUsage, Deadlines, EventSources, KernelWatch, LOOK, Modules,
+    RateControl, RecordedTargets, Recording, Snapshots, State, description, event_error, followed,
+    ring_size, system_calls,
 };
 use crate::capture::EventToOpen;
 use crate::capture::batch::CpuRing;
 use crate::capture::jit::JitProcesses;
 use crate::capture::opening::{self, Events, Rings};
-use crate::capture::poller::{Poller, Source};
+use crate::capture::poller::{Poller, WakeSource};
 use crate::capture::reader::{Reader, SharedOutput};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::threads::ReaderThread;
@@ -94,7 +94,7 @@ impl Recording {
             // If the stream's reader is already gone there is no recording, and the command runs
             // all the same.
             let is_closed = matches!(error, RecordError::Output(OutputError::Closed))
-                || self.shared.flush() == Err(OutputError::Closed);
+                || self.capture.shared.flush() == Err(OutputError::Closed);
             if !is_closed {
                 return Err(error);
             }
@@ -104,9 +104,9 @@ impl Recording {
         let is_inherited = matches!(self.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
             let now = self.session.backend.clock.now();
-            self.shared.follow(root, self.session.notes_members(), now);
+            self.capture.shared.follow(root, self.session.notes_members(), now);
         }
-        self.cgroup.at_start(self.session.following.as_ref());
+        self.targets.cgroup.at_start(self.session.following.as_ref());
         self.begin_rate_control()?;
         if !self.is_stopped() {
             self.enable_at_once()?;
@@ -140,37 +140,34 @@ impl Recording {
         let interval = options.rings.flush_interval;
         let (poller, rings) = hand(dealt, &mut threads, &shared, interval)?;
         for file in taken.tasks.waited_for.files() {
-            poller.add(file, Source::Target).map_err(RecordError::Poll)?;
+            poller.add(file, WakeSource::Target).map_err(RecordError::Poll)?;
         }
         wake(taken.off_cpu.as_ref(), &poller)?;
         taken.hotplug.wake(&poller)?;
         let snapshots = Snapshots::new(overwritten, &taken.table, &shared);
+        let StartParts { events, tasks, hotplug, off_cpu, calls, .. } = taken;
+        let deadlines = deadlines(&session, &tasks);
         Ok(Self {
-            ledger,
             description,
-            events: taken.events,
-            shared,
-            reader: Reader::new(0, rings),
-            snapshots,
-            threads,
-            poller,
-            enabled: EnabledTime::new(Arc::clone(&session.backend.clock)),
-            counts: Counts::default(),
-            deadlines: deadlines(&session, &taken.tasks),
-            cgroup: CgroupUsage::default(),
-            readers,
-            before: Baseline::default(),
-            tasks: taken.tasks,
-            total: None,
-            shortest: None,
+            capture: Capture {
+                shared,
+                reader: Reader::new(0, rings),
+                snapshots,
+                threads,
+                poller,
+                readers,
+            },
+            account: Account::new(ledger, Arc::clone(&session.backend.clock)),
+            sources: EventSources {
+                events,
+                off_cpu,
+                calls,
+                rate_control: RateControl::new(&session),
+            },
+            watch: KernelWatch { hotplug, modules: Modules::new(&session) },
+            targets: RecordedTargets { tasks, cgroup: CgroupUsage::default() },
+            deadlines,
             state: State::Recording,
-            until_ns: None,
-            hotplug: taken.hotplug,
-            off_cpu: taken.off_cpu,
-            calls: taken.calls,
-            modules: Modules::new(&session),
-            rate_control: RateControl::new(&session),
-            calibration_ns: 0,
             notices: Vec::new(),
             session,
         })
@@ -178,23 +175,25 @@ impl Recording {
 
     /// Writes the beginning of a recording.
     fn begin(&mut self) -> Result<(), RecordError> {
-        let Self { shared, description, ledger, .. } = &*self;
+        let Self { capture: Capture { shared, .. }, description, account, .. } = &*self;
         shared.with_output(|output| output.begin(description))?;
-        shared.append(&[&note::encode(&ledger.to_note())?])?;
+        shared.append(&[&note::encode(&account.ledger.to_note())?])?;
         self.describe_existing()?;
-        self.shared.append(&[&self.shared.jit(JitProcesses::take_note_of_all)])?;
-        self.shared.append(&[&FINISHED_INIT])?;
-        Ok(self.shared.flush()?)
+        self.capture.shared.append(&[&self.capture.shared.jit(JitProcesses::take_note_of_all)])?;
+        self.capture.shared.append(&[&FINISHED_INIT])?;
+        Ok(self.capture.shared.flush()?)
     }
 
     /// Describes existing processes in the records that the kernel would have written. The event
     /// that tracks processes already runs, so nothing is missed in between.
     fn describe_existing(&mut self) -> Result<(), RecordError> {
-        let Self { session, events, shared, tasks, modules, .. } = self;
+        let Self { session, sources, capture, targets, watch, .. } = self;
+        let shared = &capture.shared;
         if let Some(tracking) =
             session.tracking().filter(|&event| session.plan.events[event].start == Start::AtOnce)
         {
-            events
+            sources
+                .events
                 .set_enabled(true, |event| event == tracking)
                 .map_err(event_error("enable the events"))?;
         }
@@ -202,13 +201,13 @@ impl Recording {
             shared.see_mappings(bytes);
             shared.append(&[bytes])
         };
-        let there = match &tasks.existing {
+        let there = match &targets.tasks.existing {
             Some(existing) if !session.options.synthesize.at_the_end => {
                 session.synthesize(existing, &mut emit)
             }
             _ => session.synthesize(&synthesize::Targets::Processes(Vec::new()), &mut emit),
         };
-        modules.begin(there?);
+        watch.modules.begin(there?);
         Ok(())
     }
 }
@@ -228,7 +227,7 @@ fn start_off_cpu(
 /// Wakes a reader when much off-CPU time is ready.
 fn wake(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
     let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
-    files.try_for_each(|file| poller.add(file, Source::Ring).map_err(RecordError::Poll))
+    files.try_for_each(|file| poller.add(file, WakeSource::Ring).map_err(RecordError::Poll))
 }
 
 /// Holds binaries open, if they are to be kept.
@@ -384,7 +383,7 @@ fn deal(
     for (nth, (cpu, owner, ring)) in rings.into_iter().enumerate() {
         let (poller, rings) = &mut dealt[nth % readers];
         if let Some(file) = events.file(owner).and_then(EventFile::wakes) {
-            poller.add(file, Source::Ring).map_err(RecordError::Poll)?;
+            poller.add(file, WakeSource::Ring).map_err(RecordError::Poll)?;
         }
         let number = shared.register(cpu, ring.size());
         rings.push(CpuRing::new(number, ring, Scanner::new(table)));

@@ -31,7 +31,8 @@ impl Recording {
         }
         match self.next_file() {
             Ok(finished) => {
-                if let Some(Err(error)) = self.off_cpu.as_mut().map(OffCpuTimes::begin_file) {
+                if let Some(Err(error)) = self.sources.off_cpu.as_mut().map(OffCpuTimes::begin_file)
+                {
                     self.warn(Warning::NotSwitched { reason: error.to_string() });
                 }
                 self.notices.extend(finished.map(|file| Notice::Finished(Box::new(file))));
@@ -50,8 +51,8 @@ impl Recording {
         self.note_modules();
         if self.session.options.rings.keep != Keep::All {
             self.snapshot()?;
-        } else if !self.shared.is_limited()
-            && let Err(error) = self.reader.drain(&self.shared)
+        } else if !self.capture.shared.is_limited()
+            && let Err(error) = self.capture.reader.drain(&self.capture.shared)
         {
             self.stop_recording(error.into());
         }
@@ -66,21 +67,23 @@ impl Recording {
             running.extend_from_slice(bytes);
             Ok(())
         })?;
-        self.modules.begin(there);
-        let mut beginning = self.ledger.clone();
+        self.watch.modules.begin(there);
+        let mut beginning = self.account.ledger.clone();
         if let Some(follow) = &mut beginning.follow {
-            let command = self.shared.command(|command| (command.exec_ns(), command.members()));
+            let command =
+                self.capture.shared.command(|command| (command.exec_ns(), command.members()));
             (follow.exec_ns, follow.members) = command.unwrap_or_default();
         }
         let mut records = note::encode(&beginning.to_note()).map_err(RecordError::from)?;
         let mut ending = self.description.clone();
         if self.session.options.build_ids {
-            let build_ids = self.shared.build_ids(&self.session.backend.host);
+            let build_ids = self.capture.shared.build_ids(&self.session.backend.host);
             ending.features.push(Feature::BuildIds(build_ids));
         }
-        records.extend(self.shared.jit(JitProcesses::take_note_of_all));
+        records.extend(self.capture.shared.jit(JitProcesses::take_note_of_all));
         let room = recount::room_for_end(&ending);
-        self.shared
+        self.capture
+            .shared
             .with_output(|output| output.reserve(room))
             .map_err(|error| Failed::Output(error.into()))?;
         let mut last = Vec::new();
@@ -89,13 +92,13 @@ impl Recording {
         } else {
             records.append(&mut running);
         }
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(&self.capture.shared);
         shared.end_file(|output, stats| {
             ending.features.extend(sample_time(&stats.rings));
             let mut ledger = self.ledger_of_file(&stats, output, until_ns);
             cost::complete(&mut ledger, &self.session);
             let last = last_records(&mut ledger, output, &ending, &last)?;
-            self.add_to_total(&ledger);
+            self.account.add_to_total(&ledger);
             let closing = Closing { description: &ending, records: &last };
             let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
             finished

@@ -6,7 +6,7 @@ use tare_kernel::ring::{Ring, RingError};
 
 use super::{Recording, event_error};
 use crate::capture::opening::Events;
-use crate::capture::poller::{Poller, Source};
+use crate::capture::poller::{Poller, WakeSource};
 use crate::error::RecordError;
 use crate::plan::{Plan, PlannedEvent};
 
@@ -34,14 +34,16 @@ pub(super) fn wake<'a>(
 ) -> Result<(), RecordError> {
     let Some(calls) = calls else { return Ok(()) };
     readers
-        .try_for_each(|poller| poller.add(calls.wakes(), Source::Ring))
+        .try_for_each(|poller| poller.add(calls.wakes(), WakeSource::Ring))
         .map_err(RecordError::Poll)
 }
 
 impl Recording {
     /// Starts the programs for the recorded tasks.
     pub(super) fn start_calls(&mut self, command: Option<i32>) -> Result<(), RecordError> {
-        let Self { calls: Some(calls), session, tasks, .. } = self else { return Ok(()) };
+        let Self { session, sources, targets, .. } = self;
+        let Some(calls) = &mut sources.calls else { return Ok(()) };
+        let tasks = &targets.tasks;
         let follow = tasks.whose(command).follow(&session.options.target);
         calls.start(&follow).map_err(|error| match error {
             BpfError::NoProcess(pid) => RecordError::NoProcess(pid),
@@ -51,8 +53,10 @@ impl Recording {
 
     /// Returns the lost samples of each event, if known.
     pub(super) fn lost(&self) -> Vec<Option<u64>> {
-        let mut lost = self.events.lost();
-        let Some(Ok(counts)) = self.calls.as_ref().map(CallSamples::lost) else { return lost };
+        let mut lost = self.sources.events.lost();
+        let Some(Ok(counts)) = self.sources.calls.as_ref().map(CallSamples::lost) else {
+            return lost;
+        };
         let written = |(_, planned): &(&mut Option<u64>, &PlannedEvent)| planned.by_programs;
         let of_events = lost.iter_mut().zip(&self.session.plan.events).filter(written);
         of_events.zip(counts).for_each(|((lost, _), count)| *lost = Some(count));

@@ -192,10 +192,8 @@ fn cgroups(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::
     let mut folders = vec![top.clone()];
     while let Some(folder) = folders.pop() {
         // A removed cgroup needs no description.
-        let (Ok(metadata), Ok(entries)) = (std::fs::metadata(&folder), std::fs::read_dir(&folder))
-        else {
-            continue;
-        };
+        let Ok(metadata) = std::fs::metadata(&folder) else { continue };
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         let below = folder.strip_prefix(&top).unwrap_or(Path::new(""));
         let path = [b"/", below.as_os_str().as_encoded_bytes()].concat();
         buffer.cgroup(&Cgroup { id: metadata.ino(), path: &path })?;
