@@ -83,16 +83,16 @@ pub enum PlanError {
         limit_hz: u64,
     },
     /// A budget needs events of whole CPUs or cgroups.
-    #[error("a budget is for events of whole CPUs and cgroups, and these are of tasks")]
+    #[error("a budget needs events on whole CPUs or cgroups, not on tasks")]
     BudgetOfTasks,
     /// A budget changes rates, but this event has a fixed period.
-    #[error("{event}: a budget changes rates, and this one has a period")]
+    #[error("{event}: a budget changes rates, but this event has a fixed period")]
     BudgetOfPeriod {
         /// The event.
         event: String,
     },
     /// The cost of the event's samples is unknown, or the event is in a group.
-    #[error("{event}: nothing is known of what a sample costs, or it is in a group")]
+    #[error("{event}: the cost of a sample is unknown, or the event is in a group")]
     BudgetOfUnknown {
         /// The event.
         event: String,
@@ -161,22 +161,22 @@ pub enum NotTaken {
     #[error("its clock can't be read when this event interrupts")]
     Clock,
     /// The PMU doesn't reach the precision.
-    #[error("its PMU is not that precise")]
+    #[error("its PMU doesn't support this precision")]
     Precision,
     /// Sampled registers.
     #[error("these registers can't be sampled here")]
     InterruptRegisters,
     /// Page sizes (Linux 5.11).
-    #[error("this kernel knows no page sizes of samples (Linux 5.11)")]
+    #[error("this kernel can't sample page sizes (needs Linux 5.11)")]
     PageSizes,
     /// Physical addresses need CAP_PERFMON.
-    #[error("physical addresses are for those with CAP_PERFMON, or CAP_SYS_ADMIN")]
+    #[error("physical addresses need CAP_PERFMON or CAP_SYS_ADMIN")]
     PhysicalAddresses,
     /// Namespaces need CAP_PERFMON.
-    #[error("namespaces are for those with CAP_PERFMON, or CAP_SYS_ADMIN")]
+    #[error("namespaces need CAP_PERFMON or CAP_SYS_ADMIN")]
     Namespaces,
     /// The depth of call chains is above `kernel.perf_event_max_stack`.
-    #[error("the kernel takes no such depth of call chains (kernel.perf_event_max_stack)")]
+    #[error("the depth of call chains is above kernel.perf_event_max_stack")]
     Depth,
     /// The event can be counted, but not sampled.
     #[error("it can be counted, but not sampled")]
@@ -250,7 +250,7 @@ pub enum RecordError {
     #[error(transparent)]
     Ring(#[from] RingError),
     /// A reader thread can't be started, or has died.
-    #[error("a thread that reads ring buffers can't be started, or is gone: {0}")]
+    #[error("a reader thread can't be started, or has died: {0}")]
     Thread(io::Error),
     /// The user may not set the priority.
     #[error("this user may not have a realtime priority: {0}")]
@@ -270,7 +270,7 @@ pub enum RecordError {
     #[error(transparent)]
     Tracepoint(#[from] TracefsError),
     /// Running processes can't be described.
-    #[error("cannot describe what runs already: {0}")]
+    #[error("cannot describe running processes: {0}")]
     Synthesize(io::Error),
     /// The ledger exceeds the size of a note.
     #[error(transparent)]
@@ -284,7 +284,7 @@ pub enum RecordError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
     /// It is longer than a page.
-    #[error("{event}: the filter has {bytes} bytes, and the kernel takes {longest}: shorten it")]
+    #[error("{event}: the filter has {bytes} bytes, and the kernel accepts {longest}: shorten it")]
     TooLong {
         /// The event.
         event: String,

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn it_steps_down_and_says_why() {
+    fn falls_back_and_states_the_reason() {
         let root = tempfile::tempdir().unwrap();
         let host = Host::at(root.path());
         let files = [

@@ -2,7 +2,7 @@
 //! callback in the same process.
 //!
 //! ```text
-//! Options -> Recorder -> Recording -> Finished
+//! Options -> Recorder -> Recording -> RecordingResult
 //!            plan        process      ledger
 //!
 //! kernel -> ring buffers -> capture (headers, ids) -> output (write, mmap, direct, queue, zstd) -> perf.data
@@ -38,18 +38,18 @@
 //! use rustix::event::{PollFd, PollFlags, Timespec, poll};
 //! use tare_format::file::writer::Description;
 //! use tare_record::options::{Cpus, Options, Target};
-//! use tare_record::output::{Closed, Output, RecordSink};
-//! use tare_record::{Backend, Recorder, Start, State};
+//! use tare_record::output::{Output, RecordSink, SinkClosed};
+//! use tare_record::{Backend, Recorder, RecordingState, Start};
 //!
 //! /// Counts bytes of records.
 //! struct Counter(Arc<AtomicU64>);
 //!
 //! impl RecordSink for Counter {
-//!     fn begin(&mut self, _events: &Description) -> ControlFlow<Closed> {
+//!     fn begin(&mut self, _events: &Description) -> ControlFlow<SinkClosed> {
 //!         ControlFlow::Continue(())
 //!     }
 //!
-//!     fn records(&mut self, records: &[u8]) -> ControlFlow<Closed> {
+//!     fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
 //!         self.0.fetch_add(records.len() as u64, Ordering::Relaxed);
 //!         ControlFlow::Continue(())
 //!     }
@@ -68,7 +68,7 @@
 //! let bytes = Arc::new(AtomicU64::new(0));
 //! let output = Output::to_sink(Box::new(Counter(Arc::clone(&bytes))));
 //! let mut recording = recorder.start(Start { output, command: None, gives_other_rights: false, files: None })?;
-//! while recording.status().samples < 10 && *recording.process()? == State::Recording {
+//! while recording.status().samples < 10 && *recording.process()? == RecordingState::Recording {
 //!     let soon = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 //!     poll(&mut [PollFd::new(&recording, PollFlags::IN)], Some(&soon))?;
 //! }
@@ -102,6 +102,6 @@ pub use error::{FilterError, InheritOption, NotFollowed, NotTaken, PlanError, Re
 pub use follow::Following;
 pub use options::Options;
 pub use recorder::Recorder;
-pub use recording::{Recording, RecordingResult, State, Status, StopReason};
+pub use recording::{Recording, RecordingResult, RecordingState, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};
 pub use warning::{Feature, FinishedFile, Notice, RingLimit, Warning};

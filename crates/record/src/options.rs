@@ -345,7 +345,7 @@ pub enum UnsupportedTerm {
     Aux,
     /// `nr` limits the displayed events.
     #[error(
-        "nr limits what is shown, and a recording shows nothing: leave it out, or end the recording with --max-size"
+        "nr limits the printed events, and a recording prints none: leave it out, or end the recording with --max-size"
     )]
     MaxEvents,
 }

@@ -87,7 +87,7 @@ impl Recorder {
     ///
     /// # Errors
     /// See [`RecordError`]. A closed output is no error: the recording then begins in the state
-    /// [`Stopped`](crate::State::Stopped).
+    /// [`Stopped`](crate::RecordingState::Stopped).
     pub fn start(self, start: Start<'_>) -> Result<Recording, RecordError> {
         Recording::start(self.session, start)
     }

@@ -18,7 +18,7 @@ use tare_kernel::simulated::{Emitted, Simulated, SimulatedSample};
 use tare_record::clock::Clock;
 use tare_record::options::{Options, Rings, Synthesize, Target};
 use tare_record::output::{self, Destination, Output, OutputError};
-use tare_record::{Backend, Recorder, Recording, Start, State, StopReason};
+use tare_record::{Backend, Recorder, Recording, RecordingState, Start, StopReason};
 use tare_simulate::clock::VirtualClock;
 use tare_simulate::disk::{Faults, SimulatedDisk};
 use tempfile::TempDir;
@@ -150,7 +150,7 @@ impl SimulatedMachine {
 }
 
 #[test]
-fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
+fn every_sample_is_in_the_file_or_counted_as_lost() {
     let machine = SimulatedMachine::new(1 << 30, 4096 + 7);
     let mut recording = machine.record(4096);
     let mut stored = 0;
@@ -158,7 +158,7 @@ fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
         stored += machine.sample(300);
         machine.pass();
         assert!(recording.deadline() <= machine.clock.now());
-        assert_eq!(*recording.process().unwrap(), State::Recording);
+        assert_eq!(*recording.process().unwrap(), RecordingState::Recording);
     }
     assert!(stored < 2400, "the ring buffers are large enough for all");
     stored += machine.sample(3);
@@ -173,17 +173,17 @@ fn a_sample_that_found_room_is_in_the_file_and_one_that_did_not_is_counted() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_recording_and_keeps_a_whole_file() {
+fn a_full_disk_ends_the_recording_with_a_whole_file() {
     let machine = SimulatedMachine::new(64 << 10, 10_000);
     let mut recording = machine.record(1 << 16);
     let mut passes = 0;
-    while *recording.state() == State::Recording && passes < 100 {
+    while *recording.state() == RecordingState::Recording && passes < 100 {
         machine.sample(300);
         machine.pass();
         recording.process().unwrap();
         passes += 1;
     }
-    assert_eq!(*recording.state(), State::Stopped(StopReason::Output(OutputError::Full)));
+    assert_eq!(*recording.state(), RecordingState::Stopped(StopReason::Output(OutputError::Full)));
     assert_eq!(machine.sample(1), 0, "events are off");
     let finished = recording.finish(None).unwrap();
     assert_eq!(finished.output.stopped, Some(OutputError::Full));
@@ -215,7 +215,7 @@ fn modules(machine: &SimulatedMachine) -> Vec<String> {
 }
 
 #[test]
-fn modules_that_are_loaded_meanwhile_have_their_mappings() {
+fn modules_loaded_during_a_recording_have_mappings() {
     let machine = SimulatedMachine::new(1 << 30, 1 << 20);
     let process = |recording: &mut Recording| {
         machine.sample(2);

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_execve_goes_whatever_ring_it_lies_in() {
+    fn samples_from_before_the_execve_are_dropped_in_every_ring() {
         let now = Instant::now();
         let mut filter = ExecFilter::new(7, now);
         let first = [sample(7, 1), sample(9, 2), sample(7, 6)].concat();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_execve_is_not_recorded_nothing_is_lost() {
+    fn nothing_is_lost_if_the_execve_is_not_recorded() {
         let now = Instant::now();
         let mut filter = ExecFilter::new(7, now);
         assert_eq!(pass(&mut filter, &sample(7, 1), now), (Vec::new(), false));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_asked_expires() {
+    fn chunks_expire_after_the_kept_time() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut flight_recorder = FlightRecorder::new(Duration::from_secs(2));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_expires_early_and_that_is_known() {
+    fn chunks_without_room_expire_early_and_shorten_the_kept_time() {
         let start = Instant::now();
         let mut flight_recorder =
             FlightRecorder { most_bytes: 3, ..FlightRecorder::new(Duration::from_secs(10)) };
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_processes_stays() {
+    fn records_of_processes_stay() {
         let chunk = [
             &record(PERF_RECORD_SAMPLE)[..],
             &record(PERF_RECORD_COMM),

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_descends_from_the_command_is_a_member_in_whatever_order_it_is_told() {
+    fn descendants_become_members_in_any_order_of_records() {
         let mut members = Members::new(7);
         // Another ring brings the fork of 9's parent later.
         members.see(&[fork(9, 8, 20), fork(51, 50, 15)].concat());
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ended_stays_for_what_rings_may_hold_and_numbers_change_hands() {
+    fn exited_threads_stay_for_two_rounds_and_numbers_are_reused() {
         let mut members = Members::new(7);
         members.see(&[fork(8, 7, 10), task(PERF_RECORD_EXIT, 8, 7, 20)].concat());
         members.end_round();

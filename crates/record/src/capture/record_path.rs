@@ -95,9 +95,9 @@ mod tests {
     use crate::output::{RecordSink, SinkClosed};
 
     #[derive(Clone, Default)]
-    struct Bytes(Arc<Mutex<Vec<u8>>>);
+    struct CollectedBytes(Arc<Mutex<Vec<u8>>>);
 
-    impl RecordSink for Bytes {
+    impl RecordSink for CollectedBytes {
         fn begin(&mut self, _: &Description) -> ControlFlow<SinkClosed> {
             ControlFlow::Continue(())
         }
@@ -109,9 +109,9 @@ mod tests {
     }
 
     /// A path into memory, and the bytes that have arrived.
-    fn path(keep: Option<Duration>) -> (RecordPath, Bytes) {
+    fn path(keep: Option<Duration>) -> (RecordPath, CollectedBytes) {
         let table = Arc::new(EventTable::new(vec![Layout::default()], &[vec![5]], Vec::new()));
-        let bytes = Bytes::default();
+        let bytes = CollectedBytes::default();
         let output = Output::to_sink(Box::new(bytes.clone()));
         (RecordPath::new(output, &table, keep, Arc::new(SystemClock)), bytes)
     }

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_files_sum_up_to_those_of_the_recording() {
+    fn counts_of_files_sum_up_to_the_recordings() {
         let stats = |samples, records, bytes, last_ns| Stats {
             by_event: vec![SampleCounts { samples, own: 1, in_kernel: 2 }],
             lost: (records > 0).then_some(LostRecords {

@@ -141,7 +141,7 @@ mod tests {
     /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. The second of the two rings has
     /// the grandchild first.
     #[test]
-    fn only_what_comes_from_the_command_counts() {
+    fn only_descendants_of_the_command_count() {
         let mut one = Tasks::for_events(2);
         let mut two = Tasks::for_events(2);
         [fork(8, 7), fork(9, 7), fork(51, 50), exit(8)].iter().for_each(|record| one.see(record));

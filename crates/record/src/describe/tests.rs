@@ -145,7 +145,7 @@ fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
 }
 
 #[test]
-fn formats_of_tracepoints_are_those_that_perf_stores() {
+fn tracepoint_formats_equal_perfs() {
     let folder = tempfile::tempdir().unwrap();
     for tracepoints in [
         &[("raw_syscalls", "sys_enter")][..],
@@ -165,7 +165,7 @@ fn formats_of_tracepoints_are_those_that_perf_stores() {
 }
 
 #[test]
-fn build_ids_are_those_that_perf_finds() {
+fn build_ids_equal_perfs() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = perf_record(folder.path(), &["-e", "cpu-clock", "-F", "20000", "-a"]) else {
         return;
@@ -318,7 +318,7 @@ fn a_larger_machine() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_has_a_version_and_an_architecture() {
+fn an_unreadable_machine_has_a_version_and_an_architecture() {
     let (_root, host) = machine(&[]);
     let found =
         features(&host, &SessionFacts { version: "0.1".to_owned(), ..SessionFacts::default() });

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_why() {
+    fn function_names_give_the_reason() {
         let says = |name: &str| says(name.as_bytes());
         assert_eq!(says("futex_wait_queue"), Some(FunctionReason::Reason(Futex)));
         assert_eq!(says("do_nanosleep.isra.0"), Some(FunctionReason::Reason(Sleep)));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_function_that_knows_says_why_unless_it_is_a_fault() {
+    fn the_innermost_known_function_gives_the_reason_unless_it_is_a_fault() {
         let function = |at: u64, says| (16 * at..16 * at + 16, says);
         let known = WaitFunctions {
             functions: vec![

@@ -52,7 +52,7 @@ pub(super) enum SwitchesError {
     #[error("{0}")]
     Ring(RingError),
     /// Cgroups can't be followed: a switch only identifies the cgroup of the leaving task.
-    #[error("waits of cgroups (-G) take BPF programs")]
+    #[error("waits of cgroups (-G) need BPF programs")]
     Cgroups,
 }
 
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_cut_are_none() {
+    fn a_truncated_field_reads_as_zero() {
         let raw = 0x1_0000_0007_u64.to_ne_bytes();
         assert_eq!(FieldRange { offset: 0, size: 8 }.read_u32(&raw), 7);
         assert_eq!(FieldRange { offset: 6, size: 4 }.read_u32(&raw), 0);

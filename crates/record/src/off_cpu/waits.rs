@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_cut_at_the_begin_and_the_end_of_the_recording() {
+    fn waits_are_cut_at_start_and_end_of_the_recording() {
         let mut waits = Waits::new(true, Some(3), LIMITS);
         waits.add(7, 7, true, Some((50, 1)));
         waits.add(3, 3, true, Some((50, 1)));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_are_counted_and_long_ones_stand_alone() {
+    fn short_waits_are_counted_and_long_waits_reported_alone() {
         let mut waits = Waits::new(true, None, Limits { min_ns: 10, long_ns: Some(100) });
         waits.enable(0);
         for (from, to) in [(0, 5), (10, 30), (40, 60), (1000, 1100), (2000, 2100)] {

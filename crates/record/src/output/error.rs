@@ -19,7 +19,7 @@ pub enum OutputError {
         reason: String,
     },
     /// An existing file can't be renamed.
-    #[error("{}: it is there, and can't be renamed to {}: {error}", path.display(), old.display())]
+    #[error("{}: the existing file can't be renamed to {}: {error}", path.display(), old.display())]
     Keep {
         /// The file.
         path: PathBuf,
@@ -32,7 +32,7 @@ pub enum OutputError {
     #[error("a recording is not for a terminal")]
     Terminal,
     /// A stream can't be split into several files.
-    #[error("a stream can't be renamed, nor followed by another")]
+    #[error("a stream can't be renamed or split into several")]
     NotSwitchable,
     /// A helper thread can't be started.
     #[error("a helper thread of the output can't be started: {0}")]
@@ -47,22 +47,22 @@ pub enum OutputError {
     #[error("the file system of the recording is full")]
     Full,
     /// The file has reached the limit on file sizes.
-    #[error("the recording may not become longer: there is a limit on the size of files")]
+    #[error("the recording has reached the limit on file sizes (ulimit -f)")]
     TooLong,
     /// No process has opened the FIFO for reading.
-    #[error("{}: nobody reads it", .0.display())]
+    #[error("{}: no process reads it", .0.display())]
     NoReader(PathBuf),
     /// The stream's reader has closed it.
-    #[error("nobody reads the recording any more")]
+    #[error("the reader closed the recording")]
     Closed,
     /// The file was truncated.
-    #[error("its file was truncated meanwhile: what lay behind the cut is gone")]
+    #[error("its file was truncated during the recording: data after the cut are lost")]
     Truncated,
     /// The file was deleted, or replaced by another.
-    #[error("its file was deleted meanwhile: what came until then is in a new one")]
+    #[error("its file was deleted during the recording: a new file holds the records until then")]
     Deleted,
     /// The file was deleted, and no new file can be written.
-    #[error("its file was deleted meanwhile, and no new one can be written: {0}")]
+    #[error("its file was deleted during the recording, and no new one can be written: {0}")]
     DeletedForGood(Errno),
     /// Any other failure.
     #[error("the recording can't be written: {0}")]

@@ -133,7 +133,7 @@ fn direct_block(file: &File) -> std::result::Result<usize, String> {
         (memory, offset) => memory.max(offset),
     };
     if block == 0 || block > 1 << 16 || !block.is_power_of_two() {
-        return Err("the file system takes no O_DIRECT".to_owned());
+        return Err("the file system doesn't support O_DIRECT".to_owned());
     }
     Ok(block.max(BLOCK) as usize)
 }

@@ -48,7 +48,7 @@ use disk::OutputBackend;
 use disk::{CutFile, Disk, OpenDestination};
 pub use error::{OutputError, Result};
 pub use file_system::FileSystem;
-pub use options::{Destination, Options, PathChoice, Switch};
+pub use options::{Destination, FileSwitch, Options, PathChoice};
 use queue::Queue;
 use record_sink::SinkWriter;
 pub use record_sink::{RecordSink, SinkClosed};

@@ -29,7 +29,7 @@ pub enum Destination {
 
 /// When one file ends and the next begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switch {
+pub enum FileSwitch {
     /// At this many bytes.
     Size(u64),
     /// At this age.
@@ -52,7 +52,7 @@ pub struct Options {
     /// Bytes of the file at which the recording ends.
     pub max_size: Option<u64>,
     /// When to begin another file; `None`: one file.
-    pub switch: Option<Switch>,
+    pub switch: Option<FileSwitch>,
     /// Limit on the number of files kept; the oldest are removed.
     pub max_files: Option<usize>,
     /// Whether the file's name ends with the time at which it was finished. With several files it
@@ -91,7 +91,8 @@ const LARGEST_STEP: u64 = 1 << 20;
 impl Options {
     /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     pub(super) fn step(&self) -> Option<usize> {
-        let switch = if let Some(Switch::Size(bytes)) = self.switch { Some(bytes) } else { None };
+        let switch =
+            if let Some(FileSwitch::Size(bytes)) = self.switch { Some(bytes) } else { None };
         let size = self.max_size.into_iter().chain(switch).min()?;
         usize::try_from((size / LOOKS).clamp(rustix::param::page_size() as u64, LARGEST_STEP)).ok()
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_bytes_are_so_many_within_a_second() {
+    fn becomes_fast_at_the_threshold_within_a_second() {
         let begin = Instant::now();
         let at = |ms: u64| begin + Duration::from_millis(ms);
         let mut pace = Pace::new(1000);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_again_is_who_was_so_for_long() {
+    fn becomes_slow_after_ten_slow_windows() {
         let begin = Instant::now();
         let mut pace = Pace::new(1000);
         pace.add(5000, begin);

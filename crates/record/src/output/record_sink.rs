@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_wants_no_more_ends_the_recording() {
+    fn a_closed_sink_ends_the_recording() {
         let mut writer = SinkWriter::new(Box::new(Collects::default()));
         let one = record(8, 0);
         let taken = (0..200).take_while(|_| writer.append(&[&one]).is_ok()).count();

@@ -11,7 +11,9 @@ use super::file::OutputFile;
 use super::names::KeptFiles;
 use super::pace::Pace;
 use super::window_thread::WindowThread;
-use super::{Closing, Options, OutputError, OutputStats, PathChoice, RecordWriter, Result, Switch};
+use super::{
+    Closing, FileSwitch, Options, OutputError, OutputStats, PathChoice, RecordWriter, Result,
+};
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -44,7 +46,9 @@ impl FileSeries {
         }
         let fallback = match options.choice {
             PathChoice::Mmap if !is_file => Some("only a regular file can be mapped".to_owned()),
-            PathChoice::Direct if !is_file => Some("only a regular file takes O_DIRECT".to_owned()),
+            PathChoice::Direct if !is_file => {
+                Some("only a regular file supports O_DIRECT".to_owned())
+            }
             _ => None,
         };
         let stats = OutputStats { fallback, ..OutputStats::default() };
@@ -233,11 +237,11 @@ impl RecordWriter for FileSeries {
     /// Whether the current file has reached its size or age.
     fn wants_switch(&self) -> bool {
         match self.options.switch {
-            Some(Switch::Size(bytes)) => self.written() >= bytes,
-            Some(Switch::Time(age)) => {
+            Some(FileSwitch::Size(bytes)) => self.written() >= bytes,
+            Some(FileSwitch::Time(age)) => {
                 self.backend.clock.now().saturating_duration_since(self.began) >= age
             }
-            Some(Switch::Signal) | None => false,
+            Some(FileSwitch::Signal) | None => false,
         }
     }
 

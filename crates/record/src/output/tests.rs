@@ -138,7 +138,7 @@ fn append_by_chance(output: &mut Output, random: &mut fastrand::Rng, total: u64)
 }
 
 #[test]
-fn all_ways_keep_every_record() {
+fn all_paths_keep_every_record() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..8 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -243,7 +243,7 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
 }
 
 #[test]
-fn what_a_kill_leaves_is_readable() {
+fn a_file_is_readable_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     let killed = folder.path().join("killed");

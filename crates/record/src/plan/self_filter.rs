@@ -92,7 +92,7 @@ mod tests {
     /// The kernel accepts the filter for each scheduler tracepoint, with as many threads as a large
     /// machine needs.
     #[test]
-    fn the_kernel_takes_it() {
+    fn the_kernel_accepts_the_filter() {
         use tare_format::abi::{Attr, Flags, Sampling, bindings};
         use tare_kernel::open::{EventTarget, Kernel, System};
         let Ok(tracefs) = Tracefs::find(&Host::default()) else {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_recorders_cost_is_answered_at_once_and_taken_back_with_patience() {
+    fn slows_down_at_once_and_speeds_up_with_patience() {
         let mut controller = Controller::new(0.01, costs(), 2);
         assert_eq!(controller.step(), 1, "1% is not below 90% of 1%");
         assert_eq!(observations(&mut controller, 4, |_| 0.0002), 0);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_one_of_time_where_looks_are_rare() {
+    fn a_long_observation_counts_as_several() {
         let seen_in_4_looks = |look_ms| {
             let mut controller = Controller::new(0.01, costs(), 2);
             observations(&mut controller, 1, |_| 0.005);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_moves_it_seldom() {
+    fn noise_rarely_changes_the_step() {
         let mut rng = fastrand::Rng::with_seed(1);
         let noise: Vec<f64> = (0..400).map(|_| 0.0035 + 0.003 * (rng.f64() - 0.5)).collect();
         let mut controller = Controller::new(0.01, costs(), 2);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_wins_where_nothing_is_cheap_enough() {
+    fn the_slowest_step_is_used_if_none_fits_the_budget() {
         let mut tight = Controller::new(0.001, costs(), 2);
         assert_eq!((tight.step(), tight.floor_wins()), (3, true));
         observations(&mut tight, 50, |_| 0.0);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_the_kernel_make_it_slower_as_long_as_there_are_such() {
+    fn kernel_samples_slow_it_down_while_they_last() {
         let mut controller = Controller::new(0.01, costs(), 2);
         let seen = |all| Observation {
             samples: SamplesCost { of_loops: 1000.0, all },
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_makes_it_slower_whatever_was_predicted() {
+    fn throttling_slows_it_down_whatever_was_predicted() {
         let mut controller = Controller::new(0.5, costs(), 2);
         assert_eq!(controller.step(), 0);
         assert!(controller.observe(Observation { throttled: 3, ..observation_of(250) }));

@@ -7,7 +7,7 @@ use tare_format::file::writer::{Description, Feature};
 use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
-use super::{Recording, State};
+use super::{Counts, Recording, RecordingState};
 use crate::capture::stats::{FileStats, RingStats, SampleCounts, Stats};
 use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
@@ -34,14 +34,14 @@ impl Recording {
         until_ns: u64,
     ) -> Ledger {
         let so_far = output.so_far();
+        let Counts { wake_ups, system_calls } = self.account.counts;
+        let of_readers = self.capture.shared.wake_ups();
         let now = Baseline {
             lost: self.lost(),
             recorded: self.account.enabled.so_far(),
             cpu_ns: until_ns,
-            wake_ups: self.account.counts.wake_ups + self.capture.shared.wake_ups(),
-            system_calls: self.account.counts.system_calls
-                + self.capture.shared.wake_ups()
-                + so_far.system_calls,
+            wake_ups: wake_ups + of_readers,
+            system_calls: system_calls + of_readers + so_far.system_calls,
         };
         let before = &self.account.before;
         let started_ns =
@@ -60,8 +60,8 @@ impl Recording {
             },
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
             stopped: match &self.state {
-                State::Stopped(why) => Some(why.to_string()),
-                State::Recording | State::TargetsEnded => None,
+                RecordingState::Stopped(why) => Some(why.to_string()),
+                RecordingState::Recording | RecordingState::TargetsEnded => None,
             },
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_is_taken_off_once() {
+    fn dropped_records_are_subtracted_once() {
         let seen = FileStats {
             // The second ring of CPU 1 was opened when it came back.
             rings: vec![ring(0, 4), ring(1, 43), ring(1, 100)],

@@ -67,12 +67,12 @@ pub struct Recording {
     /// The description at the beginning, with the ids of events that were reopened since.
     description: Description,
     capture: Capture,
-    account: Account,
+    account: LedgerFigures,
     sources: EventSources,
     watch: KernelWatch,
     targets: RecordedTargets,
     deadlines: Deadlines,
-    state: State,
+    state: RecordingState,
     notices: Vec<Notice>,
 }
 
@@ -116,7 +116,7 @@ impl Capture {
 /// The figures for ledgers. Each figure is in the ledger of exactly one file: `before` holds the
 /// counters' values when the current file began, and `total` sums up the completed files.
 #[derive(Debug)]
-struct Account {
+struct LedgerFigures {
     /// The recorder's part of the ledger; the rest is added at the end of a file.
     ledger: Ledger,
     total: Option<Ledger>,
@@ -132,7 +132,7 @@ struct Account {
     shortest: Option<Duration>,
 }
 
-impl Account {
+impl LedgerFigures {
     fn new(ledger: Ledger, clock: Arc<dyn Clock>) -> Self {
         Self {
             ledger,
@@ -202,7 +202,7 @@ struct RecordedTargets {
 
 /// The state of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum RecordingState {
     /// Recording.
     Recording,
     /// All recorded processes and threads have exited.
@@ -218,7 +218,7 @@ pub enum StopReason {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The output has reached its size limit.
-    #[error("it is as large as it may become")]
+    #[error("it has reached its size limit")]
     MaxSize,
 }
 
@@ -331,7 +331,7 @@ impl Recording {
     /// # Errors
     /// See [`RecordError`]. An output that takes nothing more is no error: see
     /// [`Recording::state`].
-    pub fn process(&mut self) -> Result<&State, RecordError> {
+    pub fn process(&mut self) -> Result<&RecordingState, RecordError> {
         let ready = self.capture.poller.wait(Some(Duration::ZERO)).map_err(RecordError::Poll)?;
         self.account.counts.system_calls += 1;
         self.process_ready(ready)
@@ -342,11 +342,11 @@ impl Recording {
     ///
     /// # Errors
     /// As [`Recording::process`].
-    pub fn process_due(&mut self) -> Result<&State, RecordError> {
+    pub fn process_due(&mut self) -> Result<&RecordingState, RecordError> {
         self.process_ready(ReadySources::default())
     }
 
-    fn process_ready(&mut self, ready: ReadySources) -> Result<&State, RecordError> {
+    fn process_ready(&mut self, ready: ReadySources) -> Result<&RecordingState, RecordError> {
         self.account.counts.wake_ups += 1;
         let now = self.session.backend.clock.now();
         // A module's mapping must precede its samples.
@@ -366,9 +366,9 @@ impl Recording {
         let look = due(&mut self.deadlines.look, now, Some(LOOK));
         if (look || ready.contains(WakeSource::Target))
             && self.targets.tasks.waited_for.ended(&self.session.backend.host, look)
-            && self.state == State::Recording
+            && self.state == RecordingState::Recording
         {
-            self.state = State::TargetsEnded;
+            self.state = RecordingState::TargetsEnded;
         }
         Ok(&self.state)
     }
@@ -380,7 +380,7 @@ impl Recording {
 
     /// The state of the recording.
     #[must_use]
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &RecordingState {
         &self.state
     }
 
@@ -416,7 +416,7 @@ impl Recording {
     }
 
     fn is_stopped(&self) -> bool {
-        matches!(self.state, State::Stopped(_))
+        matches!(self.state, RecordingState::Stopped(_))
     }
 
     /// Enables all events but the ones that only track processes, which always run.
@@ -513,7 +513,7 @@ impl Recording {
         self.targets.cgroup.at_end(self.session.following.as_ref());
         // Even if this fails, nothing more is written.
         let _ = self.disable_all();
-        self.state = State::Stopped(why);
+        self.state = RecordingState::Stopped(why);
     }
 }
 
@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn the_total_sums_up_the_ledgers_of_completed_files() {
         let ledger = Ledger { throttled: 2, ..Ledger::default() };
-        let mut account = Account::new(Ledger::default(), Arc::new(SystemClock));
+        let mut account = LedgerFigures::new(Ledger::default(), Arc::new(SystemClock));
         assert_eq!(account.total, None);
         account.add_to_total(&ledger);
         account.add_to_total(&ledger);

@@ -7,7 +7,7 @@ use tare_format::file::Reader;
 use tare_format::file::writer::Description;
 use tare_format::record::{RecordHeader, kind};
 
-use super::{Recording, State};
+use super::{Recording, RecordingState};
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::stats::{FileStats, Stats};
 use crate::output::disk::CutFile;
@@ -29,7 +29,7 @@ impl Recording {
         if let Err(why) = self.capture.shared.flush()
             && !self.is_stopped()
         {
-            self.state = State::Stopped(why.into());
+            self.state = RecordingState::Stopped(why.into());
         }
         Some(count(file, &self.capture.shared.with_scanner(|scanner| scanner.shared_table())))
     }

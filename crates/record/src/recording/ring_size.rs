@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smaller_rings_are_said() {
+    fn smaller_rings_give_a_warning() {
         assert_eq!(warning(4096, 4096, 4096), None);
         assert_eq!(
             warning(8 << 20, 65536, 65536),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_has_a_word_for_each_field_and_what_these_lead_to() {
+    fn a_sample_has_a_word_per_field_and_its_variable_parts() {
         let bits = abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
         let attr = |more: u32| Attr { sample_type: (bits | more).into(), ..Attr::default() };
         assert_eq!(sample_bytes(&attr(0)), Some(32));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_share_what_may_be_locked() {
+    fn rings_share_the_locked_memory() {
         let page = page_size();
         assert_eq!(share(2 * (8 << 20) as u64 + 2 * page as u64, 2), 8 << 20);
         assert_eq!(share(2 * (8 << 20) as u64, 2), 4 << 20);

@@ -7,7 +7,7 @@ use tare_format::file::writer::FINISHED_ROUND;
 use tare_format::record::Records;
 use tare_kernel::ring::OverwrittenRing;
 
-use super::{Recording, State};
+use super::{Recording, RecordingState};
 use crate::capture::reader::SharedOutput;
 use crate::capture::scanner::{EventTable, Scanner};
 use crate::error::RecordError;
@@ -101,13 +101,13 @@ impl Recording {
             let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
             let records = self.capture.shared.filter_older(oldest_first(&records));
             scanner.see(&records, [&[], &[]]);
-            let is_stopped = matches!(self.state, State::Stopped(_));
+            let is_stopped = matches!(self.state, RecordingState::Stopped(_));
             if !is_stopped
                 && !records.is_empty()
                 && let Err(error) =
                     self.capture.shared.append_overwritten(*number, scanner, &records)
             {
-                self.state = State::Stopped(error.into());
+                self.state = RecordingState::Stopped(error.into());
             }
         }
         if !self.is_stopped()
@@ -117,7 +117,7 @@ impl Recording {
                 .append(&[&FINISHED_ROUND])
                 .and_then(|()| self.capture.shared.flush())
         {
-            self.state = State::Stopped(error.into());
+            self.state = RecordingState::Stopped(error.into());
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_change_their_order_and_nothing_else() {
+    fn only_the_order_of_records_is_reversed() {
         let record = |size: u16, byte: u8| {
             [&[9, 0, 0, 0, 0, 0][..], &size.to_ne_bytes(), &vec![byte; usize::from(size) - 8]]
                 .concat()

@@ -17,9 +17,9 @@ use tare_kernel::ring::Ring;
 use super::hotplug::Hotplug;
 use super::targets::TargetTasks;
 use super::{
-    Account, Capture, CgroupUsage, Deadlines, EventSources, KernelWatch, LOOK, Modules,
-    RateControl, RecordedTargets, Recording, Snapshots, State, description, event_error, followed,
-    ring_size, system_calls,
+    Capture, CgroupUsage, Deadlines, EventSources, KernelWatch, LOOK, LedgerFigures, Modules,
+    RateControl, RecordedTargets, Recording, RecordingState, Snapshots, description, event_error,
+    followed, ring_size, system_calls,
 };
 use crate::capture::EventToOpen;
 use crate::capture::batch::CpuRing;
@@ -157,7 +157,7 @@ impl Recording {
                 poller,
                 readers,
             },
-            account: Account::new(ledger, Arc::clone(&session.backend.clock)),
+            account: LedgerFigures::new(ledger, Arc::clone(&session.backend.clock)),
             sources: EventSources {
                 events,
                 off_cpu,
@@ -167,7 +167,7 @@ impl Recording {
             watch: KernelWatch { hotplug, modules: Modules::new(&session) },
             targets: RecordedTargets { tasks, cgroup: CgroupUsage::default() },
             deadlines,
-            state: State::Recording,
+            state: RecordingState::Recording,
             notices: Vec::new(),
             session,
         })

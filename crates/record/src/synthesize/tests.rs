@@ -112,7 +112,7 @@ const PROCESS_7: [&str; 8] = [
 ];
 
 #[test]
-fn everything_that_runs() {
+fn all_processes_are_described() {
     let (_root, host) = small();
     let (found, done) = lines(&host, &Targets::All, Options { kernel: true, ..mappings() });
     let kernel = [
@@ -166,7 +166,7 @@ fn cgroups_from_their_top() {
 }
 
 #[test]
-fn what_is_emitted_can_fail() {
+fn an_error_of_emit_is_returned() {
     let (_root, host) = small();
     let failed = synthesize(&host, &Targets::All, &mappings(), &layout(), &mut |_| {
         Err(io::ErrorKind::StorageFull.into())

@@ -69,7 +69,7 @@ fn a_file_becomes_hardly_larger_than_it_may() {
     let place = RecordingFolder::new();
     let output = place.run(&[&FAULTS[..5], &["--max-size=300K", "--"], &FORKS].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = "it is as large as it may become";
+    let said = "it has reached its size limit";
     assert_eq!(stderr(&output).matches(said).count(), 1, "{}", stderr(&output));
     let len = std::fs::metadata(place.file()).unwrap().len();
     // What describes the recording comes on top.

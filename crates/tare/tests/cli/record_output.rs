@@ -291,7 +291,7 @@ fn a_recording_ends_or_goes_on_in_another_file_when_it_is_large() {
     let path = folder.path().join("perf.data");
     let output =
         run(record(&["--max-size=2M", "-m", "64"]).args(["-o", text(&path), "sh", "-c", FORKS]));
-    assert!(stderr(&output).contains("as large as it may become"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it has reached its size limit"), "{}", stderr(&output));
     let len = fs::metadata(&path).unwrap().len();
     assert!((2 << 20..4 << 20).contains(&len), "{len}");
     assert!(samples_of_both(&path) > 10);

@@ -131,7 +131,7 @@ fn records_come_out_once_and_in_order() {
 
 /// Nothing waits for a closed reader, which has received the beginning.
 #[test]
-fn a_reader_that_goes_ends_the_recording() {
+fn a_closed_reader_ends_the_recording() {
     for seed in [0, 3, 6, 9, 12] {
         for compress in [None, Some(1)] {
             let most = usize::try_from(1_u64 << (seed + 7)).unwrap();
@@ -263,7 +263,7 @@ impl Clock for SetClock {
 
 /// A file that grows fast, then slowly, then fast: the thread has it while it grows fast.
 #[test]
-fn the_thread_has_a_file_while_much_comes() {
+fn the_thread_has_a_file_while_it_grows_fast() {
     let path = tempfile::NamedTempFile::new().unwrap();
     let file = File::options().read(true).write(true).open(path.path()).unwrap();
     let clock = Arc::new(SetClock(Instant::now(), AtomicU64::new(0)));

@@ -8,8 +8,8 @@ use tare_kernel::cgroup::CpuTime;
 use tare_kernel::child::WaitingChild;
 use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
-use tare_record::output::Switch;
-use tare_record::{Notice, RecordError, Recording, RecordingResult, State};
+use tare_record::output::FileSwitch;
+use tare_record::{Notice, RecordError, Recording, RecordingResult, RecordingState};
 
 use super::{sample_cost, wording};
 use crate::cli::resolved::record::RecordOptions;
@@ -86,16 +86,16 @@ impl<'a> LiveRecording<'a> {
             self.carry_out_orders(&wake).map_err(explain)?;
             if wake.is_snapshot_requested {
                 self.recording.snapshot().map_err(explain)?;
-                if self.record.output.options.switch == Some(Switch::Signal) {
+                if self.record.output.options.switch == Some(FileSwitch::Signal) {
                     self.recording.switch();
                     self.say_notices();
                 }
             }
             // A recorder that has stopped still waits for the command, whose status is tare's.
             let is_over = match state {
-                State::Recording => false,
-                State::TargetsEnded => true,
-                State::Stopped(_) => !self.has_command,
+                RecordingState::Recording => false,
+                RecordingState::TargetsEnded => true,
+                RecordingState::Stopped(_) => !self.has_command,
             };
             if wake.end.is_some() || is_over {
                 return Ok(());

@@ -25,7 +25,7 @@ use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
 use tare_record::options::{Keep, Program};
-use tare_record::output::{Destination, Output, OutputError, Switch};
+use tare_record::output::{Destination, Output, OutputError, FileSwitch};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
 use self::live::{EndedRecording, LiveRecording};
@@ -80,7 +80,7 @@ fn say_plan(record: &RecordOptions, recorder: &Recorder) {
 
 fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     let files = FileLimit::now();
-    let takes_snapshots = record.output.options.switch == Some(Switch::Signal)
+    let takes_snapshots = record.output.options.switch == Some(FileSwitch::Signal)
         || matches!(record.options.rings.keep, Keep::Last(_));
     let signals = Signals::block_with(takes_snapshots.then_some(Signal::USR2.as_raw()))
         .context("cannot wait for signals")?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tare_kernel::signals::Signals;
-use tare_record::{Notice, RecordError, Recording, State};
+use tare_record::{Notice, RecordError, Recording, RecordingState};
 use tare_render::LiveFigures;
 use tare_tui::Running;
 
@@ -182,9 +182,9 @@ impl<'a> TopSession<'a> {
             let state = processed.map_err(explain)?.clone();
             self.take_notices(display);
             match state {
-                State::Recording => {}
-                State::TargetsEnded => return Ok(LiveEnd::TargetExit),
-                State::Stopped(_) => return Ok(LiveEnd::Stopped),
+                RecordingState::Recording => {}
+                RecordingState::TargetsEnded => return Ok(LiveEnd::TargetExit),
+                RecordingState::Stopped(_) => return Ok(LiveEnd::Stopped),
             }
             if let Some(cause) = wake.end {
                 return Ok(LiveEnd::Supervised(cause));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tare_record::output::{Destination, Options, PathChoice, Switch};
+use tare_record::output::{Destination, FileSwitch, Options, PathChoice};
 
 use crate::cli::raw;
 use crate::cli::resolved::size;
@@ -58,7 +58,7 @@ impl RecordOutput {
                 "--flame draws what is in a file, and -o - writes none: tare record -o - … | tare flame - -o out.html",
             ));
         }
-        if keeps_some && switch.is_some_and(|switch| switch != Switch::Signal) {
+        if keeps_some && switch.is_some_and(|switch| switch != FileSwitch::Signal) {
             return Err(Refusal::usage(
                 "rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time",
             ));
@@ -82,15 +82,15 @@ impl RecordOutput {
     }
 }
 
-fn switch(text: &str) -> Result<Switch, Refusal> {
+fn switch(text: &str) -> Result<FileSwitch, Refusal> {
     let of_size = || {
         text.ends_with(|c: char| "BKMGbkMg".contains(c))
-            .then(|| size::bytes(text, 1).map(Switch::Size))?
+            .then(|| size::bytes(text, 1).map(FileSwitch::Size))?
     };
     let when = match text {
-        "signal" => Some(Switch::Signal),
+        "signal" => Some(FileSwitch::Signal),
         // m is minutes, as in perf; M is megabytes.
-        _ => size::time(text).map(Switch::Time).or_else(of_size),
+        _ => size::time(text).map(FileSwitch::Time).or_else(of_size),
     };
     when.ok_or_else(|| {
         Refusal::usage(format!(

@@ -6,7 +6,7 @@ use tare_events::CallGraph;
 use tare_format::abi::Flags;
 use tare_format::abi::bindings as abi;
 use tare_record::options::{Begin, Callchains, Cpus, Rate, Target};
-use tare_record::output::{Destination, PathChoice, Switch};
+use tare_record::output::{Destination, FileSwitch, PathChoice};
 
 use super::*;
 use crate::cli::raw::{Tare, TareCommand};
@@ -370,11 +370,11 @@ fn how_it_is_written() {
     );
     assert_eq!(
         (options("--switch-output true").switch, options("--switch-output=signal true").switch),
-        (Some(Switch::Signal), Some(Switch::Signal))
+        (Some(FileSwitch::Signal), Some(FileSwitch::Signal))
     );
     assert_eq!(
         (options("--switch-output=1M true").switch, options("--switch-output=2m true").switch),
-        (Some(Switch::Size(1 << 20)), Some(Switch::Time(Duration::from_secs(120))))
+        (Some(FileSwitch::Size(1 << 20)), Some(FileSwitch::Time(Duration::from_secs(120))))
     );
     assert_eq!(options("--switch-output --switch-max-files 3 true").max_files, Some(3));
     assert!(options("--timestamp-filename true").timestamp && !options("true").timestamp);
