@@ -7,7 +7,7 @@ use tare_format::file::writer::HEADER_SIZE;
 use tare_format::ledger::Ledger;
 use tare_record::RecordingResult;
 use tare_record::options::Keep;
-use tare_record::output::Switch;
+use tare_record::output::FileSwitch;
 use tare_replay::{CodeDetail, ProfileOptions, Recording, SampleDetail, summarize};
 
 use crate::contents::Contents;
@@ -251,7 +251,7 @@ fn names(ran: &FinishedRun<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::R
     }
     // What is begun by size may leave records in ring buffers that are older than what describes
     // running tasks in the next file.
-    let is_by_size = matches!(ran.scenario.output.switch, Some(Switch::Size(_)));
+    let is_by_size = matches!(ran.scenario.output.switch, Some(FileSwitch::Size(_)));
     for (number, (path, bytes)) in files.iter().enumerate() {
         let file = path.display().to_string();
         if bytes.iter().all(|byte| *byte == 0) || is_by_size && files.len() > 1 {

@@ -11,8 +11,8 @@ use tare_events::Sources;
 use tare_kernel::host::CpuList;
 use tare_record::clock::Clock;
 use tare_record::options::{Budget, Keep, Options, Rings, Sampling, Synthesize, Target};
-use tare_record::output::{Destination, Output, Switch};
-use tare_record::{Backend, Recorder, Recording, RecordingResult, Start, State};
+use tare_record::output::{Destination, FileSwitch, Output};
+use tare_record::{Backend, Recorder, Recording, RecordingResult, RecordingState, Start};
 
 use crate::checks::{self, FinishedRun};
 use crate::clock::VirtualClock;
@@ -173,7 +173,7 @@ impl Session<'_> {
                 self.process()?;
             }
             92..95 if self.scenario.keep != Keep::All => self.recording.snapshot()?,
-            95..97 if self.scenario.output.switch == Some(Switch::Signal) => {
+            95..97 if self.scenario.output.switch == Some(FileSwitch::Signal) => {
                 self.recording.switch();
             }
             97 => self.recording.disable()?,
@@ -215,7 +215,7 @@ impl Session<'_> {
     fn process(&mut self) -> anyhow::Result<()> {
         let due = self.machine.truth.borrow().samples.len();
         let is_due = self.recording.deadline() <= self.clock.now();
-        let is_recording = *self.recording.process()? == State::Recording;
+        let is_recording = *self.recording.process()? == RecordingState::Recording;
         // Each finished file is one, with its ledger.
         self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use rustix::io::Errno;
 use tare_record::options::Keep;
-use tare_record::output::{Options, PathChoice, Switch};
+use tare_record::output::{FileSwitch, Options, PathChoice};
 
 use crate::disk::{Failing, Faults};
 
@@ -94,9 +94,9 @@ impl Scenario {
 
 fn draw_output(rng: &mut Rng, to: RecordDestination) -> Options {
     let switch = (to == RecordDestination::File && rng.u32(..3) == 0).then(|| match rng.u32(..3) {
-        0 => Switch::Size(rng.u64(4096..200_000)),
-        1 => Switch::Time(Duration::from_millis(rng.u64(100..4000))),
-        _ => Switch::Signal,
+        0 => FileSwitch::Size(rng.u64(4096..200_000)),
+        1 => FileSwitch::Time(Duration::from_millis(rng.u64(100..4000))),
+        _ => FileSwitch::Signal,
     });
     Options {
         choice: if to == RecordDestination::File && rng.u32(..4) == 0 {
