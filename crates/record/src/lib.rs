@@ -90,6 +90,7 @@ mod off_cpu;
 pub mod options;
 pub mod output;
 pub mod own_file;
+mod own_threads;
 pub mod plan;
 mod recorder;
 mod recording;

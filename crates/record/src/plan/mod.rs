@@ -3,21 +3,18 @@
 //! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
 //! period. `attr` decides the fields of its samples, `tracking` which event tracks processes.
 //! `settle` asks the kernel, and falls back if it rejects an optional feature. `off_cpu` and
-//! `system_calls` plan the BPF programs. `cpus` finds CPUs and tasks, and `self_filter` excludes
-//! the recorder.
+//! `system_calls` plan the BPF programs. `cpus` finds CPUs and tasks.
 
 mod attr;
 mod cpus;
 mod off_cpu;
 mod rate;
-mod self_filter;
 mod settle;
 mod slower;
 mod speed;
 mod system_calls;
 mod tracking;
 
-use std::ffi::CString;
 use std::fmt;
 
 use tare_events::{Event, EventGroup, Sources};
@@ -31,9 +28,8 @@ use tare_kernel::probe::{AccessProbe, Refusal as Refused};
 use self::attr::AttrDefaults;
 pub(crate) use self::cpus::cpus;
 use self::rate::Rates;
-use self::self_filter::self_filter;
 use self::settle::Settling;
-use crate::error::{FilterError, PlanError};
+use crate::error::PlanError;
 use crate::options::{Begin, Cpus, Keep, Options, Target};
 use crate::warning::Warning;
 use tare_format::ledger::FixedPeriod;
@@ -116,25 +112,9 @@ impl PlannedEvent {
         self.fields.is_some()
     }
 
-    /// Returns the filter to set after opening: the user's, joined with one that excludes these
-    /// threads.
-    ///
-    /// # Errors
-    /// Fails if the text is too long for the kernel, or contains a NUL.
-    pub fn filter(&self, recorder: &[i32]) -> Result<Option<CString>, FilterError> {
-        let Some(fields) = &self.fields else { return Ok(None) };
-        let Some(text) = self_filter(fields, recorder, self.event.filter.as_deref()) else {
-            return Ok(None);
-        };
-        let longest = rustix::param::page_size() - 1;
-        if text.len() > longest {
-            let event = self.event.name.clone();
-            let bytes = text.len();
-            return Err(FilterError::TooLong { event, bytes, longest });
-        }
-        CString::new(text)
-            .map(Some)
-            .map_err(|_| FilterError::Nul { event: self.event.name.clone() })
+    /// The fields of the tracepoint, for filters; `None` for other events.
+    pub(crate) fn filter_fields(&self) -> Option<&[String]> {
+        self.fields.as_deref()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The start of a recording.
 
-use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +33,7 @@ use crate::keep::Binaries;
 use crate::off_cpu::OffCpuTimes;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
+use crate::own_threads;
 use crate::plan::{PlannedEvent, Start};
 use crate::session::Session;
 use crate::session::Start as Beginning;
@@ -61,8 +61,8 @@ impl Recording {
             .map(|number| ReaderThread::start(number, priority))
             .collect::<Result<Vec<_>, _>>()?;
         let tasks = TargetTasks::find(&options.target, command, session.cgroup(), host)?;
-        let recorder = recorder(&session, &output, &threads);
-        let filters = filters(&session, &recorder)?;
+        let recorder = own_threads::recorder(&session, &output, &threads);
+        let filters = own_threads::filters(&session, &recorder)?;
         let events = open(&session, &tasks, &filters, files)?;
         let wanted_bytes = ring_size::wanted(&options.rings, &session.plan.events);
         let off_cpu = start_off_cpu(&mut session, &tasks, command)?;
@@ -270,33 +270,10 @@ fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output),
         let interval = &mut session.options.rings.flush_interval;
         *interval = (*interval).max(WITHOUT_KEEPING);
     }
-    if names_threads(&session) {
+    if own_threads::are_named(&session) {
         output.start_threads().map_err(RecordError::Output)?;
     }
     Ok((session, output))
-}
-
-/// Whether the recorder's threads are named before the recording starts: in filters, or to count
-/// their samples. A command's own events don't see them.
-fn names_threads(session: &Session) -> bool {
-    let is_commands =
-        matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
-    !is_commands
-        || session.plan.calls.is_some()
-        || session.plan.events.iter().any(PlannedEvent::takes_filter)
-}
-
-/// Returns this process's threads so far. A file of a command may get one more later, if its events
-/// accept no filter.
-fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let own = rustix::thread::gettid().as_raw_nonzero().get();
-    let tids: BTreeSet<i32> = [own]
-        .into_iter()
-        .chain(threads.iter().map(|thread| thread.tid))
-        .chain(output.threads())
-        .collect();
-    Recorder { pid, tids, included: session.options.include_self }
 }
 
 fn open(
@@ -326,21 +303,9 @@ fn open(
     Ok(events)
 }
 
-/// Returns the filter of each event, which names all threads of the recorder.
-fn filters(session: &Session, recorder: &Recorder) -> Result<Vec<Option<CString>>, RecordError> {
-    let excluded: Vec<i32> =
-        if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
-    let planned = session.plan.events.iter();
-    Ok(planned.map(|planned| planned.filter(&excluded)).collect::<Result<_, _>>()?)
-}
-
 /// Returns the table that readers of ring buffers need.
 fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
-    let own = if matches!(session.options.target, Target::Cpus(_)) {
-        recorder.tids.iter().copied().collect()
-    } else {
-        Vec::new()
-    };
+    let own = own_threads::counted(session, recorder);
     let layouts = session.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
     let table = EventTable::new(layouts, ids, own);
     let table = if session.notes_members() { table.noting_tasks() } else { table };

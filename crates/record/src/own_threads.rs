@@ -1,4 +1,83 @@
-//! The filter that keeps the recorder's own threads out of a tracepoint.
+//! The recorder's own threads, and how recordings leave them out.
+//!
+//! ```text
+//! a command's own events      never see them: they are not opened on these threads
+//! tracepoints                 a filter names all of them, in every field that names a task
+//! BPF programs                leave out this process (`OffCpuPlan::include_self`)
+//! other events of whole CPUs  sample them; the ledger counts these samples apart
+//! ```
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+
+use tare_format::ledger::Recorder;
+
+use crate::capture::threads::ReaderThread;
+use crate::error::{FilterError, RecordError};
+use crate::options::Target;
+use crate::output::Output;
+use crate::plan::PlannedEvent;
+use crate::session::Session;
+
+/// Whether the recorder's threads are named before the recording starts: in filters, or to count
+/// their samples. A command's own events don't see them.
+pub(crate) fn are_named(session: &Session) -> bool {
+    let is_commands =
+        matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
+    !is_commands
+        || session.plan.calls.is_some()
+        || session.plan.events.iter().any(PlannedEvent::takes_filter)
+}
+
+/// Returns this process's threads so far. A file of a command may get one more later, if its events
+/// accept no filter.
+pub(crate) fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    let tids: BTreeSet<i32> = [own]
+        .into_iter()
+        .chain(threads.iter().map(|thread| thread.tid))
+        .chain(output.threads())
+        .collect();
+    Recorder { pid, tids, included: session.options.include_self }
+}
+
+/// Returns the filter of each event, which names all threads of the recorder.
+pub(crate) fn filters(
+    session: &Session,
+    recorder: &Recorder,
+) -> Result<Vec<Option<CString>>, RecordError> {
+    let excluded: Vec<i32> =
+        if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
+    let planned = session.plan.events.iter();
+    Ok(planned.map(|planned| filter(planned, &excluded)).collect::<Result<_, _>>()?)
+}
+
+/// Returns the threads whose samples the ledger counts apart: events of whole CPUs sample them.
+pub(crate) fn counted(session: &Session, recorder: &Recorder) -> Vec<i32> {
+    if matches!(session.options.target, Target::Cpus(_)) {
+        recorder.tids.iter().copied().collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Returns the filter of an event: the user's, joined with one that excludes these threads.
+///
+/// # Errors
+/// Fails if the text is too long for the kernel, or contains a NUL.
+fn filter(planned: &PlannedEvent, threads: &[i32]) -> Result<Option<CString>, FilterError> {
+    let Some(fields) = planned.filter_fields() else { return Ok(None) };
+    let Some(text) = self_filter(fields, threads, planned.event.filter.as_deref()) else {
+        return Ok(None);
+    };
+    let event = planned.event.name.clone();
+    let longest = rustix::param::page_size() - 1;
+    if text.len() > longest {
+        return Err(FilterError::TooLong { event, bytes: text.len(), longest });
+    }
+    CString::new(text).map(Some).map_err(|_| FilterError::Nul { event })
+}
 
 /// The fields that name a task, besides `common_pid`, which every tracepoint has. At a switch,
 /// `prev_pid` equals `common_pid`.
@@ -11,11 +90,7 @@ const FIELDS: [&str; 2] = ["next_pid", "pid"];
 /// The kernel accepts one filter per event (`PERF_EVENT_IOC_SET_FILTER`, then `EEXIST`), shorter
 /// than a page. The ids of threads that were created in sequence are consecutive, so they are
 /// excluded as ranges.
-pub(crate) fn self_filter(
-    fields: &[String],
-    threads: &[i32],
-    users: Option<&str>,
-) -> Option<String> {
+fn self_filter(fields: &[String], threads: &[i32], users: Option<&str>) -> Option<String> {
     let has = |name: &&str| fields.iter().any(|field| field == name);
     let names = ["common_pid"].into_iter().chain(FIELDS.into_iter().filter(has));
     let ranges = consecutive(threads);
@@ -117,7 +192,7 @@ mod tests {
                 ..Attr::default()
             };
             match System.open(&attr, EventTarget::Task(0), None) {
-                Ok(event) => event.set_filter(&std::ffi::CString::new(filter).unwrap()).unwrap(),
+                Ok(event) => event.set_filter(&CString::new(filter).unwrap()).unwrap(),
                 Err(error) => println!("skipped: {system}:{name} can't be opened: {error}"),
             }
         }
