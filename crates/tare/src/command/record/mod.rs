@@ -25,7 +25,7 @@ use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
 use tare_record::options::{Keep, Program};
-use tare_record::output::{Destination, Output, OutputError, FileSwitch};
+use tare_record::output::{Destination, FileSwitch, Output, OutputError};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
 use self::live::{EndedRecording, LiveRecording};
