@@ -102,6 +102,8 @@ mod warning;
 pub use error::{FilterError, InheritOption, NotFollowed, NotTaken, PlanError, RecordError};
 pub use follow::Following;
 pub use options::Options;
+pub use own_threads::event_filter;
+pub use own_threads::event_filter;
 pub use recorder::Recorder;
 pub use recording::{Recording, RecordingResult, RecordingState, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};

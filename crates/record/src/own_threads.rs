@@ -50,7 +50,7 @@ pub(crate) fn filters(
     let excluded: Vec<i32> =
         if recorder.included { Vec::new() } else { recorder.tids.iter().copied().collect() };
     let planned = session.plan.events.iter();
-    Ok(planned.map(|planned| filter(planned, &excluded)).collect::<Result<_, _>>()?)
+    Ok(planned.map(|planned| event_filter(planned, &excluded)).collect::<Result<_, _>>()?)
 }
 
 /// Returns the threads whose samples the ledger counts apart: events of whole CPUs sample them.
@@ -66,7 +66,10 @@ pub(crate) fn counted(session: &Session, recorder: &Recorder) -> Vec<i32> {
 ///
 /// # Errors
 /// Fails if the text is too long for the kernel, or contains a NUL.
-fn filter(planned: &PlannedEvent, threads: &[i32]) -> Result<Option<CString>, FilterError> {
+pub fn event_filter(
+    planned: &PlannedEvent,
+    threads: &[i32],
+) -> Result<Option<CString>, FilterError> {
     let Some(fields) = planned.filter_fields() else { return Ok(None) };
     let Some(text) = self_filter(fields, threads, planned.event.filter.as_deref()) else {
         return Ok(None);

@@ -10,6 +10,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::EventTarget;
 use tempfile::TempDir;
 
+use tare_record::event_filter;
 use tare_record::plan::{Plan, PlannedEvent};
 
 use super::wording;
@@ -266,14 +267,14 @@ fn filters_join_the_users_with_the_recorders_own() {
     let machine = TestMachine::vm();
     let plan = machine.plan("tare record -e sched:sched_switch --filter 'prev_pid == 0 || next_pid == 0' -e page-faults true").unwrap();
     let [switch, faults] = &plan.events[..] else { panic!("{plan}") };
-    let filter = switch.filter(&[7]).unwrap().unwrap();
+    let filter = event_filter(switch, &[7]).unwrap().unwrap();
     assert_eq!(
         filter.to_str(),
         Ok("(prev_pid == 0 || next_pid == 0) && common_pid != 7 && next_pid != 7")
     );
-    assert_eq!(faults.filter(&[7]).unwrap(), None);
+    assert_eq!(event_filter(faults, &[7]).unwrap(), None);
     let scattered: Vec<i32> = (1..400).map(|number| number * 3).collect();
-    assert!(switch.filter(&scattered).unwrap_err().to_string().contains("shorten it"));
+    assert!(event_filter(switch, &scattered).unwrap_err().to_string().contains("shorten it"));
 }
 
 #[test]
