@@ -103,7 +103,6 @@ pub use error::{FilterError, InheritOption, NotFollowed, NotTaken, PlanError, Re
 pub use follow::Following;
 pub use options::Options;
 pub use own_threads::event_filter;
-pub use own_threads::event_filter;
 pub use recorder::Recorder;
 pub use recording::{Recording, RecordingResult, RecordingState, Status, StopReason};
 pub use session::{Backend, CostOfSample, Start};
