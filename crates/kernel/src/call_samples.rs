@@ -4,18 +4,14 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, Map, MapData, RingBuf};
-use aya::{Pod, include_bytes_aligned};
+use aya::Pod;
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use crate::bpf::{BpfError, FollowedTasks, LoadedObject, ObjectPlan};
+use crate::bpf::object::{self, LoadedObject, ObjectLoader};
+use crate::bpf::{BpfError, FollowedTasks};
 use crate::host::CpuList;
 use crate::ring::Ring;
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../bpf/samples.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../bpf/samples.aarch64.o");
 
 /// Bytes of `struct chunk`, which ring buffers are made of.
 const CHUNK: usize = 1 << 16;
@@ -129,28 +125,26 @@ impl CallSamples {
         let (places, chunks) = places(plan.cpus, bytes).ok_or(BpfError::Kernel(Errno::TOOBIG))?;
         let words = |bytes: usize| u32::try_from(bytes / 8).unwrap_or(0);
         let last = plan.possible.iter().chain(plan.cpus.iter()).max().unwrap_or(0);
-        let mut programs = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[
-                ("all_tasks", plan.all_tasks.into()),
-                ("enter_type", plan.tracepoints[0]),
-                ("exit_type", plan.tracepoints[1]),
-                ("control_at", words(CHUNK.checked_sub(page).ok_or(Errno::INVAL)?)),
-            ],
-            sizes: &[("rings", chunks), ("cpus", last.saturating_add(1))],
-            programs: &["sched_process_fork", "sys_exit", "sys_enter"],
-        })?;
-        let mut cpus: Array<_, RawCpu> = programs.take("cpus")?.try_into()?;
+        let programs = ["sched_process_fork", "sys_exit", "sys_enter"];
+        let mut loaded = ObjectLoader::new(object::SAMPLES, &programs)
+            .constant("all_tasks", plan.all_tasks.into())
+            .constant("enter_type", plan.tracepoints[0])
+            .constant("exit_type", plan.tracepoints[1])
+            .constant("control_at", words(CHUNK.checked_sub(page).ok_or(Errno::INVAL)?))
+            .map_size("rings", chunks)
+            .map_size("cpus", last.saturating_add(1))
+            .load()?;
+        let mut cpus: Array<_, RawCpu> = loaded.take_map("cpus")?;
         for place in &places {
             let control = place.control;
             let mask = place.bytes as u64 - 1;
             cpus.set(place.cpu, RawCpu { control, mask, ..RawCpu::default() }, 0)?;
         }
-        let Map::Array(rings) = programs.take("rings")? else {
+        let Map::Array(rings) = loaded.take_untyped_map("rings")? else {
             return Err(BpfError::Kernel(Errno::INVAL));
         };
-        let wakes = programs.take("wakes")?.try_into()?;
-        Ok(Self { programs: Some(programs), rings, cpus, wakes, places })
+        let wakes = loaded.take_map("wakes")?;
+        Ok(Self { programs: Some(loaded), rings, cpus, wakes, places })
     }
 
     /// The ring buffers with their CPUs: once, as each has one reader.
@@ -171,9 +165,7 @@ impl CallSamples {
     /// # Errors
     /// See [`BpfError`].
     pub fn start(&mut self, follow: &FollowedTasks) -> Result<(), BpfError> {
-        let Some(programs) = &mut self.programs else { return Ok(()) };
-        follow.mark(programs)?;
-        programs.attach()
+        self.programs.as_mut().map_or(Ok(()), |programs| programs.start(follow))
     }
 
     /// Ends it for good. What was written stays.

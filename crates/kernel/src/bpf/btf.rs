@@ -1,22 +1,26 @@
 //! Types of the kernel and of its programs (BTF, `Documentation/bpf/btf.rst`).
 
+use std::collections::HashMap;
+
+use aya::{Btf, BtfError, Endianness};
+
 const MAGIC: u16 = 0xeb9f;
 
 // Kinds of types, `include/uapi/linux/btf.h`.
-pub(super) const FORWARD: u32 = 7;
-pub(super) const TYPEDEF: u32 = 8;
-pub(super) const FUNCTION: u32 = 12;
+const FORWARD: u32 = 7;
+const TYPEDEF: u32 = 8;
+const FUNCTION: u32 = 12;
 
 /// A type: its kind, and where its name begins among the strings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Type {
-    pub(super) kind: u32,
+struct BtfType {
+    kind: u32,
     name: u32,
 }
 
 /// Types as the kernel hands them out, and their strings.
 #[derive(Debug)]
-pub(super) struct Types<'b> {
+struct BtfTypes<'b> {
     types: &'b [u8],
     strings: &'b [u8],
 }
@@ -42,7 +46,7 @@ fn tail(kind: u32, count: usize) -> Option<usize> {
     })
 }
 
-impl<'b> Types<'b> {
+impl<'b> BtfTypes<'b> {
     /// Finds them; `None` where the bytes begin as none do. What is cut has fewer.
     pub(super) fn read(bytes: &'b [u8]) -> Option<Self> {
         if u16::from_ne_bytes(*bytes.first_chunk()?) != MAGIC {
@@ -59,7 +63,7 @@ impl<'b> Types<'b> {
 
     /// The types, the first of which has the number 1. They end where one is cut or of a kind that
     /// isn't known.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Type> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = BtfType> + '_ {
         let mut at = Some(0);
         std::iter::from_fn(move || {
             let start = at?;
@@ -67,18 +71,18 @@ impl<'b> Types<'b> {
             let info = word(self.types, start + 4)?;
             let kind = info >> 24 & 0x1f;
             at = tail(kind, (info & 0xffff) as usize).map(|tail| start + 12 + tail);
-            Some(Type { kind, name })
+            Some(BtfType { kind, name })
         })
     }
 
     /// The text from a type's name on, which ends at the first zero.
-    pub(super) fn text(&self, of: Type) -> Option<&'b [u8]> {
+    pub(super) fn text(&self, of: BtfType) -> Option<&'b [u8]> {
         self.strings.get(of.name as usize..)
     }
 }
 
-/// Types and strings as [`Types::read`] takes them.
-pub(super) fn written(types: &[u32], strings: &[u8]) -> Vec<u8> {
+/// Types and strings as [`BtfTypes::read`] takes them.
+fn encode(types: &[u32], strings: &[u8]) -> Vec<u8> {
     const HEADER: u32 = 24;
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     let types_length = length(4 * types.len());
@@ -101,8 +105,8 @@ pub(super) struct FunctionNames {
 impl FunctionNames {
     /// Reads types; `None` where they begin as none do. They end where one is cut.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let types = Types::read(bytes)?;
-        let name = |of: Type| {
+        let types = BtfTypes::read(bytes)?;
+        let name = |of: BtfType| {
             let text = types.text(of).filter(|_| of.kind == FUNCTION)?;
             text.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())
         };
@@ -113,6 +117,61 @@ impl FunctionNames {
     pub(super) fn get(&self, number: u32) -> Option<&[u8]> {
         self.names.get((number as usize).checked_sub(1)?)?.as_deref()
     }
+}
+
+/// The numbers of types of a kind with these names; `None` where one isn't found.
+fn type_ids<'a>(btf: &[u8], kind: u32, names: &[&'a str]) -> Option<HashMap<&'a str, u32>> {
+    let types = BtfTypes::read(btf)?;
+    let mut found = HashMap::new();
+    for (id, of) in (1..).zip(types.iter()).filter(|(_, of)| of.kind == kind) {
+        let Some(text) = types.text(of) else { continue };
+        let is_it = |wanted: &&&str| {
+            text.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+        };
+        found.extend(names.iter().find(is_it).map(|name| (*name, id)));
+        if found.len() == names.len() {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// BTF in which the types of these tracepoints have the numbers that they have in the kernel's, and
+/// all others are nothing. It is for `aya`, which asks for no other.
+///
+/// # Errors
+/// These bytes are not BTF.
+pub(super) fn tracepoint_types(btf: &[u8], tracepoints: &[&str]) -> Result<Btf, BtfError> {
+    let names: Vec<String> = tracepoints.iter().map(|name| format!("btf_trace_{name}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    select_types(btf, TYPEDEF, &names)
+}
+
+/// The same for the function that an iterator of this kind stands for.
+///
+/// # Errors
+/// These bytes are not BTF.
+pub(super) fn iterator_types(btf: &[u8], kind: &str) -> Result<Btf, BtfError> {
+    select_types(btf, FUNCTION, &[&format!("bpf_iter_{kind}")])
+}
+
+fn select_types(btf: &[u8], kind: u32, names: &[&str]) -> Result<Btf, BtfError> {
+    // What isn't found or understood is for the loader to complain about.
+    let Some(ids) = type_ids(btf, kind, names) else {
+        return Btf::parse(btf, Endianness::default());
+    };
+    let count = ids.values().max().copied().unwrap_or(0) as usize;
+    let nothing = [0_u32, FORWARD << 24, 0];
+    let mut types = nothing.repeat(count);
+    let mut strings = vec![0];
+    for (name, id) in ids {
+        let at = 3 * (id as usize - 1);
+        types[at] = u32::try_from(strings.len()).unwrap_or(0);
+        types[at + 1] = kind << 24;
+        strings.extend_from_slice(name.as_bytes());
+        strings.push(0);
+    }
+    Btf::parse(&encode(&types, &strings), Endianness::default())
 }
 
 #[cfg(test)]
@@ -129,7 +188,7 @@ mod tests {
             &[1, 12 << 24, 3],
         ]
         .concat();
-        let bytes = written(&types, strings);
+        let bytes = encode(&types, strings);
         let names = FunctionNames::read(&bytes).unwrap();
         let found: Vec<_> = (0..6).map(|number| names.get(number)).collect();
         assert_eq!(found, [None, None, None, None, Some(&b"main"[..]), None]);
@@ -137,5 +196,47 @@ mod tests {
             let names = FunctionNames::read(&bytes[..cut]);
             names.inspect(|names| _ = names.get(4));
         }
+    }
+
+
+    fn kernel() -> Option<Vec<u8>> {
+        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok();
+        if bytes.is_none() {
+            println!("skipped: this kernel has no BTF");
+        }
+        bytes
+    }
+
+    /// What the loader takes the number of: a program of each tracepoint can be loaded, which
+    /// `tests/cli/trace.rs` of the binary has. Here the way there and back.
+    #[test]
+    fn numbers_are_those_of_the_whole() {
+        let Some(bytes) = kernel() else { return };
+        let names = ["btf_trace_sys_enter", "btf_trace_sys_exit", "btf_trace_sched_switch"];
+        let whole = type_ids(&bytes, TYPEDEF, &names).unwrap();
+        assert_eq!(whole.len(), 3);
+        let small = tracepoint_types(&bytes, &["sys_enter", "sys_exit", "sched_switch"]).unwrap();
+        assert_eq!(type_ids(&small.to_bytes(), TYPEDEF, &names).unwrap(), whole);
+        let whole = type_ids(&bytes, FUNCTION, &["bpf_iter_task"]).unwrap();
+        let small = iterator_types(&bytes, "task").unwrap();
+        assert_eq!(type_ids(&small.to_bytes(), FUNCTION, &["bpf_iter_task"]).unwrap(), whole);
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_panic() {
+        let mut bytes = [0; 64];
+        bytes[..2].copy_from_slice(&0xeb9f_u16.to_ne_bytes());
+        bytes[4] = 24;
+        for length in 0..64 {
+            let _ = tracepoint_types(&bytes[..length], &["sys_enter"]);
+            for at in 0..length {
+                let mut damaged = bytes[..length].to_vec();
+                damaged[at] = 0xff;
+                let _ = tracepoint_types(&damaged, &["sys_enter"]);
+            }
+        }
+        let Some(mut bytes) = kernel() else { return };
+        bytes.truncate(bytes.len() / 2);
+        let _ = type_ids(&bytes, TYPEDEF, &["btf_trace_sys_enter"]);
     }
 }

@@ -3,16 +3,12 @@
 use std::os::fd::BorrowedFd;
 
 use aya::maps::Array;
-use aya::{Pod, include_bytes_aligned};
+use aya::Pod;
 
 use super::follow::{Call, FollowedTasks};
-use super::load::{BpfError, LoadedObject, ObjectPlan};
+use super::error::BpfError;
+use super::object::{self, LoadedObject, ObjectLoader};
 use super::record_ring::RecordRing;
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/calls.aarch64.o");
 
 /// What is copied of the memory that an argument points to. Lengths are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +56,7 @@ pub enum CopyRule {
         /// At most.
         most: u16,
     },
-    /// What the descriptor stands for ([`FileDescription`](super::FileDescription)).
+    /// What the descriptor stands for ([`FileDescription`]).
     Descriptor,
     /// Two descriptors, and what they stand for.
     Descriptors,
@@ -175,7 +171,7 @@ pub enum ChunkPart {
     Control,
     /// A part of a descriptor's path, from its end.
     PathPart,
-    /// What a descriptor stands for ([`FileDescription`](super::FileDescription)).
+    /// What a descriptor stands for ([`FileDescription`]).
     Description,
 }
 
@@ -199,6 +195,65 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
         let bytes = (what & 0x80 == 0).then_some(bytes);
         Some(Chunk { argument, part, index: u16::from_le_bytes([low, high]), bytes })
     })
+}
+
+/// A file or a socket, as `struct description` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileDescription {
+    /// The number of the inode.
+    pub inode: u64,
+    /// Type and permissions, as `st_mode`.
+    pub mode: u32,
+    /// It has no name any more.
+    pub is_unlinked: bool,
+    /// It lies in no folder: a pipe, a socket, an anonymous inode.
+    pub is_disconnected: bool,
+    /// Of a device the numbers, as the kernel has them: 12 bits and 20 bits.
+    pub device: u32,
+    /// Of a socket `AF_*`.
+    pub family: u16,
+    /// Of a socket `SOCK_*`.
+    pub kind: u16,
+    /// Of a socket `IPPROTO_*`.
+    pub protocol: u16,
+    /// Of a TCP socket its state (`TCP_*`, `include/net/tcp_states.h`).
+    pub state: u16,
+    /// The port on this side.
+    pub local_port: u16,
+    /// The port on the other side; 0 where there is none.
+    pub remote_port: u16,
+    /// The address on this side: 4 bytes, or 16 with `AF_INET6`.
+    pub local: [u8; 16],
+    /// The address on the other side.
+    pub remote: [u8; 16],
+}
+
+impl FileDescription {
+    const SIZE: usize = 64;
+
+    /// Takes the bytes of a chunk apart; `None` where they are none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::SIZE] = bytes.first_chunk()?;
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let flags = word(12);
+        Some(Self {
+            inode: u64::from_ne_bytes(std::array::from_fn(|byte| bytes[byte])),
+            mode: word(8),
+            is_unlinked: flags & 1 != 0,
+            is_disconnected: flags & 2 != 0,
+            device: word(16),
+            family: half(20),
+            kind: half(22),
+            protocol: half(24),
+            state: half(26),
+            local_port: half(28),
+            remote_port: u16::from_be(half(30)),
+            local: std::array::from_fn(|byte| bytes[32 + byte]),
+            remote: std::array::from_fn(|byte| bytes[48 + byte]),
+        })
+    }
 }
 
 /// What happened to a task.
@@ -301,16 +356,11 @@ impl<'a> CallRecord<'a> {
 
 /// Programs that write a record at the begin and at the end of each system call. Dropped, they are
 /// gone.
+#[derive(Debug)]
 pub struct Calls {
     /// `None` when stopped.
     programs: Option<LoadedObject>,
     ring: RecordRing,
-}
-
-impl std::fmt::Debug for Calls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls").finish_non_exhaustive()
-    }
 }
 
 impl Calls {
@@ -334,17 +384,12 @@ impl Calls {
         ];
         let plans: Vec<_> = plans.collect();
         let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.tells_descriptors()));
-        let mut loaded = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[
-                ("all_tasks", follow.all_tasks()),
-                ("watermark", ring_bytes / 8),
-                ("descriptors", descriptors),
-            ],
-            sizes: &[("ring", ring_bytes)],
-            programs: &programs,
-        })?;
-        let mut calls: Array<_, RawCall> = loaded.take("calls")?.try_into()?;
+        let mut loaded = ObjectLoader::new(object::CALLS, &programs)
+            .follow(follow)
+            .record_ring(ring_bytes)
+            .constant("descriptors", descriptors)
+            .load()?;
+        let mut calls: Array<_, RawCall> = loaded.take_map("calls")?;
         for (call, plan) in plans {
             let arguments = plan.arguments.map(|(copied, when)| RawArgument::new(copied, when));
             let wanted = 1 | u32::from(plan.returns_descriptor) << 1;
@@ -352,8 +397,7 @@ impl Calls {
             calls.set(call.slot(), raw, 0)?;
         }
         let ring = RecordRing::take(&mut loaded)?;
-        follow.mark(&loaded)?;
-        loaded.attach()?;
+        loaded.start(follow)?;
         Ok(Self { programs: Some(loaded), ring })
     }
 
@@ -416,5 +460,16 @@ mod tests {
         for length in 0..text.len() {
             assert!(chunks(&text[..length]).count() <= 1);
         }
+    }
+
+    #[test]
+    fn descriptions_have_the_layout_of_the_program() {
+        let mut bytes: Vec<u8> = (0..64).collect();
+        bytes[12..16].copy_from_slice(&[2, 0, 0, 0]);
+        let description = FileDescription::parse(&bytes).unwrap();
+        assert_eq!(description.mode, u32::from_ne_bytes([8, 9, 10, 11]));
+        assert!(description.is_disconnected && !description.is_unlinked);
+        assert_eq!((description.local[0], description.remote[15]), (32, 63));
+        assert_eq!(FileDescription::parse(&bytes[..63]), None);
     }
 }

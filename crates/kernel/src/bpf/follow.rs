@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 
-use super::load::{BpfError, LoadedObject};
+use super::error::BpfError;
 use super::syscall::bpf;
 
 /// `BPF_MAP_UPDATE_ELEM` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
@@ -59,9 +59,9 @@ struct TaskMark {
     retry: u64,
 }
 
-const FOLLOWED: u32 = 1;
-const LEFT_OUT: u32 = 2;
-const WAITING: u32 = 3;
+pub(super) const FOLLOWED: u32 = 1;
+pub(super) const LEFT_OUT: u32 = 2;
+pub(super) const WAITING: u32 = 3;
 
 impl FollowedTasks {
     /// The constant `all_tasks`.
@@ -70,8 +70,7 @@ impl FollowedTasks {
     }
 
     /// Marks the tasks that are followed, and this process, which is not.
-    pub(crate) fn mark(&self, loaded: &LoadedObject) -> Result<(), BpfError> {
-        let tasks = loaded.storage("tasks")?;
+    pub(super) fn mark(&self, tasks: BorrowedFd<'_>) -> Result<(), BpfError> {
         mark(tasks, getpid().as_raw_pid(), LEFT_OUT)?;
         match self {
             Self::Command(child) | Self::All(Some(child)) => mark(tasks, *child, WAITING),
@@ -82,8 +81,8 @@ impl FollowedTasks {
 }
 
 /// Has this process looked at, too.
-pub(crate) fn follow_own(loaded: &LoadedObject) -> Result<(), BpfError> {
-    mark(loaded.storage("tasks")?, getpid().as_raw_pid(), FOLLOWED)
+pub(crate) fn follow_own(tasks: BorrowedFd<'_>) -> Result<(), BpfError> {
+    mark(tasks, getpid().as_raw_pid(), FOLLOWED)
 }
 
 /// The attribute of `BPF_MAP_UPDATE_ELEM`, in `union bpf_attr`.

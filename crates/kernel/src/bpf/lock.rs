@@ -3,15 +3,11 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, HashMap, MapData, RingBuf};
-use aya::{Pod, include_bytes_aligned};
+use aya::Pod;
 
 use super::follow::FollowedTasks;
-use super::load::{BpfError, LoadedObject, ObjectPlan};
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/lock.aarch64.o");
+use super::error::BpfError;
+use super::object::{self, LoadedObject, ObjectLoader};
 
 const FRAMES: usize = 24;
 const REGISTERS: usize = 33;
@@ -146,19 +142,15 @@ impl Locks {
         if futexes {
             programs.extend(["sys_exit", "sys_enter"]);
         }
-        let mut loaded = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[("all_tasks", follow.all_tasks())],
-            sizes: &[],
-            programs: &programs,
-        })?;
-        let ring = loaded.take("ring")?.try_into()?;
-        let by_chain = loaded.take("by_chain")?.try_into()?;
-        let chains = loaded.take("chains")?.try_into()?;
-        let missing = loaded.take("missing")?.try_into()?;
-        follow.mark(&loaded)?;
-        loaded.attach()?;
-        Ok(Self { programs: Some(loaded), ring, by_chain, chains, missing })
+        let mut loaded = ObjectLoader::new(object::LOCK, &programs).follow(follow).load()?;
+        loaded.start(follow)?;
+        Ok(Self {
+            ring: loaded.take_map("ring")?,
+            by_chain: loaded.take_map("by_chain")?,
+            chains: loaded.take_map("chains")?,
+            missing: loaded.take_map("missing")?,
+            programs: Some(loaded),
+        })
     }
 
     /// What becomes readable when a stack was copied.

@@ -5,33 +5,26 @@
 //! BTF. They are attached by descriptors alone: nothing is pinned, so the kernel takes all of it
 //! back when the process ends, however it ends.
 
-mod allowed;
 mod btf;
 mod calls;
-mod fallback;
-mod file;
+mod error;
 mod follow;
-mod load;
 mod lock;
+pub(crate) mod object;
 mod off_cpu;
 mod programs;
 mod record_ring;
 mod sched;
 mod summary;
 mod syscall;
-mod type_ids;
 
-pub use allowed::try_load;
 pub use calls::{
-    CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime, RESULT, SECOND, TaskEvent,
-    chunks,
+    CallPlan, CallRecord, Calls, Chunk, ChunkPart, CopyRule, CopyTime, FileDescription, RESULT,
+    SECOND, TaskEvent, chunks,
 };
-pub use fallback::PerfFallback;
-pub use file::FileDescription;
+pub use error::{BpfError, PerfFallback};
 pub(crate) use follow::follow_own;
 pub use follow::{Call, FollowedTasks};
-pub use load::BpfError;
-pub(crate) use load::{LoadedObject, ObjectPlan};
 pub use lock::{FutexStack, LockKind, LockSums, Locks};
 pub use off_cpu::{
     OffCpuCounts, OffCpuPlan, OffCpuPrograms, OffCpuRecord, REGISTERS, StackCopy, Wait, WaitStacks,
@@ -42,3 +35,4 @@ pub(crate) use record_ring::RecordRing;
 pub use sched::{SchedEvent, SchedEvents, SchedRecord, SchedTask};
 pub use summary::{CallSummary, CallSums, SumKey, Sums, ThreadName};
 pub(crate) use syscall::bpf_fd;
+pub use syscall::try_load;

@@ -4,31 +4,37 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, MapData, RingBuf};
 
-use super::load::{BpfError, LoadedObject};
+use super::error::BpfError;
+use super::object::LoadedObject;
 
-/// How many records are read before anything else is looked at.
+/// Most records that one drain hands over, so that a fast writer can't keep the reader forever.
 const BATCH: usize = 10_000;
 
-/// The ring buffer, and how many records found no room in it.
+/// The ring buffer, and the count of records that it had no room for.
 pub(crate) struct RecordRing {
     ring: RingBuf<MapData>,
     missing: Array<MapData, u64>,
 }
 
+impl std::fmt::Debug for RecordRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordRing").finish_non_exhaustive()
+    }
+}
+
 impl RecordRing {
-    /// Takes both out, to be read after the programs are gone.
+    /// Takes both maps out, so that they can be read after the programs are unloaded.
     pub(crate) fn take(loaded: &mut LoadedObject) -> Result<Self, BpfError> {
-        let ring = loaded.take("ring")?.try_into()?;
-        Ok(Self { ring, missing: loaded.take("missing")?.try_into()? })
+        Ok(Self { ring: loaded.take_map("ring")?, missing: loaded.take_map("missing")? })
     }
 
-    /// What becomes readable when the programs wake the reader.
+    /// Returns the descriptor that becomes readable when the programs wake the reader.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
 
-    /// Hands over the bytes of records that wait, in the order in which they were written: at most
-    /// 10,000, as others may come as fast as these are read. Returns how many there were.
+    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
+    /// number.
     pub(crate) fn drain<E>(
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -40,7 +46,7 @@ impl RecordRing {
         Ok(BATCH)
     }
 
-    /// How many records found no room until now.
+    /// Returns how many records the ring buffer had no room for so far.
     pub(crate) fn missing(&self) -> Result<u64, BpfError> {
         Ok(self.missing.get(&0, 0)?)
     }

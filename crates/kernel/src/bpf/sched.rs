@@ -2,16 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
-use aya::include_bytes_aligned;
-
 use super::follow::FollowedTasks;
-use super::load::{BpfError, LoadedObject, ObjectPlan};
+use super::error::BpfError;
+use super::object::{self, LoadedObject, ObjectLoader};
 use super::record_ring::RecordRing;
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/sched.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/sched.aarch64.o");
 
 /// `struct name`.
 const NAME: usize = 24;
@@ -129,16 +123,11 @@ impl<'a> SchedRecord<'a> {
 
 /// Programs that write a record of each switch, wake-up and, where asked for, migration. Dropped,
 /// they are gone.
+#[derive(Debug)]
 pub struct SchedEvents {
     /// `None` when stopped.
     programs: Option<LoadedObject>,
     ring: RecordRing,
-}
-
-impl std::fmt::Debug for SchedEvents {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SchedEvents").finish_non_exhaustive()
-    }
 }
 
 impl SchedEvents {
@@ -151,29 +140,23 @@ impl SchedEvents {
         migrations: bool,
         ring_bytes: u32,
     ) -> Result<Self, BpfError> {
-        let mut programs = vec![
+        let programs = [
             "sched_process_fork",
             "sched_process_exec",
             "sched_wakeup_new",
             "sched_waking",
             "sched_switch",
         ];
+        let mut loader = ObjectLoader::new(object::SCHED, &programs)
+            .follow(follow)
+            .record_ring(ring_bytes)
+            .constant("migrations", migrations.into());
         if migrations {
-            programs.push("sched_migrate_task");
+            loader = loader.program("sched_migrate_task");
         }
-        let mut loaded = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[
-                ("all_tasks", follow.all_tasks()),
-                ("watermark", ring_bytes / 8),
-                ("migrations", u32::from(migrations)),
-            ],
-            sizes: &[("ring", ring_bytes)],
-            programs: &programs,
-        })?;
+        let mut loaded = loader.load()?;
         let ring = RecordRing::take(&mut loaded)?;
-        follow.mark(&loaded)?;
-        loaded.attach()?;
+        loaded.start(follow)?;
         Ok(Self { programs: Some(loaded), ring })
     }
 

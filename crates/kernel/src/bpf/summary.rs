@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
-use aya::{Pod, include_bytes_aligned};
+use aya::Pod;
 
 use super::follow::{Call, FollowedTasks};
-use super::load::{BpfError, LoadedObject, ObjectPlan};
+use super::error::BpfError;
+use super::object::{self, LoadedObject, ObjectLoader};
 use crate::histogram::Histogram;
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/summary.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/summary.aarch64.o");
 
 /// What the sums are of, beside the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,24 +123,25 @@ impl CallSummary {
             SumKey::Thread => 1,
             SumKey::Cgroup => 2,
         };
-        let mut programs = vec!["sys_enter", "sys_exit", "sched_process_fork"];
+        let programs = ["sys_enter", "sys_exit", "sched_process_fork"];
+        let mut loader = ObjectLoader::new(object::SUMMARY, &programs)
+            .follow(follow)
+            .constant("by", by_number)
+            .map_size(unused, 1);
         if by == SumKey::Thread {
-            programs.push("sched_process_exit");
+            loader = loader.program("sched_process_exit");
         }
-        let mut programs = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[("by", by_number), ("all_tasks", follow.all_tasks())],
-            sizes: &[(unused, 1)],
-            programs: &programs,
-        })?;
-        let by_call = programs.take("by_call")?.try_into()?;
-        let by_scope = programs.take("by_scope")?.try_into()?;
-        let errors = programs.take("errors")?.try_into()?;
-        let threads = programs.take("threads")?.try_into()?;
-        let missing = programs.take("missing")?.try_into()?;
-        follow.mark(&programs)?;
-        programs.attach()?;
-        Ok(Self { programs: Some(programs), by, by_call, by_scope, errors, threads, missing })
+        let mut loaded = loader.load()?;
+        loaded.start(follow)?;
+        Ok(Self {
+            by,
+            by_call: loaded.take_map("by_call")?,
+            by_scope: loaded.take_map("by_scope")?,
+            errors: loaded.take_map("errors")?,
+            threads: loaded.take_map("threads")?,
+            missing: loaded.take_map("missing")?,
+            programs: Some(loaded),
+        })
     }
 
     /// Ends the summing-up: the programs are gone, the sums stay.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use aya::maps::{Array, MapData, PerCpuArray};
-use aya::{Pod, include_bytes_aligned};
+use aya::Pod;
 
 pub use attach::ProbeLocation;
 use attach::{Attached, attach};
@@ -17,14 +17,10 @@ pub use cost::ProbeCost;
 pub use records::{ArgumentValue, CopiedStack, ProbeCall};
 pub use registers::Register;
 
-use crate::bpf::{BpfError, FollowedTasks, LoadedObject, ObjectPlan, RecordRing, follow_own};
+use crate::bpf::object::{self, LoadedObject, ObjectLoader};
+use crate::bpf::{BpfError, FollowedTasks, RecordRing, follow_own};
 use crate::histogram::Distribution;
 use crate::host::Host;
-
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/probes.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../bpf/probes.aarch64.o");
 
 /// How many arguments a probe has at most.
 pub const ARGUMENTS: usize = 8;
@@ -253,35 +249,27 @@ impl Probes {
         host: &Host,
     ) -> Result<Self, ProbesError> {
         let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let of_each = count.saturating_add(1);
-        let mut loaded = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[
-                ("all_tasks", follow.all_tasks()),
-                ("slowest_count", slowest.min(MOST_SLOWEST)),
-                ("watermark", ring_bytes / 8),
-            ],
-            sizes: &[
-                ("probes", of_each),
-                ("sums", of_each),
-                ("slowest", of_each),
-                ("ring", ring_bytes),
-            ],
-            programs: &["sched_process_fork", "sched_process_exec"],
-        })?;
+        let entries = count.saturating_add(1);
+        let programs = ["sched_process_fork", "sched_process_exec"];
+        let mut loaded = ObjectLoader::new(object::PROBES, &programs)
+            .follow(follow)
+            .record_ring(ring_bytes)
+            .constant("slowest_count", slowest.min(MOST_SLOWEST))
+            .map_size("probes", entries)
+            .map_size("sums", entries)
+            .map_size("slowest", entries)
+            .load()?;
         for name in ["hit", "enter", "leave"] {
             loaded.load_probe(name)?;
         }
-        let mut table: Array<_, RawProbe> =
-            loaded.take("probes")?.try_into().map_err(BpfError::from)?;
+        let mut table: Array<_, RawProbe> = loaded.take_map("probes")?;
         let own = RawProbe { min_ns: u64::MAX, ..RawProbe::default() };
         for (number, probe) in (0..).zip(places.iter().map(RawProbe::new).chain([own])) {
             table.set(number, probe, 0).map_err(BpfError::from)?;
         }
         let ring = RecordRing::take(&mut loaded)?;
-        let sums = loaded.take("sums")?.try_into().map_err(BpfError::from)?;
-        follow.mark(&loaded)?;
-        loaded.attach()?;
+        let sums = loaded.take_map("sums")?;
+        loaded.start(follow)?;
         let mut probes =
             Self { attached: Vec::new(), programs: loaded, ring, sums, places: count, own: None };
         for (number, place) in places.iter().enumerate() {
@@ -362,7 +350,7 @@ impl Probes {
     /// be called once, after [`Probes::stop`]. `None` where it can't be found out.
     pub fn cost(&mut self) -> Option<ProbeCost> {
         let (_attached, bare_ns) = self.own.take()?;
-        follow_own(&self.programs).ok()?;
+        follow_own(self.programs.storage("tasks").ok()?).ok()?;
         let looked_at_ns = cost::ns_per_call();
         let sums = self.sums_of(self.places).ok().filter(|sums| sums.returned > 0)?;
         let empty_ns = sums.durations.quantile(0.5);

@@ -4,121 +4,109 @@
 //! epoch        n: even sums             n+1: odd sums            n+2: even sums
 //! drain        |  reads the odd sums    |  reads the even sums   |
 //! ```
-//! A drain begins the next epoch, waits for programs that don't know of it yet, which takes
-//! microseconds, and reads what the last epoch left: nobody adds to it any more. So every sum is of
-//! waits that ended between two drains.
+//! A drain begins the next epoch, waits some microseconds for programs that still add to the last
+//! epoch's sums, and then reads these. So each sum covers waits that ended between two drains.
 
 mod records;
 
 use std::collections::HashMap as Cache;
 use std::os::fd::BorrowedFd;
 
-use aya::include_bytes_aligned;
 use aya::maps::{Array, CgroupArray, HashMap, MapData, PerCpuArray, RingBuf};
 use rustix::process::getpid;
 
 use self::records::{Control, LongWait, RawStack, RawWait, RawWaker, WaitKey, WaitRecord, WaitSum};
 pub use self::records::{REGISTERS, StackCopy, WaitState};
 use self::records::{VISIT_BEGIN, VISIT_END};
-use super::follow::{FollowedTasks, store};
-use super::load::{BpfError, LoadedObject, ObjectPlan};
+use super::error::BpfError;
+use super::follow::{FOLLOWED, FollowedTasks, LEFT_OUT, WAITING, store};
+use super::object::{self, LoadedObject, ObjectLoader};
 use crate::cgroup::members::ids;
 use crate::timestamp::monotonic_ns;
 
-#[cfg(target_arch = "x86_64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../../bpf/offcpu.x86_64.o");
-#[cfg(target_arch = "aarch64")]
-static OBJECT: &[u8] = include_bytes_aligned!("../../../bpf/offcpu.aarch64.o");
-
-/// The program that visits each task.
+/// The iterator program that visits each task.
 const VISIT: &str = "visit";
 
-/// Stacks that are kept here, of those that the kernel has.
+/// Most stacks that the reader caches.
 const CACHED_STACKS: usize = 1 << 14;
 
-/// `FOLLOWED`, `LEFT_OUT` and `WAITING`.
-const FOLLOWED: u32 = 1;
-const LEFT_OUT: u32 = 2;
-const WAITING: u32 = 3;
-
-/// What is kept of stacks.
+/// Which stacks the programs record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStacks {
-    /// A few frames of the kernel's, which say what is waited for.
+    /// The innermost kernel frames, which name the reason for the wait.
     Few,
-    /// The kernel's, and of user stacks a copy of those that weren't seen before.
+    /// The kernel stack, and a copy of each user stack that wasn't copied before.
     Copied,
-    /// Both, the user's by frame pointers.
+    /// The kernel stack, and the user stack by frame pointers.
     FramePointers,
 }
 
-/// What is looked at.
+/// Which waits the programs record, and how.
 #[derive(Debug)]
 pub struct OffCpuPlan<'a> {
-    /// Whose time.
+    /// The tasks whose waits count.
     pub follow: FollowedTasks,
-    /// Only of tasks in these cgroups (version 2), at most 64; none: wherever they are.
+    /// Only tasks in these cgroups (version 2), at most 64; empty: any cgroup.
     pub cgroups: Vec<BorrowedFd<'a>>,
-    /// This process's own waits, too.
+    /// Whether this process's own waits count.
     pub include_self: bool,
-    /// What is kept of stacks.
+    /// Which stacks are recorded.
     pub stacks: WaitStacks,
-    /// Who wakes tasks.
+    /// Whether wakers are recorded.
     pub wakers: bool,
-    /// Shorter waits are counted alone, in nanoseconds.
+    /// Shortest wait that is recorded in full, in nanoseconds; shorter ones are only counted.
     pub min_ns: u32,
-    /// Waits that are told one by one from this length on, in microseconds.
+    /// Waits of at least this length, in microseconds, are reported one by one.
     pub long_us: Option<u32>,
 }
 
-/// Waits of a thread that are alike, or a single one.
+/// Like waits of a thread, or a single long one.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// The process, in the first pid namespace.
+    /// The process, in the initial pid namespace.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Where the last of them ended.
+    /// The CPU on which the last of them ended.
     pub cpu: u32,
     /// When the last of them ended, by `CLOCK_MONOTONIC`, in nanoseconds.
     pub end_ns: u64,
-    /// How long they took, in nanoseconds.
+    /// Their total time in nanoseconds.
     pub ns: u64,
-    /// How many they are.
+    /// Their number.
     pub waits: u64,
-    /// In what state the thread waited.
+    /// The thread's state while it waited.
     pub state: WaitState,
-    /// The kernel's frames, the innermost first: with those of tracing, from which the scheduler was
-    /// called.
+    /// The kernel's frames, innermost first, including the tracing code that the scheduler called.
     pub kernel: &'a [u64],
-    /// The user's frames, where they are taken by frame pointers.
+    /// The user's frames, if taken by frame pointers.
     pub user: &'a [u64],
-    /// What the copy of its user stack has for [`StackCopy::key`]; 0: none.
+    /// The [`StackCopy::key`] of its user stack's copy; 0 for none.
     pub user_key: u64,
-    /// Who woke it, where that is asked for and happened.
+    /// What woke it, if recorded.
     pub waker: Option<Waker<'a>>,
 }
 
-/// Who woke a thread.
+/// A thread or interrupt that woke a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Waker<'a> {
-    /// Names this waker with this stack.
+    /// Identifies this waker together with its stack.
     pub key: u64,
-    /// What it is called, up to a NUL byte.
+    /// Its name, up to a NUL byte.
     pub comm: [u8; 16],
-    /// The process; 0 for an idle CPU, which an interrupt came to.
+    /// The process; 0 for an interrupt on an idle CPU.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// As of a [`Wait`].
+    /// The kernel's frames, as in [`Wait`].
     pub kernel: &'a [u64],
-    /// As of a [`Wait`].
+    /// The user's frames, as in [`Wait`].
     pub user: &'a [u64],
-    /// As of a [`Wait`].
+    /// The key of its user stack's copy, as in [`Wait`].
     pub user_key: u64,
 }
 
-/// What was seen of waits.
+/// A record of the programs.
 #[derive(Clone, Copy, Debug)]
 pub enum OffCpuRecord<'a> {
     /// The user stack of waits that follow.
@@ -127,44 +115,40 @@ pub enum OffCpuRecord<'a> {
     Wait(Wait<'a>),
 }
 
-/// What found no room in the kernel's tables, and what was left out.
+/// Waits that the kernel's tables had no room for, and waits below the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuCounts {
-    /// Waits that found no room.
+    /// Waits without room.
     pub missing_waits: u64,
-    /// Their time, in nanoseconds.
+    /// Their time in nanoseconds.
     pub missing_ns: u64,
-    /// Copies of user stacks that found no room; each is tried again at the next such wait.
+    /// Copies of user stacks without room; each is tried again at the next wait with that stack.
     pub missing_copies: u64,
-    /// Waits that were too short.
+    /// Waits shorter than [`OffCpuPlan::min_ns`].
     pub short_waits: u64,
-    /// Their time, in nanoseconds.
+    /// Their time in nanoseconds.
     pub short_ns: u64,
 }
 
-/// Programs that sum up the time that tasks are not on a CPU. Dropped, they are gone.
+/// Programs that sum up the time that tasks are not on a CPU. Dropping it unloads them.
 pub struct OffCpuPrograms {
     loaded: LoadedObject,
+    epochs: EpochControl,
+    /// By the lowest bit of the epoch.
     sums: [HashMap<MapData, WaitKey, WaitSum>; 2],
-    stacks: HashMap<MapData, u64, RawStack>,
-    wakers: HashMap<MapData, u64, RawWaker>,
+    stacks: StackTable,
     ring: RingBuf<MapData>,
-    control: Array<MapData, Control>,
-    busy: PerCpuArray<MapData, u64>,
     counts: PerCpuArray<MapData, u64>,
-    now: Control,
-    known: Cache<u64, Box<[u64]>>,
-    by_frame_pointers: bool,
 }
 
 impl std::fmt::Debug for OffCpuPrograms {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OffCpu").finish_non_exhaustive()
+        f.debug_struct("OffCpuPrograms").finish_non_exhaustive()
     }
 }
 
 impl OffCpuPrograms {
-    /// Loads the programs. Waits count from [`Self::enable`] on.
+    /// Loads the programs. Waits count after [`Self::enable`].
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -174,116 +158,106 @@ impl OffCpuPrograms {
             WaitStacks::Copied => 1,
             WaitStacks::FramePointers => 2,
         };
-        let number = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        let mut loaded = LoadedObject::load(&ObjectPlan {
-            object: OBJECT,
-            constants: &[
-                ("all_tasks", plan.follow.all_tasks()),
-                ("in_cgroups", number(plan.cgroups.len())),
-                ("wakers", plan.wakers.into()),
-                ("min_ns", plan.min_ns),
-                ("long_us", plan.long_us.unwrap_or(0)),
-                ("stacks", stacks),
-            ],
-            sizes: &[],
-            programs: &["sched_waking", "sched_process_fork", "sched_process_exec", "sched_switch"],
-        })?;
+        let cgroup_count = u32::try_from(plan.cgroups.len()).unwrap_or(u32::MAX);
+        let programs = ["sched_waking", "sched_process_fork", "sched_process_exec", "sched_switch"];
+        let mut loaded = ObjectLoader::new(object::OFF_CPU, &programs)
+            .follow(&plan.follow)
+            .constant("in_cgroups", cgroup_count)
+            .constant("wakers", plan.wakers.into())
+            .constant("min_ns", plan.min_ns)
+            .constant("long_us", plan.long_us.unwrap_or(0))
+            .constant("stacks", stacks)
+            .load()?;
         loaded.load_task_iterator(VISIT)?;
-        let sums = [loaded.take("even_sums")?.try_into()?, loaded.take("odd_sums")?.try_into()?];
-        let mut cgroups: CgroupArray<_> = loaded.take("cgroups")?.try_into()?;
+        let mut cgroups: CgroupArray<_> = loaded.take_map("cgroups")?;
         for (number, cgroup) in (0..).zip(&plan.cgroups) {
             cgroups.set(number, *cgroup, 0)?;
         }
         mark(&loaded, plan)?;
-        let control = loaded.take("control")?.try_into()?;
-        let now = Control { since: 0, now: 0, epoch: 0, visit: 0, stopped: 1, generation: 0 };
-        let mut begun = Self {
-            sums,
-            stacks: loaded.take("all_stacks")?.try_into()?,
-            wakers: loaded.take("all_wakers")?.try_into()?,
-            ring: loaded.take("ring")?.try_into()?,
-            control,
-            busy: loaded.take("busy_cpus")?.try_into()?,
-            counts: loaded.take("counts")?.try_into()?,
+        let mut programs = Self {
+            epochs: EpochControl::take(&mut loaded)?,
+            sums: [loaded.take_map("even_sums")?, loaded.take_map("odd_sums")?],
+            stacks: StackTable::take(&mut loaded, plan.stacks == WaitStacks::FramePointers)?,
+            ring: loaded.take_map("ring")?,
+            counts: loaded.take_map("counts")?,
             loaded,
-            now,
-            known: Cache::new(),
-            by_frame_pointers: plan.stacks == WaitStacks::FramePointers,
         };
-        begun.set(now)?;
-        begun.loaded.attach()?;
-        begun.visit(VISIT_BEGIN)?;
-        Ok(begun)
+        programs.loaded.attach()?;
+        programs.visit(VISIT_BEGIN)?;
+        Ok(programs)
     }
 
-    /// Waits count from now on.
+    /// Counts waits from this moment on.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel's map can't be written.
     pub fn enable(&mut self) -> Result<(), BpfError> {
-        if self.now.stopped == 0 {
+        let current = self.epochs.current;
+        if current.stopped == 0 {
             return Ok(());
         }
-        self.set(Control { since: monotonic_ns(), stopped: 0, ..self.now })
+        self.epochs.set(Control { since: monotonic_ns(), stopped: 0, ..current })
     }
 
-    /// Waits don't count any more; those that go on do up to now.
+    /// Stops counting. Waits that have not ended count up to this moment.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel's map can't be written, or its tasks can't be visited.
     pub fn disable(&mut self) -> Result<(), BpfError> {
-        if self.now.stopped != 0 {
+        if self.epochs.current.stopped != 0 {
             return Ok(());
         }
         self.visit(VISIT_END)?;
-        self.set(Control { stopped: 1, ..self.now })
+        self.epochs.set(Control { stopped: 1, ..self.epochs.current })
     }
 
-    /// Has user stacks copied again that were copied before: for a reader who doesn't know these.
+    /// Has the programs copy user stacks again that they copied before, for a reader that doesn't
+    /// have these copies.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel's map can't be written.
     pub fn forget_copies(&mut self) -> Result<(), BpfError> {
-        self.set(Control { generation: self.now.generation.wrapping_add(1), ..self.now })
+        let current = self.epochs.current;
+        self.epochs.set(Control { generation: current.generation.wrapping_add(1), ..current })
     }
 
-    /// Hands over what was seen since the last time: copies of stacks before the waits that they
-    /// belong to.
+    /// Hands over the records since the last drain: copies of stacks before the waits with these
+    /// stacks.
     ///
     /// # Errors
-    /// The kernel's own, or the first of `each`.
+    /// Fails if a map can't be read, and with the first error of `each`.
     pub fn drain<E: From<BpfError>>(
         &mut self,
         mut each: impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let ended = self.begin_epoch()?;
-        let mut long = Vec::new();
+        let parity = self.epochs.begin_epoch()?;
+        let mut long_waits = Vec::new();
         while let Some(bytes) = self.ring.next() {
             match WaitRecord::parse(&bytes) {
                 Some(WaitRecord::Copy(copy)) => each(OffCpuRecord::Copy(copy))?,
-                Some(WaitRecord::Long(wait)) => long.push(wait),
+                Some(WaitRecord::Long(wait)) => long_waits.push(wait),
                 None => {}
             }
         }
-        for wait in long {
-            self.tell_long(&wait, &mut each)?;
+        for wait in long_waits {
+            self.hand_over_long_wait(&wait, &mut each)?;
         }
         let sums =
-            self.sums[ended].iter().collect::<Result<Vec<_>, _>>().map_err(BpfError::from)?;
+            self.sums[parity].iter().collect::<Result<Vec<_>, _>>().map_err(BpfError::from)?;
         for (key, sum) in sums {
-            self.sums[ended].remove(&key).map_err(BpfError::from)?;
-            self.tell(&key, &sum, &mut each)?;
+            self.sums[parity].remove(&key).map_err(BpfError::from)?;
+            each(OffCpuRecord::Wait(self.stacks.wait(&key, WaitState::new(key.state), &sum)))?;
         }
         Ok(())
     }
 
-    /// What found no room, and what was left out, until now.
+    /// Returns what the kernel's tables had no room for, and what was too short, so far.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel's map can't be read.
     pub fn counts(&self) -> Result<OffCpuCounts, BpfError> {
         let count =
-            |which: u32| -> Result<u64, BpfError> { Ok(self.counts.get(&which, 0)?.iter().sum()) };
+            |index: u32| -> Result<u64, BpfError> { Ok(self.counts.get(&index, 0)?.iter().sum()) };
         Ok(OffCpuCounts {
             missing_waits: count(0)?,
             missing_ns: count(1)?,
@@ -293,80 +267,93 @@ impl OffCpuPrograms {
         })
     }
 
-    /// Begins the next epoch; which sums are those of the last one.
-    fn begin_epoch(&mut self) -> Result<usize, BpfError> {
-        let ended = self.now.epoch;
-        self.set(Control { epoch: ended.wrapping_add(1), ..self.now })?;
-        self.await_programs_of(ended)?;
-        Ok((ended & 1) as usize)
-    }
-
-    /// Waits for programs that add to the sums of an epoch that has ended.
-    fn await_programs_of(&self, epoch: u32) -> Result<(), BpfError> {
-        while self.busy.get(&0, 0)?.iter().any(|busy| *busy == 1 + u64::from(epoch)) {
-            std::thread::yield_now();
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, control: Control) -> Result<(), BpfError> {
-        self.now = control;
-        Ok(self.control.set(0, control, 0)?)
-    }
-
-    fn visit(&mut self, which: u32) -> Result<(), BpfError> {
-        self.set(Control { visit: which, now: monotonic_ns(), ..self.now })?;
+    fn visit(&mut self, phase: u32) -> Result<(), BpfError> {
+        self.epochs.set(Control { visit: phase, now: monotonic_ns(), ..self.epochs.current })?;
         self.loaded.visit_tasks(VISIT)
     }
 
-    fn tell_long<E: From<BpfError>>(
+    /// Hands a long wait over in two parts: until it was woken, and on the run queue.
+    fn hand_over_long_wait<E>(
         &mut self,
         long: &LongWait,
         each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let LongWait { start_ns, woken_ns, end_ns, state, cpu, .. } = *long;
         let [kernel, user, waker] = long.key;
-        let key =
-            WaitKey { kernel, user, waker, tid: long.tid, pid: long.pid, ..WaitKey::default() };
-        let of_run_queue = WaitState { on_run_queue: true, ..state };
-        for (from, to, state) in [(start_ns, woken_ns, state), (woken_ns, end_ns, of_run_queue)] {
+        let key = WaitKey { kernel, user, waker, tid: long.tid, pid: long.pid, ..Default::default() };
+        let queued = WaitState { on_run_queue: true, ..state };
+        for (from, to, state) in [(start_ns, woken_ns, state), (woken_ns, end_ns, queued)] {
             if to > from {
-                let sum = WaitSum { ns: to - from, waits: 1, last: to, cpu, ..WaitSum::default() };
-                self.tell_of(&key, state, &sum, each)?;
+                let sum = WaitSum { ns: to - from, waits: 1, last: to, cpu, ..Default::default() };
+                each(OffCpuRecord::Wait(self.stacks.wait(&key, state, &sum)))?;
             }
         }
         Ok(())
     }
+}
 
-    fn tell<E: From<BpfError>>(
-        &mut self,
-        key: &WaitKey,
-        sum: &WaitSum,
-        each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.tell_of(key, WaitState::new(key.state), sum, each)
+/// The programs' control block: `current` is what the map holds.
+struct EpochControl {
+    map: Array<MapData, Control>,
+    current: Control,
+    /// For each CPU 1 + the epoch whose sums a program on it is adding to; 0 for none.
+    busy: PerCpuArray<MapData, u64>,
+}
+
+impl EpochControl {
+    /// Takes the maps out and stops the programs until they are enabled.
+    fn take(loaded: &mut LoadedObject) -> Result<Self, BpfError> {
+        let current = Control { since: 0, now: 0, epoch: 0, visit: 0, stopped: 1, generation: 0 };
+        let map = loaded.take_map("control")?;
+        let mut control = Self { map, current, busy: loaded.take_map("busy_cpus")? };
+        control.set(current)?;
+        Ok(control)
     }
 
-    fn tell_of<E: From<BpfError>>(
-        &mut self,
-        key: &WaitKey,
-        state: WaitState,
-        sum: &WaitSum,
-        each: &mut impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let waker = self.wakers.get(&key.waker, 0).ok().filter(|_| key.waker != 0);
-        let of_waker = waker.map(|waker| (waker.kernel, waker.user));
-        let frame_pointers = self.by_frame_pointers;
-        for key in [Some((key.kernel, key.user)), of_waker].into_iter().flatten() {
-            self.learn(key.0);
-            if frame_pointers {
-                self.learn(key.1);
-            }
+    fn set(&mut self, control: Control) -> Result<(), BpfError> {
+        self.current = control;
+        Ok(self.map.set(0, control, 0)?)
+    }
+
+    /// Begins the next epoch and waits for programs that still add to the last one's sums. Returns
+    /// the last one's lowest bit.
+    fn begin_epoch(&mut self) -> Result<usize, BpfError> {
+        let ended = self.current.epoch;
+        self.set(Control { epoch: ended.wrapping_add(1), ..self.current })?;
+        while self.busy.get(&0, 0)?.iter().any(|busy| *busy == 1 + u64::from(ended)) {
+            std::thread::yield_now();
         }
-        let frames = |key: u64| self.known.get(&key).map_or(&[][..], |frames| frames);
-        let user = |key: u64| if frame_pointers { frames(key) } else { &[] };
-        let user_key = |key: u64| if frame_pointers { 0 } else { key };
-        each(OffCpuRecord::Wait(Wait {
+        Ok((ended & 1) as usize)
+    }
+}
+
+/// The kernel's stacks and wakers, with a cache of the stacks that were read.
+struct StackTable {
+    stacks: HashMap<MapData, u64, RawStack>,
+    wakers: HashMap<MapData, u64, RawWaker>,
+    cached: Cache<u64, Box<[u64]>>,
+    /// Whether keys of user stacks name frames; else they name copies.
+    by_frame_pointers: bool,
+}
+
+impl StackTable {
+    fn take(loaded: &mut LoadedObject, by_frame_pointers: bool) -> Result<Self, BpfError> {
+        Ok(Self {
+            stacks: loaded.take_map("all_stacks")?,
+            wakers: loaded.take_map("all_wakers")?,
+            cached: Cache::new(),
+            by_frame_pointers,
+        })
+    }
+
+    /// Builds a wait with the stacks that its key names.
+    fn wait(&mut self, key: &WaitKey, state: WaitState, sum: &WaitSum) -> Wait<'_> {
+        let waker = self.wakers.get(&key.waker, 0).ok().filter(|_| key.waker != 0);
+        self.load_stacks(key.kernel, key.user);
+        if let Some(waker) = &waker {
+            self.load_stacks(waker.kernel, waker.user);
+        }
+        Wait {
             pid: key.pid,
             tid: key.tid,
             cpu: sum.cpu,
@@ -374,36 +361,55 @@ impl OffCpuPrograms {
             ns: sum.ns,
             waits: sum.waits,
             state,
-            kernel: frames(key.kernel),
-            user: user(key.user),
-            user_key: user_key(key.user),
+            kernel: self.frames(key.kernel),
+            user: self.user_frames(key.user),
+            user_key: self.copy_key(key.user),
             waker: waker.map(|waker| Waker {
                 key: key.waker,
                 comm: waker.comm,
                 pid: waker.pid,
                 tid: waker.tid,
-                kernel: frames(waker.kernel),
-                user: user(waker.user),
-                user_key: user_key(waker.user),
+                kernel: self.frames(waker.kernel),
+                user: self.user_frames(waker.user),
+                user_key: self.copy_key(waker.user),
             }),
-        }))
+        }
     }
 
-    /// Takes a stack over from the kernel's table, where it is still there.
-    fn learn(&mut self, key: u64) {
-        if key == 0 || self.known.contains_key(&key) {
+    fn load_stacks(&mut self, kernel: u64, user: u64) {
+        self.load(kernel);
+        if self.by_frame_pointers {
+            self.load(user);
+        }
+    }
+
+    /// Copies a stack from the kernel's table to the cache, if the table still has it.
+    fn load(&mut self, key: u64) {
+        if key == 0 || self.cached.contains_key(&key) {
             return;
         }
-        if self.known.len() >= CACHED_STACKS {
-            self.known.clear();
+        if self.cached.len() >= CACHED_STACKS {
+            self.cached.clear();
         }
         if let Ok(stack) = self.stacks.get(&key, 0) {
-            self.known.insert(key, stack.frames().into());
+            self.cached.insert(key, stack.frames().into());
         }
+    }
+
+    fn frames(&self, key: u64) -> &[u64] {
+        self.cached.get(&key).map_or(&[], |frames| frames)
+    }
+
+    fn user_frames(&self, key: u64) -> &[u64] {
+        if self.by_frame_pointers { self.frames(key) } else { &[] }
+    }
+
+    fn copy_key(&self, key: u64) -> u64 {
+        if self.by_frame_pointers { 0 } else { key }
     }
 }
 
-/// Marks the tasks that are followed, and this process, which is not unless it is asked for.
+/// Marks the followed tasks, and excludes this process unless the plan includes it.
 fn mark(loaded: &LoadedObject, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
     let waits = loaded.storage("waits")?;
     let mark = |pid: i32, follow: u32| store(waits, pid, &RawWait { follow, ..RawWait::default() });
@@ -417,7 +423,7 @@ fn mark(loaded: &LoadedObject, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
     }
     let members = plan.cgroups.iter().filter_map(|folder| ids(*folder, "cgroup.procs").ok());
     for pid in members.flatten().filter(|pid| *pid != getpid().as_raw_pid()) {
-        // It may have ended meanwhile.
+        // It may have exited since the cgroup listed it.
         let _ = mark(pid, FOLLOWED);
     }
     Ok(())
