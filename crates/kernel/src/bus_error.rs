@@ -1,26 +1,26 @@
-//! SIGBUS in windows of files: a file that somebody truncates while it is mapped has no pages any
-//! more where a window is, and writing there would kill the process.
+//! SIGBUS in windows of files: if another process truncates a mapped file, the window's pages
+//! vanish, and writing to them would kill the process.
 //!
-//! The handler puts a page of memory in the place of each that is gone, so that writing goes on into
-//! nothing, and notes that in the window, which is looked at after each piece. A program that maps
-//! windows installs it once ([`catch`]); without it SIGBUS kills, as ever.
+//! The handler replaces each missing page by anonymous memory, so that writing continues without
+//! effect, and marks the window as torn; its owner checks that after each write. A program that
+//! maps windows installs the handler once ([`catch`]); without it SIGBUS kills the process.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
-/// So many windows at most are known at a time. More than these are not caught.
+/// Most windows that are known at a time. Errors in further ones are not caught.
 const WINDOWS: usize = 1024;
 
-/// Where a window lies. A handler takes no lock: each field is read and written as a whole.
+/// A window's place. A handler takes no lock: each field is read and written as a whole.
 struct WindowSlot {
-    /// Its address; 0 where the entry is free, 1 while it is taken.
+    /// Its address; 0 if the slot is free, 1 while it is being filled.
     base: AtomicUsize,
     len: AtomicUsize,
     is_torn: AtomicBool,
 }
 
-/// The windows of this process. A signal handler gets no argument of ours: this must be global.
+/// The windows of this process. A signal handler gets no argument of ours, so this must be global.
 static WINDOW_SLOTS: [WindowSlot; WINDOWS] = [const {
     WindowSlot {
         base: AtomicUsize::new(0),
@@ -32,55 +32,56 @@ static WINDOW_SLOTS: [WindowSlot; WINDOWS] = [const {
 /// The page size, for the handler; 0 until it is installed.
 static PAGE: AtomicUsize = AtomicUsize::new(0);
 
-/// A window that the handler knows, until it is released.
+/// A window that the handler knows until it is released.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    /// Among the known; `None` where there was no room.
+    /// Its slot; `None` if there was none left.
     number: Option<usize>,
 }
 
 impl Registered {
-    /// Has the handler know a mapping.
+    /// Registers a mapping with the handler.
     pub(crate) fn new(base: usize, len: usize) -> Self {
         let takes = |known: &&WindowSlot| {
-            // ATOMICS: relaxed, as only the winner writes the other fields, and the address that the
-            // handler looks for is published below.
+            // ATOMICS: relaxed, because only the winner writes the other fields, and the address
+            // that the handler looks for is published below.
             known.base.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         let number = WINDOW_SLOTS.iter().position(|known| takes(&known));
         if let Some(known) = number.and_then(|number| WINDOW_SLOTS.get(number)) {
             known.len.store(len, Ordering::Relaxed);
             known.is_torn.store(false, Ordering::Relaxed);
-            // ATOMICS: release, and acquire in the handler: who sees the address sees the length.
+            // ATOMICS: release, and acquire in the handler: a handler that sees the address sees
+            // the length.
             known.base.store(base, Ordering::Release);
         }
         Self { number }
     }
 
-    /// Whether a page was gone when it was written to.
+    /// Whether a page was missing when it was written.
     pub(crate) fn is_torn(&self) -> bool {
-        // ATOMICS: the handler runs on the thread that writes, between two instructions: only the
-        // compiler could read before it writes.
+        // ATOMICS: the handler runs on the writing thread, between two instructions: only the
+        // compiler could move this read before the write.
         compiler_fence(Ordering::SeqCst);
         self.number.is_some_and(|number| WINDOW_SLOTS[number].is_torn.load(Ordering::Relaxed))
     }
 
-    /// Has the handler forget the mapping, before it is unmapped.
+    /// Unregisters the mapping, before it is unmapped.
     pub(crate) fn release(&mut self) {
         if let Some(number) = self.number.take() {
-            // ATOMICS: release: nothing is written to this window behind it.
+            // ATOMICS: release: writes to this window stay before it.
             WINDOW_SLOTS[number].base.store(0, Ordering::Release);
         }
     }
 }
 
-/// Installs the handler of this process. A program that it executes gets the default, so that a
-/// command that is to inherit what was there before must have been forked by then.
+/// Installs the handler in this process. An executed program gets the default action, so a command
+/// that is to inherit the earlier disposition must have been forked before.
 pub fn catch() {
     PAGE.store(rustix::param::page_size(), Ordering::Relaxed);
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: zeros are a valid value of the structure; the handler has the type that SA_SIGINFO
-    // takes, lives as long as the program, and makes only async-signal-safe calls.
+    // SAFETY: zeros are a valid value of the structure. The handler has the type that SA_SIGINFO
+    // needs, lives as long as the program, and makes only async-signal-safe calls.
     #[allow(unsafe_code)]
     unsafe {
         let action = action.assume_init_mut();
@@ -91,12 +92,13 @@ pub fn catch() {
 }
 
 extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the kernel hands over a structure that is valid in the handler; of
-    // SIGBUS it has the address.
+    // SAFETY: with SA_SIGINFO the kernel passes a structure that is valid in the handler; for
+    // SIGBUS it holds the address.
     #[allow(unsafe_code)]
     let address = unsafe { (*info).si_addr() } as usize;
-    if !mend(address) {
-        // SAFETY: the default is a valid disposition. The instruction runs again, and SIGBUS kills.
+    if !replace_page(address) {
+        // SAFETY: the default is a valid disposition. The instruction runs again, and SIGBUS kills
+        // the process.
         #[allow(unsafe_code)]
         unsafe {
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
@@ -104,8 +106,8 @@ extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, _context: *mut li
     }
 }
 
-/// Puts memory in the place of a window's page; `false` where the address is in no window.
-fn mend(address: usize) -> bool {
+/// Replaces the window's page at an address by memory; false if the address is in no window.
+fn replace_page(address: usize) -> bool {
     let holds = |known: &&WindowSlot| {
         let base = known.base.load(Ordering::Acquire);
         base > 1 && (base..base + known.len.load(Ordering::Relaxed)).contains(&address)
@@ -113,8 +115,8 @@ fn mend(address: usize) -> bool {
     let page = PAGE.load(Ordering::Relaxed);
     let Some(known) = WINDOW_SLOTS.iter().find(holds).filter(|_| page > 0) else { return false };
     known.is_torn.store(true, Ordering::Relaxed);
-    // SAFETY: the page lies in a window, whose owner only writes to it, is at it at this moment and
-    // so unmaps nothing; one page is replaced, whose bytes are gone.
+    // SAFETY: the page lies in a window whose owner only writes to it, and is writing at this
+    // moment, so unmaps nothing. One page is replaced, whose bytes are lost anyway.
     #[allow(unsafe_code)]
     let mapped = unsafe {
         libc::mmap(

@@ -1,11 +1,11 @@
-//! A moment as a calendar and a clock show it.
+//! Times as calendar dates.
 
 use std::mem::MaybeUninit;
 
-/// A moment by a calendar and a clock on the wall.
+/// A date and time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CalendarTime {
-    /// All of it, such as 2026.
+    /// The full year, such as 2026.
     pub year: i32,
     /// 1 to 12.
     pub month: i32,
@@ -23,14 +23,14 @@ pub struct CalendarTime {
 type Convert = unsafe extern "C" fn(*const libc::time_t, *mut libc::tm) -> *mut libc::tm;
 
 impl CalendarTime {
-    /// Where the user is, so many seconds after the beginning of 1970 in Greenwich; `None` where
-    /// the year has no number.
+    /// Converts seconds since the beginning of 1970 (UTC) to local time; `None` if the year doesn't
+    /// fit.
     #[must_use]
     pub fn local(seconds: i64) -> Option<Self> {
         Self::by(libc::localtime_r, seconds)
     }
 
-    /// The same in UTC.
+    /// Converts to UTC.
     #[must_use]
     pub fn utc(seconds: i64) -> Option<Self> {
         Self::by(libc::gmtime_r, seconds)
@@ -38,8 +38,8 @@ impl CalendarTime {
 
     fn by(convert: Convert, seconds: i64) -> Option<Self> {
         let mut fields = MaybeUninit::<libc::tm>::zeroed();
-        // SAFETY: both pointers are to locals of the types that the call takes, and zeros are a
-        // valid value of `fields`; it is one of the two functions, which write no more than that.
+        // SAFETY: both pointers are to locals of the types that the function takes, and zeros are a
+        // valid value of `fields`; both functions write no more than that.
         #[allow(unsafe_code)]
         let fields = unsafe {
             let done = convert(&raw const seconds, fields.as_mut_ptr());
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_day_later_the_clock_shows_the_same() {
-        // In the middle of a January no clock is put forward or back.
+        // In mid-January no clock changes for daylight saving.
         let [first, second] = [1_768_478_400, 1_768_478_400 + 86_400]
             .map(|seconds| CalendarTime::local(seconds).unwrap());
         assert_eq!((first.year, first.month), (2026, 1));

@@ -1,10 +1,10 @@
-//! Each system call as the samples that perf events on `raw_syscalls:sys_enter` and `sys_exit` would
-//! write, in ring buffers laid out like theirs: `bpf/samples.bpf.c`.
+//! System calls as the samples that perf events on `raw_syscalls:sys_enter` and `sys_exit` would
+//! write, in ring buffers of the same layout: `bpf/samples.bpf.c`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use aya::maps::{Array, Map, MapData, RingBuf};
 use aya::Pod;
+use aya::maps::{Array, Map, MapData, RingBuf};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
@@ -13,7 +13,7 @@ use crate::bpf::{BpfError, FollowedTasks};
 use crate::host::CpuList;
 use crate::ring::Ring;
 
-/// Bytes of `struct chunk`, which ring buffers are made of.
+/// Bytes of `struct chunk`, the unit of ring buffers.
 const CHUNK: usize = 1 << 16;
 
 /// `struct cpu`.
@@ -29,36 +29,36 @@ struct RawCpu {
     unused: [u64; 10],
 }
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawCpu {}
 
-/// What is written.
+/// Which samples are written, and where.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSamplesPlan<'a> {
-    /// Everybody's calls but this process's.
+    /// Whether all tasks but this process are followed.
     pub all_tasks: bool,
-    /// The numbers of the tracepoints `raw_syscalls:sys_enter` and `sys_exit`.
+    /// The ids of the tracepoints `raw_syscalls:sys_enter` and `sys_exit`.
     pub tracepoints: [u32; 2],
-    /// Bytes of a ring buffer's data; at least 64 KiB are taken, and a power of two.
+    /// Bytes of data in a ring buffer, rounded up to a power of two and at least 64 KiB.
     pub ring_bytes: usize,
-    /// The CPUs that have one. What happens on others is lost, and counted.
+    /// The CPUs with a ring buffer. Samples on others are lost, and counted.
     pub cpus: &'a CpuList,
-    /// All that there may be.
+    /// All possible CPUs.
     pub possible: &'a CpuList,
 }
 
-/// A CPU's ring buffer in the map.
+/// The place of a CPU's ring buffer in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RingPlace {
     cpu: u32,
-    /// The chunk whose last page is the control page; the data follow.
+    /// The chunk whose last page is the control page; the data follow it.
     control: u32,
-    /// Of the data.
+    /// Bytes of data.
     bytes: usize,
 }
 
-/// The ring buffers one behind the other, and how many chunks that takes.
+/// Places the ring buffers one after the other. Returns the places and the total number of chunks.
 fn places(cpus: &CpuList, bytes: usize) -> Option<(Vec<RingPlace>, u32)> {
     let chunks = u32::try_from(bytes / CHUNK).ok()?;
     let mut next = 0_u32;
@@ -71,10 +71,10 @@ fn places(cpus: &CpuList, bytes: usize) -> Option<(Vec<RingPlace>, u32)> {
     Some((places, next))
 }
 
-/// Programs that write a sample at the begin and at the end of each system call. Dropped, they are
-/// gone; ring buffers that were mapped stay.
+/// Programs that write a sample at the beginning and end of each system call. Dropping it unloads
+/// them; mapped ring buffers stay.
 pub struct CallSamples {
-    /// `None` when stopped.
+    /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     rings: MapData,
     cpus: Array<MapData, RawCpu>,
@@ -89,8 +89,8 @@ impl std::fmt::Debug for CallSamples {
 }
 
 impl CallSamples {
-    /// The fields of the samples, as in [`tare_format::abi::Attr::sample_type`]: the id, the task, the
-    /// time by `CLOCK_MONOTONIC`, the CPU, and raw data.
+    /// The fields of the samples ([`tare_format::abi::Attr::sample_type`]): id, task, time by
+    /// `CLOCK_MONOTONIC`, CPU, raw data.
     pub const SAMPLE_TYPE: u64 = {
         use tare_format::abi::bindings as abi;
         (abi::PERF_SAMPLE_IDENTIFIER
@@ -100,8 +100,8 @@ impl CallSamples {
             | abi::PERF_SAMPLE_RAW) as u64
     };
 
-    /// Where the tracepoints' fields lie in raw data: tracepoint, field, its first byte, and how many it
-    /// has.
+    /// The layout of the tracepoints' raw data: tracepoint, field, and the field's offset and size
+    /// in bytes.
     pub const FIELDS: [(&'static str, &'static str, (usize, usize)); 6] = [
         ("sys_enter", "common_type", (0, 2)),
         ("sys_enter", "common_pid", (4, 4)),
@@ -111,11 +111,11 @@ impl CallSamples {
         ("sys_exit", "ret", (16, 8)),
     ];
 
-    /// The ids of the samples of `sys_enter` and `sys_exit`: the kernel counts those of its events up
-    /// from 1.
+    /// The sample ids of `sys_enter` and `sys_exit`. They can't collide with the kernel's, which
+    /// count up from 1.
     pub const IDS: [u64; 2] = [1 << 61, (1 << 61) + 1];
 
-    /// Loads the programs. They run from [`Self::start`] on.
+    /// Loads the programs. They run after [`Self::start`].
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -147,10 +147,10 @@ impl CallSamples {
         Ok(Self { programs: Some(loaded), rings, cpus, wakes, places })
     }
 
-    /// The ring buffers with their CPUs: once, as each has one reader.
+    /// Maps the ring buffers; to be called once, as each has one reader.
     ///
     /// # Errors
-    /// The kernel's own, where they can't be mapped.
+    /// Fails if a ring buffer can't be mapped.
     pub fn rings(&self) -> Result<Vec<(u32, Ring)>, Errno> {
         let map = |place: &RingPlace| {
             let data = (u64::from(place.control) + 1) * CHUNK as u64;
@@ -160,7 +160,7 @@ impl CallSamples {
         self.places.iter().map(map).collect()
     }
 
-    /// Begins.
+    /// Marks the followed tasks and attaches the programs.
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -168,33 +168,33 @@ impl CallSamples {
         self.programs.as_mut().map_or(Ok(()), |programs| programs.start(follow))
     }
 
-    /// Ends it for good. What was written stays.
+    /// Unloads the programs; written samples remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
     }
 
-    /// What becomes readable when a quarter of a ring buffer came since it last did, until
-    /// [`Self::clear_wakes`] is said.
+    /// Returns the descriptor that becomes readable when a quarter of a ring buffer was filled
+    /// since [`Self::clear_wakes`].
     #[must_use]
     pub fn wakes(&self) -> BorrowedFd<'_> {
         self.wakes.as_fd()
     }
 
-    /// The ring buffers are going to be read.
+    /// Resets the wake-up, before the ring buffers are read.
     pub fn clear_wakes(&mut self) {
         while self.wakes.next().is_some() {}
     }
 
-    /// How many samples of `sys_enter` and of `sys_exit` found no room until now. Where there was room
-    /// again, a `PERF_RECORD_LOST` in the ring buffer tells how many of both.
+    /// Returns how many samples of `sys_enter` and `sys_exit` the ring buffers had no room for so
+    /// far. Once there is room again, a `PERF_RECORD_LOST` reports the sum of both.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if a map can't be read.
     pub fn lost(&self) -> Result<[u64; 2], BpfError> {
         let mut lost = [0, 0];
         for cpu in self.cpus.iter() {
-            let of_cpu = cpu?.lost;
-            lost = [lost[0] + of_cpu[0], lost[1] + of_cpu[1]];
+            let [enter, exit] = cpu?.lost;
+            lost = [lost[0] + enter, lost[1] + exit];
         }
         Ok(lost)
     }

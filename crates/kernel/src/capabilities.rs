@@ -1,14 +1,14 @@
-//! Giving up capabilities (capabilities(7)) that are needed no longer.
+//! Gives up capabilities (capabilities(7)) that aren't needed anymore.
 //!
-//! The kernel keeps them by thread: each thread gives up its own. What a thread has given up it
-//! can't take back; a program that it executes as root has all again.
+//! Capabilities belong to threads: each thread gives up its own. A thread can't regain them; a
+//! program that it executes as root has all of them again.
 
 use rustix::io::Errno;
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 
-/// What a profiler that has opened its events still needs, each with its reason in
-/// `docs/security.md`.
+/// The capabilities that a profiler needs after it has opened its events; `docs/security.md` gives
+/// the reasons.
 const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::BPF)
     .union(CapabilitySet::SYS_PTRACE)
@@ -21,15 +21,15 @@ const WHILE_MEASURING: CapabilitySet = CapabilitySet::PERFMON
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::SYS_NICE);
 
-/// What was a part of `CAP_SYS_ADMIN` before Linux 5.9.
+/// Capabilities that were part of `CAP_SYS_ADMIN` before Linux 5.9.
 const SPLIT_OFF: CapabilitySet =
     CapabilitySet::PERFMON.union(CapabilitySet::BPF).union(CapabilitySet::CHECKPOINT_RESTORE);
 
-/// Gives up what the calling thread doesn't need once events are opened, but for `more`. On kernels
-/// that know no finer ones it keeps `CAP_SYS_ADMIN`.
+/// Gives up all capabilities of the calling thread that aren't needed once events are open, except
+/// `more`. On kernels without the finer ones it keeps `CAP_SYS_ADMIN`.
 ///
 /// # Errors
-/// As capset(2); a seccomp filter may refuse it.
+/// The errors of capset(2); a seccomp filter may refuse it.
 pub fn keep_while_measuring(more: CapabilitySet) -> Result<(), Errno> {
     let now = capabilities(None)?;
     let admin = if now.permitted.contains(SPLIT_OFF) {
@@ -40,7 +40,7 @@ pub fn keep_while_measuring(more: CapabilitySet) -> Result<(), Errno> {
     keep(now, WHILE_MEASURING | admin | more)
 }
 
-/// Gives up all that the calling thread has: it reads and writes what others have opened.
+/// Gives up all capabilities of the calling thread: it only uses files that others opened.
 ///
 /// # Errors
 /// As [`keep_while_measuring`].
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_what_it_needs_and_others_theirs() {
+    fn a_thread_keeps_needed_capabilities_and_other_threads_keep_theirs() {
         let before = capabilities(None).unwrap();
         let left = in_a_thread(|| keep_while_measuring(CapabilitySet::empty()));
         assert!(before.permitted.contains(left.permitted));

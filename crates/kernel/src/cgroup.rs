@@ -1,8 +1,8 @@
-//! Where cgroups are mounted, which of them carries `perf_event`, and where a cgroup that the user
-//! names lies.
+//! Finds where cgroups are mounted, which hierarchy has `perf_event`, and the folder of a cgroup
+//! that the user names.
 //!
-//! `perf_event` belongs to one hierarchy at a time: where version 1 has it, version 2 doesn't, and
-//! the kernel takes only a folder of the one that has it. Under version 2 it needs no enabling
+//! `perf_event` belongs to one hierarchy at a time: if version 1 has it, version 2 doesn't, and the
+//! kernel only accepts folders of the hierarchy that has it. Version 2 needs no enabling
 //! (`Documentation/admin-guide/cgroup-v2.rst`, "perf_event").
 
 pub(crate) mod members;
@@ -22,18 +22,17 @@ pub(crate) use transient::move_to;
 pub(crate) use transient::tests::alone;
 pub use transient::{CgroupRemoval, CpuTime, TransientCgroup, TransientError, TransientParent};
 
-/// The controller whose hierarchy events of cgroups go by.
+/// The controller of events on cgroups.
 const PERF_EVENT: &str = "perf_event";
 
-/// A hierarchy of cgroups, as far as this process sees it. Paths are the machine's, to be opened
-/// through [`Host::path`].
+/// A hierarchy of cgroups as this process sees it. Paths are the machine's, to be opened through
+/// [`Host::path`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hierarchy {
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// The folder of this process's own cgroup; `None` where it lies outside of what is mounted, or
-    /// where the mount starts above the cgroup namespace: the kernel doesn't tell the name below it
-    /// then.
+    /// The folder of this process's own cgroup. `None` if it isn't below the mount, or the mount
+    /// starts above the cgroup namespace: the kernel then hides the name below it.
     pub own: Option<PathBuf>,
 }
 
@@ -42,9 +41,9 @@ pub struct Hierarchy {
 pub enum PerfEvent {
     /// A hierarchy of version 1.
     Version1,
-    /// The hierarchy of version 2.
+    /// Returns the hierarchy of version 2.
     Version2,
-    /// None: the kernel was built without `CONFIG_CGROUP_PERF`, or started with
+    /// No hierarchy: the kernel was built without `CONFIG_CGROUP_PERF`, or booted with
     /// `cgroup_disable=perf_event`.
     Nowhere,
 }
@@ -52,11 +51,11 @@ pub enum PerfEvent {
 /// The cgroups of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroups {
-    /// Version 2, where it is mounted (also beside version 1).
+    /// Version 2, if mounted (also beside version 1).
     pub v2: Option<Hierarchy>,
     /// Which version has `perf_event`.
     pub perf_event: PerfEvent,
-    /// The hierarchy that events of cgroups go by; `None` where it isn't mounted here.
+    /// The hierarchy with `perf_event`; `None` if it isn't mounted.
     pub for_events: Option<Hierarchy>,
 }
 
@@ -66,7 +65,7 @@ pub enum CgroupError {
     /// The kernel has no `perf_event` for cgroups.
     #[error("this kernel counts no events per cgroup (CONFIG_CGROUP_PERF is off)")]
     NoPerfEvent,
-    /// The hierarchy isn't mounted where this process sees it.
+    /// The hierarchy isn't mounted in this mount namespace.
     #[error("cgroups that can be counted are not mounted here; '{remedy}' mounts them")]
     NotMounted {
         /// The command that mounts it.
@@ -75,22 +74,22 @@ pub enum CgroupError {
     /// There is no such folder.
     #[error("no cgroup '{name}' below {}", mount.display())]
     Missing {
-        /// The name, as given.
+        /// The name as given.
         name: String,
-        /// Where names start.
+        /// The hierarchy's mount, where names start.
         mount: PathBuf,
     },
-    /// The name has `..` in it.
+    /// The name contains `..`.
     #[error("the cgroup '{name}' leads out of the hierarchy; name it from its top")]
     Outside {
-        /// The name, as given.
+        /// The name as given.
         name: String,
     },
 }
 
 impl Cgroups {
-    /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. What is missing
-    /// counts as not there.
+    /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. Missing files count
+    /// as empty.
     #[must_use]
     pub fn read(host: &Host) -> Self {
         let mounts = mounts(host, &["cgroup", "cgroup2"]).unwrap_or_default();
@@ -98,7 +97,7 @@ impl Cgroups {
         let v2 = v2(host, &mounts, &memberships);
         let v1_own = memberships
             .iter()
-            .find(|m| m.controllers.iter().any(|one| one == PERF_EVENT))
+            .find(|m| m.controllers.iter().any(|name| name == PERF_EVENT))
             .map(|m| m.path.as_path());
         let v1_mounts = mounts
             .iter()
@@ -111,8 +110,8 @@ impl Cgroups {
         Self { v2, perf_event, for_events }
     }
 
-    /// The folder of the cgroup that the user names for `-G`, from the top of the hierarchy that
-    /// carries `perf_event`. The folder's own absolute path is taken too; `/` is the top.
+    /// Returns the folder of the cgroup that the user names for `-G`. Names start at the top of the
+    /// hierarchy with `perf_event`; `/` is the top, and the folder's absolute path is accepted too.
     ///
     /// # Errors
     /// See [`CgroupError`].
@@ -149,9 +148,9 @@ fn v2(host: &Host, mounts: &[Mount], memberships: &[Membership]) -> Option<Hiera
 }
 
 impl Host {
-    /// The CPUs that this process and what it starts can be moved to: those of its cgroup's cpuset
-    /// (`cpuset.cpus.effective` of version 2, in the nearest cgroup that has the controller).
-    /// `None` where nothing tells.
+    /// Returns the CPUs that this process and its children can run on: those of its cgroup's cpuset
+    /// (`cpuset.cpus.effective` of version 2, in the nearest cgroup with that controller). `None`
+    /// if unknown.
     #[must_use]
     pub fn own_cpuset(&self) -> Option<CpuList> {
         let hierarchy = v2(self, &mounts(self, &["cgroup2"]).ok()?, &memberships(self))?;
@@ -167,20 +166,20 @@ impl Host {
 /// What this user may do in a cgroup of version 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
-    /// Whether a child cgroup can be made: write access to the folder.
+    /// Whether a child cgroup can be created: write access to the folder.
     pub create: Result<(), Errno>,
-    /// Whether a process of this cgroup can be moved into a child of it: write access to
-    /// `cgroup.procs`, as this cgroup is the common ancestor of both.
+    /// Whether a process of this cgroup can be moved into a child: write access to `cgroup.procs`,
+    /// as this cgroup is the common ancestor.
     pub attach: Result<(), Errno>,
-    /// `cgroup.type` where it isn't `domain` (`threaded` cgroups take no processes); `None` also at
+    /// `cgroup.type` unless it is `domain` (`threaded` cgroups take no processes). `None` also at
     /// the top, which has no type.
     pub odd_type: Option<String>,
-    /// The controllers that children get (`cgroup.subtree_control`).
+    /// The children's controllers (`cgroup.subtree_control`).
     pub for_children: Vec<String>,
 }
 
 impl Delegation {
-    /// What this user may do in the cgroup at `folder`, a path of the machine.
+    /// Reads what this user may do in the cgroup at `folder`, a path of the machine.
     #[must_use]
     pub fn read(host: &Host, folder: &Path) -> Self {
         let folder = below(host, folder);
@@ -198,7 +197,7 @@ impl Delegation {
     }
 }
 
-/// Asks with the effective user and capabilities, as opening the file would.
+/// Checks access by the effective user and capabilities, like opening the file.
 fn writable(path: &Path, access: Access) -> Result<(), Errno> {
     rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS)
 }
@@ -226,16 +225,16 @@ fn memberships(host: &Host) -> Vec<Membership> {
     text.lines().filter_map(parse).collect()
 }
 
-/// `/proc/cgroups` has a row `perf_event hierarchy cgroups enabled`. Where the file can't be read,
-/// the answer is yes: opening an event will tell.
+/// Reads the row `perf_event hierarchy cgroups enabled` of `/proc/cgroups`. Returns true if the
+/// file can't be read: opening an event then decides.
 fn kernel_has_perf_event(host: &Host) -> bool {
     let Ok(text) = host.read("/proc/cgroups") else { return true };
     let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.into_iter().any(|row| row.first() == Some(&PERF_EVENT) && row.get(3) != Some(&"0"))
 }
 
-/// The mount that shows most of a hierarchy: one with the process's own cgroup in it, and of those
-/// the one that starts highest.
+/// Returns the mount that shows most of a hierarchy: one that contains the process's own cgroup,
+/// and of those the highest.
 fn hierarchy<'a>(
     host: &Host,
     mounts: impl Iterator<Item = &'a Mount>,
@@ -256,9 +255,9 @@ fn hierarchy<'a>(
         .map(|(_, _, hierarchy)| hierarchy)
 }
 
-/// Where the cgroup `own` lies below a mount. Both `own` and the mount's root are told from the top
-/// of the cgroup namespace: a mount that starts above it has the root `/..`, and then only a cgroup
-/// beside the namespace has a known name below it.
+/// Returns the folder of the cgroup `own` below a mount. Both `own` and the mount's root are
+/// relative to the top of the cgroup namespace. A mount that starts above it has the root `/..`;
+/// then only a cgroup beside the namespace has a known name below it.
 fn folder_in(mount: &Mount, own: &Path) -> Option<PathBuf> {
     let rest = own.strip_prefix(&mount.root).ok()?;
     let stays_inside = rest.components().all(|part| matches!(part, Component::Normal(_)));
@@ -274,14 +273,15 @@ mod tests {
 
     const WITH_PERF: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t1\t1\n";
 
-    /// A machine with these mounts and memberships, and with these cgroups.
+    /// A machine with these mounts, memberships and cgroups.
     fn machine(mountinfo: &str, own: &str, folders: &[&str]) -> FixtureHost {
         let mut files = vec![
             ("/proc/self/mountinfo".to_owned(), mountinfo.to_owned()),
             ("/proc/self/cgroup".to_owned(), own.to_owned()),
             ("/proc/cgroups".to_owned(), WITH_PERF.to_owned()),
         ];
-        files.extend(folders.iter().map(|folder| (format!("{folder}/cgroup.procs"), String::new())));
+        files
+            .extend(folders.iter().map(|folder| (format!("{folder}/cgroup.procs"), String::new())));
         fixture::machine(&files)
     }
 
@@ -302,7 +302,9 @@ mod tests {
         assert_eq!(cgroups.v2.as_ref().unwrap().own, at("/sys/fs/cgroup/user.slice/a.scope"));
         for name in ["b c", "/b c", "b c/", "/sys/fs/cgroup/b c"] {
             assert!(
-                cgroups.find(&host, name).is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup/b c")),
+                cgroups
+                    .find(&host, name)
+                    .is_ok_and(|folder| folder == Path::new("/sys/fs/cgroup/b c")),
                 "{name}"
             );
         }
@@ -311,10 +313,13 @@ mod tests {
             cgroups.find(&host, "b").unwrap_err().to_string(),
             "no cgroup 'b' below /sys/fs/cgroup"
         );
-        assert!(matches!(cgroups.find(&host, "user.slice/../b c"), Err(CgroupError::Outside { .. })));
+        assert!(matches!(
+            cgroups.find(&host, "user.slice/../b c"),
+            Err(CgroupError::Outside { .. })
+        ));
     }
 
-    /// Version 1 has some controllers, but not `perf_event`: names start at version 2's own mount,
+    /// Version 1 has some controllers, but not `perf_event`: names start at the mount of version 2,
     /// below `unified`.
     #[test]
     fn hybrid_with_perf_event_on_version_2() {
@@ -359,8 +364,8 @@ mod tests {
         assert!(error.to_string().contains("mount -t cgroup -o perf_event"), "{error}");
     }
 
-    /// A container without a cgroup namespace of its own: its part of the tree is bound to the usual
-    /// place.
+    /// A container without a cgroup namespace of its own: its part of the tree is bind-mounted at
+    /// the usual place.
     #[test]
     fn bind_mount_of_the_own_part() {
         let machine = machine(
@@ -371,7 +376,7 @@ mod tests {
         assert_eq!(Cgroups::read(&machine.host()).v2.unwrap().own, at("/sys/fs/cgroup/init"));
     }
 
-    /// Of several mounts the one that shows the own cgroup counts, and of those the one that shows
+    /// Of several mounts one that shows the own cgroup is chosen, and of those the one that shows
     /// most.
     #[test]
     fn several_mounts() {
@@ -388,8 +393,8 @@ mod tests {
         );
     }
 
-    /// In a cgroup namespace, a mount made outside of it starts above the namespace's top, under a name
-    /// that isn't told.
+    /// In a cgroup namespace, a mount from outside starts above the namespace's top, under a hidden
+    /// name.
     #[test]
     fn mounts_from_outside_of_the_namespace() {
         let inside = |own: &str| {
@@ -419,7 +424,10 @@ mod tests {
     fn nothing_there() {
         let empty = fixture::empty();
         let cgroups = Cgroups::read(&empty.host());
-        assert_eq!(cgroups, Cgroups { v2: None, perf_event: PerfEvent::Version2, for_events: None });
+        assert_eq!(
+            cgroups,
+            Cgroups { v2: None, perf_event: PerfEvent::Version2, for_events: None }
+        );
         assert!(matches!(cgroups.find(&empty.host(), "x"), Err(CgroupError::NotMounted { .. })));
 
         let without = fixture::machine(&[(
@@ -433,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn delegation_tells_what_is_missing() {
+    fn delegation_names_what_is_missing() {
         let machine = fixture::machine(&[
             ("/cg/cgroup.procs", ""),
             ("/cg/cgroup.type", "threaded\n"),

@@ -1,11 +1,11 @@
-//! The command that is measured: forked first, waiting while its counters are opened, then let go.
+//! The measured command: forked first, it waits while its counters are opened, and is then started.
 //!
 //! ```text
-//! tare   fork ----- open counters on the child ----- go ----------------- wait4 --- read counters
+//! tare   fork ----- open counters on the child ----- start-------------- wait4 --- read counters
 //! child       wait for the byte ....................... execve | main ... exit
 //! counters                                                     |---------|    (enable_on_exec .. exit)
 //! ```
-//! After the fork the child only makes system calls on memory that was made ready before: it
+//! Between fork and execve the child only makes system calls on memory prepared before the fork. It
 //! allocates nothing.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
@@ -25,30 +25,30 @@ use crate::host::open_files;
 use crate::inherited;
 use crate::signals::{Dispositions, Signals};
 
-/// A forked child that waits to be let go. Dropped before that, it exits without having executed
+/// A forked child that waits to be started. Dropped before that, it exits without executing
 /// anything.
 #[derive(Debug)]
 pub struct WaitingChild {
     pid: i32,
-    /// Taken when the child is let go.
+    /// Taken when the child is started.
     channel: Option<OwnedFd>,
     name: String,
     memory: Option<ChildMemory>,
 }
 
-/// A child that was let go.
+/// A started child.
 #[derive(Debug)]
 pub struct RunningChild {
     pid: i32,
     channel: OwnedFd,
     name: String,
-    /// When the child was let go.
+    /// When the child was started.
     pub started: Instant,
     ended: Option<ChildExit>,
     memory: Option<ChildMemory>,
 }
 
-/// The soft limit of open files that a command is to get back, as tare may raise its own.
+/// The limit of open files to restore for the command, as tare may raise its own.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimit {
     soft: Option<u64>,
@@ -56,29 +56,29 @@ pub struct FileLimit {
 }
 
 impl FileLimit {
-    /// The limits of this process now.
+    /// Returns this process's limits.
     #[must_use]
     pub fn now() -> Self {
         let limit = open_files();
         Self { soft: limit.current, hard: limit.maximum }
     }
 
-    /// The number of descriptors that are allowed now; `None`: any number.
+    /// Returns the soft limit; `None` for no limit.
     #[must_use]
     pub fn soft(&self) -> Option<u64> {
         self.soft
     }
 
-    /// The number up to which a process may raise its own limit; `None`: any number.
+    /// Returns the hard limit; `None` for no limit.
     #[must_use]
     pub fn hard(&self) -> Option<u64> {
         self.hard
     }
 
-    /// Sets the soft limit to the hard one. What was in force before is in `self`, for the command.
+    /// Raises the soft limit to the hard one. `self` keeps the earlier limit for the command.
     pub fn raise(&self) {
         let raised = rustix::process::Rlimit { current: self.hard, maximum: self.hard };
-        // A refusal leaves the limit as it was; opening then says what is missing.
+        // If the kernel refuses, the limit stays, and opening an event reports the shortage.
         let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
     }
 
@@ -89,10 +89,10 @@ impl FileLimit {
 }
 
 impl WaitingChild {
-    /// Forks; the child waits. `signals` and `files` say what the command is to get back.
+    /// Forks; the child waits. `signals` and `files` are restored for the command.
     ///
     /// # Errors
-    /// No process, memory or file descriptor left.
+    /// Fails if no process, memory or file descriptor is left.
     pub fn fork(
         command: &ChildCommand,
         signals: &Signals,
@@ -101,11 +101,11 @@ impl WaitingChild {
         Self::fork_into(command, signals, files, None)
     }
 
-    /// Forks, as [`WaitingChild::fork`], into the cgroup of a folder, so that nothing of the
-    /// command runs outside of it.
+    /// Forks like [`WaitingChild::fork`], into the cgroup of a folder, so that the command never
+    /// runs outside of it.
     ///
     /// # Errors
-    /// As [`WaitingChild::fork`]; the child may not be in that cgroup.
+    /// As [`WaitingChild::fork`], and if the child may not enter the cgroup.
     pub fn fork_into(
         command: &ChildCommand,
         signals: &Signals,
@@ -126,10 +126,10 @@ impl WaitingChild {
         Ok(child)
     }
 
-    /// As [`WaitingChild::fork`], but until its execve the child runs in this process's memory
-    /// (`CLONE_VM`), on a stack of its own. To copy memory, page by page as either writes to it, takes a
-    /// tenth of the CPU time of `tare stat true`. The price: the command's peak memory (`ru_maxrss`),
-    /// which the kernel keeps over an execve, is at least what this process has.
+    /// Forks like [`WaitingChild::fork`], but the child runs in this process's memory (`CLONE_VM`)
+    /// on its own stack until its execve. Copying memory page by page takes a tenth of the CPU time
+    /// of `tare stat true`. The drawback: the command's peak memory (`ru_maxrss`), which the kernel
+    /// keeps across execve, is at least this process's.
     ///
     /// # Errors
     /// As [`WaitingChild::fork`].
@@ -144,19 +144,19 @@ impl WaitingChild {
         Ok(Self { pid, channel: Some(ours), name: command.name(), memory: Some(memory) })
     }
 
-    /// The child's process id, for its counters.
+    /// Returns the child's process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Lets the child go.
+    /// Starts the command.
     ///
     /// # Errors
-    /// The child is gone.
+    /// Fails if the child has exited.
     pub fn start(mut self) -> io::Result<RunningChild> {
         let channel =
-            self.channel.take().ok_or_else(|| io::Error::other("the child was let go before"))?;
+            self.channel.take().ok_or_else(|| io::Error::other("the child was started before"))?;
         let started = Instant::now();
         rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g"))?;
         let running = RunningChild {
@@ -172,13 +172,13 @@ impl WaitingChild {
     }
 }
 
-/// Tare's end of the channel, and the child's: one byte goes to the child to let it go; an errno comes
-/// back if execve fails.
+/// Creates the channel: tare's end and the child's. tare writes one byte to start the child; the
+/// child writes an errno if execve fails.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// `fork(2)`; in the child 0.
+/// Calls `fork(2)`; returns 0 in the child.
 fn fork() -> io::Result<i32> {
     // SAFETY: the child makes only async-signal-safe calls until it executes or exits, see
     // `run_child`.
@@ -189,19 +189,19 @@ fn fork() -> io::Result<i32> {
     }
 }
 
-/// `clone3(2)` with `CLONE_INTO_CGROUP` (Linux 5.7); in the child 0, as of fork. `None` where the
-/// kernel, or a filter of system calls, refuses: the child is then forked and moved, which says why
-/// it is refused.
+/// Calls `clone3(2)` with `CLONE_INTO_CGROUP` (Linux 5.7); returns 0 in the child, like fork.
+/// `None` if the kernel or a seccomp filter refuses; forking and moving the child then reports the
+/// reason.
 fn clone_into(cgroup: BorrowedFd<'_>) -> Option<i32> {
-    // SAFETY: a structure of numbers alone, for which 0 means 'not asked for'.
+    // SAFETY: a structure of integers, where 0 means 'not requested'.
     #[allow(unsafe_code)]
     let nothing: clone_args = unsafe { mem::zeroed() };
     let exit_signal = u64::try_from(libc::SIGCHLD).ok()?;
     let cgroup = u64::try_from(cgroup.as_raw_fd()).ok()?;
     let args = clone_args { flags: CLONE_INTO_CGROUP, exit_signal, cgroup, ..nothing };
     // SAFETY: without CLONE_VM this is a fork: the child has a copy of all memory. It makes only
-    // async-signal-safe calls until it executes or exits, see `run_child`, none of which needs what
-    // libc's own fork would renew. The pointer is to a structure of the size that is told.
+    // async-signal-safe calls until it executes or exits, see `run_child`, and none of these needs
+    // what libc's own fork would renew. The pointer is to a structure of the given size.
     #[allow(unsafe_code)]
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<clone_args>()) };
     i32::try_from(pid).ok().filter(|&pid| pid >= 0)
@@ -209,7 +209,7 @@ fn clone_into(cgroup: BorrowedFd<'_>) -> Option<i32> {
 
 impl Drop for WaitingChild {
     fn drop(&mut self) {
-        // Closing the channel ends the child; it is waited for so that no zombie stays.
+        // Closing the channel makes the child exit; waiting for it leaves no zombie.
         self.channel = None;
         if self.pid > 0 {
             let _ = exit::wait(self.pid, Instant::now(), 0);
@@ -219,7 +219,7 @@ impl Drop for WaitingChild {
 
 impl Drop for RunningChild {
     fn drop(&mut self) {
-        // It may not have come to its execve as yet.
+        // The child may still run on this memory before its execve.
         if self.ended.is_none() {
             mem::forget(self.memory.take());
         }
@@ -227,21 +227,21 @@ impl Drop for RunningChild {
 }
 
 impl RunningChild {
-    /// The child's process id.
+    /// Returns the child's process id.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Looks whether the child has ended, without waiting.
+    /// Checks whether the child has exited, without waiting.
     ///
     /// # Errors
-    /// The program could not be executed, or the kernel's own.
+    /// Fails if the program can't be executed, or wait4(2) fails.
     pub fn try_wait(&mut self) -> Result<Option<ChildExit>, CommandError> {
         self.wait_with(libc::WNOHANG)
     }
 
-    /// Waits until the child has ended.
+    /// Waits until the child exits.
     ///
     /// # Errors
     /// As [`RunningChild::try_wait`].
@@ -265,8 +265,8 @@ impl RunningChild {
         }
     }
 
-    /// What the child wrote when its execve failed. The channel is looked at only once the child
-    /// has ended, so that reading it never wakes tare while the command runs.
+    /// Returns the error of the child's execve, if it failed. The channel is read only after the
+    /// child's exit, so that it never wakes tare while the command runs.
     fn exec_errno(&self) -> Option<io::Error> {
         let mut errno = [0; 4];
         rustix::io::ioctl_fionbio(self.channel.as_fd(), true).ok()?;
@@ -275,11 +275,11 @@ impl RunningChild {
         (read == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
     }
 
-    /// Sends a signal, if the child hasn't been waited for yet.
+    /// Sends a signal, unless the child was waited for.
     pub fn signal(&self, number: i32) {
         if self.ended.is_none() {
-            // SAFETY: the pid is that of a child that was not waited for, so it can't be another
-            // process's.
+            // SAFETY: the pid is a child's that was not waited for, so it can't name another
+            // process.
             #[allow(unsafe_code)]
             unsafe {
                 libc::kill(self.pid, number);
@@ -288,14 +288,14 @@ impl RunningChild {
     }
 }
 
-/// Bytes of the child's stack. It uses some hundred.
+/// Bytes of the child's stack, of which it uses some hundred.
 const STACK: usize = 64 << 10;
 
-/// What the child needs until its execve.
+/// Everything that the child needs until its execve.
 #[derive(Debug)]
 struct ExecPlan {
     program: CString,
-    /// What `argv` and `shell_argv` point to.
+    /// The strings that `argv` and `shell_argv` point to.
     _args: Vec<CString>,
     argv: Vec<*const c_char>,
     /// For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
@@ -334,7 +334,7 @@ impl ExecPlan {
     }
 }
 
-/// What a child that shares tare's memory runs on, until its execve or its end.
+/// The memory that a child with `CLONE_VM` uses until its execve or exit.
 #[derive(Debug)]
 struct ChildMemory {
     prepared: Box<ExecPlan>,
@@ -346,17 +346,17 @@ impl ChildMemory {
         Self { prepared: Box::new(prepared), stack: Box::new_uninit_slice(STACK) }
     }
 
-    /// Starts a child that shares this process's memory; by fork(2) where that is refused, as by
-    /// some emulators.
+    /// Starts a child that shares this process's memory, or forks if that is refused, as by some
+    /// emulators.
     fn clone_child(&mut self) -> io::Result<i32> {
         let prepared: *const ExecPlan = &raw const *self.prepared;
         let top = self.stack.as_mut_ptr_range().end;
-        // The ABIs of all architectures want no more.
+        // Enough for the ABIs of all architectures.
         let top = top.wrapping_sub(top.addr() % 16);
-        // SAFETY: the stack and what is prepared belong to the child until it has executed a program
-        // or is gone (see the `Drop`s of who holds them), and nobody writes to them meanwhile. The
-        // child makes system calls alone. Those that may fail don't go through the C library, whose
-        // `errno` would be that of tare's thread.
+        // SAFETY: the stack and the plan belong to the child until it has executed a program or
+        // exited (see the `Drop`s of their owners), and nothing writes to them meanwhile. The child
+        // only makes system calls. Those that may fail bypass the C library, whose `errno` would be
+        // that of tare's thread.
         #[allow(unsafe_code)]
         let pid = unsafe {
             let flags = libc::CLONE_VM | libc::SIGCHLD;
@@ -373,7 +373,7 @@ impl ChildMemory {
 }
 
 extern "C" fn child_main(prepared: *mut c_void) -> c_int {
-    // SAFETY: `clone_child` hands this over, and keeps it as long as the child needs it.
+    // SAFETY: `clone_child` passes this pointer, and keeps the plan while the child needs it.
     #[allow(unsafe_code)]
     run_child(unsafe { &*prepared.cast_const().cast() })
 }
@@ -388,17 +388,18 @@ unsafe extern "C" {
 /// The child's side of the fork.
 fn run_child(prepared: &ExecPlan) -> ! {
     let [channel, tares] = prepared.channel;
-    // SAFETY: the descriptors are open in this process, as copies of tare's. While this one has a copy
-    // of tare's end, it would never learn that tare is gone.
+    // SAFETY: the descriptors are open in this process as copies of tare's. With a copy of tare's
+    // end the child would never notice that tare has exited.
     #[allow(unsafe_code)]
     let channel = unsafe {
         libc::close(tares);
         BorrowedFd::borrow_raw(channel)
     };
     let mut byte = [0];
-    let gone = !matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
-    if gone {
-        // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
+    let tare_exited =
+        !matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
+    if tare_exited {
+        // SAFETY: `_exit` runs no destructors, as a forked copy must not.
         #[allow(unsafe_code)]
         unsafe {
             libc::_exit(0)
@@ -406,8 +407,8 @@ fn run_child(prepared: &ExecPlan) -> ! {
     }
     prepared.files.restore();
     prepared.dispositions.restore();
-    // SAFETY: plain system calls, which can't fail but for execve(2); `argv` arrays end with a null
-    // pointer and point to strings of `prepared`. The C library's environment doesn't change.
+    // SAFETY: plain system calls, of which only execve(2) can fail; the `argv` arrays end with a
+    // null pointer and point to strings of `prepared`. The C library's environment doesn't change.
     #[allow(unsafe_code)]
     unsafe {
         if !inherited::sigpipe_was_ignored() {
@@ -430,10 +431,10 @@ fn run_child(prepared: &ExecPlan) -> ! {
     }
 }
 
-/// `execve(2)`, past the C library: where it fails, the errno.
+/// Calls `execve(2)` without the C library. Returns the errno if it fails.
 ///
 /// # Safety
-/// `argv` ends with a null pointer, and so does what `environment` points to; both have pointers to C
+/// `argv` and the array at `environment` must end with a null pointer and hold pointers to C
 /// strings.
 #[allow(unsafe_code)]
 unsafe fn execve(
@@ -442,8 +443,8 @@ unsafe fn execve(
     environment: *const *const c_char,
 ) -> c_int {
     let failed: c_long;
-    // SAFETY: the kernel reads what the caller vouches for. The call returns only where it failed, and
-    // then has written nothing but its result, and on x86-64 RCX and R11.
+    // SAFETY: the kernel reads what the caller vouches for. The call returns only if it failed;
+    // then it has written only its result, and on x86-64 RCX and R11.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
@@ -486,7 +487,7 @@ mod tests {
         let files = FileLimit::now();
         let shared = WaitingChild::fork_sharing(&command, &signals, &files)?;
         let forked = WaitingChild::fork(&command, &signals, &files)?.start()?.wait();
-        // What the command is made of needn't last until it goes.
+        // The command may be dropped before the child is started.
         drop(command);
         let shared = shared.start()?.wait();
         match (&forked, &shared) {
@@ -500,13 +501,13 @@ mod tests {
     }
 
     #[test]
-    fn status_and_signal_come_back() {
+    fn status_and_signal_are_returned() {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap().status, 7);
         let killed = run(&["sh", "-c", "kill -9 $$"]).unwrap();
         assert_eq!((killed.status, killed.signal), (137, Some(9)));
     }
 
-    /// Also where the kernel's own way is refused: then the child is moved.
+    /// If the kernel refuses to fork into the cgroup, the child is moved there.
     #[test]
     fn a_child_begins_inside_its_cgroup() {
         let _alone = crate::cgroup::alone();
@@ -551,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_has_the_shells_status() {
+    fn failures_to_run_have_the_shells_status() {
         assert_eq!(run(&["no-such-program-here"]).unwrap_err().status(), 127);
         assert_eq!(run(&["/no/such/folder/x"]).unwrap_err().status(), 127);
         assert_eq!(run(&["/etc/passwd"]).unwrap_err().status(), 126);
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_never_let_go_leaves_no_zombie() {
+    fn a_child_that_is_never_started_leaves_no_zombie() {
         let signals = Signals::block().unwrap();
         let command = ChildCommand::find(&["true"], None).unwrap();
         for fork in [WaitingChild::fork, WaitingChild::fork_sharing] {
@@ -572,9 +573,9 @@ mod tests {
         }
     }
 
-    /// Of a process that shares memory, the kernel keeps what that had.
+    /// A process that shares tare's memory inherits tare's peak memory.
     #[test]
-    fn a_forked_childs_peak_memory_holds_less_of_ours() {
+    fn a_forked_child_has_a_lower_peak_memory_than_a_sharing_one() {
         let signals = Signals::block().unwrap();
         let command = ChildCommand::find(&["true"], std::env::var_os("PATH").as_deref()).unwrap();
         let [forked, shared] = [WaitingChild::fork, WaitingChild::fork_sharing].map(|fork| {

@@ -1,8 +1,8 @@
-//! The clock of events beside `CLOCK_MONOTONIC`.
+//! Reads the events' clock together with `CLOCK_MONOTONIC`.
 //!
-//! Nobody can ask the kernel for the time on the clock that events have unless told otherwise. It
-//! stands in their records, so a record is made: of an event of this thread alone, which is told
-//! that the thread gets a name, the one that it has.
+//! The kernel's default event clock can't be read directly; it only appears in records. So this
+//! module makes the kernel write a record: it opens an event on this thread and sets the thread's
+//! name to the one it has.
 
 use rustix::thread::{gettid, name, set_name};
 use tare_format::abi::bindings::{
@@ -15,9 +15,9 @@ use crate::open::{EventTarget, Kernel, System};
 use crate::ring::Ring;
 use crate::timestamp::monotonic_ns;
 
-/// Reads both clocks at one moment, within some microseconds. `clockid`: the clock that the events
-/// are opened with (`perf_event_attr.clockid`); `None`: the kernel's own. `None` is returned where
-/// this process can have no such event.
+/// Reads both clocks at the same moment, within some microseconds. `clockid` is the clock of the
+/// events (`perf_event_attr.clockid`), `None` the kernel's default. Returns `None` if this process
+/// can't open such an event.
 #[must_use]
 pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
     let own = Flags::COMM | Flags::SAMPLE_ID_ALL | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
@@ -41,7 +41,7 @@ pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
     let after = monotonic_ns();
     let batch = ring.batch();
     let record = batch.records().find(|record| record.kind() == PERF_RECORD_COMM)?;
-    // With `sample_id_all` a record ends with the fields that are asked for: the time alone.
+    // With `sample_id_all` a record ends with the requested fields: only the time.
     let recorded_ns = u64::from_ne_bytes(*record.slices()[0].last_chunk()?);
     Some(ClockPair { recorded_ns, monotonic_ns: before + (after - before) / 2 })
 }
@@ -50,11 +50,12 @@ pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
 mod tests {
     use super::*;
 
-    /// `CLOCK_MONOTONIC` itself tells how near the two readings are.
+    /// With `CLOCK_MONOTONIC` as the events' clock, both readings must agree.
     #[test]
     fn both_clocks_are_read_at_one_moment() {
         let monotonic = i32::try_from(rustix::time::ClockId::Monotonic as u32).unwrap();
-        let (Some(same), Some(own)) = (clock_pair(Some(monotonic)), clock_pair(None)) else {
+        let pairs = clock_pair(Some(monotonic)).zip(clock_pair(None));
+        let Some((same, own)) = pairs else {
             return println!("skipped: this process can have no events");
         };
         let apart = same.recorded_ns.abs_diff(same.monotonic_ns);

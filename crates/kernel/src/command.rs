@@ -1,4 +1,4 @@
-//! A command and where its program lies.
+//! A command, and the search for its program.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -8,45 +8,45 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode};
 
-/// A command, ready to be executed without further allocation.
+/// A command that can be executed without further allocation.
 #[derive(Debug)]
 pub struct ChildCommand {
     pub(crate) program: CString,
     pub(crate) args: Vec<CString>,
-    /// What stands in for stdin, stdout and stderr.
+    /// Replacements for stdin, stdout and stderr.
     pub(crate) standard: [Option<OwnedFd>; 3],
 }
 
 /// Why a command can't be started.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// There is no such program.
+    /// The program doesn't exist.
     #[error("'{program}': command not found")]
     NotFound {
-        /// What was asked for.
+        /// The program's name as given.
         program: String,
     },
     /// It exists, but can't be executed.
     #[error("'{program}': {error}")]
     NotExecutable {
-        /// What was asked for.
+        /// The program's name as given.
         program: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: io::Error,
     },
     /// An argument holds a NUL byte.
     #[error("an argument of '{program}' holds a NUL byte")]
     Nul {
-        /// What was asked for.
+        /// The program's name as given.
         program: String,
     },
-    /// No process or pipe could be made.
+    /// A process or pipe can't be created.
     #[error("cannot start a process: {0}")]
     Fork(#[from] io::Error),
 }
 
 impl CommandError {
-    /// The exit status that a shell gives for this: 127 not found, 126 not executable.
+    /// Returns a shell's exit status for this error: 127 not found, 126 not executable.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -58,12 +58,11 @@ impl CommandError {
 }
 
 impl ChildCommand {
-    /// Finds the program of `words` as a shell does: as it is where it has a slash, else in the
-    /// folders of `path` (`$PATH`).
+    /// Finds the program of `words` as a shell does: a name with a slash is a path, others are
+    /// searched for in the folders of `path` (`$PATH`).
     ///
     /// # Errors
-    /// See [`CommandError`]. `words` must not be empty: that is reported as a program '' that isn't
-    /// found.
+    /// See [`CommandError`]. With empty `words`, the program '' is not found.
     pub fn find<S: AsRef<OsStr>>(words: &[S], path: Option<&OsStr>) -> Result<Self, CommandError> {
         let word = words.first().map_or(OsStr::new(""), AsRef::as_ref);
         let program = word.to_string_lossy().into_owned();
@@ -93,16 +92,16 @@ impl ChildCommand {
         }
     }
 
-    /// Gives the command these files as stdin, stdout and stderr, where there is one; else it has
-    /// tare's own.
+    /// Replaces the command's stdin, stdout and stderr by the given files; it inherits the others.
     #[must_use]
     pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
         Self { standard, ..self }
     }
 
-    /// Whether the program gets rights at its execve that this user lacks, or can't be read by this
-    /// user: the kernel takes events from such a task (`begin_new_exec` in `fs/exec.c`:
-    /// `perf_event_exit_task` where a process can't be dumped), those of cgroups and CPUs apart.
+    /// Whether the program gains rights at its execve that this user lacks, or isn't readable by
+    /// this user. The kernel then removes the task's events (`begin_new_exec` in `fs/exec.c` calls
+    /// `perf_event_exit_task` for a process that can't be dumped), except events on cgroups and
+    /// CPUs.
     #[must_use]
     pub fn gives_other_rights(&self) -> bool {
         let Ok(found) = rustix::fs::stat(self.program.as_c_str()) else { return false };
@@ -128,8 +127,8 @@ impl ChildCommand {
     }
 }
 
-/// The first executable file of that name in the folders of `path`; failing that, the first file of
-/// that name.
+/// Finds a program in the folders of `path`: the first executable file of that name, or else the
+/// first file of that name.
 #[must_use]
 pub fn find_in_path(word: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if word.is_empty() {

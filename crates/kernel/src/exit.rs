@@ -1,38 +1,38 @@
-//! How a process ended and what it used: `wait4(2)`.
+//! How a process exited and what it used: `wait4(2)`.
 
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
-/// How a child ended and what it used, with the children that it waited for itself.
+/// How a child exited and what it used, including the children that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct ChildExit {
     /// Its exit status, or 128 + the number of the signal that killed it.
     pub status: u8,
     /// The signal that killed it.
     pub signal: Option<i32>,
-    /// From the moment when it was let go until its end was seen.
+    /// Time from its start until its exit was noticed.
     pub elapsed: Duration,
     /// CPU time in user mode.
     pub user: Duration,
     /// CPU time in the kernel.
     pub system: Duration,
-    /// The largest resident set of any one of its processes, in bytes (`ru_maxrss`).
+    /// The largest resident set of any of its processes in bytes (`ru_maxrss`).
     pub peak_memory: u64,
-    /// Page faults, with and without reading from a disk.
+    /// Page faults, minor and major.
     pub page_faults: u64,
     /// Context switches, voluntary or not.
     pub context_switches: u64,
 }
 
-/// Waits for the end of a child of this process, which was started at `started`.
+/// Waits until a child of this process exits. `started` is when it was started.
 ///
 /// # Errors
-/// There is no such child.
+/// Fails if there is no such child.
 pub fn wait_for(pid: i32, started: Instant) -> io::Result<ChildExit> {
     wait(pid, started, 0)?.ok_or_else(|| io::Error::other("wait4 returned without a status"))
 }
 
-/// `None` where the child hasn't ended and `options` has WNOHANG.
+/// Returns `None` if `options` has WNOHANG and the child still runs.
 pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Option<ChildExit>> {
     let Some((status, usage)) = wait4(pid, options)? else { return Ok(None) };
     let elapsed = started.elapsed();
@@ -50,7 +50,7 @@ pub(crate) fn wait(pid: i32, started: Instant, options: i32) -> io::Result<Optio
     }))
 }
 
-/// `wait4`: `None` where the child hasn't ended and `options` has WNOHANG.
+/// Calls `wait4`; `None` if `options` has WNOHANG and the child still runs.
 fn wait4(pid: i32, options: i32) -> io::Result<Option<(i32, libc::rusage)>> {
     let mut status = 0;
     let mut usage = mem::MaybeUninit::<libc::rusage>::zeroed();

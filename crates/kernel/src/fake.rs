@@ -1,5 +1,4 @@
-//! A scripted kernel: what the real one does only with the right hardware, limits or privileges,
-//! for tests.
+//! A scripted kernel for tests of behaviour that depends on hardware, limits or privileges.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CStr;
@@ -13,28 +12,28 @@ use tare_format::abi::{Attr, ReadFormat};
 use crate::mapping::{Access, Mapping};
 use crate::open::{EventFile, EventTarget, Kernel};
 
-/// What happens to an event that a rule fits.
+/// The answer to opening a matching event.
 #[derive(Clone, Copy, Debug)]
 pub enum ScriptedAnswer {
     /// Opening fails.
     Refuse(Errno),
-    /// It opens, and a read gives value, nanoseconds enabled, nanoseconds running.
+    /// It opens, and a read returns value, nanoseconds enabled, nanoseconds running.
     Count(u64, u64, u64),
-    /// It opens, but as a pinned event without a free counter: a read gives end of file.
+    /// It opens, but like a pinned event without a free counter: a read returns end of file.
     NoCounter,
 }
 
 type Fits = Box<dyn Fn(&Attr, EventTarget) -> bool>;
 
-/// A kernel that follows rules, the first that fits; without one an event opens and counts 0.
+/// A kernel that applies the first matching rule; without one an event opens and counts 0.
 #[derive(Default)]
 pub struct Scripted {
     rules: Vec<(Fits, ScriptedAnswer)>,
-    /// Descriptors left; `None`: any number.
+    /// Free descriptors; `None`: unlimited.
     files_left: Rc<Cell<Option<usize>>>,
-    /// Hardware counters left; `None`: any number.
+    /// Free hardware counters; `None`: unlimited.
     counters_left: Rc<Cell<Option<usize>>>,
-    /// Bytes of data that a ring may have; `None`: any number.
+    /// Most bytes of data of a ring; `None`: unlimited.
     lockable: Option<usize>,
     opened: RefCell<Vec<(Attr, EventTarget)>>,
     calls: Rc<RefCell<Vec<String>>>,
@@ -58,14 +57,14 @@ impl Scripted {
         self
     }
 
-    /// Only so many events can be open at a time: then `EMFILE`.
+    /// Limits the number of open events; more give `EMFILE`.
     #[must_use]
     pub fn files(self, number: usize) -> Self {
         self.files_left.set(Some(number));
         self
     }
 
-    /// Only so many events of the CPU's PMU find a counter at a time; a further one opens, and
+    /// Limits the number of events of the CPU's PMU that get a counter; a further one opens and
     /// never runs.
     #[must_use]
     pub fn counters(self, number: usize) -> Self {
@@ -73,20 +72,20 @@ impl Scripted {
         self
     }
 
-    /// A ring may have so many bytes of data: for more, `EPERM`.
+    /// Limits a ring's bytes of data; more give `EPERM`.
     #[must_use]
     pub fn lockable(mut self, bytes: usize) -> Self {
         self.lockable = Some(bytes);
         self
     }
 
-    /// What was opened, in order.
+    /// Returns the opened events in order.
     pub fn opened(&self) -> Vec<(Attr, EventTarget)> {
         self.opened.borrow().clone()
     }
 
-    /// What was asked of the open events, in order: `enable 3`, `disable 3`, `filter 3 prev_pid !=
-    /// 0` with the descriptor's number.
+    /// Returns the calls on open events in order: `enable 3`, `disable 3`, `filter 3 prev_pid != 0`
+    /// with the descriptor's number.
     pub fn calls(&self) -> Vec<String> {
         self.calls.borrow().clone()
     }
@@ -138,7 +137,7 @@ struct ScriptedFile {
     answer: ScriptedAnswer,
     format: ReadFormat,
     files_left: Rc<Cell<Option<usize>>>,
-    /// Where the counter that it holds goes back to.
+    /// The pool that its counter returns to.
     counter_of: Option<Rc<Cell<Option<usize>>>>,
     lockable: Option<usize>,
     calls: Rc<RefCell<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! A file in memory, to be read: pages come when they are looked at, and can be given back.
+//! A file mapped for reading: pages are loaded on access, and can be released.
 
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
@@ -10,20 +10,20 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::bus_error::Registered;
 
-/// The bytes of a regular file as it is when it is opened. Dropping it unmaps them.
+/// The bytes of a regular file, with its length at the time of opening. Dropping it unmaps them.
 ///
-/// A file that somebody truncates meanwhile has no pages any more: reading there is SIGBUS, unless
-/// bus errors are caught ([`crate::file_window::catch_bus_errors`]): then zeros are read, and
-/// [`FileView::is_torn`] says so.
+/// If another process truncates the file, its pages vanish, and reading them raises SIGBUS. If bus
+/// errors are caught ([`crate::file_window::catch_bus_errors`]), zeros are read instead, and
+/// [`FileView::is_torn`] returns true.
 #[derive(Debug)]
 pub struct FileView {
-    /// Dangling where the file is empty.
+    /// Dangling if the file is empty.
     base: NonNull<u8>,
     len: usize,
     registered: Option<Registered>,
 }
 
-// SAFETY: the mapping belongs to this value alone, is bound to no thread, and is only read.
+// SAFETY: this value alone owns the mapping, which is bound to no thread and only read.
 #[allow(unsafe_code)]
 unsafe impl Send for FileView {}
 // SAFETY: as above.
@@ -34,7 +34,7 @@ impl FileView {
     /// Maps a whole file that is open for reading.
     ///
     /// # Errors
-    /// Those of `mmap(2)`; `EINVAL` for what is no regular file.
+    /// The errors of `mmap(2)`; `EINVAL` if it isn't a regular file.
     pub fn open(file: impl AsFd) -> Result<Self, Errno> {
         let file = file.as_fd();
         let found = fstat(file)?;
@@ -45,8 +45,7 @@ impl FileView {
         if len == 0 {
             return Ok(Self { base: NonNull::dangling(), len, registered: None });
         }
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
-        // has.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other memory.
         #[allow(unsafe_code)]
         let base =
             unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;
@@ -55,32 +54,31 @@ impl FileView {
         Ok(Self { base, len, registered })
     }
 
-    /// The file's bytes. Whoever writes to the file changes them: they are to be read as what an
-    /// untrusted file holds, whose every figure is checked where it is used.
+    /// Returns the file's bytes. A writer to the file changes them: treat them as untrusted, and
+    /// check every value where it is used.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is this value's mapping, readable as long as the value lives. That
-        // another process may write to the file is what every reader of mapped files lives with:
-        // the bytes are of a type without invalid values, and nothing here relies on reading a byte
-        // twice.
+        // SAFETY: the range is this value's mapping, readable while the value lives. Another
+        // process may write to the file, a risk of every reader of mapped files: any byte is valid,
+        // and nothing here relies on reading a byte twice.
         #[allow(unsafe_code)]
         unsafe {
             slice::from_raw_parts(self.base.as_ptr(), self.len)
         }
     }
 
-    /// Gives the pages back that were looked at; they come again from the file when they are needed.
+    /// Releases the loaded pages; they are loaded from the file again when needed.
     pub fn release_pages(&self) {
         if self.len > 0 {
-            // SAFETY: the range is this value's mapping, private and never written to: the kernel
-            // brings the same bytes back from the file. That it can't be done is no failure.
+            // SAFETY: the range is this value's mapping, private and never written, so the kernel
+            // loads the same bytes again. A failure has no effect.
             #[allow(unsafe_code)]
             let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxDontNeed) };
         }
     }
 
-    /// Whether bytes were read as zeros, as somebody made the file shorter. Only where bus errors
-    /// are caught.
+    /// Whether bytes were read as zeros because the file was truncated. Only if bus errors are
+    /// caught.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.registered.as_ref().is_some_and(Registered::is_torn)
@@ -91,8 +89,8 @@ impl Drop for FileView {
     fn drop(&mut self) {
         if let Some(registered) = &mut self.registered {
             registered.release();
-            // SAFETY: the range was mapped by this value, and nothing borrows from it. An error
-            // would leave it mapped, no more.
+            // SAFETY: this value mapped the range, and nothing borrows from it. An error would only
+            // leave it mapped.
             #[allow(unsafe_code)]
             let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
         }
@@ -104,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_has_the_files_bytes_and_brings_pages_back() {
+    fn released_pages_are_loaded_again() {
         let file = tempfile::tempfile().unwrap();
         assert!(FileView::open(&file).unwrap().bytes().is_empty());
         std::io::Write::write_all(&mut &file, &[7; 10_000]).unwrap();
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_has_no_view() {
+    fn only_regular_files_can_be_viewed() {
         let folder = std::fs::File::open("/").unwrap();
         assert_eq!(FileView::open(folder).unwrap_err(), Errno::INVAL);
     }

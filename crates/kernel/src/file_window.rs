@@ -1,13 +1,12 @@
-//! A piece of a file in memory: space on the disk first, then the mapping, then every page made
-//! writable, so that writing into it is a copy without system calls, page faults or surprises.
+//! A part of a file mapped for writing. Its disk space is allocated first, then it is mapped, then
+//! every page is made writable: writing into it is a copy without system calls or page faults.
 //!
 //! ```text
 //! file     |---------|=====window=====|..          offset, length: both multiples of the page size
 //!            written    allocated, mapped, present
 //! ```
-//! Writing into a hole of a full disk would be SIGBUS; where the space was allocated there is none,
-//! as long as nobody makes the file shorter than the window's end meanwhile: see
-//! [`catch_bus_errors`].
+//! Writing into a hole of a full disk would raise SIGBUS. With allocated space it can't, unless
+//! another process truncates the file below the window's end: see [`catch_bus_errors`].
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
@@ -21,7 +20,7 @@ use crate::bus_error::Registered;
 
 pub use crate::bus_error::catch as catch_bus_errors;
 
-/// The step that a window could not take.
+/// A step of opening a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowStep {
     /// `fallocate(2)`.
@@ -42,56 +41,53 @@ impl std::fmt::Display for WindowStep {
     }
 }
 
-/// Why a piece of a file can't be written through memory. What was allocated before stays
-/// allocated.
+/// Why a window can't be opened. Space that was allocated stays allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// Offset or length is no multiple of the page size, or the length is 0, or the end is beyond
-    /// any file.
+    /// Offset or length is not a multiple of the page size, the length is 0, or the end exceeds the
+    /// largest file offset.
     #[error("a window of {len} bytes at {offset} is not made of whole pages")]
     NotPages {
-        /// Bytes from the file's beginning.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
     },
-    /// The file system is full, or the user's share of it (`ENOSPC`, `EDQUOT`).
+    /// The file system or the user's quota is full (`ENOSPC`, `EDQUOT`).
     #[error("the file system has no room for {len} more bytes")]
     NoSpace {
         /// The window's length in bytes.
         len: usize,
     },
-    /// The file may not get so long: `RLIMIT_FSIZE`, or the file system's own limit (`EFBIG`).
+    /// The file may not become this long: `RLIMIT_FSIZE`, or the file system's limit (`EFBIG`).
     #[error("the file may not become {end} bytes long: see 'ulimit -f'")]
     TooLong {
-        /// Where the window would end, in bytes.
+        /// End of the window in bytes.
         end: u64,
     },
-    /// This file or file system can't do it (`EOPNOTSUPP`, `ENODEV`, `ESPIPE`, `ENOSYS`, `EACCES`):
-    /// plain writes may work.
+    /// The file or file system doesn't support the step (`EOPNOTSUPP`, `ENODEV`, `ESPIPE`,
+    /// `ENOSYS`, `EACCES`): plain writes may work.
     #[error("{step} is not possible in this file: {error}")]
     NotSupported {
-        /// What it can't do.
+        /// The unsupported step.
         step: WindowStep,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
-    /// The file ends before the window begins: somebody truncated it, and what lies between would be
-    /// zeros.
+    /// The file ends before the window begins: it was truncated, and the gap would be zeros.
     #[error("the file was truncated")]
     Truncated,
     /// Any other failure.
     #[error("{step} failed: {error}")]
     Failed {
-        /// What failed.
+        /// The failed step.
         step: WindowStep,
-        /// The kernel's answer.
+        /// The kernel's error.
         error: Errno,
     },
 }
 
-/// A window of a file that can be written without system calls. Dropping it unmaps it; the kernel
-/// then writes the pages out.
+/// A window of a file. Dropping it unmaps it; the kernel then writes its pages.
 #[derive(Debug)]
 pub struct FileWindow {
     base: NonNull<u8>,
@@ -100,17 +96,17 @@ pub struct FileWindow {
     registered: Registered,
 }
 
-// SAFETY: the mapping belongs to this value alone and is bound to no thread.
+// SAFETY: this value alone owns the mapping, which is bound to no thread.
 #[allow(unsafe_code)]
 unsafe impl Send for FileWindow {}
 
 impl FileWindow {
-    /// Opens `len` bytes at `offset` of a file that is open for reading and writing: both multiples
-    /// of the page size. The file becomes as long as the window's end where it is shorter; what it
-    /// held stays.
+    /// Opens `len` bytes at `offset` of a file that is open for reading and writing; both are
+    /// multiples of the page size. A shorter file is extended to the window's end; its content
+    /// stays.
     ///
-    /// A limit on the file's size sends SIGXFSZ to this thread, unless the caller has that signal
-    /// blocked or ignored.
+    /// A file size limit sends SIGXFSZ to this thread, unless the caller blocks or ignores that
+    /// signal.
     ///
     /// # Errors
     /// See [`WindowError`].
@@ -123,7 +119,7 @@ impl FileWindow {
             .ok_or(WindowError::NotPages { offset, len })?;
         let fault = |step| move |error| reason(step, error, len, end);
         let file = file.as_fd();
-        // Where the size isn't known `fallocate` says what is wrong.
+        // If the size is unknown, `fallocate` reports the error.
         if fstat(file)
             .is_ok_and(|found| u64::try_from(found.st_size).is_ok_and(|size| size < offset))
         {
@@ -134,7 +130,7 @@ impl FileWindow {
         let window = Self::map(file, offset, len).map_err(fault(WindowStep::Map))?;
         match retry_on_intr(|| window.populate()) {
             Ok(()) => {}
-            // Linux before 5.14 doesn't know the advice.
+            // Linux before 5.14 doesn't know MADV_POPULATE_WRITE.
             Err(Errno::INVAL) => window.touch(page),
             Err(error) => return Err(fault(WindowStep::Prefault)(error)),
         }
@@ -142,8 +138,7 @@ impl FileWindow {
     }
 
     fn map(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
-        // has.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other memory.
         #[allow(unsafe_code)]
         let base = unsafe {
             mmap(
@@ -168,11 +163,11 @@ impl FileWindow {
         }
     }
 
-    /// Does the same page by page: writes to each what it holds.
+    /// Does the same for each page: writes back a byte that it reads.
     fn touch(&self, page: usize) {
         for at in (0..self.len).step_by(page) {
             // SAFETY: the byte lies in the mapping, whose space is allocated; volatile, so that the
-            // write is made.
+            // write isn't optimized away.
             #[allow(unsafe_code)]
             unsafe {
                 let byte = self.base.add(at).as_ptr();
@@ -181,7 +176,7 @@ impl FileWindow {
         }
     }
 
-    /// Where the window begins in the file, in bytes.
+    /// Returns the window's offset in the file, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -194,14 +189,14 @@ impl FileWindow {
         self.len
     }
 
-    /// Whether some of what was written is in no file, as somebody made the file shorter. Only
-    /// where bus errors are caught: see [`catch_bus_errors`].
+    /// Whether written bytes are in no file because the file was truncated. Only if bus errors are
+    /// caught: see [`catch_bus_errors`].
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.registered.is_torn()
     }
 
-    /// Copies bytes to a place in the window, and returns how many found room before its end.
+    /// Copies bytes to a place in the window. Returns how many fit before its end.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> usize {
         let fits = bytes.len().min(self.len.saturating_sub(at));
         if fits > 0 {
@@ -219,14 +214,14 @@ impl FileWindow {
 impl Drop for FileWindow {
     fn drop(&mut self) {
         self.registered.release();
-        // SAFETY: the range was mapped by this value, and nothing borrows from it. An error would
-        // leave it mapped, no more.
+        // SAFETY: this value mapped the range, and nothing borrows from it. An error would only
+        // leave it mapped.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// What an error of the kernel means here.
+/// Translates a kernel error.
 fn reason(step: WindowStep, error: Errno, len: usize, end: u64) -> WindowError {
     match error {
         Errno::NOSPC | Errno::DQUOT => WindowError::NoSpace { len },
@@ -242,7 +237,7 @@ fn reason(step: WindowStep, error: Errno, len: usize, end: u64) -> WindowError {
 mod tests {
     use super::*;
 
-    /// What older kernels get instead of the advice.
+    /// What kernels without MADV_POPULATE_WRITE get.
     #[test]
     fn touching_makes_pages_present_and_changes_nothing() {
         let page = rustix::param::page_size();
@@ -257,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_meaning() {
+    fn kernel_errors_are_translated() {
         let of = |error| reason(WindowStep::Map, error, 4096, 8192);
         assert_eq!(of(Errno::DQUOT), WindowError::NoSpace { len: 4096 });
         assert_eq!(

@@ -1,15 +1,15 @@
-//! Durations in buckets, as the programs in the kernel count them too (`bpf/histogram.h`).
+//! Histograms of durations, with the buckets of the programs in the kernel (`bpf/histogram.h`).
 
 const FIRST_POWER: u32 = 5;
 const POWERS: usize = 36;
 
-/// Durations: `PER_POWER` buckets, a power of two, for each of 36 powers of two from 32 ns on, in
-/// all `BUCKETS`. The last holds what is longer, the first also what is shorter.
+/// A histogram with `PER_POWER` buckets, itself a power of two, for each of 36 powers of two from
+/// 32 ns on: `BUCKETS` in all. The last bucket also holds longer durations, the first shorter ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Histogram<const PER_POWER: usize = 4, const BUCKETS: usize = 144>([u64; BUCKETS]);
 
-/// A histogram whose buckets are at most 3.2% wide. It has 9 KiB.
+/// A histogram whose buckets are at most 3.2% wide. It takes 9 KiB.
 pub type Distribution = Histogram<32, 1152>;
 
 impl<const PER_POWER: usize, const BUCKETS: usize> Default for Histogram<PER_POWER, BUCKETS> {
@@ -19,13 +19,13 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Default for Histogram<PER_POW
 }
 
 impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS> {
-    /// Without a duration.
+    /// The empty histogram.
     pub const EMPTY: Self = {
         assert!(BUCKETS == PER_POWER * POWERS && PER_POWER.ilog2() <= FIRST_POWER);
         Self([0; BUCKETS])
     };
 
-    /// Adds a duration, to the bucket that the programs in the kernel would add it to.
+    /// Adds a duration to the bucket that the programs in the kernel choose.
     pub fn count(&mut self, duration_ns: u64) {
         let power = duration_ns.checked_ilog2().unwrap_or(0);
         let at = power.checked_sub(FIRST_POWER).map_or(0, |above| {
@@ -35,14 +35,14 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
         self.0[at.min(BUCKETS - 1)] += 1;
     }
 
-    /// Adds the durations of another.
+    /// Adds another histogram's durations.
     pub fn add(&mut self, other: &Self) {
         for (ours, theirs) in self.0.iter_mut().zip(&other.0) {
             *ours += theirs;
         }
     }
 
-    /// The buckets that hold anything: the first nanosecond, the first beyond, and how many.
+    /// Iterates over the non-empty buckets: first nanosecond, first nanosecond beyond, and count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let bounds = |at: usize| if at == 0 { 0 } else { Self::start(at) };
         (0..BUCKETS)
@@ -50,14 +50,13 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
             .filter(|&(.., count)| count > 0)
     }
 
-    /// Where a bucket begins, in nanoseconds.
+    /// Returns a bucket's start in nanoseconds.
     fn start(at: usize) -> u64 {
         let power = FIRST_POWER + u32::try_from(at / PER_POWER).unwrap_or(0);
         (1 << power) + ((at % PER_POWER) as u64) * (1 << (power - PER_POWER.ilog2()))
     }
 
-    /// The duration, in nanoseconds, that this share of all is not longer than: within a bucket as
-    /// if its calls were spread evenly.
+    /// Returns the quantile in nanoseconds, interpolated within its bucket.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let all: u64 = self.0.iter().sum();
@@ -81,7 +80,7 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
 mod tests {
     use super::*;
 
-    /// Durations at the edges of buckets are counted where they lie.
+    /// Durations at bucket edges are counted in the right bucket.
     fn counts_within_buckets<const PER_POWER: usize, const BUCKETS: usize>() {
         for ns in [0, 31, 32, 39, 40, 1000, 1 << 40, u64::MAX] {
             let mut one = Histogram::<PER_POWER, BUCKETS>::EMPTY;

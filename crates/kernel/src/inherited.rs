@@ -1,9 +1,9 @@
-//! The program's entry, and what the process inherited that a command which it starts must get
-//! unchanged.
+//! The program's entry point, and the inherited state that tare's command must get unchanged.
 //!
-//! Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard descriptors and set up
-//! a stack guard before `main`. Here the C library calls [`enter`] instead: it notes what was there
-//! and then does the first two itself. It also saves some 3% of the CPU time of `tare stat true`.
+//! Before `main`, Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard
+//! descriptors and set up a stack guard. Here the C library calls [`enter`] instead, which records
+//! the inherited state and then does the first two itself. This also saves 3% of the CPU time of
+//! `tare stat true`.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// One bit a standard descriptor that was closed when the process started.
+/// One bit for each standard descriptor that was closed at the start.
 static CLOSED_DESCRIPTORS: AtomicU8 = AtomicU8::new(0);
-/// 1 where SIGPIPE was ignored when the process started.
+/// 1 if SIGPIPE was ignored at the start.
 static SIGPIPE_IGNORED: AtomicU8 = AtomicU8::new(0);
 
-/// Makes a function of the arguments, the program's name first, the program's `main`. It returns
-/// the exit status.
+/// Makes a function from arguments (the program's name first) to an exit status the program's
+/// `main`.
 #[macro_export]
 macro_rules! main {
     ($run:path) => {
@@ -35,7 +35,7 @@ macro_rules! main {
     };
 }
 
-/// Notes what was inherited, then runs the program; for [`main!`].
+/// Records the inherited state, then runs the program; for [`main!`].
 ///
 /// # Safety
 /// `argv` must hold `argc` pointers to C strings.
@@ -45,21 +45,21 @@ pub unsafe fn enter(
     argv: *const *const c_char,
     run: fn(Vec<OsString>) -> u8,
 ) -> c_int {
-    note();
+    record_inherited_state();
     let count = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the caller vouches for the array and the strings.
     let word = |n| OsStr::from_bytes(unsafe { CStr::from_ptr(*argv.add(n)) }.to_bytes()).to_owned();
     run((0..count).map(word).collect()).into()
 }
 
-fn note() {
+fn record_inherited_state() {
     for fd in 0..3u8 {
         // SAFETY: F_GETFD takes no pointer; a closed descriptor gives EBADF.
         #[allow(unsafe_code)]
         if unsafe { libc::fcntl(fd.into(), libc::F_GETFD) } < 0 {
             CLOSED_DESCRIPTORS.fetch_or(1 << fd, Ordering::Relaxed);
-            // So that no event or file of tare's becomes its own stdout. The lowest free number is
-            // this one.
+            // Otherwise an event or file of tare's would become its stdout: the kernel picks the
+            // lowest free number, this one.
             let _ = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -68,19 +68,19 @@ fn note() {
         }
     }
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE).into(), Ordering::Relaxed);
-    // SAFETY: SIG_IGN is a valid disposition; writing to a closed pipe then is an error that is
-    // dealt with where it happens.
+    // SAFETY: SIG_IGN is a valid disposition. Writing to a closed pipe then returns an error to the
+    // writer.
     #[allow(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
     }
 }
 
-/// Whether the process ignores a signal at this moment.
+/// Whether the process ignores a signal.
 pub(crate) fn is_ignored(signal: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null new action only asks; the kernel fills `action`, for which all zeros is a
-    // valid value too.
+    // SAFETY: with a null new action the call only reads; the kernel fills `action`, for which
+    // zeros are a valid value too.
     #[allow(unsafe_code)]
     let action = unsafe {
         libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
@@ -89,25 +89,25 @@ pub(crate) fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Whether SIGPIPE was ignored when the process started.
+/// Whether SIGPIPE was ignored at the process's start.
 pub(crate) fn sigpipe_was_ignored() -> bool {
     SIGPIPE_IGNORED.load(Ordering::Relaxed) != 0
 }
 
-/// Which of stdin, stdout and stderr were closed when the process started.
+/// Returns which of stdin, stdout and stderr were closed at the process's start.
 pub(crate) fn closed_descriptors() -> impl Iterator<Item = i32> {
     let closed = CLOSED_DESCRIPTORS.load(Ordering::Relaxed);
     (0..3).filter(move |fd| closed & (1 << fd) != 0)
 }
 
-/// A copy of a descriptor that tare was started with, for `fd:N` options: tare may use it and close
-/// the copy, and the command still has the original.
+/// Duplicates a descriptor that tare was started with, for `fd:N` options. tare may close the copy;
+/// the command keeps the original.
 ///
 /// # Errors
-/// It isn't open.
+/// Fails if it isn't open.
 pub fn inherited_descriptor(fd: i32) -> std::io::Result<OwnedFd> {
-    // SAFETY: F_DUPFD_CLOEXEC takes a number and returns a new descriptor that nobody else owns, or
-    // -1.
+    // SAFETY: F_DUPFD_CLOEXEC takes a number and returns a new descriptor that nothing else owns,
+    // or -1.
     #[allow(unsafe_code)]
     unsafe {
         match libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) {

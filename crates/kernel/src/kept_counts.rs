@@ -1,6 +1,6 @@
-//! Whether this kernel keeps what an inherited event counted when its task ends, and lets the next
-//! child go on from there: the series in linux/ does. No version tells, so it is made to
-//! happen (linux/inherited-events.md, 'How a recorder can notice').
+//! Finds out whether this kernel keeps what an inherited event counted when its task exits, so that
+//! the next child's counts continue from there. The series in linux/ makes it so. No version number
+//! tells, so a test makes it happen (linux/inherited-events.md, 'How a recorder can notice').
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -16,19 +16,19 @@ use crate::exit;
 use crate::open::{EventTarget, Kernel};
 use crate::ring::Ring;
 
-/// Page faults a sample.
+/// Page faults per sample.
 const PERIOD: u64 = 512;
-/// Processes, one after the other, none of which has so many.
+/// Processes, one after the other; none causes a whole period of page faults.
 const CHILDREN: usize = 24;
-/// Pages that each of them touches.
+/// Pages that each process touches.
 const PAGES: usize = 64;
-/// Of [`CHILDREN`] x [`PAGES`] page faults, so many periods pass at least if none is forgotten:
-/// less than one can be outstanding in the family, and one in the helper.
+/// Samples that [`CHILDREN`] × [`PAGES`] page faults cause at least if no count is lost: less than
+/// one period can be outstanding in the children, and one in the helper.
 const SAMPLES: usize = 2;
 
-/// Starts some processes that end at once, in a millisecond or two, and looks whether their page
-/// faults make samples together. `None` where this process may not sample its own children, or the
-/// events could not be had for another reason.
+/// Runs short processes for a millisecond or two and checks whether their page faults add up to
+/// samples. `None` if this process may not sample its own children, or the events can't be opened
+/// for another reason.
 #[must_use]
 pub fn kernel_keeps_counts(kernel: &dyn Kernel) -> Option<bool> {
     let cpu = sched_getcpu();
@@ -53,30 +53,31 @@ pub fn kernel_keeps_counts(kernel: &dyn Kernel) -> Option<bool> {
     Some(samples >= SAMPLES)
 }
 
-/// A forked process that waits, then has children. Dropped, it ends without any.
+/// A forked process that waits and then forks children. Dropped before it is started, it exits
+/// without any.
 struct Helper {
     pid: i32,
-    /// Taken when it is let go.
+    /// Closed or used to start it.
     channel: Option<OwnedFd>,
 }
 
 impl Helper {
     fn fork(cpu: usize) -> Option<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).ok()?;
-        // SAFETY: the child makes only async-signal-safe calls until it exits, see `have_children`.
+        // SAFETY: the child makes only async-signal-safe calls until it exits, see `fork_children`.
         #[allow(unsafe_code)]
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => None,
             0 => {
                 drop(write);
-                have_children(&read, cpu)
+                fork_children(&read, cpu)
             }
             pid => Some(Self { pid, channel: Some(write) }),
         }
     }
 
-    /// Lets it go, and waits for its end.
+    /// Starts it and waits for its exit.
     fn run(mut self) -> Option<()> {
         let channel = self.channel.take()?;
         rustix::io::retry_on_intr(|| rustix::io::write(&channel, b"g")).ok()?;
@@ -95,26 +96,26 @@ impl Drop for Helper {
     }
 }
 
-/// The helper's side of the fork: nothing here allocates.
-fn have_children(channel: &OwnedFd, cpu: usize) -> ! {
+/// The helper's side of the fork. It allocates nothing.
+fn fork_children(channel: &OwnedFd, cpu: usize) -> ! {
     let mut only = CpuSet::new();
     only.set(cpu);
     let bound = sched_setaffinity(None, &only).is_ok();
     let mut byte = [0];
     let go = bound
         && matches!(rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte)), Ok(1));
-    let done = go && (0..CHILDREN).all(|_| had_child());
-    // SAFETY: `_exit` runs no destructors, which is what a forked copy wants.
+    let done = go && (0..CHILDREN).all(|_| fork_child());
+    // SAFETY: `_exit` runs no destructors, as a forked copy must not.
     #[allow(unsafe_code)]
     unsafe {
         libc::_exit(i32::from(!done))
     }
 }
 
-/// Starts a process that touches fresh pages and ends, and waits for it.
-fn had_child() -> bool {
-    // SAFETY: plain system calls. The memory is the child's own new mapping, which is written
-    // within its bounds and a page at a time.
+/// Forks a process that touches fresh pages and exits, and waits for it.
+fn fork_child() -> bool {
+    // SAFETY: plain system calls. The memory is the child's own new mapping; each write is within
+    // its bounds.
     #[allow(unsafe_code)]
     unsafe {
         match libc::fork() {
@@ -127,7 +128,7 @@ fn had_child() -> bool {
                 if memory == libc::MAP_FAILED {
                     libc::_exit(1);
                 }
-                // Large pages would make one fault of many.
+                // With a huge page all faults would be one.
                 libc::madvise(memory, PAGES * page, libc::MADV_NOHUGEPAGE);
                 (0..PAGES)
                     .for_each(|number| memory.cast::<u8>().add(number * page).write_volatile(1));
@@ -146,9 +147,9 @@ mod tests {
     use super::*;
     use crate::open::System;
 
-    /// Released kernels forget.
+    /// Released kernels lose the counts.
     #[test]
-    fn a_released_kernel_forgets() {
+    fn a_released_kernel_loses_counts() {
         match kernel_keeps_counts(&System) {
             None => println!("skipped: this user may not sample page faults"),
             kept => assert_eq!(kept, Some(false)),

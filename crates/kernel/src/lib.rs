@@ -1,8 +1,8 @@
-//! What tare asks of the Linux kernel: opening and reading events, their rings, the waiting child,
-//! signals, and what the host is and allows.
+//! Everything that tare asks the Linux kernel for: opening and reading events, ring buffers, the
+//! waiting child, signals, BPF programs, and what the host is and allows.
 //!
-//! The only crate of the workspace with `unsafe` in it; each such block says why it is sound.
-//! Nothing here prints, exits or reads environment variables.
+//! The only crate with `unsafe`; each block states why it is sound. Nothing here prints, exits or
+//! reads environment variables.
 
 pub mod bpf;
 mod bus_error;

@@ -1,4 +1,4 @@
-//! What is mounted where, as this process sees it (`/proc/self/mountinfo`, documented in
+//! The mounts that this process sees (`/proc/self/mountinfo`, documented in
 //! `proc_pid_mountinfo(5)`).
 
 use std::ffi::OsString;
@@ -8,34 +8,34 @@ use std::path::PathBuf;
 use crate::host::Host;
 use crate::pseudo_file;
 
-/// One mount.
+/// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Which part of the file system is mounted: `/`, or the folder that was bound.
+    /// The mounted part of the file system: `/`, or the folder that was bind-mounted.
     pub root: PathBuf,
-    /// Where it is mounted, as an absolute path of the machine.
+    /// The mount point, an absolute path of the machine.
     pub point: PathBuf,
-    /// `cgroup2`, `tracefs`, …
+    /// Type of the file system: `cgroup2`, `tracefs`, …
     pub fs_type: String,
     /// Options of this mount, separated by commas: `rw,nosuid`.
     pub options: String,
-    /// Options of the file system, separated by commas; for version 1 cgroups its controllers.
+    /// Options of the file system, separated by commas; of version 1 cgroups, the controllers.
     pub fs_options: String,
 }
 
 impl Mount {
-    /// Whether one of the file system's options is this.
+    /// Whether the file system has this option.
     #[must_use]
     pub fn has_fs_option(&self, option: &str) -> bool {
-        self.fs_options.split(',').any(|one| one == option)
+        self.fs_options.split(',').any(|fs_option| fs_option == option)
     }
 }
 
-/// The mounts of file systems of these types, in the order in which they were made: of two at the
-/// same point the last is the one that is seen. Lines that can't be read are left out.
+/// Returns the mounts of file systems of these types in mount order: the last of several at one
+/// point is visible. Unreadable lines are skipped.
 ///
 /// # Errors
-/// The file system's own, where `/proc` is missing.
+/// Fails if `/proc` isn't mounted.
 pub fn mounts(host: &Host, fs_types: &[&str]) -> std::io::Result<Vec<Mount>> {
     let text = pseudo_file::read(&host.path("/proc/self/mountinfo"))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(|line| parse(line, fs_types)).collect())
@@ -69,7 +69,8 @@ fn path(field: &[u8]) -> PathBuf {
     OsString::from_vec(unescape(field)).into()
 }
 
-/// The kernel writes blanks, tabs, line ends and backslashes as `\` and three octal digits.
+/// Decodes blanks, tabs, line ends and backslashes, which the kernel writes as `\` and three octal
+/// digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

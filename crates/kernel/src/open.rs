@@ -1,5 +1,5 @@
-//! `perf_event_open`, and what one does with the file that it returns, behind a trait so that
-//! failures can be scripted.
+//! `perf_event_open` and the operations on an event's file, behind a trait so that tests can script
+//! failures.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -15,21 +15,21 @@ use tare_format::abi::Attr;
 use crate::bpf::{self, LoadedProgram};
 use crate::mapping::{Access, Mapping};
 
-/// Whose occurrences an event counts.
+/// What an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventTarget {
-    /// A thread, on whichever CPU it runs, and with `inherit` its children.
+    /// A thread, on any CPU, with its children if the event has `inherit`.
     Task(i32),
     /// A thread, while it runs on this CPU.
     TaskOnCpu(i32, u32),
     /// Everything that runs on this CPU.
     Cpu(u32),
-    /// What the tasks of a cgroup do on this CPU; the file is the cgroup's folder.
+    /// The tasks of a cgroup on this CPU; the file is the cgroup's folder.
     CgroupOnCpu(RawFd, u32),
 }
 
 impl EventTarget {
-    /// The CPU whose events these are, whatever runs there; `None` for events of tasks.
+    /// Returns the CPU of an event on a whole CPU or on a cgroup; `None` for events on tasks.
     #[must_use]
     pub fn cpu(self) -> Option<u32> {
         match self {
@@ -39,12 +39,12 @@ impl EventTarget {
     }
 }
 
-/// The kernel, as far as events go.
+/// The kernel's interface to events.
 pub trait Kernel {
     /// Opens an event. `leader` is the first event of its group.
     ///
     /// # Errors
-    /// The kernel's own: see `perf_event_open(2)`.
+    /// The kernel's errors: see `perf_event_open(2)`.
     fn open(
         &self,
         attr: &Attr,
@@ -52,70 +52,69 @@ pub trait Kernel {
         leader: Option<&dyn EventFile>,
     ) -> Result<Box<dyn EventFile>, Errno>;
 
-    /// The BPF programs that are loaded, as far as this user may know.
+    /// Returns the loaded BPF programs that this user may see.
     fn bpf_programs(&self) -> Vec<LoadedProgram> {
         Vec::new()
     }
 }
 
-/// An open event. Closing it is dropping it.
+/// An open event. Dropping it closes it.
 pub trait EventFile: std::fmt::Debug {
-    /// The file descriptor, to name the leader of a group.
+    /// Returns the file descriptor, which names the leader of a group.
     fn raw_fd(&self) -> RawFd;
 
-    /// What becomes readable when the event's ring is to be read (`poll(2)`); `None` where nothing
-    /// ever does.
+    /// Returns the descriptor that becomes readable when the event's ring is to be read
+    /// (`poll(2)`); `None` if none ever does.
     fn wakes(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Reads the count, in the event's read format, and returns the number of bytes.
+    /// Reads the count in the event's read format. Returns the number of bytes.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Returns the kernel's error.
     fn read(&self, into: &mut [u8]) -> Result<usize, Errno>;
 
     /// Starts counting, for the whole group if this is its leader.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Returns the kernel's error.
     fn enable(&self) -> Result<(), Errno>;
 
     /// Stops counting, for the whole group if this is its leader.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Returns the kernel's error.
     fn disable(&self) -> Result<(), Errno>;
 
-    /// Attaches a tracepoint filter. The kernel takes one for the life of an event.
+    /// Attaches a tracepoint filter. The kernel accepts one in an event's life.
     ///
     /// # Errors
     /// `EINVAL` for a filter that doesn't fit the tracepoint's fields.
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
 
-    /// The id that samples of this event carry.
+    /// Returns the id that samples of this event carry.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Returns the kernel's error.
     fn id(&self) -> Result<u64, Errno>;
 
-    /// Maps a ring with `size` bytes of data, a power of two of pages; once in the life of an
-    /// event.
+    /// Maps a ring with `size` bytes of data, a power of two of pages. Possible once in an event's
+    /// life.
     ///
     /// # Errors
-    /// `EPERM` where so much memory may not be locked, `EINVAL` where the event can have no ring,
-    /// `EBUSY` where it was mapped before or the event writes into another's: see
-    /// `perf_event_open(2)`.
+    /// `EPERM` if the memory may not be locked; `EINVAL` if the event can have no ring; `EBUSY` if
+    /// it was mapped before, or the event writes into another's ring: see `perf_event_open(2)`.
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno>;
 
-    /// Has the event's records written into the ring of another, which is on the same CPU.
+    /// Redirects the event's records into the ring of another event on the same CPU.
     ///
     /// # Errors
-    /// `EINVAL` where the two don't fit: other CPU, other clock, other direction.
+    /// `EINVAL` if CPU, clock or direction of the two differ.
     fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno>;
 
-    /// Stops or resumes writing into the event's ring; what happens meanwhile is lost.
+    /// Pauses or resumes writing into the event's ring. Records in between are lost.
     ///
     /// # Errors
-    /// `EINVAL` where it has none.
+    /// `EINVAL` if it has none.
     fn pause_output(&self, pause: bool) -> Result<(), Errno>;
 }
 
@@ -127,7 +126,7 @@ pub struct System;
 struct SystemFile {
     file: OwnedFd,
     /// Whether its ring has a reader: it was mapped, or the event writes into another's ring. Two
-    /// readers would move one tail.
+    /// readers would move the same tail.
     has_reader: Cell<bool>,
 }
 
@@ -167,26 +166,26 @@ impl SystemFile {
         let group = leader.map_or(-1, EventFile::raw_fd);
         let at = (&raw mut bytes).cast::<perf_event_attr>();
         // SAFETY: `at` points to the bytes of a perf_event_attr, aligned for it, whose `size` field
-        // says how many there are; the kernel reads no further, and on E2BIG writes that field
-        // alone. The bytes outlive the call, and so does the path that a probe's address is of: the
-        // kernel copies it up to its NUL. An address that isn't one is EFAULT.
+        // states their number. The kernel reads no further, and on E2BIG writes only that field.
+        // The bytes outlive the call, and so does a probe's path, which the kernel copies up to its
+        // NUL; an invalid address gives EFAULT.
         #[allow(unsafe_code)]
         let fd =
             unsafe { perf_event_open(at, pid, cpu, group, (flags | PERF_FLAG_FD_CLOEXEC).into()) };
         if fd < 0 {
             return Err(last_errno());
         }
-        // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         #[allow(unsafe_code)]
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { file: owned, has_reader: Cell::new(false) })
     }
 }
 
-/// Where `config1` lies in an attribute, which is `uprobe_path` for probes.
+/// Offset of `config1`, which is `uprobe_path` for probes.
 const UPROBE_PATH: usize = std::mem::offset_of!(perf_event_attr, __bindgen_anon_3);
 
-/// The bytes of an attribute where a `perf_event_attr` may lie.
+/// The bytes of an attribute, aligned for a `perf_event_attr`.
 #[repr(C, align(8))]
 struct AlignedAttr([u8; tare_format::abi::ATTR_SIZE]);
 
@@ -237,8 +236,8 @@ impl EventFile for SystemFile {
 
     fn id(&self) -> Result<u64, Errno> {
         let mut id = 0;
-        // SAFETY: the kernel writes eight bytes through the pointer, which is to a local of that
-        // size.
+        // SAFETY: the kernel writes eight bytes through the pointer, which points to a local of
+        // that size.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::ID(self.raw_fd(), &raw mut id) })?;
         Ok(id)
@@ -248,7 +247,7 @@ impl EventFile for SystemFile {
         if self.has_reader.get() {
             return Err(Errno::BUSY);
         }
-        let mapping = Mapping::of(self.as_fd(), size, access)?;
+        let mapping = Mapping::map_event(self.as_fd(), size, access)?;
         self.has_reader.set(true);
         Ok(mapping)
     }
@@ -257,7 +256,7 @@ impl EventFile for SystemFile {
         // SAFETY: both descriptors are open files; this request takes no pointer.
         #[allow(unsafe_code)]
         check(unsafe { ioctls::SET_OUTPUT(self.raw_fd(), ring_of.raw_fd()) })?;
-        // Kernels that don't answer EBUSY map the other event's ring through this one.
+        // Some kernels don't answer EBUSY but map the other event's ring through this one.
         self.has_reader.set(true);
         Ok(())
     }
@@ -275,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the kernel answers, an event whose records go elsewhere has no ring to be mapped.
+    /// Whatever the kernel answers, a redirected event's ring can't be mapped.
     #[test]
     fn a_redirected_event_has_a_reader() {
         let config = PERF_COUNT_SW_DUMMY.into();

@@ -1,6 +1,6 @@
-//! Memory that bytes are gathered in on their way out: whole pages. Where only the disk will read there,
-//! the kernel makes them large where it can, as one is looked up once for 512 small ones; and they are
-//! filled past the CPU's caches, in which other things are worth more.
+//! A buffer of whole pages for bytes on their way to a file. If only the disk reads it, the kernel
+//! makes its pages large if it can (one address lookup in place of 512), and copying bypasses the
+//! CPU's caches, which other data use better.
 
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -8,92 +8,92 @@ use std::slice;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Bytes of a large page, on x86_64 and with pages of 4 KiB on aarch64.
+/// Bytes of a large page on x86_64, and on aarch64 with 4 KiB pages.
 const LARGE: usize = 2 << 20;
-/// Fewer bytes are copied as usual.
+/// Shorter copies go through the caches.
 const FEW: usize = 1 << 10;
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Memory of whole pages, and what is in it.
+/// Whole pages, and the range of bytes in use.
 #[derive(Debug)]
 pub struct PageBuffer {
     base: NonNull<u8>,
     mapped: usize,
-    /// From `base` on, where its first page is.
+    /// Offset of the first used page from `base`.
     begin: usize,
     size: usize,
     is_large: bool,
-    /// Where the bytes begin, and end.
+    /// Begin and end of the bytes in use.
     first: usize,
     end: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, and is bound to no thread.
+// SAFETY: this value alone owns the memory, which is bound to no thread.
 #[allow(unsafe_code)]
 unsafe impl Send for PageBuffer {}
 
 impl PageBuffer {
-    /// Memory of so many bytes, which takes none before it is written to. `is_large`: for the disk alone,
-    /// in large pages where it has so many bytes and the kernel has some.
+    /// Allocates a buffer of this many bytes; memory is only used once written. `is_large`: only
+    /// the disk reads it, so use large pages if the size is a multiple of one and the kernel has
+    /// some.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is no memory.
     pub fn new(bytes: usize, is_large: bool) -> Result<Self, Errno> {
         let size = bytes.next_multiple_of(rustix::param::page_size());
         let is_large = is_large && size.is_multiple_of(LARGE);
         let mapped = if is_large { size + LARGE } else { size };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that anyone
-        // has.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no other memory.
         #[allow(unsafe_code)]
         let base = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, MapFlags::PRIVATE) }?;
         let base: NonNull<u8> = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let begin = if is_large { base.as_ptr().align_offset(LARGE).min(LARGE) } else { 0 };
         let buffer = Self { base, mapped, begin, size, is_large, first: 0, end: 0 };
         if is_large {
-            // SAFETY: the range was mapped above, and what its pages hold stays. Where the kernel has
-            // no large pages they are small.
+            // SAFETY: the range was mapped above, and its content stays. If the kernel has no large
+            // pages they are small.
             #[allow(unsafe_code)]
             let _ = unsafe { madvise(buffer.at(0).cast(), size, Advice::LinuxHugepage) };
         }
         Ok(buffer)
     }
 
-    /// A place in the memory: `offset` is at most its size.
+    /// Returns a place in the memory; `offset` is at most its size.
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.size);
         self.base.as_ptr().wrapping_add(self.begin + offset)
     }
 
-    /// Empties it: what is added next begins so many bytes behind the beginning of a page.
+    /// Empties the buffer; the next bytes start at offset `first` within a page.
     pub fn clear(&mut self, first: usize) {
         self.first = first.min(self.size);
         self.end = self.first;
     }
 
-    /// So many bytes find room behind those that are there.
+    /// Returns the number of free bytes.
     #[must_use]
     pub fn room(&self) -> usize {
         self.size - self.end
     }
 
-    /// What is in it.
+    /// Returns the bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `first` and `end` are at most `size`, which was mapped, and a new mapping is full of
-        // zeros: all of it can be read.
+        // SAFETY: `first` and `end` are at most `size`, which was mapped, and a new mapping is full
+        // of zeros, so all of it is initialized.
         #[allow(unsafe_code)]
         unsafe {
             slice::from_raw_parts(self.at(self.first), self.end - self.first)
         }
     }
 
-    /// Adds as many of some bytes as find room, and returns how many did.
+    /// Appends as many bytes as fit. Returns their number.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let fitting = bytes.len().min(self.room());
-        // SAFETY: `end + fitting` is at most `size`, which was mapped; nobody else has a slice of it,
-        // as `self` is borrowed for writing.
+        // SAFETY: `end + fitting` is at most `size`, which was mapped; `self` is borrowed mutably,
+        // so no other slice of it exists.
         #[allow(unsafe_code)]
         let to = unsafe { slice::from_raw_parts_mut(self.at(self.end), fitting) };
         if self.is_large {
@@ -108,14 +108,14 @@ impl PageBuffer {
 
 impl Drop for PageBuffer {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by this value, and slices of it borrow `self`. An error would
-        // leave it mapped, no more.
+        // SAFETY: this value mapped the range, and slices of it borrow `self`. An error would only
+        // leave it mapped.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// Copies bytes to memory that nobody reads soon: whole lines past the caches. `to` is as long as
+/// Copies bytes to memory that nothing reads soon, whole lines past the caches. `to` is as long as
 /// `from`.
 fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     if from.len() < FEW {
@@ -128,7 +128,7 @@ fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     to[lines.end..].copy_from_slice(&from[lines.end..]);
 }
 
-/// Copies whole lines: `to` begins with one.
+/// Copies whole lines; `to` is aligned to a line.
 #[cfg(target_arch = "x86_64")]
 fn copy_lines(to: &mut [u8], from: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -136,7 +136,7 @@ fn copy_lines(to: &mut [u8], from: &[u8]) {
     const WORD: usize = size_of::<__m128i>();
     for (to, from) in to.chunks_exact_mut(LINE).zip(from.chunks_exact(LINE)) {
         for at in (0..LINE).step_by(WORD) {
-            // SAFETY: every x86_64 has SSE2. `at` and the word behind it lie in both, of which the
+            // SAFETY: every x86_64 has SSE2. `at` and the word behind it lie in both slices; the
             // first is aligned to a line, and so `at` to a word.
             #[allow(unsafe_code)]
             unsafe {
@@ -145,8 +145,8 @@ fn copy_lines(to: &mut [u8], from: &[u8]) {
             }
         }
     }
-    // SAFETY: as above. What follows, such as handing the memory to another thread, comes behind these
-    // stores, which no lock orders.
+    // SAFETY: as above. The fence orders these stores, which no lock does, before what follows,
+    // such as handing the memory to another thread.
     #[allow(unsafe_code)]
     unsafe {
         _mm_sfence();
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_holds_what_was_added_as_far_as_there_is_room() {
+    fn bytes_are_appended_while_they_fit() {
         let mut random = fastrand::Rng::with_seed(1);
         for (size, is_large) in [(8192, false), (LARGE, true), (LARGE, false)] {
             let mut buffer = PageBuffer::new(size, is_large).unwrap();

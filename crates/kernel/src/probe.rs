@@ -1,5 +1,5 @@
-//! What events this process may open, found by asking the kernel: the answer holds distributions'
-//! patches, seccomp filters and security modules as well, which no setting tells.
+//! Finds out by trying which events this process may open. That includes the effects of
+//! distributions' patches, seccomp filters and security modules, which no setting reveals.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
@@ -14,7 +14,7 @@ use crate::open::{EventTarget, Kernel};
 /// Why the kernel refuses an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such event: `ENOENT`, `EOPNOTSUPP`, `ENODEV`. For `cycles`: no PMU.
+    /// The event doesn't exist: `ENOENT`, `EOPNOTSUPP`, `ENODEV`. For `cycles`: no PMU.
     NoSuchEvent,
     /// The paranoid level or a security module forbids it: `EACCES`, or `EPERM` without a seccomp
     /// filter.
@@ -25,24 +25,24 @@ pub enum Refusal {
     NoEvents,
     /// No file descriptor is left: `EMFILE`, `ENFILE`.
     NoFiles,
-    /// Something else.
+    /// Another error.
     Other(Errno),
 }
 
-/// Whether an event opens.
+/// Whether an event can be opened.
 pub type ProbeAnswer = Result<(), Refusal>;
 
-/// Asks with events that are opened, never enabled, and closed.
+/// Tries to open events, which are never enabled, and closes them.
 #[derive(Clone, Copy)]
 pub struct AccessProbe<'a> {
-    /// Whom to ask.
+    /// The kernel.
     pub kernel: &'a dyn Kernel,
-    /// Whether a seccomp filter sits on this process.
+    /// Whether a seccomp filter applies to this process.
     pub seccomp_filter: bool,
 }
 
 impl<'a> AccessProbe<'a> {
-    /// A probe for a process with these rights.
+    /// Creates a probe for a process with these rights.
     #[must_use]
     pub fn new(kernel: &'a dyn Kernel, rights: Option<&Rights>) -> Self {
         Self {
@@ -51,20 +51,20 @@ impl<'a> AccessProbe<'a> {
         }
     }
 
-    /// Software events of an own thread, in user mode.
+    /// Tries a software event on an own thread, in user mode.
     pub fn own_user(&self) -> ProbeAnswer {
-        self.ask(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), USER_ONLY), MYSELF)
+        self.try_open(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), USER_ONLY), MYSELF)
     }
 
-    /// Software events of an own thread, in the kernel too.
+    /// Tries a software event on an own thread, including the kernel.
     pub fn own_kernel(&self) -> ProbeAnswer {
-        self.ask(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), Flags::empty()), MYSELF)
+        self.try_open(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), Flags::empty()), MYSELF)
     }
 
-    /// `cycles` of an own thread, in user mode: whether the machine has a PMU.
+    /// Tries `cycles` on an own thread in user mode: whether the machine has a PMU.
     pub fn cycles(&self) -> ProbeAnswer {
         let config = PERF_COUNT_HW_CPU_CYCLES.into();
-        self.ask(
+        self.try_open(
             &Attr {
                 kind: PERF_TYPE_HARDWARE,
                 config,
@@ -75,21 +75,21 @@ impl<'a> AccessProbe<'a> {
         )
     }
 
-    /// Everything that runs on this CPU.
+    /// Tries an event on a whole CPU.
     pub fn system_wide(&self, cpu: u32) -> ProbeAnswer {
-        self.ask(&software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()), EventTarget::Cpu(cpu))
+        self.try_open(&software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()), EventTarget::Cpu(cpu))
     }
 
-    /// A cgroup on this CPU, by its open folder.
+    /// Tries an event on a cgroup, by its open folder.
     pub fn cgroup(&self, folder: std::os::fd::BorrowedFd<'_>, cpu: u32) -> ProbeAnswer {
         let folder = std::os::fd::AsRawFd::as_raw_fd(&folder);
-        self.ask(
+        self.try_open(
             &software(PERF_COUNT_SW_DUMMY.into(), Flags::empty()),
             EventTarget::CgroupOnCpu(folder, cpu),
         )
     }
 
-    /// The fields of a tracepoint of an own thread, by its number in tracefs.
+    /// Tries to sample the fields of a tracepoint on an own thread, by its id in tracefs.
     pub fn tracepoint_fields(&self, id: u64) -> ProbeAnswer {
         let flags = Flags::DISABLED;
         let sample_type = PERF_SAMPLE_RAW.into();
@@ -101,13 +101,14 @@ impl<'a> AccessProbe<'a> {
             flags,
             ..Attr::default()
         };
-        // The kernel itself answers EPERM here; a seccomp filter can't see which event is asked
-        // for, so it would refuse any.
-        let filtered = |why| why == Refusal::Seccomp && self.own_user().is_ok();
-        self.ask(&attr, MYSELF).map_err(|why| if filtered(why) { Refusal::Forbidden } else { why })
+        // The kernel itself answers EPERM here. A seccomp filter can't see the event's type, so it
+        // would refuse all events.
+        let is_kernels = |refusal| refusal == Refusal::Seccomp && self.own_user().is_ok();
+        self.try_open(&attr, MYSELF)
+            .map_err(|refusal| if is_kernels(refusal) { Refusal::Forbidden } else { refusal })
     }
 
-    fn ask(&self, attr: &Attr, target: EventTarget) -> ProbeAnswer {
+    fn try_open(&self, attr: &Attr, target: EventTarget) -> ProbeAnswer {
         self.kernel.open(attr, target, None).map(drop).map_err(|errno| match errno {
             Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV => Refusal::NoSuchEvent,
             Errno::PERM if self.seccomp_filter => Refusal::Seccomp,
@@ -145,20 +146,20 @@ mod tests {
         }
     }
 
-    fn asked(errno: Errno, seccomp_filter: bool) -> Refusal {
+    fn refusal_for(errno: Errno, seccomp_filter: bool) -> Refusal {
         AccessProbe { kernel: &Refusing(errno), seccomp_filter }.cycles().unwrap_err()
     }
 
     #[test]
-    fn refusals_are_told_apart() {
-        assert_eq!(asked(Errno::NOENT, true), Refusal::NoSuchEvent);
-        assert_eq!(asked(Errno::OPNOTSUPP, false), Refusal::NoSuchEvent);
-        assert_eq!(asked(Errno::ACCESS, true), Refusal::Forbidden);
-        assert_eq!(asked(Errno::PERM, true), Refusal::Seccomp);
-        assert_eq!(asked(Errno::PERM, false), Refusal::Forbidden);
-        assert_eq!(asked(Errno::NOSYS, false), Refusal::NoEvents);
-        assert_eq!(asked(Errno::MFILE, false), Refusal::NoFiles);
-        assert_eq!(asked(Errno::BUSY, false), Refusal::Other(Errno::BUSY));
+    fn refusals_are_distinguished() {
+        assert_eq!(refusal_for(Errno::NOENT, true), Refusal::NoSuchEvent);
+        assert_eq!(refusal_for(Errno::OPNOTSUPP, false), Refusal::NoSuchEvent);
+        assert_eq!(refusal_for(Errno::ACCESS, true), Refusal::Forbidden);
+        assert_eq!(refusal_for(Errno::PERM, true), Refusal::Seccomp);
+        assert_eq!(refusal_for(Errno::PERM, false), Refusal::Forbidden);
+        assert_eq!(refusal_for(Errno::NOSYS, false), Refusal::NoEvents);
+        assert_eq!(refusal_for(Errno::MFILE, false), Refusal::NoFiles);
+        assert_eq!(refusal_for(Errno::BUSY, false), Refusal::Other(Errno::BUSY));
     }
 
     /// A kernel that opens everything but the fields of tracepoints.
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_not_blamed_for_what_the_kernel_forbids() {
+    fn a_filter_is_not_blamed_for_the_kernels_refusal() {
         let probe = AccessProbe { kernel: &WithoutFields, seccomp_filter: true };
         if probe.own_user().is_ok() {
             assert_eq!(probe.tracepoint_fields(1), Err(Refusal::Forbidden));
@@ -191,7 +192,7 @@ mod tests {
 
     /// Software events need no hardware: the running kernel opens them, or says why not.
     #[test]
-    fn of_the_running_kernel() {
+    fn the_running_kernel_opens_software_events() {
         let rights = crate::host::Host::default().rights().unwrap();
         let probe = AccessProbe::new(&crate::open::System, Some(&rights));
         if rights.has(crate::host::CapabilitySet::PERFMON) {

@@ -1,4 +1,4 @@
-//! Reading files that the kernel makes up when they are read, in `/proc`, sysfs and tracefs.
+//! Reads files that the kernel generates on reading, in `/proc`, sysfs and tracefs.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -8,19 +8,19 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-/// The least room that a read is offered. Some files of tracefs (`events/header_page`) give what
-/// fits into the first read, and nothing in the next; the small reads by which `std::fs::read`
-/// finds the end of a file without a size cut them.
+/// Smallest buffer of a read, in bytes. Some files of tracefs (`events/header_page`) return what
+/// fits into the first read and nothing later; `std::fs::read` looks for the end of a file without
+/// a size by small reads, which truncates them.
 const READ_BYTES: usize = 8 << 10;
 
-/// Replaces what is in `into` by what is left of a file. Its memory is kept for the next.
+/// Replaces the content of `into` by the rest of a file, keeping its allocation.
 pub(crate) fn read_into(file: &File, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     loop {
         if into.capacity() - into.len() < READ_BYTES {
             into.reserve((2 * into.len()).max(2 * READ_BYTES));
         }
-        // What is free isn't cleared first.
+        // The spare capacity isn't cleared first.
         match rustix::io::read(file, spare_capacity(into)) {
             Ok(0) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
@@ -29,16 +29,16 @@ pub(crate) fn read_into(file: &File, into: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// What one read of so many bytes gives: where the kernel writes a file record by record, it makes
-/// up no more of them.
+/// Returns what one read of this many bytes gives. The kernel generates such a file record by
+/// record, and only as many as fit.
 pub(crate) fn beginning(file: &File, bytes: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(bytes);
     rustix::io::retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut text)))?;
     Ok(text)
 }
 
-/// All of an attribute in sysfs, or of a setting, which has less than a page and comes whole in one
-/// read (`Documentation/filesystems/sysfs.rst`); lists of CPUs can have more, and come by the page.
+/// Reads all of a sysfs attribute or a setting, which has less than a page and comes whole in one
+/// read (`Documentation/filesystems/sysfs.rst`); longer lists of CPUs come by the page.
 pub(crate) fn attribute(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
@@ -51,25 +51,25 @@ pub(crate) fn attribute(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All of such a file. Most are small, and are had by two reads: the second finds the end.
+/// Reads a whole file. Most are small: one read returns the content, a second finds the end.
 ///
 /// # Errors
-/// The file system's own.
+/// Fails if the file can't be read.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     read_into(&File::open(path)?, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The same as text.
+/// Reads a whole file as text.
 ///
 /// # Errors
-/// The file system's own, and [`ErrorKind::InvalidData`] for what is none.
+/// Fails if the file can't be read, and with [`ErrorKind::InvalidData`] if it isn't UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     read(path).and_then(text)
 }
 
-/// Bytes as text.
+/// Converts bytes to text.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
 
-/// Sets a policy and its priority for the calling thread.
+/// Sets the policy and priority of the calling thread.
 fn set(policy: i32, sched_priority: i32) -> Result<(), Errno> {
     let parameters = libc::sched_param { sched_priority };
     // SAFETY: thread 0 is the calling one, and the pointer is to a local that the call only reads.
@@ -17,7 +17,7 @@ fn set(policy: i32, sched_priority: i32) -> Result<(), Errno> {
     }
 }
 
-/// The policy of the calling thread and its priority; `None` where the kernel doesn't tell.
+/// Returns the policy and priority of the calling thread; `None` if the kernel refuses.
 fn current() -> Option<(i32, i32)> {
     let mut parameters = MaybeUninit::<libc::sched_param>::zeroed();
     // SAFETY: thread 0 is the calling one; the pointer is to a local of the type that the call
@@ -31,34 +31,35 @@ fn current() -> Option<(i32, i32)> {
     (policy >= 0 && result == 0).then_some((policy, parameters.sched_priority))
 }
 
-/// Has this thread run before all that have no such priority (`SCHED_FIFO`). Threads and processes
-/// that it starts later don't inherit it.
+/// Runs the calling thread before all threads of lower priority (`SCHED_FIFO`). Threads and
+/// processes that it starts later don't inherit this.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_NICE`, where `RLIMIT_RTPRIO` is lower; `EINVAL` for a priority that
-/// isn't in 1 to 99.
+/// `EPERM` without `CAP_SYS_NICE` if `RLIMIT_RTPRIO` is lower; `EINVAL` for a priority outside of 1
+/// to 99.
 pub fn run_first(priority: u32) -> Result<(), Errno> {
     let priority = i32::try_from(priority).map_err(|_| Errno::INVAL)?;
     set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
 }
 
-/// A real-time policy of the calling thread. When it is dropped the earlier policy comes back.
+/// A real-time policy of the calling thread. Dropping it restores the earlier policy.
 #[derive(Debug)]
 pub struct RealTime {
     policy: i32,
     priority: i32,
 }
 
-/// Puts this thread before all normal ones (`SCHED_FIFO`, the lowest priority of it) until the
-/// guard is dropped; `None` where this user may not. For milliseconds only: everything else on this
-/// CPU waits. Nice levels are no substitute: with autogroups (`sched(7)`) they order the processes
-/// of one session alone.
+/// Runs this thread before all normal ones (`SCHED_FIFO` with its lowest priority) until the guard
+/// is dropped; `None` if this user may not. For milliseconds only: everything else on this CPU
+/// waits. Nice levels are no substitute: with autogroups (`sched(7)`) they only order the processes
+/// of one session.
 #[must_use]
 pub fn real_time() -> Option<RealTime> {
     fifo(1)
 }
 
-/// The same, and before threads that have [`real_time`]: children that are made meanwhile keep it.
+/// Does the same with precedence over threads under [`real_time`]. Children that are started
+/// meanwhile keep the policy.
 #[must_use]
 pub fn above_real_time() -> Option<RealTime> {
     fifo(2)
@@ -72,7 +73,7 @@ fn fifo(fifo_priority: i32) -> Option<RealTime> {
 
 impl Drop for RealTime {
     fn drop(&mut self) {
-        // Going back to less is never refused.
+        // Lowering a policy is never refused.
         _ = set(self.policy, self.priority);
     }
 }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_of_before_comes_back() {
+    fn dropping_the_guard_restores_the_policy() {
         let before = current();
         for (raise, priority) in [(real_time as fn() -> _, 1), (above_real_time, 2)] {
             let Some(guard) = raise() else {
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_have_two_ends() {
+    fn priorities_out_of_range_are_rejected() {
         assert_eq!(run_first(0), Err(Errno::INVAL));
         assert_eq!(run_first(100), Err(Errno::INVAL));
         assert_eq!(run_first(u32::MAX), Err(Errno::INVAL));

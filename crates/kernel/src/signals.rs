@@ -1,5 +1,5 @@
-//! Signals as a file: the ones that end or stop a measurement are blocked and read, so that they
-//! can't strike between two steps.
+//! Signals as a file: signals that end or stop a measurement are blocked and read, so that they
+//! can't interrupt a step.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,27 +7,27 @@ use std::{io, ptr};
 
 use crate::inherited;
 
-/// A signal that arrived.
+/// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Its number.
     pub number: i32,
     /// Whether the kernel sent it, as it does to a terminal's whole foreground group; else a
-    /// process did, to this one alone.
+    /// process sent it to this process alone.
     pub from_kernel: bool,
 }
 
-/// The signals that tare waits for: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT where they
-/// weren't ignored. While it lives they are blocked, and SIGXFSZ is ignored: a limit on the size of
-/// files is an error of the write that meets it (`EFBIG`), not the end. A child gets the mask and
-/// the dispositions from before (see `child`).
+/// The signals that tare handles: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT unless they were
+/// ignored. While this value lives they are blocked, and SIGXFSZ is ignored, so that a file size
+/// limit is an error of the write (`EFBIG`) and doesn't kill tare. A child gets the earlier mask
+/// and dispositions back (see `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
     before: Dispositions,
 }
 
-/// The mask of signals, and what SIGCHLD and SIGXFSZ did, before [`Signals::block`].
+/// The signal mask and the dispositions of SIGCHLD and SIGXFSZ before [`Signals::block`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dispositions {
     mask: libc::sigset_t,
@@ -37,8 +37,8 @@ pub(crate) struct Dispositions {
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Stops this process, and returns when it goes on. The signal is sent to the calling thread: one that
-/// is sent to the process may stop another thread first, and this one some steps later.
+/// Stops this process until it is continued. The signal goes to the calling thread: one to the
+/// process may stop another thread first, and this one only later.
 pub fn stop() {
     // SAFETY: raise(3) takes a number and touches no memory.
     #[allow(unsafe_code)]
@@ -48,15 +48,15 @@ pub fn stop() {
 }
 
 impl Signals {
-    /// Blocks the signals and opens the file that they are read from.
+    /// Blocks the signals and opens their file.
     ///
     /// # Errors
-    /// No file descriptor left, or a seccomp filter refuses to block them.
+    /// Fails if no file descriptor is left, or a seccomp filter refuses.
     pub fn block() -> io::Result<Self> {
         Self::block_with(None)
     }
 
-    /// The same, with one more signal: one that a user sends to ask for something (SIGUSR2).
+    /// Blocks one more signal too, such as SIGUSR2 for a user's request.
     ///
     /// # Errors
     /// As [`Signals::block`].
@@ -78,7 +78,7 @@ impl Signals {
             {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
-            // An ignored SIGCHLD would let the kernel reap children and throw their status away.
+            // With SIGCHLD ignored the kernel would reap children and discard their status.
             let mut default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
             default.sa_sigaction = libc::SIG_DFL;
             default.sa_flags = libc::SA_NOCLDSTOP;
@@ -86,7 +86,7 @@ impl Signals {
             let mut ignored = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
             ignored.sa_sigaction = libc::SIG_IGN;
             libc::sigaction(libc::SIGXFSZ, &raw const ignored, sigxfsz_before.as_mut_ptr());
-            // One that isn't blocked would never be read.
+            // A signal that isn't blocked is never read from the file.
             if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -101,10 +101,10 @@ impl Signals {
         }
     }
 
-    /// The next signal that has arrived, if any.
+    /// Returns the next pending signal, if any.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the file can't be read.
     pub fn next(&self) -> io::Result<Option<Signal>> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut info)) {
@@ -119,16 +119,16 @@ impl Signals {
         }
     }
 
-    /// What was in force before, for a child between fork and exec.
+    /// Returns the earlier dispositions, for a child between fork and exec.
     pub(crate) fn before(&self) -> Dispositions {
         self.before
     }
 }
 
 impl Dispositions {
-    /// Puts them back.
+    /// Restores them.
     pub(crate) fn restore(&self) {
-        // SAFETY: all are values that the kernel returned earlier; the calls are
+        // SAFETY: the kernel returned all these values earlier, and the calls are
         // async-signal-safe.
         #[allow(unsafe_code)]
         unsafe {

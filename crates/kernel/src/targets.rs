@@ -1,4 +1,4 @@
-//! Running processes and threads whose end ends a measurement.
+//! Measured processes and threads, whose exit ends the measurement.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -10,35 +10,35 @@ use thiserror::Error;
 use crate::host::Host;
 use crate::procfs;
 
-/// Why the end of a process can't be waited for.
+/// Why a process's exit can't be awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// It isn't there.
+    /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// The kernel's answer.
+    /// The kernel's error.
     #[error("cannot watch process {pid}: {errno}")]
     Kernel {
         /// The process.
         pid: i32,
-        /// The kernel's answer.
+        /// The kernel's error.
         errno: Errno,
     },
 }
 
-/// Running processes and threads that are waited for. Nothing waits for where there are none.
+/// Processes and threads to wait for. An empty set never ends a measurement.
 #[derive(Debug, Default)]
 pub struct Targets {
     processes: Vec<OwnedFd>,
-    /// No file tells of the end of a thread that doesn't lead its process: these are looked at.
+    /// Threads that don't lead their process: no file reports their exit, so they are polled.
     threads: Vec<i32>,
 }
 
 impl Targets {
-    /// Waits for the end of these processes.
+    /// Watches these processes.
     ///
     /// # Errors
-    /// One of them isn't there.
+    /// Fails if one of them doesn't exist.
     pub fn processes(pids: &[i32]) -> Result<Self, TargetError> {
         let handle = |&pid: &i32| {
             let known = Pid::from_raw(pid).ok_or(TargetError::NoProcess(pid))?;
@@ -51,29 +51,30 @@ impl Targets {
         })
     }
 
-    /// Waits for the end of these threads.
+    /// Watches these threads.
     pub fn threads(tids: &[i32]) -> Self {
         Self { processes: Vec::new(), threads: tids.to_vec() }
     }
 
-    /// Files that become readable when a process ends.
+    /// Returns files that become readable when a process exits.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.processes.iter().map(AsFd::as_fd)
     }
 
-    /// Whether [`Targets::ended`] must be asked to look now and then.
-    pub fn must_be_looked_at(&self) -> bool {
+    /// Whether [`Targets::have_exited`] must be called now and then.
+    pub fn need_polling(&self) -> bool {
         !self.threads.is_empty()
     }
 
-    /// Whether there were targets and all of them have ended. `look`: also at threads.
-    pub fn ended(&mut self, host: &Host, look: bool) -> bool {
+    /// Whether there were targets and all of them have exited. `poll_threads`: check the threads
+    /// too.
+    pub fn have_exited(&mut self, host: &Host, poll_threads: bool) -> bool {
         let before = self.processes.len() + self.threads.len();
         self.processes.retain(|process| {
             let mut file = [PollFd::new(process, PollFlags::IN)];
             !matches!(poll(&mut file, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1))
         });
-        if look {
+        if poll_threads {
             self.threads.retain(|&tid| procfs::exists(host, tid));
         }
         before > 0 && self.processes.is_empty() && self.threads.is_empty()

@@ -1,20 +1,19 @@
-//! The CPU's own clock, which a program reads without asking the kernel: fine enough to see single
+//! The CPU's clock, which a program reads without a system call: fine enough to show single
 //! interrupts as gaps.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock's count, in ticks of a length that this module doesn't know; it only grows on a CPU
-/// that one stays on.
+/// Returns the clock's count in ticks of unknown length. On one CPU it never decreases.
 ///
 /// x86_64: the time-stamp counter (`rdtsc`). aarch64: the virtual counter (`cntvct_el0`), which
-/// Linux lets programs read. Elsewhere nanoseconds of `CLOCK_MONOTONIC_RAW`.
+/// Linux lets programs read. Elsewhere: nanoseconds of `CLOCK_MONOTONIC_RAW`.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86_64 has the instruction, and it touches no memory. Linux forbids it only
-        // to a process that asked for that itself (`PR_SET_TSC`).
+        // to a process that requested that itself (`PR_SET_TSC`).
         #[allow(unsafe_code)]
         unsafe {
             core::arch::x86_64::_rdtsc()
@@ -37,14 +36,13 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC_RAW`, a clock that perf can stamp its records with.
+/// Returns nanoseconds of `CLOCK_MONOTONIC_RAW`, one of the clocks for perf's records.
 #[must_use]
 pub fn raw_ns() -> u64 {
     read_ns(ClockId::MonotonicRaw)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, the clock that events are opened with unless others are asked
-/// for.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`, the default clock of tare's events.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::Monotonic)
@@ -61,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_move_on() {
+    fn both_clocks_advance() {
         let ticks_before = ticks();
         let ns_before = raw_ns();
         std::thread::sleep(std::time::Duration::from_millis(2));

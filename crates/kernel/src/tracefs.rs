@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::host::Host;
 use crate::{mounts, pseudo_file};
 
-/// Where tracefs mounts itself when somebody looks (Linux 4.1).
+/// Where the kernel mounts tracefs on first access (Linux 4.1).
 const USUAL_PLACE: &str = "/sys/kernel/tracing";
 
 /// The folder of the kernel's tracepoints.
@@ -19,39 +19,39 @@ pub struct Tracefs {
 /// Why tracepoints can't be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum TracefsError {
-    /// No tracefs anywhere in this mount namespace.
+    /// tracefs is not mounted in this mount namespace.
     #[error("tracefs is not mounted (as root: mount -t tracefs tracefs /sys/kernel/tracing)")]
     NotMounted,
-    /// It is there, and this user may not look.
+    /// This user may not read it.
     #[error(
         "{path} is not readable for this user (run as root, or let a group in, as root: mount -o remount,gid=GROUP,mode=750 {mount})"
     )]
     NotReadable {
-        /// What was asked for.
+        /// The path.
         path: String,
         /// Where tracefs is mounted.
         mount: String,
     },
-    /// The kernel has no tracepoint, or no system of tracepoints, of this name.
+    /// The kernel has no tracepoint, or no tracing system, of this name.
     #[error("the kernel has no tracepoint {0}")]
     NoSuch(String),
-    /// The file can't be read, or holds something else than it should.
+    /// The file can't be read, or has unexpected content.
     #[error("{path}: {source}")]
     Io {
-        /// What was asked for.
+        /// The path.
         path: String,
-        /// What the file system said.
+        /// The file system's error.
         source: io::Error,
     },
 }
 
 impl Tracefs {
-    /// Finds the mount: at the usual place, or wherever the mount table says, tracefs itself or
-    /// below debugfs.
+    /// Finds the mount: at the usual place, else by the mount table, as tracefs itself or below
+    /// debugfs.
     ///
     /// # Errors
-    /// [`TracefsError::NotMounted`], and [`TracefsError::NotReadable`] where the user may not enter
-    /// the folder.
+    /// [`TracefsError::NotMounted`], or [`TracefsError::NotReadable`] if the user may not enter the
+    /// folder.
     pub fn find(host: &Host) -> Result<Self, TracefsError> {
         match Self::at(host, USUAL_PLACE) {
             Err(TracefsError::NoSuch(_)) => {}
@@ -149,7 +149,7 @@ impl Tracefs {
         read.map(|()| bytes).map_err(|error| self.reason(path, error))
     }
 
-    /// Where a field lies in a tracepoint's raw data: its first byte, and how many it has.
+    /// Returns a field's offset and size in a tracepoint's raw data, in bytes.
     ///
     /// # Errors
     /// [`TracefsError::NoSuch`] for an unknown tracepoint or field; the file can't be read.

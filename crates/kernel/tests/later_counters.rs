@@ -82,7 +82,8 @@ fn count(records: &[u8], id: u64) -> usize {
 
 #[test]
 fn perf_finds_the_samples_of_counters_that_were_opened_later() {
-    let (Some((first, ids)), Some((second, later))) = (faults(), faults()) else { return };
+    let Some((first, ids)) = faults() else { return };
+    let Some((second, later)) = faults() else { return };
     let counted = [0, 1].map(|event| {
         let of = [count(&first, ids[event]), count(&second, later[event])];
         assert!(of[0] > 32 && of[1] > 32, "{of:?}");

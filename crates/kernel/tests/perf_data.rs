@@ -325,7 +325,7 @@ fn a_tracepoint() {
     let ids = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
         .map(|root| format!("{root}/events/raw_syscalls/sys_enter/id"));
     let id = ids.iter().find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok());
-    let (Some(id), Some(formats)) = (id, tracing_data_of_perf(folder.path())) else {
+    let Some((id, formats)) = id.zip(tracing_data_of_perf(folder.path())) else {
         println!("skipped: perf can't record a tracepoint here");
         return;
     };

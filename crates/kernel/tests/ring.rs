@@ -195,7 +195,8 @@ fn two_events_share_a_ring() {
     let target = EventTarget::Task(waiting.pid());
     let clock = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(200_000), Flags::ENABLE_ON_EXEC);
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::ENABLE_ON_EXEC);
-    let (Some(clock), Some(faults)) = (open(&clock, target), open(&faults, target)) else { return };
+    let Some(clock) = open(&clock, target) else { return };
+    let Some(faults) = open(&faults, target) else { return };
     let mut ring = Ring::map(&*clock, 1 << 20).unwrap();
     faults.set_output(&*clock).unwrap();
     assert_eq!(Ring::map(&*faults, 1 << 20).unwrap_err(), RingError::Taken);
@@ -208,7 +209,7 @@ fn two_events_share_a_ring() {
     let read =
         std::thread::spawn(move || ring.batch().records().map(|record| word(&record, 8)).collect());
     let ids: Vec<u64> = read.join().unwrap();
-    let number = |id| ids.iter().filter(|&&of| of == id).count();
+    let number = |id| ids.iter().filter(|&&sample_id| sample_id == id).count();
     assert!(number(of_clock) > 0);
     assert_eq!(number(of_faults) as u64, count(&*faults));
     assert_eq!(number(of_clock) + number(of_faults), ids.len());

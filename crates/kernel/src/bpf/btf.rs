@@ -1,4 +1,8 @@
-//! Types of the kernel and of its programs (BTF, `Documentation/bpf/btf.rst`).
+//! The types of the kernel and of its programs (BTF, `Documentation/bpf/btf.rst`).
+//!
+//! aya's loader parses the kernel's BTF for relocations, which takes most of the start-up. To
+//! attach a program aya also needs the ids of a few types (`btf_trace_sys_enter`); parsing all of
+//! BTF again would double that time, so this module finds these ids itself.
 
 use std::collections::HashMap;
 
@@ -18,7 +22,7 @@ struct BtfType {
     name: u32,
 }
 
-/// Types as the kernel hands them out, and their strings.
+/// A BTF blob: types and their strings.
 #[derive(Debug)]
 struct BtfTypes<'b> {
     types: &'b [u8],
@@ -29,7 +33,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// How many bytes follow the 12 that each type begins with.
+/// Returns how many bytes follow the 12 that each type begins with.
 fn tail(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -47,7 +51,7 @@ fn tail(kind: u32, count: usize) -> Option<usize> {
 }
 
 impl<'b> BtfTypes<'b> {
-    /// Finds them; `None` where the bytes begin as none do. What is cut has fewer.
+    /// Reads the header; `None` if the magic number is wrong. Truncated input has fewer types.
     pub(super) fn read(bytes: &'b [u8]) -> Option<Self> {
         if u16::from_ne_bytes(*bytes.first_chunk()?) != MAGIC {
             return None;
@@ -61,8 +65,7 @@ impl<'b> BtfTypes<'b> {
         Some(Self { types: part(8, 12)?, strings: part(16, 20)? })
     }
 
-    /// The types, the first of which has the number 1. They end where one is cut or of a kind that
-    /// isn't known.
+    /// Iterates over the types, whose ids begin at 1, up to the first truncated or unknown one.
     pub(super) fn iter(&self) -> impl Iterator<Item = BtfType> + '_ {
         let mut at = Some(0);
         std::iter::from_fn(move || {
@@ -75,13 +78,13 @@ impl<'b> BtfTypes<'b> {
         })
     }
 
-    /// The text from a type's name on, which ends at the first zero.
-    pub(super) fn text(&self, of: BtfType) -> Option<&'b [u8]> {
-        self.strings.get(of.name as usize..)
+    /// Returns the text from a type's name on; the name ends at the first zero.
+    pub(super) fn text(&self, btf_type: BtfType) -> Option<&'b [u8]> {
+        self.strings.get(btf_type.name as usize..)
     }
 }
 
-/// Types and strings as [`BtfTypes::read`] takes them.
+/// Encodes types and strings as a blob.
 fn encode(types: &[u32], strings: &[u8]) -> Vec<u8> {
     const HEADER: u32 = 24;
     let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -95,36 +98,36 @@ fn encode(types: &[u32], strings: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The functions among types.
+/// The names of the functions among a blob's types.
 #[derive(Debug)]
 pub(super) struct FunctionNames {
-    /// By the type's number, from 1.
+    /// By type id, from 1.
     names: Vec<Option<Box<[u8]>>>,
 }
 
 impl FunctionNames {
-    /// Reads types; `None` where they begin as none do. They end where one is cut.
+    /// Reads a blob; `None` if the magic number is wrong.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let types = BtfTypes::read(bytes)?;
-        let name = |of: BtfType| {
-            let text = types.text(of).filter(|_| of.kind == FUNCTION)?;
+        let name = |btf_type: BtfType| {
+            let text = types.text(btf_type).filter(|_| btf_type.kind == FUNCTION)?;
             text.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())
         };
-        Some(Self { names: types.iter().map(|of| name(of).map(Into::into)).collect() })
+        Some(Self { names: types.iter().map(|btf_type| name(btf_type).map(Into::into)).collect() })
     }
 
-    /// The name of the function with this type.
+    /// Returns the name of the function with this type id.
     pub(super) fn get(&self, number: u32) -> Option<&[u8]> {
         self.names.get((number as usize).checked_sub(1)?)?.as_deref()
     }
 }
 
-/// The numbers of types of a kind with these names; `None` where one isn't found.
+/// Returns the ids of types of one kind by name; `None` if one is missing.
 fn type_ids<'a>(btf: &[u8], kind: u32, names: &[&'a str]) -> Option<HashMap<&'a str, u32>> {
     let types = BtfTypes::read(btf)?;
     let mut found = HashMap::new();
-    for (id, of) in (1..).zip(types.iter()).filter(|(_, of)| of.kind == kind) {
-        let Some(text) = types.text(of) else { continue };
+    for (id, btf_type) in (1..).zip(types.iter()).filter(|(_, found)| found.kind == kind) {
+        let Some(text) = types.text(btf_type) else { continue };
         let is_it = |wanted: &&&str| {
             text.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
         };
@@ -136,27 +139,27 @@ fn type_ids<'a>(btf: &[u8], kind: u32, names: &[&'a str]) -> Option<HashMap<&'a 
     None
 }
 
-/// BTF in which the types of these tracepoints have the numbers that they have in the kernel's, and
-/// all others are nothing. It is for `aya`, which asks for no other.
+/// Returns BTF in which the types of these tracepoints have their ids in the kernel's BTF, and all
+/// others are empty. aya looks up no other type.
 ///
 /// # Errors
-/// These bytes are not BTF.
+/// Fails if the bytes are not BTF.
 pub(super) fn tracepoint_types(btf: &[u8], tracepoints: &[&str]) -> Result<Btf, BtfError> {
     let names: Vec<String> = tracepoints.iter().map(|name| format!("btf_trace_{name}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     select_types(btf, TYPEDEF, &names)
 }
 
-/// The same for the function that an iterator of this kind stands for.
+/// Does the same for the function that an iterator of this kind stands for.
 ///
 /// # Errors
-/// These bytes are not BTF.
+/// Fails if the bytes are not BTF.
 pub(super) fn iterator_types(btf: &[u8], kind: &str) -> Result<Btf, BtfError> {
     select_types(btf, FUNCTION, &[&format!("bpf_iter_{kind}")])
 }
 
 fn select_types(btf: &[u8], kind: u32, names: &[&str]) -> Result<Btf, BtfError> {
-    // What isn't found or understood is for the loader to complain about.
+    // If a type is missing, the full BTF lets aya report the error.
     let Some(ids) = type_ids(btf, kind, names) else {
         return Btf::parse(btf, Endianness::default());
     };
@@ -198,7 +201,6 @@ mod tests {
         }
     }
 
-
     fn kernel() -> Option<Vec<u8>> {
         let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok();
         if bytes.is_none() {
@@ -207,10 +209,10 @@ mod tests {
         bytes
     }
 
-    /// What the loader takes the number of: a program of each tracepoint can be loaded, which
-    /// `tests/cli/trace.rs` of the binary has. Here the way there and back.
+    /// The reduced BTF keeps the ids. That programs load with it is tested by `tests/cli/trace.rs`
+    /// of the binary.
     #[test]
-    fn numbers_are_those_of_the_whole() {
+    fn reduced_types_keep_their_ids() {
         let Some(bytes) = kernel() else { return };
         let names = ["btf_trace_sys_enter", "btf_trace_sys_exit", "btf_trace_sched_switch"];
         let whole = type_ids(&bytes, TYPEDEF, &names).unwrap();
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic() {
+    fn damaged_types_are_read_without_panic() {
         let mut bytes = [0; 64];
         bytes[..2].copy_from_slice(&0xeb9f_u16.to_ne_bytes());
         bytes[4] = 24;

@@ -1,92 +1,93 @@
-//! Each system call, with what its arguments point to: `bpf/calls.bpf.c`.
+//! Records of each system call, with the memory that its arguments point to: `bpf/calls.bpf.c`.
 
 use std::os::fd::BorrowedFd;
 
-use aya::maps::Array;
 use aya::Pod;
+use aya::maps::Array;
 
-use super::follow::{Call, FollowedTasks};
 use super::error::BpfError;
+use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
 use super::record_ring::RecordRing;
 
-/// What is copied of the memory that an argument points to. Lengths are in bytes.
+/// What the programs copy of an argument's memory. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyRule {
     /// Nothing.
     #[default]
     Nothing,
-    /// A string, up to its NUL byte, at most so long.
+    /// A string up to its NUL byte, at most this long.
     Text(u16),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u16),
-    /// Items of `size` bytes, as many as argument `count` says, at most `most` bytes.
+    /// Items of `size` bytes, as many as argument `count` holds, at most `most` bytes.
     Items {
-        /// The argument that says how many.
+        /// The argument that holds their number.
         count: u8,
-        /// Of one item.
+        /// Size of an item.
         size: u16,
-        /// Of all.
+        /// Most bytes of all items.
         most: u16,
     },
     /// Items of `size` bytes, as many as the call returned, at most `most` bytes.
     Returned {
-        /// Of one item.
+        /// Size of an item.
         size: u16,
-        /// Of all.
+        /// Most bytes of all items.
         most: u16,
     },
-    /// A vector of strings, each at most so long; 33 of them at most.
+    /// A vector of at most 33 strings, each at most this long.
     Texts(u16),
-    /// How many strings a vector has.
+    /// The number of strings in a vector.
     TextCount,
-    /// `struct iovec`s, as many as argument `count` says, and of what each points to so much.
+    /// `struct iovec`s, as many as argument `count` holds, and up to `most` bytes of what each
+    /// points to.
     Vectors {
-        /// The argument that says how many.
+        /// The argument that holds their number.
         count: u8,
-        /// Of what each points to.
+        /// Most bytes copied for each vector.
         most: u16,
     },
-    /// `struct msghdr`, and of what each of its vectors points to so much.
+    /// `struct msghdr`, and up to this many bytes of each of its vectors.
     Message(u16),
-    /// As many bytes as the 32-bit number says that argument `count` points to, at most `most`.
+    /// As many bytes as the 32-bit number holds that argument `count` points to, at most `most`.
     Counted {
         /// The argument that points to the number.
         count: u8,
-        /// At most.
+        /// Most bytes.
         most: u16,
     },
-    /// What the descriptor stands for ([`FileDescription`]).
+    /// The descriptor's file ([`FileDescription`]).
     Descriptor,
-    /// Two descriptors, and what they stand for.
+    /// Two descriptors and their files.
     Descriptors,
 }
 
-/// When it is copied.
+/// When memory is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyTime {
-    /// When the call begins.
+    /// At the beginning of the call.
     pub enter: bool,
-    /// When it has succeeded.
+    /// After success.
     pub success: bool,
-    /// When it has failed.
+    /// After failure.
     pub failure: bool,
 }
 
-/// What is copied of a call's arguments.
+/// What the programs copy of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPlan {
-    /// For each argument.
+    /// Rule and time for each argument.
     pub arguments: [(CopyRule, CopyTime); 6],
-    /// Where the first argument is on the stack, from the stack pointer (`rt_sigreturn`); 0: it is
-    /// in a register.
+    /// Offset of the first argument from the stack pointer (`rt_sigreturn`); 0: it is in a
+    /// register.
     pub above_stack: u32,
-    /// It returns a descriptor, and what that stands for is wanted.
+    /// Whether the call returns a descriptor whose file is recorded.
     pub returns_descriptor: bool,
 }
 
 impl CallPlan {
-    fn tells_descriptors(&self) -> bool {
+    fn records_descriptors(&self) -> bool {
         let is_descriptor = |(copied, _): &(CopyRule, CopyTime)| {
             matches!(copied, CopyRule::Descriptor | CopyRule::Descriptors)
         };
@@ -94,9 +95,9 @@ impl CallPlan {
     }
 }
 
-/// The argument that the chunks of a returned descriptor name.
+/// Argument number in the chunks of a returned descriptor.
 pub const RESULT: u8 = 7;
-/// Beside the argument, in the chunks of the second of two descriptors.
+/// Added to the argument number in the chunks of the second of two descriptors.
 pub const SECOND: u8 = 0x10;
 
 /// `struct argument`.
@@ -120,7 +121,7 @@ struct RawCall {
     arguments: [RawArgument; 6],
 }
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawCall {}
 
@@ -145,37 +146,37 @@ impl RawArgument {
     }
 }
 
-/// A piece of memory that an argument led to.
+/// Memory that an argument led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// Which argument.
+    /// The argument.
     pub argument: u8,
-    /// Which part of it.
+    /// The part of it.
     pub part: ChunkPart,
-    /// Which element of a vector; for [`CopyRule::TextCount`] the number.
+    /// The element of a vector; for [`CopyRule::TextCount`] the number of strings.
     pub index: u16,
-    /// The bytes; `None` where the page was not in memory.
+    /// The bytes; `None` if the page was not in memory.
     pub bytes: Option<&'a [u8]>,
 }
 
 /// A part of what an argument leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkPart {
-    /// What it points to itself.
+    /// The memory it points to.
     Whole,
-    /// What an element of a vector points to.
+    /// Memory that an element of a vector points to.
     Element,
     /// The address of a message.
     Name,
     /// The control data of a message.
     Control,
-    /// A part of a descriptor's path, from its end.
+    /// A component of a descriptor's path, from its end.
     PathPart,
-    /// What a descriptor stands for ([`FileDescription`]).
+    /// A descriptor's file ([`FileDescription`]).
     Description,
 }
 
-/// Takes chunks apart.
+/// Iterates over the chunks of a payload.
 pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     std::iter::from_fn(move || {
         let (header, rest) = payload.split_first_chunk::<8>()?;
@@ -197,41 +198,42 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     })
 }
 
-/// A file or a socket, as `struct description` has it.
+/// What a descriptor stood for when a call began or returned: `struct description` of
+/// `bpf/files.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDescription {
-    /// The number of the inode.
+    /// Inode number.
     pub inode: u64,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
-    /// It has no name any more.
+    /// Whether the file has been deleted.
     pub is_unlinked: bool,
-    /// It lies in no folder: a pipe, a socket, an anonymous inode.
+    /// Whether it has no path: a pipe, a socket, an anonymous inode.
     pub is_disconnected: bool,
-    /// Of a device the numbers, as the kernel has them: 12 bits and 20 bits.
+    /// Device numbers as the kernel packs them: 12 bits and 20 bits.
     pub device: u32,
-    /// Of a socket `AF_*`.
+    /// A socket's `AF_*`.
     pub family: u16,
-    /// Of a socket `SOCK_*`.
+    /// A socket's `SOCK_*`.
     pub kind: u16,
-    /// Of a socket `IPPROTO_*`.
+    /// A socket's `IPPROTO_*`.
     pub protocol: u16,
-    /// Of a TCP socket its state (`TCP_*`, `include/net/tcp_states.h`).
+    /// A TCP socket's state (`TCP_*`, `include/net/tcp_states.h`).
     pub state: u16,
-    /// The port on this side.
+    /// Local port.
     pub local_port: u16,
-    /// The port on the other side; 0 where there is none.
+    /// Remote port; 0 for none.
     pub remote_port: u16,
-    /// The address on this side: 4 bytes, or 16 with `AF_INET6`.
+    /// Local address: 4 bytes, or 16 with `AF_INET6`.
     pub local: [u8; 16],
-    /// The address on the other side.
+    /// Remote address.
     pub remote: [u8; 16],
 }
 
 impl FileDescription {
     const SIZE: usize = 64;
 
-    /// Takes the bytes of a chunk apart; `None` where they are none.
+    /// Parses the bytes of a chunk; `None` if there are too few.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::SIZE] = bytes.first_chunk()?;
@@ -261,40 +263,40 @@ impl FileDescription {
 pub enum TaskEvent<'a> {
     /// A system call begins.
     Enter {
-        /// Which.
+        /// The call.
         call: Call,
         /// Its arguments.
         values: [u64; 6],
-        /// What they point to: see [`chunks`].
+        /// The memory they point to: see [`chunks`].
         memory: &'a [u8],
     },
     /// A system call has returned.
     Exit {
-        /// Which.
+        /// The call.
         call: Call,
-        /// What it returned.
+        /// Its return value.
         result: i64,
-        /// How long it took, in nanoseconds.
+        /// Its duration in nanoseconds.
         duration_ns: u64,
-        /// What its arguments point to now.
+        /// The memory that its arguments point to at its end.
         memory: &'a [u8],
     },
-    /// It has started a thread or a process.
+    /// The task started a thread or process.
     Fork {
         /// The new thread.
         tid: u32,
         /// Its process.
         process: u32,
     },
-    /// It ends, with this status of wait(2).
+    /// The task exits with this status of wait(2).
     End(u32),
     /// A signal arrived.
     Signal {
-        /// Which.
+        /// The call.
         number: u32,
-        /// It is ignored, so the task doesn't notice.
+        /// Whether the task ignores it.
         ignored: bool,
-        /// The first 48 bytes of `siginfo_t`; empty where there are none.
+        /// The first 48 bytes of `siginfo_t`; empty if the kernel passes none.
         info: &'a [u8],
     },
 }
@@ -302,24 +304,24 @@ pub enum TaskEvent<'a> {
 /// A record of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRecord<'a> {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// The thread, in the first pid namespace.
+    /// The thread, in the initial pid namespace.
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// How many records of this thread found no room just before.
+    /// Number of this thread's records that the ring buffer had no room for just before.
     pub missed: u32,
-    /// What happened.
+    /// The event.
     pub event: TaskEvent<'a>,
 }
 
-/// `struct record`, without its values.
+/// Bytes of `struct record` before its values.
 const HEADER: usize = 24;
 const VALUES: usize = 48;
 
 impl<'a> CallRecord<'a> {
-    /// Takes a record apart; `None` where it is none.
+    /// Parses a record; `None` if it is too short or of unknown kind.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = bytes.split_at_checked(HEADER)?;
@@ -354,18 +356,18 @@ impl<'a> CallRecord<'a> {
     }
 }
 
-/// Programs that write a record at the begin and at the end of each system call. Dropped, they are
-/// gone.
+/// Programs that write a record at the beginning and end of each system call. Dropping it unloads
+/// them.
 #[derive(Debug)]
 pub struct Calls {
-    /// `None` when stopped.
+    /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     ring: RecordRing,
 }
 
 impl Calls {
-    /// Loads the programs and begins. `plans` are the calls that are wanted; `ring_bytes` is a
-    /// power of two and at least a page.
+    /// Loads and starts the programs. `plans` are the calls to record; `ring_bytes` is a power of
+    /// two and at least a page.
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -383,7 +385,7 @@ impl Calls {
             "sys_enter",
         ];
         let plans: Vec<_> = plans.collect();
-        let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.tells_descriptors()));
+        let descriptors = u32::from(plans.iter().any(|(_, plan)| plan.records_descriptors()));
         let mut loaded = ObjectLoader::new(object::CALLS, &programs)
             .follow(follow)
             .record_ring(ring_bytes)
@@ -401,19 +403,18 @@ impl Calls {
         Ok(Self { programs: Some(loaded), ring })
     }
 
-    /// What becomes readable when an eighth of the ring buffer is full. Less than that is there to
-    /// be read without.
+    /// Returns the descriptor that becomes readable when an eighth of the ring buffer is full.
+    /// Records can be drained before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()
     }
 
-    /// Hands over records that wait, in the order in which they were written: at most 10,000,
-    /// as others may come as fast as these are read; each also as its bytes, which
-    /// [`CallRecord::parse`] takes apart. Returns how many there were.
+    /// Hands over pending records in the order of their writing, at most 10,000, parsed and as the
+    /// bytes for [`CallRecord::parse`]. Returns their number.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// Returns the first error of `each`.
     pub fn drain<E>(
         &mut self,
         mut each: impl FnMut(CallRecord<'_>, &[u8]) -> Result<(), E>,
@@ -422,15 +423,15 @@ impl Calls {
             .drain(|bytes| CallRecord::parse(bytes).map_or(Ok(()), |record| each(record, bytes)))
     }
 
-    /// Ends the tracing: the programs are gone, what they wrote stays.
+    /// Unloads the programs; written records remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
     }
 
-    /// How many records found no room in the ring buffer until now.
+    /// Returns how many records the ring buffer had no room for so far.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the map can't be read.
     pub fn missing(&self) -> Result<u64, BpfError> {
         self.ring.missing()
     }
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_records_and_chunks_are_no_panic() {
+    fn truncated_records_and_chunks_are_rejected() {
         let mut bytes = vec![0; HEADER + VALUES];
         assert_eq!(CallRecord::parse(&bytes), None);
         bytes[16] = 1;

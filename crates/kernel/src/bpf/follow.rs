@@ -1,5 +1,4 @@
-//! Whose system calls are looked at, and which call a slot stands for: the Rust side of
-//! `bpf/follow.h`.
+//! The followed tasks, and the slots of system calls: the Rust side of `bpf/follow.h`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -12,44 +11,44 @@ use super::syscall::bpf;
 /// `BPF_MAP_UPDATE_ELEM` of `enum bpf_cmd`, `include/uapi/linux/bpf.h`.
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 
-/// Whose system calls are looked at, with those of all that they start.
+/// The tasks that programs follow, with their later children.
 #[derive(Clone, Debug)]
 pub enum FollowedTasks {
-    /// The waiting child's, from its execve on.
+    /// The waiting child, from its execve on.
     Command(i32),
-    /// Those of running processes.
+    /// Running processes.
     Processes(Vec<i32>),
-    /// Everybody's but this process's; of a waiting child from its execve on.
+    /// All tasks except this process; a waiting child counts from its execve on.
     All(Option<i32>),
 }
 
-/// A system call: its number, and whose numbers these are.
+/// A system call: its number in one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// The number; [`Call::BEYOND`] for all that are not in the kernel's table.
+    /// The number; [`Call::BEYOND`] for all numbers outside of the kernel's table.
     pub number: u32,
     /// Whether the task ran 32-bit code.
     pub compat: bool,
 }
 
 impl Call {
-    /// How many numbers a table has.
+    /// Slots of a table.
     pub(super) const CALLS: u32 = 512;
-    /// What stands for all greater and negative numbers.
+    /// Stands for all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;
 
-    /// The slot of a call.
+    /// Returns the call's slot.
     pub(super) fn slot(self) -> u32 {
         self.number.min(Self::BEYOND) + if self.compat { Self::CALLS } else { 0 }
     }
 
-    /// The call of a slot.
+    /// Returns the call of a slot.
     pub(super) fn from_slot(slot: u32) -> Self {
         Self { number: slot % Self::CALLS, compat: slot >= Self::CALLS }
     }
 }
 
-/// `struct task` of `bpf/follow.h`, which begins with zeros but for the state.
+/// `struct task` of `bpf/follow.h`, up to `retry`. All fields but `state` start as zeros.
 #[repr(C)]
 struct TaskMark {
     start: u64,
@@ -64,12 +63,12 @@ pub(super) const LEFT_OUT: u32 = 2;
 pub(super) const WAITING: u32 = 3;
 
 impl FollowedTasks {
-    /// The constant `all_tasks`.
+    /// Returns the value of the programs' constant `all_tasks`.
     pub(crate) fn all_tasks(&self) -> u32 {
         u32::from(matches!(self, Self::All(_)))
     }
 
-    /// Marks the tasks that are followed, and this process, which is not.
+    /// Marks the followed tasks in task storage, and excludes this process.
     pub(super) fn mark(&self, tasks: BorrowedFd<'_>) -> Result<(), BpfError> {
         mark(tasks, getpid().as_raw_pid(), LEFT_OUT)?;
         match self {
@@ -80,7 +79,7 @@ impl FollowedTasks {
     }
 }
 
-/// Has this process looked at, too.
+/// Marks this process as followed.
 pub(crate) fn follow_own(tasks: BorrowedFd<'_>) -> Result<(), BpfError> {
     mark(tasks, getpid().as_raw_pid(), FOLLOWED)
 }
@@ -98,7 +97,7 @@ fn mark(tasks: BorrowedFd<'_>, pid: i32, state: u32) -> Result<(), BpfError> {
     store(tasks, pid, &TaskMark { start: 0, slot: 0, state, missed: 0, retry: 0 })
 }
 
-/// Puts what is known of a process, of its first thread, into task storage with values of this type.
+/// Stores a value for a process's first thread in task storage.
 pub(super) fn store<T>(storage: BorrowedFd<'_>, pid: i32, value: &T) -> Result<(), BpfError> {
     let known = Pid::from_raw(pid).ok_or(BpfError::NoProcess(pid))?;
     let process = pidfd_open(known, PidfdFlags::empty()).map_err(|_| BpfError::NoProcess(pid))?;

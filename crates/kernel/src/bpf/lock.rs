@@ -1,19 +1,19 @@
-//! Waits for locks of the kernel and for futexes, summed up by call chain: `bpf/lock.bpf.c`.
+//! Waits for kernel locks and futexes, summed up by call chain: `bpf/lock.bpf.c`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::Pod;
+use aya::maps::{Array, HashMap, MapData, RingBuf};
 
-use super::follow::FollowedTasks;
 use super::error::BpfError;
+use super::follow::FollowedTasks;
 use super::object::{self, LoadedObject, ObjectLoader};
 
 const FRAMES: usize = 24;
 const REGISTERS: usize = 33;
-/// `struct copy`, up to the stack.
+/// Bytes of `struct copy` before the stack.
 const COPY: usize = 32 + 8 * REGISTERS;
-/// What stands beside the flags of the tracepoint.
+/// Marks a futex in the flags of a key.
 const FUTEX: u32 = 1 << 31;
 
 /// `struct key`.
@@ -39,7 +39,7 @@ struct RawSums {
 #[repr(transparent)]
 struct LockFrames([u64; FRAMES]);
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for LockKey {}
 // SAFETY: as above.
@@ -49,52 +49,52 @@ unsafe impl Pod for RawSums {}
 #[allow(unsafe_code)]
 unsafe impl Pod for LockFrames {}
 
-/// What was waited for.
+/// What a thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockKind {
-    /// A lock of the kernel: the flags of `lock:contention_begin` (`LCB_F_*`).
+    /// A kernel lock, with the flags of `lock:contention_begin` (`LCB_F_*`).
     Kernel(u32),
-    /// A futex, by this process.
+    /// A futex of this process.
     Futex(u32),
 }
 
 /// The waits of one call chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSums {
-    /// For what.
+    /// What the threads waited for.
     pub kind: LockKind,
-    /// The number of the call chain.
+    /// The call chain's id.
     pub chain: u64,
-    /// Its addresses, the innermost first: of a futex as frame pointers tell them.
+    /// Its addresses, innermost first; for a futex, by frame pointers.
     pub frames: Vec<u64>,
-    /// How many waits.
+    /// Number of waits.
     pub waits: u64,
-    /// All of them, in nanoseconds.
+    /// Total time in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest wait in nanoseconds.
     pub max_ns: u64,
 }
 
-/// The registers and the top of the stack of a task that waited for a futex.
+/// Registers and top of the stack of a thread that waited for a futex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FutexStack<'a> {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time of the copy by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// The number of the call chain that it stands for.
+    /// The id of the call chain that it belongs to.
     pub chain: u64,
-    /// The thread, in the first pid namespace.
+    /// The thread, in the initial pid namespace.
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// On x86 the instruction pointer and 16 others in the order of DWARF's numbers, on ARM the
-    /// program counter, X0 to X30 and the stack pointer.
+    /// On x86 the instruction pointer and 16 others in DWARF's order; on ARM the program counter,
+    /// X0 to X30 and the stack pointer.
     pub registers: [u64; REGISTERS],
     /// The stack, from the stack pointer on.
     pub stack: &'a [u8],
 }
 
 impl<'a> FutexStack<'a> {
-    /// Takes a copy apart; `None` where it is none.
+    /// Parses a copy; `None` if it is too short.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -113,9 +113,9 @@ impl<'a> FutexStack<'a> {
     }
 }
 
-/// Programs that sum up waits. Dropped, they are gone.
+/// Programs that sum up waits. Dropping it unloads them.
 pub struct Locks {
-    /// `None` when stopped.
+    /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     ring: RingBuf<MapData>,
     by_chain: HashMap<MapData, LockKey, RawSums>,
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Locks {
 }
 
 impl Locks {
-    /// Loads the programs and begins: those for locks of the kernel, for futexes, or both.
+    /// Loads and starts the programs for kernel locks, futexes, or both.
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -153,14 +153,13 @@ impl Locks {
         })
     }
 
-    /// What becomes readable when a stack was copied.
+    /// Returns the descriptor that becomes readable when a stack was copied.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }
 
-    /// Hands over copies of stacks that wait to be read, each also as its bytes, which
-    /// [`FutexStack::parse`] takes apart.
+    /// Hands over the pending copies of stacks, parsed and as the bytes for [`FutexStack::parse`].
     pub fn drain(&mut self, mut each: impl FnMut(FutexStack<'_>, &[u8])) {
         while let Some(bytes) = self.ring.next() {
             if let Some(copy) = FutexStack::parse(&bytes) {
@@ -169,15 +168,15 @@ impl Locks {
         }
     }
 
-    /// Ends the summing-up: the programs are gone, the sums stay.
+    /// Unloads the programs; the sums remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
     }
 
-    /// What was summed up until now, in no order.
+    /// Returns the sums so far, in no order.
     ///
     /// # Errors
-    /// The kernel's own, when a table is read.
+    /// Fails if a map can't be read.
     pub fn read(&self) -> Result<Vec<LockSums>, BpfError> {
         let mut all = Vec::new();
         for entry in self.by_chain.iter() {
@@ -200,11 +199,11 @@ impl Locks {
         Ok(all)
     }
 
-    /// How many waits found no room in the kernel's tables, and how many stacks none in the ring
-    /// buffer.
+    /// Returns how many waits the maps had no room for, and how many stacks the ring buffer had no
+    /// room for.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the map can't be read.
     pub fn missing(&self) -> Result<(u64, u64), BpfError> {
         Ok((self.missing.get(&0, 0)?, self.missing.get(&1, 0)?))
     }
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_taken_apart_and_cut_ones_are_no_panic() {
+    fn copies_are_parsed_and_truncated_ones_rejected() {
         let mut bytes = vec![0; COPY + 8];
         (bytes[24], bytes[16], bytes[32]) = (4, 7, 9);
         let copy = FutexStack::parse(&bytes).unwrap();

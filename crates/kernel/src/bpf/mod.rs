@@ -1,9 +1,9 @@
-//! Programs for bpf(2): whether this process may load them, those of the folder `bpf/`, and which
-//! are loaded.
+//! BPF programs: whether this process may load them, the programs of the folder `bpf/`, and a list
+//! of all loaded ones.
 //!
-//! The programs are compiled beforehand (`bpf/build.sh`) and adapted to the running kernel by its
-//! BTF. They are attached by descriptors alone: nothing is pinned, so the kernel takes all of it
-//! back when the process ends, however it ends.
+//! `bpf/build.sh` compiles the programs beforehand; the loader adapts them to the running kernel by
+//! its BTF. They are attached by descriptors alone and nothing is pinned, so the kernel removes
+//! everything when the process ends, however it ends.
 
 mod btf;
 mod calls;

@@ -57,12 +57,7 @@ pub(crate) struct ObjectLoader {
 
 impl ObjectLoader {
     pub(crate) fn new(object: &'static [u8], programs: &[&'static str]) -> Self {
-        Self {
-            object,
-            programs: programs.to_vec(),
-            constants: Vec::new(),
-            map_sizes: Vec::new(),
-        }
+        Self { object, programs: programs.to_vec(), constants: Vec::new(), map_sizes: Vec::new() }
     }
 
     /// Adds a program to attach, after the earlier ones.

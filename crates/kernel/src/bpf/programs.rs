@@ -1,4 +1,4 @@
-//! The programs that are loaded, and where their machine code lies.
+//! Lists the loaded programs and the addresses of their machine code.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,20 +11,21 @@ const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BTF_GET_FD_BY_ID: libc::c_int = 19;
 
-/// So many programs are asked for at most, and so many functions of each.
+/// Most programs that are listed.
 const PROGRAMS: usize = 1 << 14;
+/// Most functions that are listed of a program.
 const FUNCTIONS: u32 = 1 << 12;
 
-/// So much of a program's types is read at most.
+/// Most bytes that are read of a program's types.
 const BTF_BYTES: u32 = 1 << 24;
 
 /// Bytes of `struct bpf_func_info`: the offset of an instruction, and the type of its function.
 const FUNC_INFO: u32 = 8;
 
-/// A program that is loaded and compiled.
+/// A loaded and compiled program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedProgram {
-    /// Its number, which no other has until the machine starts again.
+    /// Its id, unique until the machine restarts.
     pub id: u32,
     /// A hash of its instructions.
     pub tag: [u8; 8],
@@ -35,15 +36,15 @@ pub struct LoadedProgram {
 /// A function of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedFunction {
-    /// As `/proc/kallsyms` has it: `bpf_prog_TAG_NAME`.
+    /// Its name in `/proc/kallsyms`: `bpf_prog_TAG_NAME`.
     pub name: Vec<u8>,
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub len: u32,
 }
 
-/// `struct bpf_prog_info` as of Linux 5.0; the kernel fills what it is given room for.
+/// `struct bpf_prog_info` of Linux 5.0. The kernel fills as many bytes as it is given.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct ProgInfo {
@@ -90,9 +91,9 @@ struct BtfInfo {
     id: u32,
 }
 
-/// The attribute of the commands that go by ids.
+/// The attribute of the commands that take an id.
 #[repr(C)]
-struct ById {
+struct IdAttr {
     id: u32,
     next_id: u32,
     open_flags: u32,
@@ -106,19 +107,19 @@ struct InfoByFd {
     info: u64,
 }
 
-/// The programs that are loaded: two system calls and more for each. None where this user may not know (`CAP_SYS_ADMIN`), and of those
-/// that the kernel interprets no functions.
+/// Returns the loaded programs, with at least two system calls for each. The list is empty without
+/// `CAP_SYS_ADMIN`; programs that the kernel interprets have no functions.
 #[must_use]
 pub fn loaded_programs() -> Vec<LoadedProgram> {
     let mut programs = Vec::new();
-    let mut at = ById { id: 0, next_id: 0, open_flags: 0 };
+    let mut at = IdAttr { id: 0, next_id: 0, open_flags: 0 };
     while programs.len() < PROGRAMS {
-        // The kernel answers in the attribute.
+        // The kernel writes its answer into the attribute.
         if bpf(PROG_GET_NEXT_ID, &mut at).is_err() || at.next_id <= at.id {
             break;
         }
         at.id = at.next_id;
-        // One that was unloaded in between is none.
+        // A program that was unloaded meanwhile is skipped.
         programs.extend(program(at.id));
     }
     programs
@@ -132,10 +133,10 @@ fn program(id: u32) -> Option<LoadedProgram> {
     let mut starts = vec![0_u64; count];
     let mut lens = vec![0_u32; count];
     let mut tags = vec![[0_u8; 8]; count];
-    // Two words each, where records are as long as they were at first.
+    // Two words each, if records still have their original size.
     let mut types = vec![[0_u32; 2]; if sizes.func_info_rec_size == FUNC_INFO { count } else { 0 }];
     let number = |len: usize| u32::try_from(len).unwrap_or(0);
-    let mut found = ProgInfo {
+    let mut program = ProgInfo {
         nr_jited_ksyms: number(starts.len()),
         jited_ksyms: starts.as_mut_ptr().expose_provenance() as u64,
         nr_jited_func_lens: number(lens.len()),
@@ -147,43 +148,44 @@ fn program(id: u32) -> Option<LoadedProgram> {
         func_info: types.as_mut_ptr().expose_provenance() as u64,
         ..ProgInfo::default()
     };
-    info(&file, &mut found)?;
-    let names = if found.btf_id == 0 { None } else { function_names(found.btf_id) };
-    let own = found.name.split(|byte| *byte == 0).next().unwrap_or_default();
+    info(&file, &mut program)?;
+    let names = if program.btf_id == 0 { None } else { function_names(program.btf_id) };
+    let own = program.name.split(|byte| *byte == 0).next().unwrap_or_default();
     let name = |at: usize| {
         let of_type = types.get(at).and_then(|[_, kind]| names.as_ref()?.get(*kind));
         let name = of_type.unwrap_or(if at == 0 { own } else { b"F" });
-        // The first one is called by the tag of all, as in `/proc/kallsyms`.
-        let tag = tare_format::hex(if at == 0 { &found.tag } else { &tags[at] });
+        // The first function carries the whole program's tag, as in `/proc/kallsyms`.
+        let tag = tare_format::hex(if at == 0 { &program.tag } else { &tags[at] });
         let parts: [&[u8]; 4] = [b"bpf_prog_", tag.as_bytes(), b"_", name];
         parts[..if name.is_empty() { 2 } else { 4 }].concat()
     };
-    // Addresses are zeros for who may not know them.
+    // The kernel reports zeros to users who may not see addresses.
     let known = (0..count).filter(|at| starts[*at] != 0 && lens[*at] != 0);
     let function = |at| LoadedFunction { name: name(at), start: starts[at], len: lens[at] };
-    Some(LoadedProgram { id, tag: found.tag, functions: known.map(function).collect() })
+    Some(LoadedProgram { id, tag: program.tag, functions: known.map(function).collect() })
 }
 
-/// The names of the functions in a program's types.
+/// Returns the function names in a program's types.
 fn function_names(id: u32) -> Option<FunctionNames> {
     let file = open(BTF_GET_FD_BY_ID, id)?;
     let mut size = BtfInfo::default();
     info(&file, &mut size)?;
     let mut bytes = vec![0_u8; size.btf_size.min(BTF_BYTES) as usize];
-    let mut found = BtfInfo {
+    let mut types = BtfInfo {
         btf: bytes.as_mut_ptr().expose_provenance() as u64,
         btf_size: u32::try_from(bytes.len()).ok()?,
         id: 0,
     };
-    info(&file, &mut found)?;
+    info(&file, &mut types)?;
     FunctionNames::read(&bytes)
 }
 
 fn open(kind: libc::c_int, id: u32) -> Option<OwnedFd> {
-    bpf_fd(kind, &mut ById { id, next_id: 0, open_flags: 0 }).ok()
+    bpf_fd(kind, &mut IdAttr { id, next_id: 0, open_flags: 0 }).ok()
 }
 
-/// What the kernel says of a program or of types: into what the structure points to, too.
+/// Reads the kernel's information on a program or on types into a structure, and into the arrays it
+/// points to.
 fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
     let mut attr = InfoByFd {
         bpf_fd: u32::try_from(file.as_raw_fd()).ok()?,
@@ -197,11 +199,11 @@ fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// Up to and with `prog_tags`, resp. all.
+    /// The sizes up to and including `prog_tags`, and of all of `bpf_btf_info`.
     #[test]
     fn layouts_are_those_of_the_kernel() {
         assert_eq!((size_of::<ProgInfo>(), size_of::<BtfInfo>()), (192, 16));
-        assert_eq!((size_of::<ById>(), size_of::<InfoByFd>()), (12, 16));
+        assert_eq!((size_of::<IdAttr>(), size_of::<InfoByFd>()), (12, 16));
         assert_eq!(std::mem::offset_of!(ProgInfo, jited_ksyms), 112);
         assert_eq!(std::mem::offset_of!(ProgInfo, func_info), 136);
     }

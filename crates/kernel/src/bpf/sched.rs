@@ -1,71 +1,71 @@
-//! Context switches, wake-ups and migrations, as they happen: `bpf/sched.bpf.c`.
+//! Records of context switches, wake-ups and migrations: `bpf/sched.bpf.c`.
 
 use std::os::fd::BorrowedFd;
 
-use super::follow::FollowedTasks;
 use super::error::BpfError;
+use super::follow::FollowedTasks;
 use super::object::{self, LoadedObject, ObjectLoader};
 use super::record_ring::RecordRing;
 
-/// `struct name`.
+/// Bytes of `struct name`.
 const NAME: usize = 24;
-/// `struct record`.
+/// Bytes of `struct record`.
 const RECORD: usize = 24 + 2 * NAME;
 
-/// `TASK_IDLE` of `include/linux/sched.h`: asleep, and not to be counted as load.
+/// `TASK_IDLE` of `include/linux/sched.h`: asleep, without counting as load.
 const TASK_IDLE: u32 = 0x402;
-/// `TASK_RTLOCK_WAIT`, which the tracepoint calls uninterruptible.
+/// `TASK_RTLOCK_WAIT`, which the tracepoint reports as uninterruptible.
 const RTLOCK_WAIT: u32 = 0x1000;
 /// `TASK_REPORT`.
 const REPORT: u32 = 0x7f;
-/// What the tracepoint has for these, and for a task that was preempted in the kernel.
+/// The tracepoint's values for an idle kernel thread, and for a task preempted in the kernel.
 const REPORTED_IDLE: u32 = 0x80;
 const REPORTED_PREEMPTED: u32 = 0x100;
 
-/// A thread at the moment of a record.
+/// A thread at the time of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedTask<'a> {
-    /// Its number, in the first pid namespace; 0 is the idle task.
+    /// Its id in the initial pid namespace; 0 is the idle task.
     pub tid: u32,
     /// Its process.
     pub process: u32,
     /// Its name, up to a NUL byte. Untrusted.
     pub comm: &'a [u8],
-    /// Whether it is followed; of one that woke or moved another that isn't said.
+    /// Whether it is followed; not known of a task that woke or moved another.
     pub is_followed: bool,
 }
 
 /// What happened to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedEvent {
-    /// It leaves its CPU to the other, in this state: the bits of `prev_state` of
+    /// It leaves its CPU to the other task. The value is the state, as in `prev_state` of
     /// `sched:sched_switch`.
     Switch(u32),
-    /// The other woke it.
+    /// The other task woke it.
     Wakeup,
-    /// The other moves it.
+    /// The other task moves it.
     Migrate {
-        /// From this CPU.
+        /// Source CPU.
         from: u32,
-        /// To this one.
+        /// Destination CPU.
         to: u32,
     },
-    /// The other started it.
+    /// The other task started it.
     Begin,
 }
 
 /// A record of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedRecord<'a> {
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// What.
+    /// The event.
     pub event: SchedEvent,
-    /// To whom.
+    /// The task that the event is about.
     pub task: SchedTask<'a>,
-    /// By whom, or who comes next.
+    /// The task that caused it, or that runs next.
     pub other: SchedTask<'a>,
 }
 
@@ -81,7 +81,7 @@ fn task(bytes: &[u8], is_followed: bool) -> Option<SchedTask<'_>> {
     Some(SchedTask { tid, process, comm: &comm[..end], is_followed })
 }
 
-/// What the tracepoint makes of a task's states.
+/// Returns the state as the tracepoint reports it.
 fn reported(states: u32, is_preempted: bool) -> u32 {
     if is_preempted {
         return REPORTED_PREEMPTED;
@@ -95,7 +95,7 @@ fn reported(states: u32, is_preempted: bool) -> u32 {
 }
 
 impl<'a> SchedRecord<'a> {
-    /// Takes a record apart; `None` where it is none.
+    /// Parses a record; `None` if it is too short or of unknown kind.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let time_ns = u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?);
@@ -121,17 +121,17 @@ impl<'a> SchedRecord<'a> {
     }
 }
 
-/// Programs that write a record of each switch, wake-up and, where asked for, migration. Dropped,
-/// they are gone.
+/// Programs that write a record of each switch, wake-up and, on request, migration. Dropping it
+/// unloads them.
 #[derive(Debug)]
 pub struct SchedEvents {
-    /// `None` when stopped.
+    /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     ring: RecordRing,
 }
 
 impl SchedEvents {
-    /// Loads the programs and begins. `ring_bytes` is a power of two and at least a page.
+    /// Loads and starts the programs. `ring_bytes` is a power of two and at least a page.
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -160,18 +160,18 @@ impl SchedEvents {
         Ok(Self { programs: Some(loaded), ring })
     }
 
-    /// What becomes readable when an eighth of the ring buffer is full. Less than that is there to
-    /// be read without.
+    /// Returns the descriptor that becomes readable when an eighth of the ring buffer is full.
+    /// Records can be drained before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()
     }
 
-    /// Hands over records that wait, in the order in which they were written: at most 10,000.
-    /// Returns how many there were.
+    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
+    /// number.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// Returns the first error of `each`.
     pub fn drain<E>(
         &mut self,
         mut each: impl FnMut(SchedRecord<'_>) -> Result<(), E>,
@@ -179,15 +179,15 @@ impl SchedEvents {
         self.ring.drain(|bytes| SchedRecord::parse(bytes).map_or(Ok(()), &mut each))
     }
 
-    /// Ends it: the programs are gone, what they wrote stays.
+    /// Unloads the programs; written records remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
     }
 
-    /// How many records found no room in the ring buffer until now.
+    /// Returns how many records the ring buffer had no room for so far.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the map can't be read.
     pub fn missing(&self) -> Result<u64, BpfError> {
         self.ring.missing()
     }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_taken_apart_and_cut_ones_are_no_panic() {
+    fn records_are_parsed_and_truncated_ones_rejected() {
         let mut bytes = vec![0; RECORD];
         assert_eq!(SchedRecord::parse(&bytes), None);
         (bytes[12], bytes[14], bytes[16], bytes[24], bytes[32]) = (1, 2, 1, 7, b'x');
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_the_tracepoint() {
+    fn states_match_the_tracepoint() {
         let of = [0, 1, 2, 0x402, 0x1000, 0x80 | 0x20, 0x10].map(|states| reported(states, false));
         assert_eq!(of, [0, 1, 2, 0x80, 2, 0x20, 0x10]);
         assert_eq!(reported(1, true), 0x100);

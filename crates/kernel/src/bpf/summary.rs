@@ -1,23 +1,23 @@
-//! Sums of system calls, made in the kernel: `bpf/summary.bpf.c`.
+//! System calls summed up in the kernel: `bpf/summary.bpf.c`.
 
 use std::collections::BTreeMap;
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 use aya::Pod;
+use aya::maps::{Array, HashMap, MapData, PerCpuArray};
 
-use super::follow::{Call, FollowedTasks};
 use super::error::BpfError;
+use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
 use crate::histogram::Histogram;
 
-/// What the sums are of, beside the call.
+/// What one sum covers, besides the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumKey {
-    /// The call alone.
+    /// All threads.
     Call,
-    /// Also the thread.
+    /// One thread.
     Thread,
-    /// Also the cgroup (version 2).
+    /// One cgroup (version 2).
     Cgroup,
 }
 
@@ -40,17 +40,17 @@ struct RawKey {
     errno: u32,
 }
 
-/// `struct thread`: the process and the name of a thread that has ended.
+/// `struct thread`: process and name of a thread that has exited.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ThreadName {
-    /// The process, in the first pid namespace.
+    /// The process, in the initial pid namespace.
     pub process: u32,
     /// The name, up to a NUL byte.
     pub comm: [u8; 16],
 }
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawSums {}
 // SAFETY: as above.
@@ -60,42 +60,41 @@ unsafe impl Pod for RawKey {}
 #[allow(unsafe_code)]
 unsafe impl Pod for ThreadName {}
 
-/// The sums of one call, of all threads, of one thread or of one cgroup.
+/// The sums of one call, for all threads, one thread or one cgroup.
 #[derive(Clone, Debug)]
 pub struct CallSums {
     /// The call.
     pub call: Call,
-    /// The thread, or the id of the cgroup (the inode of its folder); 0 where sums are by call
-    /// alone.
+    /// The thread, or the cgroup's id (the inode of its folder); 0 for all threads.
     pub scope: u64,
-    /// How many calls have returned.
+    /// Number of calls that have returned.
     pub calls: u64,
-    /// How long they took, in nanoseconds.
+    /// Their total time in nanoseconds.
     pub total_ns: u64,
-    /// How long the longest took, in nanoseconds.
+    /// The longest time in nanoseconds.
     pub max_ns: u64,
-    /// How long they took, by buckets.
+    /// Their times, in buckets.
     pub histogram: Histogram,
-    /// How many failed, by errno.
+    /// Number of failed calls, by errno.
     pub errors: BTreeMap<u32, u64>,
 }
 
-/// All that was summed up.
+/// All sums.
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
     /// By call and scope, in no order.
     pub calls: Vec<CallSums>,
-    /// The threads that ended meanwhile, where sums are by thread.
+    /// The threads that have exited, if sums are by thread.
     pub ended: BTreeMap<u32, ThreadName>,
-    /// Calls that found no room in the kernel's table.
+    /// Calls that the kernel's table had no room for.
     pub missing_calls: u64,
-    /// Errors of counted calls that found no room.
+    /// Errors of counted calls that the table had no room for.
     pub missing_errors: u64,
 }
 
-/// Programs that sum up system calls. Dropped, they are gone.
+/// Programs that sum up system calls. Dropping it unloads them.
 pub struct CallSummary {
-    /// `None` when stopped.
+    /// `None` after [`Self::stop`].
     programs: Option<LoadedObject>,
     by: SumKey,
     by_call: PerCpuArray<MapData, RawSums>,
@@ -112,7 +111,7 @@ impl std::fmt::Debug for CallSummary {
 }
 
 impl CallSummary {
-    /// Loads the programs and begins.
+    /// Loads and starts the programs.
     ///
     /// # Errors
     /// See [`BpfError`].
@@ -144,15 +143,15 @@ impl CallSummary {
         })
     }
 
-    /// Ends the summing-up: the programs are gone, the sums stay.
+    /// Unloads the programs; the sums remain readable.
     pub fn stop(&mut self) {
         self.programs = None;
     }
 
-    /// What was summed up until now.
+    /// Returns the sums so far.
     ///
     /// # Errors
-    /// The kernel's own, when a table is read.
+    /// Fails if a map can't be read.
     pub fn read(&self) -> Result<Sums, BpfError> {
         let mut errors: BTreeMap<(u64, u32), BTreeMap<u32, u64>> = BTreeMap::new();
         for entry in self.errors.iter() {

@@ -1,14 +1,15 @@
-//! bpf(2) itself, for what the loader has no call for.
+//! The bpf(2) system call, for what aya has no function for.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// Calls bpf(2) with a command of `enum bpf_cmd` and its part of `union bpf_attr`, into which the
-/// kernel may answer; what isn't given it takes as zero.
+/// Calls bpf(2) with a command of `enum bpf_cmd` and its part of `union bpf_attr`. The kernel may
+/// write into the attribute, and takes missing fields as zero.
 pub(super) fn bpf<T>(command: libc::c_int, attr: &mut T) -> Result<libc::c_int, Errno> {
-    // SAFETY: the attribute is as long as is said. What it points to, and what that points to, is
-    // alive in the caller and as long as is said there; the kernel writes plain numbers.
+    // SAFETY: the size is the attribute's. The memory that it points to, and the memory that this
+    // points to in turn, outlives the call and has the sizes that the caller states; the kernel
+    // writes plain integers.
     #[allow(unsafe_code)]
     let done =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
@@ -19,10 +20,10 @@ pub(super) fn bpf<T>(command: libc::c_int, attr: &mut T) -> Result<libc::c_int, 
     libc::c_int::try_from(done).map_err(|_| Errno::IO)
 }
 
-/// The same for a command that answers with a descriptor.
+/// Calls bpf(2) with a command that returns a descriptor.
 pub(crate) fn bpf_fd<T>(command: libc::c_int, attr: &mut T) -> Result<OwnedFd, Errno> {
     let fd = bpf(command, attr)?;
-    // SAFETY: the kernel just returned this descriptor, and nobody else knows it.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     #[allow(unsafe_code)]
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -34,8 +35,7 @@ const TRACEPOINT: u32 = 5;
 /// `r0 = 0; exit`: `struct bpf_insn` is opcode, registers, 16-bit offset, 32-bit immediate.
 const RETURN_0: [[u8; 8]; 2] = [[0xb7, 0, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
 
-/// The part of `union bpf_attr` that `BPF_PROG_LOAD` has had since it came; the kernel takes the
-/// rest as zero.
+/// The first fields of `BPF_PROG_LOAD` in `union bpf_attr`; the kernel takes the rest as zero.
 #[repr(C)]
 struct ProgLoad {
     prog_type: u32,
@@ -49,11 +49,11 @@ struct ProgLoad {
     prog_flags: u32,
 }
 
-/// Loads a tracepoint program of two instructions, and lets go of it: it is attached to nothing.
+/// Loads a tracepoint program of two instructions and closes it again; it is never attached.
 ///
 /// # Errors
-/// `EPERM` without `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`), or where a seccomp filter
-/// refuses; `ENOSYS` on a kernel without bpf(2).
+/// `EPERM` without `CAP_BPF` and `CAP_PERFMON` (or `CAP_SYS_ADMIN`), or under a seccomp filter;
+/// `ENOSYS` on a kernel without bpf(2).
 pub fn try_load() -> Result<(), Errno> {
     let mut attr = ProgLoad {
         prog_type: TRACEPOINT,
@@ -73,14 +73,14 @@ pub fn try_load() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// The layout is the kernel's: 48 bytes up to and with `prog_flags`.
+    /// The kernel's layout: 48 bytes up to and including `prog_flags`.
     #[test]
     fn layout() {
         assert_eq!(size_of::<ProgLoad>(), 48);
         assert_eq!(std::mem::offset_of!(ProgLoad, log_buf), 32);
     }
 
-    /// Only a refusal that is documented may come, never a complaint about the program itself.
+    /// The kernel may refuse with a documented error, but must not reject the program itself.
     #[test]
     fn the_program_is_accepted_or_forbidden() {
         assert!(

@@ -1,4 +1,4 @@
-//! What is in a cgroup and in those below it.
+//! The members of a cgroup and of the cgroups below it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,12 +11,12 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 
 use crate::pseudo_file;
 
-/// The numbers in a file of a cgroup and of those below it. Those that can't be read count for
-/// nothing: the processes of a threaded cgroup (`EOPNOTSUPP`) are listed above it, and one that was
-/// removed meanwhile has none.
+/// Returns the ids in a file of a cgroup and of all cgroups below it. Files below that can't be
+/// read are skipped: the processes of a threaded cgroup (`EOPNOTSUPP`) are listed above it, and a
+/// removed cgroup has none.
 ///
 /// # Errors
-/// Its own file can't be read.
+/// Fails if the cgroup's own file can't be read.
 pub(crate) fn ids(folder: BorrowedFd<'_>, file: &str) -> io::Result<Vec<i32>> {
     let mut text = read(folder, file)?;
     for below in below(folder) {
@@ -25,10 +25,10 @@ pub(crate) fn ids(folder: BorrowedFd<'_>, file: &str) -> io::Result<Vec<i32>> {
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// The cgroups below one, by their paths from it; each before those below it.
+/// Returns the paths of the cgroups below one, parents before children.
 pub(super) fn below(folder: BorrowedFd<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    // Its own two links, and one for each folder in it: the kernel counts them.
+    // A folder has two links, and one more for each subfolder.
     if fstat(folder).is_ok_and(|stat| stat.st_nlink == 2) {
         return found;
     }
@@ -48,7 +48,7 @@ pub(super) fn read(folder: BorrowedFd<'_>, path: impl AsRef<Path>) -> io::Result
     pseudo_file::text(bytes)
 }
 
-/// The folders in a folder, by their paths from `root`.
+/// Returns the subfolders of a folder, as paths from `root`.
 fn subfolders(root: BorrowedFd<'_>, path: &Path) -> io::Result<Vec<PathBuf>> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(root, path, flags, Mode::empty())?;

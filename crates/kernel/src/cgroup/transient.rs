@@ -1,9 +1,9 @@
-//! A cgroup of version 2 that exists as long as a command runs, so that events can be opened on the
-//! command's tasks alone.
+//! A cgroup of version 2 that exists while a command runs, so that events can be opened on exactly
+//! the command's tasks.
 //!
-//! It lies in the cgroup of this process, and only where that gives its children no controllers:
-//! then the command has the limits that it would have had anyway. Its name holds the owner's pid
-//! namespace, pid and start time: what a killed owner left behind is found by the next.
+//! It is a child of this process's cgroup, and only if that gives its children no controllers: then
+//! the command runs under the same limits as without it. Its name holds the owner's pid namespace,
+//! pid and start time, by which the next owner finds what a killed one left behind.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,24 +17,23 @@ use super::{Cgroups, Delegation, PerfEvent, below, members};
 use crate::host::Host;
 use crate::procfs;
 
-/// What names of transient cgroups begin with.
+/// Prefix of the names of transient cgroups.
 const PREFIX: &str = "tare-";
 
-/// How often processes are moved out before what still comes is left where it is: a process can
-/// fork while it is moved.
+/// Rounds of moving processes out before the rest stays: a process can fork while it is moved.
 const ROUNDS: usize = 20;
 
-/// The pause between such rounds where no process was left to move. A task that has been waited for
-/// holds its cgroup (`EBUSY`) until the CPU that it died on has switched away from it.
+/// Pause between rounds that found no process. An exited task keeps its cgroup busy (`EBUSY`) until
+/// its CPU has switched away from it.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a command can't have a cgroup of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransientError {
-    /// Events go by cgroups of version 1, or by none.
+    /// Events use cgroups of version 1, or none.
     #[error("events don't go by cgroups of version 2 here")]
     NoVersion2,
-    /// The cgroup of this process isn't in what is mounted.
+    /// The cgroup of this process is not below the mount.
     #[error("the cgroup of this process is not in what is mounted here")]
     OwnUnknown,
     /// A new child would change the command's limits.
@@ -45,21 +44,21 @@ pub enum TransientError {
     /// The current cgroup takes no processes below it.
     #[error("the current cgroup is {0}, and takes no processes below it")]
     Type(String),
-    /// The user may not make one, or move a process there.
+    /// The user may not create a child or move a process there.
     #[error("no write access to the current cgroup ({0})")]
     NotWritable(Errno),
-    /// It could not be made.
+    /// The cgroup could not be created.
     #[error("a cgroup can't be made: {0}")]
     Failed(Errno),
 }
 
-/// Where a transient cgroup would lie.
+/// The parent of transient cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransientParent {
     parent: PathBuf,
 }
 
-/// A cgroup that exists until it is removed or dropped. Who is in it then is moved to the parent.
+/// A cgroup that exists until it is removed or dropped. Its processes are then moved to the parent.
 #[derive(Debug)]
 pub struct TransientCgroup {
     parent: OwnedFd,
@@ -67,8 +66,8 @@ pub struct TransientCgroup {
     folder: OwnedFd,
 }
 
-/// CPU time of tasks. The sum is exact; many kernels know only by samples of their own how it is
-/// shared.
+/// CPU time of tasks. The sum is exact; many kernels only estimate by samples how it divides into
+/// user and system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user mode.
@@ -78,7 +77,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// What was added since.
+    /// Returns the time since an earlier reading.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -88,17 +87,17 @@ impl CpuTime {
     }
 }
 
-/// What was there when a transient cgroup was to be removed.
+/// The result of removing a transient cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupRemoval {
-    /// Processes that were moved to the parent.
+    /// Number of processes moved to the parent.
     pub moved: usize,
-    /// Whether it is gone.
+    /// Whether the cgroup is removed.
     pub gone: bool,
 }
 
 impl TransientParent {
-    /// Where this process could make one, without making it.
+    /// Finds where this process can create one, without creating it.
     ///
     /// # Errors
     /// See [`TransientError`].
@@ -120,7 +119,7 @@ impl TransientParent {
         Ok(Self { parent })
     }
 
-    /// Makes one for this process, and removes those that killed owners left empty.
+    /// Creates one for this process, and removes empty ones that killed owners left.
     ///
     /// # Errors
     /// [`TransientError::Failed`].
@@ -134,8 +133,7 @@ impl TransientParent {
             pid,
             started: procfs::start_time(host, pid).unwrap_or(0),
         };
-        // One process can have several, one after the other, the last of which has not been removed
-        // yet.
+        // A process can have several in a row, of which the last is not removed yet.
         let names = (0..100).map(|number| format!("{}-{number}", owner.name()));
         for name in names {
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {
@@ -152,8 +150,8 @@ impl TransientParent {
         Err(failed(Errno::EXIST))
     }
 
-    /// Removes those whose owners are dead and in which no process is left, with the cgroups below
-    /// them; how many.
+    /// Removes the cgroups, with those below them, whose owners are dead and that hold no process.
+    /// Returns their number.
     pub fn sweep(&self, host: &Host) -> usize {
         let folder = below(host, &self.parent);
         let namespace = pid_namespace(host);
@@ -167,16 +165,16 @@ impl TransientParent {
 }
 
 impl TransientCgroup {
-    /// Its name in the current cgroup.
+    /// Returns its name in the current cgroup.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The CPU time that its tasks have used (`cpu.stat`, which needs no controller).
+    /// Returns the CPU time of its tasks (`cpu.stat`, which needs no controller).
     ///
     /// # Errors
-    /// The file can't be read, or lacks a time.
+    /// Fails if the file can't be read, or lacks a time.
     pub fn cpu_time(&self) -> io::Result<CpuTime> {
         let text = members::read(self.folder.as_fd(), "cpu.stat")?;
         let micros = |name: &str| {
@@ -189,30 +187,30 @@ impl TransientCgroup {
         Ok(CpuTime { user: micros("user_usec")?, system: micros("system_usec")? })
     }
 
-    /// The processes that are in it, and in the cgroups that they made below it.
+    /// Returns the processes in it and in the cgroups below it.
     ///
     /// # Errors
-    /// Its own file can't be read.
+    /// Fails if its own file can't be read.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
         members::ids(self.folder.as_fd(), "cgroup.procs")
     }
 
-    /// The threads that are in it, and in the cgroups that they made below it.
+    /// Returns the threads in it and in the cgroups below it.
     ///
     /// # Errors
-    /// Its own file can't be read.
+    /// Fails if its own file can't be read.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
         members::ids(self.folder.as_fd(), "cgroup.threads")
     }
 
-    /// Moves the processes that are still in it, or below it, to the parent; removes the cgroups
-    /// below it, and then it.
+    /// Moves the remaining processes in and below it to the parent, removes the cgroups below it,
+    /// and then removes it.
     pub fn remove(&self) -> CgroupRemoval {
         let remove = || {
             let result = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
             matches!(result, Ok(()) | Err(Errno::NOENT))
         };
-        // Most are empty by now, and gone at once.
+        // Most are empty, and removed at once.
         let mut removed = CgroupRemoval { moved: 0, gone: remove() };
         for _ in 0..ROUNDS {
             if removed.gone {
@@ -223,7 +221,8 @@ impl TransientCgroup {
                 still.iter().filter(|&&pid| move_to(self.parent.as_fd(), pid).is_ok()).count();
             removed.moved += moved;
             for below in members::below(self.folder.as_fd()).iter().rev() {
-                // What can't be removed keeps those above it: the last removal tells.
+                // A cgroup that can't be removed also keeps its ancestors, which the last removal
+                // reports.
                 _ = unlinkat(&self.folder, below, AtFlags::REMOVEDIR);
             }
             removed.gone = remove();
@@ -263,8 +262,8 @@ fn is_unpopulated(folder: &Path) -> bool {
     events.map_or(true, |events| events.lines().any(|line| line == "populated 0"))
 }
 
-/// Removes a cgroup and those below it; whether it is gone. The kernel removes only those without
-/// processes (`EBUSY`).
+/// Removes a cgroup and those below it. Returns whether it is removed; the kernel keeps cgroups
+/// with processes (`EBUSY`).
 fn remove_tree(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -276,22 +275,22 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
     openat(rustix::fs::CWD, path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Pids mean something in one namespace only.
+/// Returns the pid namespace: pids are meaningful in one namespace only.
 fn pid_namespace(host: &Host) -> u32 {
     host.namespace("pid").unwrap_or(0)
 }
 
-/// Who made a transient cgroup.
+/// The creator of a transient cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     namespace: u32,
     pid: i32,
-    /// In ticks since the machine started, as in `/proc/PID/stat`.
+    /// Start time in ticks since the machine's, as in `/proc/PID/stat`.
     started: u64,
 }
 
 impl Owner {
-    /// Of the cgroup's name what is before its number.
+    /// Returns the cgroup's name without its number.
     fn name(self) -> String {
         format!("{PREFIX}{}-{}-{}", self.namespace, self.pid, self.started)
     }
@@ -307,7 +306,7 @@ impl Owner {
         (number.is_ok() && parts.next().is_none() && owner.pid > 0).then_some(owner)
     }
 
-    /// A process that can't be looked at is taken for alive.
+    /// A process that can't be read counts as alive.
     fn is_dead(self, host: &Host) -> bool {
         match procfs::start_time(host, self.pid) {
             Ok(started) => started != self.started,
@@ -324,8 +323,8 @@ pub(super) mod tests {
     use super::*;
     use crate::host::fixture::{self, FixtureHost};
 
-    /// Whoever makes a cgroup sweeps what dead owners left, also what another test has just made as
-    /// such: tests on the running kernel hold this, one at a time.
+    /// Creating a cgroup sweeps those of dead owners, including one that another test has just
+    /// made. Tests on the running kernel hold this lock.
     static RUNNING_KERNEL: Mutex<()> = Mutex::new(());
 
     pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -364,19 +363,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn names_tell_their_owners_and_nothing_else_is_swept() {
+    fn names_identify_their_owners() {
         let owner = Owner { namespace: 7, pid: 42, started: 99 };
         assert_eq!(Owner::from_name(&format!("{}-0", owner.name())), Some(owner));
-        for other in ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"] {
+        for other in
+            ["tare-7-42-99", "tare-7-42-99-0-1", "tare-7--1-99-0", "tare-x", "system.slice"]
+        {
             assert_eq!(Owner::from_name(other), None, "{other}");
         }
     }
 
-    /// Of the three owners one is dead, one is another process by now, and one is alive.
+    /// Of the three owners one is dead, one pid is reused, and one is alive.
     #[test]
-    fn what_dead_owners_left_is_swept() {
+    fn cgroups_of_dead_owners_are_swept() {
         let stat = |pid: i32, started: u32| {
-            (format!("/proc/{pid}/stat"), format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)))
+            (
+                format!("/proc/{pid}/stat"),
+                format!("{pid} (a) b) S{} {started} 0\n", " 1".repeat(18)),
+            )
         };
         let reused = stat(2, 11);
         let alive = stat(3, 10);
@@ -389,18 +393,22 @@ pub(super) mod tests {
         let place = TransientParent::find(&host).unwrap();
         assert_eq!(place.sweep(&host), 2);
         assert!(
-            host.path("/cg/job/tare-0-3-10-0").exists() && host.path("/cg/job/tare-5-1-10-0").exists()
+            host.path("/cg/job/tare-0-3-10-0").exists()
+                && host.path("/cg/job/tare-5-1-10-0").exists()
         );
     }
 
-    /// On the running kernel: a process goes in and is moved out, and nothing stays.
+    /// On the running kernel: a process is moved in and out, and nothing stays.
     #[test]
-    fn made_and_removed() {
+    fn a_process_is_moved_in_and_out() {
         let _alone = alone();
         let Some((transient, path)) = transient() else { return };
         let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         move_to(transient.as_fd(), i32::try_from(sleeping.id()).unwrap()).unwrap();
-        assert_eq!((transient.processes().unwrap().len(), transient.threads().unwrap().len()), (1, 1));
+        assert_eq!(
+            (transient.processes().unwrap().len(), transient.threads().unwrap().len()),
+            (1, 1)
+        );
         assert!(transient.cpu_time().is_ok());
         assert!(path.is_dir());
         assert_eq!(transient.remove(), CgroupRemoval { moved: 1, gone: true });
@@ -409,7 +417,7 @@ pub(super) mod tests {
         sleeping.wait().unwrap();
     }
 
-    /// A cgroup of this process, or `None` where it can't have one.
+    /// A cgroup of this process; `None` if it can't have one.
     fn transient() -> Option<(TransientCgroup, PathBuf)> {
         let host = Host::default();
         match TransientParent::find(&host).and_then(|place| Ok((place.create(&host)?, place))) {
@@ -442,7 +450,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A command may make cgroups below its own, and leave processes in them.
+    /// A command may create cgroups below its own, and leave processes in them.
     #[test]
     fn cgroups_below_are_removed_and_their_processes_moved() {
         let _alone = alone();
@@ -456,7 +464,7 @@ pub(super) mod tests {
         assert!(!path.exists());
     }
 
-    /// What a killed run left is swept with the cgroups below it, unless a process lives in one.
+    /// The cgroups of a killed run are swept unless a process lives in one.
     #[test]
     fn trees_of_dead_owners_are_swept() {
         let _alone = alone();
@@ -470,7 +478,7 @@ pub(super) mod tests {
         place.sweep(&host);
         assert!(left.join("sub/empty").exists(), "a process lives there");
         drop(daemon);
-        // A task that has been waited for can hold its cgroup for a moment.
+        // An exited task can keep its cgroup busy for a moment.
         let until = Instant::now() + Duration::from_secs(10);
         while !is_unpopulated(&left) && Instant::now() < until {
             std::thread::sleep(PAUSE);

@@ -1,5 +1,5 @@
-//! Programs on functions: perf events of the PMUs `uprobe` and `kprobe`, and links to these. The
-//! kernel takes both away with their descriptors, and nothing is written into tracefs.
+//! Attaches programs to functions through perf events of the PMUs `uprobe` and `kprobe`. The kernel
+//! removes probe and link with their descriptors; nothing is written into tracefs.
 
 use std::ffi::CString;
 use std::io;
@@ -20,14 +20,14 @@ const PERF_EVENT: u32 = 41;
 /// Where a program is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeLocation {
-    /// In a file, whoever runs it.
+    /// In a file, in any process.
     File {
         /// Its path.
         path: CString,
         /// Bytes from its start.
         offset: u64,
-        /// Where the file has a counter of those who want this place to be passed (USDT's
-        /// semaphores); 0: it has none.
+        /// Offset in the file of the counter that enables this place (USDT's semaphore); 0 for
+        /// none.
         semaphore: u32,
     },
     /// In the kernel.
@@ -40,22 +40,22 @@ pub enum ProbeLocation {
 }
 
 impl ProbeLocation {
-    /// Whether this kernel has probes of this kind at all.
+    /// Checks that this kernel has probes of this kind.
     ///
     /// # Errors
-    /// `NotFound` where it has none, else sysfs can't be read.
+    /// `NotFound` if it has none; else sysfs can't be read.
     pub fn check(&self, host: &Host) -> io::Result<()> {
         self.attr(host, false).map(drop)
     }
 
-    fn attr(&self, host: &Host, of_return: bool) -> io::Result<Attr> {
+    fn attr(&self, host: &Host, at_return: bool) -> io::Result<Attr> {
         let (pmu, name, offset, semaphore) = match self {
             Self::File { path, offset, semaphore } => ("uprobe", path, offset, *semaphore),
             Self::Kernel { function, offset } => ("kprobe", function, offset, 0),
         };
         let pmu = host.pmu(pmu).ok_or(io::ErrorKind::NotFound)?;
         let mut config = 0;
-        let terms = [("retprobe", u64::from(of_return)), ("ref_ctr_offset", semaphore.into())];
+        let terms = [("retprobe", u64::from(at_return)), ("ref_ctr_offset", semaphore.into())];
         for (term, value) in terms.into_iter().filter(|(_, value)| *value != 0) {
             let format = pmu.format(term)?.ok_or(io::ErrorKind::Unsupported)?;
             config = format.put(value, config);
@@ -70,7 +70,7 @@ impl ProbeLocation {
     }
 }
 
-/// A program that is attached. Dropped, it is not any more.
+/// An attached program. Dropping it detaches it.
 #[derive(Debug)]
 pub(super) struct Attached {
     _link: OwnedFd,
@@ -87,15 +87,15 @@ struct LinkCreate {
     cookie: u64,
 }
 
-/// Attaches a program at a location, or where what lies there returns, in all processes.
+/// Attaches a program at a location, or at the return of the function there, in all processes.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     location: &ProbeLocation,
-    of_return: bool,
+    at_return: bool,
     cookie: u64,
     host: &Host,
 ) -> io::Result<Attached> {
-    let attr = location.attr(host, of_return)?;
+    let attr = location.attr(host, at_return)?;
     let cpus = host.online_cpus()?;
     let cpu = cpus.iter().next().unwrap_or(0);
     let event = System.open(&attr, EventTarget::Cpu(cpu), None)?;

@@ -1,4 +1,4 @@
-//! What a call costs that is looked at: the same programs on a function of our own.
+//! Measures what a probed call costs, with the same programs on a function of this process.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -8,27 +8,28 @@ use super::attach::ProbeLocation;
 use crate::host::Host;
 use crate::procfs;
 
-/// What looking at a call of a function costs.
+/// The cost of a probed call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProbeCost {
-    /// What it adds to the caller's time, in nanoseconds.
+    /// Added to the caller's time, in nanoseconds.
     pub call_ns: f64,
-    /// How long a function that does nothing seems to take, in nanoseconds: what is seen of each
-    /// call's duration is longer by so much.
+    /// Measured duration of an empty function in nanoseconds: each call's measured duration is too
+    /// long by this.
     pub empty_ns: f64,
 }
 
-/// So many calls are timed together, so often.
+/// Calls per batch.
 const CALLS: u32 = 500;
+/// Number of batches.
 const BATCHES: usize = 5;
 
-/// The function that is called.
+/// The probed function.
 #[inline(never)]
 extern "C" fn nothing(number: u64) -> u64 {
     black_box(number)
 }
 
-/// Where in the file of this process that function lies.
+/// Returns the place of [`nothing`] in this process's file.
 pub(super) fn own_function(host: &Host) -> Option<ProbeLocation> {
     let address = (nothing as extern "C" fn(u64) -> u64 as *const ()).addr() as u64;
     let mut text = Vec::new();
@@ -39,7 +40,7 @@ pub(super) fn own_function(host: &Host) -> Option<ProbeLocation> {
     Some(ProbeLocation::File { path: CString::from(c"/proc/self/exe"), offset, semaphore: 0 })
 }
 
-/// Nanoseconds that a call takes: the median of a few batches.
+/// Returns the nanoseconds of a call: the median of the batches.
 pub(super) fn ns_per_call() -> f64 {
     let mut batches: Vec<f64> = (0..BATCHES)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Calls of functions and places that are passed: `bpf/probes.bpf.c`.
+//! Probes on functions and on instructions: `bpf/probes.bpf.c`.
 
 mod attach;
 mod cost;
@@ -8,8 +8,8 @@ mod registers;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use aya::maps::{Array, MapData, PerCpuArray};
 use aya::Pod;
+use aya::maps::{Array, MapData, PerCpuArray};
 
 pub use attach::ProbeLocation;
 use attach::{Attached, attach};
@@ -22,60 +22,60 @@ use crate::bpf::{BpfError, FollowedTasks, RecordRing, follow_own};
 use crate::histogram::Distribution;
 use crate::host::Host;
 
-/// How many arguments a probe has at most.
+/// Most arguments of a probe.
 pub const ARGUMENTS: usize = 8;
-/// How many loads an argument takes at most, the string that it ends at included.
+/// Most memory loads of an argument, including that of the string it ends at.
 pub const LOADS: usize = 4;
-/// How many of the slowest calls are told at most.
+/// Most of the slowest calls that are reported.
 pub const MOST_SLOWEST: u32 = 32;
 
-/// What an argument begins with.
+/// Where an argument's value starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentBase {
     /// A number.
     Constant(u64),
-    /// A register when the function is called.
+    /// A register at the function's entry.
     Register(Register),
-    /// What the function returned.
+    /// The function's return value.
     Returned,
 }
 
-/// Memory that is read.
+/// A memory load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// What is added to the address before.
+    /// Added to the address.
     pub offset: i64,
-    /// It is a program's memory, and not the kernel's.
+    /// Whether the memory is the program's, not the kernel's.
     pub in_user_memory: bool,
 }
 
-/// How an argument is read: from the base, each load from the address that was found before.
+/// How an argument is read: from the base, each load from the address of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// The begin.
+    /// The start.
     pub base: ArgumentBase,
-    /// At most [`LOADS`], fewer by one with `text`.
+    /// At most [`LOADS`], one fewer with `text`.
     pub loads: Vec<Load>,
-    /// How many bytes the last load has: 1, 2, 4 or 8.
+    /// Bytes of the last load: 1, 2, 4 or 8.
     pub size: u8,
-    /// A string lies there at last.
+    /// The load of a string at the end.
     pub text: Option<Load>,
 }
 
-/// A place, and what is read there.
+/// A probed place, and the arguments that are read there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbePlan {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
-    /// Where.
+    /// The place.
     pub location: ProbeLocation,
-    /// It is a function, which returns: its calls have a duration.
+    /// Whether it is a function's entry, so that calls have a duration.
     pub returns: bool,
     /// At most [`ARGUMENTS`].
     pub arguments: Vec<Argument>,
-    /// Each call is a record.
-    pub each: bool,
-    /// Calls that took less are no records, in nanoseconds.
+    /// Whether each call is a record.
+    pub records_each: bool,
+    /// Shortest call that is a record, in nanoseconds.
     pub min_duration_ns: u64,
 }
 
@@ -118,7 +118,7 @@ struct RawSums {
     histogram: Distribution,
 }
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for RawProbe {}
 // SAFETY: as above.
@@ -153,7 +153,7 @@ impl RawProbe {
         let mut raw = Self {
             min_ns: place.min_duration_ns,
             in_kernel: u8::from(matches!(place.location, ProbeLocation::Kernel { .. })),
-            each: u8::from(place.each),
+            each: u8::from(place.records_each),
             has_texts: u8::from(place.arguments.iter().any(|argument| argument.text.is_some())),
             count: u8::try_from(place.arguments.len()).unwrap_or(u8::MAX),
             ..Self::default()
@@ -161,24 +161,24 @@ impl RawProbe {
         for (into, argument) in raw.arguments.iter_mut().zip(&place.arguments) {
             *into = RawArgument::new(argument);
         }
-        // What isn't there begins with nothing, and is read as the number 0.
+        // Unused arguments have no base, and are read as the number 0.
         raw
     }
 }
 
-/// The sums of a place.
+/// The sums of one place.
 #[derive(Clone, Debug, Default)]
 pub struct PlaceSums {
-    /// How often it was called or passed.
+    /// Number of calls, or of passes.
     pub calls: u64,
-    /// How many of the calls have returned: the others go on, ended without a return, or are
+    /// Number of calls that have returned. The others still run, ended without a return, or are
     /// nested deeper than the kernel follows (64 in a thread).
     pub returned: u64,
-    /// How long those took that returned, in nanoseconds.
+    /// Total time of the returned calls in nanoseconds.
     pub total_ns: u64,
-    /// How long the longest took, in nanoseconds.
+    /// The longest call in nanoseconds.
     pub max_ns: u64,
-    /// How long they took, by buckets.
+    /// Their durations.
     pub durations: Box<Distribution>,
 }
 
@@ -191,7 +191,7 @@ impl PlaceSums {
         self.durations.add(&raw.histogram);
     }
 
-    /// Adds those of another place.
+    /// Adds the sums of another place.
     pub fn merge(&mut self, other: &Self) {
         self.calls += other.calls;
         self.returned += other.returned;
@@ -201,16 +201,17 @@ impl PlaceSums {
     }
 }
 
-/// Programs on functions. Dropped, they are gone.
+/// Attached probes. Dropping it detaches and unloads them.
 pub struct Probes {
     attached: Vec<Attached>,
     programs: LoadedObject,
     ring: RecordRing,
     sums: PerCpuArray<MapData, RawSums>,
-    /// How many places; the sums have one more, for calls of our own.
+    /// Number of places; the map of sums has one more, for calls of this process's own function.
     places: u32,
-    /// A function of this process, looked at too, and how long it takes without, in nanoseconds.
-    own: Option<(Vec<Attached>, f64)>,
+    /// A probed function of this process ([`Probes::cost`]), and its duration without a probe in
+    /// nanoseconds.
+    own: Option<OwnFunction>,
 }
 
 impl std::fmt::Debug for Probes {
@@ -219,25 +220,32 @@ impl std::fmt::Debug for Probes {
     }
 }
 
-/// Why places can't be looked at.
+/// A probed function of this process, which measures the cost of a probe.
+struct OwnFunction {
+    _attached: Vec<Attached>,
+    /// Nanoseconds of a call without the probe.
+    bare_ns: f64,
+}
+
+/// Why places can't be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbesError {
-    /// The programs can't be loaded or asked.
+    /// The programs can't be loaded or read.
     #[error("{0}")]
     Bpf(#[from] BpfError),
-    /// The kernel takes no probe there.
+    /// The kernel refuses the probe.
     #[error("{error}")]
     Attach {
-        /// Which of the places.
+        /// Index of the place.
         place: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }
 
 impl Probes {
-    /// Loads the programs and begins. `slowest` is how many of the slowest calls of each place are
-    /// told, with their stacks; `ring_bytes` is a power of two and at least a page.
+    /// Loads and attaches the programs. `slowest` is the number of slowest calls of each place that
+    /// are reported with their stacks; `ring_bytes` is a power of two and at least a page.
     ///
     /// # Errors
     /// See [`ProbesError`].
@@ -278,15 +286,16 @@ impl Probes {
                 attached.map_err(|error| ProbesError::Attach { place: number, error })?;
             probes.attached.extend(attached);
         }
-        // Now, as capabilities may be given up before it is needed.
+        // Attached early, because the capabilities may be given up later.
         probes.own = cost::own_function(host).and_then(|location| {
             let bare_ns = cost::ns_per_call();
-            Some((probes.attach(&location, true, count.into(), host).ok()?, bare_ns))
+            let attached = probes.attach(&location, true, count.into(), host).ok()?;
+            Some(OwnFunction { _attached: attached, bare_ns })
         });
         Ok(probes)
     }
 
-    /// The return comes first, so that each call that is counted has one.
+    /// The return is attached first, so that each counted call has one.
     fn attach(
         &self,
         location: &ProbeLocation,
@@ -303,58 +312,58 @@ impl Probes {
         names.iter().map(attached).collect()
     }
 
-    /// What becomes readable when one of the slowest calls has returned, or an eighth of the ring
-    /// buffer is full. Less than that is there to be read without.
+    /// Returns the descriptor that becomes readable when one of the slowest calls has returned, or
+    /// an eighth of the ring buffer is full. Records can be drained before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()
     }
 
-    /// Hands over the bytes of records that wait, in the order in which they were written: at most
-    /// 10,000, as others may come as fast as these are read. Returns how many there were.
+    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
+    /// number.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// Returns the first error of `each`.
     pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
         self.ring.drain(each)
     }
 
-    /// Ends the looking: what was written and summed up stays.
+    /// Detaches the probes; records and sums remain readable.
     pub fn stop(&mut self) {
         self.attached.clear();
     }
 
-    /// The sums of each place.
+    /// Returns the sums of each place.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if a map can't be read.
     pub fn read(&self) -> Result<Vec<PlaceSums>, BpfError> {
         (0..self.places).map(|place| self.sums_of(place)).collect()
     }
 
     fn sums_of(&self, place: u32) -> Result<PlaceSums, BpfError> {
         let mut sums = PlaceSums::default();
-        self.sums.get(&place, 0)?.iter().for_each(|of_cpu| sums.add(of_cpu));
+        self.sums.get(&place, 0)?.iter().for_each(|cpu| sums.add(cpu));
         Ok(sums)
     }
 
-    /// How many records found no room in the ring buffer until now.
+    /// Returns how many records the ring buffer had no room for so far.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if a map can't be read.
     pub fn missing(&self) -> Result<u64, BpfError> {
         self.ring.missing()
     }
 
-    /// What the programs cost on a function of this process: a few milliseconds of measuring. To
-    /// be called once, after [`Probes::stop`]. `None` where it can't be found out.
+    /// Measures for some milliseconds what the programs cost on a function of this process. To be
+    /// called once, after [`Probes::stop`]. `None` if it can't be measured.
     pub fn cost(&mut self) -> Option<ProbeCost> {
-        let (_attached, bare_ns) = self.own.take()?;
+        let own = self.own.take()?;
         follow_own(self.programs.storage("tasks").ok()?).ok()?;
-        let looked_at_ns = cost::ns_per_call();
+        let probed_ns = cost::ns_per_call();
         let sums = self.sums_of(self.places).ok().filter(|sums| sums.returned > 0)?;
         let empty_ns = sums.durations.quantile(0.5);
-        Some(ProbeCost { call_ns: (looked_at_ns - bare_ns).max(0.0), empty_ns })
+        Some(ProbeCost { call_ns: (probed_ns - own.bare_ns).max(0.0), empty_ns })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records of the ring buffer of `bpf/probes.bpf.c`.
+//! The records of `bpf/probes.bpf.c`.
 
 use super::ARGUMENTS;
 use super::registers::{COUNT, Register};
@@ -7,7 +7,7 @@ const TEXT: usize = 64;
 const OUTER: usize = 16;
 const KERNEL_FRAMES: usize = 32;
 
-/// Sizes of `struct call`, `struct texts`, and of what stands before a copied stack.
+/// Sizes of `struct call` and `struct texts`, and offsets within the record of a slow call.
 pub(super) const CALL: usize = 112;
 const TEXTS: usize = ARGUMENTS * TEXT;
 const REGISTERS: usize = CALL + TEXTS;
@@ -16,39 +16,39 @@ const KERNEL: usize = RETURNS + 16 * OUTER;
 const COPIED: usize = KERNEL + 8 * KERNEL_FRAMES;
 const STACK: usize = COPIED + 8;
 
-/// What an argument was found to be.
+/// The value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentValue<'a> {
-    /// The number, or the address of the string. `None`: the memory could not be read.
+    /// The number, or the address of the string; `None` if memory could not be read.
     pub value: Option<u64>,
-    /// The string up to its NUL byte, at most 63 bytes of it; empty for a number.
+    /// The string up to its NUL byte, at most 63 bytes; empty for a number.
     pub text: &'a [u8],
 }
 
-/// A call of a function, or a place that was passed.
+/// A call of a function, or a pass of a place.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeCall<'a> {
-    /// Which of the places.
+    /// Index of the place.
     pub place: usize,
-    /// When it began, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Its beginning by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// How long it took, in nanoseconds; 0 for a place that is only passed.
+    /// Its duration in nanoseconds; 0 for a place that is only passed.
     pub duration_ns: u64,
-    /// The thread, in the first pid namespace.
+    /// The thread, in the initial pid namespace.
     pub tid: u32,
     /// Its process.
     pub process: u32,
     /// Its name, without NUL bytes.
     pub comm: &'a [u8],
-    /// What it was called from, where it is one of the slowest.
+    /// Its caller's stack, if it is one of the slowest.
     pub stack: Option<CopiedStack<'a>>,
     bytes: &'a [u8],
 }
 
-/// Registers and stack of a thread whose function has just returned.
+/// Registers and stack of a thread at a function's return.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiedStack<'a> {
-    /// The stack from the stack pointer on.
+    /// The stack, from the stack pointer upwards.
     pub bytes: &'a [u8],
     record: &'a [u8],
 }
@@ -66,7 +66,7 @@ fn up_to_nul(bytes: &[u8]) -> &[u8] {
 }
 
 impl<'a> ProbeCall<'a> {
-    /// Takes a record apart; `None` where it is none.
+    /// Parses a record; `None` if it is too short or of unknown kind.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.len() < CALL + TEXTS {
@@ -94,7 +94,7 @@ impl<'a> ProbeCall<'a> {
         })
     }
 
-    /// An argument, counted from 0; where it is a string also that.
+    /// Returns an argument, counted from 0, with its string if it is one.
     #[must_use]
     pub fn argument(&self, number: usize, is_text: bool) -> ArgumentValue<'a> {
         let unreadable = word(self.bytes, 28) >> number & 1 != 0;
@@ -107,14 +107,15 @@ impl<'a> ProbeCall<'a> {
 }
 
 impl<'a> CopiedStack<'a> {
-    /// A register.
+    /// Returns a register's value.
     #[must_use]
     pub fn register(&self, register: Register) -> u64 {
         let all = std::array::from_fn(|at| long(self.record, REGISTERS + 8 * at));
-        register.of(&all)
+        register.value_in(&all)
     }
 
-    /// The kernel's return addresses, the innermost first, where the function is the kernel's.
+    /// Iterates over the kernel's return addresses, innermost first, if the function is the
+    /// kernel's.
     pub fn kernel(&self) -> impl Iterator<Item = u64> + 'a {
         let record = self.record;
         (0..KERNEL_FRAMES)
@@ -122,12 +123,12 @@ impl<'a> CopiedStack<'a> {
             .take_while(|address| *address != 0)
     }
 
-    /// Where on the stack the kernel has its own address in place of a return address, and which
-    /// that was.
+    /// Iterates over the places on the stack where the kernel put its own return address: the
+    /// place, and the original address.
     pub fn replaced(&self) -> impl Iterator<Item = (u64, u64)> + 'a {
         let record = self.record;
         let pair = move |at| (long(record, RETURNS + 16 * at), long(record, RETURNS + 16 * at + 8));
-        (0..OUTER).map(pair).filter(|(at, is)| *at != 0 && *is != 0)
+        (0..OUTER).map(pair).filter(|(at, original)| *at != 0 && *original != 0)
     }
 }
 
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cut_records_are_no_panic() {
+    fn truncated_records_are_rejected() {
         let mut bytes = vec![0; STACK + 8192];
         bytes[24] = 2;
         bytes[28] = 2;

@@ -1,4 +1,4 @@
-//! Registers as `bpf/probes.bpf.c` has them, by the names that the kernel's probes take
+//! The registers of `bpf/probes.bpf.c`, named as in the kernel's probes
 //! (`Documentation/trace/kprobetrace.rst`; `arch/*/kernel/ptrace.c`, `regoffset_table`).
 
 #[cfg(target_arch = "x86_64")]
@@ -24,7 +24,7 @@ const RETURNED: &str = "ax";
 #[cfg(target_arch = "aarch64")]
 const RETURNED: &str = "x0";
 
-/// How many there are.
+/// Number of registers.
 pub(super) const COUNT: usize = NAMES.len();
 
 /// A register.
@@ -32,7 +32,7 @@ pub(super) const COUNT: usize = NAMES.len();
 pub struct Register(usize);
 
 impl Register {
-    /// The register of this name: the kernel's (`di`), or with the `r` that 64-bit assembler has
+    /// Returns the register of this name: the kernel's (`di`), with the `r` of 64-bit assembler
     /// (`rdi`), or `x30`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -42,7 +42,7 @@ impl Register {
         find(name).or_else(|| short.and_then(find)).or_else(link)
     }
 
-    /// The one with this number in samples (`arch/*/include/uapi/asm/perf_regs.h`).
+    /// Returns the register with this number in samples (`arch/*/include/uapi/asm/perf_regs.h`).
     #[must_use]
     pub fn by_perf_number(number: u32) -> Option<Self> {
         let number = usize::try_from(number).ok()?;
@@ -60,34 +60,34 @@ impl Register {
         return (number < COUNT).then_some(Self(number));
     }
 
-    /// The one that holds an integer argument of a function, counted from 1.
+    /// Returns the register of a function's integer argument, counted from 1.
     #[must_use]
     pub fn argument(number: usize) -> Option<Self> {
         Self::named(ARGUMENTS.get(number.checked_sub(1)?)?)
     }
 
-    /// How many arguments have a register.
+    /// Number of arguments in registers.
     pub const ARGUMENTS: usize = ARGUMENTS.len();
 
-    /// The one that holds what a function returns.
+    /// Returns the register of the return value.
     #[must_use]
     pub fn returned() -> Self {
         Self::named(RETURNED).unwrap_or(Self(0))
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     #[must_use]
     pub fn stack_pointer() -> Self {
         Self::named("sp").unwrap_or(Self(0))
     }
 
-    /// Where it lies among the others, in bytes.
+    /// Returns its offset among the registers, in bytes.
     pub(super) fn offset(self) -> u16 {
         u16::try_from(8 * self.0).unwrap_or(0)
     }
 
-    /// Its value among those of a record.
-    pub(super) fn of(self, all: &[u64; COUNT]) -> u64 {
+    /// Returns its value from a record's registers.
+    pub(super) fn value_in(self, all: &[u64; COUNT]) -> u64 {
         all[self.0]
     }
 }

@@ -228,8 +228,7 @@ mod tests {
     use super::*;
     use crate::host::fixture::machine;
 
-    const STAT: &str =
-        " S 41 7 7 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 500 1000 10 18446744073709551615 1 1 0\n";
+    const STAT: &str = " S 41 7 7 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 500 1000 10 18446744073709551615 1 1 0\n";
 
     #[test]
     fn names_can_hold_anything() {
@@ -243,7 +242,8 @@ mod tests {
             };
             assert_eq!(parse_stat(text.as_bytes()), Some(wanted));
         }
-        let kworker = format!("9 (kworker/u8:0-events_unbound){STAT}").replace("4194560", "69238880");
+        let kworker =
+            format!("9 (kworker/u8:0-events_unbound){STAT}").replace("4194560", "69238880");
         let found = parse_stat(kworker.as_bytes()).unwrap();
         assert!(found.is_kernel_thread && found.comm == b"kworker/u8:0-ev");
         assert_eq!(parse_stat(b"7 (sh) S 1"), None);
@@ -262,7 +262,10 @@ mod tests {
             ("/proc/version", String::new()),
         ]);
         let host = machine.host();
-        assert_eq!((processes(&host).unwrap(), threads(&host, 7).unwrap()), (vec![7, 12], vec![7, 12]));
+        assert_eq!(
+            (processes(&host).unwrap(), threads(&host, 7).unwrap()),
+            (vec![7, 12], vec![7, 12])
+        );
         assert_eq!((process(&host, 7).unwrap().ppid, process_of(&host, 12).unwrap()), (41, 7));
         assert_eq!(identity(&host, 12).unwrap(), Identity { uid: 6, own_pid: 1 });
         assert_eq!(thread_comm(&host, 7, 12).unwrap(), b"a\nb");

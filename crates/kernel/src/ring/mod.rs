@@ -1,12 +1,12 @@
-//! The rings that the kernel writes an event's records into.
+//! Ring buffers, into which the kernel writes an event's records.
 //!
 //! ```text
-//! while bytes are there            Ring::batch: two slices at most
+//! while bytes are unread            Ring::batch: two slices at most
 //!     write them somewhere         unparsed; record ends are found by the headers' sizes alone
 //!     move the tail                Batch::advance: the kernel may write there again
 //! ```
-//! A [`Ring`] holds what nobody has read yet, and the kernel drops what finds no room. An
-//! [`OverwrittenRing`] holds what came last, and nobody moves a tail.
+//! A [`Ring`] holds unread records, and the kernel drops records that don't fit. An
+//! [`OverwrittenRing`] holds the newest records, and has no tail to move.
 
 mod ordered;
 mod overwritten;
@@ -31,19 +31,19 @@ use crate::open::EventFile;
 /// Why an event has no ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RingError {
-    /// Not even one page may be locked in memory (`EPERM`).
+    /// Not even one page may be locked (`EPERM`).
     #[error(
         "this process may lock no memory for a ring: raise 'ulimit -l' or the sysctl kernel.perf_event_mlock_kb, or run with CAP_IPC_LOCK"
     )]
     LockedMemory,
-    /// There is no memory left for the smallest ring (`ENOMEM`).
+    /// No memory is left for the smallest ring (`ENOMEM`).
     #[error("there is no memory left for a ring")]
     Memory,
     /// The event can't have a ring (`EINVAL`): it is inherited and bound to no CPU.
     #[error("the event can have no ring: an inherited event must be bound to a CPU")]
     NotPossible,
-    /// The event's ring was mapped before, or it writes into another's (`EBUSY`): a ring has one
-    /// reader.
+    /// The event's ring was mapped before, or the event writes into another's (`EBUSY`): a ring has
+    /// one reader.
     #[error("the event's ring has a reader, or the event writes into the ring of another")]
     Taken,
     /// Any other refusal.
@@ -51,8 +51,8 @@ pub enum RingError {
     Kernel(Errno),
 }
 
-/// Maps a ring of at least `bytes`, or where memory can't be locked or had, of half of that, and so
-/// on down to a page.
+/// Maps a ring of at least `bytes`. If that can't be locked or allocated, halves the size until it
+/// can, down to a page.
 fn map_falling_back(
     event: &dyn EventFile,
     bytes: usize,
@@ -74,7 +74,7 @@ fn map_falling_back(
     }
 }
 
-/// A ring that the kernel stops filling where nobody has read yet: what finds no room is lost, and
+/// A ring whose unread part the kernel doesn't overwrite: records that don't fit are lost, and
 /// counted by the kernel.
 ///
 /// ```text
@@ -84,46 +84,45 @@ fn map_falling_back(
 #[derive(Debug)]
 pub struct Ring {
     mapping: Mapping,
-    /// The position up to which everything was read; the kernel's copy is only ever written.
+    /// The position up to which records were read. The kernel's copy is only written, never read.
     tail: u64,
 }
 
 impl Ring {
-    /// Maps the ring of an event: at least `bytes` of data, as a power of two of pages. Where so
-    /// much can't be locked in memory it is halved until it can; [`Ring::size`] says what came of
-    /// it.
+    /// Maps an event's ring with at least `bytes` of data, rounded up to a power of two of pages.
+    /// If the memory can't be locked the size is halved until it can; see [`Ring::size`].
     ///
     /// # Errors
     /// See [`RingError`].
     pub fn map(event: &dyn EventFile, bytes: usize) -> Result<Self, RingError> {
-        map_falling_back(event, bytes, Access::Consume).map(Self::over)
+        map_falling_back(event, bytes, Access::Consume).map(Self::from_mapping)
     }
 
-    /// Maps a ring in a BPF map, whose programs write it as the kernel writes an event's: from this
-    /// offset on, in whole pages, a control page and so many bytes of data, a power of two of pages.
-    /// Nobody else reads it.
+    /// Maps a ring in a BPF map, whose programs write it as the kernel writes an event's. At
+    /// `offset`, in whole pages, lies the control page; `bytes` of data follow, a power of two of
+    /// pages. Nothing else may read it.
     pub(crate) fn at(file: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<Self, Errno> {
-        Mapping::at(file, offset, bytes, Access::Consume).map(Self::over)
+        Mapping::at(file, offset, bytes, Access::Consume).map(Self::from_mapping)
     }
 
-    fn over(mapping: Mapping) -> Self {
+    fn from_mapping(mapping: Mapping) -> Self {
         let tail = mapping.tail();
         Self { mapping, tail }
     }
 
-    /// Bytes of data that the ring holds at most.
+    /// Returns the bytes of data that the ring can hold.
     #[must_use]
     pub fn size(&self) -> usize {
         self.mapping.size()
     }
 
-    /// Bytes that can be read now.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn available(&self) -> usize {
         self.mapping.readable(self.tail, self.mapping.head()).len()
     }
 
-    /// The oldest record that wasn't read yet. The kernel gets its place back when it is dropped.
+    /// Returns the oldest unread record. Dropping it gives its place back to the kernel.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator could hand out a second record before the first is dropped"
@@ -133,15 +132,15 @@ impl Ring {
         Some(RingRecord::new(bytes, &mut self.tail, &self.mapping))
     }
 
-    /// Everything that can be read now.
+    /// Returns all unread records.
     pub fn batch(&mut self) -> Batch<'_> {
         let span = self.mapping.readable(self.tail, self.mapping.head());
         Batch { span, tail: &mut self.tail, mapping: &self.mapping }
     }
 }
 
-/// All records that were complete when it was taken. Dropped without [`Batch::advance`], they stay
-/// in the ring.
+/// The unread records at the time of the call. Dropped without [`Batch::advance`], they stay in the
+/// ring.
 #[derive(Debug)]
 pub struct Batch<'ring> {
     span: RingSpan<'ring>,
@@ -150,31 +149,32 @@ pub struct Batch<'ring> {
 }
 
 impl Batch<'_> {
-    /// The bytes, in order; the second slice is empty where nothing wraps around.
+    /// Returns the bytes in order; the second slice is empty unless the batch wraps around.
     #[must_use]
     pub fn slices(&self) -> [&[u8]; 2] {
         self.span.slices()
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.span.len()
     }
 
-    /// Whether there is nothing to read.
+    /// Whether there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.span.len() == 0
     }
 
-    /// The records one by one. Of each, only the header is looked at.
+    /// Iterates over the records, decoding only their headers.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records::of(self.span)
+        Records::new(self.span)
     }
 
-    /// Leaves what comes after `most` bytes for later: of whole records at least one stays.
+    /// Shortens the batch to whole records of at most `most` bytes together, but at least one
+    /// record. The rest stays in the ring.
     pub fn shorten(&mut self, most: usize) {
         if self.len() > most {
             let ends = self.records().scan(0, |end, record| {
@@ -187,7 +187,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Gives the places of all these records back to the kernel.
+    /// Gives the places of these records back to the kernel.
     pub fn advance(self) {
         *self.tail = self.tail.wrapping_add(self.span.len() as u64);
         self.mapping.set_tail(*self.tail);

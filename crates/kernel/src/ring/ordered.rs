@@ -1,4 +1,4 @@
-//! The rings of several CPUs, read in order of time.
+//! The rings of several CPUs, merged in order of time.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,7 +10,7 @@ use tare_format::record::{Events, Layout, RawRecord, Records};
 use super::{Ring, RingError};
 use crate::open::EventFile;
 
-/// Events that write into one ring for each CPU. Dropped, they are closed.
+/// Events that share one ring per CPU. Dropping it closes them.
 #[derive(Debug, Default)]
 pub struct OrderedRings {
     events: Vec<Box<dyn EventFile>>,
@@ -24,22 +24,22 @@ pub struct OrderedRings {
 struct CpuRing {
     cpu: u32,
     ring: Ring,
-    /// Which of the events it belongs to.
+    /// Index of the event that it belongs to.
     owner: usize,
 }
 
 /// Why an event has no ring to write into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
-    /// The first event of a CPU gets none of its own.
+    /// The CPU's first event can't get a ring.
     Ring(RingError),
-    /// It can't write into that of the first one.
+    /// The event can't write into the first event's ring.
     Output(Errno),
 }
 
 impl OrderedRings {
-    /// Has an event of this CPU write into the ring there, which is that of the first event, of at
-    /// most `bytes`: less where so much memory may not be locked.
+    /// Adds an event on this CPU. The CPU's first event gets a ring of `bytes`, or less if not all
+    /// of it may be locked; later ones write into that ring.
     ///
     /// # Errors
     /// See [`AddError`].
@@ -59,40 +59,41 @@ impl OrderedRings {
         Ok(())
     }
 
-    /// Says what the samples with these ids hold: those of the next event that records name.
+    /// Sets the layout of samples with these ids, which belong to the next event in the order of
+    /// [`Self::layouts`].
     pub fn add_layout(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
         self.layouts.add(layout, ids);
     }
 
-    /// What was said of samples, in that order.
+    /// Returns the layouts in the order of their addition.
     #[must_use]
     pub fn layouts(&self) -> &Events {
         &self.layouts
     }
 
-    /// Lets all events begin.
+    /// Enables all events.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Returns the kernel's error.
     pub fn enable(&self) -> Result<(), Errno> {
         self.events.iter().try_for_each(|event| event.enable())
     }
 
-    /// Ends them; what was written can still be read.
+    /// Disables all events; written records remain readable.
     pub fn stop(&self) {
         for event in &self.events {
-            // What can't be disabled ends with its descriptor.
+            // An event that can't be disabled ends with its descriptor.
             let _ = event.disable();
         }
     }
 
-    /// What becomes readable when a ring has as much as its event says.
+    /// Returns descriptors that become readable when a ring reaches its event's watermark.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().filter_map(|ring| self.events.get(ring.owner)?.wakes())
     }
 
-    /// Takes over what the rings hold. What is older than `before_ns`, by the events' clock, is due:
-    /// no ring can bring anything older any more.
+    /// Moves the rings' records into the sorter. Records older than `before_ns`, by the events'
+    /// clock, become due: no ring can deliver older ones.
     pub fn drain(&mut self, before_ns: u64) {
         for CpuRing { ring, .. } in &mut self.rings {
             let batch = ring.batch();
@@ -101,7 +102,7 @@ impl OrderedRings {
             batch.advance();
             let mut last_ns = 0;
             for record in Records::new(&self.bytes, Endian::NATIVE) {
-                // Losses have no time of their own: they lie where they were found.
+                // Lost records have no time of their own: they get their predecessor's.
                 let time_ns = self.layouts.time_ns(&record).unwrap_or(last_ns);
                 last_ns = time_ns;
                 self.sorter.push(time_ns, 0, &record);
@@ -110,13 +111,13 @@ impl OrderedRings {
         self.sorter.complete_before(before_ns);
     }
 
-    /// Takes in what comes from elsewhere.
+    /// Adds a record from elsewhere.
     pub fn push(&mut self, time_ns: u64, kind: u32, body: &[u8]) {
         let record = RawRecord { kind, misc: 0, body, endian: Endian::NATIVE };
         self.sorter.push(time_ns, 0, &record);
     }
 
-    /// The next record that is due.
+    /// Returns the next due record.
     pub fn next_record(&mut self) -> Option<OrderedRecord<'_>> {
         self.sorter.pop()
     }

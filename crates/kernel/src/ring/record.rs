@@ -1,4 +1,4 @@
-//! One record in a ring, seen by its header alone.
+//! A record in a ring, decoded by its header alone.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use tare_format::record::RecordHeader;
 
 use crate::mapping::{Mapping, RingSpan};
 
-/// The bytes of a record, header included.
+/// A record's bytes, including the header.
 #[derive(Debug)]
 pub struct RecordBytes<'a> {
     header: RecordHeader,
@@ -15,9 +15,9 @@ pub struct RecordBytes<'a> {
 }
 
 impl<'a> RecordBytes<'a> {
-    /// The record that `span` begins with. One whose header says less than a header's size, or more
-    /// than is there, can't be told from what follows: then all of it is taken as one, so that a
-    /// reader gets on, and [`RecordBytes::is_whole`] says so.
+    /// Returns the first record of `span`. If its header's size is impossible or exceeds the span,
+    /// the record's end is unknown: then all of the span counts as one record, so that the reader
+    /// proceeds, and [`RecordBytes::is_whole`] returns false.
     pub(super) fn first_of(span: RingSpan<'a>) -> Option<Self> {
         if span.len() == 0 {
             return None;
@@ -40,21 +40,21 @@ impl<'a> RecordBytes<'a> {
         self.header.misc
     }
 
-    /// How many bytes the record has, its header of 8 included.
+    /// Returns the record's size including its 8-byte header.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a record is never empty")]
     pub fn len(&self) -> usize {
         self.span.len()
     }
 
-    /// Whether the header's size is the record's. The kernel writes no other; what was overwritten
-    /// in part may look like one.
+    /// Whether the header's size is the record's. The kernel writes no other; a partly overwritten
+    /// record may look different.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.header.record_size() == self.span.len()
     }
 
-    /// The bytes in order; the second slice is empty where the record doesn't wrap around the
+    /// Returns the bytes in order; the second slice is empty unless the record wraps around the
     /// ring's end.
     #[must_use]
     pub fn slices(&self) -> [&'a [u8]; 2] {
@@ -62,8 +62,8 @@ impl<'a> RecordBytes<'a> {
     }
 }
 
-/// A record that the kernel gets the place of back when it is dropped. It can't be cloned, and it
-/// borrows the ring: one record is out at a time.
+/// A record whose place the kernel gets back when it is dropped. It can't be cloned and borrows the
+/// ring, so only one is out at a time.
 #[derive(Debug)]
 pub struct RingRecord<'ring> {
     bytes: RecordBytes<'ring>,
@@ -103,7 +103,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn of(rest: RingSpan<'a>) -> Self {
+    pub(super) fn new(rest: RingSpan<'a>) -> Self {
         Self { rest }
     }
 }

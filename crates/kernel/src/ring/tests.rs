@@ -1,4 +1,4 @@
-//! Rings over plain memory, with a test in the kernel's place.
+//! Rings over plain memory, with the test as the kernel.
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{PERF_RECORD_COMM, PERF_RECORD_SAMPLE};
@@ -7,18 +7,18 @@ use super::*;
 use crate::fake::Scripted;
 use crate::open::{EventTarget, Kernel};
 
-/// The kernel's side of a ring: writes what finds room, counts what doesn't.
+/// The kernel's side of a ring: writes records that fit, drops others.
 struct Producer {
     head: u64,
 }
 
 impl Producer {
-    /// A ring whose positions begin at `start`, as if all before it had been read.
+    /// A ring whose positions begin at `start`, as if everything before had been read.
     fn ring(size: usize, start: u64) -> (Self, Ring) {
         let mapping = Mapping::stand_in(size).unwrap();
         mapping.store(start, &[], start);
         mapping.set_tail(start);
-        (Self { head: start }, Ring::over(mapping))
+        (Self { head: start }, Ring::from_mapping(mapping))
     }
 
     fn write(&mut self, ring: &Ring, record: &[u8]) -> bool {
@@ -45,7 +45,7 @@ fn joined(slices: [&[u8]; 2]) -> Vec<u8> {
     slices.concat()
 }
 
-/// Reads everything, one way or the other, and checks that both ways see the same records.
+/// Reads everything by one of the two ways, and checks that both see the same records.
 fn drain(ring: &mut Ring, random: &mut fastrand::Rng, into: &mut Vec<u8>) {
     let available = ring.available();
     let before = into.len();
@@ -72,7 +72,7 @@ fn any_records_come_out_byte_for_byte() {
     // Miri is some hundred times slower.
     let largest = if cfg!(miri) { 7 } else { 13 };
     for size in (6..=largest).map(|bits| 1_usize << bits) {
-        // Every place to begin at in small rings, and positions that wrap around at 64 bits.
+        // Every start position in small rings, and positions that wrap around at 64 bits.
         let starts = (0..size as u64)
             .step_by(if cfg!(miri) { size / 4 } else { size / 64 })
             .flat_map(|start| [start, start.wrapping_sub(size as u64)]);
@@ -81,7 +81,7 @@ fn any_records_come_out_byte_for_byte() {
             let mut written = Vec::new();
             let mut read = Vec::new();
             for _ in 0..40 {
-                // Of any length, not only multiples of 8: headers wrap around as well.
+                // Any length, not only multiples of 8, so that headers wrap around too.
                 let length = 8 + random.usize(..size / 2 - 7);
                 let bytes = record(&mut random, length);
                 if producer.write(&ring, &bytes) {
@@ -127,7 +127,7 @@ fn the_kernel_gets_the_place_back_when_a_record_is_dropped() {
 }
 
 #[test]
-fn a_header_that_can_not_be_is_shown_and_passed() {
+fn an_impossible_header_is_returned_and_skipped() {
     for size in [0_u16, 7, 200] {
         let (mut producer, mut ring) = Producer::ring(64, 48);
         let mut bytes = [0; 24];
@@ -145,13 +145,13 @@ fn a_header_that_can_not_be_is_shown_and_passed() {
     }
 }
 
-/// Writes records backwards, as the kernel does with `write_backward`; takes them twice.
+/// Writes records backwards, like the kernel with `write_backward`, and takes two snapshots.
 #[test]
 fn an_overwritten_ring_holds_the_newest_whole_records_once() {
     let mut random = fastrand::Rng::with_seed(5);
     for size in [64, 256, 4096_usize] {
         for count in (0..60).step_by(if cfg!(miri) { 19 } else { 1 }) {
-            let mut ring = OverwrittenRing::over(Mapping::stand_in(size).unwrap());
+            let mut ring = OverwrittenRing::from_mapping(Mapping::stand_in(size).unwrap());
             let mut head = 0_u64;
             for count in [count, random.usize(..60)] {
                 let mut newest_first: Vec<Vec<u8>> = Vec::new();
@@ -175,7 +175,7 @@ fn an_overwritten_ring_holds_the_newest_whole_records_once() {
 }
 
 #[test]
-fn sizes_fall_back_to_what_may_be_locked() {
+fn sizes_fall_back_to_the_lockable_size() {
     let page = rustix::param::page_size();
     let open =
         |kernel: &Scripted| kernel.open(&Attr::default(), EventTarget::Cpu(0), None).unwrap();
@@ -217,13 +217,13 @@ fn a_shortened_batch_ends_with_a_record_and_leaves_the_rest() {
     }
 }
 
-/// The kernel's side on a thread of its own, as it is in truth. Miri says whether head and tail keep both
-/// sides apart.
+/// The kernel's side on another thread, as in reality. Miri checks that head and tail separate both
+/// sides.
 #[test]
 fn a_writer_on_another_thread_hands_whole_records_over() {
     let records: u64 = if cfg!(miri) { 100 } else { 5_000 };
     let bytes_of = |number: u64| [24 << 48 | 9, number, !number].map(u64::to_le_bytes).concat();
-    let mut ring = Ring::over(Mapping::stand_in(256).unwrap());
+    let mut ring = Ring::from_mapping(Mapping::stand_in(256).unwrap());
     let kernels = ring.mapping.shared();
     let mut read = Vec::new();
     std::thread::scope(|scope| {

@@ -41,14 +41,31 @@ struct SimulatedEvent {
     /// Dropped with its CPU: it counts no more, whatever is asked of it.
     is_dropped: bool,
     enabled: bool,
-    ring: Option<RingMemory>,
-    /// The event into whose ring this one writes.
-    output: Option<usize>,
-    is_paused: bool,
+    output: SimulatedOutput,
     samples: u64,
     lost: u64,
-    /// Records that found no room since the last one that did.
-    unsaid: u64,
+}
+
+/// Where an event's records go: its own ring, or another event's.
+#[derive(Debug, Default)]
+struct SimulatedOutput {
+    ring: Option<RingMemory>,
+    /// The event into whose ring this one writes.
+    redirected_to: Option<usize>,
+    is_paused: bool,
+    /// Records that didn't fit since the last one that did.
+    unreported: u64,
+}
+
+impl SimulatedOutput {
+    /// Stores a record behind the record of earlier losses, if there is one.
+    fn store(&mut self, losses: Option<&[u8]>, record: &[u8]) -> Emitted {
+        let Some(ring) = &mut self.ring else { return Emitted::Off };
+        let reported = !self.is_paused && losses.is_none_or(|losses| ring.store(losses));
+        let stored = reported && ring.store(record);
+        self.unreported = if reported { 0 } else { self.unreported } + u64::from(!stored);
+        if stored { Emitted::Stored } else { Emitted::Lost }
+    }
 }
 
 /// What became of a record.
@@ -101,11 +118,12 @@ impl Simulated {
         self.open_events(|attr| attr.flags.contains(Flags::COMM))
     }
 
-    fn open_events(&self, is_meant: impl Fn(&Attr) -> bool) -> Vec<(usize, EventTarget)> {
+    fn open_events(&self, matches: impl Fn(&Attr) -> bool) -> Vec<(usize, EventTarget)> {
         let state = self.state.borrow();
         let events = state.events.iter().enumerate();
-        let open = events.filter(|(_, one)| one.is_open && !one.is_dropped && is_meant(&one.attr));
-        open.map(|(at, one)| (at, one.target)).collect()
+        let open =
+            events.filter(|(_, event)| event.is_open && !event.is_dropped && matches(&event.attr));
+        open.map(|(number, event)| (number, event.target)).collect()
     }
 
     /// Descriptors of events that are open.
@@ -142,29 +160,31 @@ impl Simulated {
     }
 
     /// A sample of an event.
-    pub fn sample(&self, event: usize, of: SimulatedSample) -> Emitted {
+    pub fn sample(&self, event: usize, fields: SimulatedSample) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
-        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+        let Some(source) = state.events.get(event).filter(|source| source.enabled) else {
             return Emitted::Off;
         };
-        let sample = sample(one, id(event), of, now_ns);
+        let sample = sample(source, id(event), fields, now_ns);
         let emitted = state.emit(event, &sample);
-        let one = &mut state.events[event];
-        one.samples += u64::from(emitted != Emitted::Off);
-        one.lost += u64::from(emitted == Emitted::Lost);
+        let source = &mut state.events[event];
+        source.samples += u64::from(emitted != Emitted::Off);
+        source.lost += u64::from(emitted == Emitted::Lost);
         emitted
     }
 
     /// A thread got a name, as an event reports it.
     pub fn comm(&self, event: usize, comm: &Comm<'_>) -> Emitted {
-        self.tell(event, comm.pid, comm.tid, |encoder, into| encoder.comm(into, comm).is_ok())
+        self.emit_record(event, comm.pid, comm.tid, |encoder, into| {
+            encoder.comm(into, comm).is_ok()
+        })
     }
 
     /// A thread began, as an event reports it; its time is now.
     pub fn fork(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
-        self.tell(event, task.ppid, task.ptid, |encoder, into| {
+        self.emit_record(event, task.ppid, task.ptid, |encoder, into| {
             encoder.fork(into, &task, false).is_ok()
         })
     }
@@ -172,23 +192,25 @@ impl Simulated {
     /// A thread ended, as an event reports it; its time is now.
     pub fn exit(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
-        self.tell(event, task.pid, task.tid, |encoder, into| encoder.exit(into, &task).is_ok())
+        self.emit_record(event, task.pid, task.tid, |encoder, into| {
+            encoder.exit(into, &task).is_ok()
+        })
     }
 
     /// An event is stopped for sampling too often (`PERF_RECORD_THROTTLE`).
     pub fn throttle(&self, event: usize) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
-        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+        let Some(source) = state.events.get(event).filter(|source| source.enabled) else {
             return Emitted::Off;
         };
         let mut bytes =
             [now_ns, id(event), id(event)].map(u64::to_ne_bytes).as_flattened().to_vec();
-        bytes.extend(one.trailer(id(event), now_ns));
+        bytes.extend(source.trailer(id(event), now_ns));
         state.emit(event, &record(abi::PERF_RECORD_THROTTLE, 0, &bytes))
     }
 
-    fn tell(
+    fn emit_record(
         &self,
         event: usize,
         pid: i32,
@@ -197,12 +219,12 @@ impl Simulated {
     ) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
-        let Some(one) = state.events.get(event).filter(|one| one.enabled) else {
+        let Some(source) = state.events.get(event).filter(|source| source.enabled) else {
             return Emitted::Off;
         };
-        let end = one.sample_id(pid, tid, id(event), now_ns);
+        let end = source.sample_id(pid, tid, id(event), now_ns);
         let mut bytes = Vec::new();
-        if !encode(&Encoder::new(&Layout::from(&one.attr), &end), &mut bytes) {
+        if !encode(&Encoder::new(&Layout::from(&source.attr), &end), &mut bytes) {
             return Emitted::Off;
         }
         state.emit(event, &bytes)
@@ -213,18 +235,11 @@ impl SimulatedKernel {
     /// Stores a record in the event's ring, behind one that says what was lost before.
     fn emit(&mut self, event: usize, record: &[u8]) -> Emitted {
         let now_ns = self.now_ns;
-        let owner = self.events[event].output.unwrap_or(event);
-        let unsaid = self.events[owner].unsaid;
-        let lost = (unsaid > 0).then(|| lost(&self.events[event], id(event), unsaid, now_ns));
-        let Some(owner) = self.events.get_mut(owner).filter(|owner| owner.ring.is_some()) else {
-            return Emitted::Off;
-        };
-        let is_paused = owner.is_paused;
-        let Some(ring) = &mut owner.ring else { return Emitted::Off };
-        let told = !is_paused && lost.is_none_or(|lost| ring.store(&lost));
-        let stored = told && ring.store(record);
-        owner.unsaid = if told { 0 } else { owner.unsaid } + u64::from(!stored);
-        if stored { Emitted::Stored } else { Emitted::Lost }
+        let owner = self.events[event].output.redirected_to.unwrap_or(event);
+        let unreported = self.events[owner].output.unreported;
+        let losses =
+            (unreported > 0).then(|| lost(&self.events[event], id(event), unreported, now_ns));
+        self.events[owner].output.store(losses.as_deref(), record)
     }
 }
 
@@ -274,8 +289,8 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// The fields up to the period, in the order of `perf_output_sample`.
-fn sample(event: &SimulatedEvent, id: u64, of: SimulatedSample, time_ns: u64) -> Vec<u8> {
-    let SimulatedSample { pid, tid, ip } = of;
+fn sample(event: &SimulatedEvent, id: u64, fields: SimulatedSample, time_ns: u64) -> Vec<u8> {
+    let SimulatedSample { pid, tid, ip } = fields;
     let task = [pid, tid].map(i32::to_ne_bytes);
     let fields = [
         (abi::PERF_SAMPLE_IDENTIFIER, id),
@@ -319,12 +334,9 @@ impl Kernel for Simulated {
             is_open: true,
             is_dropped: false,
             enabled: !attr.flags.contains(Flags::DISABLED),
-            ring: None,
-            output: None,
-            is_paused: false,
+            output: SimulatedOutput::default(),
             samples: 0,
             lost: 0,
-            unsaid: 0,
         });
         let number = state.events.len() - 1;
         Ok(Box::new(SimulatedFile { number, state: Rc::clone(&self.state) }))
@@ -399,25 +411,25 @@ impl EventFile for SimulatedFile {
 
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno> {
         self.with(|event| {
-            if event.ring.is_some() || event.output.is_some() {
+            if event.output.ring.is_some() || event.output.redirected_to.is_some() {
                 return Err(Errno::BUSY);
             }
             let is_backward = event.attr.flags.contains(Flags::WRITE_BACKWARD);
             let memory = RingMemory::new(size, is_backward)?;
             let mapping = memory.map(access)?;
-            event.ring = Some(memory);
+            event.output.ring = Some(memory);
             Ok(mapping)
         })
     }
 
     fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno> {
         let owner = usize::try_from(ring_of.raw_fd()).map_err(|_| Errno::BADF)?;
-        self.with(|event| event.output = Some(owner));
+        self.with(|event| event.output.redirected_to = Some(owner));
         Ok(())
     }
 
     fn pause_output(&self, pause: bool) -> Result<(), Errno> {
-        self.with(|event| event.is_paused = pause);
+        self.with(|event| event.output.is_paused = pause);
         Ok(())
     }
 }

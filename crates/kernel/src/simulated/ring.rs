@@ -33,7 +33,7 @@ impl RingMemory {
 
     pub(super) fn map(&self, access: Access) -> Result<Mapping, Errno> {
         let size = usize::try_from(self.size).map_err(|_| Errno::INVAL)?;
-        Mapping::of(self.file.as_fd(), size, access)
+        Mapping::map_event(self.file.as_fd(), size, access)
     }
 
     fn tail(&self) -> u64 {

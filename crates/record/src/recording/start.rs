@@ -258,7 +258,7 @@ fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
     Deadlines {
         flush: now + options.rings.flush_interval,
         begin: if let Begin::After(delay) = options.begin { Some(now + delay) } else { None },
-        look: tasks.waited_for.must_be_looked_at().then(|| now + LOOK),
+        look: tasks.waited_for.need_polling().then(|| now + LOOK),
     }
 }
 

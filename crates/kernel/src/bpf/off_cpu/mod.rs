@@ -280,7 +280,8 @@ impl OffCpuPrograms {
     ) -> Result<(), E> {
         let LongWait { start_ns, woken_ns, end_ns, state, cpu, .. } = *long;
         let [kernel, user, waker] = long.key;
-        let key = WaitKey { kernel, user, waker, tid: long.tid, pid: long.pid, ..Default::default() };
+        let key =
+            WaitKey { kernel, user, waker, tid: long.tid, pid: long.pid, ..Default::default() };
         let queued = WaitState { on_run_queue: true, ..state };
         for (from, to, state) in [(start_ns, woken_ns, state), (woken_ns, end_ns, queued)] {
             if to > from {

@@ -1,21 +1,23 @@
-//! Layouts that `bpf/offcpu.h` has, too.
+//! The layouts of `bpf/offcpu.h`.
 
 use aya::Pod;
 
-/// Registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct user_pt_regs` of arm64.
+/// Number of registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct
+/// user_pt_regs` of arm64.
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS: usize = 21;
-/// Registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct user_pt_regs` of arm64.
+/// Number of registers in a copy: `struct pt_regs` of x86 as ptrace(2) has it, `struct
+/// user_pt_regs` of arm64.
 #[cfg(not(target_arch = "x86_64"))]
 pub const REGISTERS: usize = 34;
 
 pub(super) const FRAMES: usize = 127;
 
-/// Beside the state of a wait.
+/// Flags beside the state of a wait.
 const IO_WAIT: u32 = 0x100;
 const ON_RUN_QUEUE: u32 = 0x200;
 
-/// `struct wait` as far as it says who is followed.
+/// The first fields of `struct wait`, up to `follow`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct RawWait {
@@ -90,7 +92,7 @@ pub(super) struct Control {
 pub(super) const VISIT_BEGIN: u32 = 1;
 pub(super) const VISIT_END: u32 = 2;
 
-// SAFETY: integers alone, and no padding: any bytes are a value.
+// SAFETY: only integers and no padding, so any bytes are a valid value.
 #[allow(unsafe_code)]
 unsafe impl Pod for WaitKey {}
 // SAFETY: as above.
@@ -106,19 +108,19 @@ unsafe impl Pod for RawWaker {}
 #[allow(unsafe_code)]
 unsafe impl Pod for Control {}
 
-/// What a record of the ring buffer is.
+/// Kinds of records in the ring buffer.
 const COPY: u32 = 1;
 const LONG_WAIT: u32 = 2;
 
-/// In what state a task waits.
+/// The state of a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitState {
-    /// `task_struct.__state` without what says how the task may be woken (`include/linux/sched.h`); 0:
-    /// it could run, and something else ran.
+    /// `task_struct.__state` without the bits that say how the task may be woken
+    /// (`include/linux/sched.h`); 0: it was runnable, and something else ran.
     pub state: u32,
-    /// It waits for I/O, by its own word (`task_struct.in_iowait`).
+    /// It waits for I/O (`task_struct.in_iowait`).
     pub io: bool,
-    /// It was woken, or could run all the time, and waits for its CPU.
+    /// It was woken, or was runnable all the time, and waits for its CPU.
     pub on_run_queue: bool,
 }
 
@@ -132,24 +134,24 @@ impl WaitState {
     }
 }
 
-/// The upper part of a thread's user stack, as it was when a wait began.
+/// The top of a thread's user stack at the beginning of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackCopy<'a> {
     /// The process.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// When, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// Time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// What waits with such a stack name it by ([`super::Wait::user_key`]).
+    /// The key by which waits with this stack refer to it ([`super::Wait::user_key`]).
     pub key: u64,
     /// The user registers, in the kernel's order.
     pub registers: [u64; REGISTERS],
-    /// From the stack pointer upwards.
+    /// The stack, from the stack pointer upwards.
     pub bytes: &'a [u8],
 }
 
-/// A wait that is a record of its own. Times are those of `CLOCK_MONOTONIC`, in nanoseconds.
+/// A wait with a record of its own. Times are by `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LongWait {
     pub(super) key: [u64; 3],
@@ -178,7 +180,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'a> StackCopy<'a> {
-    /// Takes a record of the ring buffer apart; `None` where it is no copy.
+    /// Parses a record of the ring buffer; `None` if it is not a copy.
     #[must_use]
     pub fn parse(record: &'a [u8]) -> Option<Self> {
         if word(record, 0)? != COPY {
@@ -216,7 +218,7 @@ impl LongWait {
 }
 
 impl<'a> WaitRecord<'a> {
-    /// Takes a record apart; `None` where it is none.
+    /// Parses a record; `None` if it is too short or of unknown kind.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         match word(bytes, 0)? {
             COPY => StackCopy::parse(bytes).map(Self::Copy),
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_records_are_no_panic() {
+    fn truncated_records_are_read_without_panic() {
         for kind in [1, 2, 3] {
             let mut bytes = vec![0; 32 + 8 * REGISTERS + 16];
             bytes[0] = kind;
