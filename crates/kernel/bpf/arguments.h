@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Which system call a task is in, and its arguments: by its registers, as the kernel reads them (arch/x86/include/asm/syscall.h and arm64's). */
+/* A task's system call and its arguments, from its registers as the kernel reads them (arch/x86/include/asm/syscall.h and arm64's). */
 #ifndef TARE_ARGUMENTS_H
 #define TARE_ARGUMENTS_H
 
-/* As struct pt_regs: what is behind three underscores is no part of the name for the loader. */
+/* Like struct pt_regs: the loader ignores the part of a name after three underscores. */
 struct pt_regs___call {
 #if defined(__TARGET_ARCH_x86)
 	unsigned long orig_ax;
@@ -12,7 +12,7 @@ struct pt_regs___call {
 #endif
 } __attribute__((preserve_access_index));
 
-/* The number of the call that returns; -1 where there is none any more. */
+/* The number of the returning call; -1 if it is gone. */
 static __always_inline long call_of(struct pt_regs *regs)
 {
 	struct pt_regs___call *of = (void *)regs;

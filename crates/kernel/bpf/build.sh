@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: compiles each program here for each architecture into FOLDER. The bytes depend on the sources, the compiler and
-# Debian's libbpf-dev alone: no path gets into them, and of debug information only BTF stays, which the loader needs.
+# build.sh FOLDER: compiles each program for each architecture into FOLDER. The bytes depend only on
+# the sources, the compiler and Debian's libbpf-dev: no path gets into them, and of the debug
+# information only BTF remains, which the loader needs.
 set -euo pipefail
 into=$(cd "$1" && pwd)
 cd "$(dirname "$0")"
 include=$(mktemp -d)
 trap 'rm -rf "$include"' EXIT
-# Only libbpf's own headers: those of the kernel and of C are not those of BPF.
+# Only libbpf's headers: the kernel's and C's own don't suit BPF.
 ln -s /usr/include/bpf "$include/bpf"
 for source in *.bpf.c; do
     for architecture in x86:x86_64 arm64:aarch64; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Each system call as two records in a ring buffer: when it begins, with its arguments and what those point to, and when it returns,
- * with what the kernel wrote. What is copied of each argument is in a table that the loader fills in.
+ * Writes two records for each system call into a ring buffer: at its beginning, with its arguments and the memory they point to, and at
+ * its return, with what the kernel wrote. The loader fills a table with what to copy of each argument.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -19,45 +19,45 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define END 4
 #define SIGNAL 5
 
-/* What is copied of an argument; crates/kernel/src/bpf/calls.rs has the same numbers. */
+/* What to copy of an argument; crates/kernel/src/bpf/calls.rs has the same numbers. */
 #define NOTHING 0
 #define STRING 1 /* up to a NUL byte */
 #define BYTES 2 /* `size` bytes */
-#define ITEMS 3 /* as many items of `size` bytes as argument `count` says */
-#define RETURNED 4 /* as many items of `size` bytes as the call returned */
+#define ITEMS 3 /* items of `size` bytes; argument `count` holds their number */
+#define RETURNED 4 /* items of `size` bytes; the call returns their number */
 #define STRINGS 5 /* a vector of strings, up to NULL */
-#define ENVIRONMENT 6 /* how many strings such a vector has */
-#define VECTORS 7 /* an array of struct iovec, as long as argument `count` says, and what they point to */
-#define MESSAGE 8 /* struct msghdr, and what it points to */
-#define COUNTED 9 /* as many bytes as the 32-bit number says that argument `count` points to */
-#define DESCRIPTOR 10 /* what the descriptor stands for */
-#define DESCRIPTORS 11 /* two descriptors, and what they stand for */
+#define ENVIRONMENT 6 /* the number of strings in such a vector */
+#define VECTORS 7 /* an array of struct iovec, whose length argument `count` holds, and the memory of each */
+#define MESSAGE 8 /* struct msghdr, and the memory it points to */
+#define COUNTED 9 /* bytes; argument `count` points to their 32-bit number */
+#define DESCRIPTOR 10 /* the descriptor's file */
+#define DESCRIPTORS 11 /* two descriptors and their files */
 
-/* When it is copied. */
+/* When to copy it. */
 #define AT_ENTER 1
-#define AT_EXIT 2 /* where the call succeeded */
-#define AT_FAILURE 4 /* at the exit, where it failed */
+#define AT_EXIT 2 /* if the call succeeded */
+#define AT_FAILURE 4 /* at the exit, if it failed */
 
-/* What a chunk holds, beside an argument itself. */
+/* Contents of a chunk, besides an argument itself. */
 #define WHOLE 0
-#define ELEMENT 1 /* of a vector, and its number in `index` */
+#define ELEMENT 1 /* of a vector, with its number in `index` */
 #define NAME 2
 #define CONTROL 3
-#define PATH_PART 4 /* of a path, from its end */
+#define PATH_PART 4 /* a path component, from the end */
 #define DESCRIPTION 5 /* struct description */
 #define UNREADABLE 0x80 /* nothing: the page is not in memory */
 
-/* How it is copied. */
+/* How to copy it. */
 #define USER_BYTES 0
 #define USER_STRING 1
 #define KERNEL_BYTES 2
 #define KERNEL_STRING 3
 
-/* `argument` of what the call returned, and of the second of two descriptors beside it. */
+/* `argument` of the call's result, and added for the second of two descriptors. */
 #define RESULT 7
 #define SECOND 0x10
 
-/* What is wanted of a call. */
+/* What to record of a call. */
 #define RETURNS_DESCRIPTOR 2
 
 #define PAYLOAD 12288
@@ -76,7 +76,7 @@ struct argument {
 
 struct call {
 	__u32 wanted;
-	__u32 above_stack; /* not 0: the first argument is the stack pointer and this (rt_sigreturn has its arguments there) */
+	__u32 above_stack; /* not 0: the first argument is at the stack pointer plus this (rt_sigreturn) */
 	struct argument arguments[6];
 };
 
@@ -123,7 +123,7 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-/* Whether anything is told of descriptors: where not, the verifier steps over what does it. */
+/* Whether files of descriptors are recorded; if not, the verifier skips that code. */
 const volatile __u32 descriptors = 0;
 
 struct user_iovec {
@@ -184,7 +184,7 @@ static __always_inline void submit(struct buffer *b, struct task *known, __u32 p
 		__sync_fetch_and_add(number, 1);
 }
 
-/* Adds a chunk: `most` bytes of memory, or a string. Returns whether the memory could be read. */
+/* Adds a chunk: `most` bytes of memory, or a string. Returns whether the memory was readable. */
 static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
 {
 	struct buffer *b = buffer();
@@ -229,7 +229,7 @@ static __always_inline __u64 least(__u64 a, __u64 b)
 	return a < b ? a : b;
 }
 
-/* What the loops below go through: bpf_loop() has its body verified once. */
+/* Context of the loops below; bpf_loop() has its body verified once. */
 struct walk {
 	__u64 address;
 	__u64 count;
@@ -264,7 +264,7 @@ static long count_string(__u32 i, struct walk *walk)
 	return walk->failed || !string;
 }
 
-/* The number is told as the index of an empty chunk. */
+/* The number is stored as the index of an empty chunk. */
 static __noinline int add_environment(struct walk *walk)
 {
 	bpf_loop(2048, count_string, walk, 0);
@@ -313,7 +313,7 @@ static __noinline int add_message(struct walk *walk)
 	return 1;
 }
 
-/* Where a call has not returned yet, `ret` is without meaning: all of a vector is told. */
+/* `ret` is undefined before the call returns: then all of a vector is copied. */
 static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, __u64 ret, __u32 width)
 {
 	struct argument *argument;
@@ -397,8 +397,8 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 }
 
 /*
- * A forked task has its parent's constants in memory at its first access only, so the words of an execve are often not there when it
- * begins. The new program has them: the arguments, one behind the other, and the path behind the environment.
+ * A forked task gets its parent's constants into memory at its first access only, so the strings of an execve are often missing at its
+ * beginning. The new program has them: the arguments, one after the other, and the path behind the environment.
  */
 static __noinline int add_words(struct task_struct *task)
 {
@@ -436,7 +436,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	read_values(task, regs, values);
 #if defined(__TARGET_ARCH_x86)
 	if (is_compat(task) && slot < CALLS)
-		goto done; /* the program is another one since the call began */
+		goto done; /* the program was replaced since the call began */
 #endif
 	if (slot == NR_EXECVE && !failed) {
 		if (known->retry)
@@ -520,7 +520,7 @@ int BPF_PROG(signal_deliver, int number, void *info, void *action)
 	return signal(task, known, number, info, 0);
 }
 
-/* Signals that are ignored never arrive: strace, whose tracees stop for them, shows these too. */
+/* Ignored signals never arrive; strace shows them too, as its tracees stop for them. */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(signal_generate, int number, void *info, struct task_struct *task, int group, int result)
 {

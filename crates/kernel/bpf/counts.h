@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What several CPUs add to: what found no room, and the longest of several durations. */
+/* Values that several CPUs update: losses, and the longest of several durations. */
 #ifndef TARE_COUNTS_H
 #define TARE_COUNTS_H
 
-/* Two kinds of what found no room: each program says which. */
+/* Two kinds of losses; each program defines them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Two programs that do nothing: what any program on these tracepoints costs at least. For ./x bench trace. */
+/* Two empty programs: the least that any program on these tracepoints costs. For ./x bench trace. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What a descriptor stands for, as it is at that moment: the file's path from the top of the first mount namespace of its mount, the
- * last part first, or the addresses of a socket.
+ * A descriptor's current file: its path from the root of its mount's first mount namespace, last component first, or the addresses of
+ * a socket.
  */
 #ifndef TARE_FILES_H
 #define TARE_FILES_H
@@ -13,12 +13,12 @@
 
 /* Flags of a description. */
 #define UNLINKED 1
-#define DISCONNECTED 2 /* in no folder: a pipe, a socket, an anonymous inode */
+#define DISCONNECTED 2 /* without a path: a pipe, a socket, an anonymous inode */
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
 
-/* crates/kernel/src/bpf/file.rs has the same layout. */
+/* crates/kernel/src/bpf/calls.rs has the same layout. */
 struct description {
 	__u64 inode;
 	__u32 mode;
@@ -29,7 +29,7 @@ struct description {
 	__u16 protocol;
 	__u16 state;
 	__u16 local_port;
-	__u16 remote_port; /* in network order */
+	__u16 remote_port; /* in network byte order */
 	__u8 local[16];
 	__u8 remote[16];
 };
@@ -87,7 +87,7 @@ static __always_inline void describe_socket(struct file *file, struct descriptio
 	}
 }
 
-/* Adds what a descriptor stands for: the parts of its path, then the description. AT_FDCWD is the current folder. */
+/* Adds a descriptor's file: the components of its path, then the description. AT_FDCWD is the current folder. */
 static __noinline int add_file(__u32 argument, int fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Whose system calls are looked at. What is known of a task is in its task storage, which a forked task takes over. The loader marks
- * its own process and the targets through their pidfds, so process ids of other namespaces play no part.
+ * Which tasks are followed. A task's state is in its task storage, which a forked task inherits. The loader marks its own process and
+ * the targets through their pidfds, so process ids of other namespaces don't matter.
  */
 #ifndef TARE_FOLLOW_H
 #define TARE_FOLLOW_H
@@ -10,14 +10,14 @@
 #define UNKNOWN 0
 #define FOLLOWED 1
 #define LEFT_OUT 2
-#define WAITING 3 /* the child that is to execute the command: followed from its execve on */
+#define WAITING 3 /* the child before it executes the command: followed from its execve on */
 
 struct task {
-	__u64 start; /* when its system call began; 0: none that was seen */
+	__u64 start; /* the beginning of its system call; 0: not seen */
 	__u32 slot;
 	__u32 state;
-	__u64 missed; /* records that found no room since the last one that did */
-	__u64 retry;  /* arguments that were not in memory when the call began, a bit each */
+	__u64 missed; /* records without room since the last one that fit */
+	__u64 retry;  /* bit per argument: was not in memory at the call's beginning */
 };
 
 struct {
@@ -29,7 +29,7 @@ struct {
 
 const volatile __u32 all_tasks = 0;
 
-/* Slots of system calls: those of 64-bit tasks, then those of 32-bit tasks. The last of each stands for numbers beyond. */
+/* Slots of system calls: 64-bit tasks first, then 32-bit tasks. The last slot of each stands for all greater numbers. */
 #define CALLS 512
 #define SLOTS (2 * CALLS)
 
@@ -40,7 +40,7 @@ static __always_inline __u32 slot_of(struct task_struct *task, long nr)
 	return is_compat(task) ? slot + CALLS : slot;
 }
 
-/* The state of a task that has none of its own yet: its process's. */
+/* The state of a task without one of its own: its process's. */
 static __always_inline __u32 state_of_process(struct task_struct *task)
 {
 	struct task *leader = bpf_task_storage_get(&tasks, task->group_leader, NULL, 0);
@@ -73,7 +73,7 @@ static __always_inline struct task *storage(struct task_struct *task)
 	return known;
 }
 
-/* The task in whose system call this is, if it is followed. */
+/* Returns the state of the current task, if it is followed. */
 static __always_inline struct task *followed(struct task_struct *task, __u32 slot)
 {
 	struct task *known = storage(task);
@@ -85,7 +85,7 @@ static __always_inline struct task *followed(struct task_struct *task, __u32 slo
 	return known->state == FOLLOWED ? known : NULL;
 }
 
-/* The child that was to execute the command has done so. */
+/* The waiting child has executed the command. */
 static __always_inline void follow_execution(struct task_struct *task)
 {
 	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Durations in buckets: 1 << BUCKET_BITS of them, which the program defines before, for each power of two from 2^5 ns on.
+ * Buckets of durations: 1 << BUCKET_BITS, which the program defines, for each power of two from 2^5 ns on.
  * crates/kernel/src/histogram.rs has the same numbers.
  */
 #ifndef TARE_HISTOGRAM_H
@@ -10,7 +10,7 @@
 #define POWERS 36
 #define BUCKETS (POWERS << BUCKET_BITS)
 
-/* Where a duration is counted. The last bucket takes what is longer, the first also what is shorter. */
+/* Returns a duration's bucket. The last bucket also counts longer ones, the first shorter ones. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u32 power = 0, at;

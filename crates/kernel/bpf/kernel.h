@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The parts of the kernel's structures that the programs read. Offsets are those of the running kernel: the loader relocates each
- * access by the kernel's BTF (CO-RE).
+ * The parts of the kernel's structures that the programs read. The loader relocates each access to the running kernel's offsets by its
+ * BTF (CO-RE).
  */
 #ifndef TARE_KERNEL_H
 #define TARE_KERNEL_H
@@ -152,7 +152,7 @@ struct task_struct {
 
 #pragma clang attribute pop
 
-/* Whether the task is in a system call of 32-bit code. */
+/* Whether the task is in a 32-bit system call. */
 static inline __attribute__((always_inline)) bool is_compat(struct task_struct *task)
 {
 #if defined(__TARGET_ARCH_x86)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Waits for locks of the kernel and for futexes, summed up by call chain. Of a futex's first wait with a chain the top of the stack is
- * told too, so that the chain can be unwound where no frame pointers are kept.
+ * Sums up waits for kernel locks and futexes by call chain. At a futex's first wait with a chain the top of the stack is copied too, so
+ * that the chain can be unwound without frame pointers.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -16,7 +16,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define LCB_F_SPIN 1
 #define LCB_F_MUTEX 32
 
-/* Beside the flags of the tracepoint: it is a futex. */
+/* Added to the tracepoint's flags for a futex. */
 #define FUTEX (1U << 31)
 
 #define FRAMES 24
@@ -41,7 +41,7 @@ struct pt_regs___lock {
 /* crates/kernel/src/bpf/lock.rs has the same layouts. */
 struct key {
 	__u64 chain;
-	__u32 process; /* 0: of all */
+	__u32 process; /* 0: any */
 	__u32 flags;
 };
 
@@ -72,7 +72,7 @@ struct wait {
 	__u64 flags;
 };
 
-/* Those that are under way, each while it waits for the one before. */
+/* Waits in progress: each began during the one before. */
 struct waits {
 	__u64 depth;
 	struct wait at[NESTED];
@@ -85,7 +85,7 @@ struct {
 	__type(value, struct waits);
 } of_tasks SEC(".maps");
 
-/* Of locks that a CPU spins for: none of these waits leaves its CPU. */
+/* Waits for spinning locks, none of which leaves its CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -126,13 +126,13 @@ struct {
 	__uint(max_entries, 8 << 20);
 } ring SEC(".maps");
 
-/* Kinds of what is missing: waits that found no room in a table, and copies that found none in the ring buffer. */
+/* Kinds of losses: waits that a table had no room for, and copies that the ring buffer had no room for. */
 #define MISSING_WAITS 0
 #define MISSING_COPIES 1
 
 static const struct sums no_sums;
 
-/* One step of FNV-1a, on words. */
+/* One step of FNV-1a over words. */
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x100000001b3ULL;
@@ -156,7 +156,7 @@ static __noinline int add(__u64 chain, __u32 process, __u32 flags, __u64 ns)
 	return 0;
 }
 
-/* The frames that were written to `chain` as a number, which stands for them. */
+/* Returns a hash of the frames in `chain`, which identifies them. */
 static __always_inline __u64 hash_of(struct chain *chain, __u64 hash)
 {
 	for (int i = 0; i < FRAMES; i++) {
@@ -210,11 +210,11 @@ int BPF_PROG(contention_begin, void *lock, unsigned int flags)
 		return count_missing(MISSING_WAITS);
 	depth = waits->depth;
 	if (depth >= NESTED) {
-		/* Their ends were not seen. */
+		/* Their ends were missed. */
 		depth = 0;
 		count_missing(MISSING_WAITS);
 	}
-	/* A mutex says so again when it stops spinning and sleeps. */
+	/* A mutex reports again when it stops spinning and sleeps. */
 	if (depth && waits->at[(depth - 1) & (NESTED - 1)].lock == (__u64)lock)
 		return 0;
 	chain = frames(ctx, 0);
@@ -248,7 +248,7 @@ static __always_inline bool end(struct waits *waits, void *lock, __u64 now)
 	return false;
 }
 
-/* It is not said here which kind of lock it is. */
+/* This tracepoint doesn't name the kind of lock. */
 SEC("tp_btf/contention_end")
 int BPF_PROG(contention_end, void *lock, int ret)
 {
@@ -327,7 +327,7 @@ static __always_inline void read_registers(struct copy *copy, struct pt_regs *re
 #if defined(__TARGET_ARCH_x86)
 	struct pt_regs___lock *more = (void *)regs;
 
-	/* The instruction pointer, then in the order of DWARF's numbers. */
+	/* The instruction pointer, then the registers in DWARF's order. */
 	copy->registers[0] = regs->ip;
 	copy->registers[1] = 0;
 	copy->registers[2] = regs->dx;
@@ -355,8 +355,8 @@ static __always_inline void read_registers(struct copy *copy, struct pt_regs *re
 }
 
 /*
- * Frame pointers alone don't tell callers apart where none are kept: what lies on top of the stack and is an address in the program's
- * own code does.
+ * Without frame pointers, chains of different callers look alike; the words on top of the stack that are addresses in the program's
+ * own code tell them apart.
  */
 static __always_inline __u64 hash_of_top(struct task_struct *task, struct copy *copy, __u64 hash)
 {
@@ -380,7 +380,7 @@ static __noinline int tell(struct copy *copy)
 	__u64 sp = copy->registers[STACK_POINTER];
 	__u32 bytes = 0;
 
-	/* The stack may end before. */
+	/* The stack may end before that. */
 	if (!bpf_probe_read_user(copy->stack, STACK, (void *)sp))
 		bytes = STACK;
 	else if (!bpf_probe_read_user(copy->stack, STACK / 2, (void *)sp))
@@ -412,7 +412,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	now = bpf_ktime_get_ns();
 	ns = now - known->start;
 	known->start = 0;
-	/* The value was another one already: nobody waited. */
+	/* The value had already changed: the call didn't wait. */
 	if (ret == -EAGAIN)
 		return 0;
 	chain = frames(ctx, BPF_F_USER_STACK);

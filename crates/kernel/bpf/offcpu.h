@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What offcpu.bpf.c keeps of waits and stacks, and how it finds them. crates/kernel/src/bpf/off_cpu/ has the same layouts. */
+/* The maps and layouts of offcpu.bpf.c, and access to them. crates/kernel/src/bpf/off_cpu/ has the same layouts. */
 #ifndef TARE_OFFCPU_H
 #define TARE_OFFCPU_H
 
@@ -15,26 +15,26 @@
 
 /* include/linux/sched.h */
 #define TASK_DEAD 0x80
-#define TASK_REPORTED 0x90ff /* without what says how it may be woken; with TASK_RTLOCK_WAIT and TASK_FROZEN */
+#define TASK_REPORTED 0x90ff /* without the bits that say how it may be woken; with TASK_RTLOCK_WAIT and TASK_FROZEN */
 #define PF_KTHREAD 0x00200000
 
-/* Beside the state of a wait. */
+/* Flags beside the state of a wait. */
 #define IO_WAIT 0x100
 #define ON_RUN_QUEUE 0x200
 
-/* Which of a task's time is looked at. */
+/* Which tasks' time counts. */
 #define UNKNOWN 0
 #define FOLLOWED 1
 #define LEFT_OUT 2
-#define WAITING 3 /* the child that is to execute the command */
+#define WAITING 3 /* the child before it executes the command */
 
 const volatile __u32 all_tasks = 0;
-const volatile __u32 in_cgroups = 0; /* how many */
+const volatile __u32 in_cgroups = 0; /* their number */
 const volatile __u32 wakers = 0;
 const volatile __u32 min_ns = 0;
-const volatile __u32 long_us = 0; /* waits from this length on are records of their own; 0: none */
+const volatile __u32 long_us = 0; /* waits of at least this length are records; 0: none */
 
-/* What is kept of stacks: a few frames of the kernel's that say what is waited for; all, with copies of user stacks; all, by frame
+/* Which stacks are kept: the few kernel frames that name the reason of a wait; all, with copies of user stacks; all, by frame
  * pointers. */
 #define STACKS_NONE 0
 #define STACKS_COPIED 1
@@ -45,7 +45,7 @@ const volatile __u32 stacks = STACKS_NONE;
 struct task_struct___waits {
 	unsigned int flags;
 	unsigned int __state;
-	unsigned int on_cpu; /* int, or u8 on newer kernels: what is signed is not made narrower */
+	unsigned int on_cpu; /* int, or u8 on newer kernels: the loader doesn't narrow signed fields */
 	unsigned in_iowait : 1;
 	struct mm_struct___code *mm;
 };
@@ -72,13 +72,13 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 struct wait {
-	__u64 start;  /* when it left its CPU; 0: it is on one */
-	__u64 woken;  /* when it was woken since */
+	__u64 start;  /* when it left its CPU; 0: it is running */
+	__u64 woken;  /* when it was woken after that */
 	__u64 kernel; /* its stacks: keys of `all_stacks`, and of copies */
 	__u64 user;
 	__u64 waker;  /* a key of `all_wakers` */
 	__u64 copied; /* the user stack that was copied last */
-	__u64 site;   /* from where `kernel` is */
+	__u64 site;   /* the call site of `kernel` */
 	__u64 unused;
 	__u32 state;
 	__u32 follow;
@@ -108,12 +108,12 @@ struct waker {
 };
 
 struct control {
-	__u64 since; /* nothing before this counts */
+	__u64 since; /* earlier time doesn't count */
 	__u64 now;   /* for `visit` */
 	__u32 epoch;
 	__u32 visit;
 	__u32 stopped;
-	__u32 generation; /* user stacks of before are copied again */
+	__u32 generation; /* copies of earlier generations are made again */
 };
 #define VISIT_BEGIN 1
 #define VISIT_END 2
@@ -138,7 +138,7 @@ struct copy {
 	__u64 time;
 	__u64 user;
 	__u64 registers[REGISTERS];
-	__u8 stack[3 * PAGE]; /* two pages at most; the third is for the verifier */
+	__u8 stack[3 * PAGE]; /* at most two pages; the third is for the verifier */
 };
 
 struct long_wait {
@@ -156,7 +156,7 @@ struct {
 	__type(value, struct wait);
 } waits SEC(".maps");
 
-/* Sums of even and of odd epochs: those of one are read while the other's grow. */
+/* Sums of even and odd epochs: one is read while the other grows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -178,7 +178,7 @@ struct {
 	__type(value, struct waker);
 } all_wakers SEC(".maps");
 
-/* User stacks that were copied. */
+/* Copied user stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -198,7 +198,7 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
-/* One more than the epoch that a program on this CPU adds to; 0: none runs. */
+/* One more than the epoch that a program on this CPU adds to; 0 if none runs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -220,7 +220,7 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
-/* What found no room, and what was too short. */
+/* Losses, and waits that were too short. */
 #define MISSING_WAITS 0
 #define MISSING_NS 1
 #define MISSING_COPIES 2
@@ -270,8 +270,8 @@ static __always_inline __u32 state_of(struct task_struct *task)
 }
 
 /*
- * The epoch that a program may add to: it says which before it looks whether that is still the one, so whoever begins another can wait
- * for those who don't know of it yet.
+ * The epoch that a program may add to. The program announces it before checking that it is still current, so that the reader can wait
+ * for programs that still use the old one.
  */
 static __always_inline __u32 enter(struct control *at, __u64 *busy)
 {
@@ -279,7 +279,7 @@ static __always_inline __u32 enter(struct control *at, __u64 *busy)
 	return *(volatile __u32 *)&at->epoch;
 }
 
-/* What is known of a task; of one that is new here its process says whether it is followed. */
+/* The state of a task; a new one's depends on its process. */
 static __always_inline struct wait *followed_or_waiting(struct task_struct *task)
 {
 	struct wait *wait = bpf_task_storage_get(&waits, task, NULL, 0), *leader;
@@ -305,7 +305,7 @@ static __always_inline struct wait *followed(struct task_struct *task)
 	return wait && wait->follow == FOLLOWED ? wait : NULL;
 }
 
-/* Whether the loader has marked a process as followed: of cgroups those that are there when it begins. */
+/* Whether the loader has marked a process as followed; of cgroups, the processes at the loader's start. */
 static __always_inline bool is_marked(struct task_struct *task)
 {
 	struct wait *leader = bpf_task_storage_get(&waits, task->group_leader, NULL, 0);
@@ -313,7 +313,7 @@ static __always_inline bool is_marked(struct task_struct *task)
 	return leader && leader->follow == FOLLOWED;
 }
 
-/* Where tasks are those of cgroups, whether the running one is. */
+/* Whether the running task is in one of the cgroups, if there are any. */
 static __always_inline bool is_in_cgroup(void)
 {
 	for (__u32 i = 0; i < 64; i++) {
@@ -331,7 +331,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* Keeps the stack in the scratch memory; its key. */
+/* Keeps the stack in the scratch memory. Returns its key. */
 static __always_inline __u64 keep(struct stack *stack, long bytes)
 {
 	__u64 hash = 0x243f6a8885a308d3ULL;
@@ -358,7 +358,7 @@ static __always_inline struct stack *scratch_stack(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
-/* The kernel stack of the running task, without the frames of the program and of what called it. */
+/* The running task's kernel stack without the frames of the program and its callers. */
 static __always_inline __u64 kernel_stack(void *ctx)
 {
 	struct stack *stack = scratch_stack();
@@ -371,8 +371,8 @@ static __always_inline __u64 kernel_stack(void *ctx)
 }
 
 /*
- * Where a wait comes from: what the task called the kernel for, from where, and in which state it waits. Where reasons are asked for
- * alone, waits from one such place in a row have one reason: walking the kernel's stack is most of what a switch costs.
+ * A wait's origin: the system call, its call site, and the state. If only reasons are kept, consecutive waits from one origin have the
+ * same reason: walking the kernel's stack is most of the cost of a switch.
  */
 static __always_inline __u64 site_of(struct task_struct *task, __u32 state)
 {
@@ -387,7 +387,7 @@ static __always_inline __u64 site_of(struct task_struct *task, __u32 state)
 	return site;
 }
 
-/* That of another. */
+/* The origin of another task. */
 static __always_inline __u64 kernel_stack_of(struct task_struct *task)
 {
 	struct stack *stack = scratch_stack();
@@ -400,8 +400,8 @@ static __always_inline __u64 kernel_stack_of(struct task_struct *task)
 }
 
 /*
- * What tells user stacks apart without unwinding them: the thread and its program, where it calls the kernel and how deep its stack is
- * there, and what in the upper part of the stack can be a return address to the program.
+ * Identifies a user stack without unwinding: thread, program, the place of the kernel call and the depth of the stack there, and the
+ * words at its top that can be return addresses in the program.
  */
 #define WORDS 64
 static __always_inline __u64 user_key(struct task_struct *task, struct stack *stack, __u64 ip, __u64 sp)
@@ -442,7 +442,7 @@ static __noinline int copy_stack(struct task_struct *task, struct pt_regs *regis
 	copy->size = 0;
 	bpf_probe_read_kernel(copy->registers, sizeof(copy->registers), registers);
 	sp = copy->registers[SP];
-	/* Page by page: the stack may end before two pages do. */
+	/* Page by page: the stack may be shorter than two pages. */
 	first = PAGE - (sp & (PAGE - 1));
 	rest = PAGE - first;
 	if (!bpf_probe_read_user(copy->stack, first, (void *)sp)) {
@@ -457,7 +457,7 @@ static __noinline int copy_stack(struct task_struct *task, struct pt_regs *regis
 	return 1;
 }
 
-/* The user stack of the running task. `wait`: where it is kept what was copied last, if anywhere. */
+/* The running task's user stack. `wait` remembers the last copied one, if given. */
 static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, struct wait *wait, __u64 kernel)
 {
 	struct stack *stack = scratch_stack();
@@ -486,7 +486,7 @@ static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, str
 	return user;
 }
 
-/* Who is running, as a key of `all_wakers`. */
+/* The running task as a key of `all_wakers`. */
 static __always_inline __u64 waker(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

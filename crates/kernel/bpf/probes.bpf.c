@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Calls of functions: how many, how long each took, what the slowest were called from. `enter` and `leave` sit on a function, `hit` on
- * a place that is only passed (USDT). A probe's number is the cookie of its link. Programs on uprobes may be preempted, so what a CPU
- * adds to is added to atomically.
+ * Calls of functions: their number, their durations, and the callers of the slowest. `enter` and `leave` are on a function, `hit` is on
+ * a place that is only passed (USDT). A probe's number is its link's cookie. Programs on uprobes can be preempted, so they update
+ * per-CPU values atomically.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -18,7 +18,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define ARGUMENTS 8
 #define LOADS 4
 #define TEXT 64
-/* The kernel replaces no more return addresses of a task (MAX_URETPROBE_DEPTH, kernel/events/uprobes.c). */
+/* Most return addresses of a task that the kernel replaces (MAX_URETPROBE_DEPTH, kernel/events/uprobes.c). */
 #define DEPTH 64
 #define TEXT_DEPTH 16
 #define MOST_SLOWEST 32
@@ -27,17 +27,17 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define PIECE 1024
 #define PIECES 8
 
-/* What an argument begins with. */
+/* Where an argument's value starts from. */
 #define CONSTANT 0
 #define REGISTER 1
-#define RETURNED 2 /* the register that holds what the function returned */
+#define RETURNED 2 /* the register of the return value */
 
 /* Kinds of records. */
 #define CALL 1
 #define SLOW 2
 
 #if defined(__TARGET_ARCH_x86)
-/* What a return pops of the stack. */
+/* What a return pops off the stack. */
 #define POPPED 8
 struct registers {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
@@ -52,17 +52,17 @@ struct registers {
 struct argument {
 	__u64 constant;
 	__s64 offsets[LOADS]; /* added before each load */
-	__u16 at;             /* where among the registers, in bytes */
+	__u16 at;             /* offset among the registers, in bytes */
 	__u8 base;
 	__u8 loads;
 	__u8 size;       /* of the last load, in bytes */
-	__u8 is_text;    /* what is found is the address of a string */
-	__u8 user_loads; /* which loads are from the memory of a program, a bit each */
+	__u8 is_text;    /* the value is the address of a string */
+	__u8 user_loads; /* bit per load: reads the program's memory */
 	__u8 unused;
 };
 
 struct probe {
-	__u64 min_ns; /* shorter calls are no records */
+	__u64 min_ns; /* shortest call that is a record */
 	__u8 in_kernel;
 	__u8 each; /* each call is a record */
 	__u8 has_texts;
@@ -101,14 +101,14 @@ struct text_frames {
 	struct texts frames[TEXT_DEPTH];
 };
 
-/* The slowest calls until now; what is not above the limit is none of them. */
+/* The slowest calls so far; a call at or below the limit isn't one of them. */
 struct slowest {
 	__u64 limit;
 	__u64 ns[MOST_SLOWEST];
 };
 
 struct call {
-	__u64 time; /* when it began */
+	__u64 time; /* its beginning */
 	__u64 duration;
 	__u32 tid;
 	__u32 process;
@@ -133,7 +133,7 @@ struct slow_call {
 	struct call call;
 	struct texts texts;
 	struct registers registers;
-	/* Calls that go on have the address of the kernel's own code on the stack in place of these. */
+	/* During a call the stack holds the address of the kernel's own code in place of these. */
 	struct return_address outer[OUTER];
 	__u64 kernel[KERNEL_FRAMES];
 	__u64 copied;
@@ -175,10 +175,10 @@ struct {
 	__type(value, struct text_frames);
 } pending_texts SEC(".maps");
 
-/* How many of the slowest calls of each probe are told, with their stacks; at most MOST_SLOWEST. */
+/* Number of slowest calls of each probe that are reported with their stacks; at most MOST_SLOWEST. */
 const volatile __u32 slowest_count = 0;
 
-/* Keeps the compiler from making an index part of a sum that the verifier can't bound. */
+/* Keeps the compiler from merging an index into a sum that the verifier can't bound. */
 static __always_inline __u64 opaque(__u64 number)
 {
 	asm volatile("" : "+r"(number));
@@ -197,14 +197,14 @@ static __always_inline __u64 stack_pointer(struct registers *regs)
 	return regs->sp;
 }
 
-/* What arguments are read of and into. */
+/* Where arguments are read from and into. */
 struct walk {
 	struct registers *regs;
 	struct probe *probe;
 	__u64 *values;
 	struct texts *texts;
 	__u64 unreadable;
-	__u64 at_return; /* only what begins with what the function returned; else all the others */
+	__u64 at_return; /* read only arguments based on the return value; else all others */
 };
 
 static long read_argument(__u32 i, struct walk *walk)
@@ -301,7 +301,7 @@ int hit(struct registers *regs)
 	return 0;
 }
 
-/* Through the calls of a task, from the innermost. */
+/* Search through a task's calls, from the innermost. */
 struct search {
 	struct frames *frames;
 	__u64 sp;
@@ -316,7 +316,7 @@ static __always_inline struct frame *innermost(struct search *search)
 	return &search->frames->frames[opaque(search->depth - 1) & (DEPTH - 1)];
 }
 
-/* Calls below this one on the stack have ended without a return: longjmp(3), an exception. */
+/* Deeper calls on the stack ended without a return: longjmp(3), an exception. */
 static long leave_ended(__u32 i, struct search *search)
 {
 	if (!search->depth || innermost(search)->sp >= search->sp)
@@ -361,7 +361,7 @@ int enter(struct registers *regs)
 	if (!probe->in_kernel)
 		bpf_loop(DEPTH, leave_ended, &search, 0);
 	else if (search.depth >= DEPTH)
-		search.depth = 0; /* returns that the kernel missed have filled it up */
+		search.depth = 0; /* filled up by returns that the kernel missed */
 	depth = search.depth;
 	if (depth >= DEPTH)
 		return 0;
@@ -421,7 +421,7 @@ static __always_inline void copy_values(struct call *call, struct frame *frame)
 	call->unreadable = frame->unreadable;
 }
 
-/* What is read when a function returns is read into the record. */
+/* Memory read at a function's return goes into the record. */
 static __always_inline void read_returned(struct call *call, struct texts *texts, struct registers *regs, struct probe *probe)
 {
 	struct walk walk = {};
@@ -503,7 +503,7 @@ int leave(struct registers *regs)
 	search = (struct search){ frames, stack_pointer(regs) - POPPED, frames->depth, at, probe->in_kernel };
 	bpf_loop(DEPTH, find_returned, &search, 0);
 	if (!search.found)
-		return 0; /* it began before it was looked at */
+		return 0; /* it began before the probe was attached */
 	depth = search.depth;
 	frame = &frames->frames[opaque(depth) & (DEPTH - 1)];
 	ns = now - frame->start;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Each system call as the two samples that perf events on raw_syscalls:sys_enter and sys_exit would write, in ring buffers laid out
- * like those of perf events: a control page, then the data. Who reads these reads those.
+ * Writes each system call as the two samples of perf events on raw_syscalls:sys_enter and sys_exit, into ring buffers with the layout
+ * of perf events: a control page, then the data. A reader of those can read these.
  *
  *   rings   | control | data ...            | control | data ...           | chunks; those of a CPU follow each other
  *                     |  tail ====== head   |
@@ -24,7 +24,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* A flag of maps, include/uapi/linux/bpf.h */
 #define BPF_F_MMAPABLE (1U << 10)
 
-/* Which event, for `lost`. */
+/* Index of the event in `lost`. */
 #define ENTER 0
 #define EXIT 1
 
@@ -39,21 +39,21 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define PERF_RECORD_SAMPLE 9
 #define PERF_RECORD_MISC_KERNEL 1
 
-/* Where struct perf_event_mmap_page has its data_head, which the tail follows, in words. */
+/* Offset of data_head in struct perf_event_mmap_page, in words; the tail follows it. */
 #define DATA_HEAD (1024 / 8)
 
 struct chunk {
 	__u64 words[CHUNK_WORDS];
 };
 
-/* What is known of a CPU's ring buffer; lines of the cache that no other CPU writes. */
+/* State of a CPU's ring buffer, in cache lines that no other CPU writes. */
 struct cpu {
-	__u32 control;  /* the chunk of its control page, which the data follow */
-	__u32 busy;     /* a program writes */
+	__u32 control;  /* the chunk of its control page; the data follow */
+	__u32 busy;     /* a program is writing */
 	__u64 mask;     /* bytes of data, less one; 0: it has no ring buffer */
-	__u64 told;     /* up to which position the reader was told of data */
-	__u64 pending;  /* records that found no room since the last one that did */
-	__u64 lost[2];  /* samples of each event that found no room */
+	__u64 told;     /* position up to which the reader was woken */
+	__u64 pending;  /* records without room since the last one that fit */
+	__u64 lost[2];  /* samples of each event without room */
 	__u64 unused[10];
 };
 
@@ -72,7 +72,7 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-/* Each record here says that a quarter of a ring buffer came since the last one: the reader has the rest of it to wake up in. */
+/* Each record reports that a quarter of a ring buffer was filled since the last one; the rest leaves the reader time to wake up. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
@@ -82,7 +82,7 @@ struct {
 const volatile __u32 enter_type = 0;
 const volatile __u32 exit_type = 0;
 
-/* Where in its chunk the control page begins, in words. */
+/* Offset of the control page in its chunk, in words. */
 const volatile __u32 control_at = 0;
 
 static __always_inline __u64 pair(__u32 first, __u32 second)
@@ -90,7 +90,7 @@ static __always_inline __u64 pair(__u32 first, __u32 second)
 	return (__u64)second << 32 | first;
 }
 
-/* A record that lies in two chunks, word by word. */
+/* Writes a record that spans two chunks, word by word. */
 static __noinline int store_across(struct cpu *cpu, __u64 at, const __u64 *words, __u32 count)
 {
 	for (__u32 i = 0; i < ENTER_WORDS; i++) {
@@ -122,7 +122,7 @@ static __always_inline void store(struct cpu *cpu, __u64 at, const __u64 *words,
 		__builtin_memcpy(&chunk->words[place], words, 8 * count);
 }
 
-/* What comes behind a record that is no sample: the task, the time, the CPU and the event. */
+/* The trailer of records other than samples: the task, the time, the CPU and the event. */
 static __always_inline void store_lost(struct cpu *cpu, __u64 at, const __u64 *sample)
 {
 	__u64 words[LOST_WORDS] = {
@@ -132,7 +132,7 @@ static __always_inline void store_lost(struct cpu *cpu, __u64 at, const __u64 *s
 	store(cpu, at, words, LOST_WORDS);
 }
 
-/* Writes a sample, if there is room. */
+/* Writes a sample if it fits. */
 static __always_inline void add(struct cpu *cpu, const __u64 *words, __u32 count, __u32 event)
 {
 	__u32 index = cpu->control, lost = cpu->pending ? LOST_WORDS : 0;
@@ -161,7 +161,7 @@ static __always_inline void add(struct cpu *cpu, const __u64 *words, __u32 count
 #if defined(__TARGET_ARCH_x86)
 	head[0] = end; /* stores stay in order */
 #else
-	__sync_lock_test_and_set(head, end); /* an atomic operation that returns something is a full barrier */
+	__sync_lock_test_and_set(head, end); /* an atomic operation that returns a value is a full barrier */
 #endif
 	if (end - cpu->told > cpu->mask / 4) {
 		cpu->told = end;
@@ -170,8 +170,8 @@ static __always_inline void add(struct cpu *cpu, const __u64 *words, __u32 count
 }
 
 /*
- * Writes a sample into the ring buffer of this CPU. Tracepoints of system calls run without preemption; should a kernel let another
- * task's program run in the middle, that one's sample is lost, and counted.
+ * Writes a sample into this CPU's ring buffer. Tracepoints of system calls run without preemption. If a kernel lets another task's
+ * program run in between, that task's sample is lost, and counted.
  */
 static __always_inline void write(struct task_struct *task, __u64 *words, __u32 count, __u32 event)
 {
@@ -194,7 +194,7 @@ static __always_inline void write(struct task_struct *task, __u64 *words, __u32 
 	cpu->busy = 0;
 }
 
-/* Whether a call of this task is recorded; the number is that of one that begins, else -1. */
+/* Whether a call of this task is recorded. `number` is the call's at its beginning, else -1. */
 static __always_inline bool is_recorded(struct task_struct *task, long nr)
 {
 	struct task *known = storage(task);
@@ -202,7 +202,7 @@ static __always_inline bool is_recorded(struct task_struct *task, long nr)
 	if (!known)
 		return false;
 	if (known->state == WAITING && nr == NR_EXECVE && !is_compat(task)) {
-		/* From its return on, as with perf events that are enabled by it. */
+		/* From its return on, as with perf events enabled by it. */
 		known->state = FOLLOWED;
 		return false;
 	}
@@ -220,7 +220,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	read_values(task, regs, values);
 	words[0] = HEADER(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL, ENTER_WORDS);
 	words[1] = ENTER_ID;
-	/* The raw data: how many bytes, common_type, then common_pid, then id and args, each half a word further. */
+	/* The raw data: their size, common_type, common_pid, then id and args, each shifted by half a word. */
 	words[5] = pair(8 * (ENTER_WORDS - 5) - 4, enter_type);
 	words[6] = pair(task->pid, nr);
 	words[7] = pair(nr >> 32, values[0]);

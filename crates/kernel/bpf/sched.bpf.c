@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Context switches, wake-ups and migrations of the tasks that are followed, as records in a ring buffer. */
+/* Writes context switches, wake-ups and migrations of the followed tasks as records into a ring buffer. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -8,7 +8,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* What is read of a task beside what kernel.h has. */
+/* Fields of a task besides those in kernel.h. */
 struct thread_info___sched {
 	__u32 cpu;
 } __attribute__((preserve_access_index));
@@ -40,13 +40,13 @@ struct record {
 	__u32 cpu;
 	__u16 kind;
 	__u16 flags;
-	__u32 state; /* __state and exit_state of a task that leaves its CPU; the CPU that one is moved from */
+	__u32 state; /* __state and exit_state of a task that leaves its CPU; the CPU that a task is moved from */
 	__u32 to; /* the CPU that a task is moved to */
 	struct name task;
-	struct name other; /* who comes next, or who woke or moved the task */
+	struct name other; /* the task that runs next, or that woke or moved the task */
 };
 
-/* Whether migrations are told. */
+/* Whether migrations are recorded. */
 const volatile __u32 migrations = 0;
 
 static __always_inline struct record *reserve(__u32 kind)
@@ -155,7 +155,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* A thread's number may have been another's. */
+/* A thread's id may be reused. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Sums of system calls: by call in an array for each CPU, or by call and thread, or by call and cgroup, in a hash table. */
+/* Sums up system calls: by call in per-CPU arrays, or by call and thread or by call and cgroup in a hash table. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -11,7 +11,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* What the sums are of, beside the call. */
+/* What a sum covers besides the call. */
 #define BY_CALL 0
 #define BY_THREAD 1
 #define BY_CGROUP 2
@@ -66,7 +66,7 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* Kinds of what is missing: calls, and errors, that found no room in a table. */
+/* Kinds of losses: calls and errors that a table had no room for. */
 #define MISSING_CALLS 0
 #define MISSING_ERRORS 1
 
@@ -96,7 +96,7 @@ static __noinline int add_error(__u64 scope, __u32 slot, __u32 errno)
 	return 0;
 }
 
-/* Several CPUs may add to the same sums where they are those of a cgroup. */
+/* Several CPUs may add to a cgroup's sums. */
 static __noinline int add_shared(__u64 scope, __u32 slot, __u64 ns)
 {
 	struct key key = { scope, slot, 0 };
@@ -171,7 +171,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	return 0;
 }
 
-/* The names of threads that end; those of others can be asked for. */
+/* Keeps the names of exiting threads; those of others can still be read. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {

@@ -1,4 +1,4 @@
-//! Programs that are loaded, beside the kernel's own list of symbols.
+//! Compares the list of loaded programs with the kernel's list of symbols.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -13,19 +13,19 @@ fn ids(programs: &[LoadedProgram]) -> HashSet<u32> {
     programs.iter().map(|program| program.id).collect()
 }
 
-/// A test beside this one may load and unload programs too.
+/// Other tests may load and unload programs meanwhile.
 #[test]
-fn functions_of_programs_are_called_as_in_kallsyms() {
-    let held = match CallSummary::start(SumKey::Call, &FollowedTasks::All(None)) {
-        Ok(held) => held,
+fn functions_of_programs_have_the_names_of_kallsyms() {
+    let summary = match CallSummary::start(SumKey::Call, &FollowedTasks::All(None)) {
+        Ok(summary) => summary,
         Err(error) => return println!("skipped: no program can be loaded: {error}"),
     };
     let programs = loaded_programs();
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
     let still = ids(&loaded_programs());
-    drop(held);
-    let of_bpf = symbols.lines().filter(|line| line.ends_with("\t[bpf]"));
-    let listed: HashMap<u64, &str> = of_bpf
+    drop(summary);
+    let bpf_lines = symbols.lines().filter(|line| line.ends_with("\t[bpf]"));
+    let listed: HashMap<u64, &str> = bpf_lines
         .filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
             let start = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -37,7 +37,7 @@ fn functions_of_programs_are_called_as_in_kallsyms() {
     }
     let stayed = programs.iter().filter(|program| still.contains(&program.id));
     let functions: Vec<_> = stayed.flat_map(|program| &program.functions).collect();
-    assert!(functions.len() > 1, "those of this test at least");
+    assert!(functions.len() > 1, "at least this test's functions");
     for function in functions {
         let name = String::from_utf8_lossy(&function.name);
         assert_eq!(listed.get(&function.start), Some(&&*name), "{:x}", function.start);

@@ -1,4 +1,4 @@
-//! Windows of real files, on the file systems at hand.
+//! Windows of real files, on the available file systems.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,12 +34,12 @@ fn faults() -> i64 {
     fields[6] + fields[8]
 }
 
-/// A window in the middle of a file: what was before stays, what is written arrives, and no page is
-/// missing while writing.
+/// Writes a window in the middle of a file: earlier content stays, written bytes arrive, and
+/// writing causes no page fault.
 fn a_window_works(path: &Path) {
     let file = create(path);
     file.write_all_at(&vec![1; page() + 10], 0).unwrap();
-    // Windows are made ready on another thread.
+    // The recorder opens windows on another thread.
     let mut window = std::thread::scope(|scope| {
         scope.spawn(|| FileWindow::open(&file, page() as u64, 256 * page())).join()
     })
@@ -62,7 +62,7 @@ fn a_window_works(path: &Path) {
 }
 
 #[test]
-fn a_window_of_a_file() {
+fn a_window_of_a_file_can_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     match FileWindow::open(create(&path), 0, page()) {
@@ -73,7 +73,7 @@ fn a_window_of_a_file() {
     }
 }
 
-/// A file system that is unmounted when this is dropped.
+/// A tmpfs that is unmounted on drop.
 struct MountGuard(tempfile::TempDir);
 
 impl MountGuard {
@@ -104,7 +104,7 @@ impl Drop for MountGuard {
 }
 
 #[test]
-fn a_tmpfs_that_gets_full() {
+fn a_full_tmpfs_is_reported() {
     let Some(tmpfs) = MountGuard::tmpfs("4m") else { return };
     a_window_works(&tmpfs.file());
     let file = create(&tmpfs.file());
@@ -118,12 +118,12 @@ fn a_tmpfs_that_gets_full() {
     };
     assert_eq!(error, WindowError::NoSpace { len });
     assert!(windows.len() >= 3, "{} windows", windows.len());
-    // Whatever was opened can be written to its last byte.
+    // Every opened window can be written to its last byte.
     assert!(windows.iter_mut().all(|window| window.write(0, &vec![3; len]) == len));
 }
 
 #[test]
-fn what_is_no_ordinary_file() {
+fn special_files_are_refused() {
     let null = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
     let refused = FileWindow::open(&null, 0, page()).unwrap_err();
     assert!(
@@ -152,13 +152,13 @@ fn what_is_no_ordinary_file() {
 }
 
 #[test]
-fn a_limit_on_the_file_s_size() {
+fn a_file_size_limit_is_reported() {
     // SAFETY: ignoring a signal installs no handler. No other test here expects SIGXFSZ.
     #[allow(unsafe_code)]
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
-    // Far beyond what the other tests write: the limit is the whole process's.
+    // Far above the other tests' files: the limit applies to the whole process.
     let most: u64 = 1 << 30;
     let before = getrlimit(Resource::Fsize);
     setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum: before.maximum }).unwrap();
@@ -175,7 +175,7 @@ fn a_limit_on_the_file_s_size() {
 }
 
 #[test]
-fn a_file_that_is_truncated_tears_its_window_and_kills_nobody() {
+fn truncating_a_file_tears_its_window_without_killing_the_process() {
     tare_kernel::file_window::catch_bus_errors();
     let file = tempfile::tempfile().unwrap();
     let (mut window, mut other) = match (

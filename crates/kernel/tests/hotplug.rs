@@ -1,6 +1,6 @@
-//! A CPU that goes offline and comes back, on the running kernel. It does so only where the
-//! kernel's command line has the word `tare_hotplug`, as in a guest:
-//! `RIG_CPUS=2 RIG_KERNEL=tare_hotplug vm/rig.sh run FOLDER`.
+//! A CPU that goes offline and comes back, on the running kernel. Runs only if the kernel's command
+//! line has the word `tare_hotplug`, as in a guest: `RIG_CPUS=2 RIG_KERNEL=tare_hotplug vm/rig.sh
+//! run FOLDER`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -25,7 +25,7 @@ fn clock_on(cpu: u32) -> Result<Box<dyn EventFile>, Errno> {
     System.open(&attr, EventTarget::Cpu(cpu), None)
 }
 
-/// Whether an event goes on counting.
+/// Whether an event still counts.
 fn counts(event: &dyn EventFile) -> bool {
     let count = || {
         let mut bytes = [0; 24];

@@ -1,5 +1,5 @@
-//! Counters that are opened while a recording goes on, as for a CPU that comes back: perf finds
-//! their samples in a file whose recorder was killed, in the finished one, and in a stream.
+//! Counters that are opened during a recording, as for a CPU that comes back: perf finds their
+//! samples in the file of a killed recorder, in the finished file, and in a stream.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,8 +34,8 @@ fn attrs() -> [Attr; 2] {
     })
 }
 
-/// Records this thread's page faults; the records and the ids of the events. `None`: it can't be
-/// done here.
+/// Records this thread's page faults. Returns the records and the events' ids, or `None` if
+/// perf_event_open is not allowed.
 fn faults() -> Option<(Vec<u8>, [u64; 2])> {
     let mut files: Vec<Box<dyn EventFile>> = Vec::new();
     for attr in attrs() {
@@ -58,7 +58,7 @@ fn faults() -> Option<(Vec<u8>, [u64; 2])> {
     Some((bytes, [files[0].id().unwrap(), files[1].id().unwrap()]))
 }
 
-/// The samples that `perf script` finds of each event.
+/// Returns the samples that `perf script` finds of each event.
 fn samples(bytes: &[u8], path: &Path) -> Option<[usize; 2]> {
     std::fs::write(path, bytes).unwrap();
     let script = ["script", "-F", "comm,tid,time,event", "-i"];
@@ -85,9 +85,9 @@ fn perf_finds_the_samples_of_counters_that_were_opened_later() {
     let Some((first, ids)) = faults() else { return };
     let Some((second, later)) = faults() else { return };
     let counted = [0, 1].map(|event| {
-        let of = [count(&first, ids[event]), count(&second, later[event])];
-        assert!(of[0] > 32 && of[1] > 32, "{of:?}");
-        of[0] + of[1]
+        let samples = [count(&first, ids[event]), count(&second, later[event])];
+        assert!(samples[0] > 32 && samples[1] > 32, "{samples:?}");
+        samples[0] + samples[1]
     });
     let event = |(attr, (name, id)): (Attr, (&str, u64))| EventDescription {
         attr,

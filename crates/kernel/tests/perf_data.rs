@@ -1,5 +1,5 @@
-//! A recording from the kernel to the file, read by the real perf: as it is at the end, and as a
-//! recorder that is killed leaves it.
+//! A recording from the kernel to the file, read by the real perf: the finished file, and the file
+//! of a killed recorder.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -27,7 +27,7 @@ use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::ring::Ring;
 use tare_kernel::signals::Signals;
 
-/// Runs perf; `None` where it is not installed.
+/// Runs perf; `None` if it isn't installed.
 fn perf(words: &[&str], file: &Path) -> Option<String> {
     let output = match std::process::Command::new("perf").args(words).arg("-i").arg(file).output() {
         Ok(output) => output,
@@ -41,8 +41,8 @@ fn perf(words: &[&str], file: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// What a file may hold when its recorder is killed: all data up to a flush, and how many samples
-/// are among them.
+/// The end of the data at a flush, and the number of samples up to it: what a killed recorder
+/// leaves.
 struct Flush {
     end: usize,
     samples: usize,
@@ -70,7 +70,7 @@ impl TestRecording {
         self.data.end += bytes.len() as u64;
     }
 
-    /// Takes everything out of the ring, unparsed.
+    /// Moves everything from the ring to the file, unparsed.
     fn drain(&mut self, ring: &mut Ring) {
         let batch = ring.batch();
         self.samples +=
@@ -85,8 +85,8 @@ impl TestRecording {
         self.append(&table);
     }
 
-    /// The file as a kill leaves it: the header knows of the data up to the flush, and behind them
-    /// may lie a part of the next ones, or zeros where space was allocated.
+    /// Returns the file of a recorder that was killed after a flush: the header knows the data up
+    /// to the flush. Behind it may be a part of later data, or zeros where space was allocated.
     fn killed_at(&self, flush: &Flush, behind: &[u8]) -> Vec<u8> {
         let table = &self.beginning.feature_table;
         let mut bytes = [&self.bytes[..flush.end], table, behind].concat();
@@ -103,7 +103,7 @@ impl TestRecording {
     }
 }
 
-/// Records a command in one ring until it ends.
+/// Records a command in one ring until it exits.
 fn record(
     words: &[&str],
     events: &[(&str, Attr)],
@@ -163,7 +163,7 @@ fn software(config: u32, sampling: Sampling) -> Attr {
     Attr { flags: attr.flags | Flags::EXCLUDE_KERNEL, ..attr }
 }
 
-/// Has perf count the samples of a file, by `report` and by the lines of `script`.
+/// Counts a file's samples by perf's `report` and by the lines of its `script`.
 fn samples(bytes: &[u8], path: &Path) -> Option<(usize, usize)> {
     std::fs::write(path, bytes).unwrap();
     let report = perf(&["report", "--stats"], path)?;
@@ -174,7 +174,7 @@ fn samples(bytes: &[u8], path: &Path) -> Option<(usize, usize)> {
     Some((number, script.lines().count()))
 }
 
-/// How many samples the project's own reader finds.
+/// Counts the samples that tare's own reader finds.
 fn samples_read(bytes: &[u8]) -> usize {
     let mut reader = Reader::open(std::io::Cursor::new(bytes)).unwrap();
     let mut samples = 0;
@@ -185,8 +185,8 @@ fn samples_read(bytes: &[u8]) -> usize {
     samples
 }
 
-/// Perf reads the finished file and what a kill leaves at the flushes, with the same samples, and
-/// so does the project's reader.
+/// Checks that perf and tare's reader find the same samples in the finished file and in the file of
+/// a recorder killed at each flush.
 fn perf_agrees(recording: &TestRecording) {
     assert_eq!(samples_read(&recording.ended()), recording.samples);
     for flush in &recording.flushes {
@@ -301,7 +301,7 @@ fn perf_shows_every_feature() {
     assert!(ids.contains("0102030405060708090a0b0c0d0e0f1011121314 /a/file"), "{ids}");
 }
 
-/// The formats of tracepoints as perf writes them, from a recording of its own.
+/// Returns the formats of tracepoints as perf writes them, from a recording of its own.
 fn tracing_data_of_perf(folder: &Path) -> Option<Vec<u8>> {
     let path = folder.join("perf.data");
     let words = ["record", "--quiet", "-e", "raw_syscalls:sys_enter", "-o"];

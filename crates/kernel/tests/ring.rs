@@ -1,4 +1,4 @@
-//! Rings of the running kernel, filled by software events.
+//! Ring buffers of the running kernel, filled by software events.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,7 +34,7 @@ fn software(config: u32, sampling: Sampling, flags: Flags) -> Attr {
     }
 }
 
-/// Opens an event; says so where this machine doesn't let it.
+/// Opens an event; prints a note if this machine doesn't allow it.
 fn open(attr: &Attr, target: EventTarget) -> Option<Box<dyn EventFile>> {
     match System.open(attr, target, None) {
         Ok(event) => Some(event),
@@ -52,13 +52,13 @@ fn count(event: &dyn EventFile) -> u64 {
     Reading::decode(&bytes[..len], TIMES).unwrap().counts[0].value()
 }
 
-/// The word at a place in a record.
+/// Returns the word at an offset in a record.
 fn word(record: &RecordBytes<'_>, at: usize) -> u64 {
     let bytes = record.slices().concat();
     u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Pages that were touched once, in order: each was a page fault.
+/// Pages that were touched once, in order, each with a page fault.
 struct FaultingPages {
     place: std::ops::Range<u64>,
 }
@@ -66,13 +66,13 @@ struct FaultingPages {
 fn touch(pages: usize) -> FaultingPages {
     let page = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the mapping is new and private, and only this function and `drop` know it.
+    // SAFETY: the mapping is new and private, and only this function and `drop` use it.
     #[allow(unsafe_code)]
     let start = unsafe {
         let base =
             mmap_anonymous(std::ptr::null_mut(), pages * page, protection, MapFlags::PRIVATE)
                 .unwrap();
-        // A kernel without huge pages has nothing to refuse here.
+        // A kernel without huge pages refuses the advice, which is fine.
         let _ = madvise(base, pages * page, Advice::LinuxNoHugepage);
         for at in 0..pages {
             base.cast::<u8>().add(at * page).write_volatile(1);
@@ -85,13 +85,13 @@ fn touch(pages: usize) -> FaultingPages {
 impl Drop for FaultingPages {
     fn drop(&mut self) {
         let len = usize::try_from(self.place.end - self.place.start).unwrap();
-        // SAFETY: the mapping is this value's, and nothing borrows from it.
+        // SAFETY: this value owns the mapping, and nothing borrows from it.
         #[allow(unsafe_code)]
         let _ = unsafe { munmap(self.place.start as *mut _, len) };
     }
 }
 
-/// What a ring held: the samples, and how many were lost.
+/// Returns the samples in a ring, and the number of lost ones.
 fn drain(ring: &mut Ring) -> (u64, u64) {
     let mut samples = 0;
     let mut lost = 0;
@@ -129,7 +129,7 @@ fn a_new_program_leaves_comm_mmap2_and_exit() {
     assert!(kinds.contains(&PERF_RECORD_MMAP2), "{kinds:?}");
     assert_eq!(kinds.last(), Some(&PERF_RECORD_EXIT), "{kinds:?}");
     assert!(batch.slices().concat().windows(5).any(|bytes| bytes == b"true\0"));
-    // The batch was dropped and not advanced over: one by one, the same records are there.
+    // The batch was dropped without advancing, so the same records can be read one by one.
     let mut again = Vec::new();
     while let Some(record) = ring.next() {
         again.push((record.kind(), record.len()));
@@ -157,7 +157,7 @@ fn samples_and_losses_add_up_to_the_count() {
     assert!(samples > holds, "{samples} samples didn't wrap around");
     let memory = touch(2 * ring.size() / 24);
     let (kept, none) = drain(&mut ring);
-    assert!(kept <= holds && none == 0, "the loss is told with the next record that finds room");
+    assert!(kept <= holds && none == 0, "a loss is reported with the next record that fits");
     drop((memory, touch(40)));
     event.disable().unwrap();
     let (more, missed) = drain(&mut ring);
@@ -205,7 +205,7 @@ fn two_events_share_a_ring() {
 
     let of_clock = clock.id().unwrap();
     let of_faults = faults.id().unwrap();
-    // Rings are read on threads of their own.
+    // The recorder reads rings on threads of their own.
     let read =
         std::thread::spawn(move || ring.batch().records().map(|record| word(&record, 8)).collect());
     let ids: Vec<u64> = read.join().unwrap();
@@ -224,11 +224,11 @@ fn inherited_events_need_a_cpu() {
     assert!(Ring::map(&*event, 4096).is_ok());
 }
 
-/// Without rights, what may be locked is limited: the ring gets smaller until it fits.
+/// Without rights the lockable memory is limited: the ring is halved until it fits.
 #[test]
-fn without_rights_a_ring_is_as_large_as_may_be_locked() {
+fn without_rights_a_ring_has_the_lockable_size() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can run one test as somebody else");
+        println!("skipped: only root can run a test as another user");
         return;
     }
     let paranoid =
@@ -237,12 +237,12 @@ fn without_rights_a_ring_is_as_large_as_may_be_locked() {
         println!("skipped: with kernel.perf_event_paranoid -1 nothing limits a ring");
         return;
     }
-    // The limit is the whole process's. The other tests here pass it with CAP_IPC_LOCK, but what
-    // they locked beyond the sysctl's share counts, so something must be left.
+    // The limit applies to the whole process. The other tests exceed it with CAP_IPC_LOCK, but
+    // their memory beyond the sysctl's share counts, so some must be left.
     let limit = getrlimit(Resource::Memlock);
     setrlimit(Resource::Memlock, Rlimit { current: Some(4 << 20), maximum: limit.maximum })
         .unwrap();
-    let nobody = || {
+    let record_as_nobody = || {
         let uid = Uid::from_raw(65534);
         let gid = Gid::from_raw(65534);
         rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
@@ -255,7 +255,7 @@ fn without_rights_a_ring_is_as_large_as_may_be_locked() {
         event.disable().unwrap();
         Some((ring.size(), drain(&mut ring), count(&*event)))
     };
-    let result = std::thread::spawn(nobody).join();
+    let result = std::thread::spawn(record_as_nobody).join();
     setrlimit(Resource::Memlock, limit).unwrap();
     let Some((size, (samples, lost), count)) = result.unwrap() else { return };
     assert!(size.is_power_of_two() && size < 1 << 30, "{size}");

@@ -82,7 +82,7 @@ pub fn plans(
         location: place.location.clone(),
         returns: probe.returns,
         arguments: place.arguments.iter().map(|named| named.argument.clone()).collect(),
-        each,
+        records_each: each,
         min_duration_ns: if probe.returns { min_duration_ns } else { 0 },
     };
     let all = probes.iter().enumerate().flat_map(|(number, probe)| {

@@ -1,4 +1,4 @@
-//! Attributes of devices in sysfs (`Documentation/filesystems/sysfs.rst`), folder by folder.
+//! Attributes of devices in sysfs (`Documentation/filesystems/sysfs.rst`), by folder.
 
 use std::fs::File;
 use std::io::Result;
@@ -9,16 +9,16 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::Host;
 use crate::pseudo_file;
 
-/// A folder of attributes in sysfs. It is looked up once: the kernel takes longer for the way to an
-/// attribute than for what it says.
+/// A folder of attributes in sysfs. It is opened once, because path lookup costs the kernel more
+/// than the read.
 #[derive(Debug)]
 pub struct Attributes(OwnedFd);
 
 impl Host {
-    /// The attributes in a folder, an absolute path of the machine.
+    /// Opens a folder of attributes, an absolute path of the machine.
     ///
     /// # Errors
-    /// The file system's own.
+    /// Fails if the folder can't be opened.
     pub fn attributes(&self, folder: &str) -> Result<Attributes> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Attributes(openat(CWD, self.path(folder), flags, Mode::empty())?))
@@ -26,10 +26,11 @@ impl Host {
 }
 
 impl Attributes {
-    /// What an attribute says, without the white space around it.
+    /// Reads an attribute and trims white space.
     ///
     /// # Errors
-    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for what is no text.
+    /// Fails if the file can't be read, and with [`std::io::ErrorKind::InvalidData`] if it isn't
+    /// UTF-8.
     pub fn read(&self, name: &str) -> Result<String> {
         let file =
             File::from(openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?);

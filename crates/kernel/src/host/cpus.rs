@@ -11,7 +11,7 @@ const MAX_CPU: u32 = 65_535;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuList(Vec<u32>);
 
-/// A part of a CPU list that is no number, no range, or beyond what any machine has.
+/// A part of a CPU list that is not a number or range, or exceeds the limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{part}' is not a CPU number or a range like 0-3")]
 pub struct CpuListError {
@@ -19,7 +19,7 @@ pub struct CpuListError {
 }
 
 impl CpuList {
-    /// The numbers, ascending.
+    /// Returns the numbers, ascending.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
         &self.0
@@ -31,18 +31,18 @@ impl CpuList {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that are in both lists.
+    /// Returns the CPUs in both lists.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.iter().copied().filter(|&cpu| other.contains(cpu)).collect())
@@ -78,7 +78,7 @@ impl FromStr for CpuList {
     }
 }
 
-/// The CPUs of ranges, which may overlap: however many these are, no CPU is held twice.
+/// Joins ranges, which may overlap, without duplicates.
 fn joined(mut ranges: Vec<RangeInclusive<u32>>) -> CpuList {
     ranges.sort_unstable_by_key(|range| *range.start());
     let mut cpus: Vec<u32> = Vec::new();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_names_its_part() {
+    fn errors_name_the_invalid_part() {
         for bad in ["x", "3-1", "0-4294967295", "-1", "1-"] {
             assert_eq!(bad.parse::<CpuList>().unwrap_err().part, bad);
         }

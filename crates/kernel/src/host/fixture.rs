@@ -1,10 +1,10 @@
-//! Machines described as folders, for tests.
+//! Machines described by folders, for tests.
 
 use std::path::Path;
 
 use super::Host;
 
-/// A machine that lives in a temporary folder until it is dropped.
+/// A machine in a temporary folder, which is removed on drop.
 pub(crate) struct FixtureHost(tempfile::TempDir);
 
 impl FixtureHost {
@@ -13,7 +13,7 @@ impl FixtureHost {
     }
 }
 
-/// A machine of these files: absolute paths and their contents.
+/// Creates a machine from absolute paths and their content.
 pub(crate) fn machine(files: &[(impl AsRef<str>, impl AsRef<[u8]>)]) -> FixtureHost {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -24,7 +24,7 @@ pub(crate) fn machine(files: &[(impl AsRef<str>, impl AsRef<[u8]>)]) -> FixtureH
     FixtureHost(root)
 }
 
-/// A machine without any file.
+/// Creates a machine without files.
 pub(crate) fn empty() -> FixtureHost {
     machine(&[("/proc/none", ""); 0])
 }

@@ -1,7 +1,7 @@
-//! CPUs that go offline and come back.
+//! Detects CPUs that go offline and come back.
 //!
-//! The kernel drops the per-CPU events of a CPU that goes offline, and doesn't bring them back
-//! (`perf_event_exit_cpu_context`, `kernel/events/core.c`): they have to be opened again.
+//! The kernel drops the per-CPU events of a CPU that goes offline and doesn't restore them
+//! (`perf_event_exit_cpu_context`, `kernel/events/core.c`): they must be opened again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,25 +13,25 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use super::{CpuList, Host};
 
-/// The multicast group of the kernel's own messages (`drivers/base/core.c` sends to it; udev's are
-/// in another).
+/// The multicast group of the kernel's own messages (sent by `drivers/base/core.c`; udev uses
+/// another).
 const KERNEL_GROUP: u32 = 1;
 
-/// The most bytes that a message can have (`UEVENT_BUFFER_SIZE` and its path).
+/// Most bytes of a message (`UEVENT_BUFFER_SIZE` and its path).
 const MESSAGE_BYTES: usize = 8 << 10;
 
-/// What happened to CPUs since the last time. A CPU that went and came back is in both lists.
+/// Changes since the last check. A CPU that went and came back is in both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuChanges {
-    /// Those that went offline, at least for a while. Per-CPU events of them count no more.
+    /// CPUs that went offline, at least for a while. Their per-CPU events don't count anymore.
     pub offline: CpuList,
-    /// Those that are online now, and weren't all the time.
+    /// CPUs that are online but weren't all the time.
     pub online: CpuList,
 }
 
-/// Says which CPUs went and came. Uses the kernel's messages (`NETLINK_KOBJECT_UEVENT`), which name
-/// every change; where no such socket can be had, as in some containers, it compares lists, and
-/// can't see a CPU that went and came back in between.
+/// Reports CPUs that go offline and come back, by the kernel's messages (`NETLINK_KOBJECT_UEVENT`),
+/// which name every change. Without such a socket, as in some containers, it compares lists, and
+/// misses a CPU that went and came back in between.
 #[derive(Debug)]
 pub struct CpuWatch {
     messages: Option<OwnedFd>,
@@ -39,48 +39,47 @@ pub struct CpuWatch {
 }
 
 impl CpuWatch {
-    /// Begins to watch. The kernel's messages are about the running machine alone.
+    /// Starts watching. Only the running machine has messages.
     ///
     /// # Errors
-    /// The list of online CPUs can't be read.
+    /// Fails if the list of online CPUs can't be read.
     pub fn start(host: &Host) -> io::Result<Self> {
-        // Before the list is read: a change in between comes twice, and not never.
+        // Subscribed before the list is read, so that a change in between is reported twice rather
+        // than never.
         let messages = if host.is_running() { subscribe().ok() } else { None };
         Ok(Self { messages, online: host.online_cpus()? })
     }
 
-    /// What becomes readable when a CPU has come or gone (and when other devices have); `None`
-    /// where nothing ever does.
+    /// Returns the descriptor that becomes readable when a CPU or another device comes or goes;
+    /// `None` without messages.
     #[must_use]
     pub fn wakes(&self) -> Option<BorrowedFd<'_>> {
         self.messages.as_ref().map(AsFd::as_fd)
     }
 
-    /// The changes since the last call, or since the start. Costs one system call where nothing
-    /// happened.
+    /// Returns the changes since the last call. Costs one system call if nothing happened.
     ///
     /// # Errors
-    /// The list of online CPUs can't be read.
+    /// Fails if the list of online CPUs can't be read.
     pub fn changes(&mut self, host: &Host) -> io::Result<CpuChanges> {
-        let told = match &self.messages {
-            Some(messages) => match told(messages.as_fd()) {
-                Some(told) => told,
+        let reported = match &self.messages {
+            Some(messages) => match read_messages(messages.as_fd()) {
+                Some(reported) => reported,
                 None => return Ok(CpuChanges::default()),
             },
             None => BTreeSet::new(),
         };
         let before = std::mem::replace(&mut self.online, host.online_cpus()?);
-        Ok(compare(&before, &self.online, &told))
+        Ok(compare(&before, &self.online, &reported))
     }
 }
 
-/// What became of the CPUs that were online, by the list of those that are, and by those of which a
-/// message said that they went.
-fn compare(before: &CpuList, now: &CpuList, told: &BTreeSet<u32>) -> CpuChanges {
-    let was = |cpu: &u32| before.contains(*cpu);
+/// Compares the lists of online CPUs; `reported` are the CPUs that messages reported as offline.
+fn compare(before: &CpuList, now: &CpuList, reported: &BTreeSet<u32>) -> CpuChanges {
+    let was_online = |cpu: &u32| before.contains(*cpu);
     let offline: CpuList =
-        before.iter().filter(|cpu| !now.contains(*cpu) || told.contains(cpu)).collect();
-    let online = now.iter().filter(|cpu| !was(cpu) || offline.contains(*cpu)).collect();
+        before.iter().filter(|cpu| !now.contains(*cpu) || reported.contains(cpu)).collect();
+    let online = now.iter().filter(|cpu| !was_online(cpu) || offline.contains(*cpu)).collect();
     CpuChanges { offline, online }
 }
 
@@ -92,9 +91,9 @@ fn subscribe() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// The CPUs that went offline by the messages that wait; `None` where no message was about a CPU.
-/// Where messages were dropped, no CPU is named.
-fn told(socket: BorrowedFd<'_>) -> Option<BTreeSet<u32>> {
+/// Reads the pending messages and returns the CPUs that went offline; `None` if no message was
+/// about a CPU. If messages were dropped the set may lack CPUs.
+fn read_messages(socket: BorrowedFd<'_>) -> Option<BTreeSet<u32>> {
     let mut gone = None;
     let mut message = [0; MESSAGE_BYTES];
     loop {
@@ -108,7 +107,7 @@ fn told(socket: BorrowedFd<'_>) -> Option<BTreeSet<u32>> {
                 }
             }
             Err(Errno::INTR) => {}
-            // ENOBUFS: more came than the socket holds.
+            // ENOBUFS: the socket's buffer overflowed.
             Err(Errno::NOBUFS) => _ = gone.get_or_insert_with(BTreeSet::new),
             Err(_) => return gone,
         }
@@ -121,7 +120,7 @@ enum Action {
     Offline,
 }
 
-/// The first line of a message about a CPU: `offline@/devices/system/cpu/cpu3`.
+/// Parses a message's first line: `offline@/devices/system/cpu/cpu3`.
 fn cpu_message(message: &[u8]) -> Option<(Action, u32)> {
     let line = message.split(|&byte| byte == 0).next()?;
     let (action, path) = std::str::from_utf8(line).ok()?.split_once('@')?;
@@ -162,20 +161,20 @@ mod tests {
 
     #[test]
     fn a_cpu_that_went_and_came_back_did_both() {
-        let of = |before, now, told: &[u32]| {
-            let changes = compare(&list(before), &list(now), &told.iter().copied().collect());
+        let changes = |before, now, reported: &[u32]| {
+            let changes = compare(&list(before), &list(now), &reported.iter().copied().collect());
             (changes.offline.to_string(), changes.online.to_string())
         };
         let strings = |a: &str, b: &str| (a.to_owned(), b.to_owned());
-        assert_eq!(of("0-3", "0-3", &[]), strings("", ""));
-        assert_eq!(of("0-3", "0-1,3", &[2]), strings("2", ""));
-        assert_eq!(of("0-3", "0-3", &[2]), strings("2", "2"));
-        assert_eq!(of("0-1", "0-3", &[]), strings("", "2-3"));
-        assert_eq!(of("0-1", "0-2", &[2]), strings("", "2"), "it came, went and came");
-        assert_eq!(of("0-2", "0-1,3", &[]), strings("2", "3"), "lists alone");
+        assert_eq!(changes("0-3", "0-3", &[]), strings("", ""));
+        assert_eq!(changes("0-3", "0-1,3", &[2]), strings("2", ""));
+        assert_eq!(changes("0-3", "0-3", &[2]), strings("2", "2"));
+        assert_eq!(changes("0-1", "0-3", &[]), strings("", "2-3"));
+        assert_eq!(changes("0-1", "0-2", &[2]), strings("", "2"), "it came, went and came");
+        assert_eq!(changes("0-2", "0-1,3", &[]), strings("2", "3"), "lists alone");
     }
 
-    /// Without messages the lists are compared.
+    /// Without messages only lists are compared.
     #[test]
     fn lists_are_compared_where_no_message_comes() {
         let described = fixture::machine(&[("/sys/devices/system/cpu/online", "0-1\n")]);
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!(watch.changes(&host).unwrap(), online);
     }
 
-    /// On the running kernel: a watch can be had, and nothing is said where nothing happens.
+    /// On the running kernel: watching works, and reports nothing if nothing happens.
     #[test]
     fn a_quiet_machine_changes_nothing() {
         let host = Host::default();

@@ -1,4 +1,4 @@
-//! What this machine is and what it lets this user do, as read from `/proc` and `/sys`.
+//! What this machine is and what it allows this user, as read from `/proc` and `/sys`.
 //!
 //! Everything is read below a root, so that a test can describe any machine as a folder.
 
@@ -25,10 +25,10 @@ pub use process::{CapabilitySet, Rights, address_space, locked_memory, open_file
 pub use topology::{CpuGroup, Topology};
 pub use virtualization::{Container, Engine, Hypervisor};
 
-/// Where each file is an attribute of sysfs, or a setting.
+/// Folders whose files are sysfs attributes or settings.
 const ATTRIBUTES: [&str; 4] = ["/sys/devices", "/sys/bus", "/sys/class", "/proc/sys"];
 
-/// Names and numbers of the first CPU stand in its first lines, before what it can do.
+/// Bytes of `/proc/cpuinfo` that hold the first CPU's names and numbers, before its flags.
 const FIRST_CPU_BYTES: usize = 1 << 10;
 
 /// The files that describe a machine.
@@ -44,28 +44,28 @@ impl Default for Host {
 }
 
 impl Host {
-    /// The machine whose `/proc` and `/sys` lie below `root`.
+    /// Creates the machine whose `/proc` and `/sys` are below `root`.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Whether it is the running machine, and not one that a folder describes.
+    /// Whether this is the running machine, not one described by a folder.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where an absolute path of the machine lies.
+    /// Returns the path below the root of an absolute path of the machine.
     #[must_use]
     pub fn path(&self, absolute: &str) -> PathBuf {
         self.root.join(absolute.trim_start_matches('/'))
     }
 
-    /// Reads a small text file, without the white space around it.
+    /// Reads a small text file and trims white space.
     ///
     /// # Errors
-    /// The file system's own.
+    /// Fails if the file can't be read.
     pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
         let absolute = absolute.as_ref();
         let path = self.root.join(absolute.strip_prefix("/").unwrap_or(absolute));
@@ -77,8 +77,8 @@ impl Host {
         Ok(text.trim().to_owned())
     }
 
-    /// The beginning of `/proc/cpuinfo`, which tells of the first CPU: with hundreds of them the
-    /// kernel takes milliseconds for all. Empty where nothing is told.
+    /// Returns the beginning of `/proc/cpuinfo`, which describes the first CPU: with hundreds of
+    /// CPUs the kernel takes milliseconds for all of it. Empty if unreadable.
     #[must_use]
     pub fn first_cpu(&self) -> String {
         let text = File::open(self.path("/proc/cpuinfo"))
@@ -86,32 +86,32 @@ impl Host {
         String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
     }
 
-    /// The number in a small file; `None` where it is missing, unreadable or holds none.
+    /// Returns the number in a small file; `None` if it is missing, unreadable or not a number.
     pub(crate) fn number<T: std::str::FromStr>(&self, absolute: &str) -> Option<T> {
         self.read(absolute).ok()?.parse().ok()
     }
 
-    /// A setting of the kernel: `kernel.perf_event_paranoid` is the number in
+    /// Returns a kernel setting: `kernel.perf_event_paranoid` is the number in
     /// `/proc/sys/kernel/perf_event_paranoid`.
     ///
     /// # Errors
-    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a file that holds no
+    /// Fails if the file can't be read, and with [`std::io::ErrorKind::InvalidData`] if it holds no
     /// number.
     pub fn sysctl(&self, name: &str) -> std::io::Result<i64> {
         let text = self.read(format!("/proc/sys/{}", name.replace('.', "/")))?;
         text.parse().map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))
     }
 
-    /// The CPUs that are online. Numbers can have gaps.
+    /// Returns the online CPUs. Numbers can have gaps.
     ///
     /// # Errors
-    /// The file system's own, and [`std::io::ErrorKind::InvalidData`] for a list that can't be
-    /// read.
+    /// Fails if the file can't be read, and with [`std::io::ErrorKind::InvalidData`] if it isn't a
+    /// CPU list.
     pub fn online_cpus(&self) -> std::io::Result<CpuList> {
         self.cpu_list("online")
     }
 
-    /// The CPUs that may ever be online.
+    /// Returns the CPUs that can ever be online.
     ///
     /// # Errors
     /// As [`Self::online_cpus`].

@@ -1,4 +1,4 @@
-//! PMUs: the devices that provide events, as sysfs describes them
+//! PMUs, the devices that provide events, as sysfs describes them
 //! (`Documentation/ABI/testing/sysfs-bus-event_source-devices-*`).
 
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use super::{CpuList, Host};
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// One PMU. What it has is read when it is asked for.
+/// A PMU. Its attributes are read on request.
 #[derive(Clone, Debug)]
 pub struct Pmu {
     host: Host,
@@ -18,15 +18,15 @@ pub struct Pmu {
 /// An event that a PMU names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PmuEvent {
-    /// What it stands for, in the grammar of events: `event=0xcd,umask=0x1,ldlat=3`.
+    /// Its definition in the grammar of events: `event=0xcd,umask=0x1,ldlat=3`.
     pub terms: String,
-    /// What a count is multiplied by to be in `unit`; 1 where the PMU doesn't say.
+    /// Factor from a count to `unit`; 1 by default.
     pub scale: f64,
     /// The unit of a scaled count; empty for plain occurrences.
     pub unit: String,
 }
 
-/// Which word of `perf_event_attr` a term of a PMU belongs into.
+/// The word of `perf_event_attr` that a PMU's term is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConfigWord {
     /// `config`
@@ -42,23 +42,22 @@ pub enum ConfigWord {
 /// Where the bits of a term's value go: `config:0-7,32-35`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// The word they belong into.
+    /// The word.
     pub word: ConfigWord,
-    /// Runs of bits, lowest bits of the value first: first and last bit, both included.
+    /// Runs of bits, lowest bits of the value first: first and last bit, inclusive.
     pub bits: Vec<(u32, u32)>,
 }
 
 impl Host {
-    /// All PMUs, sorted by name. Empty where the kernel has no perf events or `/sys` is not
-    /// mounted.
+    /// Returns all PMUs by name. Empty if the kernel has no perf events, or `/sys` isn't mounted.
     ///
     /// # Errors
-    /// The file system's own, other than that the folder is missing.
+    /// Fails if the folder can't be read, unless it is missing.
     pub fn pmus(&self) -> io::Result<Vec<Pmu>> {
         Ok(names(self, DEVICES)?.into_iter().map(|name| Pmu { host: self.clone(), name }).collect())
     }
 
-    /// The PMU of this name, if there is one.
+    /// Returns the PMU of this name, if it exists.
     #[must_use]
     pub fn pmu(&self, name: &str) -> Option<Pmu> {
         let inside = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
@@ -67,60 +66,60 @@ impl Host {
     }
 }
 
-/// PMUs that every kernel calls by these names (`kernel/events/core.c`, `arch/x86/events`): no need
-/// to look into them.
+/// PMUs with these names on every kernel (`kernel/events/core.c`, `arch/x86/events`), which needn't
+/// be read.
 const NEVER_CORE: [&str; 7] =
     ["breakpoint", "kprobe", "msr", "power", "software", "tracepoint", "uprobe"];
 
 impl Pmu {
-    /// Its name in sysfs.
+    /// Returns its name in sysfs.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number that `perf_event_attr.type` takes.
+    /// Returns the number for `perf_event_attr.type`.
     ///
     /// # Errors
-    /// The file can't be read, or holds no number.
+    /// Fails if the file can't be read, or holds no number.
     pub fn kind(&self) -> io::Result<u32> {
         self.read("type")?.parse().map_err(invalid)
     }
 
-    /// The names of the terms that its events take, sorted.
+    /// Returns the terms of its events, by name.
     ///
     /// # Errors
-    /// The folder can't be read; that it has none is no error.
+    /// Fails if the folder can't be read; a missing one is empty.
     pub fn formats(&self) -> io::Result<Vec<String>> {
         names(&self.host, &self.file("format"))
     }
 
-    /// Where the value of this term goes; `None` for a term that the PMU doesn't have.
+    /// Returns the bits of a term's value; `None` for an unknown term.
     ///
     /// # Errors
-    /// The file can't be read, or holds no list of bits.
+    /// Fails if the file can't be read, or holds no list of bits.
     pub fn format(&self, term: &str) -> io::Result<Option<Format>> {
         optional(self.read(&format!("format/{term}")))?
             .map(|text| text.parse().map_err(invalid))
             .transpose()
     }
 
-    /// The events that the PMU names, sorted.
+    /// Returns the PMU's named events, by name.
     ///
     /// # Errors
-    /// The folder can't be read; that it has none is no error.
+    /// Fails if the folder can't be read; a missing one is empty.
     pub fn events(&self) -> io::Result<Vec<String>> {
         let all = names(&self.host, &self.file("events"))?;
-        let about_another = |name: &String| {
+        let describes_an_event = |name: &String| {
             [".scale", ".unit", ".per-pkg", ".snapshot"].iter().any(|end| name.ends_with(end))
         };
-        Ok(all.into_iter().filter(|name| !about_another(name)).collect())
+        Ok(all.into_iter().filter(|name| !describes_an_event(name)).collect())
     }
 
-    /// What the PMU says of this event; `None` for one that it doesn't name.
+    /// Returns an event's definition; `None` for an unknown event.
     ///
     /// # Errors
-    /// A file can't be read, or its scale is no number.
+    /// Fails if a file can't be read, or the scale isn't a number.
     pub fn event(&self, name: &str) -> io::Result<Option<PmuEvent>> {
         let Some(terms) = optional(self.read(&format!("events/{name}")))? else { return Ok(None) };
         let scale = optional(self.read(&format!("events/{name}.scale")))?
@@ -129,48 +128,47 @@ impl Pmu {
         Ok(Some(PmuEvent { terms, scale, unit }))
     }
 
-    /// One CPU of each package or node, for a PMU that isn't one per CPU. `None` where the file is
-    /// missing or empty.
+    /// Returns one CPU of each package or node, for a PMU that isn't one per CPU. `None` if the
+    /// file is missing or empty.
     ///
     /// # Errors
-    /// The file can't be read, or holds no list of CPUs.
+    /// Fails if the file can't be read, or holds no CPU list.
     pub fn cpumask(&self) -> io::Result<Option<CpuList>> {
         self.cpu_list("cpumask")
     }
 
-    /// The CPUs that have this PMU, for the PMU of a kind of core. `None` where the file is missing
-    /// or empty.
+    /// Returns the CPUs of a core PMU. `None` if the file is missing or empty.
     ///
     /// # Errors
-    /// The file can't be read, or holds no list of CPUs.
+    /// Fails if the file can't be read, or holds no CPU list.
     pub fn cpus(&self) -> io::Result<Option<CpuList>> {
         self.cpu_list("cpus")
     }
 
-    /// A capability, such as `max_precise` or `branches`; `None` where the kernel doesn't name it.
+    /// Returns a capability such as `max_precise` or `branches`; `None` if the kernel doesn't list
+    /// it.
     ///
     /// # Errors
-    /// The file can't be read.
+    /// Fails if the file can't be read.
     pub fn cap(&self, name: &str) -> io::Result<Option<String>> {
         optional(self.read(&format!("caps/{name}")))
     }
 
-    /// All capabilities with their values, sorted by name; none where the folder is missing. One
-    /// that can't be read is left out.
+    /// Returns all readable capabilities with their values, by name; empty if the folder is
+    /// missing.
     #[must_use]
     pub fn caps(&self) -> Vec<(String, String)> {
         let all = names(&self.host, &self.file("caps")).unwrap_or_default();
         all.into_iter().filter_map(|name| Some((name.clone(), self.cap(&name).ok()??))).collect()
     }
 
-    /// Whether it is one of those that every kernel has under the same name, and that count nothing
-    /// that cores execute.
+    /// Whether it is one of the PMUs on every kernel that count nothing that cores execute.
     #[must_use]
     pub fn is_never_core(&self) -> bool {
         NEVER_CORE.contains(&self.name.as_str())
     }
 
-    /// Whether it counts what cores execute: `cpu`, or one that says on which CPUs it is.
+    /// Whether it counts what cores execute: `cpu`, or a PMU that lists its CPUs.
     #[must_use]
     pub fn is_core(&self) -> bool {
         self.name == "cpu" || !self.is_never_core() && self.host.path(&self.file("cpus")).exists()
@@ -195,15 +193,14 @@ impl Pmu {
 }
 
 impl Format {
-    /// The largest value that fits.
+    /// Returns the largest value that fits.
     #[must_use]
     pub fn max(&self) -> u64 {
         let width: u32 = self.bits.iter().map(|(first, last)| last - first + 1).sum();
         if width >= 64 { u64::MAX } else { (1 << width) - 1 }
     }
 
-    /// Puts a value into its bits of the word, in place of what they held. Bits of the value that
-    /// don't fit are left out.
+    /// Replaces the term's bits in a word by a value, truncating bits that don't fit.
     #[must_use]
     pub fn put(&self, value: u64, word: u64) -> u64 {
         let mut out = word;
@@ -219,7 +216,7 @@ impl Format {
     }
 }
 
-/// A description of bits that has another shape than `config1:0-15,20`.
+/// A description of bits that doesn't look like `config1:0-15,20`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' does not say which bits a term has, as in config:0-7")]
 pub struct FormatError(String);
@@ -251,7 +248,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// A file that need not be there.
+/// Maps a missing file to `None`.
 fn optional<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -267,7 +264,7 @@ fn optional<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The names in a folder, sorted; none where the folder is missing.
+/// Returns the names in a folder, sorted; empty if the folder is missing.
 fn names(host: &Host, folder: &str) -> io::Result<Vec<String>> {
     let Some(entries) = optional(std::fs::read_dir(host.path(folder)))? else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! What this process may do: capabilities, user namespace, seccomp, limits.
+//! The rights of this process: capabilities, user namespace, seccomp, limits.
 
 use std::io;
 
@@ -7,27 +7,26 @@ pub use rustix::thread::CapabilitySet;
 
 use super::Host;
 
-/// The user namespace that the machine started with (`PROC_USER_INIT_INO`,
-/// `include/linux/proc_ns.h`).
+/// The initial user namespace (`PROC_USER_INIT_INO`, `include/linux/proc_ns.h`).
 const INITIAL_USER_NAMESPACE: u32 = 0xEFFF_FFFD;
 
 /// The rights of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
-    /// Effective capabilities, as `/proc/self/status` has them.
+    /// Effective capabilities, from `/proc/self/status`.
     pub effective: CapabilitySet,
     /// The effective user.
     pub uid: u32,
-    /// Whether capabilities hold for the machine, not only in a user namespace (rootless
-    /// containers); `None` where the kernel doesn't tell.
+    /// Whether capabilities apply to the machine, not only to a user namespace (rootless
+    /// containers); `None` if unknown.
     pub machine_wide: Option<bool>,
-    /// Whether a seccomp filter sits on this process; `None` where the kernel doesn't tell.
+    /// Whether a seccomp filter applies to this process; `None` if unknown.
     pub seccomp_filter: Option<bool>,
 }
 
 impl Rights {
-    /// Whether perf takes this process for privileged in this respect: it looks at the machine's
-    /// own user namespace alone, and takes `CAP_SYS_ADMIN` for `CAP_PERFMON` and `CAP_BPF` too
+    /// Whether perf considers this process privileged in this respect: it only respects the initial
+    /// user namespace, and accepts `CAP_SYS_ADMIN` in place of `CAP_PERFMON` and `CAP_BPF`
     /// (`include/linux/capability.h`).
     #[must_use]
     pub fn has(&self, capability: CapabilitySet) -> bool {
@@ -42,11 +41,11 @@ impl Rights {
 }
 
 impl Host {
-    /// The rights of this process (`/proc/self/status` and `/proc/self/ns/user`).
+    /// Reads the rights of this process (`/proc/self/status` and `/proc/self/ns/user`).
     ///
     /// # Errors
-    /// The file system's own, and [`io::ErrorKind::InvalidData`] for a status without `CapEff` or
-    /// `Uid`.
+    /// Fails if the file can't be read, and with [`io::ErrorKind::InvalidData`] if it has no
+    /// `CapEff` or `Uid`.
     pub fn rights(&self) -> io::Result<Rights> {
         let status = self.read("/proc/self/status")?;
         let field = |name: &str| {
@@ -55,8 +54,8 @@ impl Host {
                 .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
                 .map(str::trim)
         };
-        let lacks = |what: &str| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/status has no {what}"))
+        let lacks = |name: &str| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("/proc/self/status has no {name}"))
         };
         let bits = field("CapEff")
             .and_then(|hex| u64::from_str_radix(hex, 16).ok())
@@ -72,41 +71,41 @@ impl Host {
         })
     }
 
-    /// The inode of one of this process's namespaces, from the link `pid:[4026531836]`.
+    /// Returns the inode of one of this process's namespaces, from the link `pid:[4026531836]`.
     pub(crate) fn namespace(&self, kind: &str) -> Option<u32> {
         let link = std::fs::read_link(self.path(&format!("/proc/self/ns/{kind}"))).ok()?;
         link.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
     }
 }
 
-/// How many files this process may have open.
+/// Returns the limit on this process's open files.
 #[must_use]
 pub fn open_files() -> Rlimit {
     limit(libc::RLIMIT_NOFILE)
 }
 
-/// How many bytes this process may lock in memory.
+/// Returns the limit on memory that this process may lock, in bytes.
 #[must_use]
 pub fn locked_memory() -> Rlimit {
     limit(libc::RLIMIT_MEMLOCK)
 }
 
-/// How many bytes the address space of this process may have.
+/// Returns the limit on this process's address space, in bytes.
 #[must_use]
 pub fn address_space() -> Rlimit {
     limit(libc::RLIMIT_AS)
 }
 
-/// None where a seccomp filter refuses to tell, as `SystemCallFilter=~@resources` of systemd does:
-/// `rustix` takes the call for one that can't fail.
+/// Returns no limit if a seccomp filter refuses the call, as `SystemCallFilter=~@resources` of
+/// systemd does; `rustix` assumes that the call can't fail.
 fn limit(resource: libc::__rlimit_resource_t) -> Rlimit {
-    let mut found = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer is to a local of the type that the call takes.
     #[allow(unsafe_code)]
     unsafe {
-        libc::getrlimit(resource, &raw mut found);
+        libc::getrlimit(resource, &raw mut limits);
     }
-    let [current, maximum] = [found.rlim_cur, found.rlim_max]
+    let [current, maximum] = [limits.rlim_cur, limits.rlim_max]
         .map(|bytes| (bytes != libc::RLIM_INFINITY).then_some(bytes));
     Rlimit { current, maximum }
 }
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_nothing() {
+    fn an_incomplete_status_is_an_error() {
         assert_eq!(
             rights("Uid:\t1\t1\t1\t1\nCapEff:\tzz\n", None).unwrap_err().kind(),
             io::ErrorKind::InvalidData
@@ -154,9 +153,9 @@ mod tests {
         assert!(rights("CapEff:\t0\n", None).unwrap_err().to_string().contains("Uid"));
     }
 
-    /// The rights that `/proc` tells are those that the kernel does.
+    /// The rights from `/proc` agree with the kernel's.
     #[test]
-    fn of_this_process() {
+    fn rights_of_this_process_match_the_kernel() {
         let effective = rustix::thread::capabilities(None).unwrap().effective;
         assert_eq!(Host::default().rights().unwrap().effective, effective);
     }

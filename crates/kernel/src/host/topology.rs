@@ -1,49 +1,48 @@
-//! Which package, die, core and memory node a CPU belongs to, as sysfs tells.
+//! The package, die, core and memory node of each CPU, from sysfs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{CpuList, Host};
 
-/// What the kernel doesn't tell: perf prints the same, as in `N-1` on a kernel without memory
-/// nodes.
+/// A number that the kernel doesn't give; perf prints the same, as in `N-1` without memory nodes.
 const UNKNOWN: i32 = -1;
 
-/// Levels of caches that are told apart, as in perf.
+/// Distinguished cache levels, as in perf.
 const LEVELS: usize = 4;
 
-/// CPUs that are counted together (perf's `aggr_cpu_id`): those of a part of the machine. Numbers
-/// are the kernel's own: not dense, and -1 where it doesn't tell.
+/// A part of the machine whose CPUs are counted together (perf's `aggr_cpu_id`). Numbers are the
+/// kernel's own, with gaps, and -1 if unknown.
 ///
-/// Cores sort by package, then die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
+/// Cores sort by package, die, then core. The text is perf's: `S0`, `S0-D0`, `S0-D0-C1`, `N0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuGroup {
-    /// What sits in one socket.
+    /// A socket.
     Package {
         /// `physical_package_id`.
         package: i32,
     },
-    /// One chip of a package.
+    /// A chip of a package.
     Die {
         /// `physical_package_id`.
         package: i32,
-        /// `die_id`; 0 where there is none, as perf has it.
+        /// `die_id`; 0 without one, as in perf.
         die: i32,
     },
-    /// One core, whose hardware threads are its CPUs.
+    /// A core, whose hardware threads are its CPUs.
     Core {
         /// `physical_package_id`.
         package: i32,
-        /// `die_id`; 0 where there is none, as perf has it.
+        /// `die_id`; 0 without one, as in perf.
         die: i32,
         /// `core_id`, unique within its package or die only.
         core: i32,
     },
-    /// Cores of a die that share more than the die does, such as a cache.
+    /// Cores of a die that share more than the die, such as a cache.
     Cluster {
         /// `physical_package_id`.
         package: i32,
-        /// `die_id`; 0 where there is none, as perf has it.
+        /// `die_id`; 0 without one, as in perf.
         die: i32,
         /// `cluster_id`.
         cluster: i32,
@@ -52,16 +51,16 @@ pub enum CpuGroup {
     Cache {
         /// `physical_package_id`.
         package: i32,
-        /// `die_id`; 0 where there is none, as perf has it.
+        /// `die_id`; 0 without one, as in perf.
         die: i32,
-        /// The cache's level; 0 where there is none.
+        /// The cache's level; 0 without one.
         level: u8,
         /// The first CPU that shares it, as in perf.
         cache: i32,
     },
     /// A NUMA node.
     Node {
-        /// The number in `/sys/devices/system/node/nodeN`.
+        /// The N of `/sys/devices/system/node/nodeN`.
         node: i32,
     },
 }
@@ -89,24 +88,24 @@ struct CpuNumbers {
     die: i32,
     core: i32,
     cluster: i32,
-    /// By level, from 1 on: the first CPU that shares the cache.
+    /// The first CPU that shares the cache of each level, from 1.
     caches: [i32; LEVELS],
     node: i32,
 }
 
-/// Where each CPU sits. A CPU that isn't known sits in package, core and node -1.
+/// The location of each CPU. An unknown CPU is in package, core and node -1.
 #[derive(Clone, Debug, Default)]
 pub struct Topology(BTreeMap<u32, CpuNumbers>);
 
 impl Host {
-    /// Where these CPUs sit (`/sys/devices/system/{cpu,node}`). A missing file makes that number
-    /// -1, and the die 0. Who shares a cache isn't asked: some twenty files a CPU say it.
+    /// Reads the locations of these CPUs (`/sys/devices/system/{cpu,node}`). A missing file gives
+    /// -1, or 0 for the die. Caches aren't read, which takes some twenty files per CPU.
     #[must_use]
     pub fn topology(&self, cpus: &CpuList) -> Topology {
         self.topology_by(cpus, |_| [UNKNOWN; LEVELS])
     }
 
-    /// The same with caches.
+    /// Does the same including caches.
     #[must_use]
     pub fn topology_with_caches(&self, cpus: &CpuList) -> Topology {
         self.topology_by(cpus, |cpu| self.caches(cpu))
@@ -135,7 +134,7 @@ impl Host {
         Topology(cpus.as_slice().iter().map(|&cpu| (cpu, numbers(cpu))).collect())
     }
 
-    /// Who shares a CPU's caches.
+    /// Returns the first CPU that shares each of a CPU's caches.
     fn caches(&self, cpu: u32) -> [i32; LEVELS] {
         let mut caches = [UNKNOWN; LEVELS];
         for index in 0..2 * LEVELS {
@@ -152,7 +151,7 @@ impl Host {
         caches
     }
 
-    /// The memory nodes with their CPUs; a node whose list can't be read is left out.
+    /// Returns the memory nodes with their CPUs, except unreadable ones.
     fn nodes(&self) -> Vec<(i32, CpuList)> {
         let online = self
             .read("/sys/devices/system/node/online")
@@ -182,28 +181,28 @@ impl Topology {
         })
     }
 
-    /// The package of a CPU (`--per-socket`).
+    /// Returns a CPU's package (`--per-socket`).
     #[must_use]
     pub fn package_of(&self, cpu: u32) -> CpuGroup {
         CpuGroup::Package { package: self.numbers(cpu).package }
     }
 
-    /// The die of a CPU (`--per-die`).
+    /// Returns a CPU's die (`--per-die`).
     #[must_use]
     pub fn die_of(&self, cpu: u32) -> CpuGroup {
         let CpuNumbers { package, die, .. } = self.numbers(cpu);
         CpuGroup::Die { package, die }
     }
 
-    /// The cluster of a CPU (`--per-cluster`).
+    /// Returns a CPU's cluster (`--per-cluster`).
     #[must_use]
     pub fn cluster_of(&self, cpu: u32) -> CpuGroup {
         let CpuNumbers { package, die, cluster, .. } = self.numbers(cpu);
         CpuGroup::Cluster { package, die, cluster }
     }
 
-    /// The cache of a CPU at a level, counted from 1; `None`: the last one (`--per-cache`). Known
-    /// by [`Host::topology_with_caches`] alone.
+    /// Returns a CPU's cache of a level, counted from 1; `None`: the last level (`--per-cache`).
+    /// Requires [`Host::topology_with_caches`].
     #[must_use]
     pub fn cache_of(&self, cpu: u32, level: Option<u8>) -> CpuGroup {
         let CpuNumbers { package, die, caches, .. } = self.numbers(cpu);
@@ -213,14 +212,14 @@ impl Topology {
         CpuGroup::Cache { package, die, level, cache: known.copied().unwrap_or(UNKNOWN) }
     }
 
-    /// The core of a CPU (`--per-core`).
+    /// Returns a CPU's core (`--per-core`).
     #[must_use]
     pub fn core_of(&self, cpu: u32) -> CpuGroup {
         let CpuNumbers { package, die, core, .. } = self.numbers(cpu);
         CpuGroup::Core { package, die, core }
     }
 
-    /// The memory node of a CPU (`--per-node`).
+    /// Returns a CPU's memory node (`--per-node`).
     #[must_use]
     pub fn node_of(&self, cpu: u32) -> CpuGroup {
         CpuGroup::Node { node: self.numbers(cpu).node }
@@ -242,8 +241,7 @@ mod tests {
         .map(|place| place.to_string())
     }
 
-    /// Gaps in CPU numbers, siblings far apart, core numbers that start again in the second
-    /// package.
+    /// Gaps in CPU numbers, distant siblings, and core numbers that restart in the second package.
     #[test]
     fn odd_numbering() {
         let mut files = vec![
@@ -276,8 +274,8 @@ mod tests {
         );
     }
 
-    /// arm64 has no die and may say package -1; a kernel without NUMA has no nodes; a container may
-    /// hide everything.
+    /// arm64 has no die and may report package -1; a kernel without NUMA has no nodes; a container
+    /// may hide everything.
     #[test]
     fn missing_files() {
         let machine = fixture::machine(&[

@@ -1,28 +1,29 @@
-//! Whether this is a container or a virtual machine.
+//! Detects containers and virtual machines.
 
 use super::Host;
 
-/// `PROC_PID_INIT_INO` and `PROC_CGROUP_INIT_INO` of `include/linux/proc_ns.h`: the namespaces that
-/// the machine started with.
+/// The initial namespaces: `PROC_PID_INIT_INO` and `PROC_CGROUP_INIT_INO` of
+/// `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: u32 = 0xEFFF_FFFC;
 const INITIAL_CGROUP_NAMESPACE: u32 = 0xEFFF_FFFB;
 
-/// Whether this process runs in a container. No kernel tells; this is what its traces say.
+/// Whether this process runs in a container. No kernel interface tells; this is inferred from
+/// traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     /// No trace of one.
     No,
-    /// The files are a container image's, but process ids and cgroups are the machine's own:
-    /// nothing is confined.
+    /// The files are a container image's, but process ids and cgroups are the machine's: nothing is
+    /// confined.
     ImageOnly,
-    /// In one, with the engine where a trace names it.
+    /// In a container, with its engine if a trace names it.
     Yes(Engine),
 }
 
-/// What runs a container.
+/// The software that runs a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Docker, or one that leaves the same traces.
+    /// Docker, or an engine with the same traces.
     Docker,
     /// Podman.
     Podman,
@@ -30,37 +31,37 @@ pub enum Engine {
     Kubernetes,
     /// LXC or Incus.
     Lxc,
-    /// Namespaces of its own, and no trace that names an engine.
+    /// Own namespaces without a trace of an engine.
     Unnamed,
 }
 
-/// Whose virtual machine this is.
+/// The hypervisor of this virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hypervisor {
     /// Amazon EC2.
     Amazon,
     /// Google Compute Engine.
     Google,
-    /// Hyper-V, also Azure's.
+    /// Hyper-V, including Azure.
     Microsoft,
     /// VMware.
     Vmware,
-    /// QEMU with KVM or without, also below libvirt.
+    /// QEMU with or without KVM, including libvirt.
     Qemu,
-    /// One that doesn't say its name.
+    /// A hypervisor without a known name.
     Unnamed,
 }
 
 impl Host {
-    /// Whether this process's ids are those that the kernel has: it is in the pid namespace that the
-    /// machine started with.
+    /// Whether this process is in the initial pid namespace, so that its process ids are the
+    /// kernel's.
     #[must_use]
     pub fn has_initial_pids(&self) -> bool {
         self.namespace("pid") == Some(INITIAL_PID_NAMESPACE)
     }
 
-    /// Whether this process runs in a container, by `/run/.containerenv`, `/.dockerenv`, the paths
-    /// of cgroups and the namespaces.
+    /// Detects a container by `/run/.containerenv`, `/.dockerenv`, the paths of cgroups and the
+    /// namespaces.
     #[must_use]
     pub fn container(&self) -> Container {
         let memberships = self.read("/proc/self/cgroup").unwrap_or_default()
@@ -93,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Whose virtual machine this is; `None` on bare metal, or where nothing tells.
+    /// Detects the hypervisor; `None` on bare metal, or if unknown.
     #[must_use]
     pub fn hypervisor(&self) -> Option<Hypervisor> {
         let text = |path: &str| self.read(path).unwrap_or_default().to_lowercase();
@@ -107,7 +108,7 @@ impl Host {
         if flagged == Some(false) {
             return None; // bare metal, also where a cloud's name is on it
         }
-        let told = flagged == Some(true)
+        let is_virtual = flagged == Some(true)
             || self.path("/sys/hypervisor/type").exists()
             || self.path("/proc/device-tree/hypervisor").exists();
         let names = [
@@ -118,17 +119,17 @@ impl Host {
             ("qemu", Hypervisor::Qemu),
             ("kvm", Hypervisor::Qemu),
         ];
-        // Where the processor has no such flag (arm64), the size's name tells bare metal.
+        // On arm64, which has no such flag, the instance type's name tells bare metal.
         let amazon = dmi.contains("amazon ec2") && !dmi.contains(".metal");
         match names.into_iter().find(|(name, _)| dmi.contains(name)) {
             _ if amazon => Some(Hypervisor::Amazon),
             Some((_, hypervisor)) => Some(hypervisor),
-            None => told.then_some(Hypervisor::Unnamed),
+            None => is_virtual.then_some(Hypervisor::Unnamed),
         }
     }
 }
 
-/// The flags of the first processor; `None` on architectures that list none under this name.
+/// Returns the first processor's flags; `None` on architectures without such a line.
 fn flags(cpuinfo: &str) -> Option<impl Iterator<Item = &str>> {
     Some(cpuinfo.lines().find_map(|line| line.strip_prefix("flags"))?.split_whitespace())
 }

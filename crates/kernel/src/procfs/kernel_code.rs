@@ -1,4 +1,4 @@
-//! Where the kernel and its modules lie.
+//! Finds the code of the kernel and its modules in memory.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,35 +10,34 @@ use crate::host::Host;
 /// The kernel's code in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// The address of a symbol of that name.
+    /// The address of `symbol`.
     pub start: u64,
-    /// `_text`, where the image begins, or `_stext` where the kernel doesn't list that: Linux 6.1 for
-    /// arm64, where both are different places.
+    /// `_text`, where the image begins, or `_stext` if the kernel doesn't list that: on Linux 6.1
+    /// for arm64 these differ.
     pub symbol: &'static str,
-    /// Bytes; `None` where only root may know.
+    /// Size in bytes; `None` if only root may know.
     pub len: Option<u64>,
 }
 
-/// A module of the kernel.
+/// A kernel module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelModule {
     /// Its name, as in `lsmod`.
     pub name: String,
-    /// The first address of its code.
+    /// First address of its code.
     pub start: u64,
-    /// Bytes, up to the next module at most: `/proc/modules` has the size of code and data together,
-    /// and since Linux 6.4 these lie apart.
+    /// Size in bytes, at most up to the next module: `/proc/modules` has the size of code and data
+    /// together, which are apart since Linux 6.4.
     pub len: u64,
-    /// Its file; `None` where none of this name is among those of the running kernel.
+    /// Its file; `None` if the running kernel's list has none of this name.
     pub path: Option<String>,
 }
 
-/// Where the kernel's code lies; `None` where addresses are hidden from this user
+/// Returns the place of the kernel's code; `None` if addresses are hidden from this user
 /// (`kernel.kptr_restrict`).
 ///
-/// The beginning is a symbol, one of the first that `/proc/kallsyms` lists. The length is that of
-/// the resource `Kernel code` of `/proc/iomem`, which saves reading 100,000 symbols to find
-/// `_etext`.
+/// The start is the address of one of the first symbols of `/proc/kallsyms`. The length is that of
+/// the resource `Kernel code` of `/proc/iomem`, which saves reading 100,000 symbols up to `_etext`.
 #[must_use]
 pub fn kernel_text(host: &Host) -> Option<KernelText> {
     let mut text = None;
@@ -49,7 +48,7 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
         match name {
             b"_text" => text = Some(address),
             b"_stext" => stext = Some(address),
-            // They are listed by address.
+            // Symbols are listed by address.
             _ if stext.is_some_and(|stext| stext < address) => break,
             _ => continue,
         }
@@ -59,8 +58,8 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
     }
     let found = text.map(|text| (text, "_text")).or(stext.map(|stext| (stext, "_stext")));
     let (start, symbol) = found.filter(|(start, _)| *start != 0)?;
-    // On arm64 the resource begins at `_stext`, behind the head of the image; on x86 both symbols
-    // are one place.
+    // On arm64 the resource begins at `_stext`, behind the image's head; on x86 both symbols have
+    // the same address.
     let head = stext.map_or(0, |stext| stext.saturating_sub(start));
     Some(KernelText { start, symbol, len: code_bytes(host).map(|len| len + head) })
 }
@@ -73,8 +72,8 @@ fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?, name))
 }
 
-/// The functions of the kernel and its modules for whose name `choose` has something, by address;
-/// none where addresses are hidden from this user. It reads all symbols, some 10 MB.
+/// Returns the functions of the kernel and its modules for which `choose` returns a value, by
+/// address; empty if addresses are hidden. Reads all symbols, some 10 MB.
 #[must_use]
 pub fn kernel_functions<T>(
     host: &Host,
@@ -91,7 +90,7 @@ pub fn kernel_functions<T>(
             continue;
         };
         starts.push(address);
-        chosen.extend(choose(name).map(|of| (address, of)));
+        chosen.extend(choose(name).map(|value| (address, value)));
     }
     starts.sort_unstable();
     chosen.sort_by_key(|(address, _)| *address);
@@ -99,10 +98,10 @@ pub fn kernel_functions<T>(
         let next = starts.get(starts.partition_point(|other| *other <= start));
         next.copied().unwrap_or(u64::MAX)
     };
-    chosen.into_iter().map(|(start, of)| (start..end(start), of)).collect()
+    chosen.into_iter().map(|(start, value)| (start..end(start), value)).collect()
 }
 
-/// `  01000000-02209987 : Kernel code`; zeros for who may not know.
+/// Parses ` 01000000-02209987 : Kernel code`; the kernel shows zeros to users who may not know.
 fn code_bytes(host: &Host) -> Option<u64> {
     let iomem = host.read("/proc/iomem").ok()?;
     let line = iomem.lines().find_map(|line| line.trim().strip_suffix(": Kernel code"))?;
@@ -112,8 +111,8 @@ fn code_bytes(host: &Host) -> Option<u64> {
     (len > 0).then_some(len + 1)
 }
 
-/// The modules whose addresses this user may know, by address, with their files. A kernel without
-/// modules has none.
+/// Returns the modules whose addresses this user may know, by address, with their files. Empty on a
+/// kernel without modules.
 #[must_use]
 pub fn modules(host: &Host) -> Vec<KernelModule> {
     let mut found = loaded_modules(host);
@@ -121,7 +120,7 @@ pub fn modules(host: &Host) -> Vec<KernelModule> {
     found
 }
 
-/// The same without their files.
+/// Does the same without their files.
 #[must_use]
 pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
@@ -135,7 +134,7 @@ pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     found
 }
 
-/// Finds the files of modules. It reads a list of some 500 KiB.
+/// Finds the modules' files, in a list of some 500 KiB.
 pub fn find_module_files(host: &Host, modules: &mut [KernelModule]) {
     if modules.is_empty() {
         return;
@@ -155,7 +154,7 @@ fn module(line: &str) -> Option<KernelModule> {
     Some(KernelModule { name: name.to_owned(), start, len, path: None })
 }
 
-/// The files of the running kernel's modules by name, from the list that depmod(8) makes.
+/// Returns the files of the running kernel's modules by name, from the list of depmod(8).
 fn paths(host: &Host) -> HashMap<String, String> {
     let release = host.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let folder = format!("/lib/modules/{release}");
@@ -190,7 +189,7 @@ mod tests {
             len: Some(0x188_0000 + 0x10000),
         };
         assert_eq!(kernel_text(&machine(&files).host()), Some(wanted));
-        // Readers move the symbol that is named to where it was.
+        // Readers relocate by the named symbol.
         let headless = SYMBOLS.replace("ffff800080000000 T _text\n", "");
         let files = [("/proc/kallsyms", headless.as_str()), files[1]];
         let start = 0xffff_8000_8001_0000;
@@ -209,13 +208,13 @@ mod tests {
         );
     }
 
-    /// They are listed with the last one first, and with the size of their data.
+    /// The kernel lists the last module first, with sizes that include data.
     #[test]
     fn no_module_reaches_into_the_next() {
         let listed = "last 4096 0 - Live 0xffffffffc0003000\nfirst 40960 0 - Live 0xffffffffc0001000\nunknown 1 0 - Live 0x0\n";
         let machine = machine(&[("/proc/modules", listed)]);
         let found = modules(&machine.host());
-        let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.len)).collect();
+        let found: Vec<_> = found.iter().map(|module| (module.name.as_str(), module.len)).collect();
         assert_eq!(found, [("first", 0x2000), ("last", 0x1000)]);
     }
 

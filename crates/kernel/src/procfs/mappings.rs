@@ -2,29 +2,29 @@
 
 use std::borrow::Cow;
 
-/// A piece of a process's address space.
+/// A mapping of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The first address behind it.
+    /// First address behind it.
     pub end: u64,
     /// `PROT_*`.
     pub prot: u32,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub flags: u32,
-    /// Bytes into the file.
+    /// Offset in the file in bytes.
     pub offset: u64,
     /// The file's device: major and minor number.
     pub device: (u32, u32),
-    /// The file's inode; 0 where there is no file.
+    /// The file's inode; 0 for none.
     pub inode: u64,
-    /// The file's path, with ` (deleted)` behind it where it is gone; a name such as `[stack]`; or
+    /// The file's path, followed by ` (deleted)` if it was removed; a name such as `[stack]`; or
     /// nothing.
     pub path: Cow<'a, [u8]>,
 }
 
-/// The mappings in the text of `/proc/PID/maps`. A line that is none is left out.
+/// Iterates over the mappings in the text of `/proc/PID/maps`, skipping malformed lines.
 pub fn mappings(text: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
     text.split(|byte| *byte == b'\n').filter_map(mapping)
 }
@@ -64,7 +64,7 @@ fn hex(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// A line feed in a path is the one character that the kernel writes as an octal number.
+/// Decodes a path. A line feed is the only character that the kernel escapes, as an octal number.
 fn unescaped(path: &[u8]) -> Cow<'_, [u8]> {
     const LINE_FEED: &[u8] = b"\\012";
     if !path.windows(LINE_FEED.len()).any(|window| window == LINE_FEED) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_all_kinds() {
+    fn lines_of_all_kinds_are_parsed() {
         let text = b"55d0c0a00000-55d0c0a02000 r-xp 00001000 fe:02 77                         /bin/a b (deleted)\n\
             7ffd00000000-7ffd00021000 rw-s 00000000 00:00 0                          [stack]\n\
             7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n\

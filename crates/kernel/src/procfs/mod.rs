@@ -1,6 +1,6 @@
-//! Running processes and threads, their mappings, and the kernel's own code, as `/proc` shows them.
+//! Processes and threads, their mappings, and the kernel's code, from `/proc`.
 //!
-//! Processes come and go while they are read: what is gone is an error of kind
+//! Processes come and go while they are read: a process that has exited is an error of kind
 //! [`io::ErrorKind::NotFound`].
 
 mod kernel_code;
@@ -18,48 +18,47 @@ pub use mappings::{Mapping, mappings};
 use crate::host::Host;
 use crate::pseudo_file;
 
-/// `TASK_COMM_LEN` of `include/linux/sched.h`, less its NUL: the most bytes that a name has in a
-/// record.
+/// Most bytes of a name in a record: `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL.
 const COMM_BYTES: usize = 15;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the field `flags` of `/proc/PID/stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// A process, as `/proc/PID/stat` says.
+/// A process, from `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its name, of at most 15 bytes, any but NUL.
+    /// Its name: at most 15 bytes, any but NUL.
     pub comm: Vec<u8>,
-    /// The process that it came from, or that took it over.
+    /// Its parent, or the process that adopted it.
     pub ppid: i32,
-    /// It runs in the kernel alone, and has no mappings.
+    /// Whether it is a kernel thread, which has no mappings.
     pub is_kernel_thread: bool,
-    /// How many threads it has.
+    /// Number of its threads.
     pub threads: u32,
 }
 
-/// The processes, ascending.
+/// Returns the process ids, ascending.
 ///
 /// # Errors
-/// `/proc` can't be read.
+/// Fails if `/proc` can't be read.
 pub fn processes(host: &Host) -> io::Result<Vec<i32>> {
     numbers(host, "/proc")
 }
 
-/// What a process is.
+/// Reads a process's state.
 ///
 /// # Errors
-/// It is gone, may not be looked at, or says something else than a process does
+/// Fails if it has exited, may not be read, or has an unexpected format
 /// ([`ErrorKind::InvalidData`]).
 pub fn process(host: &Host, pid: i32) -> io::Result<ProcessStat> {
-    // The folder of the thread: the numbers of the process as a whole are sums over its threads,
-    // which take time.
+    // Reads the thread's file: the process's file sums over all threads, which is slower.
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{pid}/task/{pid}/stat"), &mut text)?;
     parse_stat(&text).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// `7 (comm) S 1 7 7 0 -1 4194560 ...`: the name can hold anything, also brackets and spaces.
+/// Parses `7 (comm) S 1 7 7 0 -1 4194560 ...`. The name can hold anything, including brackets and
+/// spaces.
 fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
@@ -74,7 +73,8 @@ fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     Some(ProcessStat { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
 }
 
-/// When a process started, in ticks since the machine did. With its number that names it for good.
+/// Returns a process's start time in ticks since the machine's. Together with its pid that
+/// identifies it forever.
 ///
 /// # Errors
 /// As [`process`].
@@ -90,30 +90,31 @@ pub fn start_time(host: &Host, pid: i32) -> io::Result<u64> {
     ticks.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// Who a process is, as far as its user and its own view go.
+/// A process's user, and its pid in its own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its effective user.
     pub uid: u32,
-    /// Its number in its own namespace, as it knows itself.
+    /// Its pid in its own namespace.
     pub own_pid: i32,
 }
 
-/// Who a process is.
+/// Reads a process's user and own pid.
 ///
 /// # Errors
 /// As [`process`].
 pub fn identity(host: &Host, pid: i32) -> io::Result<Identity> {
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{pid}/status"), &mut text)?;
-    // Real, effective, saved and file system user; numbers from this namespace to the innermost.
+    // `Uid:` lists real, effective, saved and file system user; `NSpid:` the pids from this
+    // namespace to the innermost.
     let uid = status_words(&text, b"Uid:").nth(1).and_then(|uid| uid.parse().ok());
     let own_pid = status_words(&text, b"NSpid:").last().and_then(|pid| pid.parse().ok());
     let uid = uid.ok_or(ErrorKind::InvalidData)?;
     Ok(Identity { uid, own_pid: own_pid.unwrap_or(pid) })
 }
 
-/// The words behind a name in a text of `/proc/PID/status`. Names of threads are escaped there: none
+/// Returns the words after a name in `/proc/PID/status`. Thread names are escaped there, so none
 /// can look like a line of its own.
 fn status_words<'a>(text: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a str> {
     let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name));
@@ -121,18 +122,18 @@ fn status_words<'a>(text: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a str
     line.unwrap_or_default().split_ascii_whitespace()
 }
 
-/// The threads of a process, ascending.
+/// Returns a process's thread ids, ascending.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] where there is no such process.
+/// [`ErrorKind::NotFound`] if there is no such process.
 pub fn threads(host: &Host, pid: i32) -> io::Result<Vec<i32>> {
     numbers(host, &format!("/proc/{pid}/task"))
 }
 
-/// The process that a thread belongs to.
+/// Returns the process of a thread.
 ///
 /// # Errors
-/// It is gone, or may not be looked at.
+/// Fails if it has exited or may not be read.
 pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
     let mut text = Vec::new();
     read_into(host, &format!("/proc/{tid}/status"), &mut text)?;
@@ -140,8 +141,8 @@ pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
     number.ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
-/// What a thread waits in, as `prev_state` of `sched:sched_switch` has it (`include/linux/sched.h`);
-/// `None` where it runs, could run, has ended, or may not be looked at.
+/// Returns a thread's wait state, as in `prev_state` of `sched:sched_switch`
+/// (`include/linux/sched.h`); `None` if it runs, is runnable, has exited, or may not be read.
 #[must_use]
 pub fn wait_state(host: &Host, pid: i32, tid: i32) -> Option<u32> {
     let mut text = Vec::new();
@@ -152,18 +153,18 @@ pub fn wait_state(host: &Host, pid: i32, tid: i32) -> Option<u32> {
     states.iter().find(|(state, _)| state == letter).map(|(_, number)| *number)
 }
 
-/// The name of a thread (`comm`), which the thread chooses itself: any bytes but NUL. `None` where
-/// it ended.
+/// Returns a thread's name (`comm`), which the thread chooses: any bytes but NUL. `None` if it has
+/// exited.
 #[must_use]
 pub fn name(host: &Host, tid: i32) -> Option<String> {
     let bytes = std::fs::read(host.path(&format!("/proc/{tid}/comm"))).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
 }
 
-/// The name of a thread as its bytes, of which there are at most 15.
+/// Returns a thread's name as bytes, at most 15.
 ///
 /// # Errors
-/// It is gone, or may not be looked at.
+/// Fails if it has exited or may not be read.
 pub fn thread_comm(host: &Host, pid: i32, tid: i32) -> io::Result<Vec<u8>> {
     let mut comm = Vec::new();
     read_into(host, &format!("/proc/{pid}/task/{tid}/comm"), &mut comm)?;
@@ -174,9 +175,8 @@ pub fn thread_comm(host: &Host, pid: i32, tid: i32) -> io::Result<Vec<u8>> {
     Ok(comm)
 }
 
-/// Device and inode of the namespaces that a thread is in, in the order of the kernel's
-/// `NET_NS_INDEX` and so on (`include/uapi/linux/perf_event.h`); zeros for one that may not be
-/// looked at.
+/// Returns device and inode of a thread's namespaces in the order of the kernel's `NET_NS_INDEX`
+/// and its successors (`include/uapi/linux/perf_event.h`); zeros for an unreadable one.
 #[must_use]
 pub fn namespaces(host: &Host, pid: i32, tid: i32) -> [(u64, u64); 7] {
     use std::os::unix::fs::MetadataExt;
@@ -189,22 +189,22 @@ pub fn namespaces(host: &Host, pid: i32, tid: i32) -> [(u64, u64); 7] {
     })
 }
 
-/// Reads the mappings of a process as text, for [`mappings`]; what `into` held is gone.
+/// Reads a process's mappings as text for [`mappings`], replacing the content of `into`.
 ///
 /// # Errors
-/// It is gone, or may not be looked at.
+/// Fails if it has exited or may not be read.
 pub fn read_mappings(host: &Host, pid: i32, into: &mut Vec<u8>) -> io::Result<()> {
     read_into(host, &format!("/proc/{pid}/maps"), into)
 }
 
-/// Whether a thread or process is there.
+/// Whether a thread or process exists.
 #[must_use]
 pub fn exists(host: &Host, tid: i32) -> bool {
     host.path(&format!("/proc/{tid}")).exists()
 }
 
-/// Replaces what is in `into` by a file. That a process ended after its file was opened is the same
-/// as before (`ESRCH`).
+/// Replaces the content of `into` by a file's. ESRCH, which means that a process exited after its
+/// file was opened, becomes `NotFound`.
 fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => ErrorKind::NotFound.into(),
@@ -214,7 +214,7 @@ fn read_into(host: &Host, path: &str, into: &mut Vec<u8>) -> io::Result<()> {
     pseudo_file::read_into(&file, into).map_err(gone)
 }
 
-/// The numbers among the names in a folder, ascending.
+/// Returns the numbers among the names in a folder, ascending.
 fn numbers(host: &Host, folder: &str) -> io::Result<Vec<i32>> {
     let names = std::fs::read_dir(host.path(folder))?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -1,5 +1,5 @@
-//! A simulated kernel whose ring buffers fill: events are emitted by a test, and read by whoever
-//! opened them, from memory that both share.
+//! A simulated kernel whose ring buffers fill: a test emits events, and the code under test reads
+//! them from shared memory.
 
 mod ring;
 
@@ -19,7 +19,7 @@ use self::ring::RingMemory;
 use crate::mapping::{Access, Mapping};
 use crate::open::{EventFile, EventTarget, Kernel};
 
-/// The kernel. Clones are the same one.
+/// The kernel. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
     state: Rc<RefCell<SimulatedKernel>>,
@@ -28,7 +28,7 @@ pub struct Simulated {
 #[derive(Debug, Default)]
 struct SimulatedKernel {
     events: Vec<SimulatedEvent>,
-    /// CPUs that are offline.
+    /// Offline CPUs.
     offline: BTreeSet<u32>,
     now_ns: u64,
 }
@@ -38,7 +38,7 @@ struct SimulatedEvent {
     attr: Attr,
     target: EventTarget,
     is_open: bool,
-    /// Dropped with its CPU: it counts no more, whatever is asked of it.
+    /// Dropped with its CPU: it never counts again, even if enabled.
     is_dropped: bool,
     enabled: bool,
     output: SimulatedOutput,
@@ -68,10 +68,10 @@ impl SimulatedOutput {
     }
 }
 
-/// What became of a record.
+/// The result of emitting a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emitted {
-    /// It lies in a ring.
+    /// It is in a ring.
     Stored,
     /// The ring had no room.
     Lost,
@@ -79,30 +79,30 @@ pub enum Emitted {
     Off,
 }
 
-/// A sample of an event, as far as its attributes ask for it.
+/// The fields of a sample; only those that the event's attributes request are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedSample {
     /// The process.
     pub pid: i32,
     /// The thread.
     pub tid: i32,
-    /// Where the CPU was.
+    /// The instruction pointer.
     pub ip: u64,
 }
 
 impl Simulated {
-    /// Has this much time pass, in the clock of the events.
+    /// Advances the events' clock.
     pub fn advance_ns(&self, ns: u64) {
         self.state.borrow_mut().now_ns += ns;
     }
 
-    /// The time, in the clock of the events.
+    /// Returns the time of the events' clock.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.state.borrow().now_ns
     }
 
-    /// The number of each open event that samples, with where it is.
+    /// Returns the number and target of each open event that samples.
     #[must_use]
     pub fn sampled(&self) -> Vec<(usize, EventTarget)> {
         let samples = |attr: &Attr| {
@@ -112,7 +112,7 @@ impl Simulated {
         self.open_events(samples)
     }
 
-    /// The number of each open event that reports tasks' names, with where it is.
+    /// Returns the number and target of each open event that reports task names.
     #[must_use]
     pub fn tracking(&self) -> Vec<(usize, EventTarget)> {
         self.open_events(|attr| attr.flags.contains(Flags::COMM))
@@ -126,14 +126,14 @@ impl Simulated {
         open.map(|(number, event)| (number, event.target)).collect()
     }
 
-    /// Descriptors of events that are open.
+    /// Returns the number of open event descriptors.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.state.borrow().events.iter().filter(|event| event.is_open).count()
     }
 
-    /// A CPU goes offline: the kernel drops its events and opens none there. What lies in ring buffers
-    /// stays.
+    /// Takes a CPU offline: the kernel drops its events and opens none there. Records in ring
+    /// buffers stay.
     pub fn offline(&self, cpu: u32) {
         let mut state = self.state.borrow_mut();
         state.offline.insert(cpu);
@@ -142,24 +142,24 @@ impl Simulated {
         }
     }
 
-    /// A CPU comes back, without events.
+    /// Brings a CPU back online, without events.
     pub fn online(&self, cpu: u32) {
         self.state.borrow_mut().offline.remove(&cpu);
     }
 
-    /// What a sample of an event stands for: of a clock with a frequency, the nanoseconds between two.
+    /// Returns an event's period; for a clock with a frequency, the nanoseconds between samples.
     #[must_use]
     pub fn period_of(&self, event: usize) -> u64 {
         self.state.borrow().events.get(event).map_or(0, SimulatedEvent::period)
     }
 
-    /// The id that samples of an event carry.
+    /// Returns the id that an event's samples carry.
     #[must_use]
     pub fn id_of(&self, event: usize) -> u64 {
         id(event)
     }
 
-    /// A sample of an event.
+    /// Emits a sample of an event.
     pub fn sample(&self, event: usize, fields: SimulatedSample) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
@@ -174,14 +174,14 @@ impl Simulated {
         emitted
     }
 
-    /// A thread got a name, as an event reports it.
+    /// Emits an event's record of a thread's new name.
     pub fn comm(&self, event: usize, comm: &Comm<'_>) -> Emitted {
         self.emit_record(event, comm.pid, comm.tid, |encoder, into| {
             encoder.comm(into, comm).is_ok()
         })
     }
 
-    /// A thread began, as an event reports it; its time is now.
+    /// Emits an event's record of a new thread, with the current time.
     pub fn fork(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
         self.emit_record(event, task.ppid, task.ptid, |encoder, into| {
@@ -189,7 +189,7 @@ impl Simulated {
         })
     }
 
-    /// A thread ended, as an event reports it; its time is now.
+    /// Emits an event's record of a thread's exit, with the current time.
     pub fn exit(&self, event: usize, task: Task) -> Emitted {
         let task = Task { time_ns: self.now_ns(), ..task };
         self.emit_record(event, task.pid, task.tid, |encoder, into| {
@@ -197,7 +197,7 @@ impl Simulated {
         })
     }
 
-    /// An event is stopped for sampling too often (`PERF_RECORD_THROTTLE`).
+    /// Emits `PERF_RECORD_THROTTLE`: the event samples too often.
     pub fn throttle(&self, event: usize) -> Emitted {
         let mut state = self.state.borrow_mut();
         let now_ns = state.now_ns;
@@ -232,7 +232,7 @@ impl Simulated {
 }
 
 impl SimulatedKernel {
-    /// Stores a record in the event's ring, behind one that says what was lost before.
+    /// Stores a record in the event's ring, behind a record of earlier losses.
     fn emit(&mut self, event: usize, record: &[u8]) -> Emitted {
         let now_ns = self.now_ns;
         let owner = self.events[event].output.redirected_to.unwrap_or(event);
@@ -288,7 +288,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     [&header.encode()[..], body].concat()
 }
 
-/// The fields up to the period, in the order of `perf_output_sample`.
+/// Encodes the fields up to the period, in the order of `perf_output_sample`.
 fn sample(event: &SimulatedEvent, id: u64, fields: SimulatedSample, time_ns: u64) -> Vec<u8> {
     let SimulatedSample { pid, tid, ip } = fields;
     let task = [pid, tid].map(i32::to_ne_bytes);
@@ -310,7 +310,7 @@ fn sample(event: &SimulatedEvent, id: u64, fields: SimulatedSample, time_ns: u64
     record(abi::PERF_RECORD_SAMPLE, misc, &body)
 }
 
-/// `PERF_RECORD_LOST`, with the fields of `sample_id_all`.
+/// Encodes `PERF_RECORD_LOST` with the fields of `sample_id_all`.
 fn lost(event: &SimulatedEvent, id: u64, records: u64, time_ns: u64) -> Vec<u8> {
     let mut body = [id, records].map(u64::to_ne_bytes).as_flattened().to_vec();
     body.extend(event.trailer(id, time_ns));

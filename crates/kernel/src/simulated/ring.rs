@@ -1,4 +1,4 @@
-//! The memory of a simulated ring buffer, and the kernel's side of it.
+//! The memory of a simulated ring buffer, from the kernel's side.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -8,16 +8,16 @@ use tare_format::abi::bindings as abi;
 
 use crate::mapping::{Access, Mapping};
 
-/// Where head and tail lie in a ring's control page: `struct perf_event_mmap_page`.
+/// Offsets of head and tail in the control page: `struct perf_event_mmap_page`.
 const HEAD: u64 = std::mem::offset_of!(abi::perf_event_mmap_page, data_head) as u64;
 const TAIL: u64 = std::mem::offset_of!(abi::perf_event_mmap_page, data_tail) as u64;
 
-/// A ring's memory: a control page and `size` bytes of data.
+/// A ring's memory: a control page, followed by `size` bytes of data.
 #[derive(Debug)]
 pub(super) struct RingMemory {
     file: OwnedFd,
     size: u64,
-    /// It only grows, or where the ring is written backwards only falls, below 0 too.
+    /// Only grows, or with `is_backward` only falls, wrapping below 0.
     head: u64,
     is_backward: bool,
 }
@@ -44,7 +44,7 @@ impl RingMemory {
         }
     }
 
-    /// Stores a record; whether there was room. A ring that is written backwards always has some.
+    /// Stores a record. Returns whether it fits; a backward ring always has room.
     pub(super) fn store(&mut self, record: &[u8]) -> bool {
         let bytes = record.len() as u64;
         let used = self.head.wrapping_sub(self.tail());
@@ -59,7 +59,7 @@ impl RingMemory {
             .and_then(|_| pwrite(&self.file, &record[first..], data))
             .and_then(|_| {
                 self.head = if self.is_backward { at } else { at + bytes };
-                // The reader maps this memory: the head is told when the data are there.
+                // The reader maps this memory, so the head is published after the data.
                 pwrite(&self.file, &self.head.to_ne_bytes(), HEAD)
             });
         stored.is_ok()
