@@ -365,7 +365,7 @@ impl Recording {
         }
         let look = due(&mut self.deadlines.look, now, Some(LOOK));
         if (look || ready.contains(WakeSource::Target))
-            && self.targets.tasks.waited_for.ended(&self.session.backend.host, look)
+            && self.targets.tasks.waited_for.have_exited(&self.session.backend.host, look)
             && self.state == RecordingState::Recording
         {
             self.state = RecordingState::TargetsEnded;

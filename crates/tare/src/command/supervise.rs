@@ -318,7 +318,7 @@ impl WatchedTargets<'_> {
         if checks_threads {
             self.thread_check = Some(now + THREAD_CHECK);
         }
-        self.targets.ended(self.host, checks_threads)
+        self.targets.have_exited(self.host, checks_threads)
     }
 }
 
