@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::record::{Record, Sample};
-use tare_profile::{Detail, Filter, Key, Order};
-use tare_render::export::{
-    Chrome, ExportWriter, Exporter, Firefox, Folded, JsonLines, Pprof, Speedscope,
+use tare_profile::{Detail, Filter, Order, SortKey};
+use tare_render::export::{Exporter, FormatInfo};
+use tare_render::{
+    Amount, Column, Graph, Layout, RecordingOrigin, RecordingSummary, Style, TableView,
 };
-use tare_render::{Amount, Column, Graph, Layout, RecordingSummary, Session, Style, View};
 use tare_replay::{
     CodeDetail, Error, Machine, ProfileOptions, ProfileSink, Recording, Replay, ReplayOptions,
     Replayed, Sink, summarize,
@@ -20,7 +20,7 @@ use tare_replay::{
 use tare_symbols::SymbolOptions;
 use tare_trace::lock::{LockKey, RecordedLocks, lock_document, lock_table};
 use tare_trace::sched::{
-    Sched, SchedOptions, SortKey, Task, Tracepoints, cpu_table, sorted, sums_document, task_table,
+    Sched, SchedOptions, Task, Tracepoints, cpu_table, sorted, sums_document, task_table,
 };
 
 use crate::input_file::with_file;
@@ -40,8 +40,8 @@ fn symbols(beside: &Path) -> SymbolOptions {
 }
 
 /// Views that differ in all that decides about rows and graphs.
-fn views() -> [View; 3] {
-    let keys = |keys: &[Key]| keys.iter().map(|key| Column::Key(*key)).collect::<Vec<_>>();
+fn views() -> [TableView; 3] {
+    let keys = |keys: &[SortKey]| keys.iter().map(|key| Column::Key(*key)).collect::<Vec<_>>();
     let graph = |order, style, amount| Graph {
         order,
         percent_limit: 0.5,
@@ -50,35 +50,42 @@ fn views() -> [View; 3] {
         amount,
     };
     let figures = [Column::Children, Column::Overhead, Column::Samples, Column::Period];
-    let whole = View {
-        columns: [&figures[..], &keys(&[Key::Comm, Key::Dso, Key::Symbol, Key::Trace])].concat(),
+    let whole = TableView {
+        columns: [
+            &figures[..],
+            &keys(&[SortKey::Comm, SortKey::Dso, SortKey::Symbol, SortKey::Trace]),
+        ]
+        .concat(),
         order: vec![Column::Children, Column::Overhead],
         children: true,
         graph: Some(graph(Order::Caller, Style::Graph, Amount::Percent)),
-        ..View::default()
+        ..TableView::default()
     };
     let details = [Detail::Time, Detail::Cgroup, Detail::Weight, Detail::Memory, Detail::Address];
-    let tree = View {
+    let tree = TableView {
         columns: [
             &figures[1..],
-            &keys(&[Key::Tid, Key::Cpu, Key::Symbol]),
-            &keys(&details.map(Key::Detail)),
+            &keys(&[SortKey::Tid, SortKey::Cpu, SortKey::Symbol]),
+            &keys(&details.map(SortKey::Detail)),
         ]
         .concat(),
         order: vec![Column::Overhead],
         graph: Some(graph(Order::Callee, Style::Fractal, Amount::Count)),
         layout: Layout { hierarchy: true, verbose: true, ..Layout::default() },
-        ..View::default()
+        ..TableView::default()
     };
-    let separated = View {
-        columns: [&figures[1..], &keys(&[Key::Tgid, Key::Event, Key::SrcLine, Key::SrcFile])]
-            .concat(),
+    let separated = TableView {
+        columns: [
+            &figures[1..],
+            &keys(&[SortKey::Tgid, SortKey::Event, SortKey::SrcLine, SortKey::SrcFile]),
+        ]
+        .concat(),
         order: vec![Column::Overhead],
         graph: Some(graph(Order::Caller, Style::Folded, Amount::Period)),
         layout: Layout { separator: Some(",".to_owned()), ..Layout::default() },
         filter: Filter::default(),
         is_relative: true,
-        ..View::default()
+        ..TableView::default()
     };
     [whole, tree, separated]
 }
@@ -89,7 +96,7 @@ pub(crate) fn report(input: &[u8]) {
         for (view, branches) in views().iter().zip([false, false, true]) {
             let Ok(recording) = Recording::open(path) else { return };
             let details = view.columns.iter().filter_map(|column| match column {
-                Column::Key(Key::Detail(detail)) => Some(*detail),
+                Column::Key(SortKey::Detail(detail)) => Some(*detail),
                 _ => None,
             });
             let options = ProfileOptions {
@@ -131,7 +138,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// Who reads an export back.
+/// Reads an export back.
 type Check = fn(&[u8]) -> Result<(), String>;
 
 struct Exports {
@@ -147,24 +154,25 @@ impl Exports {
         fn binary(_: &[u8]) -> Result<(), String> {
             Ok(())
         }
-        type New = fn(ExportWriter) -> Box<dyn Exporter>;
-        let all: [(New, Check); 6] = [
-            (|out| Box::new(Folded::new(out)), strict::plain),
-            (|out| Box::new(Pprof::new(out)), binary),
-            (|out| Box::new(Firefox::new(out)), strict::json),
-            (|out| Box::new(Speedscope::new(out)), strict::json),
-            (|out| Box::new(Chrome::new(out)), strict::json),
-            (|out| Box::new(JsonLines::new(out)), strict::json_lines),
+        let checks: [(&str, Check); 6] = [
+            ("folded", strict::plain),
+            ("pprof", binary),
+            ("firefox", strict::json),
+            ("speedscope", strict::json),
+            ("chrome", strict::json),
+            ("jsonl", strict::json_lines),
         ];
-        let exporters = all.map(|(new, check)| {
+        let exporters = checks.into_iter().map(|(name, check)| {
             let written = SharedBuffer::default();
-            (new(Box::new(written.clone())), written, check)
+            let format = FormatInfo::from_name(name).expect("each name is one of FORMATS");
+            let exporter = format.create(Box::new(written.clone()));
+            (exporter.expect("memory takes every write"), written, check)
         });
         let switches = Tracepoints::default();
         let sched = Sched::new(SchedOptions::default());
         Self {
             inner,
-            exporters: exporters.into(),
+            exporters: exporters.collect(),
             switches,
             sched,
             locks: RecordedLocks::default(),
@@ -197,7 +205,8 @@ impl Sink for Exports {
     ) -> Result<ControlFlow<()>, Error> {
         self.trace(sample);
         if let Some((row, weight)) = self.inner.locate(machine, sample) {
-            let one = tare_render::Sample { row, weight, time_ns: sample.time_ns, switch: None };
+            let one =
+                tare_render::LocatedSample { row, weight, time_ns: sample.time_ns, switch: None };
             for (exporter, _, _) in &mut self.exporters {
                 let taken = exporter.sample(self.inner.profile(), &one);
                 assert!(taken.is_ok(), "{taken:?}");
@@ -233,7 +242,7 @@ pub(crate) fn export(input: &[u8]) {
         let Ok(losses) = replay.run(&mut recording, &mut exports) else { return };
         let Exports { inner, exporters, mut sched, locks, .. } = exports;
         let summary = inner.finish(recording.description(), losses);
-        let session = Session { tool: "tare".to_owned(), ..Session::default() };
+        let session = RecordingOrigin { tool: "tare".to_owned(), ..RecordingOrigin::default() };
         let profile = &summary.profile;
         let ledger = summary.ledger.as_ref();
         for (exporter, written, check) in exporters {
@@ -244,7 +253,7 @@ pub(crate) fn export(input: &[u8]) {
             assert_eq!(check(&written), Ok(()), "{:.200}", String::from_utf8_lossy(&written));
         }
         sched.finish(None);
-        let tasks = sorted(&sched, SortKey::Runtime);
+        let tasks = sorted(&sched, tare_trace::sched::SortKey::Runtime);
         let rows = locks.rows(LockKey::Total, &Default::default());
         let texts = [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, true)];
         texts.iter().for_each(|text| assert_eq!(strict::plain(text.as_bytes()), Ok(())));

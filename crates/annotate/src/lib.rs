@@ -9,7 +9,7 @@ mod x86;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
-use tare_profile::{EventId, Profile, Samples, SelectedSamples, SymbolId, Weight};
+use tare_profile::{EventId, Profile, SampleStore, SelectedSamples, SymbolId, Weight};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{Symbol, Unresolved};
 
@@ -53,7 +53,7 @@ pub type Offsets = HashMap<u32, Weight>;
 /// Returns the weight of the selected samples by event, function and distance from its start.
 pub fn weights(
     profile: &Profile,
-    samples: &Samples,
+    samples: &SampleStore,
     selected: &SelectedSamples,
 ) -> HashMap<(EventId, SymbolId), Offsets> {
     let mut weights: HashMap<(EventId, SymbolId), Offsets> = HashMap::new();

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 
 use indexmap::IndexSet;
 
-use crate::call_tree::{CallTree, CallTrees, Chain, Order};
+use crate::call_tree::{CallTree, CallTrees, ChainPart, Order};
 use crate::filter::Filter;
 use crate::ids::{DetailsId, EventId, FrameId, StackId, StringId, ThreadId};
-use crate::key::{Function, Key};
-use crate::numbers::{FrameGroups, Functions};
+use crate::key::{FunctionKey, SortKey};
+use crate::numbers::{FrameGroups, FunctionNumbers};
 use crate::profile::{Profile, Row};
 use crate::tables::{Space, Weight};
 
 /// How rows are put together.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct TableOptions {
     /// What tells entries apart.
-    pub keys: Vec<Key>,
+    pub keys: Vec<SortKey>,
     /// Also an entry for each frame that a sample's stack goes through.
     pub children: bool,
     /// Keep what call trees are made of, which run from here.
@@ -44,14 +44,14 @@ pub struct Entry {
     pub trace: Option<StringId>,
     /// What else tells it apart.
     pub details: Option<DetailsId>,
-    /// The frame: with [`Key::Symbol`], [`Key::Dso`] or a key of lines all samples have its.
+    /// The frame: with [`SortKey::Symbol`], [`SortKey::Dso`] or a key of lines all samples have its.
     pub frame: Option<FrameId>,
     /// What samples weigh that were in it.
     pub own: Weight,
-    /// With [`Options::by_space`] its parts in the kernel, in programs, in guests' kernels and in
+    /// With [`TableOptions::by_space`] its parts in the kernel, in programs, in guests' kernels and in
     /// guests' programs, where samples' places in code are known.
     pub own_by_space: Option<Box<[u64; 4]>>,
-    /// What samples weigh that were in it or in what it called; without [`Options::children`] the
+    /// What samples weigh that were in it or in what it called; without [`TableOptions::children`] the
     /// same.
     pub total: Weight,
     /// Frames of the longest chain below it, in the order of the trees: what stands nearer to the
@@ -59,21 +59,21 @@ pub struct Entry {
     pub depth: u32,
     /// The merged row that was added last.
     last: u32,
-    /// The last of its chains in [`Table::chains`].
+    /// The last of its chains in [`ProfileTable::chains`].
     chain: u32,
 }
 
 impl Entry {
     /// The function.
     #[must_use]
-    pub fn function(&self, profile: &Profile) -> Function {
-        Function::of(profile, self.frame)
+    pub fn function(&self, profile: &Profile) -> FunctionKey {
+        FunctionKey::at_frame(profile, self.frame)
     }
 }
 
 /// The entries of one event, unordered.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct ProfileTable {
     /// One for each combination of sort keys.
     pub entries: Vec<Entry>,
     /// What all samples weigh, the hidden ones too: 100%.
@@ -81,9 +81,9 @@ pub struct Table {
     /// The event.
     pub event: EventId,
     /// What tells entries apart.
-    pub keys: Vec<Key>,
+    pub keys: Vec<SortKey>,
     order: Option<Order>,
-    functions: Functions,
+    functions: FunctionNumbers,
     merged: Vec<MergedRow>,
     chains: Vec<EntryChain>,
 }
@@ -123,27 +123,31 @@ struct RowGroup {
 }
 
 impl RowGroup {
-    fn of(profile: &Profile, keys: &[Key], row: &Row) -> Self {
+    fn new(profile: &Profile, keys: &[SortKey], row: &Row) -> Self {
         let mut group = Self::default();
         let thread = || row.thread.and_then(|thread| profile.thread(thread));
         for key in keys {
             match key {
-                Key::Comm => group.comm = row.comm,
-                Key::Tid => group.tid = thread().map(|thread| thread.tid),
-                Key::Tgid => group.tgid = thread().map(|thread| thread.pid),
-                Key::Cpu => group.cpu = row.cpu,
-                Key::Trace => group.trace = row.trace,
+                SortKey::Comm => group.comm = row.comm,
+                SortKey::Tid => group.tid = thread().map(|thread| thread.tid),
+                SortKey::Tgid => group.tgid = thread().map(|thread| thread.pid),
+                SortKey::Cpu => group.cpu = row.cpu,
+                SortKey::Trace => group.trace = row.trace,
                 // A profile has those details that are sort keys.
-                Key::Detail(_) => group.details = row.details,
+                SortKey::Detail(_) => group.details = row.details,
                 // Frames have groups of their own, and a table is of one event.
-                Key::Dso | Key::Symbol | Key::SrcLine | Key::SrcFile | Key::Event => {}
+                SortKey::Dso
+                | SortKey::Symbol
+                | SortKey::SrcLine
+                | SortKey::SrcFile
+                | SortKey::Event => {}
             }
         }
         group
     }
 }
 
-impl Table {
+impl ProfileTable {
     /// What builds the call trees of entries, without nodes of a smaller period; `None` where trees
     /// were not asked for.
     #[must_use]
@@ -164,7 +168,7 @@ impl Table {
             if let Some(MergedRow { row, weight, .. }) = self.merged.get(*merged as usize)
                 && let Some(stack) = row.stack
             {
-                chains.push(Chain { stack, skip: *skip as usize, weight: *weight });
+                chains.push(ChainPart { stack, skip: *skip as usize, weight: *weight });
             }
             at = *before;
         }
@@ -175,11 +179,11 @@ impl Table {
 
 /// Puts the rows of an event together.
 #[must_use]
-pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
+pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> ProfileTable {
     let by_frame = options.keys.iter().any(|key| key.is_of_frames());
     // Without a key that looks at frames, all frames of a stack are in the entry of its leaf.
     let children = options.children && by_frame;
-    let functions = Functions::of(profile);
+    let functions = FunctionNumbers::new(profile);
     let (merged, all) = merge(profile, event, options, children || options.trees.is_some());
     let filling = Filling {
         profile,
@@ -193,27 +197,27 @@ pub fn table(profile: &Profile, event: EventId, options: &Options) -> Table {
     };
     let (entries, chains) = filling.fill(&merged, children);
     let keys = options.keys.clone();
-    Table { entries, all, event, keys, order: options.trees, functions, merged, chains }
+    ProfileTable { entries, all, event, keys, order: options.trees, functions, merged, chains }
 }
 
 /// Rows that are shown, merged; and what all rows weigh.
 fn merge(
     profile: &Profile,
     event: EventId,
-    options: &Options,
+    options: &TableOptions,
     with_stacks: bool,
 ) -> (Vec<MergedRow>, Weight) {
-    type Key = (u32, Option<FrameId>, Option<StackId>);
+    type MergeKey = (u32, Option<FrameId>, Option<StackId>);
     let mut all = Weight::default();
     let mut merged: Vec<MergedRow> = Vec::new();
-    let mut by_key: HashMap<Key, u32, foldhash::fast::RandomState> = HashMap::default();
+    let mut by_key: HashMap<MergeKey, u32, foldhash::fast::RandomState> = HashMap::default();
     let mut groups: IndexSet<RowGroup, foldhash::fast::RandomState> = IndexSet::default();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == event) {
         all.add(weight);
         if !options.filter.takes_row(profile, row) {
             continue;
         }
-        let row_group = RowGroup::of(profile, &options.keys, row);
+        let row_group = RowGroup::new(profile, &options.keys, row);
         let group = u32::try_from(groups.insert_full(row_group).0).unwrap_or(NONE);
         let stack = row.stack.filter(|_| with_stacks);
         let next = u32::try_from(merged.len()).unwrap_or(NONE);
@@ -269,7 +273,7 @@ impl Filling<'_> {
     /// The index of the entry of a row when `frame` is what counts of its stack; `None` where that
     /// is not shown.
     fn entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
-        let key = u64::from(row.group) << 32 | u64::from(self.groups.of(frame)?);
+        let key = u64::from(row.group) << 32 | u64::from(self.groups.group(frame)?);
         let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
         let at = *self.by_key.entry(key).or_insert(next) as usize;
         if at == self.entries.len() {
@@ -331,4 +335,144 @@ impl Filling<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::call_tree::Node;
+    use crate::tables::{Dso, ProfileFrame, Space, Symbol, Thread};
+
+    /// A profile of stacks of functions in one file, the outermost first, with periods.
+    fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
+        let mut profile = Profile::default();
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let file = profile.add_string(b"/bin/prog");
+        let short = profile.add_string(b"prog");
+        let dso = profile.add_dso(Dso { path: file, short });
+        let thread = profile.add_thread(Thread { pid: 7, tid: 8 });
+        for (comm, functions, period) in stacks {
+            let comm = profile.add_string(comm.as_bytes());
+            let mut frames = Vec::new();
+            for name in *functions {
+                let start = u64::from(name.as_bytes()[0]);
+                let name = profile.add_string(name.as_bytes());
+                let symbol = profile.add_symbol(Symbol { dso, name, start });
+                let frame = profile.add_frame(ProfileFrame {
+                    space: Space::User,
+                    dso: Some(dso),
+                    function: Ok(symbol),
+                    address: start,
+                    is_inlined: false,
+                    line: None,
+                });
+                frames.insert(0, frame);
+            }
+            let leaf = frames.first().copied();
+            let stack = profile.add_stack(&frames);
+            let row = Row {
+                event,
+                thread: Some(thread),
+                comm: Some(comm),
+                cpu: None,
+                leaf,
+                stack,
+                trace: None,
+                details: None,
+            };
+            profile.add_samples(row, Weight { period: *period, samples: 1 });
+        }
+        (profile, event)
+    }
+
+    fn name(profile: &Profile, frame: FrameId) -> String {
+        let symbol = profile.symbol(profile.frame(frame).unwrap().function.unwrap()).unwrap();
+        String::from_utf8(profile.string(symbol.name).to_vec()).unwrap()
+    }
+
+    fn sums(profile: &Profile, table: &ProfileTable) -> Vec<(String, u64, u64)> {
+        let mut sums: Vec<_> = table
+            .entries
+            .iter()
+            .map(|e| (name(profile, e.frame.unwrap()), e.own.period, e.total.period))
+            .collect();
+        sums.sort();
+        sums
+    }
+
+    #[test]
+    fn a_function_weighs_what_it_did_itself_and_what_it_called() {
+        let (profile, event) = profile(&[
+            ("x", &["a", "b", "c"], 5),
+            ("x", &["a", "c"], 2),
+            ("x", &["a", "b", "a"], 1),
+        ]);
+        let options =
+            TableOptions { keys: vec![SortKey::Symbol], children: true, ..TableOptions::default() };
+        let table = table(&profile, event, &options);
+        let expected = [("a", 1, 8), ("b", 0, 6), ("c", 7, 7)]
+            .map(|(name, own, total)| (name.to_owned(), own, total));
+        assert_eq!(sums(&profile, &table), expected, "a that calls itself counts once");
+        assert_eq!(table.all, Weight { period: 8, samples: 3 });
+    }
+
+    #[test]
+    fn without_children_only_leaves_have_entries() {
+        let (profile, event) = profile(&[("x", &["a", "b"], 5), ("y", &["a", "b"], 2)]);
+        let by_symbol = table(
+            &profile,
+            event,
+            &TableOptions { keys: vec![SortKey::Symbol], ..TableOptions::default() },
+        );
+        assert_eq!(sums(&profile, &by_symbol), [("b".to_owned(), 7, 7)]);
+        let by_both = table(
+            &profile,
+            event,
+            &TableOptions { keys: vec![SortKey::Comm, SortKey::Symbol], ..TableOptions::default() },
+        );
+        assert_eq!(by_both.entries.len(), 2);
+    }
+
+    #[test]
+    fn what_a_filter_hides_stays_in_the_total() {
+        let (profile, event) = profile(&[("x", &["a", "b"], 5), ("y", &["a", "b"], 2)]);
+        let filter = Filter { comms: vec![b"y".to_vec()], ..Filter::default() };
+        let table = table(
+            &profile,
+            event,
+            &TableOptions { keys: vec![SortKey::Comm], filter, ..TableOptions::default() },
+        );
+        assert_eq!((table.entries.len(), table.entries[0].own.period, table.all.period), (1, 2, 7));
+    }
+
+    #[test]
+    fn trees_run_from_either_end() {
+        let (profile, event) = profile(&[("x", &["a", "b", "c"], 5), ("x", &["a", "c"], 2)]);
+        let tree = |order| {
+            let options = TableOptions {
+                keys: vec![SortKey::Comm],
+                trees: Some(order),
+                ..TableOptions::default()
+            };
+            let table = table(&profile, event, &options);
+            let mut trees = table.call_trees(&profile, 0.0).unwrap();
+            let tree = table.call_tree(&mut trees, &table.entries[0]);
+            let line = |node: &Node| {
+                (
+                    name(&profile, node.frame),
+                    node.total.period,
+                    node.own.period,
+                    node.children.len(),
+                )
+            };
+            tree.nodes().iter().map(line).collect::<Vec<_>>()
+        };
+        let expected = |nodes: [(&str, u64, u64, usize); 4]| {
+            nodes.map(|(name, total, own, children)| (name.to_owned(), total, own, children))
+        };
+        assert_eq!(
+            tree(Order::Caller),
+            expected([("a", 7, 0, 2), ("b", 5, 0, 1), ("c", 5, 5, 0), ("c", 2, 2, 0)])
+        );
+        assert_eq!(tree(Order::Callee)[0], ("c".to_owned(), 7, 0, 2));
+        assert_eq!(tree(Order::Callee).len(), 4);
+    }
+}

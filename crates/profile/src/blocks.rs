@@ -1,7 +1,7 @@
 //! Blocks of code between branches, with the cycles that they took.
 
 use crate::ids::{EventId, StringId};
-use crate::tables::Line;
+use crate::tables::SourceLine;
 
 /// The blocks that the branch stacks of an event's samples tell of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Block {
     /// The branch at its end, in bytes behind the function's first address.
     pub end: u64,
     /// The line of its start.
-    pub start_line: Option<Line>,
+    pub start_line: Option<SourceLine>,
     /// The line of its end.
-    pub end_line: Option<Line>,
+    pub end_line: Option<SourceLine>,
     /// The sum of its cycles.
     pub cycles: u64,
     /// How often it ran.

@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 
 use crate::ids::{FrameId, StackId};
-use crate::key::Function;
-use crate::numbers::Functions;
+use crate::key::FunctionKey;
+use crate::numbers::FunctionNumbers;
 use crate::profile::Profile;
 use crate::tables::Weight;
 
@@ -55,7 +55,7 @@ impl CallTree {
 
 /// Chains that are equal, from a frame on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chain {
+pub(crate) struct ChainPart {
     pub(crate) stack: StackId,
     /// Frames to skip, counted from the root of the tree.
     pub(crate) skip: usize,
@@ -69,20 +69,20 @@ pub(crate) struct Chain {
 #[derive(Debug)]
 pub struct CallTrees<'a> {
     profile: &'a Profile,
-    functions: &'a Functions,
+    functions: &'a FunctionNumbers,
     order: Order,
     /// The least period of a node.
     least: f64,
     /// By function: the place in `groups`, or `NONE`.
     slots: Vec<u32>,
-    groups: Vec<Group>,
+    groups: Vec<ChildGroup>,
 }
 
 const NONE: u32 = u32::MAX;
 
 /// The chains of a node that have one function next.
 #[derive(Debug)]
-struct Group {
+struct ChildGroup {
     function: u32,
     frame: FrameId,
     weight: Weight,
@@ -94,13 +94,13 @@ struct Pending {
     parent: Option<usize>,
     frame: FrameId,
     total: Weight,
-    chains: Vec<Chain>,
+    chains: Vec<ChainPart>,
 }
 
 impl<'a> CallTrees<'a> {
     pub(crate) fn new(
         profile: &'a Profile,
-        functions: &'a Functions,
+        functions: &'a FunctionNumbers,
         order: Order,
         least: f64,
     ) -> Self {
@@ -114,7 +114,7 @@ impl<'a> CallTrees<'a> {
     }
 
     /// The tree of these chains.
-    pub(crate) fn tree(&mut self, chains: Vec<Chain>) -> CallTree {
+    pub(crate) fn tree(&mut self, chains: Vec<ChainPart>) -> CallTree {
         let mut tree = CallTree::default();
         let mut pending = Vec::new();
         self.split(None, chains, &mut pending);
@@ -135,7 +135,7 @@ impl<'a> CallTrees<'a> {
     fn split(
         &mut self,
         parent: Option<usize>,
-        mut chains: Vec<Chain>,
+        mut chains: Vec<ChainPart>,
         pending: &mut Vec<Pending>,
     ) -> Weight {
         let mut own = Weight::default();
@@ -151,7 +151,7 @@ impl<'a> CallTrees<'a> {
         self.forget(&groups);
         groups.retain(|group| group.weight.period as f64 >= self.least);
         groups.sort_by_cached_key(|group| {
-            (group.weight.period, Reverse(Function::of(self.profile, Some(group.frame))))
+            (group.weight.period, Reverse(FunctionKey::at_frame(self.profile, Some(group.frame))))
         });
         let first = pending.len();
         for (at, group) in (first..).zip(&groups) {
@@ -169,8 +169,8 @@ impl<'a> CallTrees<'a> {
     }
 
     /// Hands each chain to the child that it goes on in, if that is heavy enough.
-    fn distribute(&self, mut chains: Vec<Chain>, children: &mut [Pending]) {
-        let child_of = |chain: &Chain| {
+    fn distribute(&self, mut chains: Vec<ChainPart>, children: &mut [Pending]) {
+        let child_of = |chain: &ChainPart| {
             let slot = self.slot(self.functions.number(self.next(chain)?));
             Some(self.slots[slot]).filter(|child| *child != NONE)
         };
@@ -185,13 +185,13 @@ impl<'a> CallTrees<'a> {
         }
         for chain in chains {
             if let Some(child) = child_of(&chain).and_then(|at| children.get_mut(at as usize)) {
-                child.chains.push(Chain { skip: chain.skip + 1, ..chain });
+                child.chains.push(ChainPart { skip: chain.skip + 1, ..chain });
             }
         }
     }
 
     /// The frame that a chain goes on with.
-    fn next(&self, chain: &Chain) -> Option<FrameId> {
+    fn next(&self, chain: &ChainPart) -> Option<FrameId> {
         let frames = self.profile.frames_of(Some(chain.stack));
         let at = match self.order {
             Order::Callee => chain.skip,
@@ -209,12 +209,12 @@ impl<'a> CallTrees<'a> {
             group.chains += 1;
         } else {
             self.slots[slot] = u32::try_from(self.groups.len()).unwrap_or(NONE);
-            self.groups.push(Group { function, frame, weight, chains: 1 });
+            self.groups.push(ChildGroup { function, frame, weight, chains: 1 });
         }
     }
 
     /// The slots of these groups are free.
-    fn forget(&mut self, groups: &[Group]) {
+    fn forget(&mut self, groups: &[ChildGroup]) {
         for group in groups {
             let slot = self.slot(group.function);
             self.slots[slot] = NONE;

@@ -2,7 +2,7 @@
 
 use crate::detail::{Detail, Value};
 use crate::ids::{DetailsId, FrameId, Id, StringId};
-use crate::key::Function;
+use crate::key::FunctionKey;
 use crate::profile::{Profile, Row};
 
 impl Profile {
@@ -74,7 +74,9 @@ impl Profile {
     }
 
     fn function_name(&self, frame: FrameId) -> Option<StringId> {
-        let Function::Named(symbol) = Function::of(self, Some(frame)) else { return None };
+        let FunctionKey::Named(symbol) = FunctionKey::at_frame(self, Some(frame)) else {
+            return None;
+        };
         Some(self.symbol(symbol)?.name)
     }
 }

@@ -61,7 +61,7 @@ impl Profile {
             match comm.and_then(|comm| shares.get_mut(&(row.event, comm))) {
                 Some(share) => add(
                     Row { comm, ..*row },
-                    Weight { period: share.of(weight.period), samples: weight.samples },
+                    Weight { period: share.take(weight.period), samples: weight.samples },
                 ),
                 None => add(*row, weight),
             }
@@ -101,7 +101,7 @@ struct Share {
 }
 
 impl Share {
-    fn of(&mut self, period: u64) -> u64 {
+    fn take(&mut self, period: u64) -> u64 {
         let up_to = |passed: u64| {
             (u128::from(self.counted) * u128::from(passed))
                 .checked_div(self.sampled.into())

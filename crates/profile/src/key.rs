@@ -6,7 +6,7 @@ use crate::profile::{Profile, Row};
 
 /// A sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
+pub enum SortKey {
     /// The thread's name.
     Comm,
     /// The thread's number, as `perf report` has it under the name `pid`.
@@ -33,7 +33,7 @@ pub enum Key {
 
 /// A function where it has a name, else an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Function {
+pub enum FunctionKey {
     /// By name.
     Named(SymbolId),
     /// By address, in the file where there is one.
@@ -42,10 +42,10 @@ pub enum Function {
     Unknown,
 }
 
-impl Function {
+impl FunctionKey {
     /// The function of a frame.
     #[must_use]
-    pub fn of(profile: &Profile, frame: Option<FrameId>) -> Self {
+    pub fn at_frame(profile: &Profile, frame: Option<FrameId>) -> Self {
         let Some(frame) = frame.and_then(|frame| profile.frame(frame)) else {
             return Self::Unknown;
         };
@@ -53,7 +53,7 @@ impl Function {
     }
 }
 
-impl Key {
+impl SortKey {
     /// Whether it looks at where in code a sample was.
     #[must_use]
     pub const fn is_of_frames(self) -> bool {
@@ -79,7 +79,7 @@ impl Profile {
     pub fn frames_of_row(&self, row: &Row, frames: &mut Vec<FrameId>) {
         frames.clear();
         let chain = self.frames_of(row.stack);
-        let function = |frame| Function::of(self, frame);
+        let function = |frame| FunctionKey::at_frame(self, frame);
         // Before the function that has the symbol are those that the compiler put into it.
         let is_inlined = |id: &&FrameId| self.frame(**id).is_some_and(|frame| frame.is_inlined);
         let first = chain.iter().find(|id| !is_inlined(id));

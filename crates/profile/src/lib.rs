@@ -33,7 +33,7 @@ mod tables;
 mod unnamed;
 mod unwinding;
 
-pub use aggregate::{Entry, Options, Table, table};
+pub use aggregate::{Entry, ProfileTable, TableOptions, table};
 pub use blocks::{Block, Blocks};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
 pub use detail::{Detail, Value};
@@ -43,12 +43,15 @@ pub use ids::{
     DetailsId, DsoId, EventId, FrameId, LocationId, NameId, RowId, StackId, StringId, SymbolId,
     TaskId, ThreadId,
 };
-pub use key::{Function, Key, short_name};
+pub use key::{FunctionKey, SortKey, short_name};
 pub use losses::{Gap, Losses, OffCpuChains};
 pub use profile::{Profile, ReplacedRows, Row};
 pub use samples::{
-    NewIds, RowKeys, Sample, SampleLocation, Samples, SelectedSamples, Selection, Task, Term,
+    NewIds, RowKeys, SampleLocation, SampleStore, SampledTask, SelectedSamples, Selection,
+    StoredSample, Term,
 };
-pub use tables::{Dso, Event, ExactCount, Frame, Line, Space, Symbol, Thread, Weight};
+pub use tables::{
+    Dso, ExactCount, ProfileEvent, ProfileFrame, SourceLine, Space, Symbol, Thread, Weight,
+};
 pub use unnamed::{BinaryFile, MissingSymbols, NamingAdvice};
 pub use unwinding::{EndReasonCount, FramePointers, Sufficient, Unwinding};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::filter::Filter;
 use crate::ids::{DsoId, FrameId, Id, StringId, SymbolId};
-use crate::key::{Function, Key, short_name};
+use crate::key::{FunctionKey, SortKey, short_name};
 use crate::profile::Profile;
 
 /// The number of a frame that isn't known.
@@ -12,17 +12,17 @@ pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// The function of each frame: frames of one function have one number.
 #[derive(Clone, Debug)]
-pub(crate) struct Functions(Vec<u32>);
+pub(crate) struct FunctionNumbers(Vec<u32>);
 
-impl Functions {
-    pub(crate) fn of(profile: &Profile) -> Self {
+impl FunctionNumbers {
+    pub(crate) fn new(profile: &Profile) -> Self {
         let mut by_symbol: HashMap<SymbolId, u32, foldhash::fast::RandomState> = HashMap::default();
         let mut by_address: HashMap<(Option<DsoId>, u64), u32, foldhash::fast::RandomState> =
             HashMap::default();
-        let number = |(at, frame)| match Function::of(profile, Some(frame)) {
-            Function::Named(symbol) => *by_symbol.entry(symbol).or_insert(at),
-            Function::Address(dso, address) => *by_address.entry((dso, address)).or_insert(at),
-            Function::Unknown => UNKNOWN,
+        let number = |(at, frame)| match FunctionKey::at_frame(profile, Some(frame)) {
+            FunctionKey::Named(symbol) => *by_symbol.entry(symbol).or_insert(at),
+            FunctionKey::Address(dso, address) => *by_address.entry((dso, address)).or_insert(at),
+            FunctionKey::Unknown => UNKNOWN,
         };
         Self((0..).zip(profile.frame_ids()).map(number).collect())
     }
@@ -48,21 +48,21 @@ enum Groups<'a> {
     One,
     /// By frame.
     Own(Vec<u32>),
-    Functions(&'a Functions),
+    FunctionNumbers(&'a FunctionNumbers),
 }
 
 impl<'a> FrameGroups<'a> {
     pub(crate) fn new(
         profile: &Profile,
-        functions: &'a Functions,
-        keys: &[Key],
+        functions: &'a FunctionNumbers,
+        keys: &[SortKey],
         filter: &Filter,
     ) -> Self {
         let groups = if keys.iter().any(|key| key.is_of_lines()) {
             Groups::Own(by_line(profile, functions, keys))
-        } else if keys.contains(&Key::Symbol) {
-            Groups::Functions(functions)
-        } else if keys.contains(&Key::Dso) {
+        } else if keys.contains(&SortKey::Symbol) {
+            Groups::FunctionNumbers(functions)
+        } else if keys.contains(&SortKey::Dso) {
             Groups::Own(by_dso(profile))
         } else {
             Groups::One
@@ -75,7 +75,7 @@ impl<'a> FrameGroups<'a> {
     }
 
     /// The group of a frame; `None` where it is not shown.
-    pub(crate) fn of(&self, frame: Option<FrameId>) -> Option<u32> {
+    pub(crate) fn group(&self, frame: Option<FrameId>) -> Option<u32> {
         let is_shown = self.shown.as_ref().is_none_or(|(frames, without)| match frame {
             Some(frame) => frames.get(frame.index()).copied().unwrap_or(false),
             None => *without,
@@ -86,20 +86,20 @@ impl<'a> FrameGroups<'a> {
             (Groups::Own(groups), Some(frame)) => {
                 groups.get(frame.index()).copied().unwrap_or(UNKNOWN)
             }
-            (Groups::Functions(functions), Some(frame)) => functions.number(frame),
+            (Groups::FunctionNumbers(functions), Some(frame)) => functions.number(frame),
         })
     }
 }
 
 /// What keys of lines, and those beside them, tell frames apart by, as a number.
-fn by_line(profile: &Profile, functions: &Functions, keys: &[Key]) -> Vec<u32> {
+fn by_line(profile: &Profile, functions: &FunctionNumbers, keys: &[SortKey]) -> Vec<u32> {
     let has = |key| keys.contains(&key);
     let mut groups: HashMap<_, u32, foldhash::fast::RandomState> = HashMap::default();
     let number = |(at, frame): (u32, FrameId)| {
         let line = profile.frame(frame).and_then(|frame| frame.line);
-        let function = has(Key::Symbol).then(|| functions.number(frame));
-        let dso = short_name(profile, Some(frame)).filter(|_| has(Key::Dso));
-        let number = line.filter(|_| has(Key::SrcLine)).map(|line| line.line);
+        let function = has(SortKey::Symbol).then(|| functions.number(frame));
+        let dso = short_name(profile, Some(frame)).filter(|_| has(SortKey::Dso));
+        let number = line.filter(|_| has(SortKey::SrcLine)).map(|line| line.line);
         let key = (function, dso, line.map(|line| line.file), number);
         *groups.entry(key).or_insert(at)
     };

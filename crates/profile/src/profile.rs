@@ -11,7 +11,7 @@ use crate::ids::{
 };
 use crate::losses::Losses;
 use crate::stacks::Stacks;
-use crate::tables::{Dso, Event, ExactCount, Frame, Symbol, Thread, Weight};
+use crate::tables::{Dso, ExactCount, ProfileEvent, ProfileFrame, Symbol, Thread, Weight};
 
 /// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
 /// told apart.
@@ -49,11 +49,11 @@ impl Hash for Row {
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     strings: Set<Box<[u8]>>,
-    events: Vec<Event>,
+    events: Vec<ProfileEvent>,
     threads: Set<Thread>,
     dsos: Set<Dso>,
     symbols: Set<Symbol>,
-    frames: Set<Frame>,
+    frames: Set<ProfileFrame>,
     stacks: Stacks,
     pub(crate) detail_keys: Vec<Detail>,
     pub(crate) details: Set<Box<[Value]>>,
@@ -89,7 +89,7 @@ impl Profile {
     pub fn name_event(&mut self, location: usize, name: StringId) -> EventId {
         match self.events.get_mut(location) {
             Some(event) => event.name = name,
-            None => self.events.push(Event { name }),
+            None => self.events.push(ProfileEvent { name }),
         }
         EventId::from_index(location.min(self.events.len() - 1))
     }
@@ -110,7 +110,7 @@ impl Profile {
     }
 
     /// Keeps a frame.
-    pub fn add_frame(&mut self, frame: Frame) -> FrameId {
+    pub fn add_frame(&mut self, frame: ProfileFrame) -> FrameId {
         self.frames.insert(frame)
     }
 
@@ -225,13 +225,13 @@ impl Profile {
     }
 
     /// The events, with their ids.
-    pub fn events(&self) -> impl Iterator<Item = (EventId, &Event)> {
+    pub fn events(&self) -> impl Iterator<Item = (EventId, &ProfileEvent)> {
         self.events.iter().enumerate().map(|(index, event)| (EventId::from_index(index), event))
     }
 
     /// An event.
     #[must_use]
-    pub fn event(&self, id: EventId) -> Option<&Event> {
+    pub fn event(&self, id: EventId) -> Option<&ProfileEvent> {
         self.events.get(id.index())
     }
 
@@ -255,7 +255,7 @@ impl Profile {
 
     /// A frame.
     #[must_use]
-    pub fn frame(&self, id: FrameId) -> Option<&Frame> {
+    pub fn frame(&self, id: FrameId) -> Option<&ProfileFrame> {
         self.frames.get(id)
     }
 

@@ -6,7 +6,7 @@ use crate::ids::{DsoId, EventId, StringId, SymbolId, pair};
 
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Event {
+pub struct ProfileEvent {
     /// As the recording names it. Two events may have one name.
     pub name: StringId,
 }
@@ -74,7 +74,7 @@ impl Space {
 
 /// A frame of a call chain, or where a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct ProfileFrame {
     /// Where it was.
     pub space: Space,
     /// The file; `None` where nothing was mapped.
@@ -87,10 +87,10 @@ pub struct Frame {
     /// The compiler put the function into that of the frame behind it.
     pub is_inlined: bool,
     /// Where in the source it was, where that was asked for and is known.
-    pub line: Option<Line>,
+    pub line: Option<SourceLine>,
 }
 
-impl Hash for Frame {
+impl Hash for ProfileFrame {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let symbol = self.function.ok();
         state.write_u64(pair(self.dso, symbol));
@@ -103,7 +103,7 @@ impl Hash for Frame {
 
 /// A line of source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Line {
+pub struct SourceLine {
     /// The path of the file as it was compiled.
     pub file: StringId,
     /// Counted from 1; 0 is none.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tare_profile::{Key, table};
+use tare_profile::{SortKey, table};
 use tare_record::options::{Cpus, Options, Target};
 use tare_record::output::{self, Destination, Output};
 use tare_record::{Backend, Recorder, Start};
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let profile = summarize(Recording::open(&file)?, &options)?.profile;
     std::fs::remove_file(&file)?;
     for (event, _) in profile.events() {
-        let keys = tare_profile::Options { keys: vec![Key::Symbol], ..Default::default() };
+        let keys = tare_profile::TableOptions { keys: vec![SortKey::Symbol], ..Default::default() };
         let mut entries = table(&profile, event, &keys).entries;
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.own.samples));
         for entry in entries.iter().take(10) {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use tare_format::printable;
-use tare_profile::{Block, Blocks, Line, Profile};
+use tare_profile::{Block, Blocks, Profile, SourceLine};
 
 use crate::losses::loss_lines;
 use crate::plural::rounded;
@@ -80,7 +80,7 @@ fn section(
 
 /// `[drawn.s:12 -> drawn.s:14]`; of what has no lines `[inner+0 -> inner+4]`.
 fn range(profile: &Profile, block: &Block) -> String {
-    let place = |line: Option<Line>, offset: u64| match line {
+    let place = |line: Option<SourceLine>, offset: u64| match line {
         Some(line) => {
             let path = profile.string(line.file);
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);

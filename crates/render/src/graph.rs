@@ -1,7 +1,7 @@
 //! Which call graphs are shown, and what stands in them.
 
 use tare_format::printable;
-use tare_profile::{Function, Node, Order, Profile, Weight};
+use tare_profile::{FunctionKey, Node, Order, Profile, Weight};
 
 use crate::column::{inlined, percent};
 
@@ -70,8 +70,8 @@ impl Graph {
 
 /// What graphs call a node, made safe for a terminal.
 pub(crate) fn frame_name(profile: &Profile, node: &Node) -> String {
-    match Function::of(profile, Some(node.frame)) {
-        Function::Named(symbol) => profile.symbol(symbol).map_or_else(String::new, |symbol| {
+    match FunctionKey::at_frame(profile, Some(node.frame)) {
+        FunctionKey::Named(symbol) => profile.symbol(symbol).map_or_else(String::new, |symbol| {
             let name = printable(profile.string(symbol.name)).into_owned();
             name + inlined(profile, Some(node.frame))
         }),

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use tare_format::printable;
-use tare_profile::{Entry, EventId, Function, Key, Profile, Table, Weight};
+use tare_profile::{Entry, EventId, FunctionKey, Profile, ProfileTable, SortKey, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
-use crate::layout::Group;
+use crate::layout::EventGroup;
 use crate::plural::rounded;
 use crate::rows::rows;
-use crate::table::Lines;
+use crate::table::TableLines;
 use crate::tree::Graphs;
-use crate::{Column, View};
+use crate::{Column, TableView};
 
 /// What several events have for the same sort keys.
 struct GroupRow {
@@ -36,13 +36,14 @@ impl GroupRow {
 pub(crate) fn section(
     out: &mut dyn Write,
     profile: &Profile,
-    view: &View,
-    group: &Group,
+    view: &TableView,
+    group: &EventGroup,
 ) -> io::Result<()> {
     let of_group = |place: &usize| profile.events().nth(*place).map(|(id, _)| id);
     let events: Vec<EventId> = group.events.iter().filter_map(of_group).collect();
-    let everything = View { percent_limit: 0.0, ..view.clone() };
-    let tables: Vec<Table> = events.iter().map(|id| rows(profile, *id, &everything)).collect();
+    let everything = TableView { percent_limit: 0.0, ..view.clone() };
+    let tables: Vec<ProfileTable> =
+        events.iter().map(|id| rows(profile, *id, &everything)).collect();
     let mut all = Weight::default();
     tables.iter().for_each(|table| all.add(table.all));
     if all.samples == 0 {
@@ -54,22 +55,22 @@ pub(crate) fn section(
     let name = printable(group.name.as_bytes());
     writeln!(out, "# Samples: {samples} of events '{name} {{ {} }}'", names.join(", "))?;
     writeln!(out, "# Event count (approx.): {}\n#", all.period)?;
-    let joined = Side { profile, view, tables: &tables, group };
+    let joined = GroupTable { profile, view, tables: &tables, group };
     joined.write(out)
 }
 
-struct Side<'a> {
+struct GroupTable<'a> {
     profile: &'a Profile,
-    view: &'a View,
-    tables: &'a [Table],
-    group: &'a Group,
+    view: &'a TableView,
+    tables: &'a [ProfileTable],
+    group: &'a EventGroup,
 }
 
-impl Side<'_> {
+impl GroupTable<'_> {
     /// The rows of all events, those of one name and function together.
     fn joined(&self) -> Vec<GroupRow> {
         let mut joined: Vec<GroupRow> = Vec::new();
-        let mut places: HashMap<(Vec<String>, Option<Function>), usize> = HashMap::new();
+        let mut places: HashMap<(Vec<String>, Option<FunctionKey>), usize> = HashMap::new();
         let is_key = |column: &&Column| matches!(column, Column::Key(_));
         let keys: Vec<_> = self.view.columns.iter().filter(is_key).collect();
         for (event, table) in self.tables.iter().enumerate() {
@@ -77,7 +78,7 @@ impl Side<'_> {
                 let names: Vec<_> =
                     keys.iter().map(|key| key.text(self.profile, table, entry)).collect();
                 // Two functions may have one name.
-                let by_function = keys.contains(&&Column::Key(Key::Symbol));
+                let by_function = keys.contains(&&Column::Key(SortKey::Symbol));
                 let function = by_function.then(|| entry.function(self.profile));
                 let key = (names.clone(), function);
                 let at = *places.entry(key).or_insert(joined.len());
@@ -114,7 +115,7 @@ impl Side<'_> {
         rows.retain(is_shown);
         rows.sort_by(|left, right| self.compare(left, right));
         let cells: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row)).collect();
-        let mut lines = Lines::new(self.view, |at, _| {
+        let mut lines = TableLines::new(self.view, |at, _| {
             cells.iter().map(|cells| cells[at].width()).max().unwrap_or(0)
         });
         lines.titles(out)?;

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use indexmap::IndexMap;
-use tare_profile::{Entry, Profile, Table, Weight};
+use tare_profile::{Entry, Profile, ProfileTable, Weight};
 use unicode_width::UnicodeWidthStr;
 
 use crate::column::percent;
 use crate::tree::Graphs;
-use crate::{Column, View};
+use crate::{Column, TableView};
 
 /// Columns that each level is set off by.
 const INDENT: usize = 3;
@@ -63,8 +63,8 @@ impl Level {
 pub(crate) fn section(
     out: &mut dyn Write,
     profile: &Profile,
-    view: &View,
-    table: &Table,
+    view: &TableView,
+    table: &ProfileTable,
 ) -> io::Result<()> {
     let is_key = |column: &&Column| matches!(column, Column::Key(_));
     let keys: Vec<Column> = view.columns.iter().filter(is_key).copied().collect();
@@ -83,8 +83,8 @@ pub(crate) fn section(
 }
 
 struct Drawing<'a> {
-    view: &'a View,
-    table: &'a Table,
+    view: &'a TableView,
+    table: &'a ProfileTable,
     figures: Vec<Column>,
     levels: usize,
 }

@@ -5,24 +5,26 @@ use std::io::{self, BufWriter, Write};
 
 use serde::{Serialize, Serializer};
 use serde_json::ser::{CharEscape, Formatter};
-use tare_profile::{CallTree, Entry, Function, Key, Profile, StringId, Table, Weight};
+use tare_profile::{
+    CallTree, Entry, FunctionKey, Profile, ProfileTable, SortKey, StringId, Weight,
+};
 
-use crate::column::number;
+use crate::column::thread_number;
 use crate::live::LiveFigures;
 use crate::losses::unread_lines;
 use crate::rows::rows;
 use crate::unwinding::{BrokenChains, CopiedStacks};
-use crate::{Column, View};
+use crate::{Column, TableView};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
 
 /// What is written: `serde_json` goes through it, and nothing of it is ever whole in memory.
 #[derive(Serialize)]
-struct Document<'a, L> {
+struct ReportDocument<'a, L> {
     version: u32,
     tool: &'static str,
-    events: Tables<'a>,
+    events: EventTables<'a>,
     /// Where tasks were counted exactly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedJson<'a>>,
@@ -39,7 +41,7 @@ struct Document<'a, L> {
 struct CountedJson<'a> {
     event: Cow<'a, str>,
     comm: Cow<'a, str>,
-    sampled: Sum,
+    sampled: WeightSum,
     counted: u64,
 }
 
@@ -70,29 +72,31 @@ struct Losses<'a> {
 }
 
 /// The tables of all events that have samples, one after the other.
-struct Tables<'a> {
+struct EventTables<'a> {
     profile: &'a Profile,
-    view: &'a View,
+    view: &'a TableView,
 }
 
-impl Serialize for Tables<'_> {
+impl Serialize for EventTables<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { profile, view } = *self;
         let tables = profile.events().map(|(id, _)| rows(profile, id, view));
-        serializer.collect_seq(tables.filter(|table| table.all.samples > 0).map(|table| Event {
-            event: text(profile, profile.event(table.event).map(|event| event.name)),
-            all: sum(table.all),
-            graph_percent_limit: view.graph.map(|graph| graph.percent_limit),
-            entries: Entries { profile, view, table },
+        serializer.collect_seq(tables.filter(|table| table.all.samples > 0).map(|table| {
+            EventTable {
+                event: text(profile, profile.event(table.event).map(|event| event.name)),
+                all: sum(table.all),
+                graph_percent_limit: view.graph.map(|graph| graph.percent_limit),
+                entries: Entries { profile, view, table },
+            }
         }))
     }
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct EventTable<'a> {
     event: Cow<'a, str>,
     #[serde(flatten)]
-    all: Sum,
+    all: WeightSum,
     /// Branches below so many percent of all samples are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     graph_percent_limit: Option<f64>,
@@ -101,8 +105,8 @@ struct Event<'a> {
 
 struct Entries<'a> {
     profile: &'a Profile,
-    view: &'a View,
-    table: Table,
+    view: &'a TableView,
+    table: ProfileTable,
 }
 
 impl Serialize for Entries<'_> {
@@ -112,13 +116,13 @@ impl Serialize for Entries<'_> {
             view.graph.and_then(|graph| table.call_trees(profile, graph.least(table.all)));
         serializer.collect_seq(table.entries.iter().map(|entry| {
             let tree = trees.as_mut().map(|trees| table.call_tree(trees, entry));
-            Row { graph: Graph { profile, tree: tree.unwrap_or_default() }, ..self.row(entry) }
+            EntryRow { graph: Graph { profile, tree: tree.unwrap_or_default() }, ..self.row(entry) }
         }))
     }
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Sum {
+struct WeightSum {
     samples: u64,
     period: u64,
 }
@@ -133,7 +137,7 @@ impl Serialize for Address {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct EntryRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     comm: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,8 +165,8 @@ struct Row<'a> {
     cpu: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Cow<'a, str>>,
-    own: Sum,
-    total: Option<Sum>,
+    own: WeightSum,
+    total: Option<WeightSum>,
     #[serde(skip_serializing_if = "Graph::is_empty")]
     graph: Graph<'a>,
 }
@@ -182,7 +186,7 @@ impl Graph<'_> {
 impl Serialize for Graph<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.tree.nodes().iter().map(|node| {
-            let function = Function::of(self.profile, Some(node.frame));
+            let function = FunctionKey::at_frame(self.profile, Some(node.frame));
             let inlined = self.profile.frame(node.frame).is_some_and(|frame| frame.is_inlined);
             Branch {
                 parent: node.parent,
@@ -206,8 +210,8 @@ struct Branch<'a> {
     /// The compiler put it into its caller.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     inlined: bool,
-    own: Sum,
-    total: Sum,
+    own: WeightSum,
+    total: WeightSum,
 }
 
 /// Writes the document. `ledger` is what the recorder said about itself.
@@ -217,7 +221,7 @@ struct Branch<'a> {
 pub fn json(
     out: &mut dyn Write,
     profile: &Profile,
-    view: &View,
+    view: &TableView,
     ledger: Option<&impl Serialize>,
 ) -> io::Result<()> {
     write(out, profile, view, ledger, None)
@@ -230,7 +234,7 @@ pub fn json(
 pub fn live_json(
     out: &mut dyn Write,
     profile: &Profile,
-    view: &View,
+    view: &TableView,
     live: &LiveFigures,
 ) -> io::Result<()> {
     write(out, profile, view, None::<&()>, Some(live))
@@ -239,7 +243,7 @@ pub fn live_json(
 fn write(
     out: &mut dyn Write,
     profile: &Profile,
-    view: &View,
+    view: &TableView,
     ledger: Option<&impl Serialize>,
     live: Option<&LiveFigures>,
 ) -> io::Result<()> {
@@ -249,10 +253,10 @@ fn write(
         sampled: sum(known.sampled),
         counted: known.counted,
     });
-    let document = Document {
+    let document = ReportDocument {
         version: VERSION,
         tool: if live.is_some() { "tare top" } else { "tare report" },
-        events: Tables { profile, view },
+        events: EventTables { profile, view },
         counted: counted.collect(),
         loss: losses(&profile.losses),
         ledger,
@@ -306,8 +310,8 @@ fn losses(losses: &tare_profile::Losses) -> Losses<'_> {
     }
 }
 
-fn sum(weight: Weight) -> Sum {
-    Sum { samples: weight.samples, period: weight.period }
+fn sum(weight: Weight) -> WeightSum {
+    WeightSum { samples: weight.samples, period: weight.period }
 }
 
 /// A text of the profile; empty where there is none.
@@ -317,34 +321,34 @@ fn text(profile: &Profile, id: Option<StringId>) -> Cow<'_, str> {
 
 impl<'a> Entries<'a> {
     /// An entry without its graph.
-    fn row(&self, entry: &Entry) -> Row<'a> {
+    fn row(&self, entry: &Entry) -> EntryRow<'a> {
         let Self { profile, view, table } = self;
         let text = |id| text(profile, Some(id));
         let is_key = |key| table.keys.contains(&key);
-        let thread = |key| number(key, profile, entry).filter(|_| is_key(key));
+        let thread = |key| thread_number(key, profile, entry).filter(|_| is_key(key));
         let has = |key| view.columns.contains(&Column::Key(key));
         let frame = entry.frame.and_then(|frame| profile.frame(frame));
-        let dso = frame.filter(|_| has(Key::Dso) || has(Key::Symbol));
+        let dso = frame.filter(|_| has(SortKey::Dso) || has(SortKey::Symbol));
         let dso = dso.and_then(|frame| profile.dso(frame.dso?));
-        let by_symbol = is_key(Key::Symbol);
+        let by_symbol = is_key(SortKey::Symbol);
         let has_line = table.keys.iter().any(|key| key.is_of_lines());
         let line = frame.and_then(|frame| frame.line);
-        let function = if by_symbol { entry.function(profile) } else { Function::Unknown };
+        let function = if by_symbol { entry.function(profile) } else { FunctionKey::Unknown };
         let unresolved = frame.filter(|_| by_symbol).and_then(|frame| frame.function.err());
-        Row {
-            comm: entry.comm.filter(|_| is_key(Key::Comm)).map(text),
-            tid: thread(Key::Tid),
-            tgid: thread(Key::Tgid),
+        EntryRow {
+            comm: entry.comm.filter(|_| is_key(SortKey::Comm)).map(text),
+            tid: thread(SortKey::Tid),
+            tgid: thread(SortKey::Tgid),
             dso: dso.map(|dso| text(dso.short)),
-            path: dso.filter(|_| has(Key::Symbol)).map(|dso| text(dso.path)),
+            path: dso.filter(|_| has(SortKey::Symbol)).map(|dso| text(dso.path)),
             symbol: symbol(profile, function),
             address: address(profile, function),
             unresolved: unresolved.map(text),
             inlined: frame.is_some_and(|frame| by_symbol && frame.is_inlined),
             file: line.filter(|_| has_line).map(|line| text(line.file)),
-            line: line.filter(|_| is_key(Key::SrcLine)).map(|line| line.line),
-            cpu: entry.cpu.filter(|_| is_key(Key::Cpu)),
-            trace: entry.trace.filter(|_| is_key(Key::Trace)).map(text),
+            line: line.filter(|_| is_key(SortKey::SrcLine)).map(|line| line.line),
+            cpu: entry.cpu.filter(|_| is_key(SortKey::Cpu)),
+            trace: entry.trace.filter(|_| is_key(SortKey::Trace)).map(text),
             own: sum(entry.own),
             total: view.children.then(|| sum(entry.total)),
             graph: Graph { profile, tree: CallTree::default() },
@@ -353,17 +357,17 @@ impl<'a> Entries<'a> {
 }
 
 /// The name of a function that has one.
-fn symbol(profile: &Profile, function: Function) -> Option<Cow<'_, str>> {
-    let Function::Named(symbol) = function else { return None };
+fn symbol(profile: &Profile, function: FunctionKey) -> Option<Cow<'_, str>> {
+    let FunctionKey::Named(symbol) = function else { return None };
     profile.symbol(symbol).map(|symbol| text(profile, Some(symbol.name)))
 }
 
 /// The first address of a function that has a name, else the sampled address.
-fn address(profile: &Profile, function: Function) -> Option<Address> {
+fn address(profile: &Profile, function: FunctionKey) -> Option<Address> {
     match function {
-        Function::Named(symbol) => profile.symbol(symbol).map(|symbol| Address(symbol.start)),
-        Function::Address(_, address) => Some(Address(address)),
-        Function::Unknown => None,
+        FunctionKey::Named(symbol) => profile.symbol(symbol).map(|symbol| Address(symbol.start)),
+        FunctionKey::Address(_, address) => Some(Address(address)),
+        FunctionKey::Unknown => None,
     }
 }
 

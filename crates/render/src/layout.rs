@@ -12,7 +12,7 @@ pub struct Layout {
     pub hierarchy: bool,
     /// Events that are shown side by side, by their places among the events (`--group`). Others
     /// have tables of their own.
-    pub groups: Vec<Group>,
+    pub groups: Vec<EventGroup>,
     /// Whole paths of files, and the address of each row's first sample (`-v`).
     pub verbose: bool,
     /// Whole paths of source files.
@@ -21,7 +21,7 @@ pub struct Layout {
 
 /// Events whose figures stand side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct EventGroup {
     /// As the recording calls the group.
     pub name: String,
     /// Places of the events, the leader's first.

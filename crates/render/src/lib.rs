@@ -7,9 +7,7 @@
 mod blocks;
 mod chains;
 mod column;
-mod column_names;
 mod counts;
-mod details;
 pub mod diff;
 pub mod export;
 pub mod flame;
@@ -32,28 +30,32 @@ mod tree;
 mod unwinding;
 
 pub use blocks::blocks;
-pub use column::{Column, function_name, inlined, percent};
+pub use column::{
+    COLUMNS, Column, ColumnGroup, ColumnInfo, column_help, comparable_key, function_name, inlined,
+    percent,
+};
 pub use counts::{counted, counts};
 pub use graph::{Amount, Graph, Style};
 pub use header::header;
 pub use json::{json, json_line, live_json};
-pub use layout::{Group, Layout};
+pub use layout::{EventGroup, Layout};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use live::{LiveFigures, live_line};
 pub use losses::loss_lines;
 pub use plural::{agreeing, count, grouped, plural};
 pub use rows::rows;
 pub use samples::{
-    CpuSwitch, FrameText, Kind, RecordingSummary, Sample, SampleSink, Session, Unit,
+    CpuSwitch, FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
+    Unit,
 };
 pub use text::text;
 pub use unwinding::CopiedStacks;
 
-use tare_profile::{Filter, Key, RowKeys};
+use tare_profile::{Filter, RowKeys, SortKey};
 
 /// What of a profile is shown, and how.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct TableView {
     /// The columns, from left to right.
     pub columns: Vec<Column>,
     /// What rows are ordered by, the most important first.
@@ -74,18 +76,18 @@ pub struct View {
     pub layout: Layout,
 }
 
-impl View {
+impl TableView {
     /// What of samples the columns tell apart.
     #[must_use]
     pub fn row_keys(&self) -> RowKeys {
-        let has = |keys: &[Key]| {
+        let has = |keys: &[SortKey]| {
             let is_key = |column: &Column| matches!(column, Column::Key(key) if keys.contains(key));
             self.columns.iter().chain(&self.order).any(is_key)
         };
         RowKeys {
-            thread: has(&[Key::Tid, Key::Tgid]),
-            comm: has(&[Key::Comm]),
-            cpu: has(&[Key::Cpu]),
+            thread: has(&[SortKey::Tid, SortKey::Tgid]),
+            comm: has(&[SortKey::Comm]),
+            cpu: has(&[SortKey::Cpu]),
         }
     }
 }

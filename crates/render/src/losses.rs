@@ -1,4 +1,4 @@
-//! What is missing of a recording, in words: the same in every table, text and document.
+//! Losses of a recording in words, for tables, texts and documents alike.
 
 use tare_format::printable;
 use tare_profile::{Losses, MissingSymbols, OffCpuChains};
@@ -6,94 +6,96 @@ use tare_profile::{Losses, MissingSymbols, OffCpuChains};
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
 
-/// What is missing so many times.
-struct Line {
+/// A kind of loss, and how often it happened.
+struct LossLine {
     number: u64,
-    what: String,
+    text: String,
 }
 
-/// A line for each kind of loss; none where nothing was lost.
+/// Returns a line for each kind of loss; none if nothing was lost.
 #[must_use]
 pub fn loss_lines(losses: &Losses) -> Vec<String> {
-    let said = losses.lost_events;
     let full = format!(
-        "lost while recording, said {said} {}: their ring was full (larger rings: -m)",
-        plural(said, "time")
+        "lost because a ring buffer was full ({} {}): enlarge ring buffers with -m",
+        losses.lost_events,
+        plural(losses.lost_events, "time")
     );
-    let was = |number, noun, what: &str| Line {
+    let was = |number, noun, text: &str| LossLine {
         number,
-        what: format!("{} {} {what}", plural(number, noun), agreeing(number, "was", "were")),
+        text: format!("{} {} {text}", plural(number, noun), agreeing(number, "was", "were")),
     };
-    let is = |number, noun, of: &str, what: &str| {
-        let noun = plural(number, noun);
-        let are = agreeing(number, "is", "are");
-        Line { number, what: format!("{noun}{of} {are} {what}") }
-    };
-    let plain = |number, noun, what: &str| Line {
+    let plain = |number, noun, text: &str| LossLine {
         number,
-        what: format!("{} {what}", plural(number, noun)),
+        text: format!("{} {text}", plural(number, noun)),
     };
     let counted = [
         was(losses.lost_records, "record", &full),
-        was(losses.lost_samples, "sample", "lost while recording, by the events' own count"),
+        was(losses.lost_samples, "sample", "lost, by the kernel's count of each event"),
         plain(
             losses.throttled,
             "time",
-            "the kernel stopped an event that interrupted too often (a lower rate: -F)",
+            "the kernel throttled an event that interrupted too often: lower the rate with -F",
         ),
         plain(losses.malformed_records, "record", "could not be decoded"),
-        plain(losses.late_records, "record", "came too late to be put in order of time"),
-        is(losses.outside_samples, "sample", " of what is not the command's", "left out"),
-        is(
+        plain(losses.late_records, "record", "came too late to be sorted by time"),
+        plain(
+            losses.outside_samples,
+            "sample",
+            &format!("from outside the command {} dropped", was_or_were(losses.outside_samples)),
+        ),
+        plain(
             losses.own_samples,
             "sample",
-            " of the recorder itself",
-            "left out (--include-self keeps them)",
+            &format!(
+                "of the recorder itself {} dropped (--include-self keeps them)",
+                was_or_were(losses.own_samples)
+            ),
         ),
         plain(
             losses.missing_user_chains,
             "call chain",
-            "without the user part, which was to come later and didn't",
+            &format!(
+                "{} the user part: the kernel never delivered it",
+                agreeing(losses.missing_user_chains, "lacks", "lack")
+            ),
         ),
-        is(
+        plain(
             losses.aux_bytes,
             "byte",
-            " of AUX data (hardware traces)",
-            "not decoded (perf script --itrace does)",
+            "of AUX data (hardware traces) not decoded: use perf script --itrace",
         ),
-        is(
-            losses.stat_records,
-            "count",
-            " of perf stat record",
-            "not shown (perf stat report does)",
-        ),
+        plain(losses.stat_records, "count", "of perf stat record not shown: use perf stat report"),
     ];
     let counted = counted.iter().filter(|line| line.number > 0);
-    let mut lines: Vec<_> = counted.map(|line| format!("{} {}", line.number, line.what)).collect();
-    lines.extend(names(losses));
+    let mut lines: Vec<_> = counted.map(|line| format!("{} {}", line.number, line.text)).collect();
+    lines.extend(naming_lines(losses));
     lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
 }
 
-/// What names are worth, and what gives more.
-fn names(losses: &Losses) -> impl Iterator<Item = String> {
-    let off_cpu = off_cpu(losses.off_cpu);
-    let mappings = left_out_mappings(losses.left_out_mappings);
-    let jitdumps = untimed_jitdumps(losses.untimed_jitdumps);
-    [mappings, jitdumps, remedy(losses), off_cpu].into_iter().flatten()
+fn was_or_were(number: u64) -> &'static str {
+    agreeing(number, "was", "were")
 }
 
-/// How much of the time that tasks were not on a CPU has whole call chains.
-fn off_cpu(of: OffCpuChains) -> Option<String> {
-    let percent = 100.0 * of.whole_ns as f64 / of.ns as f64;
-    (of.ns > 0).then(|| {
-        let ms = of.ns as f64 / 1e6;
-        format!("{percent:.1}% of {ms:.3} ms off-CPU has call chains from where the thread began")
+/// Lines about names and call chains that are missing or uncertain.
+fn naming_lines(losses: &Losses) -> impl Iterator<Item = String> {
+    let off_cpu = off_cpu_line(losses.off_cpu);
+    let mappings = dropped_mappings_line(losses.left_out_mappings);
+    let jitdumps = untimed_jitdumps_line(losses.untimed_jitdumps);
+    [mappings, jitdumps, remedy_line(losses), off_cpu].into_iter().flatten()
+}
+
+/// The share of off-CPU time with complete call chains.
+fn off_cpu_line(chains: OffCpuChains) -> Option<String> {
+    let percent = 100.0 * chains.whole_ns as f64 / chains.ns as f64;
+    (chains.ns > 0).then(|| {
+        let ms = chains.ns as f64 / 1e6;
+        format!("{percent:.1}% of {ms:.3} ms off-CPU time has complete call chains")
     })
 }
 
-/// What gives most samples without a function's name one.
-fn remedy(losses: &Losses) -> Option<String> {
+/// The remedy that would name most samples without a function's name.
+fn remedy_line(losses: &Losses) -> Option<String> {
     let unnamed = losses.unnamed.as_ref()?;
     let remedy = unnamed.remedy.as_ref()?;
     let why = match &unnamed.lack {
@@ -101,56 +103,56 @@ fn remedy(losses: &Losses) -> Option<String> {
             format!("{} is stripped", printable(file.path.as_bytes()))
         }
         MissingSymbols::Binary(file) => {
-            format!("{} is not here as it was recorded", printable(file.path.as_bytes()))
+            format!("the recorded build of {} is missing", printable(file.path.as_bytes()))
         }
         MissingSymbols::Permission(file) => {
             format!("{} can't be read", printable(file.path.as_bytes()))
         }
-        MissingSymbols::PerfMap(_) => {
-            "compiled code, whose names its process didn't write".to_owned()
-        }
+        MissingSymbols::PerfMap(_) => "JIT code without a perf map".to_owned(),
         MissingSymbols::KernelAddresses => "the kernel hides its addresses".to_owned(),
-        MissingSymbols::KernelSymbols(_) => "another kernel was recorded".to_owned(),
+        MissingSymbols::KernelSymbols(_) => "recorded on another kernel".to_owned(),
     };
     Some(format!("{:.2}% would have a function's name: {remedy} ({why})", unnamed.percent))
 }
 
-/// Of what lies in mappings that were left out there is no name.
-fn left_out_mappings(number: u64) -> Option<String> {
+/// Samples in dropped mappings have no name.
+fn dropped_mappings_line(number: u64) -> Option<String> {
     let mappings = plural(number, "mapping");
-    let are = agreeing(number, "is", "are");
+    let were = was_or_were(number);
     (number > 0).then(|| {
         format!(
-            "{number} {mappings} of address spaces {are} left out: more than real processes have"
+            "{number} {mappings} of address spaces {were} dropped: more than real processes have"
         )
     })
 }
 
-/// What names by a jitdump without its times are worth.
-fn untimed_jitdumps(number: u64) -> Option<String> {
+/// Names from a jitdump without comparable times may be those of later code.
+fn untimed_jitdumps_line(number: u64) -> Option<String> {
     let dumps = plural(number, "jitdump");
+    let have = agreeing(number, "has", "have");
     (number > 0).then(|| {
-        format!("{number} {dumps} and the recording have no common clock: where code was replaced, the last name is shown (tare record, or perf record -k mono)")
+        format!("{number} {dumps} {have} no common clock with the recording: replaced code shows its last name (use tare record, or perf record -k mono)")
     })
 }
 
-/// What could not be read of a recording.
+/// Lines about the parts of a recording that could not be read.
 pub(crate) fn unread_lines(losses: &Losses) -> Vec<String> {
     let gap = |gap: &tare_profile::Gap| {
-        let (bytes, are) = (plural(gap.bytes, "byte"), agreeing(gap.bytes, "is", "are"));
-        format!("{} {bytes} at byte {} {are} left out: {}", gap.bytes, gap.offset, gap.why)
+        let bytes = plural(gap.bytes, "byte");
+        format!("{} {bytes} at offset {} skipped: {}", gap.bytes, gap.offset, gap.why)
     };
     let mut lines: Vec<_> = losses.gaps.iter().map(gap).collect();
     if losses.more_gaps > 0 {
         lines.push(format!(
-            "{} more {}; {} bytes are left out in all",
+            "{} more {}; {} bytes skipped in all",
             losses.more_gaps,
             plural(losses.more_gaps, "gap"),
             losses.unread_bytes
         ));
     }
     if losses.is_unfinished {
-        lines.push("the recorder was killed: what it had written is shown".to_owned());
+        lines
+            .push("the recorder was killed: only the part that it had written is shown".to_owned());
     }
     lines
 }
@@ -160,21 +162,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_not_many() {
+    fn nouns_and_verbs_agree_with_counts() {
         let one = Losses { lost_records: 1, lost_events: 1, own_samples: 1, ..Losses::default() };
         assert_eq!(
             loss_lines(&one),
             [
-                "1 record was lost while recording, said 1 time: their ring was full (larger rings: -m)",
-                "1 sample of the recorder itself is left out (--include-self keeps them)",
+                "1 record was lost because a ring buffer was full (1 time): enlarge ring buffers with -m",
+                "1 sample of the recorder itself was dropped (--include-self keeps them)",
             ]
         );
         let many = Losses { late_records: 2, outside_samples: 10, ..Losses::default() };
         assert_eq!(
             loss_lines(&many),
             [
-                "2 records came too late to be put in order of time",
-                "10 samples of what is not the command's are left out",
+                "2 records came too late to be sorted by time",
+                "10 samples from outside the command were dropped",
             ]
         );
     }

@@ -2,20 +2,20 @@
 
 use std::cmp::Ordering;
 
-use tare_profile::{Entry, EventId, Options, Profile, Table, Weight, table};
+use tare_profile::{Entry, EventId, Profile, ProfileTable, TableOptions, Weight, table};
 
 use crate::column::percent;
-use crate::{Column, View};
+use crate::{Column, TableView};
 
-/// The table of an event: all of its entries are ordered, those below the limit are gone.
+/// Returns the table of an event, ordered, without the entries below the view's limits.
 #[must_use]
-pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
+pub fn rows(profile: &Profile, event: EventId, view: &TableView) -> ProfileTable {
     let keys = view.columns.iter().chain(&view.order).filter_map(|column| match column {
         Column::Key(key) => Some(*key),
         _ => None,
     });
     let trees = view.graph.map(|graph| graph.order);
-    let options = Options {
+    let options = TableOptions {
         keys: keys.collect(),
         children: view.children,
         trees,
@@ -34,22 +34,17 @@ pub fn rows(profile: &Profile, event: EventId, view: &View) -> Table {
     }
     let all = table.all;
     table.entries.retain(|entry| is_shown(entry, all, view));
-    table.entries.sort_by(|left, right| compare(profile, view, left, right));
+    let keys = view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
+    let order: Vec<_> = view.order.iter().chain(keys).map(|column| column.info()).collect();
+    table.entries.sort_by(|left, right| {
+        let mut orders = order.iter().map(|info| info.compare_entries(profile, left, right));
+        orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    });
     table.entries.truncate(view.most_rows.unwrap_or(usize::MAX));
     table
 }
 
-fn is_shown(entry: &Entry, all: Weight, view: &View) -> bool {
+fn is_shown(entry: &Entry, all: Weight, view: &TableView) -> bool {
     let weight = if view.children { entry.total } else { entry.own };
     percent(weight, all) >= view.percent_limit
-}
-
-fn compare(profile: &Profile, view: &View, left: &Entry, right: &Entry) -> Ordering {
-    let keys = view.columns.iter().filter(|column| matches!(column, Column::Key(_)));
-    view.order
-        .iter()
-        .chain(keys)
-        .map(|column| column.compare(profile, left, right))
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
 }

@@ -5,11 +5,11 @@ use std::io;
 
 use serde::Serialize;
 use tare_format::ledger::Ledger;
-use tare_profile::{EventId, Frame, FrameId, Profile, Row, Space, Weight};
+use tare_profile::{EventId, FrameId, Profile, ProfileFrame, Row, Space, Weight};
 
 /// A sample, in the terms of a profile that is being filled.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct LocatedSample {
     /// What it has in common with others.
     pub row: Row,
     /// What it stands for.
@@ -37,7 +37,7 @@ pub trait SampleSink {
     ///
     /// # Errors
     /// Those of the output.
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()>;
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()>;
 }
 
 /// What an event's weights are.
@@ -53,7 +53,7 @@ pub enum Unit {
 
 /// What a recording says of the machine and of how it was made. Texts are printable.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Session {
+pub struct RecordingOrigin {
     /// What wrote the document: `tare` and its version.
     pub tool: String,
     /// The recorder's command line.
@@ -70,7 +70,7 @@ pub struct Session {
     pub units: Vec<Unit>,
 }
 
-impl Session {
+impl RecordingOrigin {
     /// What weights of an event are.
     #[must_use]
     pub fn unit(&self, profile: &Profile, event: EventId) -> Unit {
@@ -93,7 +93,7 @@ pub struct RecordingSummary<'a> {
     /// What the recorder said about itself.
     pub ledger: Option<&'a Ledger>,
     /// The machine, and how it was recorded.
-    pub session: &'a Session,
+    pub session: &'a RecordingOrigin,
 }
 
 impl RecordingSummary<'_> {
@@ -113,7 +113,7 @@ impl RecordingSummary<'_> {
 /// What kind of code a frame is, which is what colours tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum FrameKind {
     /// The kernel and its modules.
     Kernel,
     /// The program itself.
@@ -130,7 +130,7 @@ pub enum Kind {
     Thread,
 }
 
-impl Kind {
+impl FrameKind {
     /// All of them, in the order of legends.
     pub const ALL: [Self; 7] = [
         Self::Kernel,
@@ -156,7 +156,7 @@ impl Kind {
         }
     }
 
-    fn of(profile: &Profile, frame: &Frame) -> Self {
+    fn from_frame(profile: &Profile, frame: &ProfileFrame) -> Self {
         if frame.is_inlined {
             return Self::Inlined;
         }
@@ -186,7 +186,7 @@ pub struct FrameText<'a> {
     /// The short name of the file.
     pub dso: Option<Cow<'a, str>>,
     /// What kind of code it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The first address of the function, else the address in the file, else in the address space.
     pub address: u64,
 }
@@ -194,10 +194,10 @@ pub struct FrameText<'a> {
 impl<'a> FrameText<'a> {
     /// A frame of this profile. Names are as recorded: untrusted.
     #[must_use]
-    pub fn of(profile: &'a Profile, frame: FrameId) -> Self {
+    pub fn new(profile: &'a Profile, frame: FrameId) -> Self {
         let Some(frame) = profile.frame(frame) else {
             let name = Cow::Borrowed("[unknown]");
-            let kind = Kind::Unresolved;
+            let kind = FrameKind::Unresolved;
             return Self { name, dso: None, kind, address: 0 };
         };
         let dso = frame.dso.and_then(|dso| profile.dso(dso));
@@ -209,6 +209,6 @@ impl<'a> FrameText<'a> {
             (None, Some(dso)) if dso.starts_with('[') => dso.clone(),
             (None, Some(dso)) => Cow::Owned(format!("[{dso}]")),
         };
-        Self { name, dso, kind: Kind::of(profile, frame), address: frame.address }
+        Self { name, dso, kind: FrameKind::from_frame(profile, frame), address: frame.address }
     }
 }

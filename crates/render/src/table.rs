@@ -4,22 +4,22 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use tare_format::printable;
-use tare_profile::{Entry, Function, Key, Profile, Table};
+use tare_profile::{Entry, FunctionKey, Profile, ProfileTable, SortKey};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::{Column, Layout, View};
+use crate::{Column, Layout, TableView};
 
 /// Lays out the lines of a table, each into the same memory.
-pub(crate) struct Lines<'a> {
-    view: &'a View,
+pub(crate) struct TableLines<'a> {
+    view: &'a TableView,
     widths: Vec<usize>,
     text: String,
     cell: String,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> TableLines<'a> {
     /// `widest` is the width of the widest cell of a column, by its place.
-    pub(crate) fn new(view: &'a View, mut widest: impl FnMut(usize, Column) -> usize) -> Self {
+    pub(crate) fn new(view: &'a TableView, mut widest: impl FnMut(usize, Column) -> usize) -> Self {
         let width = |(at, column): (usize, &Column)| {
             let title = column.title(view.children).width();
             let wanted = view.layout.widths.get(at).copied().filter(|width| *width > 0);
@@ -98,7 +98,7 @@ impl<'a> Lines<'a> {
 /// What stands in the cells of a table's entries.
 pub(crate) struct Cells<'a> {
     pub(crate) profile: &'a Profile,
-    pub(crate) table: &'a Table,
+    pub(crate) table: &'a ProfileTable,
     pub(crate) layout: &'a Layout,
 }
 
@@ -111,9 +111,8 @@ impl Cells<'_> {
         if self.layout.full_source_paths {
             source_path(cell, column, self.profile, entry);
         }
-        if cell.is_empty() || column == Column::Key(Key::Symbol) {
-            // A string takes all that is written to it.
-            let _ = column.cell(cell, self.profile, self.table, entry);
+        if cell.is_empty() || column == Column::Key(SortKey::Symbol) {
+            column.write_cell(cell, self.profile, self.table, entry);
         }
     }
 
@@ -138,17 +137,17 @@ fn columns(text: &str) -> usize {
 fn verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
     let frame = entry.frame.and_then(|frame| profile.frame(frame));
     match column {
-        Column::Key(Key::Dso) => {
+        Column::Key(SortKey::Dso) => {
             let dso = frame.and_then(|frame| profile.dso(frame.dso?));
             cell.push_str(
                 &dso.map_or(Default::default(), |dso| printable(profile.string(dso.path))),
             );
         }
-        Column::Key(Key::Symbol) => {
+        Column::Key(SortKey::Symbol) => {
             let address = match entry.function(profile) {
-                Function::Named(symbol) => profile.symbol(symbol).map(|symbol| symbol.start),
-                Function::Address(_, address) => Some(address),
-                Function::Unknown => None,
+                FunctionKey::Named(symbol) => profile.symbol(symbol).map(|symbol| symbol.start),
+                FunctionKey::Address(_, address) => Some(address),
+                FunctionKey::Unknown => None,
             };
             // A string takes all that is written to it.
             let _ = write!(cell, "{:<18} ", format!("{:#x}", address.unwrap_or(0)));
@@ -159,11 +158,11 @@ fn verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) 
 
 /// Writes a place in the source with its whole path, where it is known.
 fn source_path(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
-    let Column::Key(key @ (Key::SrcLine | Key::SrcFile)) = column else { return };
+    let Column::Key(key @ (SortKey::SrcLine | SortKey::SrcFile)) = column else { return };
     let frame = entry.frame.and_then(|frame| profile.frame(frame));
     let Some(line) = frame.and_then(|frame| frame.line) else { return };
     cell.push_str(&printable(profile.string(line.file)));
-    if key == Key::SrcLine {
+    if key == SortKey::SrcLine {
         // A string takes all that is written to it.
         let _ = write!(cell, ":{}", line.line);
     }

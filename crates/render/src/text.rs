@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use tare_profile::{Event, Key, Profile, StringId, Table, Weight};
+use tare_profile::{Profile, ProfileEvent, ProfileTable, SortKey, StringId, Weight};
 
 use crate::column::percent;
 use crate::losses::loss_lines;
 use crate::plural::rounded;
 use crate::rows::rows;
-use crate::table::{Cells, Lines};
+use crate::table::{Cells, TableLines};
 use crate::tree::Graphs;
-use crate::{Column, View, group, hierarchy};
+use crate::{Column, TableView, group, hierarchy};
 use tare_format::printable;
 
 /// Writes the account of what is missing, and a table for each event that has samples.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<()> {
-    let elided = Elided::of(view);
+pub fn text(out: &mut dyn Write, profile: &Profile, view: &TableView) -> io::Result<()> {
+    let elided = Elided::new(view);
     elided.write(out)?;
     writeln!(
         out,
@@ -31,7 +31,7 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
     }
     writeln!(out, "#")?;
     for (place, (id, event)) in profile.events().enumerate() {
-        let of_group = |group: &&crate::Group| group.events.contains(&place);
+        let of_group = |group: &&crate::EventGroup| group.events.contains(&place);
         if let Some(group) = view.layout.groups.iter().find(of_group) {
             if group.events.first() == Some(&place) {
                 group::section(out, profile, &elided.view, group)?;
@@ -40,7 +40,7 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
         }
         // Of a branch of the hierarchy that is shown, what is too little counts too.
         let table = if view.layout.hierarchy {
-            rows(profile, id, &View { percent_limit: 0.0, ..elided.view.clone() })
+            rows(profile, id, &TableView { percent_limit: 0.0, ..elided.view.clone() })
         } else {
             rows(profile, id, &elided.view)
         };
@@ -53,17 +53,17 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &View) -> io::Result<(
 
 /// A view without the columns that a filter leaves one value of: that value stands above the table.
 struct Elided<'a> {
-    view: View,
+    view: TableView,
     values: Vec<(&'static str, &'a [u8])>,
 }
 
 impl<'a> Elided<'a> {
-    fn of(view: &'a View) -> Self {
+    fn new(view: &'a TableView) -> Self {
         let filter = &view.filter;
         let filters = [
-            (Key::Comm, "comm", &filter.comms),
-            (Key::Dso, "dso", &filter.dsos),
-            (Key::Symbol, "symbol", &filter.symbols),
+            (SortKey::Comm, "comm", &filter.comms),
+            (SortKey::Dso, "dso", &filter.dsos),
+            (SortKey::Symbol, "symbol", &filter.symbols),
         ];
         let mut elided = Self { view: view.clone(), values: Vec::new() };
         for (key, name, wanted) in filters {
@@ -89,9 +89,9 @@ impl<'a> Elided<'a> {
 fn section(
     out: &mut dyn Write,
     profile: &Profile,
-    event: &Event,
-    view: &View,
-    table: &Table,
+    event: &ProfileEvent,
+    view: &TableView,
+    table: &ProfileTable,
 ) -> io::Result<()> {
     let name = printable(profile.string(event.name));
     writeln!(out, "# Samples: {} of event '{name}'", rounded(table.all.samples))?;
@@ -105,7 +105,7 @@ fn section(
         return writeln!(out, "\n");
     }
     let cells = Cells { profile, table, layout: &view.layout };
-    let mut lines = Lines::new(view, |_, column| cells.widest(column));
+    let mut lines = TableLines::new(view, |_, column| cells.widest(column));
     lines.titles(out)?;
     let mut graphs = Graphs::new(profile, table, view);
     for entry in &table.entries {
@@ -118,7 +118,7 @@ fn section(
 }
 
 /// The share of samples whose place in code has no name, by reason; `None` where all have one.
-fn unresolved(profile: &Profile, table: &Table) -> Option<String> {
+fn unresolved(profile: &Profile, table: &ProfileTable) -> Option<String> {
     let all = table.all;
     let mut by_reason: BTreeMap<StringId, Weight> = BTreeMap::new();
     for (row, weight) in profile.rows().filter(|(row, _)| row.event == table.event) {
@@ -144,4 +144,151 @@ fn unresolved(profile: &Profile, table: &Table) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use tare_profile::{Dso, Order, ProfileFrame, Row, Space, Symbol, Thread};
+
+    use super::*;
+    use crate::Graph;
+    use crate::{Amount, Style};
+
+    /// Two commands, one of them with a hostile name; stacks of functions, the outermost first.
+    fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
+        let mut profile = Profile::default();
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let short = profile.add_string(b"prog");
+        let dso = profile.add_dso(Dso { path: short, short });
+        let thread = profile.add_thread(Thread { pid: 7, tid: 8 });
+        for (comm, functions, period) in stacks {
+            let comm = profile.add_string(comm.as_bytes());
+            let mut frames = Vec::new();
+            for name in *functions {
+                let start = u64::from(name.as_bytes()[0]);
+                let name = profile.add_string(name.as_bytes());
+                let symbol = profile.add_symbol(Symbol { dso, name, start });
+                let frame = profile.add_frame(ProfileFrame {
+                    space: Space::User,
+                    dso: Some(dso),
+                    function: Ok(symbol),
+                    address: start,
+                    is_inlined: false,
+                    line: None,
+                });
+                frames.insert(0, frame);
+            }
+            let leaf = frames.first().copied();
+            let stack = profile.add_stack(&frames);
+            profile.add_samples(
+                Row {
+                    event,
+                    thread: Some(thread),
+                    comm: Some(comm),
+                    cpu: None,
+                    leaf,
+                    stack,
+                    trace: None,
+                    details: None,
+                },
+                Weight { period: *period, samples: 1 },
+            );
+        }
+        profile
+    }
+
+    fn shown(profile: &Profile, view: &TableView) -> String {
+        let mut out = Vec::new();
+        text(&mut out, profile, view).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_names_are_safe() {
+        let profile = profile(&[("漢字", &["a"], 3), ("x\x1b[1m", &["a"], 1)]);
+        let columns = vec![
+            Column::Overhead,
+            Column::Samples,
+            Column::Key(SortKey::Comm),
+            Column::Key(SortKey::Symbol),
+        ];
+        let view = TableView { order: vec![Column::Overhead], columns, ..TableView::default() };
+        let expected = "\
+# Total Lost Samples: 0
+#
+# Samples: 2 of event 'cycles'
+# Event count (approx.): 4
+#
+# Overhead       Samples  Command     Symbol
+# ........  ............  ..........  ......
+#
+    75.00%             1  漢字        [.] a
+    25.00%             1  x\\u{1b}[1m  [.] a
+
+
+";
+        assert_eq!(shown(&profile, &view), expected);
+    }
+
+    #[test]
+    fn a_graph_has_its_trunk_and_its_branches() {
+        let profile = profile(&[("x", &["a", "b", "c"], 60), ("x", &["a", "b", "d", "e"], 40)]);
+        let graph = Graph {
+            order: Order::Caller,
+            percent_limit: 0.5,
+            skips_first: false,
+            style: Style::Graph,
+            amount: Amount::Percent,
+        };
+        let columns = vec![Column::Overhead, Column::Key(SortKey::Comm)];
+        let text = shown(
+            &profile,
+            &TableView {
+                order: vec![Column::Overhead],
+                columns,
+                graph: Some(graph),
+                ..TableView::default()
+            },
+        );
+        let expected = "
+   100.00%  x
+            |
+            ---a
+               b
+               |          
+               |--60.00%--c
+               |          
+                --40.00%--d
+                          e
+
+";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut profile = profile(&[("x", &["a"], 60)]);
+        profile.losses.lost_records = 7;
+        profile.losses.own_samples = 3;
+        let why = "the data end within a record\x1b".to_owned();
+        profile.losses.gaps.push(tare_profile::Gap { offset: 99, bytes: 4, why });
+        let text = shown(
+            &profile,
+            &TableView {
+                columns: vec![Column::Overhead],
+                order: vec![Column::Overhead],
+                ..TableView::default()
+            },
+        );
+        assert!(text.contains("# Total Lost Samples: 7\n# 7 records were lost"), "{text}");
+        assert!(text.contains("\n# 3 samples of the recorder itself"), "{text}");
+        assert!(text.contains("within a record\\u{1b}\n"), "{text}");
+    }
+
+    #[test]
+    fn counts_are_rounded_as_perf_does() {
+        assert_eq!(
+            [999, 1000, 1001, 2892, 1_000_001].map(rounded),
+            ["999", "1000", "1K", "2K", "1000K"]
+        );
+        assert_eq!([1_001_000, 11_400_000].map(rounded), ["1M", "11M"]);
+    }
+}

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use tare_profile::{CallTree, CallTrees, Entry, Node, Profile, Table, Weight};
+use tare_profile::{CallTree, CallTrees, Entry, Node, Profile, ProfileTable, Weight};
 
-use crate::View;
+use crate::TableView;
 use crate::chains::chains;
 use crate::graph::{Graph, Style, frame_name};
 
@@ -18,14 +18,18 @@ const DEEPEST: usize = 256;
 /// The graphs of a table's entries. What they have in common is summed up once a table.
 pub(crate) struct Graphs<'a> {
     profile: &'a Profile,
-    table: &'a Table,
+    table: &'a ProfileTable,
     graph: Graph,
     trees: CallTrees<'a>,
 }
 
 impl<'a> Graphs<'a> {
     /// `None` where the view shows none, or the table has none.
-    pub(crate) fn new(profile: &'a Profile, table: &'a Table, view: &View) -> Option<Self> {
+    pub(crate) fn new(
+        profile: &'a Profile,
+        table: &'a ProfileTable,
+        view: &TableView,
+    ) -> Option<Self> {
         let graph = view.graph?;
         let trees = table.call_trees(profile, graph.least(table.all))?;
         Some(Self { profile, table, graph, trees })

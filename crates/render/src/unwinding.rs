@@ -1,25 +1,26 @@
-//! How far copies of user stacks were unwound, in words and as JSON.
+//! Results of unwinding copied user stacks, in words and as JSON.
 
 use serde::Serialize;
 use tare_format::printable;
 use tare_profile::{EndReasonCount, FramePointers, Losses, Unwinding};
 
-/// Of copied stacks, the share that may be cut off before a larger copy is named.
+/// Share of copied stacks that may be truncated before a line suggests a larger copy.
 const FEW_PERCENT: f64 = 1.0;
 
-/// The largest copy that the kernel makes, and the share that it should hold.
+/// Largest stack copy that the kernel makes, in bytes.
 const LARGEST_COPY: u64 = 65_528;
+/// Share of stacks that this copy should hold.
 const MOST_PERCENT: f64 = 99.0;
 
-/// What call chains lack, a line each.
+/// Returns lines about incomplete call chains.
 pub(crate) fn lines(losses: &Losses) -> impl Iterator<Item = String> {
     let chains = losses.frame_pointers.as_ref().and_then(frame_pointer_line);
     line(&losses.unwinding).into_iter().chain(chains)
 }
 
-/// `of 12800 copied user stacks 90.0% are whole, 9.4% truncated (1200 the copy ended), 0.6% failed
-/// (80 no binary, most in /opt/app); --call-graph dwarf,24576 would have held 99.2%`; `None` where
-/// all are whole.
+/// Returns `90.0% of 12800 copied user stacks are complete, 9.4% truncated (1200 the copy ended),
+/// 0.6% failed (80 no binary, most in /opt/app); --call-graph dwarf,24576 would have held 99.2%`;
+/// `None` if all are complete.
 fn line(unwinding: &Unwinding) -> Option<String> {
     let all = unwinding.stacks();
     let truncated = unwinding.truncated_stacks();
@@ -27,7 +28,7 @@ fn line(unwinding: &Unwinding) -> Option<String> {
         return None;
     }
     let mut line =
-        format!("of {all} copied user stacks {} are whole", percent(unwinding.whole, all));
+        format!("{} of {all} copied user stacks are complete", percent(unwinding.whole, all));
     for (what, number, ended) in [
         ("truncated", truncated, &unwinding.truncated),
         ("failed", unwinding.failed_stacks(), &unwinding.failed),
@@ -49,18 +50,18 @@ fn line(unwinding: &Unwinding) -> Option<String> {
         if sufficient.bytes >= LARGEST_COPY
             && share(sufficient.stacks, sufficient.of) < MOST_PERCENT
         {
-            line += ", and there is no larger copy: dwarf+fp goes on by frame pointers";
+            line += ", and is the largest copy: dwarf+fp continues with frame pointers";
         }
     }
     Some(line)
 }
 
-/// Of call chains by frame pointers, the share that may be broken before it is said: samples in the
-/// C library's system calls are, and lose one frame.
+/// Share of frame-pointer call chains that may be broken without a line: samples in the C library's
+/// system calls always lose one frame.
 const SOME_PERCENT: f64 = 5.0;
 
-/// `of 5000 user call chains 84.2% miss callers for want of frame pointers: libfoo.so 2100, app 1500
-/// (--call-graph dwarf finds them, for 8 KiB and 1.2 us more a sample; lbr does where the CPU has it)`.
+/// Returns `84.2% of 5000 user call chains miss callers: code has no frame pointers: libfoo.so 2100,
+/// app 1500 (--call-graph dwarf finds them, at 8 KiB and 1.2 us more per sample; …)`.
 fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     const FILES: usize = 3;
     if share(chains.broken, chains.stacks) < SOME_PERCENT {
@@ -76,9 +77,9 @@ fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     }
     let cost = chains.cost_us.map_or(String::new(), |us| format!(" and {us:.1} us"));
     Some(format!(
-        "of {} user call chains {} miss callers for want of frame pointers: {} (--call-graph dwarf finds them, for some 8 KiB{cost} more a sample; lbr does where the CPU has it)",
-        chains.stacks,
+        "{} of {} user call chains miss callers: code has no frame pointers: {} (--call-graph dwarf finds them, at 8 KiB{cost} more per sample; so does lbr on CPUs that have it)",
         percent(chains.broken, chains.stacks),
+        chains.stacks,
         files.join(", ")
     ))
 }
@@ -95,13 +96,13 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// Rounded down at the upper end: 100% is all.
+/// Formats a share; only a complete one is 100%.
 fn percent(part: u64, whole: u64) -> String {
     let share = share(part, whole);
     format!("{:.1}%", if part < whole { share.min(99.9) } else { share })
 }
 
-/// The same as a part of JSON documents.
+/// Results of unwinding, as a part of JSON documents.
 #[derive(Debug, Serialize)]
 pub struct CopiedStacks<'a> {
     /// All copies.
@@ -158,7 +159,7 @@ struct Size {
 }
 
 impl<'a> CopiedStacks<'a> {
-    /// `None` where no stack was copied.
+    /// Returns `None` if no stack was copied.
     #[must_use]
     pub fn new(unwinding: &'a Unwinding) -> Option<Self> {
         let ended = unwinding.truncated.iter().chain(&unwinding.failed);
@@ -199,13 +200,13 @@ mod tests {
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 990, of: 993 });
         assert_eq!(
             line(&unwinding).unwrap(),
-            "of 1000 copied user stacks 90.0% are whole, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\u{a}b); --call-graph dwarf,24576 would have held 99.7%"
+            "90.0% of 1000 copied user stacks are complete, 9.3% truncated (93 the copy ended), 0.7% failed (7 no binary, most in /opt/a\\u{a}b); --call-graph dwarf,24576 would have held 99.7%"
         );
         unwinding.sufficient = Some(Sufficient { bytes: 65_528, stacks: 950, of: 993 });
         assert!(line(&unwinding).unwrap().ends_with(
-            "; --call-graph dwarf,65528 would have held 95.7%, and there is no larger copy: dwarf+fp goes on by frame pointers"
+            "; --call-graph dwarf,65528 would have held 95.7%, and is the largest copy: dwarf+fp continues with frame pointers"
         ));
         unwinding.sufficient = Some(Sufficient { bytes: 24_576, stacks: 905, of: 905 });
-        assert!(!line(&unwinding).unwrap().contains("--call-graph"), "too few to speak of");
+        assert!(!line(&unwinding).unwrap().contains("--call-graph"), "below the threshold");
     }
 }

@@ -99,7 +99,7 @@ impl<'a> LinePrinter<'a> {
         self.name_width = names.iter().map(Vec::len).max().unwrap_or(0);
         let printed = |(event, name): (&Event, Vec<u8>)| PrintedEvent {
             name,
-            fields: selection.of(event.attr.kind),
+            fields: selection.fields_for(event.attr.kind),
             has_chain: self.options.callchains && event.attr.has_callchain(),
             has_data_address: tare_render::script::has_data_address(&event.attr),
             config: event.attr.config,

@@ -49,7 +49,7 @@ const TICK: Duration = Duration::from_millis(100);
 const SHOWING: u32 = 8;
 
 /// Selects the columns and call graphs that suit a recording.
-pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::View + Send>;
+pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::TableView + Send>;
 
 /// What to display, and how.
 pub struct ReportInput {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tare_profile::{CallTree, Function, Profile};
+use tare_profile::{CallTree, FunctionKey, Profile};
 
 /// What a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Nodes<'_> {
     /// Returns a node's key.
     fn key(&self, parent: u64, at: usize) -> u64 {
         let frame = self.tree.nodes().get(at).map(|node| node.frame);
-        key(parent, Function::of(self.profile, frame))
+        key(parent, FunctionKey::at_frame(self.profile, frame))
     }
 
     /// Returns the only child of a node through which all its chains go.

@@ -37,7 +37,7 @@ pub struct LiveShown {
     /// Description of the target.
     pub name: String,
     /// The function table.
-    pub view: tare_render::View,
+    pub view: tare_render::TableView,
     /// Filters.
     pub terms: Vec<Term>,
     /// Without colours.

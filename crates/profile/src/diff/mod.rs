@@ -14,7 +14,7 @@ use indexmap::IndexSet;
 
 use crate::filter::Filter;
 use crate::ids::{EventId, FrameId, NameId, Set, StackId, StringId};
-use crate::key::{Key, short_name};
+use crate::key::{SortKey, short_name};
 use crate::profile::{Profile, Row};
 use crate::tables::{Space, Weight};
 
@@ -25,8 +25,8 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// How entries are told apart.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// [`Key::Comm`], [`Key::Dso`] or [`Key::Symbol`]; others tell nothing apart.
-    pub keys: Vec<Key>,
+    /// [`SortKey::Comm`], [`SortKey::Dso`] or [`SortKey::Symbol`]; others tell nothing apart.
+    pub keys: Vec<SortKey>,
     /// By whole call chains.
     pub stacks: bool,
     /// A function weighs what it called, too.
@@ -58,7 +58,7 @@ pub struct DiffEntry {
 
 /// One recording.
 #[derive(Clone, Debug, Default)]
-struct Run {
+struct DiffRun {
     /// By entry.
     weights: Map<usize, Weight>,
     /// By event: what shares are of.
@@ -88,7 +88,7 @@ pub struct Runs {
     names: Set<Box<[u8]>>,
     entries: IndexSet<DiffEntry, foldhash::fast::RandomState>,
     events: Vec<Box<[u8]>>,
-    sides: [Vec<Run>; 2],
+    sides: [Vec<DiffRun>; 2],
 }
 
 impl Runs {
@@ -101,7 +101,7 @@ impl Runs {
     /// Adds a recording to A (0) or B (1).
     pub fn add(&mut self, side: usize, profile: &Profile, samples: impl Iterator<Item = SliceRow>) {
         let mut adding =
-            Adding { known: Map::default(), names: Map::default(), run: Run::default() };
+            Adding { known: Map::default(), names: Map::default(), run: DiffRun::default() };
         for sample in samples {
             adding.add(self, profile, &sample);
         }
@@ -188,7 +188,7 @@ pub enum SliceSubject {
 }
 
 /// What rows have in common that weigh on the same entries.
-type Chain = (EventId, Option<StringId>, Option<FrameId>, Option<StackId>);
+type RowChain = (EventId, Option<StringId>, Option<FrameId>, Option<StackId>);
 
 /// Where a row weighs.
 struct ChainEntries {
@@ -200,9 +200,9 @@ struct ChainEntries {
 
 /// A recording while it is added.
 struct Adding {
-    known: Map<Chain, ChainEntries>,
+    known: Map<RowChain, ChainEntries>,
     names: Map<FrameId, NameId>,
-    run: Run,
+    run: DiffRun,
 }
 
 impl Adding {
@@ -291,9 +291,9 @@ impl Adding {
         frame: Option<FrameId>,
     ) -> DiffEntry {
         let has = |runs: &Runs, key| runs.options.keys.contains(&key);
-        let comm = row.comm.filter(|_| has(runs, Key::Comm));
-        let dso = short_name(profile, frame).filter(|_| has(runs, Key::Dso));
-        let by_symbol = has(runs, Key::Symbol) && !runs.options.stacks;
+        let comm = row.comm.filter(|_| has(runs, SortKey::Comm));
+        let dso = short_name(profile, frame).filter(|_| has(runs, SortKey::Dso));
+        let by_symbol = has(runs, SortKey::Symbol) && !runs.options.stacks;
         let found = frame.and_then(|frame| profile.frame(frame));
         DiffEntry {
             event,

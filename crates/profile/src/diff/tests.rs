@@ -1,6 +1,6 @@
 use super::*;
 use crate::ids::Id;
-use crate::tables::{Dso, Frame, Symbol, Thread};
+use crate::tables::{Dso, ProfileFrame, Symbol, Thread};
 
 /// A recording in which `main` called `parse` and `lex`, as a build calls them.
 fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
@@ -17,7 +17,14 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
         let line = None;
         let function = Ok(symbol);
         let is_inlined = false;
-        profile.add_frame(Frame { space, dso: Some(dso), function, address: 0, is_inlined, line })
+        profile.add_frame(ProfileFrame {
+            space,
+            dso: Some(dso),
+            function,
+            address: 0,
+            is_inlined,
+            line,
+        })
     });
     let thread = Some(profile.add_thread(Thread { pid: 1, tid: 1 }));
     let comm = Some(profile.add_string(b"prog"));
@@ -54,7 +61,7 @@ fn table(runs: &Runs) -> Vec<(String, u64, u64)> {
 
 #[test]
 fn functions_of_two_builds_meet_by_name() {
-    let keys = vec![Key::Symbol, Key::Dso];
+    let keys = vec![SortKey::Symbol, SortKey::Dso];
     let runs = compared(DiffOptions { keys: keys.clone(), slices: true, ..DiffOptions::default() });
     assert_eq!(table(&runs), [("parse".to_owned(), 30, 60), ("lex".to_owned(), 70, 40)]);
     assert_eq!(runs.totals(1, 0).collect::<Vec<_>>(), [Weight { period: 100, samples: 2 }]);
@@ -74,14 +81,14 @@ fn stacks_meet_by_the_names_of_their_functions() {
 #[test]
 fn a_filter_leaves_shares_of_all_unless_they_are_relative() {
     let by_name = |name: &str| DiffOptions {
-        keys: vec![Key::Symbol],
+        keys: vec![SortKey::Symbol],
         filter: Filter { symbols: vec![name.into()], ..Filter::default() },
         ..DiffOptions::default()
     };
     assert_eq!(table(&compared(by_name("parse"))), [("parse".to_owned(), 30, 60)]);
     assert_eq!(table(&compared(by_name("parse.isra.0"))), [("parse".to_owned(), 30, 0)]);
     let filter = Filter { symbols: vec![b"lex".to_vec()], ..Filter::default() };
-    let keys = vec![Key::Symbol];
+    let keys = vec![SortKey::Symbol];
     for (relative, total) in [(false, 100), (true, 70)] {
         let runs = compared(DiffOptions {
             keys: keys.clone(),

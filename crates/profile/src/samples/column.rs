@@ -2,7 +2,7 @@
 
 /// Numbers as their least one and what each has above it, in as many bytes as the greatest takes.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(super) struct PackedColumn {
     base: u64,
     above: ValueWidth,
 }
@@ -16,8 +16,8 @@ enum ValueWidth {
     Bytes8(Box<[u64]>),
 }
 
-impl Column {
-    pub(super) fn of(values: &[u64]) -> Self {
+impl PackedColumn {
+    pub(super) fn pack(values: &[u64]) -> Self {
         let base = values.iter().copied().min().unwrap_or(0);
         let most = values.iter().copied().max().unwrap_or(0) - base;
         let above = values.iter().map(|value| value - base);
@@ -60,9 +60,9 @@ mod tests {
     fn numbers_of_all_widths_come_back() {
         for most in [0, 1, 255, 256, 65_535, 65_536, u64::from(u32::MAX), u64::MAX - 9] {
             let values = [9, 9 + most, 9 + most / 2];
-            let column = Column::of(&values);
+            let column = PackedColumn::pack(&values);
             assert_eq!([0, 1, 2].map(|at| column.get(at)), values);
         }
-        assert_eq!(Column::of(&[]).get(0), 0);
+        assert_eq!(PackedColumn::pack(&[]).get(0), 0);
     }
 }

@@ -18,7 +18,7 @@ use crate::ids::{
 use crate::profile::{Profile, ReplacedRows, Row};
 use crate::tables::Weight;
 
-use column::Column;
+use column::PackedColumn;
 
 pub use selection::{RowKeys, SelectedSamples, Selection, Term};
 pub use since::NewIds;
@@ -28,7 +28,7 @@ const CHUNK: usize = 1 << 16;
 
 /// Who was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Task {
+pub struct SampledTask {
     /// The thread.
     pub thread: ThreadId,
     /// The thread's name at that time.
@@ -52,7 +52,7 @@ pub struct SampleLocation {
 
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct StoredSample {
     /// The event.
     pub event: EventId,
     /// Who was sampled.
@@ -72,14 +72,14 @@ pub struct Sample {
 
 /// Samples in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
-    tasks: Set<Task>,
+pub struct SampleStore {
+    tasks: Set<SampledTask>,
     locations: Set<SampleLocation>,
     /// The locations with other frames in the place of theirs, once these are known.
     replaced: Vec<SampleLocation>,
-    chunks: Vec<Columns<Column>>,
+    chunks: Vec<Columns<PackedColumn>>,
     last: Columns<Vec<u64>>,
-    last_task: Option<(Task, TaskId)>,
+    last_task: Option<(SampledTask, TaskId)>,
     first_ns: u64,
     last_ns: u64,
 }
@@ -97,16 +97,16 @@ struct Columns<T> {
 }
 
 impl Columns<Vec<u64>> {
-    fn compressed(&self) -> Columns<Column> {
-        let of = |values: &Vec<u64>| Column::of(values);
+    fn compressed(&self) -> Columns<PackedColumn> {
+        let pack = |values: &Vec<u64>| PackedColumn::pack(values);
         Columns {
-            event: of(&self.event),
-            task: of(&self.task),
-            cpu: of(&self.cpu),
-            location: of(&self.location),
-            offset: of(&self.offset),
-            time: of(&self.time),
-            period: of(&self.period),
+            event: pack(&self.event),
+            task: pack(&self.task),
+            cpu: pack(&self.cpu),
+            location: pack(&self.location),
+            offset: pack(&self.offset),
+            time: pack(&self.time),
+            period: pack(&self.period),
         }
     }
 
@@ -118,11 +118,11 @@ impl Columns<Vec<u64>> {
 
 impl<T> Columns<T> {
     /// The sample at a location, where `at` reads a column there.
-    fn sample(&self, at: impl Fn(&T) -> u64) -> Sample {
+    fn sample(&self, at: impl Fn(&T) -> u64) -> StoredSample {
         let index = |column| usize::try_from(at(column)).unwrap_or(usize::MAX);
         let optional = |column| at(column).checked_sub(1);
         let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
-        Sample {
+        StoredSample {
             event: EventId::from_index(index(&self.event)),
             task: TaskId::from_index(index(&self.task)),
             cpu: optional(&self.cpu).map(narrow),
@@ -134,9 +134,9 @@ impl<T> Columns<T> {
     }
 }
 
-impl Samples {
+impl SampleStore {
     /// Keeps a task.
-    pub fn add_task(&mut self, task: Task) -> TaskId {
+    pub fn add_task(&mut self, task: SampledTask) -> TaskId {
         if let Some((_, id)) = self.last_task.filter(|(last, _)| *last == task) {
             return id;
         }
@@ -151,7 +151,7 @@ impl Samples {
     }
 
     /// Adds a sample.
-    pub fn push(&mut self, sample: &Sample) {
+    pub fn push(&mut self, sample: &StoredSample) {
         let present = |value: Option<u64>| value.map_or(0, |value| value.saturating_add(1));
         let columns = &mut self.last;
         columns.event.push(sample.event.index() as u64);
@@ -185,7 +185,7 @@ impl Samples {
     }
 
     /// All samples.
-    pub fn iter(&self) -> impl Iterator<Item = Sample> {
+    pub fn iter(&self) -> impl Iterator<Item = StoredSample> {
         let chunks = self
             .chunks
             .iter()
@@ -204,12 +204,12 @@ impl Samples {
 
     /// A task.
     #[must_use]
-    pub fn task(&self, id: TaskId) -> Option<&Task> {
+    pub fn task(&self, id: TaskId) -> Option<&SampledTask> {
         self.tasks.get(id)
     }
 
     /// All tasks, in the order of their ids.
-    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+    pub fn tasks(&self) -> impl Iterator<Item = &SampledTask> {
         self.tasks.iter()
     }
 
@@ -267,13 +267,13 @@ mod tests {
     #[test]
     fn what_went_in_comes_out_across_chunks() {
         let mut profile = Profile::default();
-        let mut samples = Samples::default();
+        let mut samples = SampleStore::default();
         let comm = profile.add_string(b"sh");
         let event = profile.name_event(0, comm);
         let thread = profile.add_thread(Thread { pid: 1, tid: 1 });
-        let task = samples.add_task(Task { thread, comm, cgroup: None });
+        let task = samples.add_task(SampledTask { thread, comm, cgroup: None });
         let location = samples.add_location(SampleLocation::default());
-        let made = |at: u64| Sample {
+        let made = |at: u64| StoredSample {
             event,
             task,
             cpu: (!at.is_multiple_of(3)).then_some(u32::try_from(at % 3).unwrap()),

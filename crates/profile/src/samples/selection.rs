@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{SampleLocation, Samples, Task};
+use super::{SampleLocation, SampleStore, SampledTask};
 use crate::ids::{EventId, FrameId, Id, LocationId, TaskId};
-use crate::key::Function;
+use crate::key::FunctionKey;
 use crate::profile::{Profile, Row};
 use crate::tables::{Space, Weight};
 
@@ -30,7 +30,7 @@ pub enum Term {
     /// What ran has a function's name.
     Named,
     /// What the call chain begins with, the outermost function first.
-    Stack(Vec<Function>),
+    Stack(Vec<FunctionKey>),
     /// The CPU was elsewhere than in this part of an address space.
     NotIn(Space),
     /// From one time to another, in nanoseconds of the recording's clock, both included.
@@ -76,7 +76,7 @@ pub struct SelectedSamples {
 impl Selection {
     /// Works it out for all tasks and locations that are known by now.
     #[must_use]
-    pub fn of(&self, profile: &Profile, samples: &Samples) -> SelectedSamples {
+    pub fn resolve(&self, profile: &Profile, samples: &SampleStore) -> SelectedSamples {
         let mut selected = SelectedSamples {
             event: self.event,
             tasks: samples.tasks().map(|task| self.takes_task(profile, task)).collect(),
@@ -120,7 +120,7 @@ impl Selection {
         selected
     }
 
-    fn takes_task(&self, profile: &Profile, task: &Task) -> bool {
+    fn takes_task(&self, profile: &Profile, task: &SampledTask) -> bool {
         let Some(thread) = profile.thread(task.thread) else { return false };
         let holds = |term: &Term| match term {
             Term::Comm(comm) => profile.string(task.comm) == comm,
@@ -190,7 +190,7 @@ impl Term {
 }
 
 /// Whether the call chain begins with these functions, the outermost first.
-fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[Function]) -> bool {
+fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[FunctionKey]) -> bool {
     let chain = profile.frames_of(location.stack);
     let alone = location.leaf.as_slice();
     let frames = if chain.is_empty() { alone } else { chain };
@@ -199,13 +199,13 @@ fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[Function]
             .iter()
             .rev()
             .zip(wanted)
-            .all(|(frame, wanted)| Function::of(profile, Some(*frame)) == *wanted)
+            .all(|(frame, wanted)| FunctionKey::at_frame(profile, Some(*frame)) == *wanted)
 }
 
 impl SelectedSamples {
     /// Whether a sample is taken.
     #[must_use]
-    pub fn takes(&self, sample: &super::Sample) -> bool {
+    pub fn takes(&self, sample: &super::StoredSample) -> bool {
         let is = |takes: &[bool], at: usize| takes.get(at).copied().unwrap_or(false);
         self.event.is_none_or(|event| sample.event == event)
             && is(&self.tasks, sample.task.index())
@@ -217,22 +217,22 @@ impl SelectedSamples {
 
 /// What rows are put together by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Group {
+struct SampleGroup {
     event: EventId,
     task: u32,
     cpu: Option<u32>,
     location: LocationId,
 }
 
-impl Samples {
+impl SampleStore {
     /// Replaces the rows of a profile, whose tables these samples are of, by those of the samples
     /// that are taken.
     pub fn fill_rows(&self, profile: &mut Profile, selected: &SelectedSamples, keys: RowKeys) {
         let tasks = self.task_groups(keys);
-        let mut groups: HashMap<Group, u32, foldhash::fast::RandomState> = HashMap::default();
-        let mut sums: Vec<(Group, Weight)> = Vec::new();
+        let mut groups: HashMap<SampleGroup, u32, foldhash::fast::RandomState> = HashMap::default();
+        let mut sums: Vec<(SampleGroup, Weight)> = Vec::new();
         for sample in self.iter().filter(|sample| selected.takes(sample)) {
-            let group = Group {
+            let group = SampleGroup {
                 event: sample.event,
                 task: tasks.get(sample.task.index()).copied().unwrap_or(0),
                 cpu: sample.cpu.filter(|_| keys.cpu),
@@ -268,7 +268,7 @@ impl Samples {
     /// For each task the first one that the keys don't tell it apart from.
     fn task_groups(&self, keys: RowKeys) -> Vec<u32> {
         let mut first = HashMap::new();
-        let number = |(at, task): (u32, &Task)| {
+        let number = |(at, task): (u32, &SampledTask)| {
             let key = (keys.thread.then_some(task.thread), keys.comm.then_some(task.comm));
             *first.entry(key).or_insert(at)
         };
@@ -279,14 +279,14 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::Sample;
-    use crate::tables::{Dso, Frame, Symbol, Thread};
+    use crate::samples::StoredSample;
+    use crate::tables::{Dso, ProfileFrame, Symbol, Thread};
 
     /// Two threads, `a` of the command sh on CPU 0 and `b` of the command date on CPU 1, each once
     /// in `main -> work` and once in `main`, at the times 1 to 4.
-    fn made() -> (Profile, Samples) {
+    fn made() -> (Profile, SampleStore) {
         let mut profile = Profile::default();
-        let mut samples = Samples::default();
+        let mut samples = SampleStore::default();
         let text = |profile: &mut Profile, text: &str| profile.add_string(text.as_bytes());
         let event = text(&mut profile, "cycles");
         let event = profile.name_event(0, event);
@@ -299,7 +299,7 @@ mod tests {
                 let name = text(&mut profile, name);
                 let symbol = profile.add_symbol(Symbol { dso, name, start });
                 let space = Space::User;
-                profile.add_frame(Frame {
+                profile.add_frame(ProfileFrame {
                     space,
                     dso: Some(dso),
                     function: Ok(symbol),
@@ -314,13 +314,13 @@ mod tests {
             let comm = text(&mut profile, name);
             let cgroup = Some(text(&mut profile, &format!("/{name}")));
             let thread = profile.add_thread(Thread { pid: tid, tid });
-            let task = samples.add_task(Task { thread, comm, cgroup });
+            let task = samples.add_task(SampledTask { thread, comm, cgroup });
             for (at, stack) in stacks.iter().enumerate() {
                 let leaf = stack.first().copied();
                 let stack = profile.add_stack(stack);
                 let location = SampleLocation { leaf, stack, ..SampleLocation::default() };
                 let location = samples.add_location(location);
-                samples.push(&Sample {
+                samples.push(&StoredSample {
                     event,
                     task,
                     cpu: u32::try_from(tid - 1).ok(),
@@ -337,7 +337,7 @@ mod tests {
     fn taken(terms: &[Term]) -> Vec<u64> {
         let (profile, samples) = made();
         let selection = Selection { terms: terms.to_vec(), ..Selection::default() };
-        let selected = selection.of(&profile, &samples);
+        let selected = selection.resolve(&profile, &samples);
         samples.iter().filter(|sample| selected.takes(sample)).filter_map(|s| s.time_ns).collect()
     }
 
@@ -345,9 +345,11 @@ mod tests {
     fn each_condition_takes_its_samples() {
         let (profile, samples) = made();
         let main = samples.location(LocationId::from_index(1)).unwrap().leaf;
-        let main = Function::of(&profile, main);
-        let work =
-            Function::of(&profile, samples.location(LocationId::from_index(0)).unwrap().leaf);
+        let main = FunctionKey::at_frame(&profile, main);
+        let work = FunctionKey::at_frame(
+            &profile,
+            samples.location(LocationId::from_index(0)).unwrap().leaf,
+        );
         let cases = [
             (Term::Comm(b"sh".to_vec()), vec![1, 2]),
             (Term::Pid(2), vec![3, 4]),
@@ -383,7 +385,7 @@ mod tests {
     fn rows_are_told_apart_by_what_is_asked_for() {
         let (mut profile, samples) = made();
         let selected = Selection { without_tids: vec![9], ..Selection::default() };
-        let selected = selected.of(&profile, &samples);
+        let selected = selected.resolve(&profile, &samples);
         samples.fill_rows(&mut profile, &selected, RowKeys::default());
         let weights: Vec<_> = profile.rows().map(|(_, weight)| weight.period).collect();
         assert_eq!(weights, [20, 20]);
@@ -401,7 +403,7 @@ mod tests {
     fn the_recorder_itself_is_left_out() {
         let (profile, samples) = made();
         let selection = Selection { without_tids: vec![1], ..Selection::default() };
-        let selected = selection.of(&profile, &samples);
+        let selected = selection.resolve(&profile, &samples);
         assert_eq!(samples.iter().filter(|sample| selected.takes(sample)).count(), 2);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{Sample, SampleLocation, Samples, Task};
+use super::{SampleLocation, SampleStore, SampledTask, StoredSample};
 use crate::detail::Value;
 use crate::ids::{DetailsId, DsoId, FrameId, StackId, StringId, SymbolId, ThreadId};
-use crate::key::Function;
+use crate::key::FunctionKey;
 use crate::profile::Profile;
-use crate::tables::{Dso, Frame, Line, Symbol};
+use crate::tables::{Dso, ProfileFrame, SourceLine, Symbol};
 
 type Map<T> = HashMap<T, T, foldhash::fast::RandomState>;
 
@@ -34,18 +34,18 @@ impl NewIds {
 
     /// The same for what stands for a function in call trees.
     #[must_use]
-    pub fn function(&self, before: Function) -> Option<Function> {
+    pub fn function(&self, before: FunctionKey) -> Option<FunctionKey> {
         Some(match before {
-            Function::Named(symbol) => Function::Named(self.symbol(symbol)?),
-            Function::Address(Some(dso), address) => {
-                Function::Address(Some(*self.dsos.get(&dso)?), address)
+            FunctionKey::Named(symbol) => FunctionKey::Named(self.symbol(symbol)?),
+            FunctionKey::Address(Some(dso), address) => {
+                FunctionKey::Address(Some(*self.dsos.get(&dso)?), address)
             }
-            Function::Address(None, _) | Function::Unknown => before,
+            FunctionKey::Address(None, _) | FunctionKey::Unknown => before,
         })
     }
 }
 
-impl Samples {
+impl SampleStore {
     /// Copies the samples from a time on, in nanoseconds of the recording's clock, and what they are
     /// made of. The events stay as they are; `profile` is the one whose tables these samples are of.
     /// A sample without a time is copied.
@@ -74,7 +74,7 @@ impl Samples {
                     now
                 }
             };
-            samples.push(&Sample { task, location, ..sample });
+            samples.push(&StoredSample { task, location, ..sample });
         }
         (copy.to, samples, copy.numbers)
     }
@@ -113,8 +113,8 @@ impl<'a> Copier<'a> {
         *strings.entry(id).or_insert_with(|| to.add_string(from.string(id)))
     }
 
-    fn task(&mut self, task: &Task) -> Task {
-        Task {
+    fn task(&mut self, task: &SampledTask) -> SampledTask {
+        SampledTask {
             thread: self.thread(task.thread),
             comm: self.string(task.comm),
             cgroup: task.cgroup.map(|cgroup| self.string(cgroup)),
@@ -171,13 +171,13 @@ impl<'a> Copier<'a> {
             return now;
         }
         let Some(frame) = self.from.frame(id).copied() else { return id };
-        let now = Frame {
+        let now = ProfileFrame {
             dso: frame.dso.map(|dso| self.dso(dso)),
             function: match frame.function {
                 Ok(symbol) => Ok(self.symbol(symbol)),
                 Err(why) => Err(self.string(why)),
             },
-            line: frame.line.map(|line| Line { file: self.string(line.file), ..line }),
+            line: frame.line.map(|line| SourceLine { file: self.string(line.file), ..line }),
             ..frame
         };
         let now = self.to.add_frame(now);
@@ -215,9 +215,9 @@ mod tests {
     use crate::tables::{Space, Thread};
 
     /// A sample each nanosecond, each of a function, a thread and a name of its own.
-    fn made(samples: u32) -> (Profile, Samples) {
+    fn made(samples: u32) -> (Profile, SampleStore) {
         let mut profile = Profile::default();
-        let mut all = Samples::default();
+        let mut all = SampleStore::default();
         let name = profile.add_string(b"cycles");
         let event = profile.name_event(0, name);
         for at in 0..samples {
@@ -225,7 +225,7 @@ mod tests {
             let name = profile.add_string(format!("f{at}").as_bytes());
             let dso = profile.add_dso(Dso { path, short: path });
             let symbol = profile.add_symbol(Symbol { dso, name, start: u64::from(at) });
-            let leaf = profile.add_frame(Frame {
+            let leaf = profile.add_frame(ProfileFrame {
                 space: Space::User,
                 dso: Some(dso),
                 function: Ok(symbol),
@@ -236,11 +236,11 @@ mod tests {
             let tid = i32::try_from(at).unwrap();
             let thread = profile.add_thread(Thread { pid: tid, tid });
             profile.name_thread(thread, name);
-            let task = all.add_task(Task { thread, comm: name, cgroup: None });
+            let task = all.add_task(SampledTask { thread, comm: name, cgroup: None });
             let stack = profile.add_stack(&[leaf]);
             let location = SampleLocation { leaf: Some(leaf), stack, ..Default::default() };
             let location = all.add_location(location);
-            all.push(&Sample {
+            all.push(&StoredSample {
                 event,
                 task,
                 cpu: Some(at % 4),

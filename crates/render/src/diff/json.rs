@@ -11,7 +11,7 @@ use crate::samples::Unit;
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DiffDocument<'a> {
     version: u32,
     tool: &'static str,
     a: &'a [Recording],
@@ -20,20 +20,20 @@ struct Document<'a> {
     method: &'a str,
     familywise_error: f64,
     notes: &'a [String],
-    events: Vec<Event<'a>>,
+    events: Vec<DiffEvent<'a>>,
     fail_if: &'a [Gate],
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct DiffEvent<'a> {
     event: &'a str,
     unit: Unit,
     all: Figure,
-    rows: Vec<Row<'a>>,
+    rows: Vec<DiffRowObject<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct DiffRowObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     comm: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,8 +52,8 @@ struct Row<'a> {
     weight: Figure,
 }
 
-impl<'a> Row<'a> {
-    fn of(row: &'a DiffRow) -> Self {
+impl<'a> DiffRowObject<'a> {
+    fn new(row: &'a DiffRow) -> Self {
         Self {
             comm: row.comm.as_deref(),
             dso: row.dso.as_deref(),
@@ -68,9 +68,9 @@ impl<'a> Row<'a> {
     }
 }
 
-fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> Event<'a> {
-    let rows = view.rows(event).0.into_iter().map(Row::of).collect();
-    Event { event: &event.name, unit: event.unit, all: event.all, rows }
+fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> DiffEvent<'a> {
+    let rows = view.rows(event).0.into_iter().map(DiffRowObject::new).collect();
+    DiffEvent { event: &event.name, unit: event.unit, all: event.all, rows }
 }
 
 /// Writes a comparison as one document.
@@ -80,7 +80,7 @@ fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> Event<'a> {
 pub fn diff_json(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Result<()> {
     let event = |event| event_of(event, view);
     let [a, b] = &diff.recordings;
-    let document = Document {
+    let document = DiffDocument {
         version: VERSION,
         tool: "tare",
         a,

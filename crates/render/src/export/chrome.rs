@@ -15,8 +15,10 @@ use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId, ThreadId};
 
 use super::sums::event_name;
-use super::{ExportWriter, Exporter};
-use crate::samples::{CpuSwitch, FrameText, Kind, RecordingSummary, Sample, SampleSink, Session};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{
+    CpuSwitch, FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
+};
 
 /// How long a sample's functions last where the thread's next sample comes later, or never: a
 /// sample of a clock twice what it stands for, others so long.
@@ -27,7 +29,7 @@ const LONGEST_HOLD_NS: u64 = 1_000_000_000;
 pub struct Chrome {
     out: ExportWriter,
     has_begun: bool,
-    threads: IndexMap<ThreadId, Open, foldhash::fast::RandomState>,
+    threads: IndexMap<ThreadId, OpenThread, foldhash::fast::RandomState>,
     frames: HashMap<FrameId, NamedFunction, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
     /// By number, whether the CPU is drawn to have a task.
@@ -40,7 +42,7 @@ const CPUS: i32 = -1;
 
 /// What a thread is drawn to run.
 #[derive(Default)]
-struct Open {
+struct OpenThread {
     pid: i32,
     tid: i32,
     comm: Option<StringId>,
@@ -55,11 +57,11 @@ struct Open {
 struct NamedFunction {
     name: String,
     dso: Option<String>,
-    kind: Kind,
+    kind: FrameKind,
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct TraceEvent<'a> {
     ph: &'static str,
     /// Microseconds.
     ts: f64,
@@ -68,7 +70,7 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cat: Option<Kind>,
+    cat: Option<FrameKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
     s: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,28 +89,32 @@ struct Args<'a> {
 
 #[derive(Serialize)]
 struct OtherData<'a> {
-    session: &'a Session,
+    session: &'a RecordingOrigin,
     losses: Vec<String>,
     ledger: Option<&'a Ledger>,
 }
 
-impl Chrome {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
+impl ExportFormat for Chrome {
+    const NAME: &'static str = "chrome";
+    const HELP: &'static str = "trace events: functions over time";
+    const READERS: &'static str = "Perfetto, chrome://tracing";
+    const EXTENSION: &'static str = "json";
+    const HAS_TRACES: bool = true;
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
         let (threads, frames, chain, cpus) = Default::default();
-        Self { out, has_begun: false, threads, frames, chain, cpus, last_ns: 0 }
+        Ok(Self { out, has_begun: false, threads, frames, chain, cpus, last_ns: 0 })
     }
 }
 
 /// Writes events, with what stands between them.
-struct Events<'a> {
+struct TraceWriter<'a> {
     out: &'a mut ExportWriter,
     has_begun: &'a mut bool,
 }
 
-impl Events<'_> {
-    fn put(&mut self, event: &Event<'_>) -> io::Result<()> {
+impl TraceWriter<'_> {
+    fn put(&mut self, event: &TraceEvent<'_>) -> io::Result<()> {
         let begin =
             if std::mem::replace(self.has_begun, true) { ",\n" } else { "{\"traceEvents\":[\n" };
         self.out.write_all(begin.as_bytes())?;
@@ -117,7 +123,7 @@ impl Events<'_> {
     }
 
     /// Ends all functions of a thread but the outermost `kept`.
-    fn close(&mut self, open: &mut Open, kept: usize, time_ns: u64) -> io::Result<()> {
+    fn close(&mut self, open: &mut OpenThread, kept: usize, time_ns: u64) -> io::Result<()> {
         let pid = open.pid;
         let tid = open.tid;
         let ts = microseconds(time_ns);
@@ -127,7 +133,7 @@ impl Events<'_> {
             let cat = None;
             let s = None;
             let args = None;
-            self.put(&Event { ph, ts, pid, tid, name, cat, s, args })?;
+            self.put(&TraceEvent { ph, ts, pid, tid, name, cat, s, args })?;
             open.frames.pop();
         }
         Ok(())
@@ -138,7 +144,7 @@ impl Chrome {
     /// Draws that a CPU goes on with another task.
     fn switch(&mut self, switch: &CpuSwitch, time_ns: u64) -> io::Result<()> {
         let Self { out, has_begun, cpus, .. } = self;
-        let mut events = Events { out, has_begun };
+        let mut events = TraceWriter { out, has_begun };
         let pid = CPUS;
         let tid = switch.cpu.cast_signed();
         let ts = microseconds(time_ns);
@@ -148,20 +154,20 @@ impl Chrome {
         let s = None;
         let args = None;
         if std::mem::replace(has_task, switch.tid != 0) {
-            events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
+            events.put(&TraceEvent { ph: "E", ts, pid, tid, name, cat, s, args })?;
         }
         if switch.tid == 0 {
             return Ok(());
         }
         let comm = switch.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = format!("{}[{}]", String::from_utf8_lossy(comm), switch.tid);
-        events.put(&Event { ph: "B", ts, pid, tid, name: Some(&name), cat, s, args: None })
+        events.put(&TraceEvent { ph: "B", ts, pid, tid, name: Some(&name), cat, s, args: None })
     }
 
     /// Ends what CPUs are drawn to have, and gives their tracks names.
     fn finish_cpus(&mut self) -> io::Result<()> {
         let Self { out, has_begun, cpus, last_ns, .. } = self;
-        let mut events = Events { out, has_begun };
+        let mut events = TraceWriter { out, has_begun };
         let pid = CPUS;
         let cat = None;
         let s = None;
@@ -174,7 +180,7 @@ impl Chrome {
                 let ts = microseconds(*last_ns);
                 let name = None;
                 let args = None;
-                events.put(&Event { ph: "E", ts, pid, tid, name, cat, s, args })?;
+                events.put(&TraceEvent { ph: "E", ts, pid, tid, name, cat, s, args })?;
             }
             events.put(&title("thread_name", tid, &format!("CPU {cpu}")))?;
         }
@@ -183,9 +189,9 @@ impl Chrome {
 }
 
 /// What a track of the CPUs is called.
-fn title<'a>(title: &'static str, tid: i32, name: &'a str) -> Event<'a> {
+fn title<'a>(title: &'static str, tid: i32, name: &'a str) -> TraceEvent<'a> {
     let args = Some(Args { dso: None, fields: None, name: Some(name) });
-    Event { ph: "M", ts: 0.0, pid: CPUS, tid, name: Some(title), cat: None, s: None, args }
+    TraceEvent { ph: "M", ts: 0.0, pid: CPUS, tid, name: Some(title), cat: None, s: None, args }
 }
 
 fn microseconds(ns: u64) -> f64 {
@@ -193,7 +199,7 @@ fn microseconds(ns: u64) -> f64 {
 }
 
 impl SampleSink for Chrome {
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         if let (Some(switch), Some(time_ns)) = (&sample.switch, sample.time_ns) {
             self.switch(switch, time_ns)?;
         }
@@ -205,14 +211,14 @@ impl SampleSink for Chrome {
         chain.reverse();
         for frame in chain.iter() {
             frames.entry(*frame).or_insert_with(|| {
-                let place = FrameText::of(profile, *frame);
+                let place = FrameText::new(profile, *frame);
                 let dso = place.dso.map(std::borrow::Cow::into_owned);
                 NamedFunction { name: place.name.into_owned(), dso, kind: place.kind }
             });
         }
         let open = threads.entry(id).or_default();
         (open.pid, open.tid, open.comm) = (thread.pid, thread.tid, sample.row.comm);
-        let mut events = Events { out, has_begun };
+        let mut events = TraceWriter { out, has_begun };
         let end_ns = open.last_ns.saturating_add(open.hold_ns).min(time_ns);
         let same = open.frames.iter().zip(chain.iter()).take_while(|(a, b)| a == b).count();
         let kept = if end_ns < time_ns { 0 } else { same };
@@ -222,7 +228,7 @@ impl SampleSink for Chrome {
         let ts = microseconds(time_ns);
         for frame in chain.iter().skip(kept) {
             let named = frames.get(frame);
-            events.put(&Event {
+            events.put(&TraceEvent {
                 ph: "B",
                 ts,
                 pid,
@@ -247,7 +253,7 @@ impl SampleSink for Chrome {
         let args = Some(Args { dso: None, fields: Some(&fields), name: None });
         let name = Some(&name[..]);
         let s = Some("t");
-        events.put(&Event { ph: "i", ts, pid, tid, name, cat: None, s, args })
+        events.put(&TraceEvent { ph: "i", ts, pid, tid, name, cat: None, s, args })
     }
 }
 
@@ -255,7 +261,7 @@ impl Exporter for Chrome {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
         self.finish_cpus()?;
         let Self { out, has_begun, threads, .. } = &mut *self;
-        let mut events = Events { out, has_begun };
+        let mut events = TraceWriter { out, has_begun };
         for open in threads.values_mut() {
             let end_ns = open.last_ns.saturating_add(open.hold_ns);
             events.close(open, 0, end_ns)?;
@@ -269,7 +275,7 @@ impl Exporter for Chrome {
                 let name = Some(title);
                 let cat = None;
                 let s = None;
-                events.put(&Event { ph: "M", ts: 0.0, pid, tid, name, cat, s, args })?;
+                events.put(&TraceEvent { ph: "M", ts: 0.0, pid, tid, name, cat, s, args })?;
             }
         }
         let session = whole.session;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tare_profile::{EventId, FrameId, Profile, StringId, Thread, ThreadId};
 
 use super::sums::event_name;
-use super::{ExportWriter, Exporter};
-use crate::samples::{FrameText, Kind, RecordingSummary, Sample, SampleSink, Unit};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{FrameKind, FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Of the format, and of the one that Firefox itself writes.
 const VERSION: u32 = 48;
@@ -21,7 +21,7 @@ const GECKO_VERSION: u32 = 27;
 /// Writes a processed profile. A sample takes 24 bytes of memory until the end.
 pub struct Firefox {
     out: ExportWriter,
-    tracks: IndexMap<Track, Samples, foldhash::fast::RandomState>,
+    tracks: IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
     first_ns: Option<u64>,
     last_ns: u64,
     chain: Vec<FrameId>,
@@ -36,7 +36,7 @@ struct Track {
 
 /// The columns of a track, and the stacks that they refer to: a tree.
 #[derive(Default)]
-struct Samples {
+struct TrackSamples {
     stacks: Vec<Option<usize>>,
     times_ns: Vec<u64>,
     periods: Vec<u64>,
@@ -44,17 +44,20 @@ struct Samples {
     nodes: IndexSet<(Option<usize>, FrameId), foldhash::fast::RandomState>,
 }
 
-impl Firefox {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
+impl ExportFormat for Firefox {
+    const NAME: &'static str = "firefox";
+    const HELP: &'static str = "samples on a time line, by thread";
+    const READERS: &'static str = "Firefox Profiler";
+    const EXTENSION: &'static str = "json";
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
         let (tracks, chain) = Default::default();
-        Self { out, tracks, first_ns: None, last_ns: 0, chain }
+        Ok(Self { out, tracks, first_ns: None, last_ns: 0, chain })
     }
 }
 
 impl SampleSink for Firefox {
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let time_ns = sample.time_ns.unwrap_or(0);
         self.first_ns = Some(self.first_ns.map_or(time_ns, |first_ns| first_ns.min(time_ns)));
         self.last_ns = self.last_ns.max(time_ns);
@@ -101,26 +104,26 @@ fn milliseconds(ns: u64) -> f64 {
 }
 
 /// The categories: the first is for what has none.
-fn colour(kind: Kind) -> &'static str {
+fn colour(kind: FrameKind) -> &'static str {
     match kind {
-        Kind::Kernel => "orange",
-        Kind::Program => "yellow",
-        Kind::Library => "blue",
-        Kind::Jit => "green",
-        Kind::Inlined => "purple",
-        Kind::Unresolved | Kind::Thread => "lightblue",
+        FrameKind::Kernel => "orange",
+        FrameKind::Program => "yellow",
+        FrameKind::Library => "blue",
+        FrameKind::Jit => "green",
+        FrameKind::Inlined => "purple",
+        FrameKind::Unresolved | FrameKind::Thread => "lightblue",
     }
 }
 
 fn meta(
     whole: &RecordingSummary<'_>,
     length_ms: f64,
-    tracks: &IndexMap<Track, Samples, foldhash::fast::RandomState>,
+    tracks: &IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,
 ) -> Value {
     let session = whole.session;
     let mut categories =
         vec![json!({"name": "Other", "color": "grey", "subcategories": ["Other"]})];
-    categories.extend(Kind::ALL.map(
+    categories.extend(FrameKind::ALL.map(
         |kind| json!({"name": kind.name(), "color": colour(kind), "subcategories": ["Other"]}),
     ));
     let entries = |title: &str, lines: Vec<String>, none: &str| {
@@ -160,30 +163,30 @@ fn meta(
 
 /// A track's tables, which refer to each other by place.
 #[derive(Default)]
-struct Tables {
+struct ThreadTables {
     strings: IndexSet<String, foldhash::fast::RandomState>,
     frames: IndexMap<(FrameId, u32), FrameRow, foldhash::fast::RandomState>,
-    functions: IndexSet<Function, foldhash::fast::RandomState>,
+    functions: IndexSet<FunctionEntry, foldhash::fast::RandomState>,
     resources: IndexSet<usize, foldhash::fast::RandomState>,
 }
 
 /// A row of the table of frames.
 struct FrameRow {
     function: usize,
-    kind: Kind,
+    kind: FrameKind,
     line: Option<u32>,
     column: Option<u32>,
 }
 
 /// A function by the numbers of its name, its library and its source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Function {
+struct FunctionEntry {
     name: usize,
     resource: Option<usize>,
     file: Option<usize>,
 }
 
-impl Tables {
+impl ThreadTables {
     fn string(&mut self, text: &str) -> usize {
         self.strings
             .get_index_of(text)
@@ -195,15 +198,15 @@ impl Tables {
         if let Some(known) = self.frames.get_index_of(&(id, depth)) {
             return known;
         }
-        let place = FrameText::of(profile, id);
+        let place = FrameText::new(profile, id);
         let name = self.string(&place.name);
         let dso = place.dso.as_deref().map(|dso| self.string(dso));
         let resource = dso.map(|dso| self.resources.insert_full(dso).0);
         let source = profile.frame(id).and_then(|frame| frame.line);
         let file = source.map(|at| String::from_utf8_lossy(profile.string(at.file)));
         let file = file.map(|file| self.string(&file));
-        let function = self.functions.insert_full(Function { name, resource, file }).0;
-        let number = |of: fn(&tare_profile::Line) -> u32| {
+        let function = self.functions.insert_full(FunctionEntry { name, resource, file }).0;
+        let number = |of: fn(&tare_profile::SourceLine) -> u32| {
             source.as_ref().map(of).filter(|number| *number > 0)
         };
         let line = number(|at| at.line);
@@ -216,12 +219,12 @@ impl Tables {
 fn thread(
     whole: &RecordingSummary<'_>,
     track: &Track,
-    samples: &Samples,
+    samples: &TrackSamples,
     first_ns: u64,
     several: bool,
 ) -> Value {
     let profile = whole.profile;
-    let mut tables = Tables::default();
+    let mut tables = ThreadTables::default();
     let stack_table = stack_table(&mut tables, profile, samples);
     let Thread { pid, tid } = *track
         .thread
@@ -262,7 +265,7 @@ fn thread(
     })
 }
 
-fn sample_table(samples: &Samples, unit: Unit, first_ns: u64) -> Value {
+fn sample_table(samples: &TrackSamples, unit: Unit, first_ns: u64) -> Value {
     let weights: Vec<Value> = match unit {
         Unit::Nanoseconds => samples.periods.iter().map(|ns| json!(milliseconds(*ns))).collect(),
         Unit::Count => samples.periods.iter().map(|period| json!(period)).collect(),
@@ -277,11 +280,11 @@ fn sample_table(samples: &Samples, unit: Unit, first_ns: u64) -> Value {
     })
 }
 
-fn category(kind: Kind) -> usize {
-    1 + Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
+fn category(kind: FrameKind) -> usize {
+    1 + FrameKind::ALL.iter().position(|known| *known == kind).unwrap_or(0)
 }
 
-fn stack_table(tables: &mut Tables, profile: &Profile, samples: &Samples) -> Value {
+fn stack_table(tables: &mut ThreadTables, profile: &Profile, samples: &TrackSamples) -> Value {
     let (mut frames, mut depths): (Vec<usize>, Vec<u32>) = Default::default();
     for (prefix, frame) in &samples.nodes {
         let is_inlined = profile.frame(*frame).is_some_and(|frame| frame.is_inlined);
@@ -300,7 +303,7 @@ fn stack_table(tables: &mut Tables, profile: &Profile, samples: &Samples) -> Val
     })
 }
 
-fn frame_table(tables: &Tables) -> Value {
+fn frame_table(tables: &ThreadTables) -> Value {
     let length = tables.frames.len();
     let nulls = vec![Value::Null; length];
     json!({
@@ -318,10 +321,10 @@ fn frame_table(tables: &Tables) -> Value {
     })
 }
 
-fn function_table(tables: &Tables) -> Value {
+fn function_table(tables: &ThreadTables) -> Value {
     let length = tables.functions.len();
     let nulls = vec![Value::Null; length];
-    let resource = |function: &Function| match function.resource {
+    let resource = |function: &FunctionEntry| match function.resource {
         Some(resource) => json!(resource),
         None => json!(-1),
     };

@@ -10,8 +10,8 @@ use std::io;
 use tare_profile::Profile;
 
 use super::sums::{Sums, event_name};
-use super::{ExportWriter, Exporter};
-use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink};
 
 /// Writes folded stacks. The format has room for one event, and none for losses.
 pub struct Folded {
@@ -19,16 +19,19 @@ pub struct Folded {
     sums: Sums,
 }
 
-impl Folded {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
-        Self { out, sums: Sums::default() }
+impl ExportFormat for Folded {
+    const NAME: &'static str = "folded";
+    const HELP: &'static str = "call chains with their weights, one per line";
+    const READERS: &'static str = "flamegraph.pl, inferno, speedscope";
+    const EXTENSION: &'static str = "folded";
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
+        Ok(Self { out, sums: Sums::default() })
     }
 }
 
 impl SampleSink for Folded {
-    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         self.sums.add(sample, false);
         Ok(())
     }
@@ -53,7 +56,7 @@ impl Exporter for Folded {
             key.frames(profile, &mut frames);
             for frame in frames.iter().rev() {
                 line.push(';');
-                line.push_str(&plain(&FrameText::of(profile, *frame).name));
+                line.push_str(&plain(&FrameText::new(profile, *frame).name));
             }
             let sum = lines.entry(line).or_default();
             *sum = sum.saturating_add(weight.period);

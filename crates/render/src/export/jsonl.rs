@@ -15,9 +15,11 @@ use serde_json::value::RawValue;
 use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId};
 
-use super::{ExportWriter, Exporter};
+use super::{ExportFormat, ExportWriter, Exporter};
 use crate::json_line;
-use crate::samples::{FrameText, Kind, RecordingSummary, Sample, SampleSink, Session};
+use crate::samples::{
+    FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
+};
 
 /// Raised when a field changes its meaning or goes; new fields don't raise it.
 const VERSION: u32 = 1;
@@ -33,10 +35,18 @@ pub struct JsonLines {
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Line<'a> {
-    Recording { version: u32, tool: &'static str },
+enum JsonLine<'a> {
+    Recording {
+        version: u32,
+        tool: &'static str,
+    },
     Sample(SampleLine<'a>),
-    End { samples: u64, session: &'a Session, losses: Vec<String>, ledger: Option<&'a Ledger> },
+    End {
+        samples: u64,
+        session: &'a RecordingOrigin,
+        losses: Vec<String>,
+        ledger: Option<&'a Ledger>,
+    },
 }
 
 /// What samples of an event don't have is left out.
@@ -61,37 +71,43 @@ struct SampleLine<'a> {
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
+struct FrameObject<'a> {
     function: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     dso: Option<&'a str>,
-    code: Kind,
+    code: FrameKind,
     /// Where there is no name: in hexadecimal, as JavaScript's numbers have 53 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
 }
 
-impl JsonLines {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
-        let (frames, chain) = Default::default();
-        Self { out, has_begun: false, samples: 0, frames, chain }
-    }
+impl ExportFormat for JsonLines {
+    const NAME: &'static str = "jsonl";
+    const HELP: &'static str = "a JSON object per sample";
+    const READERS: &'static str = "jq, scripts";
+    const EXTENSION: &'static str = "jsonl";
+    const HAS_TRACES: bool = true;
 
+    fn create(out: ExportWriter) -> io::Result<Self> {
+        let (frames, chain) = Default::default();
+        Ok(Self { out, has_begun: false, samples: 0, frames, chain })
+    }
+}
+
+impl JsonLines {
     fn begin(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
         }
-        json_line(&mut self.out, &Line::Recording { version: VERSION, tool: "tare export" })
+        json_line(&mut self.out, &JsonLine::Recording { version: VERSION, tool: "tare export" })
     }
 }
 
 /// A frame as JSON. It is put together once.
 fn frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
-    let place = FrameText::of(profile, id);
+    let place = FrameText::new(profile, id);
     let is_unnamed = profile.frame(id).is_none_or(|frame| frame.function.is_err());
-    let frame = Frame {
+    let frame = FrameObject {
         function: &place.name,
         dso: place.dso.as_deref(),
         code: place.kind,
@@ -104,7 +120,7 @@ fn frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
 }
 
 impl SampleSink for JsonLines {
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         self.begin()?;
         self.samples += 1;
         let text = |id: StringId| String::from_utf8_lossy(profile.string(id));
@@ -129,7 +145,7 @@ impl SampleSink for JsonLines {
             trace: row.trace.map(text),
             stack: chain.iter().filter_map(|id| frames.get(id)).map(|frame| &**frame).collect(),
         };
-        json_line(out, &Line::Sample(line))
+        json_line(out, &JsonLine::Sample(line))
     }
 }
 
@@ -140,7 +156,7 @@ impl Exporter for JsonLines {
         let session = whole.session;
         let ledger = whole.ledger;
         let losses = whole.loss_lines();
-        json_line(&mut self.out, &Line::End { samples, session, losses, ledger })?;
+        json_line(&mut self.out, &JsonLine::End { samples, session, losses, ledger })?;
         self.out.flush()
     }
 }

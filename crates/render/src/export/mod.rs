@@ -1,12 +1,12 @@
-//! Samples in the formats of other tools.
+//! Samples in the formats of other tools. Each format is a type that implements [`ExportFormat`],
+//! and a line of [`FORMATS`]; options, help texts and the manual's table come from there.
 //!
 //! ```text
 //!            /- sums:  folded, pprof, speedscope       call chains and what they weigh
 //! samples ---+- rows:  jsonl, parquet                  each sample
 //!            \- time:  chrome, firefox                 each sample, by thread
 //! ```
-//! Names are those of the recording. Losses and the ledger go along where a format has room for
-//! them.
+//! Names are written as recorded. Formats with room for text also hold the losses and the ledger.
 
 mod chrome;
 mod firefox;
@@ -33,14 +33,117 @@ pub use speedscope::Speedscope;
 
 use crate::samples::{RecordingSummary, SampleSink};
 
-/// Where exports go.
+/// The output of an exporter.
 pub type ExportWriter = Box<dyn Write + Send>;
 
-/// What writes samples in a format.
+/// Writes samples in a format.
 pub trait Exporter: SampleSink {
-    /// All samples were taken: writes the rest.
+    /// Writes the rest, after the last sample.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output can't be written, or if the format can't hold these samples.
     fn finish(self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()>;
+}
+
+/// A format: its description, and how to make its exporter.
+pub trait ExportFormat: Exporter + Sized + 'static {
+    /// Its name, as `--format` takes it.
+    const NAME: &'static str;
+    /// Its contents, for help texts.
+    const HELP: &'static str;
+    /// Programs that read it.
+    const READERS: &'static str;
+    /// The usual ending of a file's name.
+    const EXTENSION: &'static str;
+    /// Whether it is unreadable on a terminal.
+    const IS_BINARY: bool = false;
+    /// Whether it holds the fields of tracepoints.
+    const HAS_TRACES: bool = false;
+
+    /// Makes an exporter.
+    ///
+    /// # Errors
+    /// Fails if the start of the output can't be written.
+    fn create(out: ExportWriter) -> io::Result<Self>;
+}
+
+/// The description of an [`ExportFormat`].
+#[derive(Debug)]
+pub struct FormatInfo {
+    /// See [`ExportFormat::NAME`].
+    pub name: &'static str,
+    /// See [`ExportFormat::HELP`].
+    pub help: &'static str,
+    /// See [`ExportFormat::READERS`].
+    pub readers: &'static str,
+    /// See [`ExportFormat::EXTENSION`].
+    pub extension: &'static str,
+    /// See [`ExportFormat::IS_BINARY`].
+    pub is_binary: bool,
+    /// See [`ExportFormat::HAS_TRACES`].
+    pub has_traces: bool,
+    create: fn(ExportWriter) -> io::Result<Box<dyn Exporter>>,
+}
+
+impl FormatInfo {
+    const fn new<F: ExportFormat>() -> Self {
+        Self {
+            name: F::NAME,
+            help: F::HELP,
+            readers: F::READERS,
+            extension: F::EXTENSION,
+            is_binary: F::IS_BINARY,
+            has_traces: F::HAS_TRACES,
+            create: |out| Ok(Box::new(F::create(out)?)),
+        }
+    }
+
+    /// Makes an exporter of this format.
+    ///
+    /// # Errors
+    /// Fails if the start of the output can't be written.
+    pub fn create(&self, out: ExportWriter) -> io::Result<Box<dyn Exporter>> {
+        (self.create)(out)
+    }
+
+    /// Finds a format by its name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        FORMATS.iter().find(|format| format.name == name)
+    }
+}
+
+/// All formats, in the order of help texts. The table in `docs/export.md` has the same.
+pub static FORMATS: &[FormatInfo] = &[
+    FormatInfo::new::<Folded>(),
+    #[cfg(feature = "pprof")]
+    FormatInfo::new::<Pprof>(),
+    FormatInfo::new::<Firefox>(),
+    FormatInfo::new::<Speedscope>(),
+    FormatInfo::new::<Chrome>(),
+    #[cfg(feature = "parquet")]
+    FormatInfo::new::<Parquet>(),
+    FormatInfo::new::<JsonLines>(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_a_row_for_each_format() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/export.md");
+        let manual = std::fs::read_to_string(path).unwrap();
+        let begin = manual.find("| format | read by |").expect("docs/export.md lacks the table");
+        let rows = manual[begin..].lines().skip(2).take_while(|line| line.starts_with('|'));
+        let rows: Vec<&str> = rows.collect();
+        for format in FORMATS {
+            let begin = format!("| {} | {} |", format.name, format.readers);
+            let found = rows.iter().filter(|row| row.starts_with(&begin)).count();
+            assert_eq!(found, 1, "docs/export.md lacks the row '{begin}'");
+        }
+        if cfg!(all(feature = "pprof", feature = "parquet")) {
+            assert_eq!(rows.len(), FORMATS.len(), "docs/export.md has a row without a format");
+        }
+    }
 }

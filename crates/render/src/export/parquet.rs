@@ -14,8 +14,8 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 use tare_profile::{FrameId, Profile, StringId};
 
-use super::{ExportWriter, Exporter};
-use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink};
 
 /// Raised when a column changes its meaning or goes; new columns don't raise it.
 const VERSION: u32 = 1;
@@ -40,12 +40,12 @@ const SCHEMA: &str = "message sample {
     REQUIRED GROUP stack_dso (LIST) { REPEATED GROUP list { OPTIONAL BYTE_ARRAY element (STRING); } }
 }";
 
-type Writer = SerializedFileWriter<BufWriter<ExportWriter>>;
+type ParquetWriter = SerializedFileWriter<BufWriter<ExportWriter>>;
 
 /// Writes a row for each sample, some thousands at a time.
 pub struct Parquet {
-    writer: Writer,
-    rows: Rows,
+    writer: ParquetWriter,
+    rows: RowBatch,
     texts: HashMap<StringId, ByteArray, foldhash::fast::RandomState>,
     frames: HashMap<FrameId, FrameTexts, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
@@ -61,18 +61,18 @@ struct FrameTexts {
 }
 
 /// A column: what is there, and for each row whether anything is.
-struct Column<T> {
+struct NullableColumn<T> {
     values: Vec<T>,
     levels: Vec<i16>,
 }
 
-impl<T> Default for Column<T> {
+impl<T> Default for NullableColumn<T> {
     fn default() -> Self {
         Self { values: Vec::new(), levels: Vec::new() }
     }
 }
 
-impl<T> Column<T> {
+impl<T> NullableColumn<T> {
     fn push(&mut self, value: Option<T>) {
         self.levels.push(i16::from(value.is_some()));
         self.values.extend(value);
@@ -81,13 +81,13 @@ impl<T> Column<T> {
 
 /// A column of lists.
 #[derive(Default)]
-struct Lists {
+struct ListColumn {
     values: Vec<ByteArray>,
     levels: Vec<i16>,
     repeats: Vec<i16>,
 }
 
-impl Lists {
+impl ListColumn {
     /// Adds a list; `most` is the level of an element that is there.
     fn push(&mut self, list: impl Iterator<Item = Option<ByteArray>>, most: i16) {
         let before = self.levels.len();
@@ -104,30 +104,33 @@ impl Lists {
 }
 
 #[derive(Default)]
-struct Rows {
+struct RowBatch {
     count: usize,
-    time_ns: Column<i64>,
+    time_ns: NullableColumn<i64>,
     event: Vec<ByteArray>,
-    pid: Column<i32>,
-    tid: Column<i32>,
-    comm: Column<ByteArray>,
-    cpu: Column<i32>,
+    pid: NullableColumn<i32>,
+    tid: NullableColumn<i32>,
+    comm: NullableColumn<ByteArray>,
+    cpu: NullableColumn<i32>,
     period: Vec<i64>,
-    function: Column<ByteArray>,
-    dso: Column<ByteArray>,
-    code: Column<ByteArray>,
-    address: Column<i64>,
-    trace: Column<ByteArray>,
-    stack: Lists,
-    stack_dso: Lists,
+    function: NullableColumn<ByteArray>,
+    dso: NullableColumn<ByteArray>,
+    code: NullableColumn<ByteArray>,
+    address: NullableColumn<i64>,
+    trace: NullableColumn<ByteArray>,
+    stack: ListColumn,
+    stack_dso: ListColumn,
 }
 
-impl Parquet {
-    /// Nothing is written yet but what a file begins with.
-    ///
-    /// # Errors
-    /// Those of the output.
-    pub fn new(out: ExportWriter) -> io::Result<Self> {
+impl ExportFormat for Parquet {
+    const NAME: &'static str = "parquet";
+    const HELP: &'static str = "a row per sample";
+    const READERS: &'static str = "DuckDB, pandas, Spark";
+    const EXTENSION: &'static str = "parquet";
+    const IS_BINARY: bool = true;
+    const HAS_TRACES: bool = true;
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io_error)?);
         let level = ZstdLevel::try_new(1).map_err(io_error)?;
         let properties = WriterProperties::builder()
@@ -167,7 +170,7 @@ fn text(text: &[u8]) -> ByteArray {
 }
 
 fn named(profile: &Profile, frame: FrameId) -> FrameTexts {
-    let place = FrameText::of(profile, frame);
+    let place = FrameText::new(profile, frame);
     FrameTexts {
         function: text(place.name.as_bytes()),
         dso: place.dso.map(|dso| text(dso.as_bytes())),
@@ -177,7 +180,7 @@ fn named(profile: &Profile, frame: FrameId) -> FrameTexts {
 }
 
 impl SampleSink for Parquet {
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let Self { rows, texts, frames, chain, .. } = self;
         let row = &sample.row;
         let mut string = |id: StringId| cached(texts, id, || text(profile.string(id)));
@@ -219,7 +222,7 @@ impl Parquet {
     }
 }
 
-impl Rows {
+impl RowBatch {
     /// Writes the columns in the order of the schema.
     fn write(
         self,
@@ -248,7 +251,7 @@ impl Rows {
 
 fn optional<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
-    column: &Column<T::T>,
+    column: &NullableColumn<T::T>,
 ) -> Result<(), ParquetError> {
     put::<T>(group, &column.values, Some(&column.levels), None)
 }

@@ -10,9 +10,9 @@ use flate2::write::GzEncoder;
 use indexmap::IndexSet;
 use tare_profile::{DsoId, EventId, FrameId, Profile};
 
-use super::sums::{Key, Sums, event_name};
-use super::{ExportWriter, Exporter};
-use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink, Unit};
+use super::sums::{SumKey, Sums, event_name};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Writes a profile for pprof: call chains summed up by thread, with two values for each event.
 pub struct Pprof {
@@ -22,16 +22,20 @@ pub struct Pprof {
     last_ns: u64,
 }
 
-impl Pprof {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
-        Self { out, sums: Sums::default(), first_ns: None, last_ns: 0 }
+impl ExportFormat for Pprof {
+    const NAME: &'static str = "pprof";
+    const HELP: &'static str = "a compressed profile";
+    const READERS: &'static str = "pprof";
+    const EXTENSION: &'static str = "pb.gz";
+    const IS_BINARY: bool = true;
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
+        Ok(Self { out, sums: Sums::default(), first_ns: None, last_ns: 0 })
     }
 }
 
 impl SampleSink for Pprof {
-    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         if let Some(time_ns) = sample.time_ns {
             self.first_ns.get_or_insert(time_ns);
             self.last_ns = self.last_ns.max(time_ns);
@@ -43,7 +47,7 @@ impl SampleSink for Pprof {
 
 impl Exporter for Pprof {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
-        let mut message = Building::new(whole, &self.sums);
+        let mut message = ProfileBuilder::new(whole, &self.sums);
         let mut frames = Vec::new();
         for (key, weight) in &self.sums.rows {
             key.frames(whole.profile, &mut frames);
@@ -94,25 +98,25 @@ impl Message {
 
 /// A function by the numbers of its name and of its source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Function {
+struct PprofFunction {
     name: u64,
     dso: Option<DsoId>,
     file: u64,
 }
 
 /// A profile that is put together. Numbers of functions, files and places begin with 1.
-struct Building<'a> {
+struct ProfileBuilder<'a> {
     whole: &'a RecordingSummary<'a>,
     message: Message,
     strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
     events: Vec<EventId>,
     /// By their frames, inlined ones before the function that they were put into.
     locations: HashMap<Box<[FrameId]>, u64, foldhash::fast::RandomState>,
-    functions: IndexSet<Function, foldhash::fast::RandomState>,
+    functions: IndexSet<PprofFunction, foldhash::fast::RandomState>,
     mappings: IndexSet<DsoId, foldhash::fast::RandomState>,
 }
 
-impl<'a> Building<'a> {
+impl<'a> ProfileBuilder<'a> {
     fn new(whole: &'a RecordingSummary<'a>, sums: &Sums) -> Self {
         let events: Vec<EventId> = sums.events().into_iter().map(|(event, _)| event).collect();
         let message = Message::default();
@@ -161,7 +165,7 @@ impl<'a> Building<'a> {
         value_type.0
     }
 
-    fn sample(&mut self, key: &Key, values: [u64; 2], frames: &[FrameId]) {
+    fn sample(&mut self, key: &SumKey, values: [u64; 2], frames: &[FrameId]) {
         let profile = self.whole.profile;
         let mut sample = Message::default();
         // Frames of functions that were put into another one are lines of its location.
@@ -201,7 +205,7 @@ impl<'a> Building<'a> {
         let mut location = Message::default();
         location.number(1, number);
         location.number(2, mapping);
-        location.number(3, outer.map_or(0, |outer| FrameText::of(profile, outer).address));
+        location.number(3, outer.map_or(0, |outer| FrameText::new(profile, outer).address));
         for frame in frames {
             location.bytes(4, &self.line(*frame, dso));
         }
@@ -212,10 +216,10 @@ impl<'a> Building<'a> {
     fn line(&mut self, id: FrameId, dso: Option<DsoId>) -> Vec<u8> {
         let profile = self.whole.profile;
         let source = profile.frame(id).and_then(|frame| frame.line);
-        let name = self.string(FrameText::of(profile, id).name.as_bytes());
+        let name = self.string(FrameText::new(profile, id).name.as_bytes());
         let file = source.map_or(0, |source| self.string(profile.string(source.file)));
         let mut line = Message::default();
-        line.number(1, self.functions.insert_full(Function { name, dso, file }).0 as u64 + 1);
+        line.number(1, self.functions.insert_full(PprofFunction { name, dso, file }).0 as u64 + 1);
         line.number(2, source.map_or(0, |source| source.line.into()));
         line.number(3, source.map_or(0, |source| source.column.into()));
         line.0
@@ -233,7 +237,7 @@ impl<'a> Building<'a> {
             mapping.number(7, 1);
             self.message.bytes(3, &mapping.0);
         }
-        for (number, Function { name, file, .. }) in (1..).zip(&self.functions) {
+        for (number, PprofFunction { name, file, .. }) in (1..).zip(&self.functions) {
             let mut function = Message::default();
             function.number(1, number);
             function.number(2, *name);

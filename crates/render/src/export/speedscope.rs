@@ -9,8 +9,8 @@ use tare_format::ledger::Ledger;
 use tare_profile::{EventId, FrameId, Profile};
 
 use super::sums::{Sums, event_name};
-use super::{ExportWriter, Exporter};
-use crate::samples::{FrameText, RecordingSummary, Sample, SampleSink, Unit};
+use super::{ExportFormat, ExportWriter, Exporter};
+use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
 /// Writes a document of speedscope's own format: call chains summed up, which it shows 'left heavy'
 /// and as a sandwich.
@@ -19,16 +19,19 @@ pub struct Speedscope {
     sums: Sums,
 }
 
-impl Speedscope {
-    /// Nothing is written yet.
-    #[must_use]
-    pub fn new(out: ExportWriter) -> Self {
-        Self { out, sums: Sums::default() }
+impl ExportFormat for Speedscope {
+    const NAME: &'static str = "speedscope";
+    const HELP: &'static str = "call chains with their weights";
+    const READERS: &'static str = "speedscope";
+    const EXTENSION: &'static str = "speedscope.json";
+
+    fn create(out: ExportWriter) -> io::Result<Self> {
+        Ok(Self { out, sums: Sums::default() })
     }
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     shared: SharedFrames,
@@ -49,11 +52,11 @@ struct RecordingInfo<'a> {
 
 #[derive(Serialize)]
 struct SharedFrames {
-    frames: Vec<Frame>,
+    frames: Vec<FrameEntry>,
 }
 
 #[derive(PartialEq, Eq, Hash, Serialize)]
-struct Frame {
+struct FrameEntry {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
@@ -74,7 +77,7 @@ struct SampledProfile {
 }
 
 impl SampleSink for Speedscope {
-    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         self.sums.add(sample, false);
         Ok(())
     }
@@ -94,7 +97,7 @@ impl Exporter for Speedscope {
         let command = whole.session.command();
         let name =
             if losses.is_empty() { command } else { format!("{command} ({})", losses.join("; ")) };
-        let document = Document {
+        let document = SpeedscopeFile {
             schema: "https://www.speedscope.app/file-format-schema.json",
             shared: SharedFrames { frames: table.frames.into_iter().collect() },
             profiles,
@@ -112,13 +115,13 @@ impl Exporter for Speedscope {
 /// The document's frames, each once.
 #[derive(Default)]
 struct FrameTable {
-    frames: IndexSet<Frame, foldhash::fast::RandomState>,
+    frames: IndexSet<FrameEntry, foldhash::fast::RandomState>,
     /// The number of each frame of the profile that is in the table.
     known: HashMap<FrameId, usize, foldhash::fast::RandomState>,
 }
 
 impl FrameTable {
-    fn insert(&mut self, frame: Frame) -> usize {
+    fn insert(&mut self, frame: FrameEntry) -> usize {
         self.frames.insert_full(frame).0
     }
 
@@ -127,9 +130,9 @@ impl FrameTable {
         if let Some(number) = self.known.get(&id) {
             return *number;
         }
-        let text = FrameText::of(profile, id);
+        let text = FrameText::new(profile, id);
         let file = text.dso.map(std::borrow::Cow::into_owned);
-        let number = self.insert(Frame { name: text.name.into_owned(), file });
+        let number = self.insert(FrameEntry { name: text.name.into_owned(), file });
         self.known.insert(id, number);
         number
     }
@@ -154,7 +157,7 @@ fn sampled(
     for (key, weight) in sums.rows.iter().filter(|(key, _)| key.event == event) {
         key.frames(profile, &mut frames);
         let comm = key.comm.map(|comm| String::from_utf8_lossy(profile.string(comm)).into_owned());
-        let thread = Frame { name: comm.unwrap_or_default(), file: None };
+        let thread = FrameEntry { name: comm.unwrap_or_default(), file: None };
         let mut stack = vec![table.insert(thread)];
         stack.extend(frames.iter().rev().map(|frame| table.number(profile, *frame)));
         sampled.samples.push(stack);

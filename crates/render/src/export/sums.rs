@@ -3,11 +3,11 @@
 use indexmap::IndexMap;
 use tare_profile::{EventId, FrameId, Profile, Row, StackId, StringId, ThreadId, Weight};
 
-use crate::samples::Sample;
+use crate::samples::LocatedSample;
 
 /// What samples of one sum have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct SumKey {
     pub(super) event: EventId,
     pub(super) thread: Option<ThreadId>,
     pub(super) comm: Option<StringId>,
@@ -15,7 +15,7 @@ pub(super) struct Key {
     stack: Option<StackId>,
 }
 
-impl Key {
+impl SumKey {
     /// The frames, the innermost first.
     pub(super) fn frames(&self, profile: &Profile, frames: &mut Vec<FrameId>) {
         let Self { event, thread, comm, leaf, stack } = *self;
@@ -27,13 +27,13 @@ impl Key {
 /// Samples, summed up, in the order in which call chains were first seen.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    pub(super) rows: IndexMap<Key, Weight, foldhash::fast::RandomState>,
+    pub(super) rows: IndexMap<SumKey, Weight, foldhash::fast::RandomState>,
 }
 
 impl Sums {
-    pub(super) fn add(&mut self, sample: &Sample, by_thread: bool) {
+    pub(super) fn add(&mut self, sample: &LocatedSample, by_thread: bool) {
         let Row { event, thread, comm, leaf, stack, .. } = sample.row;
-        let key = Key { event, thread: thread.filter(|_| by_thread), comm, leaf, stack };
+        let key = SumKey { event, thread: thread.filter(|_| by_thread), comm, leaf, stack };
         self.rows.entry(key).or_default().add(sample.weight);
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use indexmap::IndexMap;
 use tare_profile::{EventId, FrameId, Profile, Row, SliceRow, StackId, StringId, ThreadId, Weight};
 
-use crate::samples::{Sample, SampleSink};
+use crate::samples::{LocatedSample, SampleSink};
 
 /// Slices of time that are told apart at most.
 const SLICES: u64 = 512;
@@ -15,7 +15,7 @@ const FIRST_WIDTH_NS: u64 = 1 << 16;
 
 /// What samples of one row of a flame graph have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct StackKey {
     pub(super) event: EventId,
     pub(super) thread: Option<ThreadId>,
     pub(super) comm: Option<StringId>,
@@ -28,13 +28,13 @@ pub(super) struct Key {
 /// memory depends on call chains and threads, not on how long the recording is.
 #[derive(Debug)]
 pub struct Collector {
-    pub(super) rows: IndexMap<Key, Weight, foldhash::fast::RandomState>,
-    pub(super) slices: Slices,
+    pub(super) rows: IndexMap<StackKey, Weight, foldhash::fast::RandomState>,
+    pub(super) slices: TimeSlices,
 }
 
 /// How time is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slices {
+pub(super) struct TimeSlices {
     /// When the first sample was taken.
     pub(super) first_ns: Option<u64>,
     pub(super) width_ns: u64,
@@ -44,16 +44,16 @@ pub(super) struct Slices {
 
 impl Default for Collector {
     fn default() -> Self {
-        let slices = Slices { first_ns: None, width_ns: FIRST_WIDTH_NS, count: 0 };
+        let slices = TimeSlices { first_ns: None, width_ns: FIRST_WIDTH_NS, count: 0 };
         Self { rows: IndexMap::default(), slices }
     }
 }
 
 impl SampleSink for Collector {
-    fn sample(&mut self, _profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, _profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let slice = sample.time_ns.map_or(0, |time_ns| self.slice(time_ns));
         let row = &sample.row;
-        let key = Key {
+        let key = StackKey {
             event: row.event,
             thread: row.thread,
             comm: row.comm,
@@ -76,7 +76,7 @@ impl Collector {
     /// What was summed up, for those who sum up further.
     pub fn sliced(&self) -> impl Iterator<Item = SliceRow> {
         self.rows.iter().map(|(key, weight)| {
-            let Key { event, thread, comm, leaf, stack, slice } = *key;
+            let StackKey { event, thread, comm, leaf, stack, slice } = *key;
             let row =
                 Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
             SliceRow { row, slice, weight: *weight }
@@ -100,7 +100,7 @@ impl Collector {
         self.slices.width_ns = self.slices.width_ns.saturating_mul(2);
         self.slices.count = self.slices.count.div_ceil(2);
         for (key, weight) in std::mem::take(&mut self.rows) {
-            let key = Key { slice: key.slice / 2, ..key };
+            let key = StackKey { slice: key.slice / 2, ..key };
             self.rows.entry(key).or_default().add(weight);
         }
     }
@@ -121,7 +121,9 @@ mod tests {
         for second in 0..1000 {
             let weight = Weight { period: 3, samples: 1 };
             let time_ns = Some(5_000_000_000 + second * 1_000_000_000);
-            collector.sample(&profile, &Sample { row, weight, time_ns, switch: None }).unwrap();
+            collector
+                .sample(&profile, &LocatedSample { row, weight, time_ns, switch: None })
+                .unwrap();
         }
         assert!((256..=512).contains(&collector.slices.count), "{:?}", collector.slices);
         let all = collector.rows.values().fold(Weight::default(), |mut all, weight| {

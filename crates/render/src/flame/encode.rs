@@ -58,7 +58,7 @@ pub(super) fn nodes(graph: &Graph) -> String {
 /// The rows, in base 64; `usual` has the most frequent period of each event.
 pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
     let mut bytes = Bytes::default();
-    let same = |a: &super::graph::Row, b: &super::graph::Row| {
+    let same = |a: &super::graph::GraphRow, b: &super::graph::GraphRow| {
         (a.side, a.event, a.thread) == (b.side, b.event, b.thread)
     };
     for group in graph.rows.chunk_by(same) {

@@ -6,24 +6,24 @@ use indexmap::IndexSet;
 use tare_profile::{EventId, FrameId, Order, Profile, StackId, StringId, Weight, source_name};
 
 use super::FlameInput;
-use super::collect::{Key, Slices};
-use crate::samples::{FrameText, Kind, Unit};
+use super::collect::{StackKey, TimeSlices};
+use crate::samples::{FrameKind, FrameText, Unit};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
 
 /// What has a node of its own in the tree.
-type Chain = (Option<StringId>, Option<FrameId>, Option<StackId>);
+type FunctionChain = (Option<StringId>, Option<FrameId>, Option<StackId>);
 
 /// Threads that are told apart; further ones are one.
 const THREADS: usize = 1 << 10;
 
 /// A function as a graph shows it. Addresses without a name are one function of their file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Function {
+pub(super) struct GraphFunction {
     pub(super) name: String,
     pub(super) dso: String,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
 }
 
 /// A function in the tree. Before it stand its parent and its heavier siblings with all below them.
@@ -39,7 +39,7 @@ pub(super) struct Node {
 
 /// Samples that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Row {
+pub(super) struct GraphRow {
     /// 0, or 1 for the recording to compare with.
     pub(super) side: usize,
     pub(super) event: usize,
@@ -53,7 +53,7 @@ pub(super) struct Row {
 
 /// An event of either recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct GraphEvent {
     pub(super) name: String,
     pub(super) unit: Unit,
     /// What all its samples weigh, by recording.
@@ -63,13 +63,13 @@ pub(super) struct Event {
 /// A flame graph: a tree of call chains, and the samples on it.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<GraphEvent>,
     pub(super) threads: Vec<String>,
-    pub(super) functions: Vec<Function>,
+    pub(super) functions: Vec<GraphFunction>,
     /// The first is the root, which is no function.
     pub(super) nodes: Vec<Node>,
-    pub(super) rows: Vec<Row>,
-    pub(super) slices: Slices,
+    pub(super) rows: Vec<GraphRow>,
+    pub(super) slices: TimeSlices,
     /// Nodes that were too narrow to be kept.
     pub(super) merged: usize,
 }
@@ -93,15 +93,15 @@ impl Graph {
             }
         }
         let slices = sides.iter().flatten().map(|recorded| recorded.samples.slices);
-        let slices = slices.reduce(|first, second| Slices {
+        let slices = slices.reduce(|first, second| TimeSlices {
             count: first.count.max(second.count),
             first_ns: first.first_ns.or(second.first_ns),
             ..first
         });
-        let special = |name: &str| Function {
+        let special = |name: &str| GraphFunction {
             name: name.to_owned(),
             dso: String::new(),
-            kind: Kind::Unresolved,
+            kind: FrameKind::Unresolved,
         };
         let mut building = Building {
             order,
@@ -117,7 +117,7 @@ impl Graph {
         for (side, recordings) in sides.iter().enumerate().take(2) {
             recordings.iter().for_each(|recorded| building.add(side, recorded));
         }
-        let none = Slices { first_ns: None, width_ns: 1, count: 1 };
+        let none = TimeSlices { first_ns: None, width_ns: 1, count: 1 };
         building.finish(slices.unwrap_or(none))
     }
 
@@ -162,7 +162,7 @@ impl Graph {
     fn sum_alike(&mut self) {
         self.rows.sort_unstable();
         self.rows.dedup_by(|next, row| {
-            let is_alike = Row { weight: row.weight, ..*next } == *row;
+            let is_alike = GraphRow { weight: row.weight, ..*next } == *row;
             if is_alike {
                 row.weight.add(next.weight);
             }
@@ -224,13 +224,13 @@ struct Building {
     is_compared: bool,
     /// Threads of several recordings are told apart by name: their numbers say nothing.
     is_joined: bool,
-    functions: Set<Function>,
+    functions: Set<GraphFunction>,
     threads: Set<String>,
-    events: Vec<Event>,
+    events: Vec<GraphEvent>,
     nodes: Vec<Node>,
     /// By parent and function.
     children: Map<(usize, usize), usize>,
-    rows: Vec<Row>,
+    rows: Vec<GraphRow>,
 }
 
 impl Building {
@@ -238,7 +238,7 @@ impl Building {
         let profile = recorded.whole.profile;
         let mut events: Map<EventId, usize> = Map::default();
         let mut frames: Map<FrameId, usize> = Map::default();
-        let mut chains: Map<Chain, usize> = Map::default();
+        let mut chains: Map<FunctionChain, usize> = Map::default();
         for (key, weight) in &recorded.samples.rows {
             let event = *events.entry(key.event).or_insert_with(|| self.event(recorded, key.event));
             self.events[event].all[side].add(*weight);
@@ -248,7 +248,7 @@ impl Building {
             let thread = self.thread(profile, key);
             let slice = key.slice;
             let weight = *weight;
-            self.rows.push(Row { side, event, thread, node, slice, weight });
+            self.rows.push(GraphRow { side, event, thread, node, slice, weight });
         }
     }
 
@@ -259,12 +259,12 @@ impl Building {
         let name = tare_format::printable(name).into_owned();
         let unit = recorded.whole.session.unit(profile, id);
         self.events.iter().position(|event| event.name == name).unwrap_or_else(|| {
-            self.events.push(Event { name, unit, all: Default::default() });
+            self.events.push(GraphEvent { name, unit, all: Default::default() });
             self.events.len() - 1
         })
     }
 
-    fn thread(&mut self, profile: &Profile, key: &Key) -> usize {
+    fn thread(&mut self, profile: &Profile, key: &StackKey) -> usize {
         let comm = key.comm.map(|comm| tare_format::printable(profile.string(comm)));
         let tid = key.thread.and_then(|thread| profile.thread(thread)).map(|thread| thread.tid);
         let tid = tid.filter(|_| !self.is_joined || comm.is_none());
@@ -278,7 +278,12 @@ impl Building {
         self.threads.insert_full(if is_known { label } else { "other threads".to_owned() }).0
     }
 
-    fn node(&mut self, profile: &Profile, key: &Key, known: &mut Map<FrameId, usize>) -> usize {
+    fn node(
+        &mut self,
+        profile: &Profile,
+        key: &StackKey,
+        known: &mut Map<FrameId, usize>,
+    ) -> usize {
         let row = tare_profile::Row {
             event: key.event,
             thread: None,
@@ -295,12 +300,12 @@ impl Building {
             frames.iter().map(|frame| self.function(profile, *frame, known)).collect();
         // Chains that were cut short or led astray have long runs of frames that say nothing.
         let says_nothing = |at: &usize| {
-            self.functions.get_index(*at).is_some_and(|of| of.kind == Kind::Unresolved)
+            self.functions.get_index(*at).is_some_and(|of| of.kind == FrameKind::Unresolved)
         };
         functions.dedup_by(|next, before| next == before && says_nothing(next));
         let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
         let name = tare_format::printable(comm).into_owned();
-        let thread = Function { name, dso: String::new(), kind: Kind::Thread };
+        let thread = GraphFunction { name, dso: String::new(), kind: FrameKind::Thread };
         functions.push(self.functions.insert_full(thread).0);
         if self.order == Order::Caller {
             functions.reverse();
@@ -325,16 +330,16 @@ impl Building {
         known: &mut Map<FrameId, usize>,
     ) -> usize {
         *known.entry(frame).or_insert_with(|| {
-            let place = FrameText::of(profile, frame);
+            let place = FrameText::new(profile, frame);
             let dso = tare_format::printable(place.dso.as_deref().unwrap_or_default()).into_owned();
             let name = place.name.as_bytes();
             let name = if self.is_compared { source_name(name) } else { name.into() };
             let name = tare_format::printable(&*name).into_owned();
-            self.functions.insert_full(Function { name, dso, kind: place.kind }).0
+            self.functions.insert_full(GraphFunction { name, dso, kind: place.kind }).0
         })
     }
 
-    fn finish(self, slices: Slices) -> Graph {
+    fn finish(self, slices: TimeSlices) -> Graph {
         let Self { functions, threads, events, nodes, rows, .. } = self;
         let functions = functions.into_iter().collect();
         let threads = threads.into_iter().collect();

@@ -84,7 +84,7 @@ impl RecordingInfo {
 
     /// The account of a recording.
     #[must_use]
-    pub fn of(name: &str, whole: &RecordingSummary<'_>) -> Self {
+    pub fn new(name: &str, whole: &RecordingSummary<'_>) -> Self {
         let session = whole.session;
         let machine = [&session.hostname, &session.os_release, &session.arch, &session.cpu];
         let machine: Vec<&str> = machine.into_iter().filter_map(|text| text.as_deref()).collect();

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::graph::{Function, Graph};
+use super::graph::{Graph, GraphFunction};
 use super::{RecordingInfo, Style, encode};
-use crate::samples::{Kind, Unit};
+use crate::samples::{FrameKind, Unit};
 
 /// The most bytes of a page's data, by far the largest part of it.
 pub const PAGE_BYTES: usize = 5 << 20;
@@ -38,11 +38,11 @@ struct Data<'a> {
     icicle: bool,
     callee: bool,
     accounts: &'a [RecordingInfo],
-    events: Vec<Event<'a>>,
+    events: Vec<PageEvent<'a>>,
     threads: &'a [String],
-    slices: Slices,
+    slices: PageSlices,
     dsos: Vec<&'a str>,
-    kinds: [&'static str; Kind::ALL.len()],
+    kinds: [&'static str; FrameKind::ALL.len()],
     /// Columns of one table.
     names: Vec<&'a str>,
     dso: Vec<usize>,
@@ -54,7 +54,7 @@ struct Data<'a> {
 }
 
 #[derive(Serialize)]
-struct Event<'a> {
+struct PageEvent<'a> {
     name: &'a str,
     unit: Unit,
     usual: u64,
@@ -62,17 +62,16 @@ struct Event<'a> {
     samples: [u64; 2],
 }
 
-impl<'a> Event<'a> {
-    fn of(event: &'a super::graph::Event, usual: &u64) -> Self {
+impl<'a> PageEvent<'a> {
+    fn new(event: &'a super::graph::GraphEvent, usual: u64) -> Self {
         let name = &event.name[..];
         let unit = event.unit;
-        let usual = *usual;
         Self { name, unit, usual, samples: event.all.map(|all| all.samples) }
     }
 }
 
 #[derive(Serialize)]
-struct Slices {
+struct PageSlices {
     width_ns: u64,
     count: u32,
 }
@@ -132,8 +131,9 @@ fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::
     let usual = encode::usual_periods(graph);
     let dsos: indexmap::IndexSet<&str> =
         graph.functions.iter().map(|function| &function.dso[..]).collect();
-    let kind_of =
-        |function: &Function| Kind::ALL.iter().position(|kind| *kind == function.kind).unwrap_or(0);
+    let kind_of = |function: &GraphFunction| {
+        FrameKind::ALL.iter().position(|kind| *kind == function.kind).unwrap_or(0)
+    };
     let data = Data {
         version: VERSION,
         title: &style.title,
@@ -144,12 +144,12 @@ fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::
             .events
             .iter()
             .zip(&usual)
-            .map(|(event, usual)| Event::of(event, usual))
+            .map(|(event, usual)| PageEvent::new(event, *usual))
             .collect(),
         threads: &graph.threads,
-        slices: Slices { width_ns: graph.slices.width_ns, count: graph.slices.count.max(1) },
+        slices: PageSlices { width_ns: graph.slices.width_ns, count: graph.slices.count.max(1) },
         dsos: dsos.iter().copied().collect(),
-        kinds: Kind::ALL.map(Kind::name),
+        kinds: FrameKind::ALL.map(FrameKind::name),
         names: graph.functions.iter().map(|function| &function.name[..]).collect(),
         dso: graph
             .functions

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use tare_profile::Weight;
 
-use super::graph::{Event, Function, Graph, MERGED};
+use super::graph::{Graph, GraphEvent, GraphFunction, MERGED};
 use super::{RecordingInfo, Style};
-use crate::samples::{Kind, Unit};
+use crate::samples::{FrameKind, Unit};
 
 /// The picture's width, in pixels.
 const WIDTH: f64 = 1200.0;
@@ -24,7 +24,7 @@ const NARROW: f64 = 0.05;
 const MOST_BYTES: usize = 6_000_000;
 
 /// Fill colours by kind, light and dark, as those of the page.
-const COLOURS: [(&str, &str); Kind::ALL.len()] = [
+const COLOURS: [(&str, &str); FrameKind::ALL.len()] = [
     ("#f2a65a", "#b06c24"),
     ("#e8c547", "#8f7617"),
     ("#8fb8de", "#38638c"),
@@ -161,7 +161,7 @@ fn frames(
     body: &mut String,
     graph: &Graph,
     at: usize,
-    event: &Event,
+    event: &GraphEvent,
     style: &Style,
     top: f64,
 ) -> Result<f64, std::fmt::Error> {
@@ -184,8 +184,8 @@ fn frames(
         let level = f64::from(known.depth);
         let y = top + HEIGHT * if style.icicle { level } else { depth - level };
         let function = &graph.functions[known.function];
-        let kind = if node == 0 { Kind::Thread } else { function.kind };
-        let kind = Kind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
+        let kind = if node == 0 { FrameKind::Thread } else { function.kind };
+        let kind = FrameKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
         let mut title = described(function, totals[node], event);
         let mut fill = String::new();
         if let Some(before) = before.as_ref().and_then(|before| before.get(node)) {
@@ -228,7 +228,7 @@ fn compared(share: f64, was: f64) -> (String, String) {
 }
 
 /// What a function is called and weighs.
-fn described(function: &Function, total: Weight, event: &Event) -> String {
+fn described(function: &GraphFunction, total: Weight, event: &GraphEvent) -> String {
     let name = &function.name;
     let dso = &function.dso;
     let dso = if dso.is_empty() { String::new() } else { format!(" ({dso})") };
@@ -248,7 +248,9 @@ fn cut(name: &str, fits: usize) -> String {
 
 fn legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
     let mut x = MARGIN;
-    for (at, kind) in Kind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != Kind::Thread) {
+    for (at, kind) in
+        FrameKind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != FrameKind::Thread)
+    {
         let is_there = |node: &super::graph::Node| {
             node.depth > 0 && graph.functions[node.function].kind == kind
         };

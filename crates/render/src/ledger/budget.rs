@@ -1,4 +1,4 @@
-//! The budget of sampling: what was asked, what was spent, and when the lowest rate won.
+//! The overhead budget: the allowed and the spent share, and when the lowest rate exceeded it.
 
 use tare_format::ledger::Ledger;
 
@@ -6,27 +6,27 @@ use super::sampling::percent;
 use super::seconds;
 use crate::plural::count;
 
-/// The line that tells of it.
+/// Returns the line of details.
 pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let budget = ledger.budget.as_ref()?;
     let spent = budget
         .spent
         .map_or_else(|| "nothing".to_owned(), |spent| format!("{}%", percent(spent.value)));
     let asked = percent(budget.asked);
-    let changes = count(budget.changes, "change");
+    let changes = count(budget.changes, "rate change");
     Some(format!(
-        "budget: {asked}% of the recorded CPUs' time asked, {spent} spent; {changes} of rate, {} Hz at the end",
+        "budget: {asked}% of the recorded CPUs' time allowed, {spent} spent; {changes}, {} Hz at the end",
         budget.hz
     ))
 }
 
-/// A warning where the lowest rate costs more than the budget.
+/// Returns a warning if the lowest rate cost more than the budget.
 pub(super) fn warning(ledger: &Ledger) -> Option<String> {
     let budget = ledger.budget.as_ref().filter(|budget| budget.floor_ns > 0)?;
     let time = seconds(budget.floor_ns);
     let hz = budget.min_hz;
     Some(format!(
-        "budget: the floor won for {time}: {hz} Hz were kept though the budget has no room for them (--min-rate, --max-overhead)"
+        "budget: exceeded for {time}, at the lowest rate of {hz} Hz (lower --min-rate, or raise --max-overhead)"
     ))
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_told_where_it_won() {
+    fn warns_when_the_lowest_rate_exceeds_the_budget() {
         let budget = Budget {
             asked: 0.01,
             spent: Some(Estimate::exact(0.0061)),
@@ -50,11 +50,15 @@ mod tests {
         assert_eq!(
             line(&ledger).as_deref(),
             Some(
-                "budget: 1.00% of the recorded CPUs' time asked, 0.61% spent; 3 changes of rate, 197 Hz at the end"
+                "budget: 1.00% of the recorded CPUs' time allowed, 0.61% spent; 3 rate changes, 197 Hz at the end"
             )
         );
         assert_eq!(warning(&ledger), None);
         ledger.budget = Some(Budget { floor_ns: 2_000_000_000, ..budget });
-        assert!(warning(&ledger).unwrap().starts_with("budget: the floor won for 2.000 s: 19 Hz"));
+        assert!(
+            warning(&ledger)
+                .unwrap()
+                .starts_with("budget: exceeded for 2.000 s, at the lowest rate of 19 Hz")
+        );
     }
 }

@@ -1,24 +1,24 @@
-//! How the command was followed, and how much of what its tasks used the samples stand for.
+//! How the recorder followed the command, and the share of its use that the samples cover.
 
 use tare_format::ledger::{Coverage, Event, FixedPeriod, Follow, FollowMode, Ledger};
 
 use super::seconds;
 use crate::plural::{agreeing, count, grouped};
 
-/// Less than this share (in percent) is warned of.
+/// Coverage below which a warning is printed, in percent.
 const ENOUGH_PERCENT: f64 = 90.0;
 
-/// The period of an event.
+/// Formats the fixed period of an event.
 fn fixed_period(fixed: FixedPeriod, name: &str) -> String {
     format!(
-        "{name} every {} ({} a second of CPU, at {} a second)",
+        "{name} every {} ({} samples per second of CPU time, at {} per second)",
         grouped(fixed.period),
         grouped(fixed.hz),
         grouped(fixed.a_second)
     )
 }
 
-/// What samples stand for, of what was used.
+/// Formats the amount that samples stand for, of the amount used.
 fn coverage(coverage: Coverage) -> Option<String> {
     let amount = |number: u64| {
         if coverage.is_time { seconds(number) } else { grouped(number) }
@@ -33,7 +33,7 @@ fn coverage(coverage: Coverage) -> Option<String> {
     })
 }
 
-/// The lines that tell of it.
+/// Returns the lines of details.
 pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     let Some(follow) = &ledger.follow else { return Vec::new() };
     let mut lines = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
         .collect();
     if !fixed.is_empty() {
         lines.push(format!(
-            "so that children start with the right period it is fixed: {}",
+            "the period is fixed, so that children start with it: {}",
             fixed.join(", ")
         ));
     }
@@ -58,13 +58,12 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     let unknown = uncovered(ledger, follow);
     let sentence = match (covered.is_empty(), unknown.is_empty()) {
         (true, true) => None,
-        (true, false) => Some(format!(
-            "not known, as nothing counts {} by task in this mode",
-            unknown.join(", ")
-        )),
+        (true, false) => {
+            Some(format!("unknown: this mode has no count of {} by task", unknown.join(", ")))
+        }
         (false, true) => Some(format!("the samples stand for {}", covered.join(", "))),
         (false, false) => Some(format!(
-            "the samples stand for {}; not known for {}",
+            "the samples stand for {}; unknown for {}",
             covered.join(", "),
             unknown.join(", ")
         )),
@@ -76,7 +75,7 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     lines
 }
 
-/// What a user may want to act on.
+/// Returns lines that a user may have to act on.
 pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
     let Some(follow) = &ledger.follow else { return Vec::new() };
     let mut lines = Vec::new();
@@ -87,11 +86,11 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
             .and_then(|c| c.percent())
             .is_some_and(|percent| percent < ENOUGH_PERCENT)
     };
-    // What the command did after a recording ended early is not missing in it.
+    // A recording that ended early doesn't cover the rest of the command.
     let is_whole = ledger.stopped.is_none();
     if let Some(event) = ledger.events.iter().find(too_little).filter(|_| is_whole) {
         lines.push(format!(
-            "WARNING: much of what the command used has no samples ({}): {}",
+            "WARNING: much of the command's {} has no samples: {}",
             event.name,
             remedy(ledger, follow, event)
         ));
@@ -110,19 +109,17 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
         let processes = count(outlived, "process");
         let outlive = agreeing(outlived, "outlives", "outlive");
         let they = agreeing(outlived, "it", "they");
-        let are = agreeing(outlived, "is", "are");
-        lines.push(format!(
-            "{processes} {outlive} the command: {they} {are} where {they} would have been without tare"
-        ));
+        let run = agreeing(outlived, "runs", "run");
+        lines.push(format!("{processes} {outlive} the command: {they} {run} on, as without tare"));
     }
     lines.extend(follow.cgroup_kept.as_ref().map(|name| {
-        format!("the command's cgroup could not be removed: {name} is left, remove it when it is empty (rmdir)")
+        format!("the command's cgroup {name} could not be removed: remove it with rmdir once it is empty")
     }));
     lines
 }
 
-/// Events on whole CPUs count what other tasks do as well: of events that are no clocks nothing
-/// says how often the command's tasks had them.
+/// Returns the events without known coverage. Events on whole CPUs also count other tasks; only
+/// clocks can be compared with the CPU time of the command's tasks.
 fn uncovered<'a>(ledger: &'a Ledger, follow: &Follow) -> Vec<&'a str> {
     let is_uncovered = |event: &&Event| event.samples > 0 && event.coverage.is_none();
     let told = follow.mode == FollowMode::System && follow.tasks.is_some();
@@ -145,21 +142,21 @@ fn tasks(follow: &Follow) -> String {
     }
 }
 
-/// What would mend a recording that saw too little of an event.
+/// Returns the remedy for a recording that covers too little of an event.
 fn remedy(ledger: &Ledger, follow: &Follow, event: &Event) -> &'static str {
     match follow.mode {
         _ if follow.unrecordable && event.samples == 0 => {
-            "its program runs with other rights than its user has (set-user-ID, set-group-ID, capabilities, or not readable), and the kernel takes events from such a task: record it as root"
+            "the program runs with other rights than its user (set-user-ID, set-group-ID, capabilities, or an unreadable file), so the kernel removes its events: record as root"
         }
-        _ if !ledger.losses.is_empty() => "samples were lost, use larger rings (-m)",
+        _ if !ledger.losses.is_empty() => "samples were lost: enlarge ring buffers with -m",
         _ if event.coverage.is_some_and(|coverage| coverage.is_highest_rate) => {
-            "the kernel can't sample so often, use a lower rate (-F)"
+            "the kernel can't sample this often: use a lower rate (-F)"
         }
         FollowMode::Inherit => {
-            "children that end early have none; --follow=cgroup or --follow=system sees them, which need CAP_PERFMON"
+            "short-lived children have none: --follow=cgroup and --follow=system see them (they need CAP_PERFMON)"
         }
         FollowMode::Cgroup if follow.left_cgroup > 0 => {
-            "tasks left its cgroup; use --follow=system"
+            "tasks left its cgroup: use --follow=system"
         }
         FollowMode::Cgroup | FollowMode::System => "use a higher rate (-F)",
     }

@@ -1,4 +1,4 @@
-//! The ledger in lines: two that say most, then warnings, then all the rest.
+//! The ledger in lines: two summary lines, then warnings, then details.
 
 mod budget;
 mod follow;
@@ -12,10 +12,9 @@ use crate::plural::{agreeing, count, grouped};
 
 const SECOND_NS: f64 = 1e9;
 
-const UNFINISHED: &str =
-    "the recorder did not end this recording: there is no account of losses and cost";
+const UNFINISHED: &str = "the recorder was killed: losses and overhead are unknown";
 
-/// All that a ledger says, as `report` and `script` print it. Words of the recording are printable.
+/// Returns the full ledger, as `report` and `script` print it, safe to print on a terminal.
 #[must_use]
 pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
     let mut lines = ledger_summary(ledger);
@@ -29,8 +28,8 @@ fn made_printable(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| printable(&line).into_owned())
 }
 
-/// What `record` prints: a line of samples and losses, one of what it cost, and a line for each
-/// warning.
+/// Returns what `record` prints: a line with samples and losses, one with the overhead, and a line
+/// per warning.
 #[must_use]
 pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
     if !ledger.finished {
@@ -43,7 +42,7 @@ pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
     made_printable(lines).collect()
 }
 
-/// What a user may want to act on.
+/// Returns lines that a user may have to act on.
 fn warnings(ledger: &Ledger) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(follow::warnings(ledger));
@@ -52,7 +51,7 @@ fn warnings(ledger: &Ledger) -> Vec<String> {
     lines.extend(ledger.gaps.iter().map(gap));
     let kept = |ns| {
         format!(
-            "{} of events is all that 1 GiB of memory could keep: record fewer events, or ask for less time",
+            "only the last {} of events fit into 1 GiB of memory: record fewer events, or a shorter time",
             seconds(ns)
         )
     };
@@ -84,7 +83,7 @@ fn details(ledger: &Ledger) -> Vec<String> {
     lines
 }
 
-/// What became of the binaries, where they were to be kept.
+/// Formats the numbers of kept binaries.
 fn kept_binaries(kept: &KeptBinaries) -> String {
     let mut line = format!(
         "kept {} with {} in {}",
@@ -92,14 +91,14 @@ fn kept_binaries(kept: &KeptBinaries) -> String {
         bytes(kept.copied_bytes),
         kept.folder
     );
-    for (number, what) in [
-        (kept.present, "there before"),
-        (kept.without_id, "without a build id: not kept"),
-        (kept.missed, "gone too soon: NOT KEPT"),
-        (kept.failed, "not written: NOT KEPT (is the disk full?)"),
+    for (number, text) in [
+        (kept.present, "already there"),
+        (kept.without_id, "not kept: no build id"),
+        (kept.missed, "NOT KEPT: gone too soon"),
+        (kept.failed, "NOT KEPT: can't be written (is the disk full?)"),
     ] {
         if number > 0 {
-            line.push_str(&format!(", {} {what}", grouped(number)));
+            line.push_str(&format!(", {} {text}", grouped(number)));
         }
     }
     line
@@ -113,12 +112,12 @@ fn samples(ledger: &Ledger) -> String {
         0 => ", none lost".to_owned(),
         lost => format!(", {} LOST", grouped(lost)),
     };
-    // What the kernel lost it counts; what a recording had no room for comes on top.
+    // The kernel counts its losses; records that the output had no room for are extra.
     let lost = match ledger.output.dropped_bytes {
         0 => lost,
         dropped => format!(
             "{}, {} of records DROPPED",
-            lost.replace("none lost", "none lost in rings"),
+            lost.replace("none lost", "none lost in ring buffers"),
             bytes(dropped)
         ),
     };
@@ -127,7 +126,7 @@ fn samples(ledger: &Ledger) -> String {
     format!("{} in {elapsed}{lost}; {size}", count(samples, "sample"))
 }
 
-/// What recording cost, in one line.
+/// Formats the overhead in one line.
 fn cost_summary(ledger: &Ledger) -> String {
     let cost = &ledger.cost;
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
@@ -135,18 +134,16 @@ fn cost_summary(ledger: &Ledger) -> String {
     let rest = ms(cost.start_cpu_ns + cost.end_cpu_ns);
     let calibration = match cost.calibration_cpu_ns {
         0 => String::new(),
-        ns => format!(", and {} once to measure what a sample costs here", ms(ns)),
+        ns => format!(", plus {} once to calibrate the cost of a sample", ms(ns)),
     };
-    let recorder = format!(
-        "the recorder used {recording} of CPU, and {rest} to start and to end{calibration}"
-    );
+    let recorder = format!("recorder: {recording}, plus {rest} at start and exit{calibration}");
     match sampling::amount(ledger) {
-        Some(amount) => format!("sampling cost ≈ {amount}: {recorder}"),
-        None => recorder,
+        Some(amount) => format!("overhead {amount} ({recorder})"),
+        None => format!("overhead unknown ({recorder})"),
     }
 }
 
-/// By event, where there are several.
+/// Formats samples by event, if there are several.
 fn events(ledger: &Ledger) -> Option<String> {
     let of = |event: &Event| {
         let lost = event
@@ -176,7 +173,7 @@ fn losses(ledger: &Ledger) -> Vec<String> {
     let mut lines: Vec<String> = ledger.losses.iter().map(of).collect();
     if !lines.is_empty() {
         lines.push(format!(
-            "losses end with larger rings (-m, now {}) or fewer events",
+            "to avoid losses, use larger ring buffers (-m, now {}) or fewer events",
             bytes(ledger.rings.bytes as u64)
         ));
     }
@@ -215,7 +212,7 @@ fn cost(cost: &Cost, recorded_ns: u64) -> String {
     let wakes = count(cost.wake_ups, "wake-up");
     let calls = count(cost.system_calls, "system call");
     format!(
-        "the recorder: {recording} of CPU ({share:.2}% of one), {start} to start, {end} to end; {wakes}, {calls}{memory}"
+        "the recorder: {recording} of CPU time ({share:.2}% of a CPU), {start} at start, {end} at exit; {wakes}, {calls}{memory}"
     )
 }
 
@@ -226,7 +223,7 @@ fn rings(ledger: &Ledger) -> String {
     let fallback = output.fallback.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
     let spills = match output.spills {
         0 => String::new(),
-        spills => format!(" (the disk too slow {}: then write)", count(spills, "time")),
+        spills => format!(" (used write instead {}: the disk was too slow)", count(spills, "time")),
     };
     let queue = match output.queue_bytes {
         0 => String::new(),
@@ -242,7 +239,7 @@ fn rings(ledger: &Ledger) -> String {
     let rate = per_second(output.record_bytes, ledger.recorded_ns)
         .map_or_else(String::new, |rate| format!(" ({}/s)", bytes(rate)));
     format!(
-        "rings: {number} of {size}, up to {full}% full; records: {records}{rate}; output: {}{spills}{fallback}{queue}",
+        "ring buffers: {number} of {size}, up to {full}% full; records: {records}{rate}; output: {}{spills}{fallback}{queue}",
         output.path
     )
 }
@@ -357,31 +354,31 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_counts_by_task_has_no_coverage() {
+    fn events_without_counts_by_task_have_no_coverage() {
         let mut ledger = ledger();
         ledger.follow.as_mut().unwrap().mode = FollowMode::System;
         let line =
             ledger_lines(&ledger).into_iter().find(|line| line.starts_with("coverage: ")).unwrap();
         assert!(
-            line.ends_with("(63.3%); not known for page-faults; 990 of 1,001 tasks have no sample"),
+            line.ends_with("(63.3%); unknown for page-faults; 990 of 1,001 tasks have no sample"),
             "{line}"
         );
         ledger.events[0].coverage = None;
         assert!(ledger_lines(&ledger).contains(
-            &"coverage: not known, as nothing counts cpu-clock, page-faults by task in this mode; 990 of 1,001 tasks have no sample".to_owned()
+            &"coverage: unknown: this mode has no count of cpu-clock, page-faults by task; 990 of 1,001 tasks have no sample".to_owned()
         ));
     }
 
     #[test]
-    fn all_that_a_ledger_can_say() {
+    fn full_ledger_has_a_line_for_each_subject() {
         let expected = "\
 1,239 samples in 2.000 s, 7 LOST; 4.1 MB
-the recorder used 20.0 ms of CPU, and 1.5 ms to start and to end
-WARNING: much of what the command used has no samples (cpu-clock): samples were lost, use larger rings (-m)
+overhead unknown (recorder: 20.0 ms, plus 1.5 ms at start and exit)
+WARNING: much of the command's cpu-clock has no samples: samples were lost: enlarge ring buffers with -m
 2 tasks left the command's cgroup and were not recorded from then on: --follow=system sees them
-1 process outlives the command: it is where it would have been without tare
+1 process outlives the command: it runs on, as without tare
 CPU 1 lost 7 records between 1.500000 and 1.600000
-losses end with larger rings (-m, now 8.4 MB) or fewer events
+to avoid losses, use larger ring buffers (-m, now 8.4 MB) or fewer events
 CPU 3 was not recorded from 1.700000 to 1.800000: it was offline
 CPU 3 was not recorded from 1.900000 on: it went offline
 the kernel throttled sampling 2 times (kernel.perf_event_max_sample_rate)
@@ -389,21 +386,21 @@ cpu-clock 1,234, page-faults 5 (7 lost)
 the command was followed by inherited events (-i asks for it)
 coverage: the samples stand for cpu-clock 1.234 s of 1.950 s (63.3%); 990 of 1,001 tasks have no sample
 3 of the samples are the recorder's own
-the recorder: 20.0 ms of CPU (1.00% of one), 1.0 ms to start, 0.5 ms to end; 8 wake-ups, 30 system calls, 5.0 MB of memory
-rings: 2 of 8.4 MB, up to 23% full; records: 4.0 MB (2.0 MB/s); output: write
+the recorder: 20.0 ms of CPU time (1.00% of a CPU), 1.0 ms at start, 0.5 ms at exit; 8 wake-ups, 30 system calls, 5.0 MB of memory
+ring buffers: 2 of 8.4 MB, up to 23% full; records: 4.0 MB (2.0 MB/s); output: write
 the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         assert_eq!(ledger_lines(&ledger()).join("\n"), expected);
     }
 
     #[test]
-    fn who_is_blamed_depends_on_what_is_known() {
+    fn the_remedy_depends_on_the_cause_of_low_coverage() {
         let warning = |change: fn(&mut Ledger)| {
             let mut ledger = ledger();
             ledger.losses.clear();
             change(&mut ledger);
             ledger_lines(&ledger).into_iter().find(|line| line.starts_with("WARNING"))
         };
-        assert!(warning(|_| {}).unwrap().contains("children that end early"));
+        assert!(warning(|_| {}).unwrap().contains("short-lived children"));
         assert_eq!(warning(|ledger| ledger.stopped = Some("full".to_owned())), None);
         let highest = warning(|ledger| {
             ledger.events[0].coverage.as_mut().unwrap().is_highest_rate = true;
@@ -422,7 +419,7 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
     }
 
     #[test]
-    fn what_was_dropped_is_not_called_whole() {
+    fn dropped_records_are_reported_beside_losses() {
         let event = Event { samples: 10, lost: Some(0), ..Event::default() };
         let output = Output { dropped_bytes: 2_000, written_bytes: 100, ..Output::default() };
         let line = ledger_lines(&Ledger {
@@ -434,7 +431,7 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
         .swap_remove(0);
         assert_eq!(
             line,
-            "10 samples in 0.000 s, none lost in rings, 2.0 kB of records DROPPED; 100 B"
+            "10 samples in 0.000 s, none lost in ring buffers, 2.0 kB of records DROPPED; 100 B"
         );
     }
 }

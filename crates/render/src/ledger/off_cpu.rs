@@ -1,27 +1,27 @@
-//! The time that tasks were not on a CPU, in words.
+//! Off-CPU time in words.
 
 use tare_format::ledger::OffCpu;
 
-use super::{count, grouped, seconds};
+use super::{count, seconds};
 
-/// What is in the recording, and what is not.
-pub(super) fn line(of: &OffCpu) -> String {
-    let mut line = format!("off-CPU: {} in {}", seconds(of.ns), count(of.waits, "wait"));
-    if of.short_waits > 0 {
-        let short = count(of.short_waits, "shorter one");
-        line.push_str(&format!(", {} in {short} left out", seconds(of.short_ns)));
+/// Formats the recorded off-CPU time, and the time that is missing.
+pub(super) fn line(off_cpu: &OffCpu) -> String {
+    let mut line = format!("off-CPU: {} in {}", seconds(off_cpu.ns), count(off_cpu.waits, "wait"));
+    if off_cpu.short_waits > 0 {
+        let short = count(off_cpu.short_waits, "shorter wait");
+        line.push_str(&format!(", without {} in {short}", seconds(off_cpu.short_ns)));
     }
-    if of.missing_waits > 0 {
-        let missing = count(of.missing_waits, "wait");
+    if off_cpu.missing_waits > 0 {
+        let missing = count(off_cpu.missing_waits, "wait");
         line.push_str(&format!(
-            ", {} in {missing} found NO ROOM in the kernel's tables",
-            seconds(of.missing_ns)
+            ", {} in {missing} LOST: the kernel's tables were full",
+            seconds(off_cpu.missing_ns)
         ));
     }
-    if of.missing_copies > 0 {
+    if off_cpu.missing_copies > 0 {
         line.push_str(&format!(
-            ", {} times a stack was copied later, for want of room",
-            grouped(of.missing_copies)
+            ", {} copied late: the buffer was full",
+            count(off_cpu.missing_copies, "stack")
         ));
     }
     line
@@ -32,13 +32,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said() {
-        let of = OffCpu { waits: 1, ns: 2_000_000_000, ..OffCpu::default() };
-        assert_eq!(line(&of), "off-CPU: 2.000 s in 1 wait");
-        let of = OffCpu { missing_waits: 1200, missing_ns: 5_000_000, short_waits: 3, ..of };
+    fn short_and_lost_waits_are_listed() {
+        let off_cpu = OffCpu { waits: 1, ns: 2_000_000_000, ..OffCpu::default() };
+        assert_eq!(line(&off_cpu), "off-CPU: 2.000 s in 1 wait");
+        let off_cpu =
+            OffCpu { missing_waits: 1200, missing_ns: 5_000_000, short_waits: 3, ..off_cpu };
         assert_eq!(
-            line(&of),
-            "off-CPU: 2.000 s in 1 wait, 0.000 s in 3 shorter ones left out, 0.005 s in 1,200 waits found NO ROOM in the kernel's tables"
+            line(&off_cpu),
+            "off-CPU: 2.000 s in 1 wait, without 0.000 s in 3 shorter waits, 0.005 s in 1,200 waits LOST: the kernel's tables were full"
         );
     }
 }

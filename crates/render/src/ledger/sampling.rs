@@ -1,8 +1,8 @@
-//! What sampling cost those who were sampled.
+//! The overhead of sampling for the sampled tasks.
 
 use tare_format::ledger::{Event, Ledger, ShareOf};
 
-/// How much it is, of what.
+/// Formats the overhead and the time that it is a share of.
 pub(super) fn amount(ledger: &Ledger) -> Option<String> {
     let cost = ledger.sampling.as_ref()?;
     let amount = match cost.share {
@@ -18,13 +18,14 @@ pub(super) fn amount(ledger: &Ledger) -> Option<String> {
     };
     let of = match cost.of {
         ShareOf::Cpus => " of the recorded CPUs' time",
+        ShareOf::Command if cost.share.is_some() => " of the command's CPU time",
         _ if cost.share.is_some() => " of the target's CPU time",
-        _ => "",
+        _ => " of CPU time",
     };
     Some(format!("{amount}{of}"))
 }
 
-/// The line that tells of it.
+/// Returns the line of details.
 pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let cost = ledger.sampling.as_ref()?;
     let one = |event: &Event| {
@@ -32,15 +33,15 @@ pub(super) fn line(ledger: &Ledger) -> Option<String> {
         let share = event.share_in_kernel();
         let dearer = cost.in_kernel > 1.0 && share > 0.0;
         let more = if dearer {
-            format!(", {} times that for the {:.0}% in the kernel", cost.in_kernel, 100.0 * share)
+            format!(" ({} times that for the {:.0}% in the kernel)", cost.in_kernel, 100.0 * share)
         } else {
             String::new()
         };
-        Some(format!("{} {:.1} us a sample{more}, {}", event.name, cost.us.value, cost.source))
+        Some(format!("{} {:.1} us per sample{more}, {}", event.name, cost.us.value, cost.source))
     };
     let costs: Vec<String> = ledger.events.iter().filter_map(one).collect();
-    let recorder = format!("{:.1} ms of the recorder", cost.recorder_ns as f64 / 1e6);
-    Some(format!("in that cost, start-up apart: {recorder}, and samples ({})", costs.join("; ")))
+    let recorder = format!("recorder {:.1} ms", cost.recorder_ns as f64 / 1e6);
+    Some(format!("overhead without start and exit: {recorder}; {}", costs.join("; ")))
 }
 
 pub(super) fn percent(share: f64) -> String {
@@ -95,17 +96,17 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_what_was_recorded_and_says_where_it_comes_from() {
+    fn a_share_names_its_base_and_its_source() {
         let amount_of = |calibrated, of| {
             let mut ledger = ledger(calibrated);
             ledger.sampling = SamplingCost::new(&ledger, of, 2);
             amount(&ledger).unwrap()
         };
-        let share = "1.00% [0.90, 1.10] of the target's CPU time";
+        let share = "1.00% [0.90, 1.10] of the command's CPU time";
         assert_eq!(amount_of(true, ShareOf::Command), share);
         assert_eq!(amount_of(false, ShareOf::Cpus), "0.25% of the recorded CPUs' time");
-        assert_eq!(amount_of(false, ShareOf::Tasks), "10.0 ms");
-        let command = "in that cost, start-up apart: 5.0 ms of the recorder, and samples (cpu-clock 5.0 us a sample, calibrated on h)";
+        assert_eq!(amount_of(false, ShareOf::Tasks), "10.0 ms of CPU time");
+        let command = "overhead without start and exit: recorder 5.0 ms; cpu-clock 5.0 us per sample, calibrated on h";
         assert_eq!(line_of(true, ShareOf::Command), command);
         assert!(line_of(false, ShareOf::Tasks).contains("an estimate"));
     }
@@ -120,7 +121,7 @@ mod tests {
             "1,000 samples, 500 of which count twice"
         );
         assert!(line(&ledger).unwrap().contains(
-            "cpu-clock 5.0 us a sample, 2 times that for the 50% in the kernel, an estimate"
+            "cpu-clock 5.0 us per sample (2 times that for the 50% in the kernel), an estimate"
         ));
     }
 

@@ -252,8 +252,8 @@ impl Selection {
         Ok(())
     }
 
-    /// The fields of a type of event (`PERF_TYPE_*`).
-    pub fn of(&self, kind: u32) -> Fields {
+    /// Returns the fields for a type of event (`PERF_TYPE_*`).
+    pub fn fields_for(&self, kind: u32) -> Fields {
         self.fields[place_of(kind)]
     }
 }
@@ -270,16 +270,19 @@ mod tests {
 
     #[test]
     fn a_list_replaces_and_signs_change() {
-        assert_eq!(changed("comm,time").of(PERF_TYPE_SOFTWARE), Fields::COMM | Fields::TIME);
         assert_eq!(
-            changed("trace:comm").of(PERF_TYPE_SOFTWARE),
-            Selection::default().of(PERF_TYPE_SOFTWARE)
+            changed("comm,time").fields_for(PERF_TYPE_SOFTWARE),
+            Fields::COMM | Fields::TIME
         );
-        assert_eq!(changed("trace:comm").of(PERF_TYPE_TRACEPOINT), Fields::COMM);
-        let more = changed("+pid,-cpu").of(PERF_TYPE_HARDWARE);
+        assert_eq!(
+            changed("trace:comm").fields_for(PERF_TYPE_SOFTWARE),
+            Selection::default().fields_for(PERF_TYPE_SOFTWARE)
+        );
+        assert_eq!(changed("trace:comm").fields_for(PERF_TYPE_TRACEPOINT), Fields::COMM);
+        let more = changed("+pid,-cpu").fields_for(PERF_TYPE_HARDWARE);
         assert!(more.contains(Fields::PID | Fields::COMM) && !more.contains(Fields::CPU));
-        assert!(changed("sw:").of(PERF_TYPE_SOFTWARE).is_empty());
-        assert!(!changed("comm,trace").of(PERF_TYPE_SOFTWARE).contains(Fields::TRACE));
+        assert!(changed("sw:").fields_for(PERF_TYPE_SOFTWARE).is_empty());
+        assert!(!changed("comm,trace").fields_for(PERF_TYPE_SOFTWARE).contains(Fields::TRACE));
     }
 
     #[test]
@@ -300,7 +303,7 @@ mod tests {
         let mut selection = Selection::default();
         selection.fit(&events).unwrap();
         assert_eq!(
-            selection.of(PERF_TYPE_SOFTWARE),
+            selection.fields_for(PERF_TYPE_SOFTWARE),
             Fields::COMM
                 | Fields::TID
                 | Fields::EVENT

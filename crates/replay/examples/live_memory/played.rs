@@ -256,7 +256,7 @@ impl Player {
         self.live.forget(&mut self.sink);
         let terms = vec![Term::Time(self.live.since_ns(WINDOW), u64::MAX)];
         let (profile, samples) = self.sink.parts();
-        let selected = Selection { terms, ..Selection::default() }.of(profile, samples);
+        let selected = Selection { terms, ..Selection::default() }.resolve(profile, samples);
         samples.fill_rows(profile, &selected, RowKeys { comm: true, ..RowKeys::default() });
         self.shown = samples.iter().filter(|sample| selected.takes(sample)).count();
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tare_format::file::Description;
 use tare_format::record::{Branch, DataSource, Namespaces, Sample};
-use tare_profile::{Detail, DetailsId, FrameId, Function, Profile, Value};
+use tare_profile::{Detail, DetailsId, FrameId, FunctionKey, Profile, Value};
 
 use super::frames::FrameTable;
 use crate::callchain::CodeAddress;
@@ -234,8 +234,8 @@ fn place_value(
         Detail::DataSymbol | Detail::DataCacheline => {
             let line = place.address & !(CACHE_LINE - 1);
             let address = if detail == Detail::DataCacheline { line } else { place.address };
-            let known = Function::of(profile, Some(frame));
-            let is_named = matches!(known, Function::Named(_));
+            let known = FunctionKey::at_frame(profile, Some(frame));
+            let is_named = matches!(known, FunctionKey::Named(_));
             let shown = in_file(address).filter(|_| is_named).unwrap_or(address);
             function(profile, frame, shown, Some(OffsetStyle::Always))
         }
@@ -259,7 +259,7 @@ enum OffsetStyle {
 fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<OffsetStyle>) -> Vec<u8> {
     let letter = profile.frame(id).map_or('?', |frame| frame.space.letter());
     let mut text = format!("[{letter}] ").into_bytes();
-    let Function::Named(symbol) = Function::of(profile, Some(id)) else {
+    let FunctionKey::Named(symbol) = FunctionKey::at_frame(profile, Some(id)) else {
         text.extend_from_slice(format!("{address:#018x}").as_bytes());
         return text;
     };

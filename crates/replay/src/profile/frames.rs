@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use tare_profile::{
-    Dso, DsoId, Frame, FrameId, NewIds, Profile, ReplacedRows, Space, StackId, StringId, Symbol,
-    SymbolId,
+    Dso, DsoId, FrameId, NewIds, Profile, ProfileFrame, ReplacedRows, Space, StackId, StringId,
+    Symbol, SymbolId,
 };
 use tare_symbols::{DsoRenumbering, Unresolved};
 
@@ -297,8 +297,8 @@ fn frame(
     dso: Option<DsoId>,
     function: Result<SymbolId, StringId>,
     address: u64,
-) -> Frame {
-    Frame { space, dso, function, address, is_inlined: false, line: None }
+) -> ProfileFrame {
+    ProfileFrame { space, dso, function, address, is_inlined: false, line: None }
 }
 
 /// Converts a CPU mode to the profile's address space.

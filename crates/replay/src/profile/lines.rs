@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use tare_profile::{Frame, FrameId, Line, Profile, ReplacedRows, Symbol};
+use tare_profile::{FrameId, Profile, ProfileFrame, ReplacedRows, SourceLine, Symbol};
 use tare_symbols::{DsoAddress, SourceLocation};
 
 use crate::machine::Machine;
@@ -85,16 +85,16 @@ impl LineLookup {
         let Some(own) = profile.frame(request.frame).copied() else {
             return Replacement::default();
         };
-        let own = Frame { address: request.address, ..own };
+        let own = ProfileFrame { address: request.address, ..own };
         let line = |location: Option<SourceLocation<'_>>, profile: &mut Profile| {
-            location.map(|at| Line {
+            location.map(|at| SourceLine {
                 file: profile.add_string(at.file.as_bytes()),
                 line: at.line,
                 column: at.column,
             })
         };
         let innermost = line(frames.first().and_then(|frame| frame.location), profile);
-        let leaf = profile.add_frame(Frame { line: innermost, ..own });
+        let leaf = profile.add_frame(ProfileFrame { line: innermost, ..own });
         // A call that doesn't return may be a function's last instruction. The return address is
         // then in the next function, and inlined functions don't belong to it.
         let symbol = machine.symbol(request.at).ok();
@@ -111,9 +111,15 @@ impl LineLookup {
                     let symbol = profile.add_symbol(Symbol { dso, name, start: 0 });
                     let function = Ok(symbol);
                     let address = 0;
-                    profile.add_frame(Frame { function, address, is_inlined: true, line, ..own })
+                    profile.add_frame(ProfileFrame {
+                        function,
+                        address,
+                        is_inlined: true,
+                        line,
+                        ..own
+                    })
                 }
-                None => profile.add_frame(Frame { line, ..own }),
+                None => profile.add_frame(ProfileFrame { line, ..own }),
             });
         }
         Replacement { leaf: Some(leaf), chain }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use tare_format::file::Description;
 use tare_format::record::{Branches, Record, Sample as RecordedSample};
 use tare_profile::{
-    Detail, FrameId, FramePointers, LocationId, NamingAdvice, NewIds, Profile, Sample,
-    SampleLocation, Samples, StringId, SymbolId, Task, Weight,
+    Detail, FrameId, FramePointers, LocationId, NamingAdvice, NewIds, Profile, SampleLocation,
+    SampleStore, SampledTask, StoredSample, StringId, SymbolId, Weight,
 };
 
 use super::details::{DetailedSample, Details};
@@ -55,7 +55,7 @@ pub struct SampleSinkOptions {
 pub struct SampleSink {
     options: SampleSinkOptions,
     profile: Profile,
-    samples: Samples,
+    samples: SampleStore,
     events: EventTable,
     threads: ThreadTable,
     stacks: CallStacks,
@@ -104,7 +104,7 @@ impl SampleSink {
         let details = options.details.clone();
         Self {
             profile,
-            samples: Samples::default(),
+            samples: SampleStore::default(),
             events,
             threads: ThreadTable::default(),
             stacks: CallStacks::new(frames),
@@ -143,7 +143,8 @@ impl SampleSink {
         let tid = head.tid.unwrap_or(-1);
         let (_, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
         let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
-        let task = self.samples.add_task(Task { thread: thread.id, comm: thread.comm, cgroup });
+        let task =
+            self.samples.add_task(SampledTask { thread: thread.id, comm: thread.comm, cgroup });
         // As in perf, a branch weighs 1.
         let period = if self.options.branches {
             1
@@ -152,7 +153,7 @@ impl SampleSink {
         } else {
             head.period.unwrap_or(event.period)
         };
-        let kept = |location, offset| Sample {
+        let kept = |location, offset| StoredSample {
             event: event.id,
             task,
             cpu: head.cpu,
@@ -173,7 +174,7 @@ impl SampleSink {
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
-        kept: impl Fn(LocationId, Option<u32>) -> Sample,
+        kept: impl Fn(LocationId, Option<u32>) -> StoredSample,
     ) {
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
@@ -281,12 +282,12 @@ impl SampleSink {
 
     /// Returns the tables and the samples.
     #[must_use]
-    pub fn tables(&self) -> (&Profile, &Samples) {
+    pub fn tables(&self) -> (&Profile, &SampleStore) {
         (&self.profile, &self.samples)
     }
 
-    /// Returns the tables, whose rows [`Samples::fill_rows`] makes, and the samples.
-    pub fn parts(&mut self) -> (&mut Profile, &Samples) {
+    /// Returns the tables, whose rows [`SampleStore::fill_rows`] makes, and the samples.
+    pub fn parts(&mut self) -> (&mut Profile, &SampleStore) {
         (&mut self.profile, &self.samples)
     }
 }

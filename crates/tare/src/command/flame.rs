@@ -61,7 +61,7 @@ fn collected(
 fn account(name: &Path, read: &Read) -> RecordingInfo {
     let name =
         if name == Path::new("-") { "standard input".into() } else { name.to_string_lossy() };
-    RecordingInfo::of(&name, &read.whole())
+    RecordingInfo::new(&name, &read.whole())
 }
 
 /// The recording's name and its command, or the names of two.

@@ -11,7 +11,7 @@ use tare_format::ledger::Ledger;
 use tare_format::printable;
 use tare_format::record::{Record, Sample};
 use tare_profile::{EventId, Profile, RowId, Weight};
-use tare_render::{CpuSwitch, RecordingSummary, SampleSink, Session, Unit};
+use tare_render::{CpuSwitch, RecordingOrigin, RecordingSummary, SampleSink, Unit};
 use tare_replay::{
     CodeDetail, Machine, OwnThreads, ProfileOptions, ProfileSink, Replay, ReplayOptions, Replayed,
     SampleFilter, Sink,
@@ -27,7 +27,7 @@ use crate::exit::{Exit, Refusal};
 pub(crate) struct Read {
     pub(crate) profile: Profile,
     pub(crate) ledger: Option<Ledger>,
-    pub(crate) session: Session,
+    pub(crate) session: RecordingOrigin,
 }
 
 impl Read {
@@ -159,7 +159,8 @@ impl Sink for Routing<'_> {
                 return Ok(ControlFlow::Continue(()));
             }
             let switch = self.switches.of(sample);
-            self.sink.sample(profile, &tare_render::Sample { row, weight, time_ns, switch })?;
+            self.sink
+                .sample(profile, &tare_render::LocatedSample { row, weight, time_ns, switch })?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -176,7 +177,7 @@ impl Sink for Routing<'_> {
         self.inner.end(machine)?;
         for Waiting { row, weight, time_ns } in self.waiting.take().into_iter().flatten() {
             let Some(row) = self.inner.row_with_lines(row) else { continue };
-            let sample = tare_render::Sample { row, weight, time_ns, switch: None };
+            let sample = tare_render::LocatedSample { row, weight, time_ns, switch: None };
             self.sink.sample(self.inner.profile(), &sample)?;
         }
         Ok(())
@@ -231,7 +232,7 @@ fn no_samples(samples: &SampleSelection, profile: &Profile) -> Refusal {
 }
 
 /// What a recording says of its machine and of how it was made.
-fn session(description: &Description) -> Session {
+fn session(description: &Description) -> RecordingOrigin {
     let features = description.features();
     let text = |feature| features.text(feature).ok().map(|text| printable(text).into_owned());
     let words = features.cmdline().unwrap_or_default();
@@ -245,7 +246,7 @@ fn session(description: &Description) -> Session {
                 && event.name.as_deref() == Some(OFF_CPU.as_bytes());
         if is_software && is_time { Unit::Nanoseconds } else { Unit::Count }
     };
-    Session {
+    RecordingOrigin {
         tool: concat!("tare ", env!("CARGO_PKG_VERSION")).to_owned(),
         command_line: words.into_iter().map(|word| printable(word).into_owned()).collect(),
         hostname: text(HOSTNAME),

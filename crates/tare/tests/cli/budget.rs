@@ -66,7 +66,7 @@ fn a_busy_program_is_sampled_within_the_budget_and_its_samples_stand_for_all_of_
     );
     assert_eq!(recorded.changes.last().unwrap().hz[0], budget.hz);
     assert!(
-        recorded.said.contains("budget: 2.00% of the recorded CPUs' time asked, "),
+        recorded.said.contains("budget: 2.00% of the recorded CPUs' time allowed, "),
         "{}",
         recorded.said
     );
@@ -90,7 +90,7 @@ fn forks_and_sleep_have_their_samples_and_the_floor_says_that_it_won() {
     assert_eq!(idle.changes[0].hz[0], 999, "all of it is within 5%: {}", idle.said);
     let floor = record(folder.path(), &["--max-overhead", "0.01%", "--min-rate", "99"], BURNER);
     assert!(floor.changes.iter().all(|change| change.hz[0] == 99), "{:?}", floor.changes);
-    assert!(floor.said.contains("budget: the floor won for "), "{}", floor.said);
+    assert!(floor.said.contains("budget: exceeded for "), "{}", floor.said);
     // Until its very end, not until the last look.
     let ledger = &floor.ledger;
     assert!(

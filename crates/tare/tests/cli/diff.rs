@@ -219,7 +219,7 @@ fn what_makes_no_sense_is_refused_with_a_word() {
         (&["--stream"], "--stacks", 2),
         (&["-c", "cycles"], "perf diff -c cycles", 2),
         (&["-c", "nonsense"], "wdiff:", 2),
-        (&["-s", "pid"], "comm, dso and symbol", 2),
+        (&["-s", "pid"], "choose from comm, dso, sym", 2),
         (&["--fail-if", "malloc"], "malloc>+1%", 2),
         (&["--per", "run", "a", "b", "c"], "where B's begin", 2),
         (&["-", "--", "-"], "one recording", 2),

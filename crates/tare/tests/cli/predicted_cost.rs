@@ -23,7 +23,9 @@ fn recorded(folder: &Path, options: &[&str]) -> (String, Value) {
     let said = stderr(&record.stdin(Stdio::null()).output().unwrap());
     let line = said
         .lines()
-        .find(|line| line.contains("in that cost, ") && line.contains("us a sample"))
+        .find(|line| {
+            line.contains("overhead without start and exit: ") && line.contains("us per sample")
+        })
         .unwrap_or_else(|| panic!("{said}"))
         .to_owned();
     let report = |options: &[&str]| {
@@ -45,7 +47,7 @@ fn recorded(folder: &Path, options: &[&str]) -> (String, Value) {
 fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
     let folder = tempfile::tempdir().unwrap();
     let (line, ledger) = recorded(folder.path(), &["--no-calibrate"]);
-    assert!(line.contains("an estimate") && line.contains("start-up apart"), "{line}");
+    assert!(line.contains("an estimate") && line.contains("without start and exit"), "{line}");
     assert_eq!(ledger["sampling"]["calibrated"], false);
     assert_eq!(ledger["events"][0]["sample_cost"]["origin"], "estimate");
 

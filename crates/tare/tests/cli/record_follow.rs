@@ -147,7 +147,7 @@ fn whole_cpus_are_narrowed_to_the_commands_tasks() {
     let recorded = record(&["--follow=system", "-e", "cpu-clock", "-F", "999"], &CHILDREN);
     other.end();
     let report = recorded.report();
-    assert!(report.contains("samples of what is not the command's are left out"), "{report}");
+    assert!(report.contains("samples from outside the command were dropped"), "{report}");
     let script = tare().args(["script", "-F", "tid", "-i"]).arg(recorded.file()).output().unwrap();
     let tids = String::from_utf8(script.stdout).unwrap();
     assert!(

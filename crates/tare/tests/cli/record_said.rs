@@ -28,12 +28,12 @@ fn two_lines_follow_a_recording_and_the_rest_is_with_v_and_in_the_header() {
     let lines: Vec<&str> = said.lines().collect();
     let [samples, cost] = lines[..] else { panic!("{said}") };
     assert!(samples.contains(" in ") && samples.ends_with(&place.file().display().to_string()));
-    assert!(cost.contains("the recorder used "), "{cost}");
+    assert!(cost.contains("overhead ") && cost.contains("recorder: "), "{cost}");
     let header =
         tare().args(["report", "--header", "-G", "-i"]).arg(place.file()).output().unwrap();
     let header = String::from_utf8(header.stdout).unwrap();
     let verbose = stderr(&place.run(&[&["-v"][..], &COMMAND].concat()));
-    for title in ["coverage: ", "the recorder: ", "rings: ", "the command: "] {
+    for title in ["coverage: ", "the recorder: ", "ring buffers: ", "the command: "] {
         assert!(verbose.contains(title) && header.contains(title), "{title}: {verbose}{header}");
         assert!(!said.contains(title), "{said}");
     }

@@ -126,7 +126,7 @@ fn a_program_with_other_rights_is_named_where_it_cannot_be_recorded() {
     }
     let text = stderr(&output);
     assert!(text.contains("other rights") && text.contains("program"), "{text}");
-    assert!(!text.contains("children that end early"), "{text}");
+    assert!(!text.contains("short-lived children"), "{text}");
 }
 
 /// A new name in a folder is on the disk once the folder is (`fsync(2)`).

@@ -86,7 +86,7 @@ pub(crate) fn left_out(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().find_map(|line| {
         let (number, what) = line.strip_prefix("tare: ")?.split_once(' ')?;
-        what.contains(" of what is not the command's ").then_some(number)
+        what.contains(" from outside the command ").then_some(number)
     });
     line.map_or(0, |number| number.replace(',', "").parse().expect("a number"))
 }

@@ -1,7 +1,7 @@
 //! Filter conditions, as typed and as displayed.
 
 use tare_format::printable;
-use tare_profile::{Function, Profile, Space, Term};
+use tare_profile::{FunctionKey, Profile, Space, Term};
 use tare_replay::TimeRanges;
 
 /// Names before `=`.
@@ -74,13 +74,13 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
             format!("{name}={}", values.collect::<Vec<_>>().join(","))
         }
         Term::Stack(stack) => {
-            let name = |function: &Function| match function {
-                Function::Named(symbol) => profile.symbol(*symbol).map_or_else(
+            let name = |function: &FunctionKey| match function {
+                FunctionKey::Named(symbol) => profile.symbol(*symbol).map_or_else(
                     || "?".to_owned(),
                     |symbol| printable(profile.string(symbol.name)).into_owned(),
                 ),
-                Function::Address(_, address) => format!("{address:#x}"),
-                Function::Unknown => "?".to_owned(),
+                FunctionKey::Address(_, address) => format!("{address:#x}"),
+                FunctionKey::Unknown => "?".to_owned(),
             };
             let last = stack.last().map(name).unwrap_or_default();
             format!("stack=…;{last} ({} deep)", stack.len())

@@ -1,6 +1,6 @@
 //! Keys of the live view, and what stays displayed as old samples are dropped.
 
-use tare_profile::{Function, NewIds, Space, Term};
+use tare_profile::{FunctionKey, NewIds, Space, Term};
 
 use super::App;
 use super::overlay::PromptKind;
@@ -54,7 +54,7 @@ impl App {
         self.flame.renumber(now);
         let renumbered = |term: Term| match term {
             Term::Stack(stack) => {
-                let stack: Option<Vec<Function>> =
+                let stack: Option<Vec<FunctionKey>> =
                     stack.into_iter().map(|function| now.function(function)).collect();
                 stack.map(Term::Stack)
             }

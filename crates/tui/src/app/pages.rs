@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 
-use tare_profile::Function;
+use tare_profile::FunctionKey;
 use tare_render::{function_name, ledger_lines, loss_lines};
 
 use super::overlay::Menu;
@@ -53,7 +53,7 @@ impl App {
     fn refresh_callers(&mut self, model: &mut Model) {
         let Some(frame) = self.subject else { return };
         let profile = model.profile();
-        let function = Function::of(profile, Some(frame));
+        let function = FunctionKey::at_frame(profile, Some(frame));
         let name = function_name(profile, Some(frame));
         let [callers, callees] = callers_and_callees(model, &self.query, function, LEAST_PERCENT);
         let part = |title: String, tree, has_own| {

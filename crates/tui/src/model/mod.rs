@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
-use tare_profile::{EventId, Losses, Profile, Samples, Selection, Term, Weight};
+use tare_profile::{EventId, Losses, Profile, SampleStore, Selection, Term, Weight};
 use tare_replay::{Replay, SampleSink};
 
 pub(crate) use live::LiveModel;
@@ -78,7 +78,7 @@ impl Model {
         self.sink.parts().0
     }
 
-    pub(crate) fn samples(&mut self) -> &Samples {
+    pub(crate) fn samples(&mut self) -> &SampleStore {
         self.sink.parts().1
     }
 

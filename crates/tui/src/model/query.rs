@@ -1,10 +1,10 @@
 //! Queries of the views.
 
 use tare_profile::{
-    CallTree, EventId, Filter, Function, Key, Options, Order, Profile, RowKeys, Samples,
-    SelectedSamples, Selection, Table, Term, Weight, table,
+    CallTree, EventId, Filter, FunctionKey, Order, Profile, ProfileTable, RowKeys, SampleStore,
+    SelectedSamples, Selection, SortKey, TableOptions, Term, Weight, table,
 };
-use tare_render::View;
+use tare_render::TableView;
 
 use super::Model;
 
@@ -43,7 +43,7 @@ impl Query {
     pub(super) fn selected(&self, model: &mut Model) -> SelectedSamples {
         let selection = self.selection(model);
         let (profile, samples) = model.sink.parts();
-        selection.of(profile, samples)
+        selection.resolve(profile, samples)
     }
 
     /// Returns the selected time range in nanoseconds.
@@ -74,7 +74,7 @@ impl Query {
 #[derive(Clone, Debug)]
 pub(crate) struct Functions {
     /// The rows, in order.
-    pub(crate) table: Table,
+    pub(crate) table: ProfileTable,
 }
 
 /// Merged call chains.
@@ -108,10 +108,10 @@ impl Model {
     }
 
     /// Returns the rows of a view.
-    pub(crate) fn functions(&mut self, query: &Query, view: &View) -> Option<Functions> {
+    pub(crate) fn functions(&mut self, query: &Query, view: &TableView) -> Option<Functions> {
         let event = query.event?;
         let all = self.fill(query, view.row_keys());
-        let view = View { filter: query.rows(), ..view.clone() };
+        let view = TableView { filter: query.rows(), ..view.clone() };
         let mut table = tare_render::rows(self.profile(), event, &view);
         if !query.relative {
             table.all = all;
@@ -121,8 +121,12 @@ impl Model {
 }
 
 /// Returns the weight of each event's samples, in event order.
-pub(super) fn totals(profile: &Profile, samples: &Samples, selection: &Selection) -> Vec<Weight> {
-    let selected = selection.of(profile, samples);
+pub(super) fn totals(
+    profile: &Profile,
+    samples: &SampleStore,
+    selection: &Selection,
+) -> Vec<Weight> {
+    let selected = selection.resolve(profile, samples);
     let events: Vec<EventId> = profile.events().map(|(id, _)| id).collect();
     let mut totals = vec![Weight::default(); events.len()];
     for sample in samples.iter().filter(|sample| selected.takes(sample)) {
@@ -138,7 +142,7 @@ pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree
     let Some(event) = query.event else { return Tree::default() };
     let all = model.fill(query, RowKeys::default());
     let profile = model.profile();
-    let options = Options { trees: Some(Order::Caller), ..Options::default() };
+    let options = TableOptions { trees: Some(Order::Caller), ..TableOptions::default() };
     let table = table(profile, event, &options);
     let all = if query.relative { table.all } else { all };
     let least = table.all.period as f64 * percent / 100.0;
@@ -154,21 +158,21 @@ pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree
 pub(crate) fn callers_and_callees(
     model: &mut Model,
     query: &Query,
-    function: Function,
+    function: FunctionKey,
     percent: f64,
 ) -> [Tree; 2] {
     let Some(event) = query.event else { return Default::default() };
     let all = model.fill(query, RowKeys::default());
     let profile = model.profile();
     [Order::Callee, Order::Caller].map(|order| {
-        let keys = vec![Key::Symbol];
-        let options = Options {
+        let keys = vec![SortKey::Symbol];
+        let options = TableOptions {
             keys,
             children: true,
             trees: Some(order),
             from_entries: true,
             by_space: false,
-            ..Options::default()
+            ..TableOptions::default()
         };
         let table = table(profile, event, &options);
         let all = if query.relative { table.all } else { all };

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use tare_profile::{Function, NewIds, Node, Profile, Space};
+use tare_profile::{FunctionKey, NewIds, Node, Profile, Space};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
@@ -16,9 +16,9 @@ use crate::paint::{Pen, Theme, below_title, has};
 pub(crate) struct FlameView {
     tree: Tree,
     /// The functions from the outermost to the selected one.
-    path: Vec<Function>,
+    path: Vec<FunctionKey>,
     /// The functions from the outermost to the one at full width.
-    zoomed: Vec<Function>,
+    zoomed: Vec<FunctionKey>,
     /// The outermost functions are at the bottom.
     is_flame: bool,
     /// The drawn nodes, with their areas.
@@ -46,9 +46,9 @@ impl FlameView {
         self.tree = Tree::default();
     }
 
-    fn function(&self, profile: &Profile, at: Option<usize>) -> Option<Function> {
+    fn function(&self, profile: &Profile, at: Option<usize>) -> Option<FunctionKey> {
         let node = self.tree.tree.nodes().get(at?)?;
-        Some(Function::of(profile, Some(node.frame)))
+        Some(FunctionKey::at_frame(profile, Some(node.frame)))
     }
 
     fn node(&self, at: usize) -> Option<&Node> {
@@ -148,11 +148,11 @@ impl FlameView {
         self.node(at).is_some_and(|node| has(&name(node), wanted))
     }
 
-    fn path_of(&self, profile: &Profile, at: usize) -> Vec<Function> {
+    fn path_of(&self, profile: &Profile, at: usize) -> Vec<FunctionKey> {
         let mut path = Vec::new();
         let mut next = Some(at);
         while let Some(node) = next.and_then(|at| self.node(at)) {
-            path.push(Function::of(profile, Some(node.frame)));
+            path.push(FunctionKey::at_frame(profile, Some(node.frame)));
             next = node.parent;
         }
         path.reverse();
@@ -303,13 +303,13 @@ impl FlameView {
 }
 
 /// Returns the nodes along a path, as far as they exist.
-fn nodes(tree: &Tree, profile: &Profile, path: &[Function]) -> Vec<usize> {
+fn nodes(tree: &Tree, profile: &Profile, path: &[FunctionKey]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut among = tree.tree.roots();
     for function in path {
         let is_it = |at: &&usize| {
             let node = tree.tree.nodes().get(**at);
-            node.is_some_and(|node| Function::of(profile, Some(node.frame)) == *function)
+            node.is_some_and(|node| FunctionKey::at_frame(profile, Some(node.frame)) == *function)
         };
         let Some(at) = among.iter().find(is_it) else { break };
         found.push(*at);

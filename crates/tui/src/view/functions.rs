@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_profile::{CallTree, Entry, Function, Key, Profile};
-use tare_render::{Column, View, percent};
+use tare_profile::{CallTree, Entry, FunctionKey, Profile, SortKey};
+use tare_render::{Column, TableView, percent};
 
 use super::{Subject, node_name, space};
 use crate::list::{Item, LineKind, List, Mark, Nodes, key};
@@ -21,7 +21,7 @@ const ROWS: u64 = 1;
 /// The function table.
 pub(crate) struct FunctionsView {
     /// Columns, order and limits.
-    pub(crate) view: View,
+    pub(crate) view: TableView,
     pub(crate) list: List,
     pub(crate) titles: bool,
     pub(crate) verbose: bool,
@@ -36,7 +36,7 @@ pub(crate) struct FunctionsView {
 }
 
 impl FunctionsView {
-    pub(crate) fn new(view: View) -> Self {
+    pub(crate) fn new(view: TableView) -> Self {
         Self {
             usual: view.order.clone(),
             view,
@@ -52,7 +52,7 @@ impl FunctionsView {
     }
 
     /// Starts over with other columns.
-    pub(crate) fn set(&mut self, view: View) {
+    pub(crate) fn set(&mut self, view: TableView) {
         self.usual.clone_from(&view.order);
         self.view = view;
     }
@@ -197,13 +197,13 @@ impl FunctionsView {
             LineKind::Node(_, at) => {
                 self.trees.get(&row).and_then(|tree| Some(tree.nodes().get(at)?.frame))
             }
-            _ => entry.frame.filter(|_| has(Key::Symbol) || has(Key::Dso)),
+            _ => entry.frame.filter(|_| has(SortKey::Symbol) || has(SortKey::Dso)),
         };
         Subject {
             frame,
-            thread: entry.thread.filter(|_| has(Key::Tid) || has(Key::Tgid)),
-            comm: entry.comm.filter(|_| has(Key::Comm)),
-            cpu: entry.cpu.filter(|_| has(Key::Cpu)),
+            thread: entry.thread.filter(|_| has(SortKey::Tid) || has(SortKey::Tgid)),
+            comm: entry.comm.filter(|_| has(SortKey::Comm)),
+            cpu: entry.cpu.filter(|_| has(SortKey::Cpu)),
             stack: Vec::new(),
         }
     }
@@ -352,14 +352,14 @@ impl FunctionsView {
         match column {
             Column::Children => theme.percent(percent(entry.total, data.table.all)),
             Column::Overhead => theme.percent(percent(entry.own, data.table.all)),
-            Column::Key(Key::Symbol) => theme.space(space(profile, entry.frame)),
+            Column::Key(SortKey::Symbol) => theme.space(space(profile, entry.frame)),
             _ => Default::default(),
         }
     }
 }
 
 /// Returns the call tree of a row.
-fn built(data: &Functions, profile: &Profile, at: usize, view: &View) -> CallTree {
+fn built(data: &Functions, profile: &Profile, at: usize, view: &TableView) -> CallTree {
     let (Some(entry), Some(graph)) = (data.table.entries.get(at), view.graph) else {
         return CallTree::default();
     };
@@ -369,6 +369,6 @@ fn built(data: &Functions, profile: &Profile, at: usize, view: &View) -> CallTre
 }
 
 fn row_key(profile: &Profile, entry: &Entry) -> u64 {
-    let function = Function::of(profile, entry.frame);
+    let function = FunctionKey::at_frame(profile, entry.frame);
     key(ROWS, (entry.comm, entry.thread, entry.cpu, entry.trace, function))
 }

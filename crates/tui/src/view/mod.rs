@@ -8,7 +8,7 @@ pub(super) mod text;
 pub(super) mod timeline;
 pub(super) mod trees;
 
-use tare_profile::{FrameId, Function, Profile, Space, StringId, ThreadId};
+use tare_profile::{FrameId, FunctionKey, Profile, Space, StringId, ThreadId};
 use tare_render::{function_name, inlined};
 
 /// What is under the cursor.
@@ -23,7 +23,7 @@ pub(super) struct Subject {
     /// The CPU, if rows distinguish CPUs.
     pub(super) cpu: Option<u32>,
     /// The call chain from the outermost function, if it is complete.
-    pub(super) stack: Vec<Function>,
+    pub(super) stack: Vec<FunctionKey>,
 }
 
 /// Returns a function's name in trees, with its file if `verbose`.

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_profile::{FrameId, Function, Profile};
+use tare_profile::{FrameId, FunctionKey, Profile};
 use tare_render::percent;
 
 use super::{Subject, node_name, space};
@@ -108,7 +108,7 @@ impl TreesView {
         let mut stack = Vec::new();
         let mut next = Some(at).filter(|_| part.from_root);
         while let Some(node) = next.and_then(|at| nodes.get(at)) {
-            stack.push(Function::of(profile, Some(node.frame)));
+            stack.push(FunctionKey::at_frame(profile, Some(node.frame)));
             next = node.parent;
         }
         stack.reverse();

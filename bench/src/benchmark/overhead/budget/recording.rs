@@ -125,7 +125,7 @@ impl<'a> StateFolder<'a> {
                 "recorded_ns": ledger["recorded_ns"], "budget": ledger["budget"], "sampling": ledger["sampling"], "cost": ledger["cost"],
                 "sample_us": ledger["events"][0]["sample_cost"]["us"], "samples": ledger["events"][0]["samples"], "throttled": ledger["throttled"],
             }),
-            floor: if done.stderr.contains("budget: the floor won for") { floor } else { 0.0 },
+            floor: if done.stderr.contains("budget: exceeded for") { floor } else { 0.0 },
         })
     }
 }

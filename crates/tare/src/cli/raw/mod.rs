@@ -39,7 +39,7 @@ pub use archive::ArchiveArgs;
 pub use deferred::Deferred;
 pub use diff::{DiffArgs, Percentage};
 pub use doctor::DoctorArgs;
-pub use export::{ExportArgs, ExportFormat};
+pub use export::ExportArgs;
 pub use flame::{FlameArgs, FlameFormat, FlameOrder};
 pub use follow::FollowMode;
 pub use list::ListArgs;

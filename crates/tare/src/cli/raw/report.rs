@@ -13,18 +13,11 @@ Examples:
   tare report --no-children -g callee    what each function cost itself, and who called it
   tare report --dsos libc.so.6 --percent-limit 1
   tare report --stats                    how many records of each kind
-  tare record -o - ./prog | tare report -i -
-
-Columns and sort keys: comm, pid (the thread's number and name, as in perf), tid (the same), tgid,
-dso, sym, srcline, srcfile, cpu, socket, event, trace (the fields of a tracepoint; the default where all
-events are tracepoints), parent, time, cgroup, cgroup_id, weight, local_weight, addr, transaction,
-code_page_size, data_page_size; of memory accesses mem, snoop, tlb, locked, blocked, symbol_daddr,
-dso_daddr, phys_daddr; of branches (-b) symbol_from, symbol_to, dso_from, dso_to, mispredict, in_tx,
-abort, cycles; overhead_sys, overhead_us, overhead_guest_sys, overhead_guest_us.";
+  tare record -o - ./prog | tare report -i -";
 
 /// Arguments of `tare report`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()))]
 pub struct ReportArgs {
     /// The recording (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -46,7 +39,7 @@ pub struct ReportArgs {
     #[arg(long, hide = true)]
     pub tui_panic: bool,
 
-    /// What samples are put together by, such as comm,dso,sym; +KEY,… adds to these
+    /// Group samples by these sort keys, such as comm,dso,sym; +KEY,… adds to the default keys
     #[arg(
         short,
         long = "sort",
@@ -56,7 +49,7 @@ pub struct ReportArgs {
     )]
     pub sort: Vec<String>,
 
-    /// The columns (+COLUMN,… adds to the usual ones): overhead, overhead_children, sample, period and sort keys
+    /// Show these columns: figures and sort keys, listed below; +COLUMN,… adds to the default columns
     #[arg(
         short = 'F',
         long,

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tare_measure::compare::BadCondition;
 use tare_measure::compare::runs::Gate;
-use tare_profile::{DiffOptions, Filter, Key};
+use tare_profile::{DiffOptions, Filter};
+use tare_render::comparable_key;
 use tare_render::diff::{DiffOrder, DiffView};
 use tare_replay::SampleFilterOptions;
 
@@ -113,9 +114,10 @@ fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
 
 fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
     let words = raw.sort.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let keys = words.map(key).collect::<Result<Vec<_>, _>>()?;
+    let keys = words.map(comparable_key).collect::<Result<Vec<_>, _>>();
+    let keys = keys.map_err(|error| Refusal::usage(format!("-s {error}")))?;
     if keys.is_empty() {
-        return Err(Refusal::usage("-s: name at least one of comm, dso and symbol"));
+        return Err(Refusal::usage("-s: name at least one of comm, dso and sym"));
     }
     let bytes = |names: &[String]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
     let filter = Filter {
@@ -132,20 +134,6 @@ fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
         relative: raw.percentage == raw::Percentage::Relative,
         slices: false,
     })
-}
-
-fn key(word: &str) -> Result<Key, Refusal> {
-    match word {
-        "comm" => Ok(Key::Comm),
-        "dso" => Ok(Key::Dso),
-        "sym" | "symbol" => Ok(Key::Symbol),
-        "pid" | "tid" | "tgid" | "cpu" => Err(Refusal::usage(format!(
-            "-s {word}: numbers of processes and CPUs stand for nothing in another recording; there are comm, dso and symbol"
-        ))),
-        _ => Err(Refusal::usage(format!(
-            "-s {word}: recordings are compared by comm, dso and symbol, or by --stacks"
-        ))),
-    }
 }
 
 /// What `-c` has.

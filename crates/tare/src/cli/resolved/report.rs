@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use regex_lite::Regex;
 use tare_format::file::Description;
 use tare_format::file::features::GroupDesc;
-use tare_profile::{Detail, Filter, Key, Order};
-use tare_render::{Amount, Column, Graph, Group, Layout, Style, View};
+use tare_profile::{Detail, Filter, Order, SortKey};
+use tare_render::{Amount, Column, EventGroup, Graph, Layout, Style, TableView};
 use tare_replay::{CodeDetail, ProfileOptions, TimeRanges};
 use tare_symbols::SymbolOptions;
 
@@ -187,7 +187,7 @@ impl ReportOptions {
     /// How samples are summed up.
     #[must_use]
     pub fn profile(&self, code: CodeDetail, recorded: RecordingTraits) -> ProfileOptions {
-        let cpu = Column::Key(Key::Cpu);
+        let cpu = Column::Key(SortKey::Cpu);
         ProfileOptions {
             time: self.time.clone(),
             cpus: self.cpus.clone(),
@@ -214,7 +214,7 @@ impl ReportOptions {
     pub fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
         let mut details = Vec::new();
         for column in self.columns(recorded) {
-            if let Column::Key(Key::Detail(detail)) = column
+            if let Column::Key(SortKey::Detail(detail)) = column
                 && !details.contains(&detail)
             {
                 details.push(detail);
@@ -225,19 +225,19 @@ impl ReportOptions {
 
     /// The groups of events that are shown side by side.
     #[must_use]
-    pub fn groups(&self, description: &Description) -> Vec<Group> {
+    pub fn groups(&self, description: &Description) -> Vec<EventGroup> {
         let Some(sort_by) = self.group else { return Vec::new() };
         let recorded = description.features().group_desc().unwrap_or_default();
         let events = description.events().len();
         let of = |group: &GroupDesc<'_>| {
             let name = String::from_utf8_lossy(group.name).into_owned();
             let name = if name == "{anon_group}" { "anon group".to_owned() } else { name };
-            Group { name, events: group.places(events).collect(), sort_by }
+            EventGroup { name, events: group.places(events).collect(), sort_by }
         };
         let groups: Vec<_> = recorded.iter().map(of).collect();
         if groups.is_empty() {
             let events = (0..events).collect();
-            return vec![Group { name: "anon group".to_owned(), events, sort_by }];
+            return vec![EventGroup { name: "anon group".to_owned(), events, sort_by }];
         }
         groups
     }
@@ -245,7 +245,7 @@ impl ReportOptions {
     /// Whether rows are told apart by the fields of tracepoints.
     #[must_use]
     pub fn shows_trace(&self, recorded: RecordingTraits) -> bool {
-        self.columns(recorded).any(|column| column == Column::Key(Key::Trace))
+        self.columns(recorded).any(|column| column == Column::Key(SortKey::Trace))
     }
 
     /// From which end call graphs go on, where there are any.
@@ -262,12 +262,12 @@ impl ReportOptions {
 
     /// What is shown of a recording.
     #[must_use]
-    pub fn view(&self, recorded: RecordingTraits) -> View {
+    pub fn view(&self, recorded: RecordingTraits) -> TableView {
         let has_chains = recorded.has_callchains;
         let children = has_chains && self.children;
         let order = self.order(recorded);
         let keys = self.keys(recorded);
-        let skips_first = keys.first() == Some(&Column::Key(Key::Symbol))
+        let skips_first = keys.first() == Some(&Column::Key(SortKey::Symbol))
             && self.fields.is_none()
             && !self.sort.is_empty();
         let mut columns = if children {
@@ -296,7 +296,7 @@ impl ReportOptions {
                 order_by.splice(0..0, figures.copied());
             }
         }
-        View {
+        TableView {
             columns,
             order: order_by,
             children,
@@ -318,9 +318,9 @@ impl ReportOptions {
     /// The sort keys that were named, or the usual ones.
     fn keys(&self, recorded: RecordingTraits) -> Vec<Column> {
         if self.sort.is_empty() && recorded.only_tracepoints {
-            vec![Column::Key(Key::Trace)]
+            vec![Column::Key(SortKey::Trace)]
         } else if self.sort.is_empty() {
-            [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key).to_vec()
+            [SortKey::Comm, SortKey::Dso, SortKey::Symbol].map(Column::Key).to_vec()
         } else {
             self.sort.clone()
         }
@@ -360,14 +360,14 @@ impl ReportOptions {
     /// Whether rows are told apart by command name alone.
     #[must_use]
     pub fn is_by_command(&self) -> bool {
-        self.sort == [Column::Key(Key::Comm)]
+        self.sort == [Column::Key(SortKey::Comm)]
     }
 
     /// Whether anything that is asked for depends on where in code samples lie.
     #[must_use]
     pub fn needs_places(&self, recorded: RecordingTraits) -> bool {
         let by_place = |column| match column {
-            Column::Key(Key::Detail(detail)) => detail.is_of_places(),
+            Column::Key(SortKey::Detail(detail)) => detail.is_of_places(),
             Column::Key(key) => key.is_of_frames(),
             Column::OverheadOf(_) => true,
             _ => false,

@@ -1,6 +1,6 @@
 //! Columns and sort keys of `tare report`, by perf's names.
 
-use tare_profile::{Detail, Key, Space};
+use tare_profile::{Detail, SortKey, Space};
 use tare_render::Column;
 
 use crate::cli::raw;
@@ -40,7 +40,7 @@ impl Columns {
             }
             sort.extend(keys);
         }
-        let parent = Column::Key(Key::Detail(Detail::Parent));
+        let parent = Column::Key(SortKey::Detail(Detail::Parent));
         if (raw.parent.is_some() || raw.exclude_other) && !sort.contains(&parent) {
             if sort.is_empty() {
                 sort.extend(usual());
@@ -52,20 +52,20 @@ impl Columns {
 }
 
 /// The keys where none are named; those of memory accesses and of branches are perf's.
-fn usual_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = Key> + use<> {
-    let of = |details: &[Detail]| details.iter().copied().map(Key::Detail).collect::<Vec<_>>();
+fn usual_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = SortKey> + use<> {
+    let of = |details: &[Detail]| details.iter().copied().map(SortKey::Detail).collect::<Vec<_>>();
     let keys = if raw.mem_mode {
         let mut keys = of(&[Detail::LocalWeight, Detail::Memory]);
-        keys.extend([Key::Symbol, Key::Dso]);
+        keys.extend([SortKey::Symbol, SortKey::Dso]);
         keys.extend(of(&[Detail::DataSymbol, Detail::DataDso, Detail::Snoop, Detail::Tlb]));
         keys.extend(of(&[Detail::Locked, Detail::Blocked]));
         keys
     } else if raw.branch_stack {
-        let mut keys = vec![Key::Comm];
+        let mut keys = vec![SortKey::Comm];
         keys.extend(of(&[Detail::DsoFrom, Detail::SymbolFrom, Detail::SymbolTo, Detail::Cycles]));
         keys
     } else {
-        vec![Key::Comm, Key::Dso, Key::Symbol]
+        vec![SortKey::Comm, SortKey::Dso, SortKey::Symbol]
     };
     keys.into_iter()
 }
@@ -74,27 +74,6 @@ fn usual_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = Key> + use<> {
 fn columns(words: &[String]) -> Result<(Vec<Column>, bool), Refusal> {
     let adds = words.first().is_some_and(|word| word.starts_with('+'));
     let names = words.iter().map(|word| word.trim_start_matches('+'));
-    Ok((names.map(column).collect::<Result<_, _>>()?, adds))
-}
-
-/// Keys of perf's that tare lacks, and why.
-const LACKING: [(&str, &str); 7] = [
-    ("type", "types of data are not looked for"),
-    ("typeoff", "types of data are not looked for"),
-    ("simd", "it is of Arm's SPE traces, which are not decoded"),
-    ("srcline_from", "`tare script -F ip,brstackinsn,srccode` shows the lines of branches"),
-    ("srcline_to", "`tare script -F ip,brstackinsn,srccode` shows the lines of branches"),
-    ("ipc_null", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
-    ("ipc_lbr", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
-];
-
-fn column(word: &str) -> Result<Column, Refusal> {
-    if let Some(column) = Column::by_name(word) {
-        return Ok(column);
-    }
-    if let Some((name, why)) = LACKING.iter().find(|(name, _)| *name == word) {
-        return Err(Refusal::usage(format!("perf's sort key {name} is not there: {why}")));
-    }
-    let known = Column::names().collect::<Vec<_>>().join(", ");
-    Err(Refusal::usage(format!("there is no column or sort key '{word}': there are {known}")))
+    let columns: Result<_, String> = names.map(Column::from_name).collect();
+    Ok((columns.map_err(Refusal::usage)?, adds))
 }

@@ -7,7 +7,7 @@ use tare_kernel::host::Host;
 use tare_profile::{Space, Term};
 use tare_record::Options;
 use tare_record::options::{Budget, Rate};
-use tare_render::View;
+use tare_render::TableView;
 use tare_symbols::SymbolOptions;
 use tare_tui::Pace;
 
@@ -99,8 +99,8 @@ impl Top {
 
     /// What is shown of samples, with or without call chains. Of rows those that `fit`, unless the
     /// user says how many.
-    pub(crate) fn view(&self, recorded: RecordingTraits, fit: Option<usize>) -> View {
-        View { most_rows: self.entries.or(fit), ..self.report.view(recorded) }
+    pub(crate) fn view(&self, recorded: RecordingTraits, fit: Option<usize>) -> TableView {
+        TableView { most_rows: self.entries.or(fit), ..self.report.view(recorded) }
     }
 
     /// Whether rows are told apart by the fields of tracepoints.

@@ -10,8 +10,8 @@ use tare_format::file::Description;
 use tare_format::file::features::ARCH;
 use tare_format::ledger::Ledger;
 use tare_kernel::file_window::catch_bus_errors;
-use tare_profile::{EventId, Filter, Key, Profile, Selection, SymbolId, Weight};
-use tare_render::{Column, View};
+use tare_profile::{EventId, Filter, Profile, Selection, SortKey, SymbolId, Weight};
+use tare_render::{Column, TableView};
 use tare_replay::{
     Recording, Replay, ReplayOptions, SampleDetail, SampleSink, SampleSinkOptions, own_tids,
 };
@@ -116,10 +116,10 @@ fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
 /// Opens the interactive report at the function.
 fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
     let name = raw.symbol.or(raw.named);
-    let keys = [Key::Comm, Key::Dso, Key::Symbol].map(Column::Key);
+    let keys = [SortKey::Comm, SortKey::Dso, SortKey::Symbol].map(Column::Key);
     let columns = [&[Column::Overhead][..], &keys].concat();
     let order = vec![Column::Overhead];
-    let view = View { columns, order, ..View::default() };
+    let view = TableView { columns, order, ..TableView::default() };
     let dsos = raw.dsos.into_iter().map(String::into_bytes).collect();
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
@@ -209,7 +209,7 @@ fn annotated(
     let without_tids = wanted.without_tids.clone();
     let (profile, samples) = sink.tables();
     let selection = Selection { without_tids, ..Selection::default() };
-    let selected = selection.of(profile, samples);
+    let selected = selection.resolve(profile, samples);
     let weights = tare_annotate::weights(profile, samples, &selected);
     let all = |event: EventId| {
         let mut all = Weight::default();

@@ -11,7 +11,7 @@ use tare_render::diff::{diff_json, diff_text};
 use tare_render::flame::{
     Collector, FlameInput, Graph, PAGE_BYTES, RecordingInfo, Style, page, svg,
 };
-use tare_render::{Sample, SampleSink};
+use tare_render::{LocatedSample, SampleSink};
 
 use crate::Outcome;
 use crate::cli::raw;
@@ -127,7 +127,7 @@ struct Taking {
 }
 
 impl SampleSink for Taking {
-    fn sample(&mut self, profile: &Profile, sample: &Sample) -> io::Result<()> {
+    fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         self.samples += 1;
         if let Some(time_ns) = sample.time_ns {
             self.first_ns.get_or_insert(time_ns);
@@ -149,7 +149,7 @@ fn chains(taken: &mut [Vec<LoadedRecording>; 2]) -> Graph {
 fn draw(output: &Path, mut graph: Graph, taken: &[Vec<LoadedRecording>; 2]) -> anyhow::Result<()> {
     let of_side = |side: &Vec<LoadedRecording>| {
         let accounts: Vec<RecordingInfo> =
-            side.iter().map(|taken| RecordingInfo::of(&taken.name, &taken.read.whole())).collect();
+            side.iter().map(|taken| RecordingInfo::new(&taken.name, &taken.read.whole())).collect();
         RecordingInfo::joined(accounts)
     };
     let [a, b] = taken.each_ref().map(of_side);

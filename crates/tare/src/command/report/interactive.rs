@@ -64,7 +64,7 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
         // The interface filters samples.
         view: {
             let report = report.clone();
-            Box::new(move |description| tare_render::View {
+            Box::new(move |description| tare_render::TableView {
                 filter: Filter::default(),
                 ..report.view(recorded(description))
             })

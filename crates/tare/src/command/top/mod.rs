@@ -15,7 +15,7 @@ use tare_kernel::host::Host;
 use tare_kernel::signals::Signals;
 use tare_record::output::Output;
 use tare_record::{Backend, PlanError, RecordError, Recorder, Recording, Start};
-use tare_render::View;
+use tare_render::TableView;
 use tare_replay::LiveOptions;
 use tare_tui::{LiveScreen, LiveShown, UiExit};
 
@@ -115,7 +115,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
     Ok(planned.map_err(refused)?)
 }
 
-/// How samples are shown, with at most `rows` rows.
+/// What is shown of samples, of rows those that `fit`.
 fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> View {
     let has_callchains = recording.has_callchains();
     top.view(RecordingTraits { has_callchains, only_tracepoints: false }, rows)

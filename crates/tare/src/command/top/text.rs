@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use tare_profile::{Profile, Samples, Selection, Term};
-use tare_render::{LiveFigures, View, live_json, live_line};
+use tare_profile::{Profile, SampleStore, Selection, Term};
+use tare_render::{LiveFigures, TableView, live_json, live_line};
 use tare_replay::{Live, SampleSink};
 
 use super::feed::Feed;
@@ -16,7 +16,7 @@ const OTHER_LINES: usize = 10;
 /// Moves the cursor to the top and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Prints a live profile.
+/// Prints what runs now.
 pub(super) struct LivePrinter {
     view: View,
     terms: Vec<Term>,
@@ -27,7 +27,7 @@ pub(super) struct LivePrinter {
 }
 
 impl LivePrinter {
-    /// `view` returns how samples are shown, with at most the given number of rows.
+    /// `view`: what is shown, of rows those that fit.
     pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> View) -> Self {
         let is_json = top.form == TopForm::Json;
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
@@ -58,10 +58,10 @@ impl LivePrinter {
 
     /// Sums the samples that pass the filters into the profile's rows.
     fn fill(&self, live: &Live, sink: &mut SampleSink) {
-        let (profile, samples): (&mut Profile, &Samples) = sink.parts();
+        let (profile, samples): (&mut Profile, &SampleStore) = sink.parts();
         let mut terms = self.terms.clone();
         terms.push(Term::Time(live.since_ns(self.span), u64::MAX));
-        let selected = Selection { terms, ..Selection::default() }.of(profile, samples);
+        let selected = Selection { terms, ..Selection::default() }.resolve(profile, samples);
         samples.fill_rows(profile, &selected, self.view.row_keys());
         profile.losses = live.losses();
     }
