@@ -1,5 +1,5 @@
-//! The command line: `raw` is what was typed, `resolved` what is to be done, `perf` knows the options of
-//! perf that tare lacks.
+//! The command line: `raw` defines the options, `resolved` turns them into typed options of the
+//! libraries, `perf` answers perf's options that tare lacks.
 
 pub mod perf;
 pub mod raw;
@@ -12,8 +12,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::exit::{Exit, say};
 
-/// Answers `--help` and `--version`, or says in tare's way what is wrong with the arguments, of
-/// which `name` is the first.
+/// Prints the help or version that was asked for, or an error message in tare's form. `name` is the
+/// first argument.
 pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -70,12 +70,12 @@ fn is_subcommand(name: &str) -> bool {
     raw::Tare::command().find_subcommand(name).is_some()
 }
 
-/// The one of clap's suggestions that was surely meant, as part of a sentence: at most two letters
-/// differ, and at most a third of them. clap's own measure also finds words that only begin alike.
+/// Returns the nearest of clap's suggestions as part of a sentence: at most two letters differ, and
+/// at most a third of them. clap's own measure also suggests words with the same beginning only.
 fn near(typed: &str, error: &clap::Error, kind: ContextKind) -> String {
     let suggested = match error.get(kind) {
-        Some(ContextValue::String(one)) => vec![one.as_str()],
-        Some(ContextValue::Strings(all)) => all.iter().map(String::as_str).collect(),
+        Some(ContextValue::String(word)) => vec![word.as_str()],
+        Some(ContextValue::Strings(words)) => words.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     };
     let letters = |word: &str| word.trim_start_matches('-').to_owned();

@@ -1,5 +1,5 @@
-//! perf's options and commands that tare lacks, and what it has for them. docs/perf-options.md is
-//! the table, and is looked at only where something was typed that tare doesn't know.
+//! perf's options and commands that tare lacks, and tare's replacements. The table is
+//! docs/perf-options.md, embedded here; it is read only after an unknown option or command.
 
 use std::ffi::OsString;
 
@@ -11,52 +11,53 @@ use crate::exit::Refusal;
 
 const TABLE: &str = include_str!("../../../../docs/perf-options.md");
 
-/// The commands whose options the table has.
+/// Commands with a section of options in the table.
 pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
 
-/// The commands that are several in perf, as `perf sched latency`, and are one here.
+/// Commands that have subcommands in perf, such as `perf sched latency`, and none here.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];
 
-/// What stands before the reason where an option is taken and has no effect.
+/// Prefix of the reason why an option is accepted without effect and without a message.
 const SILENTLY: &str = "accepted: ";
-const WITH_A_WORD: &str = "accepted with a word: ";
+/// Prefix of the message about an option that is accepted without effect.
+const WITH_A_MESSAGE: &str = "accepted with a message: ";
 
-/// Whether an option of perf's is there.
+/// How tare supports an option of perf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It does what perf's does.
+    /// With perf's meaning.
     Same,
     /// Under another name.
     OtherName,
-    /// It is refused until it is built.
+    /// Refused: not implemented.
     NotYet,
-    /// It makes no sense here.
+    /// Refused or ignored for the reason given.
     Never,
 }
 
-/// Whether an option of perf's has a value.
+/// Whether an option of perf takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// It has none.
+    /// No value.
     None,
-    /// It may follow behind a `=`.
+    /// A value may follow `=`.
     Optional,
-    /// It has one.
+    /// A value.
     Required,
 }
 
 /// A line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct PerfOption {
-    /// Its letter.
+    /// Letter of the short option.
     pub short: Option<char>,
-    /// Its name without dashes, or that of a command.
+    /// Name without dashes, or the name of a command.
     pub long: Option<&'static str>,
-    /// Whether it has a value.
+    /// Whether it takes a value.
     pub value: ValueKind,
-    /// Whether it is there.
+    /// How tare supports it.
     pub state: Support,
-    /// The other name, the reason, or what to use meanwhile; may be empty.
+    /// The other name, the reason, or the replacement; may be empty.
     pub text: &'static str,
 }
 
@@ -90,7 +91,7 @@ impl PerfOption {
         Some(option)
     }
 
-    /// How it is typed.
+    /// Returns the option with its dashes.
     #[must_use]
     pub fn typed(&self) -> String {
         match (self.long, self.short) {
@@ -99,20 +100,20 @@ impl PerfOption {
         }
     }
 
-    /// Whether it is taken and has no effect.
+    /// Whether tare accepts it without effect.
     #[must_use]
     pub fn is_accepted(&self) -> bool {
-        self.text.starts_with(SILENTLY) || self.word().is_some()
+        self.text.starts_with(SILENTLY) || self.message().is_some()
     }
 
-    /// Why it has no effect, where the user is told.
+    /// Returns the message about its lack of effect, if tare prints one.
     #[must_use]
-    pub fn word(&self) -> Option<&'static str> {
-        self.text.strip_prefix(WITH_A_WORD)
+    pub fn message(&self) -> Option<&'static str> {
+        self.text.strip_prefix(WITH_A_MESSAGE)
     }
 
-    /// The option for clap, which hides it. Its id is its name.
-    fn described(&self) -> Arg {
+    /// Describes the option to clap, hidden from help. Its id is its name.
+    fn as_arg(self) -> Arg {
         let action = match self.value {
             ValueKind::None => ArgAction::Count,
             _ => ArgAction::Append,
@@ -126,23 +127,22 @@ impl PerfOption {
     }
 }
 
-/// perf's options of a command.
+/// Returns perf's options of a command.
 pub fn options(command: &str) -> impl Iterator<Item = PerfOption> + use<> {
     section(&format!("perf {command}"))
 }
 
-/// perf's commands.
+/// Returns perf's commands.
 pub fn commands() -> impl Iterator<Item = PerfOption> {
     section("perf's commands")
 }
 
-/// perf's commands of a family.
+/// Returns perf's subcommands of a command of [`FAMILIES`].
 pub fn subcommands(family: &str) -> impl Iterator<Item = PerfOption> + use<> {
     section(&format!("perf {family}"))
 }
 
-/// Refuses one of perf's commands that was typed where a command to look at is expected; behind
-/// `--` it is that.
+/// Refuses a perf subcommand in place of the command to trace; after `--` it is a command.
 pub(super) fn refuse_subcommand(
     family: &str,
     command: &[OsString],
@@ -150,9 +150,9 @@ pub(super) fn refuse_subcommand(
 ) -> Result<(), Refusal> {
     let typed = command.first().and_then(|word| word.to_str()).filter(|_| !after_dashes);
     let is_typed = |option: &PerfOption| option.long.is_some() && option.long == typed;
-    let Some(found) = subcommands(family).find(is_typed) else { return Ok(()) };
+    let Some(subcommand) = subcommands(family).find(is_typed) else { return Ok(()) };
     let typed = typed.unwrap_or_default();
-    let says = answer(&format!("{family} {typed}"), &found).unwrap_or_default();
+    let says = answer(&format!("{family} {typed}"), &subcommand).unwrap_or_default();
     Err(Refusal::usage(format!("{says} (a program of that name: tare {family} -- {typed})")))
 }
 
@@ -163,7 +163,7 @@ fn section(title: &str) -> impl Iterator<Item = PerfOption> + use<> {
     lines.filter_map(PerfOption::parse)
 }
 
-/// The option of perf's that was typed as `--name`, `--no-name`, a beginning of it, or `-x`.
+/// Returns perf's option typed as `--name`, `--no-name`, a prefix of these, or `-x`.
 fn find(command: &str, typed: &str) -> Option<PerfOption> {
     let Some(long) = typed.strip_prefix("--") else {
         let letter = typed.chars().nth(1);
@@ -180,13 +180,13 @@ fn find(command: &str, typed: &str) -> Option<PerfOption> {
     names().find_map(exact).or_else(|| names().find_map(begins))
 }
 
-/// What tare has for an option that it doesn't know.
+/// Returns the answer to an unknown option, if perf has it.
 pub(super) fn answer_option(command: &str, typed: &str) -> Option<String> {
     let option = find(command, typed)?;
     answer(&format!("{command} {typed}"), &option)
 }
 
-/// What tare has for a command that it doesn't know.
+/// Returns the answer to an unknown command, if perf has it.
 pub(super) fn answer_command(typed: &str) -> Option<String> {
     answer(typed, &commands().find(|command| command.long == Some(typed))?)
 }
@@ -199,14 +199,13 @@ fn answer(typed: &str, option: &PerfOption) -> Option<String> {
     Some(match option.state {
         Support::Same => return None,
         Support::OtherName => format!("perf's {typed} is {text} here"),
-        Support::NotYet if text.is_empty() => format!("perf's {typed} is not there yet"),
-        Support::NotYet => format!("perf's {typed} is not there yet: {text}"),
-        Support::Never => format!("perf's {typed} is not there: {text}"),
+        Support::NotYet if text.is_empty() => format!("perf's {typed} isn't supported yet"),
+        Support::NotYet => format!("perf's {typed} isn't supported yet: {text}"),
+        Support::Never => format!("perf's {typed} isn't supported: {text}"),
     })
 }
 
-/// tare with perf's options that have no effect here, where one of them was typed and is all that
-/// is wrong so far.
+/// Adds perf's options without effect to `tare`, if one of them caused the error.
 pub(super) fn with_accepted(
     args: &[OsString],
     error: &clap::Error,
@@ -218,22 +217,22 @@ pub(super) fn with_accepted(
         _ => return None,
     };
     find(name, typed).filter(PerfOption::is_accepted)?;
-    let accepted = options(name).filter(PerfOption::is_accepted).map(|option| option.described());
+    let accepted = options(name).filter(PerfOption::is_accepted).map(|option| option.as_arg());
     Some(tare.mut_subcommand(name, |command| command.args(accepted)))
 }
 
-/// What the user is told of options that have no effect.
-pub(super) fn words(matches: &ArgMatches) -> Vec<String> {
+/// Returns the messages about typed options that have no effect.
+pub(super) fn messages(matches: &ArgMatches) -> Vec<String> {
     let Some((name, matches)) = matches.subcommand() else { return Vec::new() };
     let is_typed = |name: &str| {
         let source = matches.try_contains_id(name).ok().and_then(|_| matches.value_source(name));
         source == Some(ValueSource::CommandLine)
     };
-    let word = |option: PerfOption| {
-        let (name, word) = option.long.zip(option.word())?;
-        is_typed(name).then(|| format!("--{name} has no effect: {word}"))
+    let message = |option: PerfOption| {
+        let (name, message) = option.long.zip(option.message())?;
+        is_typed(name).then(|| format!("--{name} has no effect: {message}"))
     };
-    options(name).filter_map(word).collect()
+    options(name).filter_map(message).collect()
 }
 
 #[cfg(test)]
@@ -241,29 +240,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_found_by_letter_name_beginning_and_negation() {
+    fn finds_options_by_letter_name_prefix_and_negation() {
         let long = |typed| find("stat", typed).and_then(|option| option.long);
         assert_eq!(long("-M"), Some("metrics"));
         assert_eq!(long("--topd"), Some("topdown"));
         assert_eq!(long("--no-scale"), Some("scale"));
         assert_eq!(long("--no-merge"), Some("no-merge"));
-        assert_eq!(long("--metric"), None, "several begin so");
+        assert_eq!(long("--metric"), None, "an ambiguous prefix");
         assert_eq!(long("--no-such"), None);
     }
 
     #[test]
-    fn each_line_of_the_table_is_read() {
+    fn reads_each_line_of_the_table() {
         let lines = TABLE.lines().filter(|line| line.starts_with("| `")).count();
         let read = COMMANDS.iter().flat_map(|command| options(command)).count();
-        let of_families: usize = FAMILIES.iter().map(|family| subcommands(family).count()).sum();
-        assert_eq!(read + of_families + commands().count(), lines);
+        let family_commands: usize =
+            FAMILIES.iter().map(|family| subcommands(family).count()).sum();
+        assert_eq!(read + family_commands + commands().count(), lines);
         for option in COMMANDS.iter().flat_map(|command| options(command)) {
             let says = !option.text.is_empty();
             let may_be_silent = matches!(option.state, Support::Same | Support::NotYet);
             assert!(says || may_be_silent, "{option:?}");
-            // What is accepted in silence is the same, as nobody sees a difference.
-            let usual = if option.word().is_some() { Support::Never } else { Support::Same };
-            assert!(!option.is_accepted() || option.state == usual, "{option:?}");
+            // An option that is accepted silently counts as the same.
+            let expected = if option.message().is_some() { Support::Never } else { Support::Same };
+            assert!(!option.is_accepted() || option.state == expected, "{option:?}");
         }
     }
 }

@@ -187,8 +187,8 @@ fn each_same_option_runs(command: &str) {
             } else {
                 assert_eq!(status(&output), 0, "{words:?}: {said}");
             }
-            let has_word = option.word().is_some_and(|word| said.contains(word));
-            assert_eq!(has_word, option.word().is_some(), "{words:?}: {said}");
+            let has_message = option.message().is_some_and(|message| said.contains(message));
+            assert_eq!(has_message, option.message().is_some(), "{words:?}: {said}");
         }
     }
 }

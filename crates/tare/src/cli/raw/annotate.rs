@@ -4,42 +4,42 @@ use super::SymbolSearch;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare annotate                     on a terminal: the heaviest function, with ? for the keys
+  tare annotate                     on a terminal: the hottest function; ? lists the keys
   tare annotate main                that function
-  tare annotate --stdio             every function with samples, the heaviest first
-  tare annotate -M intel -s memcpy  in Intel's syntax
-  tare annotate --json main         as a document for programs";
+  tare annotate --stdio             every function with samples, the hottest first
+  tare annotate -M intel -s memcpy  in Intel syntax
+  tare annotate --json main         as a JSON document";
 
 /// Arguments of `tare annotate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AnnotateArgs {
-    /// The function; all with samples where none is named
+    /// Function to annotate [default: every function with samples]
     #[arg(value_name = "SYMBOL", conflicts_with = "named")]
     pub symbol: Option<String>,
 
-    /// The recording (-: standard input)
+    /// Recording to read (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
 
-    /// The function, as perf has it
+    /// Function to annotate, in perf's spelling
     #[arg(short = 's', long = "symbol", value_name = "SYMBOL", id = "named")]
     pub named: Option<String>,
 
-    /// Only functions of these files
+    /// Only functions of these binaries
     #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub dsos: Vec<String>,
 
-    /// Print file and line beside each line of the source
+    /// Print file and line number of each source line
     #[arg(short = 'l', long)]
     pub print_line: bool,
 
-    /// What a percentage is of: the function (local) or all samples (global), by what samples stand
-    /// for (period) or how many there are (hits)
+    /// Base of percentages: the function (local) or all samples (global), by period or by number of
+    /// samples (hits)
     #[arg(long, value_name = "TYPE", default_value = "local-period")]
     pub percent_type: PercentType,
 
-    /// Syntax of x86: att or intel
+    /// Syntax of x86 instructions: att or intel
     #[arg(
         short = 'M',
         long,
@@ -49,19 +49,19 @@ pub struct AnnotateArgs {
     )]
     pub disassembler_style: DisassemblerStyle,
 
-    /// Print the bytes of instructions
+    /// Print the bytes of each instruction
     #[arg(long)]
     pub asm_raw: bool,
 
-    /// Print no lines of the source
+    /// Omit source lines
     #[arg(long)]
     pub no_source: bool,
 
-    /// Look for source files with absolute paths below this folder
+    /// Look up source files with absolute paths below this folder
     #[arg(long, value_name = "FOLDER")]
     pub prefix: Option<String>,
 
-    /// Leave out so many folders at the beginning of their paths
+    /// Strip N leading folders from their paths
     #[arg(
         long,
         value_name = "N",
@@ -71,15 +71,15 @@ pub struct AnnotateArgs {
     )]
     pub prefix_strip: usize,
 
-    /// As text (the default where stdout is no terminal)
+    /// Print text (default if stdout isn't a terminal)
     #[arg(long, overrides_with = "tui")]
     pub stdio: bool,
 
-    /// On the terminal: keys are explained by `?` (the default where stdout is one)
+    /// Interactive view; ? lists the keys (default if stdout is a terminal)
     #[arg(long, overrides_with = "stdio", conflicts_with = "json")]
     pub tui: bool,
 
-    /// One versioned JSON document
+    /// Print one versioned JSON document
     #[arg(long)]
     pub json: bool,
 
@@ -87,43 +87,43 @@ pub struct AnnotateArgs {
     #[arg(long)]
     pub include_self: bool,
 
-    /// Where names of functions come from
+    /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
 }
 
-/// What a percentage is of.
+/// The base of percentages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum PercentType {
-    /// Of the function, by what samples stand for
+    /// Share of the function, by period
     LocalPeriod,
-    /// Of the function, by how many samples there are
+    /// Share of the function, by number of samples
     LocalHits,
-    /// Of all samples, by what they stand for
+    /// Share of all samples, by period
     GlobalPeriod,
-    /// Of all samples, by how many there are
+    /// Share of all samples, by number of samples
     GlobalHits,
 }
 
 impl PercentType {
-    /// Of all samples, else of the function.
+    /// Whether percentages are shares of all samples.
     #[must_use]
     pub const fn is_of_all(self) -> bool {
         matches!(self, Self::GlobalPeriod | Self::GlobalHits)
     }
 
-    /// By how many samples there are, else by what they stand for.
+    /// Whether percentages count samples instead of summing periods.
     #[must_use]
     pub const fn is_by_samples(self) -> bool {
         matches!(self, Self::LocalHits | Self::GlobalHits)
     }
 }
 
-/// How instructions of x86 are written.
+/// Syntax of x86 instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DisassemblerStyle {
-    /// As the GNU assembler has it
+    /// Syntax of the GNU assembler
     Att,
-    /// As in Intel's manuals
+    /// Syntax of Intel's manuals
     Intel,
 }

@@ -4,19 +4,19 @@ use super::SymbolSearch;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare archive                      perf.data and all that names its addresses, as perf.data.tar.zst
+  tare archive                      perf.data with its binaries and symbols, as perf.data.tar.zst
   tare archive x.data -o x.tar.zst
-  tare report -i x.tar.zst          on any machine, with the same names
+  tare report -i x.tar.zst          on any machine, with the same symbols
   tar --zstd -xf x.tar.zst && perf --buildid-dir .debug report -i perf.data
 
-It has the binaries, debug files, perf maps and kernel symbols that samples lie in. The kernel's symbols tell where the
-kernel lies in memory: give the archive to those who may know.";
+The archive holds the binaries, debug files, perf maps and kernel symbols that samples hit. Kernel
+symbols reveal the kernel's addresses (KASLR): share the archive only with people you trust.";
 
 /// Arguments of `tare archive`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ArchiveArgs {
-    /// The recording
+    /// Recording to pack
     #[arg(value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
 
@@ -24,7 +24,7 @@ pub struct ArchiveArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Where names of functions come from
+    /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
 }

@@ -1,18 +1,17 @@
-//! Values that follow a one-letter option at once and are optional: `-z3`, `-I?`.
+//! Optional values joined to a one-letter option: `-z3`, `-I?`.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::{Arg, Command};
 
-/// Writes `-z3` as `-z=3`, the form that clap takes for an option whose value can be missing. What
-/// follows the first word that is no option belongs to the command that is run, and stays as it is.
-/// Returns whether `--` stands before it.
+/// Rewrites `-z3` as `-z=3`, clap's form for optional values. Words from the command to run on stay
+/// as they are. Returns whether `--` stands before that command.
 pub(super) fn put_equals(args: &mut [OsString], tare: &mut Command) -> bool {
     let Some(command) = args.get(1).and_then(|name| tare.find_subcommand_mut(name)) else {
         return false;
     };
-    // Its arguments are described now.
+    // Describes the arguments, which are deferred.
     command.build();
     let mut at = 2;
     while let Some(word) = args.get(at).map(|word| word.as_bytes().to_vec()) {
@@ -34,7 +33,7 @@ pub(super) fn put_equals(args: &mut [OsString], tare: &mut Command) -> bool {
     false
 }
 
-/// The option of this name, or the only one that begins so.
+/// Returns the option of this name, or the only one with this prefix.
 fn long_option<'a>(command: &'a Command, name: &[u8]) -> Option<&'a Arg> {
     let named = |is_name: &dyn Fn(&[u8]) -> bool| {
         let is_meant = |arg: &&Arg| arg.get_long().is_some_and(|long| is_name(long.as_bytes()));
@@ -48,7 +47,7 @@ fn needs_value(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-/// Goes through the letters of one word; whether the last of them takes the next word as its value.
+/// Rewrites the letters of one word. Returns whether the last one takes the next word as its value.
 fn short_options(command: &Command, word: &[u8], argument: &mut OsString) -> bool {
     for (at, &letter) in word.iter().enumerate().skip(1) {
         let option =
@@ -77,7 +76,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn only_optional_values_get_an_equals_sign() {
+    fn adds_equals_signs_to_optional_values_only() {
         for (typed, read) in [
             ("tare record -z3 gzip -z3", "tare record -z=3 gzip -z3"),
             ("tare record -gz19 -o -z3 -- -z3", "tare record -gz=19 -o -z3 -- -z3"),

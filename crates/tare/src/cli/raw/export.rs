@@ -7,7 +7,7 @@ use super::samples::SampleArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare export --format firefox -o profile.json            then load it in the Firefox Profiler
+  tare export --format firefox -o profile.json            load it in the Firefox Profiler
   tare export --format pprof -o profile.pb.gz             for go tool pprof -symbolize=none
   tare export --format parquet -o samples.parquet         a row per sample, for DuckDB or pandas
   tare export --format folded -e cpu-clock | flamegraph.pl > out.svg
@@ -19,15 +19,15 @@ docs/export.md describes the contents of each format.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
-    /// Write this format
+    /// Format to write
     #[arg(short, long, value_name = "FORMAT", value_parser = format_parser())]
     pub format: &'static FormatInfo,
 
-    /// Write this file (-: standard output) [default: standard output]
+    /// Write to FILE (-: standard output) [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Which samples.
+    /// The exported samples.
     #[command(flatten)]
     pub samples: SampleArgs,
 }

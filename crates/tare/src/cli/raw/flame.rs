@@ -4,57 +4,57 @@ use super::samples::SampleArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare flame -o out.html                      a page of perf.data that stands for itself
+  tare flame -o out.html                      a self-contained HTML page of perf.data
   tare flame new.data --vs old.data -o diff.html
   tare flame --comm nginx --time 10%-20% -o out.html
-  tare flame -o out.svg                       a picture, for where no script runs
+  tare flame -o out.svg                       an SVG without scripts
   tare record -g --flame out.html -- ./prog   record and draw in one step
 
-docs/flame.md says what the page shows and which keys it has.";
+docs/flame.md describes the page and its keys.";
 
 /// Arguments of `tare flame`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FlameArgs {
-    /// Write this file: a page, or a picture where it ends in .svg (-: standard output)
+    /// Write to FILE: HTML, or SVG if it ends in .svg (-: standard output)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// A page or a picture, whatever the file is called
-    #[arg(long, value_name = "FORM")]
+    /// Format, regardless of the file's name
+    #[arg(long, value_name = "FORMAT")]
     pub format: Option<FlameFormat>,
 
-    /// Compare with this recording: what is redder has a larger share than there
+    /// Compare with this recording: red frames have a larger share than there
     #[arg(long, value_name = "FILE")]
     pub vs: Option<PathBuf>,
 
-    /// Which end of call chains is the root: caller, or callee for who called what was sampled
+    /// Root of the graph: the outermost caller, or the sampled function (callee)
     #[arg(short = 'g', long, value_name = "ORDER", default_value = "caller")]
     pub call_graph: FlameOrder,
 
-    /// The root at the top
+    /// Draw the root at the top
     #[arg(long)]
     pub icicle: bool,
 
-    /// What stands above the graph [default: the recording and its command]
+    /// Title of the graph [default: the recording and its command]
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
 
-    /// Which samples.
+    /// The drawn samples.
     #[command(flatten)]
     pub samples: SampleArgs,
 }
 
-/// What is written.
+/// A format of flame graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FlameFormat {
-    /// A page with a script
+    /// Interactive page
     Html,
-    /// A picture
+    /// Static picture
     Svg,
 }
 
-/// Which end of call chains is the root.
+/// The end of call chains at the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FlameOrder {
     /// The outermost caller

@@ -1,14 +1,14 @@
-/// How to follow what a command starts.
+/// How to follow a command's children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FollowMode {
-    /// The first of these that can be done
+    /// The first possible one of these
     #[default]
     Auto,
-    /// A cgroup of its own, with events on it (needs `CAP_PERFMON`, and write access to the current
+    /// Events on a cgroup of the command's own (needs `CAP_PERFMON`, and write access to the current
     /// cgroup)
     Cgroup,
-    /// Events on whole CPUs; what is not the command's is left out (needs `CAP_PERFMON`)
+    /// Events on whole CPUs, filtered to the command's samples (needs `CAP_PERFMON`)
     System,
-    /// Each child gets copies of its parent's events (needs no rights, misses short-lived children)
+    /// Copies of the parent's events in each child (needs no privileges, misses short-lived children)
     Inherit,
 }

@@ -2,19 +2,19 @@
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  tare list                   everything; tracepoints as numbers for each system
-  tare list sw                the events of the kernel's software
+  tare list                   everything; the number of tracepoints per system
+  tare list sw                software events of the kernel
   tare list 'sched:*'         the tracepoints of a system
-  tare list miss fault        whatever has one of these in its name
+  tare list miss fault        events whose name contains one of these
   tare list --json | jq '.sections[] | select(.lacks) | {kind, lacks}'
-                              what this machine lacks, and why
+                              missing events, with the reason
 
-What is shown as available was opened once. docs/events.md has the grammar of -e.")]
+Every event shown as available was opened once. docs/events.md describes the grammar of -e.")]
 pub struct ListArgs {
-    /// Show only this: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?, or a
-    /// part of a name
+    /// Kind of event: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?; or a
+    /// part of a name [default: all]
     pub what: Vec<String>,
-    /// Print one versioned JSON document.
+    /// Print one versioned JSON document
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,5 @@
-//! Arguments as typed. Only `cli::resolved` reads them.
+//! Arguments as typed: the definition of every option, with its names, value, help, conflicts and
+//! default. Only `cli::resolved` reads them.
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -10,8 +11,10 @@ use crate::exit::say;
 
 mod annotate;
 mod archive;
+mod attach;
 mod attached;
 mod deferred;
+mod definition;
 mod diff;
 mod doctor;
 mod export;
@@ -25,6 +28,7 @@ pub mod record;
 mod recorded;
 mod report;
 mod report_layout;
+mod rows;
 mod samples;
 mod sched;
 mod script;
@@ -36,6 +40,7 @@ mod versus;
 
 pub use annotate::{AnnotateArgs, DisassemblerStyle, PercentType};
 pub use archive::ArchiveArgs;
+pub use attach::AttachArgs;
 pub use deferred::Deferred;
 pub use diff::{DiffArgs, Percentage};
 pub use doctor::DoctorArgs;
@@ -47,16 +52,17 @@ pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
 pub use record::RecordArgs;
 pub use recorded::{BuildidListArgs, EvlistArgs, KallsymsArgs, VersionArgs};
-pub use report::{ReportArgs, Weight};
+pub use report::{KeyArgs, ReportArgs, Weight};
 pub use report_layout::ReportLayout;
-pub use samples::SampleArgs;
+pub use rows::RowArgs;
+pub use samples::{SampleArgs, TaskArgs};
 pub use sched::{SchedArgs, SchedSort};
 pub use script::ScriptArgs;
 pub use stat::StatArgs;
 pub use symbol_search::SymbolSearch;
 pub use top::TopArgs;
 pub use trace::TraceArgs;
-pub use versus::VersusArgs;
+pub use versus::{MIN_PAIRS, VersusArgs};
 
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]
@@ -68,63 +74,62 @@ pub use versus::VersusArgs;
     infer_long_args = true
 )]
 pub struct Tare {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: TareCommand,
 }
 
-/// What tare can do.
+/// The commands of tare.
 #[derive(Debug, clap::Subcommand)]
 pub enum TareCommand {
     /// Count events while a command runs, or in running threads, CPUs or cgroups.
     #[command(args_override_self = true)]
     Stat(Deferred<StatArgs>),
-    /// Measure what sampling costs on this machine, or what profilers cost a program.
+    /// Measure the overhead of sampling on this machine, or of profilers on a program.
     #[command(args_override_self = true)]
     Overhead(Deferred<OverheadArgs>),
-    /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, into
-    /// a perf.data file.
+    /// Record samples and tracepoints of a command, or of running processes, CPUs or cgroups, in a
+    /// perf.data file.
     #[command(args_override_self = true)]
     Record(Deferred<RecordArgs>),
-    /// Show the system calls of a command, of running processes or of the whole machine, and how
-    /// long they take.
+    /// Trace system calls of a command, running processes or the whole machine, with their durations.
     #[command(args_override_self = true)]
     Trace(Deferred<TraceArgs>),
-    /// Show how long tasks ran and how long they waited for a CPU, of a command, of running
-    /// processes, of the whole machine or of a recording.
+    /// Show run time and CPU wait time of tasks: of a command, running processes, the whole machine
+    /// or a recording.
     #[command(args_override_self = true)]
     Sched(Deferred<SchedArgs>),
-    /// Show who waits for locks of the kernel and for futexes, how often and for how long.
+    /// Show waits for kernel locks and futexes, by caller.
     #[command(args_override_self = true)]
     Lock(Deferred<LockArgs>),
-    /// Print a recording, a line or more for each sample, in the form of perf script.
+    /// Print the samples of a recording, like perf script.
     #[command(args_override_self = true)]
     Script(Deferred<ScriptArgs>),
-    /// Pack a recording with the binaries, debug files and kernel symbols that name its addresses.
+    /// Pack a recording with its binaries, debug files and kernel symbols.
     #[command(args_override_self = true)]
     Archive(Deferred<ArchiveArgs>),
-    /// Show what a recording holds, by command, file and function.
+    /// Show the profile of a recording, by command, file and function.
     #[command(args_override_self = true)]
     Report(Deferred<ReportArgs>),
-    /// Show what runs now, by file and function, as it goes on.
+    /// Show a live profile, by file and function.
     #[command(args_override_self = true)]
     Top(Deferred<TopArgs>),
-    /// Show functions instruction by instruction, with what samples weigh at each.
+    /// Show functions instruction by instruction, with the weight of their samples.
     #[command(args_override_self = true)]
     Annotate(Deferred<AnnotateArgs>),
-    /// Say what differs between recordings, function by function, and what is chance.
+    /// Compare recordings function by function, and tell changes from noise.
     #[command(args_override_self = true)]
     Diff(Deferred<DiffArgs>),
-    /// Draw a recording as a flame graph: a page that stands for itself, or a picture.
+    /// Draw a flame graph: a self-contained HTML page, or an SVG.
     #[command(args_override_self = true)]
     Flame(Deferred<FlameArgs>),
     /// Write samples in the formats of other tools.
     #[command(args_override_self = true)]
     Export(Deferred<ExportArgs>),
-    /// Show the events that this machine has, and why it lacks others.
+    /// List the events of this machine, and why others are missing.
     #[command(args_override_self = true)]
     List(ListArgs),
-    /// Show what this machine and user can do, and what would lift each limit.
+    /// Show the abilities of this machine and user, and how to lift each limit.
     #[command(args_override_self = true)]
     Doctor(DoctorArgs),
     /// List the events of a recording.
@@ -133,10 +138,10 @@ pub enum TareCommand {
     /// List the files of a recording by their build ids.
     #[command(args_override_self = true)]
     BuildidList(Deferred<BuildidListArgs>),
-    /// Say where symbols of the kernel lie.
+    /// Look up kernel symbols.
     #[command(args_override_self = true)]
     Kallsyms(Deferred<KallsymsArgs>),
-    /// Say which version this is, and what it was built with.
+    /// Print the version and build options.
     #[command(args_override_self = true)]
     Version(Deferred<VersionArgs>),
 }
@@ -146,15 +151,15 @@ impl Tare {
     /// option, not across options.
     ///
     /// # Errors
-    /// What clap says about them.
+    /// Fails if clap rejects the arguments, or if they ask for help or the version.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args: Vec<OsString> = args.into_iter().collect();
         plain::read(&args).map_or_else(|| Self::parse_described(args), Ok)
     }
 
-    /// Parses arguments by the description of all that could be said.
+    /// Parses arguments by clap's description of all commands.
     fn parse_described(args: Vec<OsString>) -> Result<Self, clap::Error> {
-        let error = match typed(args.clone(), Self::command()).and_then(Self::of_typed) {
+        let error = match typed(args.clone(), Self::command()).and_then(Self::from_matches) {
             Err(error) => error,
             Ok(tare) => return Ok(tare),
         };
@@ -162,14 +167,14 @@ impl Tare {
             return Err(error);
         };
         let typed = typed(args, command)?;
-        let words = perf::words(&typed.matches);
-        let tare = Self::of_typed(typed)?;
-        words.iter().for_each(|word| say(word));
+        let messages = perf::messages(&typed.matches);
+        let tare = Self::from_matches(typed)?;
+        messages.iter().for_each(|message| say(message));
         Ok(tare)
     }
 
-    /// The values of what was typed.
-    fn of_typed(mut typed: ClapMatches) -> Result<Self, clap::Error> {
+    /// Returns the typed values.
+    fn from_matches(mut typed: ClapMatches) -> Result<Self, clap::Error> {
         let filter_positions = filter_positions(&typed.matches);
         // Values are moved: a copy of all matches would take a twelfth of the instructions of
         // `tare stat --null true`.
@@ -177,7 +182,7 @@ impl Tare {
         match &mut tare.command {
             TareCommand::Stat(stat) => {
                 stat.after_dashes = typed.after_dashes;
-                stat.filter_positions = filter_positions;
+                stat.events.filter_positions = filter_positions;
             }
             TareCommand::Record(record) => record.filter_positions = filter_positions,
             TareCommand::Sched(sched) => sched.after_dashes = typed.after_dashes,
@@ -188,15 +193,15 @@ impl Tare {
     }
 }
 
-/// What was typed, by a description of the command line. What clap made is not given back to the
-/// allocator: that takes time, and the process ends soon enough.
+/// Arguments as matched by clap. clap's structures are never freed: freeing takes time, and the
+/// process ends soon.
 struct ClapMatches {
     matches: ManuallyDrop<ArgMatches>,
     /// Whether `--` stands before the command that is run.
     after_dashes: bool,
 }
 
-/// What was typed, by what `command` describes.
+/// Matches arguments against the description `command`.
 fn typed(mut args: Vec<OsString>, command: clap::Command) -> Result<ClapMatches, clap::Error> {
     let mut command = ManuallyDrop::new(command);
     let after_dashes = attached::put_equals(&mut args, &mut command);
@@ -204,7 +209,7 @@ fn typed(mut args: Vec<OsString>, command: clap::Command) -> Result<ClapMatches,
     Ok(ClapMatches { matches, after_dashes })
 }
 
-/// How many `-e` stand before each `--filter`.
+/// Returns the number of `-e` before each `--filter`.
 fn filter_positions(matches: &ArgMatches) -> Vec<usize> {
     let Some(("stat" | "record", matches)) = matches.subcommand() else { return Vec::new() };
     let positions =
@@ -245,8 +250,8 @@ mod tests {
         ["tare", command, &word].map(OsString::from).to_vec()
     }
 
-    /// perf's parse-options replaces what was typed before, and so does every option of the commands
-    /// that perf has.
+    /// perf's parse-options keeps the last value of a repeated option, and so does every option of
+    /// perf's commands here.
     #[test]
     fn of_a_repeated_option_the_last_one_counts() {
         let mut seen = 0;

@@ -4,50 +4,50 @@ use std::path::PathBuf;
 /// Arguments of `tare overhead`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --with: the study. On one CPU, for each rate: what a sample costs (perf's handler, the interrupt around
-it, the time that a program does without), and what three loops lose, with 95% intervals; a line through the
-rates, and the highest rates within 0.5, 1, 2 and 5%. As root it also has the kernel's trace events.
-The result is kept in the user's state directory, and is what later commands predict with.
+Without --with, tare studies the cost of sampling on one CPU: for each rate the cost of a sample (perf's
+handler, the interrupt around it, the time lost to the program) and the slowdown of three loops, with 95%
+intervals; a line through the rates; and the highest rates within 0.5, 1, 2 and 5%. As root it also uses
+the kernel's trace events. The result is kept in the user's state directory; later commands predict with it.
 
-Words that a profiler's command may hold: {rate} {event} {tid} {cpu} {control} (as perf's --control takes it).
+Placeholders in a profiler's command: {rate} {event} {tid} {cpu} {control} (the argument of perf's --control).
 
 Examples:
-  tare overhead                                              both tables, the lines, the recommended rate
-  tare overhead -e cycles --call-graph none,fp,dwarf         what call graphs add
-  tare overhead --rates 0,99,999 --report cost.html          a page with plots and all raw data
-  tare overhead --profiler perf --rates 0,4000               perf record beside the event alone
-  tare overhead --show                                       what was measured on this host before
-  tare overhead --with 'perf record -F 999 -g -o /dev/null --' -- ./program    what a profiler costs a program")]
+  tare overhead                                              the study
+  tare overhead -e cycles --call-graph none,fp,dwarf         cost of call chains
+  tare overhead --rates 0,99,999 --report cost.html          an HTML page with plots and raw data
+  tare overhead --profiler perf --rates 0,4000               perf record compared with the event alone
+  tare overhead --show                                       earlier results of this host
+  tare overhead --with 'perf record -F 999 -g -o /dev/null --' -- ./program    overhead of a profiler on a program")]
 pub struct OverheadArgs {
-    /// The command that --with runs bare and under profilers
+    /// Command that --with runs alone and under profilers
     #[arg(last = true, value_name = "COMMAND", requires = "with")]
     pub command: Vec<OsString>,
 
-    /// The event that samples [default: cycles, or cpu-clock where there are no hardware counters]
+    /// Sampled event [default: cycles, or cpu-clock without hardware counters]
     #[arg(short = 'e', long = "event", value_name = "EVENT")]
     pub events: Vec<String>,
 
-    /// Samples a second [default: 0,100,500,2000,4000,100000]
+    /// Sampling frequencies in Hz [default: 0,100,500,2000,4000,100000]
     #[arg(long, value_name = "HZ,...", value_delimiter = ',')]
     pub rates: Vec<u64>,
 
-    /// What samples hold: none, fp or dwarf [default: none]
+    /// Call chains in samples: none, fp or dwarf [default: none]
     #[arg(long, value_name = "HOW,...", value_delimiter = ',')]
     pub call_graph: Vec<String>,
 
-    /// Measure a profiler too: perf, tare, or a command that attaches to {tid} and heeds {control}
+    /// Measure a profiler too: perf, tare, or a command that attaches to {tid} and obeys {control}
     #[arg(long, value_name = "COMMAND")]
     pub profiler: Vec<OsString>,
 
-    /// The CPU that the loops run on [default: the last one that is allowed]
+    /// CPU to run the loops on [default: the last allowed one]
     #[arg(short = 'C', long, value_name = "CPU")]
     pub cpu: Option<u32>,
 
-    /// Pairs of slices for each rate and loop: more make intervals narrower [default: 200]
-    #[arg(long, value_name = "N")]
-    pub pairs: Option<usize>,
+    /// Pairs of time slices for each rate and loop; more narrow the intervals
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub pairs: usize,
 
-    /// Loops to watch: counting, memory, branchy [default: all]
+    /// Loops to run: counting, memory, branchy [default: all]
     #[arg(long, value_name = "LOOP,...", value_delimiter = ',')]
     pub loops: Vec<String>,
 
@@ -55,40 +55,40 @@ pub struct OverheadArgs {
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
 
-    /// Print a line for each figure
+    /// Print one CSV line per figure
     #[arg(long)]
     pub csv: bool,
 
-    /// Write a page with plots, method and raw data
+    /// Write an HTML page with plots, method and raw data
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
-    /// Show the figures published for a Xeon E5530 in 2014 beside these
+    /// Add the figures published for a Xeon E5530 in 2014
     #[arg(long)]
     pub overlay: bool,
 
-    /// Show what was measured on this host before
+    /// Show earlier results of this host
     #[arg(long, conflicts_with_all = ["rates", "profiler", "cpu", "pairs", "loops", "no_save", "with"])]
     pub show: bool,
 
-    /// Don't keep the result
+    /// Don't save the result
     #[arg(long)]
     pub no_save: bool,
 
-    /// Draw the orders from this seed
+    /// Seed for the order of measurements [default: random]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// What a profiler costs COMMAND: --with 'PROFILER OPTIONS --'
+    /// Overhead of profilers on a command.
     #[command(flatten)]
     pub with: ProfilerArgs,
 }
 
 /// Arguments of `tare overhead --with`.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "A program under profilers")]
+#[command(next_help_heading = "Overhead on a program")]
 pub struct ProfilerArgs {
-    /// Run the command under this profiler too: the command's words are put behind these
+    /// Run the command under this profiler too; the command is appended to these words
     #[arg(
         long,
         value_name = "PROFILER",
@@ -97,27 +97,27 @@ pub struct ProfilerArgs {
     )]
     pub with: Vec<OsString>,
 
-    /// Rounds before the first that counts [default: 1]
-    #[arg(long, value_name = "N", requires = "with")]
-    pub warmup: Option<usize>,
+    /// Uncounted rounds before the first counted one
+    #[arg(long, value_name = "N", requires = "with", default_value_t = 1)]
+    pub warmup: usize,
 
-    /// Make at least so many rounds [default: 10]
+    /// Fewest rounds [default: 10]
     #[arg(long, value_name = "N", requires = "with")]
     pub min_runs: Option<usize>,
 
-    /// Make at most so many rounds [default: 1000]
-    #[arg(long, value_name = "N", requires = "with")]
-    pub max_runs: Option<usize>,
+    /// Most rounds
+    #[arg(long, value_name = "N", requires = "with", default_value_t = 1000)]
+    pub max_runs: usize,
 
-    /// Start no round after so many seconds, once --min-runs are made [default: 60]
-    #[arg(long, value_name = "SECONDS", requires = "with")]
-    pub max_time: Option<f64>,
+    /// Start no round after this time, once --min-runs is reached
+    #[arg(long, value_name = "SECONDS", requires = "with", default_value_t = 60.0)]
+    pub max_time: f64,
 
-    /// The smallest difference that matters, in percent [default: 1%]
-    #[arg(long, value_name = "PERCENT", requires = "with")]
-    pub min_effect: Option<String>,
+    /// Smallest relevant difference in percent
+    #[arg(long, value_name = "PERCENT", requires = "with", default_value = "1%")]
+    pub min_effect: String,
 
-    /// Use runs that end with another status than 0 too
+    /// Use runs with a nonzero exit status too
     #[arg(long, requires = "with")]
     pub ignore_failure: bool,
 }

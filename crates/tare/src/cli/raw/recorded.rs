@@ -1,4 +1,4 @@
-//! Arguments of the small commands that say what a recording, the kernel or tare itself has.
+//! Arguments of the small commands about a recording, the kernel or tare itself.
 
 use std::path::PathBuf;
 
@@ -7,34 +7,34 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   tare evlist                the events of perf.data
-  tare evlist -v             with all that the kernel was asked for
+  tare evlist -v             with every field of perf_event_attr
   tare evlist --json         for programs")]
 pub struct EvlistArgs {
-    /// The recording (-: standard input)
+    /// Recording to read (-: standard input)
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
 
-    /// How often each event was sampled
+    /// Print each event's sampling frequency
     #[arg(short = 'F', long)]
     pub freq: bool,
 
-    /// All that the kernel was asked for
+    /// Print every field of perf_event_attr
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 
-    /// Events of a group together
+    /// Print the events of a group together
     #[arg(short, long)]
     pub group: bool,
 
-    /// The fields of tracepoints
+    /// Print the fields of tracepoints
     #[arg(long)]
     pub trace_fields: bool,
 
-    /// Files of other users are read anyway
+    /// Accepted: files of other users are always read
     #[arg(short, long, hide = true)]
     pub force: bool,
 
-    /// One versioned JSON document
+    /// Print one versioned JSON document
     #[arg(long, conflicts_with_all = ["freq", "verbose", "group", "trace_fields"])]
     pub json: bool,
 }
@@ -44,31 +44,31 @@ pub struct EvlistArgs {
 #[command(after_help = "\
 Examples:
   tare buildid-list              the files of perf.data that have build ids
-  tare buildid-list -H           those that samples lie in
-  tare buildid-list -k           the kernel that runs here
+  tare buildid-list -H           files with samples only
+  tare buildid-list -k           the running kernel
   tare buildid-list -i /bin/ls   a binary")]
 pub struct BuildidListArgs {
-    /// The recording (-: standard input), or a binary
+    /// Recording (-: standard input) or binary to read
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub input: PathBuf,
 
-    /// Only files that samples lie in
+    /// Only files with samples
     #[arg(short = 'H', long)]
     pub with_hits: bool,
 
-    /// Of the kernel that runs here
+    /// Print the build id of the running kernel
     #[arg(short, long, conflicts_with_all = ["with_hits", "input"])]
     pub kernel: bool,
 
-    /// Files of other users are read anyway
+    /// Accepted: files of other users are always read
     #[arg(short, long, hide = true)]
     pub force: bool,
 
-    /// Nothing more is said
+    /// Accepted without effect
     #[arg(short, long, hide = true)]
     pub verbose: bool,
 
-    /// One versioned JSON document
+    /// Print one versioned JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -77,22 +77,22 @@ pub struct BuildidListArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  tare kallsyms schedule vfs_read      where these lie in the running kernel
+  tare kallsyms schedule vfs_read      their addresses in the running kernel
   tare kallsyms --kallsyms copy _text  in a copy of /proc/kallsyms")]
 pub struct KallsymsArgs {
-    /// Names of the kernel's functions and variables
+    /// Kernel functions and variables to look up
     #[arg(required = true, value_name = "SYMBOL")]
     pub symbols: Vec<String>,
 
-    /// A copy of /proc/kallsyms
+    /// Copy of /proc/kallsyms to read
     #[arg(long, value_name = "FILE", default_value = "/proc/kallsyms")]
     pub kallsyms: PathBuf,
 
-    /// Nothing more is said
+    /// Accepted without effect
     #[arg(short, long, hide = true)]
     pub verbose: bool,
 
-    /// One versioned JSON document
+    /// Print one versioned JSON document
     #[arg(long)]
     pub json: bool,
 }
@@ -102,13 +102,13 @@ pub struct KallsymsArgs {
 #[command(after_help = "\
 Examples:
   tare version
-  tare version --build-options   what it was built with")]
+  tare version --build-options   with build options")]
 pub struct VersionArgs {
-    /// What it was built with
+    /// Print build options
     #[arg(long)]
     pub build_options: bool,
 
-    /// The same
+    /// Print build options
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }

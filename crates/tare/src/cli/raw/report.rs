@@ -1,307 +1,269 @@
 use std::path::PathBuf;
 
-use super::SymbolSearch;
-use super::diff::Percentage;
-use super::report_layout::ReportLayout;
-use super::samples::TaskArgs;
+use super::definition::options;
+use super::{ReportLayout, RowArgs, SymbolSearch, TaskArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  tare report                            on a terminal: interactive, with ? for the keys
-  tare report --stdio                    what perf.data or tare.data holds, by command, file and function
+  tare report                            on a terminal: interactive; ? lists the keys
+  tare report --stdio                    perf.data or tare.data as text, by command, file and function
   tare report --sort comm,cpu            by other keys
-  tare report --no-children -g callee    what each function cost itself, and who called it
+  tare report --no-children -g callee    each function's own cost, and its callers
   tare report --dsos libc.so.6 --percent-limit 1
-  tare report --stats                    how many records of each kind
+  tare report --stats                    number of records of each kind
   tare record -o - ./prog | tare report -i -";
 
-/// Arguments of `tare report`.
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()))]
-pub struct ReportArgs {
-    /// The recording (-: standard input)
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub input: PathBuf,
+options! {
+    /// Arguments of `tare report`.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()))]
+    pub struct ReportArgs {
+        /// Recording to read (-: standard input)
+        #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+        pub input: PathBuf,
 
-    /// As text (the default where stdout is no terminal)
-    #[arg(long, overrides_with = "tui", help_heading = "Output")]
-    pub stdio: bool,
+        /// Sort keys and columns.
+        #[command(flatten)]
+        pub keys: KeyArgs,
 
-    /// On the terminal: keys are explained by `?` (the default where stdout is one)
-    #[arg(long, overrides_with = "stdio", help_heading = "Output")]
-    pub tui: bool,
+        /// Figures and rows.
+        #[command(flatten)]
+        pub rows: RowArgs,
 
-    /// As text through $PAGER, else less
-    #[arg(long, conflicts_with_all = ["tui", "json"], help_heading = "Output")]
-    pub pager: bool,
+        /// Call graphs.
+        #[command(flatten)]
+        pub calls: CallGraphArgs,
 
-    /// Panics once something is shown: a test of what that leaves of the terminal
-    #[arg(long, hide = true)]
-    pub tui_panic: bool,
+        /// The shown samples.
+        #[command(flatten)]
+        pub filters: ReportFilterArgs,
 
-    /// Group samples by these sort keys, such as comm,dso,sym; +KEY,… adds to the default keys
-    #[arg(
-        short,
-        long = "sort",
-        value_name = "KEY,…",
-        value_delimiter = ',', action = clap::ArgAction::Set,
-        help_heading = "Rows"
-    )]
-    pub sort: Vec<String>,
+        /// Layout of the text.
+        #[command(flatten)]
+        pub layout: ReportLayout,
 
-    /// Show these columns: figures and sort keys, listed below; +COLUMN,… adds to the default columns
-    #[arg(
-        short = 'F',
-        long,
-        value_name = "COLUMN,…",
-        value_delimiter = ',', action = clap::ArgAction::Set,
-        help_heading = "Rows"
-    )]
-    pub fields: Vec<String>,
+        /// What is printed, and in which form.
+        #[command(flatten)]
+        pub output: ReportOutputArgs,
 
-    /// A column with the number of samples
-    #[arg(short = 'n', long, help_heading = "Rows")]
-    pub show_nr_samples: bool,
-
-    /// A column with the sum of periods
-    #[arg(long, help_heading = "Rows")]
-    pub show_total_period: bool,
-
-    /// Also rows for what only calls others (the default where call chains were recorded)
-    #[arg(long, overrides_with = "no_children", help_heading = "Rows")]
-    pub children: bool,
-
-    /// Only rows for what was sampled itself
-    #[arg(long, help_heading = "Rows")]
-    pub no_children: bool,
-
-    /// Call graphs: graph, fractal, flat, folded or none, from the caller or the callee on, with
-    /// percent, period or count, and the percentage below which branches are not shown
-    #[arg(short = 'g', long, value_name = "STYLE,ORDER,PERCENT", num_args = 0..=1, default_missing_value = "graph", help_heading = "Rows")]
-    pub call_graph: Option<String>,
-
-    /// No call graphs, and no rows for what only calls others
-    #[arg(long, conflicts_with = "call_graph", help_heading = "Rows")]
-    pub no_call_graph: bool,
-
-    /// Inlined functions as functions of their own in call chains, as debug info has them
-    #[arg(long, overrides_with = "no_inline", help_heading = "Rows")]
-    pub inline: bool,
-
-    /// No look for inlined functions (the default)
-    #[arg(long, help_heading = "Rows")]
-    pub no_inline: bool,
-
-    /// Call graphs from the callers on, as -g caller
-    #[arg(short = 'G', long, help_heading = "Rows")]
-    pub inverted: bool,
-
-    /// At most so many addresses of a call chain
-    #[arg(long, value_name = "N", help_heading = "Rows")]
-    pub max_stack: Option<usize>,
-
-    /// Functions that this pattern fits are what a call chain's samples are counted for (the key
-    /// parent) [default: ^sys_|^do_page_fault]
-    #[arg(short = 'p', long, value_name = "REGEX", help_heading = "Rows")]
-    pub parent: Option<String>,
-
-    /// Only what has such a function in its call chain
-    #[arg(short = 'x', long, help_heading = "Which")]
-    pub exclude_other: bool,
-
-    /// What functions that this pattern fits call is counted for them
-    #[arg(long, value_name = "REGEX", help_heading = "Rows")]
-    pub ignore_callees: Option<String>,
-
-    /// A row for each branch, instead of samples (the default where branches were recorded)
-    #[arg(
-        short = 'b',
-        long,
-        help_heading = "Rows",
-        conflicts_with = "mem_mode",
-        overrides_with = "no_branch_stack"
-    )]
-    pub branch_stack: bool,
-
-    /// Samples, also where branches were recorded
-    #[arg(long, help_heading = "Rows", overrides_with = "branch_stack")]
-    pub no_branch_stack: bool,
-
-    /// Blocks of code between branches, by the cycles that they took, instead of samples
-    #[arg(long, help_heading = "Rows", conflicts_with_all = ["mem_mode", "json", "tui"])]
-    pub total_cycles: bool,
-
-    /// Fields of tracepoints one by one, instead of in the tracepoint's own words
-    #[arg(long, help_heading = "Rows")]
-    pub raw_trace: bool,
-
-    /// Samples weigh what their memory accesses cost
-    #[arg(long, help_heading = "Rows")]
-    pub mem_mode: bool,
-
-    /// The slices of the key time: such as 10ms
-    #[arg(long, value_name = "TIME", default_value = "100ms", help_heading = "Rows")]
-    pub time_quantum: String,
-
-    /// Columns with the shares in the kernel and in programs
-    #[arg(long, alias = "showcpuutilization", help_heading = "Rows")]
-    pub show_cpu_utilization: bool,
-
-    /// Shares of all samples, or of those that the filters let pass
-    #[arg(
-        long,
-        value_name = "OF",
-        default_value = "absolute",
-        hide_default_value = true,
-        help_heading = "Rows"
-    )]
-    pub percentage: Percentage,
-
-    /// Only samples of this socket
-    #[arg(long, value_name = "N", help_heading = "Which")]
-    pub socket_filter: Option<u64>,
-
-    /// Samples from a sample of this event on
-    #[arg(long, value_name = "EVENT", help_heading = "Which")]
-    pub switch_on: Option<String>,
-
-    /// Samples up to a sample of this event
-    #[arg(long, value_name = "EVENT", help_heading = "Which")]
-    pub switch_off: Option<String>,
-
-    /// Also the samples that switch on and off
-    #[arg(long, help_heading = "Which")]
-    pub show_on_off_events: bool,
-
-    /// How text is laid out.
-    #[command(flatten)]
-    pub layout: ReportLayout,
-
-    /// Hide rows below so many percent
-    #[arg(long, value_name = "PERCENT", help_heading = "Which")]
-    pub percent_limit: Option<f64>,
-
-    /// Only these commands
-    #[arg(
-        short,
-        long,
-        alias = "comm",
-        value_name = "NAME,…",
-        value_delimiter = ',', action = clap::ArgAction::Set,
-        help_heading = "Which"
-    )]
-    pub comms: Vec<String>,
-
-    /// Only these files
-    #[arg(
-        short,
-        long,
-        alias = "dso",
-        value_name = "NAME,…",
-        value_delimiter = ',', action = clap::ArgAction::Set,
-        help_heading = "Which"
-    )]
-    pub dsos: Vec<String>,
-
-    /// Only these functions
-    #[arg(
-        short = 'S',
-        long,
-        alias = "symbol",
-        value_name = "NAME,…",
-        value_delimiter = ',', action = clap::ArgAction::Set,
-        help_heading = "Which"
-    )]
-    pub symbols: Vec<String>,
-
-    /// Only functions with this in their names
-    #[arg(long, value_name = "TEXT", help_heading = "Which")]
-    pub symbol_filter: Option<String>,
-
-    /// Only what has a symbol
-    #[arg(short = 'U', long, help_heading = "Which")]
-    pub hide_unresolved: bool,
-
-    /// Whose samples.
-    #[command(flatten)]
-    pub tasks: TaskArgs,
-
-    /// Only samples of these CPUs, such as 0,2-3
-    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Which")]
-    pub cpu: Option<String>,
-
-    /// Only samples from one time to another: seconds as in `tare script`, either may be left out
-    /// ('1,2 3,' are two ranges); or parts of the recording: 10%-20%, 10%/2 which is the second
-    /// tenth, several with commas between them
-    #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", help_heading = "Which")]
-    pub time: Option<String>,
-
-    /// What samples weigh: what they stand for, or what their commands' tasks counted exactly
-    /// (recordings with inherited events)
-    #[arg(
-        long,
-        value_name = "HOW",
-        default_value = "sampled",
-        hide_default_value = true,
-        conflicts_with = "time",
-        help_heading = "Rows"
-    )]
-    pub weight: Weight,
-
-    /// Keep samples of the recorder itself
-    #[arg(long, help_heading = "Which")]
-    pub include_self: bool,
-
-    /// What each thread counted, where `record -s` was used
-    #[arg(short = 'T', long, help_heading = "Output")]
-    pub threads: bool,
-
-    /// What the recording says of its machine and its events, then the report
-    #[arg(long, group = "part", help_heading = "Output")]
-    pub header: bool,
-
-    /// Topology, caches and build ids with it
-    #[arg(short = 'I', long, help_heading = "Output")]
-    pub show_info: bool,
-
-    /// Only the rows: nothing about the recording and what it lacks
-    #[arg(short, long, conflicts_with_all = ["json", "tui"], help_heading = "Output")]
-    pub quiet: bool,
-
-    /// Only what the recording says of its machine and its events
-    #[arg(long, group = "part", help_heading = "Output")]
-    pub header_only: bool,
-
-    /// How many records of each kind there are
-    #[arg(long, group = "part", help_heading = "Output")]
-    pub stats: bool,
-
-    /// The tasks that were seen, with what they descend from
-    #[arg(long = "tasks", group = "part", help_heading = "Output")]
-    pub tasks_list: bool,
-
-    /// The same, with what each process had mapped
-    #[arg(long, group = "part", help_heading = "Output")]
-    pub mmaps: bool,
-
-    /// Each record, byte by byte and decoded
-    #[arg(short = 'D', long, group = "part", help_heading = "Output")]
-    pub dump_raw_trace: bool,
-
-    /// One versioned JSON document
-    #[arg(long, conflicts_with = "part", help_heading = "Output")]
-    pub json: bool,
-
-    /// Where names of functions come from
-    #[command(flatten)]
-    pub symbol_search: SymbolSearch,
+        /// Sources of symbols.
+        #[command(flatten)]
+        pub symbol_search: SymbolSearch,
+    }
 }
 
-/// What samples weigh.
+options! {
+    /// Sort keys of `tare report`, and the weight of a sample.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Rows")]
+    pub struct KeyArgs {
+        /// Sort keys that make up a row, such as comm,dso,sym; +KEY,… adds to the default
+        #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub sort: Vec<String>,
+
+        /// Columns: overhead, overhead_children, sample, period and sort keys; +COLUMN,… adds to the
+        /// default
+        #[arg(short = 'F', long, value_name = "COLUMN,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub fields: Vec<String>,
+
+        /// Show a row per branch instead of samples (default if branches were recorded)
+        #[arg(short = 'b', long, conflicts_with = "mem_mode", overrides_with = "no_branch_stack")]
+        pub branch_stack: bool,
+
+        /// Show samples even if branches were recorded
+        #[arg(long, overrides_with = "branch_stack")]
+        pub no_branch_stack: bool,
+
+        /// Show basic blocks between branches, by their cycles, instead of samples
+        #[arg(long, conflicts_with_all = ["mem_mode", "json", "tui"])]
+        pub total_cycles: bool,
+
+        /// Show tracepoint fields one by one instead of in the tracepoint's format
+        #[arg(long)]
+        pub raw_trace: bool,
+
+        /// Weigh samples by the cost of their memory accesses
+        #[arg(long)]
+        pub mem_mode: bool,
+
+        /// Slice length of the key `time`
+        #[arg(long, value_name = "TIME", default_value = "100ms")]
+        pub time_quantum: String,
+
+        /// Add columns with the shares of kernel and user space
+        #[arg(long, alias = "showcpuutilization")]
+        pub show_cpu_utilization: bool,
+
+        /// Weight of a sample: its period, or the exact count of its command's tasks (recordings
+        /// with inherited events)
+        #[arg(long, value_name = "WEIGHT", value_enum, default_value_t = Weight::Sampled, hide_default_value = true, conflicts_with = "time")]
+        pub weight: Weight,
+    }
+}
+
+options! {
+    /// Call graphs of `tare report`.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Call graphs")]
+    pub struct CallGraphArgs {
+        /// Call graphs: graph, fractal, flat, folded or none; from the caller or the callee; with
+        /// percent, period or count; and the percentage below which branches are hidden
+        #[arg(short = 'g', long, value_name = "STYLE,ORDER,PERCENT", num_args = 0..=1, default_missing_value = "graph")]
+        pub call_graph: Option<String>,
+
+        /// No call graphs, and no rows for functions that only call others
+        #[arg(long, conflicts_with = "call_graph")]
+        pub no_call_graph: bool,
+
+        /// Show call graphs from the caller, like -g caller
+        #[arg(short = 'G', long)]
+        pub inverted: bool,
+
+        /// Show inlined functions as frames in call chains (needs debug info)
+        #[arg(long, overrides_with = "no_inline")]
+        pub inline: bool,
+
+        /// Don't look up inlined functions (default)
+        #[arg(long)]
+        pub no_inline: bool,
+
+        /// Use at most N frames of a call chain
+        #[arg(long, value_name = "N")]
+        pub max_stack: Option<usize>,
+
+        /// Functions that count as parents for the key `parent` [default: ^sys_|^do_page_fault]
+        #[arg(short = 'p', long, value_name = "REGEX")]
+        pub parent: Option<String>,
+
+        /// Charge callees of the matching functions to these functions
+        #[arg(long, value_name = "REGEX")]
+        pub ignore_callees: Option<String>,
+    }
+}
+
+options! {
+    /// Filters of `tare report`.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Filters")]
+    pub struct ReportFilterArgs {
+        /// Only samples with a parent in their call chain
+        #[arg(short = 'x', long)]
+        pub exclude_other: bool,
+
+        /// Only samples of this socket
+        #[arg(long, value_name = "N")]
+        pub socket_filter: Option<u64>,
+
+        /// Only samples after the first sample of this event
+        #[arg(long, value_name = "EVENT")]
+        pub switch_on: Option<String>,
+
+        /// Only samples before the next sample of this event
+        #[arg(long, value_name = "EVENT")]
+        pub switch_off: Option<String>,
+
+        /// Include the samples of --switch-on and --switch-off
+        #[arg(long)]
+        pub show_on_off_events: bool,
+
+        /// Only these commands (thread names)
+        #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub comms: Vec<String>,
+
+        /// Only these binaries
+        #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub dsos: Vec<String>,
+
+        /// Only these functions
+        #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub symbols: Vec<String>,
+
+        /// Only functions whose name contains TEXT
+        #[arg(long, value_name = "TEXT")]
+        pub symbol_filter: Option<String>,
+
+        /// Only samples with a symbol
+        #[arg(short = 'U', long)]
+        pub hide_unresolved: bool,
+
+        /// Processes, threads and times.
+        #[command(flatten)]
+        pub tasks: TaskArgs,
+
+        /// Only these CPUs, such as 0,2-3
+        #[arg(short = 'C', long, value_name = "LIST")]
+        pub cpu: Option<String>,
+    }
+}
+
+options! {
+    /// Output of `tare report`.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Output")]
+    pub struct ReportOutputArgs {
+        /// Print text (default if stdout isn't a terminal)
+        #[arg(long, overrides_with = "tui")]
+        pub stdio: bool,
+
+        /// Interactive report; ? lists the keys (default if stdout is a terminal)
+        #[arg(long, overrides_with = "stdio")]
+        pub tui: bool,
+
+        /// Print text through $PAGER, or less
+        #[arg(long, conflicts_with_all = ["tui", "json"])]
+        pub pager: bool,
+
+        /// Panics once the screen is shown, to test that the terminal is restored
+        #[arg(long, hide = true)]
+        pub tui_panic: bool,
+
+        /// Print the counts of each thread (recorded with `record -s`)
+        #[arg(short = 'T', long)]
+        pub threads: bool,
+
+        /// Print the recording's header before the report: machine, events
+        #[arg(long, group = "part")]
+        pub header: bool,
+
+        /// Add topology, caches and build ids to the header
+        #[arg(short = 'I', long)]
+        pub show_info: bool,
+
+        /// Print rows only, without header and losses
+        #[arg(short, long, conflicts_with_all = ["json", "tui"])]
+        pub quiet: bool,
+
+        /// Print the recording's header only
+        #[arg(long, group = "part")]
+        pub header_only: bool,
+
+        /// Print the number of records of each kind
+        #[arg(long, group = "part")]
+        pub stats: bool,
+
+        /// Print the recorded tasks as a tree
+        #[arg(long = "tasks", group = "part")]
+        pub tasks_list: bool,
+
+        /// Print the recorded tasks as a tree, with their mappings
+        #[arg(long, group = "part")]
+        pub mmaps: bool,
+
+        /// Print every record, as bytes and decoded
+        #[arg(short = 'D', long, group = "part")]
+        pub dump_raw_trace: bool,
+
+        /// Print one versioned JSON document
+        #[arg(long, conflicts_with = "part")]
+        pub json: bool,
+    }
+}
+
+/// The weight of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Weight {
-    /// The occurrences that they stand for
+    /// The sample's period
     Sampled,
-    /// So much that all of a command name weigh what its tasks counted
+    /// The exact count of the command's tasks, spread over its samples
     Exact,
 }

@@ -3,97 +3,97 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare sched -- make -j8                 who of a build ran how long, and waited how long for a CPU
-  tare sched -a --timeout 1000 --hist    the whole machine for a second, with the distribution of waits
-  tare sched -p 4711 --sort max          the threads of a process, the longest wait first
+  tare sched -- make -j8                 run time and wait time of a build's tasks
+  tare sched -a --timeout 1000 --hist    the whole machine for a second, with a histogram of waits
+  tare sched -p 4711 --sort max          threads of a process, the longest wait first
   tare sched -a --timehist --timeout 100    each context switch as it happens
-  tare sched -i perf.data --timehist -w --state    those of a recording, with wake-ups and states
+  tare sched -i perf.data --timehist -w --state    switches of a recording, with wake-ups and states
   tare sched -i perf.data --json | jq '.tasks[0].wait.p99_ns'
   tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new -- sleep 1
-                                         a recording for it
+                                         a recording for `tare sched -i`
 
-docs/sched.md says what each column is.";
+docs/sched.md describes the columns.";
 
 /// Arguments of `tare sched`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct SchedArgs {
-    /// List each context switch, as perf sched timehist does, instead of sums
-    #[arg(long, help_heading = "What to show")]
+    /// List each context switch, like perf sched timehist, instead of totals
+    #[arg(long, help_heading = "Report")]
     pub timehist: bool,
 
     /// Show wake-ups between the switches
-    #[arg(short, long, requires = "timehist", help_heading = "What to show")]
+    #[arg(short, long, requires = "timehist", help_heading = "Report")]
     pub wakeups: bool,
 
     /// Show migrations between the switches
-    #[arg(short = 'M', long, requires = "timehist", help_heading = "What to show")]
+    #[arg(short = 'M', long, requires = "timehist", help_heading = "Report")]
     pub migrations: bool,
 
-    /// Show the task that comes next
-    #[arg(short, long, requires = "timehist", help_heading = "What to show")]
+    /// Show the next task
+    #[arg(short, long, requires = "timehist", help_heading = "Report")]
     pub next: bool,
 
     /// Show the state in which a task leaves its CPU
-    #[arg(long, requires = "timehist", help_heading = "What to show")]
+    #[arg(long, requires = "timehist", help_heading = "Report")]
     pub state: bool,
 
-    /// How the waits are distributed
-    #[arg(long, conflicts_with = "timehist", help_heading = "What to show")]
+    /// Show a histogram of waits
+    #[arg(long, conflicts_with = "timehist", help_heading = "Report")]
     pub hist: bool,
 
-    /// By what tasks are sorted, the greatest first
+    /// Sort key of tasks, in descending order
     #[arg(
         long,
         value_name = "KEY",
         default_value = "runtime",
         conflicts_with = "timehist",
-        help_heading = "What to show"
+        help_heading = "Report"
     )]
     pub sort: SchedSort,
 
-    /// Read this recording instead (-: standard input)
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["all_cpus", "command", "timeout", "ring_size"], help_heading = "Where")]
+    /// Read this recording (-: standard input)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["all_cpus", "command", "timeout", "ring_size"], help_heading = "Target")]
     pub input: Option<PathBuf>,
 
-    /// Running processes, and what they start; of a recording these processes
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
+    /// Trace running processes and their children; with -i only these processes
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
     pub pid: Vec<i32>,
 
-    /// Of a recording these threads
-    #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, requires = "input", help_heading = "Where")]
+    /// With -i: only these threads
+    #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, requires = "input", help_heading = "Target")]
     pub tid: Vec<i32>,
 
-    /// The whole machine but tare itself
-    #[arg(short, long, conflicts_with = "pid", help_heading = "Where")]
+    /// Trace the whole machine except tare itself
+    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
     pub all_cpus: bool,
 
-    /// Only what happens on these CPUs: a list as 0,2-3
-    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Where")]
+    /// Only events on these CPUs, such as 0,2-3
+    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Target")]
     pub cpu: Option<String>,
 
-    /// Only from one time of the recording to another, in seconds; either may be left out: 12.5,13
-    #[arg(long, value_name = "FROM,TO", requires = "input", help_heading = "When")]
+    /// With -i: only this range of time in seconds, such as 12.5,13; FROM or TO may be omitted
+    #[arg(long, value_name = "FROM,TO", requires = "input", help_heading = "Schedule")]
     pub time: Option<String>,
 
-    /// Stop after so many milliseconds; a command is ended with SIGTERM
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
+    /// Stop after MS milliseconds; a command gets SIGTERM
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
     pub timeout: Option<u64>,
 
-    /// Write to this file instead of stderr (of a recording, and with --json: instead of stdout)
+    /// Write to FILE instead of stderr (with a recording or --json: instead of stdout)
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
-    /// How much may wait in the kernel for tare: 64K to 1G, a power of two [default: 8M]
+    /// Size of the ring buffer: a power of two from 64K to 1G [default: 8M]
     #[arg(long, value_name = "SIZE", help_heading = "Output")]
     pub ring_size: Option<String>,
 
-    /// Print JSON: a document with a version; with --timehist an object a line
+    /// Print one versioned JSON document; with --timehist one object per line
     #[arg(long, conflicts_with = "hist", help_heading = "Output")]
     pub json: bool,
 
-    /// The command to look at, and its arguments
+    /// Command to trace, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 
@@ -105,14 +105,14 @@ pub struct SchedArgs {
 /// The keys of `--sort`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SchedSort {
-    /// The longest wait
+    /// Longest wait
     Max,
-    /// The mean of waits
+    /// Mean wait
     Avg,
-    /// The time that it ran
+    /// Run time
     Runtime,
-    /// How often it left a CPU
+    /// Number of context switches
     Switch,
-    /// All its waits
+    /// Total wait
     Wait,
 }

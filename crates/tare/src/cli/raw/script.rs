@@ -6,41 +6,40 @@ use super::SymbolSearch;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  tare script                                 every sample of perf.data, as perf script prints it
+  tare script                                 every sample of perf.data, like perf script
   tare script -F comm,tid,time,event,trace    these fields only
-  tare script -F +pid,-cpu                    the usual fields with one more and one less
-  tare script --time 12.5,13 --comms nginx    half a second of one program
-  tare record -o - -- make | tare script      as it is recorded
+  tare script -F +pid,-cpu                    the default fields with one more and one less
+  tare script --time 12.5,13 --comms nginx    half a second of one command
+  tare record -o - -- make | tare script      while recording
 
 docs/script.md lists the fields.")]
 pub struct ScriptArgs {
-    /// Read this recording; - is standard input [default: perf.data, or standard input where it is
-    /// a pipe]
+    /// Recording to read (-: standard input) [default: perf.data, or standard input if it is a pipe]
     #[arg(short, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
 
     /// Print these fields: a list, optionally for one type of event (hw:, sw:, trace:, raw:,
-    /// break:); +FIELD and -FIELD change the usual ones
+    /// break:); +FIELD and -FIELD change the default
     #[arg(short = 'F', long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub fields: Vec<String>,
 
-    /// Print one JSON object a line: a line for the whole, one for each sample, one for losses and
-    /// the ledger
+    /// Print one JSON object per line: one for the recording, one per sample, one for losses and the
+    /// ledger
     #[arg(long, conflicts_with_all = ["fields", "ns", "reltime", "deltatime", "header", "show_info", "stop_bt"])]
     #[arg(conflicts_with_all = ["dump_raw_trace", "show_bpf_events", "show_text_poke_events"])]
     #[arg(conflicts_with_all = ["show_task_events", "show_mmap_events", "show_switch_events", "show_lost_events"])]
     #[arg(conflicts_with_all = ["show_round_events", "show_namespace_events", "show_cgroup_events"])]
     pub json: bool,
 
-    /// Print first what the recording says of its machine and its events
+    /// Print the recording's header first: machine, events
     #[arg(long)]
     pub header: bool,
 
-    /// Print only that
+    /// Print the recording's header only
     #[arg(long, conflicts_with = "json")]
     pub header_only: bool,
 
-    /// Print topology, caches and build ids with it
+    /// Add topology, caches and build ids to the header
     #[arg(short = 'I', long)]
     pub show_info: bool,
 
@@ -52,11 +51,11 @@ pub struct ScriptArgs {
     #[arg(long, conflicts_with = "deltatime")]
     pub reltime: bool,
 
-    /// Print times since the sample before
+    /// Print times since the previous sample
     #[arg(long)]
     pub deltatime: bool,
 
-    /// Only samples of these programs (names of threads)
+    /// Only samples of these commands (thread names)
     #[arg(short = 'c', long, value_name = "NAMES", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub comms: Vec<String>,
 
@@ -72,7 +71,7 @@ pub struct ScriptArgs {
     #[arg(short = 'C', long, value_name = "LIST")]
     pub cpu: Option<String>,
 
-    /// Only samples in these files
+    /// Only samples in these binaries
     #[arg(long, value_name = "NAMES", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub dsos: Vec<String>,
 
@@ -80,7 +79,7 @@ pub struct ScriptArgs {
     #[arg(short = 'S', long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub symbols: Vec<String>,
 
-    /// With addresses: so many bytes from each
+    /// With addresses in -S: length of each range in bytes
     #[arg(
         long,
         value_name = "BYTES",
@@ -90,41 +89,41 @@ pub struct ScriptArgs {
     )]
     pub addr_range: u64,
 
-    /// Samples from a sample of this event on
+    /// Only samples after the first sample of this event
     #[arg(long, value_name = "EVENT")]
     pub switch_on: Option<String>,
 
-    /// Samples up to a sample of this event
+    /// Only samples before the next sample of this event
     #[arg(long, value_name = "EVENT")]
     pub switch_off: Option<String>,
 
-    /// Also the samples that switch on and off
+    /// Include the samples of --switch-on and --switch-off
     #[arg(long)]
     pub show_on_off_events: bool,
 
-    /// Print each record, byte by byte and decoded, in the order of the file
+    /// Print every record as bytes and decoded, in file order
     #[arg(short = 'D', long, alias = "dump-unsorted-raw-trace")]
     pub dump_raw_trace: bool,
 
-    /// Only samples from one time to another: seconds as in `tare script`, either may be left out
-    /// ('1,2 3,' are two ranges); or parts of the recording: 10%-20%, 10%/2 which is the second
-    /// tenth, several with commas between them
+    /// Only this range of time: seconds as printed by `tare script`, FROM or TO may be omitted; or
+    /// parts of the recording: 10%-20%, or 10%/2 for the second tenth. Several ranges: '1,2 3,' or
+    /// 0%-10%,30%-40%
     #[arg(long, value_name = "[FROM],[TO] | FROM%-TO% | PART%/N", allow_hyphen_values = true)]
     pub time: Option<String>,
 
-    /// Don't print call chains
+    /// Omit call chains
     #[arg(short = 'G', long)]
     pub hide_call_graph: bool,
 
-    /// Print at most so many frames of a call chain
+    /// Print at most N frames of a call chain
     #[arg(long, value_name = "N", default_value_t = 127)]
     pub max_stack: usize,
 
-    /// Write the lines of each event to a file of its own, such as perf.data.cycles.dump
+    /// Write each event's lines to a separate file, such as perf.data.cycles.dump
     #[arg(long, conflicts_with_all = ["json", "dump_raw_trace"])]
     pub per_event_dump: bool,
 
-    /// Print so many blocks of code of each branch stack, the latest (-F brstackinsn)
+    /// Print the last N basic blocks of each branch stack (-F brstackinsn)
     #[arg(long, value_name = "N")]
     pub max_blocks: Option<usize>,
 
@@ -132,56 +131,55 @@ pub struct ScriptArgs {
     #[arg(long, value_name = "SYMBOLS", value_delimiter = ',', action = clap::ArgAction::Set)]
     pub stop_bt: Vec<String>,
 
-    /// Show inlined functions in call chains, as debug info has them (with --json lines of source
-    /// too)
+    /// Print inlined functions in call chains (needs debug info; with --json source lines too)
     #[arg(long, overrides_with = "no_inline")]
     pub inline: bool,
 
-    /// Don't look for inlined functions (the default)
+    /// Don't look up inlined functions (default)
     #[arg(long)]
     pub no_inline: bool,
 
-    /// Where names of functions come from
+    /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
 
-    /// Print records about threads too: fork, exit, comm
+    /// Print thread records too: fork, exit, comm
     #[arg(long)]
     pub show_task_events: bool,
 
-    /// Print records about mappings too
+    /// Print mapping records too
     #[arg(long)]
     pub show_mmap_events: bool,
 
-    /// Print records about context switches too
+    /// Print context switches too
     #[arg(long)]
     pub show_switch_events: bool,
 
-    /// Print records about losses too
+    /// Print records of losses too
     #[arg(long)]
     pub show_lost_events: bool,
 
-    /// Print the ends of the recorder's rounds too
+    /// Print ends of the recorder's rounds too
     #[arg(long)]
     pub show_round_events: bool,
 
-    /// Print records about namespaces too
+    /// Print namespace records too
     #[arg(long)]
     pub show_namespace_events: bool,
 
-    /// Print records about BPF programs and other code of the kernel that comes and goes too
+    /// Print records of BPF programs and kernel symbols too
     #[arg(long)]
     pub show_bpf_events: bool,
 
-    /// Print records about changes of the kernel's code too
+    /// Print records of changed kernel code too
     #[arg(long)]
     pub show_text_poke_events: bool,
 
-    /// Print whole paths of source files
+    /// Print full paths of source files
     #[arg(long)]
     pub full_source_path: bool,
 
-    /// Print records about cgroups too
+    /// Print cgroup records too
     #[arg(long)]
     pub show_cgroup_events: bool,
 }

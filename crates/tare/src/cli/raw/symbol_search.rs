@@ -1,34 +1,38 @@
 use std::path::PathBuf;
 
-/// Where names of functions come from, for every command that shows them.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Symbols")]
-pub struct SymbolSearch {
-    /// Symbols of the kernel: a copy of /proc/kallsyms of the recorded machine
-    #[arg(long, value_name = "FILE")]
-    pub kallsyms: Option<PathBuf>,
+use super::definition::options;
 
-    /// The kernel's ELF file with symbols and lines, of the recorded build [default: found by build id]
-    #[arg(short = 'k', long, value_name = "FILE")]
-    pub vmlinux: Option<PathBuf>,
+options! {
+    /// Sources of symbols, for every command that shows them.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Symbols")]
+    pub struct SymbolSearch {
+        /// Kernel symbols: a copy of /proc/kallsyms of the recorded machine
+        #[arg(long, value_name = "FILE")]
+        pub kallsyms: Option<PathBuf>,
 
-    /// The folder that recorded paths begin in
-    #[arg(long, value_name = "FOLDER")]
-    pub symfs: Option<PathBuf>,
+        /// The recorded kernel's ELF file, with symbols and lines [default: found by build id]
+        #[arg(short = 'k', long, value_name = "FILE")]
+        pub vmlinux: Option<PathBuf>,
 
-    /// A folder of separate debug files, searched before /usr/lib/debug (repeatable)
-    #[arg(long, value_name = "FOLDER", action = clap::ArgAction::Append)]
-    pub debug_dir: Vec<PathBuf>,
+        /// Look up recorded paths below this folder
+        #[arg(long, value_name = "FOLDER")]
+        pub symfs: Option<PathBuf>,
 
-    /// The folder of files kept by build id, by perf or tare record --keep-binaries [default: ~/.debug]
-    #[arg(long, value_name = "FOLDER")]
-    pub buildid_dir: Option<PathBuf>,
+        /// Folder of separate debug files, searched before /usr/lib/debug (repeatable)
+        #[arg(long, value_name = "FOLDER", action = clap::ArgAction::Append)]
+        pub debug_dir: Vec<PathBuf>,
 
-    /// Neither use what was looked up before nor keep it ($XDG_CACHE_HOME/tare)
-    #[arg(long)]
-    pub no_cache: bool,
+        /// Build-id cache, as kept by perf or `tare record --keep-binaries` [default: ~/.debug]
+        #[arg(long, value_name = "FOLDER")]
+        pub buildid_dir: Option<PathBuf>,
 
-    /// Names as in the file, not as in source code
-    #[arg(long)]
-    pub no_demangle: bool,
+        /// Neither read nor write the symbol cache ($XDG_CACHE_HOME/tare)
+        #[arg(long)]
+        pub no_cache: bool,
+
+        /// Show symbols as in the binary, not as in source code
+        #[arg(long)]
+        pub no_demangle: bool,
+    }
 }

@@ -3,19 +3,19 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  tare trace ./prog                         each system call, as strace shows it
+  tare trace ./prog                         each system call, like strace
   tare trace --calls %file,!access --failures ./prog
   tare trace -T --min-duration 10ms -p 4711
-  tare trace -F all -e openat,sched:sched_process_* ./prog    page faults and tracepoints between calls
-  tare trace --data trace.data ./prog       into a file for tare script and perf
-  tare trace -s make -j8                    which system calls a build made, how often and for how long
+  tare trace -F all -e openat,sched:sched_process_* ./prog    with page faults and tracepoints between calls
+  tare trace --data trace.data ./prog       a file for tare script and perf
+  tare trace -s make -j8                    number and time of a build's system calls
   tare trace -s --hist --calls %network -p 4711 --timeout 5000
   tare trace -s -a --per-cgroup --timeout 1000    the whole machine for a second, by cgroup
   tare trace -s --json -o calls.json ./prog
-  tare trace --probe ./prog:parse --hist ./prog           how long each call of a function took, and the slowest
+  tare trace --probe ./prog:parse --hist ./prog           durations of a function's calls, and the slowest ones
   tare trace --each --probe './prog:open_file name=+0(%di):string $retval:s32' ./prog
-  tare trace --usdt libc:setjmp -p 4711                   how often a process passes a place that it names itself
-  tare trace --kprobe 'vfs_read $arg3' -a --timeout 1000  a function of the kernel, for a second";
+  tare trace --usdt libc:setjmp -p 4711                   number of hits of a static probe (USDT)
+  tare trace --kprobe 'vfs_read $arg3' -a --timeout 1000  a kernel function, for a second";
 
 /// Arguments of `tare trace`.
 #[derive(Debug, clap::Args)]
@@ -26,124 +26,115 @@ Examples:
     group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
 )]
 pub struct TraceArgs {
-    /// Show sums instead of each call: how often, how long, which errors
-    #[arg(short, long, help_heading = "What to show")]
+    /// Show totals instead of each call: number, time, errors
+    #[arg(short, long, help_heading = "Report")]
     pub summary: bool,
 
-    /// Only calls that failed
-    #[arg(
-        long,
-        visible_short_alias = 'Z',
-        conflicts_with = "summary",
-        help_heading = "What to show"
-    )]
+    /// Only failed calls
+    #[arg(long, visible_short_alias = 'Z', conflicts_with = "summary", help_heading = "Report")]
     pub failures: bool,
 
-    /// Only calls that took at least so long: 10us, 1ms, 2s
-    #[arg(long, value_name = "TIME", conflicts_with = "summary", help_heading = "What to show")]
+    /// Only calls of at least this duration: 10us, 1ms, 2s
+    #[arg(long, value_name = "TIME", conflicts_with = "summary", help_heading = "Report")]
     pub min_duration: Option<String>,
 
-    /// Show what descriptors stand for: 3</etc/passwd>; twice: also addresses of sockets and numbers
-    /// of devices
-    #[arg(short = 'y', long, action = clap::ArgAction::Count, conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    /// Show the files of descriptors, such as 3</etc/passwd>; twice: also socket addresses and device
+    /// numbers
+    #[arg(short = 'y', long, action = clap::ArgAction::Count, conflicts_with_all = ["summary", "data"], help_heading = "Report")]
     pub decode_fds: u8,
 
-    /// Show the call chain of each call, with the names of functions
-    #[arg(short = 'k', long, visible_alias = "stack-trace", conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    /// Show the call chain of each call
+    #[arg(short = 'k', long, visible_alias = "stack-trace", conflicts_with_all = ["summary", "data"], help_heading = "Report")]
     pub stacks: bool,
 
-    /// Show how long each call took
-    #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "What to show")]
+    /// Show the duration of each call
+    #[arg(short = 'T', long, conflicts_with = "summary", help_heading = "Report")]
     pub durations: bool,
 
-    /// How many bytes of strings and buffers are shown; paths are shown whole [default: 32]
+    /// Bytes to show of strings and buffers; paths are shown in full
     #[arg(
         long,
         value_name = "BYTES",
         conflicts_with = "summary",
+        default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(0..=4000),
-        help_heading = "What to show"
+        help_heading = "Report"
     )]
-    pub string_limit: Option<u16>,
+    pub string_limit: u16,
 
-    /// Only these system calls: names, classes as %file, all but those behind ! (`-e trace=…` of
-    /// strace is taken too). A name with a colon, as sched:sched_wakeup, is a tracepoint, shown
-    /// between them
-    #[arg(short = 'e', long, value_name = "CALLS", help_heading = "What to show")]
+    /// Only these system calls: names, classes such as %file, or ! and a list to exclude (strace's
+    /// `-e trace=…` is accepted too). A name with a colon, such as sched:sched_wakeup, adds a
+    /// tracepoint between the calls
+    #[arg(short = 'e', long, value_name = "CALLS", help_heading = "Report")]
     pub calls: Option<String>,
 
-    /// Show page faults between calls: all, major ones (that read a disk) or minor ones
+    /// Show page faults between calls: all, major (read from disk) or minor
     #[arg(
         short = 'F',
         long,
         visible_alias = "pf",
         value_name = "all|maj|min",
         conflicts_with_all = ["summary", "data"],
-        help_heading = "What to show"
+        help_heading = "Report"
     )]
     pub faults: Option<String>,
 
-    /// Show when threads leave their CPU, and come back to one
-    #[arg(long, visible_alias = "sched", conflicts_with_all = ["summary", "data"], help_heading = "What to show")]
+    /// Show when threads leave a CPU and return to one
+    #[arg(long, visible_alias = "sched", conflicts_with_all = ["summary", "data"], help_heading = "Report")]
     pub switches: bool,
 
-    /// Sums for each thread
-    #[arg(long, requires = "summary", help_heading = "What to show")]
+    /// Totals per thread
+    #[arg(long, requires = "summary", help_heading = "Report")]
     pub per_thread: bool,
 
-    /// Sums for each cgroup (version 2)
-    #[arg(
-        long,
-        requires = "summary",
-        conflicts_with = "per_thread",
-        help_heading = "What to show"
-    )]
+    /// Totals per cgroup (version 2)
+    #[arg(long, requires = "summary", conflicts_with = "per_thread", help_heading = "Report")]
     pub per_cgroup: bool,
 
-    /// How the durations of each call are distributed
-    #[arg(long, requires = "sums", help_heading = "What to show")]
+    /// Show a histogram of each call's durations
+    #[arg(long, requires = "sums", help_heading = "Report")]
     pub hist: bool,
 
-    /// How often a function of a program is called, how long it takes, what the slowest calls came
-    /// from; behind it what is read of each call, as perf probe has it: %di, +8(%di), $arg1,
-    /// $retval, with :u32, :string and so on
+    /// Time a function of a program: number and durations of its calls, and origin of the slowest.
+    /// Arguments to read from each call follow in perf probe's syntax: %di, +8(%di), $arg1, $retval,
+    /// with :u32, :string and so on
     #[arg(long, value_name = "FILE:FUNCTION [ARG…]", help_heading = "Functions")]
     pub probe: Vec<String>,
 
-    /// The same of a function of the kernel
+    /// Time a kernel function, as --probe does
     #[arg(long, value_name = "FUNCTION [ARG…]", help_heading = "Functions")]
     pub kprobe: Vec<String>,
 
-    /// How often a place is passed that a program names itself (USDT); in the command's file, or
-    /// what the processes of -p have mapped, unless a file is told
+    /// Count hits of a static probe (USDT) in FILE [default: the command's file, or the files mapped
+    /// by the processes of -p]
     #[arg(long, value_name = "[FILE:]PROVIDER:NAME", help_heading = "Functions")]
     pub usdt: Vec<String>,
 
-    /// Show each call, as it returns, with what is read of it
+    /// Show each call at its return, with its arguments
     #[arg(long, requires = "functions", help_heading = "Functions")]
     pub each: bool,
 
-    /// How many of the slowest calls of each function are shown [default: 3]
-    #[arg(long, value_name = "N", requires = "functions", value_parser = clap::value_parser!(u32).range(0..=32), help_heading = "Functions")]
-    pub slowest: Option<u32>,
+    /// Show the N slowest calls of each function
+    #[arg(long, value_name = "N", requires = "functions", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=32), help_heading = "Functions")]
+    pub slowest: u32,
 
-    /// Trace running processes, and what they start
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Where")]
+    /// Trace running processes and their children
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
     pub pid: Vec<i32>,
 
-    /// Trace the whole machine but tare itself
-    #[arg(short, long, conflicts_with = "pid", help_heading = "Where")]
+    /// Trace the whole machine except tare itself
+    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
     pub all_cpus: bool,
 
-    /// Follow what is started: that is always so, and the option is taken for strace's sake
-    #[arg(short = 'f', long, help_heading = "Where")]
+    /// Accepted for compatibility with strace: children are always followed
+    #[arg(short = 'f', long, help_heading = "Target")]
     pub follow_forks: bool,
 
-    /// Stop after so many milliseconds; a command is ended with SIGTERM
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When")]
+    /// Stop after MS milliseconds; a command gets SIGTERM
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
     pub timeout: Option<u64>,
 
-    /// Write to this file instead of stderr (with --json: instead of stdout)
+    /// Write to FILE instead of stderr (with --json: instead of stdout)
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
@@ -156,15 +147,15 @@ pub struct TraceArgs {
     )]
     pub data: Option<PathBuf>,
 
-    /// How much may wait in the kernel for tare: 64K to 1G, a power of two [default: 8M; --data: 8M to 32M for each CPU]
+    /// Size of the ring buffer: a power of two from 64K to 1G [default: 8M; --data: 8M to 32M per CPU]
     #[arg(long, value_name = "SIZE", conflicts_with = "summary", help_heading = "Output")]
     pub ring_size: Option<String>,
 
-    /// Print JSON: with -s a document with a version, else an object a line
+    /// Print JSON: with -s one versioned document, otherwise one object per line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 
-    /// The command to trace, and its arguments
+    /// Command to trace, and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

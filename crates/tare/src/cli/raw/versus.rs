@@ -1,61 +1,68 @@
 use std::ffi::OsString;
 
-/// Arguments of `tare stat --vs`.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "Comparing")]
-pub struct VersusArgs {
-    /// Compare the command (A) with this one (B) in pairs of runs; split into words like a shell's,
-    /// run without one
-    #[arg(
-        long,
-        value_name = "COMMAND B",
-        requires = "command",
-        conflicts_with_all = [
-            "pid", "tid", "all_cpus", "cpu", "cgroup", "for_each_cgroup", "repeat", "interval_print", "delay", "timeout", "control", "exact",
-            "json_lines", "metric_only"
-        ]
-    )]
-    pub vs: Option<OsString>,
+use super::definition::options;
 
-    /// Run both commands with `sh -c`
-    #[arg(long, requires = "vs")]
-    pub shell: bool,
+/// Fewest pairs of runs unless the events need more.
+pub const MIN_PAIRS: usize = 10;
 
-    /// Pairs of runs before the first that counts [default: 1]
-    #[arg(long, value_name = "N", requires = "vs")]
-    pub warmup: Option<usize>,
+options! {
+    /// Arguments of `tare stat --vs`.
+    #[derive(Debug, clap::Args)]
+    #[command(next_help_heading = "Comparison")]
+    pub struct VersusArgs {
+        /// Compare the command (A) with this one (B) in pairs of runs. It is split into words like a
+        /// shell's, and run without a shell
+        #[arg(
+            long,
+            value_name = "COMMAND B",
+            requires = "command",
+            conflicts_with_all = [
+                "pid", "tid", "all_cpus", "cpu", "cgroup", "for_each_cgroup", "repeat", "interval_print", "delay", "timeout", "control", "exact",
+                "json_lines", "metric_only"
+            ]
+        )]
+        pub vs: Option<OsString>,
 
-    /// Make at least so many pairs [default: 10, or what so many events need]
-    #[arg(long, value_name = "N", requires = "vs")]
-    pub min_runs: Option<usize>,
+        /// Run both commands with `sh -c`
+        #[arg(long, requires = "vs")]
+        pub shell: bool,
 
-    /// Make at most so many pairs [default: 10000]
-    #[arg(long, value_name = "N", requires = "vs")]
-    pub max_runs: Option<usize>,
+        /// Uncounted pairs of runs before the first counted one
+        #[arg(long, value_name = "N", requires = "vs", default_value_t = 1)]
+        pub warmup: usize,
 
-    /// Start no pair after so many seconds, once --min-runs are made [default: 60]
-    #[arg(long, value_name = "SECONDS", requires = "vs")]
-    pub max_time: Option<f64>,
+        /// Fewest pairs of runs [default: 10, or as many as the events need]
+        #[arg(long, value_name = "N", requires = "vs")]
+        pub min_runs: Option<usize>,
 
-    /// The smallest difference that matters, in percent: runs go on until the time is known to half
-    /// of it [default: 1%]
-    #[arg(long, value_name = "PERCENT", requires = "vs")]
-    pub min_effect: Option<String>,
+        /// Most pairs of runs
+        #[arg(long, value_name = "N", requires = "vs", default_value_t = 10_000)]
+        pub max_runs: usize,
 
-    /// Exit with 3 if B is surely beyond this, as in 'time>+2%' or 'page-faults>5%'
-    #[arg(long, value_name = "CONDITION", requires = "vs")]
-    pub fail_if: Vec<String>,
+        /// Start no pair after this time, once --min-runs is reached
+        #[arg(long, value_name = "SECONDS", requires = "vs", default_value_t = 60.0)]
+        pub max_time: f64,
 
-    /// Draw the order within pairs from this seed
-    #[arg(long, value_name = "N", requires = "vs")]
-    pub seed: Option<u64>,
+        /// Smallest relevant difference in percent; runs continue until the time is known to half
+        /// of it
+        #[arg(long, value_name = "PERCENT", requires = "vs", default_value = "1%")]
+        pub min_effect: String,
 
-    /// Use runs that end with another status than 0 too
-    #[arg(long, requires = "vs")]
-    pub ignore_failure: bool,
+        /// Exit with status 3 if B certainly exceeds this, such as 'time>+2%' or 'page-faults>5%'
+        #[arg(long, value_name = "CONDITION", requires = "vs")]
+        pub fail_if: Vec<String>,
 
-    /// Where the commands' stdout and stderr go: null, inherit, or a file for stdout [default:
-    /// null]
-    #[arg(long, value_name = "WHERE", requires = "vs")]
-    pub command_output: Option<OsString>,
+        /// Seed for the order within pairs [default: random]
+        #[arg(long, value_name = "N", requires = "vs")]
+        pub seed: Option<u64>,
+
+        /// Use runs with a nonzero exit status too
+        #[arg(long, requires = "vs")]
+        pub ignore_failure: bool,
+
+        /// Destination of the commands' stdout and stderr: null, inherit, or a file for stdout
+        /// [default: null]
+        #[arg(long, value_name = "WHERE", requires = "vs")]
+        pub command_output: Option<OsString>,
+    }
 }

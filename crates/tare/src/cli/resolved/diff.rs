@@ -1,4 +1,4 @@
-//! What `tare diff` is to compare.
+//! Options of `tare diff`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ use crate::cli::resolved::samples::SampleSelection;
 use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
-/// What is compared, and how it is shown.
+/// What `tare diff` compares, and how it shows it.
 #[derive(Debug)]
 pub(crate) struct Diff {
-    /// The recordings of A and of B: which samples are taken of each.
+    /// Samples of the recordings of A and of B.
     pub(crate) sides: [Vec<SampleSelection>; 2],
-    /// Names of events; none: all that both sides have.
+    /// Names of events; empty: all events of both sides.
     pub(crate) events: Vec<String>,
     pub(crate) per: WorkUnit,
     pub(crate) options: DiffOptions,
@@ -27,7 +27,7 @@ pub(crate) struct Diff {
     pub(crate) gates: Vec<Gate>,
     pub(crate) seed: u64,
     pub(crate) form: DiffForm,
-    /// A differential flame graph goes here.
+    /// Path of the differential flame graph.
     pub(crate) flame: Option<PathBuf>,
 }
 
@@ -39,10 +39,10 @@ pub(crate) enum WorkUnit {
     Event(String),
 }
 
-/// How a comparison reaches its reader.
+/// Form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiffForm {
-    /// On the terminal where stdout is one, else as text.
+    /// Interactive if stdout is a terminal, otherwise text.
     Fitting,
     Text,
     Terminal,
@@ -51,7 +51,7 @@ pub(crate) enum DiffForm {
 
 impl Diff {
     /// # Errors
-    /// Wrong usage, in one line.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::DiffArgs) -> Result<Self, Refusal> {
         refuse_what_makes_no_sense(&raw)?;
         let per = match raw.per.as_str() {
@@ -92,21 +92,21 @@ impl Diff {
     }
 }
 
-/// perf's options that have no meaning here, or another name.
+/// Refuses perf's options that have no meaning or another name here.
 fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
     let refused = [
-        (raw.dump_raw_trace, "-D: tare script shows the records of a recording"),
+        (raw.dump_raw_trace, "-D: use tare script to print records"),
         (raw.formula, "-F: docs/diff.md has the formulas"),
-        (raw.stream, "--stream: --stacks compares call chains"),
-        (raw.cycles_hist, "--cycles-hist belongs to perf's -c cycles, which tare lacks"),
+        (raw.stream, "--stream: use --stacks to compare call chains"),
+        (raw.cycles_hist, "--cycles-hist belongs to perf's -c cycles, which tare doesn't support"),
         (
             !(0.0..=100.0).contains(&raw.percent_limit),
             "--percent-limit: a percentage is from 0 to 100",
         ),
-        (raw.field_separator.as_deref() == Some("."), "-t .: a dot stands in numbers"),
-        (raw.field_separator.as_deref() == Some(""), "-t: name what stands between columns"),
+        (raw.field_separator.as_deref() == Some("."), "-t .: numbers contain dots"),
+        (raw.field_separator.as_deref() == Some(""), "-t: the separator is empty"),
     ];
-    match refused.into_iter().find(|(is_so, _)| *is_so) {
+    match refused.into_iter().find(|(is_typed, _)| *is_typed) {
         Some((_, why)) => Err(Refusal::usage(why)),
         None => Ok(()),
     }
@@ -139,16 +139,14 @@ fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
 /// What `-c` has.
 fn order(text: &str) -> Result<DiffOrder, Refusal> {
     let wrong = || {
-        Refusal::usage(format!(
-            "-c {text}: there are delta-abs, delta, ratio and wdiff:WEIGHT_A,WEIGHT_B"
-        ))
+        Refusal::usage(format!("-c {text}: use delta-abs, delta, ratio or wdiff:WEIGHT_A,WEIGHT_B"))
     };
     match text {
         "delta" => Ok(DiffOrder::Delta),
         "delta-abs" => Ok(DiffOrder::DeltaAbs),
         "ratio" => Ok(DiffOrder::Ratio),
         "cycles" => Err(Refusal::usage(
-            "-c cycles compares cycles of basic blocks by branch records, which tare lacks; perf diff -c cycles does",
+            "-c cycles compares basic blocks by branch records, which tare doesn't support; use perf diff -c cycles",
         )),
         _ => {
             let weights = text.strip_prefix("wdiff:").and_then(|weights| weights.split_once(','));
@@ -159,7 +157,7 @@ fn order(text: &str) -> Result<DiffOrder, Refusal> {
     }
 }
 
-/// The recordings of both sides.
+/// Resolves the recordings of both sides.
 fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     let mut a = raw.files;
     let mut b = raw.after;
@@ -168,7 +166,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     if let Some(option) = typed {
         let option = option.display();
         return Err(Refusal::usage(format!(
-            "{option}: behind -- there are recordings alone; options stand before"
+            "{option}: only recordings may follow --; put options before it"
         )));
     }
     if b.is_empty() {
@@ -178,7 +176,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
             2 => b.extend(a.pop()),
             _ => {
                 return Err(Refusal::usage(
-                    "more than two recordings: say where B's begin, as in tare diff a1 a2 -- b1 b2",
+                    "more than two recordings: separate A and B by --, as in tare diff a1 a2 -- b1 b2",
                 ));
             }
         }
@@ -187,7 +185,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         a.push(PathBuf::from("perf.data.old"));
     }
     if a.iter().chain(&b).filter(|path| *path == Path::new("-")).count() > 1 {
-        return Err(Refusal::usage("-: standard input is one recording"));
+        return Err(Refusal::usage("-: standard input can be one recording only"));
     }
     let filter = SampleFilterOptions {
         pids: raw.tasks.pid,
@@ -195,7 +193,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         cpus: script::cpus(raw.cpu.as_deref())?,
         ..SampleFilterOptions::default()
     };
-    let time = script::times(raw.time.as_deref())?;
+    let time = script::times(raw.tasks.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
     let samples = |input: PathBuf| SampleSelection {
         wall_clock: false,
@@ -203,7 +201,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         events: Vec::new(),
         filter: filter.clone(),
         time: time.clone(),
-        include_self: raw.include_self,
+        include_self: raw.tasks.include_self,
         inline: false,
         symbols: symbols.clone(),
     };

@@ -1,4 +1,4 @@
-//! The events of `-e` and their filters, for every command that takes them.
+//! The events of `-e` and their filters, for `stat` and `record`.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use tare_events::{EventError, EventGroup, Sources};
 
 use crate::exit::Refusal;
 
-/// The groups of all `-e`, each with the filters that follow it: `filter_positions` has for each
+/// Parses all `-e` and applies to each the filters that follow it: `filter_positions` holds for each
 /// filter the number of `-e` before it.
 pub(super) fn typed(
     events: &[String],
@@ -27,13 +27,13 @@ pub(super) fn typed(
     }
     if filter_positions.contains(&0) {
         return Err(Refusal::usage(
-            "--filter goes with the tracepoint before it: put it after its -e",
+            "--filter applies to the preceding tracepoint: put it after the tracepoint's -e",
         ));
     }
     Ok(groups)
 }
 
-/// One line for scripts and logs; someone at a terminal also sees the place.
+/// Words the error in one line; on a terminal a second line points to its position.
 pub(crate) fn refuse(error: &EventError) -> Refusal {
     match std::io::stderr().is_terminal() {
         true => Refusal::usage(format!("{error}\n{}", error.pointer())),

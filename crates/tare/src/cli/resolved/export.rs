@@ -1,4 +1,4 @@
-//! What `tare export` is to write.
+//! Options of `tare export`.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::cli::raw;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::exit::Refusal;
 
-/// What is written, and where to.
+/// Exported samples, format and destination.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) samples: SampleSelection,
@@ -19,7 +19,7 @@ pub(crate) struct Export {
 
 impl Export {
     /// # Errors
-    /// Wrong usage, in one line.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::ExportArgs) -> Result<Self, Refusal> {
         let output = raw.output.unwrap_or_else(|| PathBuf::from("-"));
         Ok(Self { samples: SampleSelection::resolve(raw.samples)?, format: raw.format, output })

@@ -1,4 +1,4 @@
-//! What `tare flame` is to draw.
+//! Options of `tare flame`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::cli::raw;
 use crate::cli::resolved::samples::SampleSelection;
 use crate::exit::Refusal;
 
-/// What is to be drawn, and where to.
+/// Drawn samples, form and destination.
 #[derive(Debug)]
 pub(crate) struct Flame {
     pub(crate) samples: SampleSelection,
@@ -24,10 +24,10 @@ pub(crate) struct Flame {
 
 impl Flame {
     /// # Errors
-    /// Wrong usage, in one line.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::FlameArgs) -> Result<Self, Refusal> {
         let output = raw.output.ok_or_else(|| {
-            Refusal::usage("name the file to write: -o flame.html, or -o flame.svg for a picture")
+            Refusal::usage("name the file to write: -o flame.html, or -o flame.svg")
         })?;
         let is_svg = match raw.format {
             Some(format) => format == raw::FlameFormat::Svg,
@@ -39,7 +39,7 @@ impl Flame {
         };
         let samples = SampleSelection::resolve(raw.samples)?;
         if samples.input == Path::new("-") && raw.vs.as_deref() == Some(Path::new("-")) {
-            return Err(Refusal::usage("--vs -: standard input is the other recording already"));
+            return Err(Refusal::usage("--vs -: standard input can be one recording only"));
         }
         let vs = raw.vs;
         let icicle = raw.icicle;
@@ -57,7 +57,7 @@ impl Flame {
     }
 }
 
-/// Whether a file of this name is a picture.
+/// Whether a file of this name is an SVG.
 pub(crate) fn is_svg(output: &Path) -> bool {
     output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
 }

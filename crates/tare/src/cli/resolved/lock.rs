@@ -1,4 +1,4 @@
-//! Whose waits for locks are looked at, and in which form they are shown.
+//! Options of `tare lock`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::cli::perf;
 use crate::cli::raw::{self, LockSort};
 use crate::exit::Refusal;
 
-/// Where it comes from.
+/// Source of the waits.
 #[derive(Clone, Debug)]
 pub(crate) enum LockSource {
     /// `-` is standard input.
@@ -18,13 +18,13 @@ pub(crate) enum LockSource {
     Live(TraceTarget),
 }
 
-/// What is to be done.
+/// Resolved options.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) source: LockSource,
     pub(crate) options: LockOptions,
     pub(crate) key: LockKey,
-    /// So many rows are shown.
+    /// Most rows to show.
     pub(crate) entries: usize,
     pub(crate) stacks: bool,
     pub(crate) output: Option<PathBuf>,
@@ -32,10 +32,10 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// An option that makes no sense, in a line that says what would.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn new(raw: raw::LockArgs) -> Result<Self, Refusal> {
         let key = match raw.key {
             LockSort::Contended => LockKey::Contended,

@@ -1,4 +1,4 @@
-//! What is to be done, worked out from what was typed and from this machine.
+//! Options of the libraries, resolved from the typed options and this machine.
 
 pub(crate) mod diff;
 pub(crate) mod events;
@@ -22,11 +22,11 @@ pub(crate) mod top;
 pub(crate) mod trace;
 pub mod versus;
 
-/// How much of what a recording says of itself is shown.
+/// Extent of a recording's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Without what can be long.
+    /// Without topology, caches and build ids.
     Usual,
-    /// Also what can be long: topology, caches, build ids (`-I`).
+    /// With topology, caches and build ids (`-I`).
     Full,
 }

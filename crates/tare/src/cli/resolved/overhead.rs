@@ -1,4 +1,4 @@
-//! What `tare overhead` is to do.
+//! Options of `tare overhead`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -13,48 +13,47 @@ use super::versus::{min_effect, words};
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// How long a slice lasts: some samples at the lowest rates, and less than a neighbour's mood.
+/// Length of a time slice in nanoseconds: long enough for some samples at the lowest rates, short
+/// enough that other load on the machine changes little.
 const SLICE_NS: u64 = 10_000_000;
-/// Pairs of slices unless told.
-const PAIRS: usize = 200;
-/// The most pairs that can be asked for: hours.
+/// Most pairs of slices; they take hours.
 const MOST_PAIRS: usize = 100_000;
-/// The most rates of one study.
+/// Most rates of one study.
 const MOST_RATES: usize = 100;
 
-/// What `tare overhead` is to do, apart from how it is shown.
+/// Task of `tare overhead`, without its output.
 #[derive(Debug)]
 pub enum Overhead {
     /// Measure this machine.
     Study(Box<Study>),
     /// Measure profilers on a program.
     With(ProfilerComparison),
-    /// Show what was kept; of these events, or of all.
+    /// Show saved results of these events; empty: of all.
     Show(Vec<String>),
 }
 
-/// The studies to make.
+/// Studies to run.
 #[derive(Debug)]
 pub struct Study {
-    /// The events, one study each; none: cycles where there are hardware counters, else cpu-clock.
+    /// Events, one study each; empty: cycles, or cpu-clock without hardware counters.
     pub events: Vec<Event>,
-    /// The call graphs, one study each.
+    /// Kinds of call chains, one study each.
     pub call_graphs: Vec<CallGraph>,
-    /// Ascending, each once.
+    /// Rates in Hz, ascending and unique.
     pub rates: Vec<u64>,
     /// Profilers' commands, with their placeholders.
     pub profilers: Vec<Profiler>,
-    /// The CPU to be on, where the user said so.
+    /// CPU to run on, if typed.
     pub cpu: Option<u32>,
-    /// How long a slice lasts.
+    /// Length of a time slice in nanoseconds.
     pub slice_ns: u64,
     /// Pairs of slices.
     pub pairs: usize,
-    /// What loops run.
+    /// Loops to run.
     pub loads: Vec<Kind>,
-    /// Decides orders.
+    /// Seed of the order of measurements.
     pub seed: u64,
-    /// Whether the result is kept.
+    /// Whether the result is saved.
     pub save: bool,
 }
 
@@ -74,21 +73,21 @@ pub enum Profiler {
 pub struct ProfilerComparison {
     /// The bare command.
     pub command: Vec<OsString>,
-    /// The words before it, profiler by profiler.
+    /// Words before the command, per profiler.
     pub profilers: Vec<Vec<OsString>>,
-    /// How many rounds to make.
+    /// Number of rounds.
     pub plan: rounds::Plan,
-    /// The smallest difference that matters, a share.
+    /// Smallest relevant difference, as a share.
     pub min_effect: f64,
-    /// Whether a run that failed counts.
+    /// Whether failed runs count.
     pub ignore_failure: bool,
 }
 
 impl Overhead {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the remedy.
+    /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: &raw::OverheadArgs, sources: &Sources) -> Result<Self, Refusal> {
         if raw.show {
             return Ok(Self::Show(raw.events.clone()));
@@ -99,7 +98,7 @@ impl Overhead {
         }
         let events =
             raw.events.iter().map(|text| event(text, sources)).collect::<Result<_, _>>()?;
-        let pairs = raw.pairs.unwrap_or(PAIRS);
+        let pairs = raw.pairs;
         if !(5..=MOST_PAIRS).contains(&pairs) {
             return Err(Refusal::usage(format!(
                 "--pairs {pairs}: an interval takes 5 pairs, and {MOST_PAIRS} are hours"
@@ -120,14 +119,14 @@ impl Overhead {
     }
 }
 
-/// One event that is sampled by itself.
+/// Parses one event.
 fn event(text: &str, sources: &Sources) -> Result<Event, Refusal> {
     let groups = parse(text, sources).map_err(|error| Refusal::usage(format!("-e {error}")))?;
     let mut events: Vec<Event> = groups.into_iter().flat_map(|group| group.events).collect();
     match events.len() {
         1 => Ok(events.remove(0)),
         n => Err(Refusal::usage(format!(
-            "-e {text}: a study is of one event, these are {n}: give each its own -e"
+            "-e {text}: a study takes one event, not {n}: give each its own -e"
         ))),
     }
 }
@@ -135,9 +134,9 @@ fn event(text: &str, sources: &Sources) -> Result<Event, Refusal> {
 fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
     let all = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf];
     let one = |text: &String| {
-        let found = all.into_iter().find(|known| known.name() == text);
-        found.ok_or_else(|| {
-            Refusal::usage(format!("--call-graph: '{text}' is none of none, fp, dwarf"))
+        let call_graph = all.into_iter().find(|known| known.name() == text);
+        call_graph.ok_or_else(|| {
+            Refusal::usage(format!("--call-graph: '{text}' is not none, fp or dwarf"))
         })
     };
     if typed.is_empty() { Ok(vec![CallGraph::None]) } else { typed.iter().map(one).collect() }
@@ -145,9 +144,9 @@ fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
 
 fn loops(typed: &[String]) -> Result<Vec<Kind>, Refusal> {
     let one = |text: &String| {
-        let found = Kind::ALL.into_iter().find(|kind| kind.name() == text);
-        found.ok_or_else(|| {
-            Refusal::usage(format!("--loops: '{text}' is none of counting, memory, branchy"))
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+        kind.ok_or_else(|| {
+            Refusal::usage(format!("--loops: '{text}' is not counting, memory or branchy"))
         })
     };
     if typed.is_empty() { Ok(Kind::ALL.to_vec()) } else { typed.iter().map(one).collect() }
@@ -188,27 +187,21 @@ fn with(
     seed: u64,
 ) -> Result<ProfilerComparison, Refusal> {
     let profilers = raw.with.iter().map(|text| words("--with", text)).collect::<Result<_, _>>()?;
-    let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
-    let max_rounds = raw.max_runs.unwrap_or(1000);
-    // Four metrics are judged together.
+    let min_effect = min_effect(&raw.min_effect)?;
+    let max_rounds = raw.max_runs;
+    // Four metrics are tested together.
     let min_rounds = raw.min_runs.unwrap_or(pairs::Plan::fewest_pairs(4).max(10).min(max_rounds));
     if max_rounds == 0 || min_rounds > max_rounds {
         return Err(Refusal::usage(format!(
             "--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make"
         )));
     }
-    let seconds = raw.max_time.unwrap_or(60.0);
+    let seconds = raw.max_time;
     let max_time = Duration::try_from_secs_f64(seconds)
         .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
     let precision = pairs::Plan::precision_for(min_effect);
-    let plan = rounds::Plan {
-        warmup: raw.warmup.unwrap_or(1),
-        min_rounds,
-        max_rounds,
-        max_time,
-        precision,
-        seed,
-    };
+    let plan =
+        rounds::Plan { warmup: raw.warmup, min_rounds, max_rounds, max_time, precision, seed };
     Ok(ProfilerComparison {
         command: command.to_vec(),
         profilers,
@@ -282,12 +275,12 @@ mod tests {
     fn nonsense_is_refused_with_a_remedy() {
         assert_eq!(
             message(&["--call-graph", "lbr"]),
-            "--call-graph: 'lbr' is none of none, fp, dwarf"
+            "--call-graph: 'lbr' is not none, fp or dwarf"
         );
         assert!(message(&["--profiler", "perf record -t {tid}"]).contains("needs {control}"));
         assert!(message(&["-e", "cpu-clock,task-clock"]).contains("give each its own -e"));
         assert!(message(&["--pairs", "3"]).contains("takes 5 pairs"));
-        assert!(message(&["--loops", "x"]).contains("none of counting, memory, branchy"));
+        assert!(message(&["--loops", "x"]).contains("not counting, memory or branchy"));
         assert_eq!(
             message(&["--with", "a 'b", "--", "c"]),
             "--with: a quote is not closed, or a backslash ends it"

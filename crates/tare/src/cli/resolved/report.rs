@@ -1,4 +1,4 @@
-//! What `tare report` is to do.
+//! Options of `tare report`.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use crate::cli::raw;
 use crate::cli::resolved::{script, symbols};
 use crate::exit::Refusal;
 
-/// What `tare report` is to do.
+/// Options of `tare report`.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
     /// The recording; `-` is standard input.
@@ -28,66 +28,66 @@ pub struct ReportOptions {
     pub part: ReportPart,
     /// As JSON.
     pub json: bool,
-    /// Text or a terminal's whole screen.
+    /// Text, pager or interactive.
     pub interface: Interface,
-    /// Panics once something is shown on the terminal.
+    /// Panics once the screen is shown, for a test.
     pub tui_panic: bool,
-    /// The columns, where they were named one by one.
+    /// Columns, if `-F` names them.
     pub fields: Option<Vec<Column>>,
     /// The sort keys.
     pub sort: Vec<Column>,
     /// More columns of figures.
     pub figures: Vec<Column>,
-    /// Rows for what only calls others, where call chains were recorded.
+    /// Whether functions that only call others have rows, if call chains were recorded.
     pub children: bool,
     /// Call graphs.
     pub graph: CallGraphs,
-    /// Branches below so many percent are not shown.
+    /// Branches of call graphs below this percentage are hidden.
     pub graph_limit: f64,
-    /// The form of call graphs, and what stands at their branches.
+    /// Style of call graphs, and the figure at their branches.
     pub graph_style: (Style, Amount),
-    /// How text is laid out; groups are known with the recording.
+    /// Layout of text, without groups: the recording defines them.
     pub layout: Layout,
-    /// Groups of events are shown side by side, by the figures of the event with this number.
+    /// Index of the event that sorts the rows of groups, if groups are shown side by side.
     pub group: Option<usize>,
-    /// Shares are of what the filters let pass.
+    /// Whether shares are relative to the samples that pass the filters.
     pub is_relative: bool,
-    /// Which functions are parents.
+    /// Pattern of parents.
     pub parent: Option<Regex>,
-    /// Of which functions the callees are ignored.
+    /// Pattern of functions whose callees are ignored.
     pub ignored_callees: Option<Regex>,
-    /// How samples are summed up, as far as options say.
+    /// Options of summing that don't depend on the recording.
     pub summed: ProfileOptions,
-    /// Branches are shown where they were recorded, unless the user has said something else.
+    /// Whether branches are shown if they were recorded: no option says otherwise.
     pub branches_if_recorded: bool,
-    /// Rows below so many percent are not shown.
+    /// Rows below this percentage are hidden.
     pub percent_limit: f64,
-    /// Which samples are shown.
+    /// Filters of samples.
     pub filter: Filter,
-    /// From when to when.
+    /// Ranges of time.
     pub time: TimeRanges,
-    /// Samples without a symbol are left out.
+    /// Whether samples without a symbol are hidden.
     pub hides_unresolved: bool,
-    /// Only samples of these CPUs are taken; none: all.
+    /// CPUs whose samples are used; empty: all.
     pub cpus: Vec<u32>,
-    /// Only rows are printed.
+    /// Whether only rows are printed.
     pub quiet: bool,
-    /// Inlined functions are shown in call chains.
+    /// Whether inlined functions are frames.
     pub inline: bool,
-    /// Samples weigh what their commands' tasks counted.
+    /// Whether samples weigh the exact counts of their command's tasks.
     pub exact: bool,
     /// Keep the recorder's own samples.
     pub include_self: bool,
-    /// What each thread counted.
+    /// Whether each thread's counts are printed.
     pub threads: bool,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub symbols: SymbolOptions,
 }
 
-/// How a report reaches its reader.
+/// Form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interface {
-    /// On the terminal where stdout is one, else as text.
+    /// Interactive if stdout is a terminal, otherwise text.
     Fitting,
     /// As text.
     Text,
@@ -108,59 +108,61 @@ pub struct RecordingTraits {
 
 impl ReportOptions {
     /// # Errors
-    /// Wrong usage, in one line.
+    /// Fails with a usage message if an option makes no sense.
     pub fn resolve(raw: raw::ReportArgs) -> Result<Self, Refusal> {
-        let typed = raw.call_graph.as_deref().map_or(Ok(CallGraph::default()), call_graph)?;
+        let typed = raw.calls.call_graph.as_deref().map_or(Ok(CallGraph::default()), call_graph)?;
         let CallGraph { wanted: mut graph, limit: graph_limit, style, amount } = typed;
-        if raw.inverted && graph != CallGraphs::None {
+        if raw.calls.inverted && graph != CallGraphs::None {
             graph = CallGraphs::Inverted;
         }
-        // As in perf: what is a row once can't be part of what calls it too.
-        let is_one_row = raw.layout.hierarchy || raw.branch_stack || raw.mem_mode;
-        let children = raw.children || !(raw.no_children || raw.no_call_graph);
+        // As in perf: with one row per sample, callers have no rows of their own.
+        let is_one_row = raw.layout.hierarchy || raw.keys.branch_stack || raw.keys.mem_mode;
+        let children = raw.rows.children || !(raw.rows.no_children || raw.calls.no_call_graph);
         let children = children && !is_one_row;
         let Columns { fields, sort, figures } = Columns::resolve(&raw)?;
         Ok(Self {
             parent: options::parent(&raw)?,
             ignored_callees: options::ignored_callees(&raw)?,
             summed: options::summed(&raw)?,
-            branches_if_recorded: !(raw.branch_stack || raw.no_branch_stack || raw.mem_mode),
+            branches_if_recorded: !(raw.keys.branch_stack
+                || raw.keys.no_branch_stack
+                || raw.keys.mem_mode),
             filter: options::filter(&raw),
             layout: options::layout(&raw.layout),
             part: options::part(&raw),
             input: raw.input,
-            json: raw.json,
-            interface: match (raw.stdio, raw.tui, raw.pager) {
+            json: raw.output.json,
+            interface: match (raw.output.stdio, raw.output.tui, raw.output.pager) {
                 (_, true, _) => Interface::Terminal,
                 (_, _, true) => Interface::Pager,
                 (true, ..) => Interface::Text,
                 _ => Interface::Fitting,
             },
-            tui_panic: raw.tui_panic,
+            tui_panic: raw.output.tui_panic,
             fields: (!fields.is_empty()).then_some(fields),
             sort,
             figures,
             children,
-            graph: if raw.no_call_graph { CallGraphs::None } else { graph },
-            // As in perf, what is too little for a row is too little for a branch.
-            graph_limit: graph_limit.or(raw.percent_limit).unwrap_or(0.5),
+            graph: if raw.calls.no_call_graph { CallGraphs::None } else { graph },
+            // As in perf, the limit of rows also applies to branches.
+            graph_limit: graph_limit.or(raw.rows.percent_limit).unwrap_or(0.5),
             graph_style: (style, amount),
             group: raw.layout.group.then_some(raw.layout.group_sort_idx),
-            is_relative: raw.percentage == raw::Percentage::Relative,
-            percent_limit: raw.percent_limit.unwrap_or(0.0),
-            hides_unresolved: raw.hide_unresolved,
-            cpus: script::cpus(raw.cpu.as_deref())?,
-            quiet: raw.quiet,
-            time: script::times(raw.time.as_deref())?,
-            inline: raw.inline,
-            exact: raw.weight == raw::Weight::Exact,
-            include_self: raw.include_self,
-            threads: raw.threads,
+            is_relative: raw.rows.percentage == raw::Percentage::Relative,
+            percent_limit: raw.rows.percent_limit.unwrap_or(0.0),
+            hides_unresolved: raw.filters.hide_unresolved,
+            cpus: script::cpus(raw.filters.cpu.as_deref())?,
+            quiet: raw.output.quiet,
+            time: script::times(raw.filters.tasks.time.as_deref())?,
+            inline: raw.calls.inline,
+            exact: raw.keys.weight == raw::Weight::Exact,
+            include_self: raw.filters.tasks.include_self,
+            threads: raw.output.threads,
             symbols: symbols::resolve(raw.symbol_search),
         })
     }
 
-    /// How much of a sample's place in code is shown.
+    /// Returns how much of a sample's code location is needed.
     #[must_use]
     pub fn code(&self, recorded: RecordingTraits, may_have_chains: bool) -> CodeDetail {
         let needs_places = self.needs_places(recorded);
@@ -177,14 +179,14 @@ impl ReportOptions {
         }
     }
 
-    /// Whether lines of source are asked for, by the keys that are named.
+    /// Whether a named key needs source lines.
     #[must_use]
     pub fn asks_for_lines(&self) -> bool {
         let mut columns = self.sort.iter().chain(self.fields.iter().flatten());
         columns.any(|column| matches!(column, Column::Key(key) if key.is_of_lines()))
     }
 
-    /// How samples are summed up.
+    /// Returns the options of summing.
     #[must_use]
     pub fn profile(&self, code: CodeDetail, recorded: RecordingTraits) -> ProfileOptions {
         let cpu = Column::Key(SortKey::Cpu);
@@ -209,7 +211,7 @@ impl ReportOptions {
         }
     }
 
-    /// What rows are told apart by beside thread, CPU and place in code.
+    /// Returns the keys of rows besides thread, CPU and code location.
     #[must_use]
     pub fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
         let mut details = Vec::new();
@@ -223,18 +225,18 @@ impl ReportOptions {
         details
     }
 
-    /// The groups of events that are shown side by side.
+    /// Returns the groups of events that are shown side by side.
     #[must_use]
     pub fn groups(&self, description: &Description) -> Vec<EventGroup> {
         let Some(sort_by) = self.group else { return Vec::new() };
         let recorded = description.features().group_desc().unwrap_or_default();
         let events = description.events().len();
-        let of = |group: &GroupDesc<'_>| {
+        let named = |group: &GroupDesc<'_>| {
             let name = String::from_utf8_lossy(group.name).into_owned();
             let name = if name == "{anon_group}" { "anon group".to_owned() } else { name };
             EventGroup { name, events: group.places(events).collect(), sort_by }
         };
-        let groups: Vec<_> = recorded.iter().map(of).collect();
+        let groups: Vec<_> = recorded.iter().map(named).collect();
         if groups.is_empty() {
             let events = (0..events).collect();
             return vec![EventGroup { name: "anon group".to_owned(), events, sort_by }];
@@ -242,13 +244,13 @@ impl ReportOptions {
         groups
     }
 
-    /// Whether rows are told apart by the fields of tracepoints.
+    /// Whether rows are keyed by tracepoint fields.
     #[must_use]
     pub fn shows_trace(&self, recorded: RecordingTraits) -> bool {
         self.columns(recorded).any(|column| column == Column::Key(SortKey::Trace))
     }
 
-    /// From which end call graphs go on, where there are any.
+    /// Returns the root end of call graphs, if any are shown.
     fn order(&self, recorded: RecordingTraits) -> Option<Order> {
         let children = recorded.has_callchains && self.children;
         match self.graph {
@@ -260,7 +262,7 @@ impl ReportOptions {
         }
     }
 
-    /// What is shown of a recording.
+    /// Returns the view of a recording.
     #[must_use]
     pub fn view(&self, recorded: RecordingTraits) -> TableView {
         let has_chains = recorded.has_callchains;
@@ -288,7 +290,7 @@ impl ReportOptions {
             ),
         }
         match (&self.fields, self.sort.is_empty()) {
-            // As in perf, what is named orders the rows: no column that isn't shown does.
+            // As in perf, named columns sort the rows, hidden ones don't.
             (Some(_), false) => order_by.clone_from(&self.sort),
             (Some(fields), true) => order_by.clone_from(fields),
             (None, _) => {
@@ -315,7 +317,7 @@ impl ReportOptions {
         }
     }
 
-    /// The sort keys that were named, or the usual ones.
+    /// Returns the named sort keys, or the default ones.
     fn keys(&self, recorded: RecordingTraits) -> Vec<Column> {
         if self.sort.is_empty() && recorded.only_tracepoints {
             vec![Column::Key(SortKey::Trace)]
@@ -326,20 +328,20 @@ impl ReportOptions {
         }
     }
 
-    /// All that is shown or sorted by.
+    /// Returns all shown columns and sort keys.
     fn columns(&self, recorded: RecordingTraits) -> impl Iterator<Item = Column> {
         let shown = self.fields.clone().unwrap_or_else(|| self.keys(recorded));
         shown.into_iter().chain(self.sort.clone())
     }
 
-    /// Whether only a part of the samples is taken, by what the interface can't take back.
+    /// Whether options drop samples in a way that the interactive report can't undo.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         let switch = &self.summed.switch;
         self.summed.socket.is_some() || switch.on.is_some() || switch.off.is_some()
     }
 
-    /// Whether something is asked for that text alone has.
+    /// Whether an option needs the text form.
     #[must_use]
     pub fn is_text_alone(&self) -> bool {
         let has_figures = self.figures.iter().any(|column| matches!(column, Column::OverheadOf(_)));
@@ -357,13 +359,13 @@ impl ReportOptions {
             || self.summed.max_stack.is_some()
     }
 
-    /// Whether rows are told apart by command name alone.
+    /// Whether rows are keyed by command only.
     #[must_use]
     pub fn is_by_command(&self) -> bool {
         self.sort == [Column::Key(SortKey::Comm)]
     }
 
-    /// Whether anything that is asked for depends on where in code samples lie.
+    /// Whether an option depends on the samples' code location.
     #[must_use]
     pub fn needs_places(&self, recorded: RecordingTraits) -> bool {
         let by_place = |column| match column {

@@ -5,20 +5,20 @@ use tare_render::{Amount, Style};
 
 use crate::exit::Refusal;
 
-/// Which call graphs were asked for.
+/// Shown call graphs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallGraphs {
-    /// Those that fit, where call chains were recorded.
+    /// The default order, if call chains were recorded.
     IfRecorded,
-    /// Those from the callers on (`-G`), where call chains were recorded.
+    /// From the callers (`-G`), if call chains were recorded.
     Inverted,
-    /// With this end as the root; `None`: the one that fits.
+    /// With this end as the root; `None`: the default order.
     Asked(Option<Order>),
-    /// None; rows for what only calls others stay.
+    /// No graphs. Rows for functions that only call others stay.
     None,
 }
 
-/// What `-g` asks for.
+/// Parsed value of `-g`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CallGraph {
     pub(super) wanted: CallGraphs,
@@ -29,12 +29,16 @@ pub(super) struct CallGraph {
 
 impl Default for CallGraph {
     fn default() -> Self {
-        let (style, amount) = Default::default();
-        Self { wanted: CallGraphs::IfRecorded, limit: None, style, amount }
+        Self {
+            wanted: CallGraphs::IfRecorded,
+            limit: None,
+            style: Style::default(),
+            amount: Amount::default(),
+        }
     }
 }
 
-/// `graph,0.5,caller,function,percent` and parts of it, as `perf report -g` has it.
+/// Parses `graph,0.5,caller,function,percent` or parts of it, as in `perf report -g`.
 pub(super) fn call_graph(text: &str) -> Result<CallGraph, Refusal> {
     let mut graph = CallGraph { wanted: CallGraphs::Asked(None), ..CallGraph::default() };
     for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -52,14 +56,14 @@ pub(super) fn call_graph(text: &str) -> Result<CallGraph, Refusal> {
             "function" => {}
             "address" | "branch" => {
                 return Err(Refusal::usage(format!(
-                    "-g {text}: '{word}' is not there: graphs are of functions"
+                    "-g {text}: '{word}' isn't supported: graphs show functions"
                 )));
             }
             _ => match word.parse() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => graph.limit = Some(percent),
                 _ => {
                     return Err(Refusal::usage(format!(
-                        "-g {text}: '{word}' is none of graph, fractal, flat, folded, caller, callee, percent, period, count, none and a percentage"
+                        "-g {text}: '{word}' is not graph, fractal, flat, folded, caller, callee, percent, period, count, none or a percentage"
                     )));
                 }
             },
@@ -73,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graphs_are_asked_for_as_in_perf() {
-        let asked = |text: &str| call_graph(text).unwrap();
-        assert_eq!(asked("graph").wanted, CallGraphs::Asked(None));
-        let graph = asked("caller,0.1,function,percent");
+    fn parses_perfs_call_graph_options() {
+        let parsed = |text: &str| call_graph(text).unwrap();
+        assert_eq!(parsed("graph").wanted, CallGraphs::Asked(None));
+        let graph = parsed("caller,0.1,function,percent");
         let caller = CallGraphs::Asked(Some(Order::Caller));
         assert_eq!((graph.wanted, graph.limit), (caller, Some(0.1)));
-        assert_eq!(asked("none").wanted, CallGraphs::None);
-        let folded = asked("folded,count");
+        assert_eq!(parsed("none").wanted, CallGraphs::None);
+        let folded = parsed("folded,count");
         assert_eq!((folded.style, folded.amount), (Style::Folded, Amount::Count));
         assert!(call_graph("address").is_err() && call_graph("x").is_err());
     }

@@ -1,4 +1,4 @@
-//! Options of `tare report`, by what they are for.
+//! Parts of `tare report`'s options.
 
 use regex_lite::Regex;
 use tare_profile::Filter;
@@ -10,57 +10,59 @@ use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
 
-/// What is printed of a recording.
+/// Printed part of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportPart {
     /// The table.
     Table,
-    /// What the recording says of itself, then the table.
+    /// The recording's header, then the table.
     HeaderAndTable(Extent),
-    /// What the recording says of itself.
+    /// The recording's header.
     Header(Extent),
-    /// How many records of each kind there are.
+    /// Number of records of each kind.
     Stats,
     /// The tasks.
     Tasks {
-        /// With what they had mapped.
+        /// With their mappings.
         mmaps: bool,
     },
     /// Each record.
     Dump,
 }
 
-/// What perf looks for where no pattern is given.
-const USUAL_PARENT: &str = "^sys_|^do_page_fault";
+/// perf's default pattern of parents.
+const DEFAULT_PARENT: &str = "^sys_|^do_page_fault";
 
-/// What is printed.
+/// Resolves the printed part.
 pub(super) fn part(raw: &raw::ReportArgs) -> ReportPart {
-    let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
-    match (raw.header || raw.show_info, raw.header_only) {
+    let extent = if raw.output.show_info { Extent::Full } else { Extent::Usual };
+    match (raw.output.header || raw.output.show_info, raw.output.header_only) {
         (_, true) => ReportPart::Header(extent),
-        _ if raw.stats => ReportPart::Stats,
-        _ if raw.tasks_list || raw.mmaps => ReportPart::Tasks { mmaps: raw.mmaps },
-        _ if raw.dump_raw_trace => ReportPart::Dump,
+        _ if raw.output.stats => ReportPart::Stats,
+        _ if raw.output.tasks_list || raw.output.mmaps => {
+            ReportPart::Tasks { mmaps: raw.output.mmaps }
+        }
+        _ if raw.output.dump_raw_trace => ReportPart::Dump,
         (true, _) => ReportPart::HeaderAndTable(extent),
         _ => ReportPart::Table,
     }
 }
 
-/// Which samples are shown.
+/// Resolves the filters.
 pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
     let bytes = |names: &[String]| names.iter().map(|name| name.clone().into_bytes()).collect();
     Filter {
-        comms: bytes(&raw.comms),
-        dsos: bytes(&raw.dsos),
-        symbols: bytes(&raw.symbols),
-        symbol_part: raw.symbol_filter.clone().map(String::into_bytes),
-        pids: raw.tasks.pid.clone(),
-        tids: raw.tasks.tid.clone(),
-        has_parent: raw.exclude_other,
+        comms: bytes(&raw.filters.comms),
+        dsos: bytes(&raw.filters.dsos),
+        symbols: bytes(&raw.filters.symbols),
+        symbol_part: raw.filters.symbol_filter.clone().map(String::into_bytes),
+        pids: raw.filters.tasks.pid.clone(),
+        tids: raw.filters.tasks.tid.clone(),
+        has_parent: raw.filters.exclude_other,
     }
 }
 
-/// How text is laid out.
+/// Resolves the layout of text.
 pub(super) fn layout(raw: &raw::ReportLayout) -> Layout {
     Layout {
         separator: raw.field_separator.clone(),
@@ -72,17 +74,21 @@ pub(super) fn layout(raw: &raw::ReportLayout) -> Layout {
     }
 }
 
-/// Which functions are parents, where that is asked for.
+/// Resolves the pattern of parents, if an option or key needs it.
 pub(super) fn parent(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
-    let is_key =
-        raw.sort.iter().chain(&raw.fields).any(|word| word.trim_start_matches('+') == "parent");
-    let usual = (raw.exclude_other || is_key).then_some(USUAL_PARENT);
-    raw.parent.as_deref().or(usual).map(|typed| pattern("--parent", typed)).transpose()
+    let is_key = raw
+        .keys
+        .sort
+        .iter()
+        .chain(&raw.keys.fields)
+        .any(|word| word.trim_start_matches('+') == "parent");
+    let default = (raw.filters.exclude_other || is_key).then_some(DEFAULT_PARENT);
+    raw.calls.parent.as_deref().or(default).map(|typed| pattern("--parent", typed)).transpose()
 }
 
-/// Of which functions the callees are ignored.
+/// Resolves the pattern of functions whose callees are ignored.
 pub(super) fn ignored_callees(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
-    let typed = raw.ignore_callees.as_deref();
+    let typed = raw.calls.ignore_callees.as_deref();
     typed.map(|typed| pattern("--ignore-callees", typed)).transpose()
 }
 
@@ -90,26 +96,28 @@ fn pattern(option: &str, typed: &str) -> Result<Regex, Refusal> {
     Regex::new(typed).map_err(|error| Refusal::usage(format!("{option} {typed}: {error}")))
 }
 
-/// How samples are summed up, as far as options say.
+/// Resolves the options of summing.
 pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
-    let quantum = &raw.time_quantum;
+    let quantum = &raw.keys.time_quantum;
     let quantum_ns =
         nanoseconds(quantum).filter(|quantum_ns| *quantum_ns > 0).ok_or_else(|| {
-            Refusal::usage(format!("--time-quantum {quantum}: a time looks like 10ms, 2s or 500us"))
+            Refusal::usage(format!(
+                "--time-quantum {quantum}: give a time such as 10ms, 2s or 500us"
+            ))
         })?;
     Ok(ProfileOptions {
         time_quantum_ns: quantum_ns,
         nanoseconds: raw.layout.ns,
-        branches: raw.branch_stack,
-        blocks: raw.total_cycles && raw.branch_stack,
-        raw_trace: raw.raw_trace,
-        by_cost: raw.mem_mode,
-        max_stack: raw.max_stack,
-        socket: raw.socket_filter,
+        branches: raw.keys.branch_stack,
+        blocks: raw.keys.total_cycles && raw.keys.branch_stack,
+        raw_trace: raw.keys.raw_trace,
+        by_cost: raw.keys.mem_mode,
+        max_stack: raw.calls.max_stack,
+        socket: raw.filters.socket_filter,
         switch: EventSwitch {
-            on: raw.switch_on.clone().map(String::into_bytes),
-            off: raw.switch_off.clone().map(String::into_bytes),
-            shows: raw.show_on_off_events,
+            on: raw.filters.switch_on.clone().map(String::into_bytes),
+            off: raw.filters.switch_off.clone().map(String::into_bytes),
+            shows: raw.filters.show_on_off_events,
         },
         ..ProfileOptions::default()
     })

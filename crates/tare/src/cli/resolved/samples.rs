@@ -15,25 +15,25 @@ use crate::exit::Refusal;
 pub(crate) struct SampleSelection {
     /// The recording; `-` is standard input.
     pub(crate) input: PathBuf,
-    /// Names of events; none: all.
+    /// Names of events; empty: all.
     pub(crate) events: Vec<String>,
-    /// Off-CPU time counts as that of the clock.
+    /// Off-CPU time counts as time of the clock.
     pub(crate) wall_clock: bool,
-    /// Who, and on which CPU.
+    /// Tasks and CPUs.
     pub(crate) filter: SampleFilterOptions,
-    /// From when to when.
+    /// Ranges of time.
     pub(crate) time: TimeRanges,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
     /// Inlined functions are frames.
     pub(crate) inline: bool,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub(crate) symbols: SymbolOptions,
 }
 
 impl SampleSelection {
     /// # Errors
-    /// Wrong usage, in one line.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {
         let filter = SampleFilterOptions {
             comms: raw.comms,
@@ -47,14 +47,14 @@ impl SampleSelection {
             events: raw.events,
             wall_clock: raw.wall_clock,
             filter,
-            time: script::times(raw.time.as_deref())?,
-            include_self: raw.include_self,
+            time: script::times(raw.tasks.time.as_deref())?,
+            include_self: raw.tasks.include_self,
             inline: raw.inline && !raw.no_inline,
             symbols: symbols::resolve(raw.symbol_search),
         })
     }
 
-    /// All samples of a recording, with symbols from where they usually are.
+    /// Selects all samples of a recording, with symbols from the default sources.
     pub(crate) fn all_of(input: PathBuf) -> Self {
         let filter = SampleFilterOptions::default();
         let symbols = symbols::resolve(raw::SymbolSearch::default());

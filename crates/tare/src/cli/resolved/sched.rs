@@ -1,4 +1,4 @@
-//! Whose scheduling is looked at, live or in a recording, and in which form it is shown.
+//! Options of `tare sched`.
 
 use std::path::PathBuf;
 
@@ -21,46 +21,46 @@ pub(crate) struct RecordedSource {
     pub(crate) times: TimeRanges,
 }
 
-/// Where it comes from.
+/// Source of the switches.
 #[derive(Clone, Debug)]
 pub(crate) enum SchedSource {
     Recording(RecordedSource),
     Live {
         traced: TraceTarget,
-        /// How much may wait in the kernel, a power of two.
+        /// Size of the ring buffer in bytes, a power of two.
         ring_bytes: u32,
     },
 }
 
-/// What is shown.
+/// Form of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SchedForm {
     /// Each switch.
     Timehist(TimehistOptions),
-    /// Sums.
+    /// Totals per task.
     Sums {
         by: SortKey,
-        /// With the distribution of waits.
+        /// With a histogram of waits.
         histogram: bool,
     },
 }
 
-/// What is to be done.
+/// Resolved options.
 #[derive(Clone, Debug)]
 pub(crate) struct Sched {
     pub(crate) source: SchedSource,
     pub(crate) form: SchedForm,
-    /// None: all.
+    /// CPUs to show; empty: all.
     pub(crate) cpus: Vec<u32>,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
 impl Sched {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// An option that makes no sense, in a line that says what would.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn new(raw: raw::SchedArgs) -> Result<Self, Refusal> {
         let form = if raw.timehist {
             let raw::SchedArgs { wakeups, migrations, state, next, .. } = raw;
@@ -84,8 +84,8 @@ impl Sched {
             }),
             None => {
                 perf::refuse_subcommand("sched", &raw.command, raw.after_dashes)?;
-                let nobody = raw.pid.is_empty() && !raw.all_cpus && raw.command.is_empty();
-                if nobody {
+                let no_target = raw.pid.is_empty() && !raw.all_cpus && raw.command.is_empty();
+                if no_target {
                     return Err(Refusal::usage(
                         "give a command, -p PID, -a (the whole machine) or -i FILE (a recording)",
                     ));

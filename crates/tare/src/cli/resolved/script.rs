@@ -131,7 +131,7 @@ fn usual_input() -> PathBuf {
     PathBuf::from(if is_pipe { "-" } else { "perf.data" })
 }
 
-/// `0,2-3` -> 0, 2, 3; empty without a list.
+/// Parses a list of CPUs: `0,2-3` is 0, 2, 3. Empty without a list.
 pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     const MOST: u32 = 1 << 16;
     let Some(list) = list else { return Ok(Vec::new()) };
@@ -143,7 +143,7 @@ pub(crate) fn cpus(list: Option<&str>) -> Result<Vec<u32>, Refusal> {
     };
     let ranges = list.split(',').map(range).collect::<Option<Vec<_>>>();
     let ranges = ranges
-        .ok_or_else(|| Refusal::usage(format!("-C {list}: a list of CPUs looks like 0,2-3")))?;
+        .ok_or_else(|| Refusal::usage(format!("-C {list}: not a list of CPUs, such as 0,2-3")))?;
     Ok(ranges.into_iter().flatten().collect())
 }
 

@@ -1,9 +1,9 @@
-//! Sizes and times as users write them.
+//! Sizes and times as typed.
 
 use std::time::Duration;
 
-/// Bytes: `4096`, `64K`, `1.5M`, `2G`, with `plain` bytes for a number without a letter (1, or the
-/// size of a page). `None` for anything else, zero and what no file can hold included.
+/// Parses a size: `4096`, `64K`, `1.5M`, `2G`. A number without a letter counts units of `plain`
+/// bytes (1, or the page size). `None` for zero, sizes above `i64::MAX` and other text.
 pub(super) fn bytes(text: &str, plain: u64) -> Option<u64> {
     let (number, unit) = match text.char_indices().last()? {
         (at, letter) if letter.is_ascii_alphabetic() => {
@@ -12,7 +12,7 @@ pub(super) fn bytes(text: &str, plain: u64) -> Option<u64> {
         _ => (text, plain),
     };
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
-        return None; // parse() takes a sign
+        return None; // `parse` accepts a sign.
     }
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(unit).filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok());
@@ -21,16 +21,16 @@ pub(super) fn bytes(text: &str, plain: u64) -> Option<u64> {
     let digits = u32::try_from(fraction.len()).ok().filter(|&digits| {
         (1..=6).contains(&digits) && fraction.bytes().all(|c| c.is_ascii_digit())
     })?;
-    let of_unit = fraction.parse::<u64>().ok()?.checked_mul(unit)? / 10_u64.pow(digits);
+    let fraction_bytes = fraction.parse::<u64>().ok()?.checked_mul(unit)? / 10_u64.pow(digits);
     whole
         .parse::<u64>()
         .ok()?
         .checked_mul(unit)?
-        .checked_add(of_unit)
+        .checked_add(fraction_bytes)
         .filter(|&bytes| bytes > 0 && i64::try_from(bytes).is_ok())
 }
 
-/// A time with its unit: `30s`, `10m`, `1h`, `1d`.
+/// Parses a time with a unit: `30s`, `10m`, `1h`, `1d`.
 pub(super) fn time(text: &str) -> Option<Duration> {
     let (at, letter) = text.char_indices().last()?;
     let seconds = match letter {

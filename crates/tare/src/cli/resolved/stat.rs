@@ -1,4 +1,4 @@
-//! What `tare stat` is to do.
+//! Options of `tare stat`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,36 +15,36 @@ use crate::cli::resolved::versus::Versus;
 use crate::cli::resolved::{events, targets};
 use crate::exit::Refusal;
 
-/// The events that a user gets who names none, in perf's order, after a clock.
+/// Default events after the clock, in perf's order.
 const DEFAULT: &str =
     "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
-/// What each `-d` adds.
+/// Events that each `-d` adds.
 const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
     "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
 ];
 
-/// What `tare stat` is to do.
+/// Options of `tare stat`.
 #[derive(Debug)]
 pub struct Stat {
     /// The events.
     pub groups: Vec<EventGroup>,
-    /// Whether the user named them; if not, one that this user may not count is no failure.
+    /// Whether `-e` names them. If not, an event that can't be counted isn't a failure.
     pub by_name: bool,
     /// Whether this machine is known to have no CPU PMU.
     pub no_cpu_pmu: bool,
     /// Where they are counted.
     pub target: StatTarget,
-    /// The command to run meanwhile; with [`StatTarget::Command`], the one to count.
+    /// Command to run while counting; with [`StatTarget::Command`], the one to count.
     pub command: Vec<OsString>,
     /// Whether children count.
     pub inheritance: Inheritance,
-    /// What is summed into a row.
+    /// What a row sums.
     pub aggregation: Aggregation,
-    /// How often the command runs; `None`: until it is interrupted.
+    /// Number of runs; `None`: until interrupted.
     pub runs: Option<u32>,
-    /// Whether several runs were asked for, so that spreads are shown.
+    /// Whether the output shows spreads, because `-r` was typed.
     pub repeated: bool,
     /// Never scale.
     pub exact: bool,
@@ -52,19 +52,19 @@ pub struct Stat {
     pub strict: bool,
     /// When counting begins and ends.
     pub schedule: Schedule,
-    /// Where enable and disable come from.
+    /// Source of enable and disable.
     pub control: Option<String>,
-    /// Written data reaches the disks before each run.
+    /// Whether sync(2) is called before each run.
     pub sync: bool,
-    /// What to run before each run.
+    /// Command before each run.
     pub pre: Option<String>,
-    /// What to run after each run.
+    /// Command after each run.
     pub post: Option<String>,
-    /// What results look like and where they go.
+    /// Form and destination of results.
     pub output: StatOutput,
-    /// What the command is compared with, and how.
+    /// Comparison with another command.
     pub versus: Option<Versus>,
-    /// 1: what is done; 2: every attribute.
+    /// 1 prints each step, 2 every attribute.
     pub verbose: u8,
 }
 
@@ -83,7 +83,7 @@ pub enum StatTarget {
     Cpus {
         /// The CPUs.
         cpus: CpuList,
-        /// Whether the user listed them; if not, they are all.
+        /// Whether `-C` lists them. If not, all CPUs are counted.
         listed: bool,
     },
     /// In cgroups, by name; an empty name is the whole machine.
@@ -102,28 +102,28 @@ pub enum StatTarget {
 pub enum Begin {
     /// With the command's first instruction, or at once.
     AtOnce,
-    /// So long after the command was started.
+    /// This long after the command's start.
     After(Duration),
-    /// When `--control` says so.
+    /// On request of `--control`.
     OnControl,
 }
 
-/// When counting begins, is shown, and ends.
+/// Start, interval and end of counting.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     /// When it begins.
     pub begin: Begin,
-    /// How often it is shown meanwhile.
+    /// Time between intervals.
     pub interval: Option<Duration>,
-    /// After how many intervals it ends.
+    /// Number of intervals after which it ends.
     pub interval_count: Option<u64>,
-    /// When it ends at the latest.
+    /// Time after which it ends.
     pub timeout: Option<Duration>,
     /// Whether totals follow the intervals.
     pub summary: bool,
 }
 
-/// What results look like.
+/// Form of results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatForm {
     /// A table for people.
@@ -136,34 +136,34 @@ pub enum StatForm {
     Document,
 }
 
-/// Where results go.
+/// Destination of results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// stderr, as the command has stdout.
+    /// stderr, since stdout belongs to the command.
     Stderr,
     /// stdout.
     Stdout,
-    /// A file, made anew or added to.
+    /// A file, replaced or appended to.
     File {
         /// Its path.
         path: PathBuf,
-        /// Whether to add to it.
+        /// Whether to append.
         append: bool,
     },
-    /// A descriptor that tare was started with.
+    /// An inherited descriptor.
     Descriptor(i32),
-    /// Nowhere.
+    /// Nothing is printed.
     Nowhere,
 }
 
-/// What results look like and where they go.
+/// Form and destination of results.
 #[derive(Clone, Debug)]
 pub struct StatOutput {
-    /// What they look like.
+    /// Form.
     pub form: StatForm,
-    /// Where they go.
+    /// Destination.
     pub destination: Destination,
-    /// Only derived figures.
+    /// Only derived metrics.
     pub metric_only: bool,
     /// Whether digits of large numbers are grouped.
     pub big_numbers: bool,
@@ -176,8 +176,7 @@ pub struct StatOutput {
 }
 
 impl StatOutput {
-    /// Whether messages have no place: results for programs go to stderr, where they would stand
-    /// among them, or nothing is to be printed.
+    /// Whether messages are suppressed: machine-readable results go to stderr, or nothing is printed.
     #[must_use]
     pub fn is_without_messages(&self) -> bool {
         if self.destination == Destination::Nowhere {
@@ -189,28 +188,28 @@ impl StatOutput {
 }
 
 impl Stat {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the remedy.
+    /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::StatArgs, host: &Host) -> Result<Self, Refusal> {
         if !raw.after_dashes {
             no_subcommand(&raw.command)?;
         }
         let target = target(&raw, host)?;
         let aggregation = aggregation(&raw, &target)?;
-        let begin = match raw.delay {
+        let begin = match raw.schedule.delay {
             None | Some(0) => Begin::AtOnce,
             Some(ms) => u64::try_from(ms)
                 .map_or(Begin::OnControl, |ms| Begin::After(Duration::from_millis(ms))),
         };
-        if begin == Begin::OnControl && raw.control.is_none() {
+        if begin == Begin::OnControl && raw.schedule.control.is_none() {
             return Err(Refusal::usage("-D -1 waits for --control to enable the events: give one"));
         }
-        if raw.repeat.is_some() && raw.command.is_empty() {
+        if raw.schedule.repeat.is_some() && raw.command.is_empty() {
             return Err(Refusal::usage("-r repeats a command: give one"));
         }
-        if raw.repeat.is_some_and(|n| n != 1) && raw.interval_print.is_some() {
+        if raw.schedule.repeat.is_some_and(|n| n != 1) && raw.schedule.interval_print.is_some() {
             return Err(Refusal::usage(
                 "-I shows one run as it goes, -r sums up many: take one of them",
             ));
@@ -224,32 +223,36 @@ impl Stat {
             groups,
             by_name,
             target,
-            inheritance: if raw.no_inherit { Inheritance::None } else { Inheritance::Children },
+            inheritance: if raw.target.no_inherit {
+                Inheritance::None
+            } else {
+                Inheritance::Children
+            },
             aggregation,
-            runs: raw.repeat.map_or(Some(1), |n| (n > 0).then_some(n)),
-            repeated: raw.repeat.is_some_and(|n| n != 1),
-            exact: raw.exact,
-            strict: raw.strict,
+            runs: raw.schedule.repeat.map_or(Some(1), |n| (n > 0).then_some(n)),
+            repeated: raw.schedule.repeat.is_some_and(|n| n != 1),
+            exact: raw.events.exact,
+            strict: raw.events.strict,
             schedule: Schedule {
                 begin,
-                interval: raw.interval_print.map(Duration::from_millis),
-                interval_count: raw.interval_count,
-                timeout: raw.timeout.map(Duration::from_millis),
-                summary: raw.summary,
+                interval: raw.schedule.interval_print.map(Duration::from_millis),
+                interval_count: raw.schedule.interval_count,
+                timeout: raw.schedule.timeout.map(Duration::from_millis),
+                summary: raw.schedule.summary,
             },
             output: output(&raw),
-            control: raw.control,
-            sync: raw.sync,
-            pre: raw.pre,
-            post: raw.post,
-            verbose: raw.verbose,
+            control: raw.schedule.control,
+            sync: raw.schedule.sync,
+            pre: raw.schedule.pre,
+            post: raw.schedule.post,
+            verbose: raw.output.verbose,
             command: raw.command,
         })
     }
 }
 
 impl Stat {
-    /// What is counted, in the words of perf's title.
+    /// Returns the counted target in the words of perf's title.
     #[must_use]
     pub fn title(&self) -> String {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -267,7 +270,7 @@ impl Stat {
     }
 }
 
-/// perf has subcommands here, which would be taken for commands to run.
+/// Refuses perf's subcommands, which would otherwise run as commands.
 fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
     let instead = match command.first().and_then(|word| word.to_str()) {
         Some("record") => "`tare stat --json -o FILE COMMAND` keeps counts in a file",
@@ -276,65 +279,79 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
     };
     let name = command[0].to_string_lossy();
     Err(Refusal::usage(format!(
-        "perf's 'stat {name}' is not there: {instead}; `tare stat -- {name}` runs a command called {name}"
+        "perf's 'stat {name}' isn't supported: {instead}; `tare stat -- {name}` runs a command called {name}"
     )))
 }
 
 fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let cpus = |text: &Option<String>| targets::cpus(text.as_deref(), host);
-    if !raw.pid.is_empty() {
-        return Ok(StatTarget::Processes(targets::tasks(&raw.pid)?));
+    if !raw.target.pid.is_empty() {
+        return Ok(StatTarget::Processes(targets::tasks(&raw.target.pid)?));
     }
-    if !raw.tid.is_empty() {
-        return Ok(StatTarget::Threads(targets::tasks(&raw.tid)?));
+    if !raw.target.tid.is_empty() {
+        return Ok(StatTarget::Threads(targets::tasks(&raw.target.tid)?));
     }
-    let named = [(&raw.for_each_cgroup, Pairing::EachWithAll), (&raw.cgroup, Pairing::InTurn)]
-        .into_iter()
-        .find(|(names, _)| !names.is_empty());
+    let named = [
+        (&raw.target.for_each_cgroup, Pairing::EachWithAll),
+        (&raw.target.cgroup, Pairing::InTurn),
+    ]
+    .into_iter()
+    .find(|(names, _)| !names.is_empty());
     if let Some((names, pairing)) = named {
-        return Ok(StatTarget::Cgroups { names: names.clone(), pairing, cpus: cpus(&raw.cpu)? });
+        return Ok(StatTarget::Cgroups {
+            names: names.clone(),
+            pairing,
+            cpus: cpus(&raw.target.cpu)?,
+        });
     }
-    if raw.follow.is_some() && raw.command.is_empty() {
-        return Err(Refusal::usage("--follow is for what a command starts: give one"));
+    if raw.target.follow.is_some() && raw.command.is_empty() {
+        return Err(Refusal::usage("--follow applies to a command's children: give a command"));
     }
-    if raw.all_cpus || raw.cpu.is_some() || raw.command.is_empty() {
-        return Ok(StatTarget::Cpus { cpus: cpus(&raw.cpu)?, listed: raw.cpu.is_some() });
+    if raw.target.all_cpus || raw.target.cpu.is_some() || raw.command.is_empty() {
+        return Ok(StatTarget::Cpus {
+            cpus: cpus(&raw.target.cpu)?,
+            listed: raw.target.cpu.is_some(),
+        });
     }
-    match raw.follow {
+    match raw.target.follow {
         None | Some(raw::FollowMode::Inherit) => Ok(StatTarget::Command),
         Some(raw::FollowMode::Cgroup) => in_cgroup(raw, host),
         Some(raw::FollowMode::Auto | raw::FollowMode::System) => Err(Refusal::usage(
-            "--follow: tare stat knows inherit and cgroup; -a counts all that runs",
+            "--follow: tare stat supports inherit and cgroup; -a counts the whole machine",
         )),
     }
 }
 
 fn in_cgroup(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
-    let alone = [
-        (raw.no_inherit, "-i leaves out what the command starts"),
+    let conflicts = [
+        (raw.target.no_inherit, "-i excludes the command's children"),
         (raw.versus.vs.is_some(), "--vs counts by inherited events"),
     ];
-    if let Some((_, why)) = alone.into_iter().find(|(asked, _)| *asked) {
+    if let Some((_, why)) = conflicts.into_iter().find(|(is_typed, _)| *is_typed) {
         return Err(Refusal::usage(format!("--follow=cgroup: {why}; use --follow=inherit")));
     }
     Ok(StatTarget::CommandInCgroup(targets::cpus(None, host)?))
 }
 
 fn aggregation(raw: &raw::StatArgs, target: &StatTarget) -> Result<Aggregation, Refusal> {
-    let of_cpus = [
-        (raw.no_aggr, Aggregation::Cpu, "-A"),
-        (raw.per_core, Aggregation::Core, "--per-core"),
-        (raw.per_die, Aggregation::Die, "--per-die"),
-        (raw.per_socket, Aggregation::Socket, "--per-socket"),
-        (raw.per_node, Aggregation::Node, "--per-node"),
-        (raw.per_cluster, Aggregation::Cluster, "--per-cluster"),
-        (raw.per_cache.is_some(), Aggregation::Cache(raw.per_cache.unwrap_or(0)), "--per-cache"),
+    let cpu_rows = [
+        (raw.rows.no_aggr, Aggregation::Cpu, "-A"),
+        (raw.rows.per_core, Aggregation::Core, "--per-core"),
+        (raw.rows.per_die, Aggregation::Die, "--per-die"),
+        (raw.rows.per_socket, Aggregation::Socket, "--per-socket"),
+        (raw.rows.per_node, Aggregation::Node, "--per-node"),
+        (raw.rows.per_cluster, Aggregation::Cluster, "--per-cluster"),
+        (
+            raw.rows.per_cache.is_some(),
+            Aggregation::Cache(raw.rows.per_cache.unwrap_or(0)),
+            "--per-cache",
+        ),
     ];
     let counts_cpus = matches!(
         target,
         StatTarget::Cpus { .. } | StatTarget::Cgroups { .. } | StatTarget::CommandInCgroup(_)
     );
-    if let Some(&(_, aggregation, option)) = of_cpus.iter().find(|(asked, ..)| *asked) {
+    if let Some(&(_, aggregation, option)) = cpu_rows.iter().find(|(is_typed, ..)| *is_typed) {
         return match counts_cpus {
             true => Ok(aggregation),
             false => Err(Refusal::usage(format!(
@@ -342,7 +359,7 @@ fn aggregation(raw: &raw::StatArgs, target: &StatTarget) -> Result<Aggregation, 
             ))),
         };
     }
-    match (raw.per_thread, target) {
+    match (raw.rows.per_thread, target) {
         (false, _) => Ok(Aggregation::All),
         (true, StatTarget::Processes(_) | StatTarget::Threads(_)) => Ok(Aggregation::Thread),
         (true, _) => Err(Refusal::usage(
@@ -356,35 +373,40 @@ fn counted(
     target: &StatTarget,
     sources: &Sources,
 ) -> Result<(Vec<EventGroup>, bool), Refusal> {
-    if raw.null {
+    if raw.events.null {
         return Ok((Vec::new(), true));
     }
-    let by_name = !raw.events.is_empty();
-    let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, sources)?;
+    let by_name = !raw.events.events.is_empty();
+    let mut groups = events::typed(
+        &raw.events.events,
+        &raw.events.filters,
+        &raw.events.filter_positions,
+        sources,
+    )?;
     let parse =
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
-        // A task's clock stands still while other tasks run: whole CPUs are clocked by their own.
-        let of_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
-        groups.extend(parse(if of_cpus { "cpu-clock" } else { "task-clock" })?);
+        // A task's clock stops while other tasks run, so whole CPUs use cpu-clock.
+        let counts_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
+        groups.extend(parse(if counts_cpus { "cpu-clock" } else { "task-clock" })?);
         groups.extend(parse(DEFAULT)?);
     }
-    for more in DETAILED.iter().take(raw.detailed.into()) {
+    for more in DETAILED.iter().take(raw.events.detailed.into()) {
         groups.extend(parse(more)?);
     }
     groups.iter().flat_map(|group| &group.events).try_for_each(only_counts)?;
     for event in groups.iter_mut().flat_map(|group| &mut group.events) {
         at_level(event, raw);
-        if raw.no_merge {
+        if raw.output.no_merge {
             event.name_by_unit();
         }
     }
     Ok((groups, by_name))
 }
 
-/// `--all-user` and `--all-kernel`.
+/// Applies `--all-user` and `--all-kernel`.
 fn at_level(event: &mut Event, raw: &raw::StatArgs) {
-    let counted = match (raw.all_user, raw.all_kernel) {
+    let counted = match (raw.events.all_user, raw.events.all_kernel) {
         (true, _) => Flags::EXCLUDE_USER,
         (_, true) => Flags::EXCLUDE_KERNEL,
         _ => return,
@@ -394,7 +416,7 @@ fn at_level(event: &mut Event, raw: &raw::StatArgs) {
     event.explicit_levels = true;
 }
 
-/// Refuses what has no meaning where events are counted, rather than leave it aside in silence.
+/// Refuses terms that only apply to sampling, instead of ignoring them.
 fn only_counts(event: &Event) -> Result<(), Refusal> {
     if event.percore {
         return Err(Refusal::usage(format!(
@@ -411,14 +433,14 @@ fn only_counts(event: &Event) -> Result<(), Refusal> {
     }
 }
 
-/// What a comparison compares: time, CPU time, peak memory and every event.
+/// Returns the compared metrics: time, CPU time, peak memory and every event.
 fn metrics(groups: &[EventGroup]) -> Vec<Metric> {
     let events = groups.iter().flat_map(|group| &group.events);
     Metric::all(events.map(|event| (event.name.clone(), event.unit.clone(), event.scale)))
 }
 
 fn output(raw: &raw::StatArgs) -> StatOutput {
-    let form = match (&raw.field_separator, raw.json_lines, raw.json) {
+    let form = match (&raw.output.field_separator, raw.output.json_lines, raw.output.json) {
         (Some(separator), ..) => {
             StatForm::Csv(if separator == "\\t" { "\t".to_owned() } else { separator.clone() })
         }
@@ -426,20 +448,20 @@ fn output(raw: &raw::StatArgs) -> StatOutput {
         (.., true) => StatForm::Document,
         _ => StatForm::Text,
     };
-    let destination = match (&raw.output, raw.log_fd) {
-        _ if raw.quiet => Destination::Nowhere,
+    let destination = match (&raw.output.output, raw.output.log_fd) {
+        _ if raw.output.quiet => Destination::Nowhere,
         (Some(path), _) if path.as_os_str() == "-" => Destination::Stdout,
-        (Some(path), _) => Destination::File { path: path.clone(), append: raw.append },
+        (Some(path), _) => Destination::File { path: path.clone(), append: raw.output.append },
         (None, Some(fd)) => Destination::Descriptor(fd),
         (None, None) => Destination::Stderr,
     };
     StatOutput {
         form,
         destination,
-        metric_only: raw.metric_only,
-        big_numbers: !raw.no_big_num,
-        each_run: raw.table,
-        summary_column: raw.summary && !raw.no_csv_summary,
-        clears: raw.interval_clear,
+        metric_only: raw.output.metric_only,
+        big_numbers: !raw.output.no_big_num,
+        each_run: raw.output.table,
+        summary_column: raw.schedule.summary && !raw.output.no_csv_summary,
+        clears: raw.schedule.interval_clear,
     }
 }

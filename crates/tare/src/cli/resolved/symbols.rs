@@ -1,4 +1,4 @@
-//! Where symbols are looked for, by whichever command shows them.
+//! Sources of symbols, for every command that shows them.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use tare_symbols::{Debuginfod, Servers, SharedDebuginfod, SymbolCache, SymbolOpt
 use crate::cli::raw::SymbolSearch;
 use crate::download;
 
-/// The folders that are searched: those of this machine and user, unless others were named. perf
-/// keeps files by build id in `~/.debug`.
+/// Resolves the searched folders: the typed ones, otherwise the defaults of this machine and user.
+/// perf keeps files by build id in `~/.debug`.
 pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
     let home = folder_of("HOME");
-    let usual = SymbolOptions::default();
+    let defaults = SymbolOptions::default();
     let debuginfod_cache = debuginfod_cache(home.as_deref());
     let folder = if typed.no_cache { None } else { own_folder(home.as_deref()) };
     let is_here = typed.symfs.is_none() && typed.kallsyms.is_none();
     SymbolOptions {
         kallsyms_copy: folder.as_ref().filter(|_| is_here).map(|folder| folder.join("kallsyms")),
         cache: folder.as_deref().and_then(symbol_cache),
-        symfs: typed.symfs.unwrap_or(usual.symfs),
+        symfs: typed.symfs.unwrap_or(defaults.symfs),
         debuginfod: servers().zip(debuginfod_cache.clone()).map(|(servers, cache)| {
             let uid = rustix::process::geteuid().as_raw();
             SharedDebuginfod(Arc::new(Debuginfod::new(servers, cache, uid, download::shown())))
@@ -33,26 +33,26 @@ pub(crate) fn resolve(typed: SymbolSearch) -> SymbolOptions {
         vmlinux: typed.vmlinux,
         reader_uid: rustix::process::geteuid().as_raw(),
         demangle: !typed.no_demangle,
-        ..usual
+        ..defaults
     }
 }
 
-/// The folder that a variable of the environment names.
+/// Returns the folder named by an environment variable.
 fn folder_of(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// The debuginfod servers that the user named, and what they may cost
+/// Returns the debuginfod servers of the environment, with their limits
 /// (debuginfod-client-config(7)).
 fn servers() -> Option<Servers> {
     let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let number = |name: &str| text(name)?.trim().parse::<i64>().ok();
-    // 0 and less: there is no such limit.
-    let seconds = |name: &str, usual: Option<Duration>| match number(name) {
+    // 0 and less mean no limit.
+    let seconds = |name: &str, default: Option<Duration>| match number(name) {
         Some(seconds) => u64::try_from(seconds).ok().filter(|s| *s > 0).map(Duration::from_secs),
-        None => usual,
+        None => default,
     };
-    // Words such as `ima:enforcing` are about servers, and none.
+    // Other words, such as `ima:enforcing`, are settings.
     let is_server = |word: &&str| ["http://", "https://"].iter().any(|kind| word.starts_with(kind));
     let urls = text("DEBUGINFOD_URLS")?;
     let urls: Vec<_> = urls.split_whitespace().filter(is_server).map(str::to_owned).collect();
@@ -68,8 +68,8 @@ fn servers() -> Option<Servers> {
     })
 }
 
-/// Where clients of debuginfod servers keep what they downloaded (debuginfod-client-config(7)):
-/// also the folder of older ones, where there is one.
+/// Returns the download cache of debuginfod clients (debuginfod-client-config(7)): the folder of
+/// older clients if it exists.
 fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
     let named = folder_of("DEBUGINFOD_CACHE_PATH");
     let old = || Some(home?.join(".debuginfod_client_cache")).filter(|folder| folder.exists());
@@ -77,30 +77,30 @@ fn debuginfod_cache(home: Option<&Path>) -> Option<PathBuf> {
     named.or_else(old).or_else(|| Some(cache()?.join("debuginfod_client")))
 }
 
-/// Where symbols are kept by build id: a folder below tare's own.
+/// Creates the symbol cache, a folder in tare's own.
 fn symbol_cache(own_folder: &Path) -> Option<SymbolCache> {
     let folder = own_folder.join("symbols");
-    // Another tare may make it at the same time.
+    // Another tare may create it at the same time.
     let _ = std::fs::DirBuilder::new().mode(0o700).create(&folder);
     is_own(&folder, 0o077)?;
     let uid = rustix::process::geteuid().as_raw();
     Some(SymbolCache { folder, max_bytes: SymbolCache::DEFAULT_MAX_BYTES, uid })
 }
 
-/// Whether a folder is this user's, and has no rights for others that it may not have.
+/// Returns `Some` if this user owns the folder and its mode has none of the bits `no_rights`.
 fn is_own(folder: &Path, no_rights: u32) -> Option<()> {
     let meta = std::fs::symlink_metadata(folder).ok()?;
     let euid = rustix::process::geteuid().as_raw();
     (meta.is_dir() && meta.uid() == euid && meta.mode() & no_rights == 0).then_some(())
 }
 
-/// Where tare keeps what it looked up: `$XDG_CACHE_HOME/tare`, else `~/.cache/tare`. `None` where that
-/// folder is not this user's, as with `sudo`, or can't be made.
+/// Creates tare's cache folder: `$XDG_CACHE_HOME/tare`, otherwise `~/.cache/tare`. `None` if it
+/// belongs to another user, as with `sudo`, or can't be created.
 fn own_folder(home: Option<&Path>) -> Option<PathBuf> {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = named.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| home.map(|home| home.join(".cache")))?;
-    // A home that is somebody else's gets no folder.
+    // Don't write into another user's home.
     is_own(if cache.exists() { &cache } else { home? }, 0o022)?;
     let folder = cache.join("tare");
     if !folder.exists() {

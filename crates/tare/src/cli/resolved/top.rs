@@ -1,8 +1,7 @@
-//! What `tare top` is to do.
+//! Options of `tare top`.
 
 use std::time::Duration;
 
-use clap::{Args, FromArgMatches};
 use tare_kernel::host::Host;
 use tare_profile::{Space, Term};
 use tare_record::Options;
@@ -17,35 +16,35 @@ use crate::cli::resolved::report::{RecordingTraits, ReportOptions};
 use crate::exit::Refusal;
 use crate::terminal;
 
-/// What sampling may cost where the user doesn't say, and the least rate.
-const BUDGET: Budget = Budget { share: 0.01, min_hz: 19 };
+/// Share of the sampled CPUs' time that sampling may cost unless `--max-overhead` is given.
+const BUDGET_SHARE: f64 = 0.01;
 
-/// How soon records are looked at for the first time.
-const FIRST_LOOK: Duration = Duration::from_millis(250);
+/// Longest time until the first records are shown: the recorder's default flush interval.
+const FIRST_READ: Duration = Duration::from_millis(raw::record::FLUSH_INTERVAL_MS);
 
-/// What `tare top` is to do.
+/// Options of `tare top`.
 #[derive(Debug)]
 pub(crate) struct Top {
-    /// What is recorded, and how.
+    /// Options of the recorder.
     pub(crate) options: Options,
-    /// The budget is the usual one: it is given up where it can't be kept.
-    pub(crate) has_usual_budget: bool,
-    /// How what is recorded is shown.
+    /// Whether the overhead budget is the default, which is dropped if it can't be kept.
+    pub(crate) has_default_budget: bool,
+    /// Form of the output.
     pub(crate) form: TopForm,
-    /// How long and how often.
+    /// Window and delay.
     pub(crate) pace: Pace,
-    /// When it ends at the latest.
+    /// Time after which it ends.
     pub(crate) timeout: Option<Duration>,
     /// Conditions on samples.
     pub(crate) terms: Vec<Term>,
-    /// Where symbols are looked for.
+    /// Sources of symbols.
     pub(crate) symbols: SymbolOptions,
-    /// Rows that are shown; `None`: as many as fit, or all.
+    /// Most rows to show; `None`: as many as fit, or all.
     entries: Option<usize>,
     report: ReportOptions,
 }
 
-/// How what is recorded is shown.
+/// Form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TopForm {
     /// On the whole terminal.
@@ -57,60 +56,61 @@ pub(crate) enum TopForm {
 }
 
 impl Top {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the remedy.
+    /// Fails with a [`Refusal`] that names the remedy.
     pub(crate) fn resolve(raw: &raw::TopArgs, host: &Host) -> Result<Self, Refusal> {
-        let delay = seconds("-d", &raw.delay)?;
-        let window = seconds("--window", &raw.window)?;
+        let delay = seconds("-d", &raw.schedule.delay)?;
+        let window = seconds("--window", &raw.schedule.window)?;
         let form = form(raw)?;
         let mut options = RecordOptions::resolve(record(raw), host)?.options;
-        let has_usual_budget =
+        let has_default_budget =
             options.sampling.budget.is_none() && !matches!(options.sampling.rate, Rate::Period(_));
-        if has_usual_budget {
-            options.sampling.budget = Some(Budget { min_hz: raw.min_rate, ..BUDGET });
+        if has_default_budget {
+            options.sampling.budget =
+                Some(Budget { share: BUDGET_SHARE, min_hz: raw.sampling.min_rate });
         }
         options.may_pause = true;
         options.build_ids = false;
-        options.rings.flush_interval = delay.min(FIRST_LOOK);
-        let hidden = [(raw.hide_kernel, Space::Kernel), (raw.hide_user, Space::User)];
+        options.rings.flush_interval = delay.min(FIRST_READ);
+        let hidden =
+            [(raw.filters.hide_kernel, Space::Kernel), (raw.filters.hide_user, Space::User)];
         let terms = hidden.into_iter().filter(|(hides, _)| *hides);
         let terms = terms.map(|(_, space)| Term::NotIn(space)).collect();
-        let report = ReportOptions::resolve(report(raw)?)?;
+        let report = ReportOptions::resolve(report(raw))?;
         if report.asks_for_lines() {
             return Err(Refusal::usage(
                 "--sort srcline and srcfile are for recordings (tare record, then tare report)",
             ));
         }
         Ok(Self {
-            has_usual_budget,
+            has_default_budget,
             form,
-            pace: Pace { window, delay, is_zeroed: raw.zero },
-            timeout: raw.timeout.map(Duration::from_millis),
+            pace: Pace { window, delay, is_zeroed: raw.schedule.zero },
+            timeout: raw.schedule.timeout.map(Duration::from_millis),
             terms,
-            // What a download says of itself would stand in the middle of the screen.
+            // Progress messages of downloads would corrupt the screen.
             symbols: SymbolOptions { debuginfod: None, ..report.symbols.clone() },
-            entries: raw.entries,
+            entries: raw.output.entries,
             report,
             options,
         })
     }
 
-    /// What is shown of samples, with or without call chains. Of rows those that `fit`, unless the
-    /// user says how many.
+    /// Returns the view of the samples. Shows as many rows as `fit`, unless `-E` limits them.
     pub(crate) fn view(&self, recorded: RecordingTraits, fit: Option<usize>) -> TableView {
         TableView { most_rows: self.entries.or(fit), ..self.report.view(recorded) }
     }
 
-    /// Whether rows are told apart by the fields of tracepoints.
+    /// Whether rows are keyed by tracepoint fields.
     pub(crate) fn shows_trace(&self) -> bool {
         self.report.shows_trace(RecordingTraits::default())
     }
 }
 
 fn form(raw: &raw::TopArgs) -> Result<TopForm, Refusal> {
-    match (raw.json, raw.tui, raw.stdio) {
+    match (raw.output.json, raw.output.tui, raw.output.stdio) {
         (true, ..) => Ok(TopForm::Json),
         (_, true, _) => terminal::need_screen("it").map(|()| TopForm::Screen),
         (_, _, true) => Ok(TopForm::Text),
@@ -123,57 +123,42 @@ fn seconds(option: &str, text: &str) -> Result<Duration, Refusal> {
     Pace::seconds(text).ok_or_else(refuse)
 }
 
-/// What `tare record` would be told.
+/// Options of the `tare record` that records the same.
 fn record(raw: &raw::TopArgs) -> raw::RecordArgs {
     let mut record = raw::RecordArgs::default();
-    record.events.clone_from(&raw.events);
+    record.events.clone_from(&raw.sampling.events);
     let sampling = &mut record.sampling;
-    sampling.frequency.clone_from(&raw.frequency);
-    sampling.count = raw.count;
-    sampling.max_overhead.clone_from(&raw.max_overhead);
-    sampling.min_rate = Some(raw.min_rate);
-    sampling.with_call_graph = raw.with_call_graph;
-    sampling.call_graph.clone_from(&raw.call_graph);
-    sampling.no_call_graph = !raw.with_call_graph && raw.call_graph.is_none();
-    sampling.all_cgroups = raw.all_cgroups;
+    sampling.frequency.clone_from(&raw.sampling.frequency);
+    sampling.count = raw.sampling.count;
+    sampling.max_overhead.clone_from(&raw.sampling.max_overhead);
+    sampling.min_rate = raw.sampling.min_rate;
+    sampling.with_call_graph = raw.sampling.with_call_graph;
+    sampling.call_graph.clone_from(&raw.sampling.call_graph);
+    sampling.no_call_graph = !raw.sampling.with_call_graph && raw.sampling.call_graph.is_none();
+    sampling.all_cgroups = raw.sampling.all_cgroups;
     sampling.include_self = raw.include_self;
     sampling.sample_cpu = true;
-    let target = &mut record.target;
-    target.all_cpus = raw.all_cpus;
-    target.pid.clone_from(&raw.pid);
-    target.tid.clone_from(&raw.tid);
-    target.uid.clone_from(&raw.uid);
-    target.cpu.clone_from(&raw.cpu);
-    target.cgroup.clone_from(&raw.cgroup);
-    target.no_inherit = raw.no_inherit;
-    record.output.mmap_pages.clone_from(&raw.mmap_pages);
-    record.output.realtime = raw.realtime;
+    record.target.attach = raw.attach.clone();
+    record.target.no_inherit = raw.no_inherit;
+    record.output.mmap_pages.clone_from(&raw.sampling.mmap_pages);
+    record.output.realtime = raw.sampling.realtime;
     record
 }
 
-/// What `tare report` would be told.
-fn report(raw: &raw::TopArgs) -> Result<raw::ReportArgs, Refusal> {
-    // As if nothing was typed.
-    let matches =
-        raw::ReportArgs::augment_args(clap::Command::new("top")).try_get_matches_from(["top"]);
-    let typed = matches.and_then(|matches| raw::ReportArgs::from_arg_matches(&matches));
-    let mut report = typed.map_err(|error| Refusal::usage(error.to_string()))?;
+/// Options of the `tare report` that shows the same.
+fn report(raw: &raw::TopArgs) -> raw::ReportArgs {
+    let mut report = raw::ReportArgs::default();
     let adds = raw.sort.first().is_some_and(|word| word.starts_with('+'));
-    let usual = ["dso", "sym"].into_iter().filter(|_| raw.sort.is_empty() || adds);
+    let default = ["dso", "sym"].into_iter().filter(|_| raw.sort.is_empty() || adds);
     let named = raw.sort.iter().map(|word| word.trim_start_matches('+'));
-    report.sort = usual.chain(named).map(str::to_owned).collect();
-    report.fields.clone_from(&raw.fields);
-    report.show_nr_samples = raw.show_nr_samples;
-    report.show_total_period = raw.show_total_period;
-    report.children = raw.children;
-    report.no_children = raw.no_children;
-    report.percent_limit = raw.percent_limit;
-    report.percentage = raw.percentage;
-    report.layout.column_widths.clone_from(&raw.column_widths);
-    report.layout.verbose = raw.verbose;
-    report.comms.clone_from(&raw.comms);
-    report.dsos.clone_from(&raw.dsos);
-    report.symbols.clone_from(&raw.symbols);
+    report.keys.sort = default.chain(named).map(str::to_owned).collect();
+    report.keys.fields.clone_from(&raw.fields);
+    report.rows = raw.rows.clone();
+    report.layout.column_widths.clone_from(&raw.output.column_widths);
+    report.layout.verbose = raw.output.verbose;
+    report.filters.comms.clone_from(&raw.filters.comms);
+    report.filters.dsos.clone_from(&raw.filters.dsos);
+    report.filters.symbols.clone_from(&raw.filters.symbols);
     report.symbol_search = raw.symbol_search.clone();
-    Ok(report)
+    report
 }

@@ -1,4 +1,4 @@
-//! Whose system calls are traced, which of them, and in which form they are shown.
+//! Options of `tare trace`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ pub(crate) enum TraceScope {
     Command,
     /// Running processes'.
     Processes(Vec<i32>),
-    /// Everybody's; with a command until that ends.
+    /// The whole machine; with a command until it ends.
     All,
 }
 
-/// What is shown.
+/// Form of the output.
 #[derive(Clone, Debug)]
 pub(crate) enum TraceView {
     /// Sums.
@@ -45,7 +45,7 @@ pub(crate) enum TraceView {
         lines: LineOptions,
         /// What is shown between them.
         wanted: Box<PerfOptions>,
-        /// How much may wait in the kernel, a power of two.
+        /// Size of the ring buffer in bytes, a power of two.
         ring_bytes: u32,
     },
     /// Calls of functions.
@@ -55,29 +55,25 @@ pub(crate) enum TraceView {
     Data(PathBuf, Option<u32>),
 }
 
-/// Functions and places whose calls are looked at.
+/// Probed functions and places.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionProbes {
     /// Which.
     pub(crate) probes: Vec<Probe>,
-    /// Each call is shown.
+    /// Whether each call is shown.
     pub(crate) each: bool,
-    /// Of those and of the slowest only what took so long, in nanoseconds.
+    /// Shortest shown call, in nanoseconds.
     pub(crate) min_duration_ns: u64,
     /// With histograms.
     pub(crate) histograms: bool,
-    /// How many of the slowest are shown, and how much may wait in the kernel.
+    /// Number of slowest calls to show, and size of the ring buffer.
     pub(crate) options: FunctionOptions,
 }
 
-/// How much of strings is shown, in bytes: as with strace.
-const STRING: u16 = 32;
-/// How much may wait in the kernel.
+/// Default size of the ring buffer in bytes.
 pub(crate) const RING_BYTES: u32 = 8 << 20;
-/// How many of the slowest calls of a function are shown.
-const SLOWEST: u32 = 3;
 
-/// Who is looked at, and for how long.
+/// Traced tasks, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceTarget {
     pub(crate) command: Vec<OsString>,
@@ -106,7 +102,7 @@ impl TraceTarget {
     }
 }
 
-/// What is to be done.
+/// Resolved options.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) traced: TraceTarget,
@@ -116,10 +112,10 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// An option that makes no sense, in a line that says what would.
+    /// Fails with a usage message if an option makes no sense.
     pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
         let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
             CallSelection::with_tracepoints(text)
@@ -152,12 +148,14 @@ fn view(
 ) -> Result<TraceView, Refusal> {
     if (raw.summary || raw.data.is_some()) && !wanted.tracepoints.is_empty() {
         return Err(Refusal::usage(
-            "-e: tracepoints stand between calls; `tare record -e` records them alone",
+            "-e: tracepoints are shown between calls; use `tare record -e` to record them alone",
         ));
     }
     let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
         nanoseconds(text).ok_or_else(|| {
-            Refusal::usage(format!("--min-duration {text}: give a time as 500ns, 10us, 1ms or 2s"))
+            Refusal::usage(format!(
+                "--min-duration {text}: give a time such as 500ns, 10us, 1ms or 2s"
+            ))
         })
     })?;
     let ring_bytes = ring_bytes(raw.ring_size.as_deref())?;
@@ -169,11 +167,7 @@ fn view(
             each: raw.each,
             min_duration_ns,
             histograms: raw.hist,
-            options: FunctionOptions {
-                slowest: raw.slowest.unwrap_or(SLOWEST),
-                symbols,
-                ring_bytes,
-            },
+            options: FunctionOptions { slowest: raw.slowest, symbols, ring_bytes },
         })));
     }
     if let Some(file) = &raw.data {
@@ -190,7 +184,7 @@ fn view(
     }
     let lines = LineOptions {
         calls,
-        string: raw.string_limit.unwrap_or(STRING).into(),
+        string: raw.string_limit.into(),
         durations: raw.durations,
         failures: raw.failures,
         min_duration_ns,
@@ -204,7 +198,7 @@ fn view(
     Ok(TraceView::Calls { lines, wanted: Box::new(wanted), ring_bytes })
 }
 
-/// `--ring-size`.
+/// Parses `--ring-size`.
 pub(super) fn ring_bytes(typed: Option<&str>) -> Result<u32, Refusal> {
     typed.map_or(Ok(RING_BYTES), |text| {
         let bytes = size::bytes(text, 1).and_then(|bytes| u32::try_from(bytes).ok());

@@ -1,4 +1,4 @@
-//! What `tare stat --vs` is to do.
+//! Options of `tare stat --vs`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,43 +11,43 @@ use tare_measure::compare::{Condition, Metric, Side};
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// What `tare stat --vs` is to do.
+/// Options of `tare stat --vs`.
 #[derive(Debug)]
 pub struct Versus {
-    /// The words of the command that B is compared with.
+    /// Words of command A.
     pub a: Vec<OsString>,
-    /// The words of the command that is compared.
+    /// Words of command B.
     pub b: Vec<OsString>,
-    /// What is compared.
+    /// Compared metrics.
     pub metrics: Vec<Metric>,
-    /// How many runs to make.
+    /// Number of runs.
     pub plan: Plan,
-    /// The smallest difference that matters, a share.
+    /// Smallest relevant difference, as a share.
     pub min_effect: f64,
-    /// What makes tare exit with 3.
+    /// Conditions that make tare exit with status 3.
     pub fail_if: Vec<Condition>,
-    /// Whether a run that failed counts.
+    /// Whether failed runs count.
     pub ignore_failure: bool,
-    /// Where the commands' output goes.
+    /// Destination of the commands' output.
     pub command_output: CommandOutput,
 }
 
-/// Where the stdout and stderr of compared commands go.
+/// Destination of the compared commands' stdout and stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// Nowhere.
+    /// Discarded.
     Null,
-    /// Where tare's go.
+    /// Same as tare's.
     Inherit,
-    /// stdout to a file, stderr nowhere.
+    /// stdout to a file, stderr discarded.
     File(PathBuf),
 }
 
 impl Versus {
-    /// Works out what is to be done; `None` without `--vs`.
+    /// Resolves the typed options; `None` without `--vs`.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the remedy.
+    /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(
         raw: &raw::VersusArgs,
         command: &[OsString],
@@ -59,7 +59,7 @@ impl Versus {
         } else {
             (command.to_vec(), words("--vs", vs)?)
         };
-        let min_effect = raw.min_effect.as_deref().map_or(Ok(0.01), min_effect)?;
+        let min_effect = min_effect(&raw.min_effect)?;
         let fail_if =
             raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
         let command_output = match raw.command_output.as_deref().map(OsStr::as_bytes) {
@@ -80,7 +80,7 @@ impl Versus {
         }))
     }
 
-    /// The words of one command.
+    /// Returns the words of one command.
     #[must_use]
     pub fn words(&self, side: Side) -> &[OsString] {
         match side {
@@ -129,8 +129,8 @@ fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
 }
 
 fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<Plan, Refusal> {
-    let needed = Plan::fewest_pairs(metrics).max(10);
-    let max_pairs = raw.max_runs.unwrap_or(10_000);
+    let needed = Plan::fewest_pairs(metrics).max(raw::MIN_PAIRS);
+    let max_pairs = raw.max_runs;
     let min_pairs = raw.min_runs.unwrap_or(needed.min(max_pairs));
     if max_pairs == 0 {
         return Err(Refusal::usage("--max-runs 0 makes no run"));
@@ -140,12 +140,12 @@ fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<Plan, 
             "--min-runs {min_pairs} is more than --max-runs {max_pairs}"
         )));
     }
-    let seconds = raw.max_time.unwrap_or(60.0);
+    let seconds = raw.max_time;
     let max_time = Duration::try_from_secs_f64(seconds)
         .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
     let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(Plan {
-        warmup: raw.warmup.unwrap_or(1),
+        warmup: raw.warmup,
         min_pairs,
         max_pairs,
         max_time,

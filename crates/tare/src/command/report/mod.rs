@@ -37,9 +37,10 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     let progress = ProgressLine::begin();
     let recording = open(&report.input, &mut report.symbols, &progress)?;
     if report.branches_if_recorded && has_branches(recording.description()) {
-        let of_branches = ReportOptions::resolve(raw::ReportArgs { branch_stack: true, ..raw })?;
-        report = ReportOptions { symbols: report.symbols, ..of_branches };
-    } else if raw.total_cycles && !report.summed.blocks {
+        let keys = raw::KeyArgs { branch_stack: true, ..raw.keys };
+        let branches = ReportOptions::resolve(raw::ReportArgs { keys, ..raw })?;
+        report = ReportOptions { symbols: report.symbols, ..branches };
+    } else if raw.keys.total_cycles && !report.summed.blocks {
         say(
             "--total-cycles: the recording has no branches, so samples are shown; `tare record -b` records branches",
         );

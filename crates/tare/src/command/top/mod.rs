@@ -98,7 +98,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
             PlanError::BudgetOfTasks
             | PlanError::BudgetOfPeriod { .. }
             | PlanError::BudgetOfUnknown { .. },
-        ) if top.has_usual_budget => {
+        ) if top.has_default_budget => {
             let mut options = top.options.clone();
             options.sampling.budget = None;
             Recorder::new(options, backend())

@@ -1,147 +1,155 @@
-/// How events are sampled, and what a sample holds.
-#[derive(Debug, Default, clap::Args)]
-#[command(next_help_heading = "How to sample")]
-pub struct SamplingArgs {
-    /// So many samples a second of each event and CPU, or max [default: 999; tracepoints: each one]
-    #[arg(short = 'F', long = "freq", value_name = "HZ|max")]
-    pub frequency: Option<String>,
+use crate::cli::raw::definition::options;
 
-    /// Fail where the kernel doesn't allow this frequency, rather than lower it
-    #[arg(long, requires = "frequency")]
-    pub strict_freq: bool,
+/// Lowest rate in Hz to which an overhead budget reduces sampling, for `record` and `top`.
+pub const MIN_RATE_HZ: u64 = 19;
 
-    /// Keep sampling and recorder together below this share of the recorded CPUs' time, by lower
-    /// rates where -F costs more
-    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["count", "no_samples"])]
-    pub max_overhead: Option<String>,
+options! {
+    /// Rate of sampling and contents of a sample.
+    #[derive(Debug, clap::Args)]
+    #[command(next_help_heading = "Sampling")]
+    pub struct SamplingArgs {
+        /// Sampling frequency in Hz, per event and CPU; `max` for the kernel's limit [default: 999;
+        /// tracepoints: every occurrence]
+        #[arg(short = 'F', long = "freq", value_name = "HZ|max")]
+        pub frequency: Option<String>,
 
-    /// With --max-overhead: no lower rate than this, even where it costs more [default: 19]
-    #[arg(long, value_name = "HZ", requires = "max_overhead", value_parser = clap::value_parser!(u64).range(1..))]
-    pub min_rate: Option<u64>,
+        /// Fail if the kernel doesn't allow this frequency, instead of lowering it
+        #[arg(long, requires = "frequency")]
+        pub strict_freq: bool,
 
-    /// A sample every so many occurrences (nanoseconds for the clocks)
-    #[arg(short, long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
+        /// Limit the overhead of sampling and recorder to this share of the recorded CPUs' time, by
+        /// lowering the rate if -F costs more
+        #[arg(long, value_name = "PERCENT", conflicts_with_all = ["count", "no_samples"])]
+        pub max_overhead: Option<String>,
 
-    /// No samples: only what processes do (start, map, switch)
-    #[arg(short = 'n', long, conflicts_with_all = ["frequency", "count"])]
-    pub no_samples: bool,
+        /// With --max-overhead: lowest rate, even if it exceeds the limit
+        #[arg(long, value_name = "HZ", requires = "max_overhead", default_value_t = MIN_RATE_HZ, value_parser = clap::value_parser!(u64).range(1..))]
+        pub min_rate: u64,
 
-    /// Call chains, also of tracepoints (other events have them anyway)
-    #[arg(short = 'g')]
-    pub with_call_graph: bool,
+        /// Sampling period: one sample every N occurrences (nanoseconds for clocks)
+        #[arg(short, long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
+        pub count: Option<u64>,
 
-    /// How call chains are taken: `fp[,defer]`, `dwarf[,BYTES]` (a copy of the stack),
-    /// `dwarf+fp[,BYTES]` or `lbr`; `fp` where nothing is said
-    #[arg(long, value_name = "HOW")]
-    pub call_graph: Option<String>,
+        /// Take no samples, record only task events (start, map, switch)
+        #[arg(short = 'n', long, conflicts_with_all = ["frequency", "count"])]
+        pub no_samples: bool,
 
-    /// No call chains
-    #[arg(long, conflicts_with_all = ["with_call_graph", "call_graph"])]
-    pub no_call_graph: bool,
+        /// Record call chains for tracepoints too (other events have them by default)
+        #[arg(short = 'g')]
+        pub with_call_graph: bool,
 
-    /// Only the user's part of call chains
-    #[arg(long, conflicts_with_all = ["kernel_callchains", "no_call_graph"])]
-    pub user_callchains: bool,
+        /// How to unwind call chains: `fp[,defer]`, `dwarf[,BYTES]` (copies the stack),
+        /// `dwarf+fp[,BYTES]` or `lbr` [default: fp]
+        #[arg(long, value_name = "HOW")]
+        pub call_graph: Option<String>,
 
-    /// Only the kernel's part of call chains
-    #[arg(long, conflicts_with = "no_call_graph")]
-    pub kernel_callchains: bool,
+        /// Record no call chains
+        #[arg(long, conflicts_with_all = ["with_call_graph", "call_graph"])]
+        pub no_call_graph: bool,
 
-    /// The last branches, of any kind
-    #[arg(short = 'b', long, conflicts_with = "branch_filter")]
-    pub branch_any: bool,
+        /// Record only the user part of call chains
+        #[arg(long, conflicts_with_all = ["kernel_callchains", "no_call_graph"])]
+        pub user_callchains: bool,
 
-    /// The last branches of these kinds, as in any_call,u
-    #[arg(short = 'j', long, value_name = "KIND,…", value_delimiter = ',')]
-    pub branch_filter: Vec<String>,
+        /// Record only the kernel part of call chains
+        #[arg(long, conflicts_with = "no_call_graph")]
+        pub kernel_callchains: bool,
 
-    /// Addresses of the data that samples touch
-    #[arg(short, long)]
-    pub data: bool,
+        /// Record the last taken branches, of any kind
+        #[arg(short = 'b', long, conflicts_with = "branch_filter")]
+        pub branch_any: bool,
 
-    /// Physical addresses of that data
-    #[arg(long)]
-    pub phys_data: bool,
+        /// Record the last taken branches of these kinds, such as any_call,u
+        #[arg(short = 'j', long, value_name = "KIND,…", value_delimiter = ',')]
+        pub branch_filter: Vec<String>,
 
-    /// Sizes of the pages of that data
-    #[arg(long)]
-    pub data_page_size: bool,
+        /// Record data addresses
+        #[arg(short, long)]
+        pub data: bool,
 
-    /// Sizes of the pages of sampled instructions
-    #[arg(long)]
-    pub code_page_size: bool,
+        /// Record physical data addresses
+        #[arg(long)]
+        pub phys_data: bool,
 
-    /// What the sampled access cost (memory events)
-    #[arg(short = 'W', long)]
-    pub weight: bool,
+        /// Record page sizes of data addresses
+        #[arg(long)]
+        pub data_page_size: bool,
 
-    /// Flags of memory transactions
-    #[arg(long)]
-    pub transaction: bool,
+        /// Record page sizes of sampled instructions
+        #[arg(long)]
+        pub code_page_size: bool,
 
-    /// User registers: all, or those named; ? lists them
-    #[arg(long, value_name = "REG,…", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub user_regs: Option<String>,
+        /// Record the cost of the sampled access (memory events)
+        #[arg(short = 'W', long)]
+        pub weight: bool,
 
-    /// Registers at the interrupt: all, or those named; ? lists them
-    #[arg(short = 'I', long, value_name = "REG,…", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub intr_regs: Option<String>,
+        /// Record flags of memory transactions
+        #[arg(long)]
+        pub transaction: bool,
 
-    /// Times: accepted, samples have them
-    #[arg(short = 'T', long)]
-    pub timestamp: bool,
+        /// Record user registers: all, or the named ones; ? lists them
+        #[arg(long, value_name = "REG,…", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+        pub user_regs: Option<String>,
 
-    /// The period of each sample, also where it is fixed
-    #[arg(short = 'P', long)]
-    pub period: bool,
+        /// Record registers at the interrupt: all, or the named ones; ? lists them
+        #[arg(short = 'I', long, value_name = "REG,…", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+        pub intr_regs: Option<String>,
 
-    /// The CPU of each sample (with -a, -C, -G and tracepoints it is there anyway)
-    #[arg(long)]
-    pub sample_cpu: bool,
+        /// Accepted: samples always have a timestamp
+        #[arg(short = 'T', long)]
+        pub timestamp: bool,
 
-    /// Raw data of every event (tracepoints have it anyway)
-    #[arg(short = 'R', long)]
-    pub raw_samples: bool,
+        /// Record each sample's period, even if it is fixed
+        #[arg(short = 'P', long)]
+        pub period: bool,
 
-    /// The clock of times: mono, raw, real, boot, tai, a number, or perf for the kernel's own
-    /// [default: mono]
-    #[arg(short = 'k', long, value_name = "CLOCK")]
-    pub clockid: Option<String>,
+        /// Record each sample's CPU (always recorded with -a, -C, -G and tracepoints)
+        #[arg(long)]
+        pub sample_cpu: bool,
 
-    /// Exact counts of each thread, written when it ends
-    #[arg(short, long)]
-    pub stat: bool,
+        /// Record raw data of every event (always recorded for tracepoints)
+        #[arg(short = 'R', long)]
+        pub raw_samples: bool,
 
-    /// Context switches, as records of their own
-    #[arg(long)]
-    pub switch_events: bool,
+        /// Clock of timestamps: mono, raw, real, boot, tai, a number, or perf for the kernel's own
+        /// [default: mono]
+        #[arg(short = 'k', long, value_name = "CLOCK")]
+        pub clockid: Option<String>,
 
-    /// Namespaces of processes
-    #[arg(long)]
-    pub namespaces: bool,
+        /// Record exact counts of each thread, written at its exit
+        #[arg(short, long)]
+        pub stat: bool,
 
-    /// Cgroups of samples
-    #[arg(long)]
-    pub all_cgroups: bool,
+        /// Record context switches
+        #[arg(long)]
+        pub switch_events: bool,
 
-    /// Have the kernel write the build id of what a process maps
-    #[arg(long)]
-    pub buildid_mmap: bool,
+        /// Record the processes' namespaces
+        #[arg(long)]
+        pub namespaces: bool,
 
-    /// Only user space, for every event
-    #[arg(long, conflicts_with = "all_kernel")]
-    pub all_user: bool,
+        /// Record each sample's cgroup
+        #[arg(long)]
+        pub all_cgroups: bool,
 
-    /// Only the kernel, for every event
-    #[arg(long)]
-    pub all_kernel: bool,
+        /// Let the kernel record the build id of each mapped file
+        #[arg(long)]
+        pub buildid_mmap: bool,
 
-    /// Leave tare's own threads out: accepted, it is the rule
-    #[arg(long, conflicts_with = "include_self")]
-    pub exclude_perf: bool,
+        /// Sample every event in user space only
+        #[arg(long, conflicts_with = "all_kernel")]
+        pub all_user: bool,
 
-    /// Record tare's own threads too
-    #[arg(long)]
-    pub include_self: bool,
+        /// Sample every event in the kernel only
+        #[arg(long)]
+        pub all_kernel: bool,
+
+        /// Accepted: tare's own threads are excluded by default
+        #[arg(long, conflicts_with = "include_self")]
+        pub exclude_perf: bool,
+
+        /// Record tare's own threads too
+        #[arg(long)]
+        pub include_self: bool,
+    }
 }

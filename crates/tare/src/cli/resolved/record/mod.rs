@@ -1,4 +1,4 @@
-//! What `tare record` is to do.
+//! Options of `tare record`.
 
 mod off_cpu;
 mod output;
@@ -21,42 +21,39 @@ use super::events;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// How often rings are emptied at least.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
-
-/// What `tare record` is to do.
+/// Options of `tare record`.
 #[derive(Debug)]
 pub struct RecordOptions {
-    /// What is recorded, and how.
+    /// Options of the recorder.
     pub options: Options,
-    /// The command to run meanwhile; with [`tare_record::options::Target::Command`], the one to record.
+    /// Command to run while recording; with [`tare_record::options::Target::Command`], the one to record.
     pub command: Vec<OsString>,
-    /// When recording ends at the latest.
+    /// Time after which recording ends.
     pub timeout: Option<Duration>,
-    /// Where enable, disable, ping and stop come from.
+    /// Source of enable, disable, ping and stop.
     pub control: Option<String>,
-    /// Where the recording goes.
+    /// Destination of the recording.
     pub output: RecordOutput,
-    /// What a sample costs is measured at the end, where nobody did on this host.
+    /// Whether the cost of a sample is measured at the end if it is unknown on this host.
     pub calibrates: bool,
-    /// 1: what is done; 2: every attribute.
+    /// 1 prints each step, 2 every attribute.
     pub verbose: u8,
-    /// Only errors are printed.
+    /// Whether only errors are printed.
     pub quiet: bool,
-    /// What would be opened is shown, and nothing is recorded.
+    /// Whether the plan is printed and nothing recorded.
     pub dry_run: bool,
 }
 
 impl RecordOptions {
-    /// Works out what is to be done.
+    /// Resolves the typed options.
     ///
     /// # Errors
-    /// A [`Refusal`] that names the remedy.
+    /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
         let begin = target::begin(&raw.target)?;
         let mut sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
-        // By the kernel's word, files are told apart that had one path after the other.
+        // The kernel's build ids distinguish files that had the same path at different times.
         if raw.output.keep_binaries.is_some() {
             sampling.tracking.insert(Flags::BUILD_ID);
         }
@@ -68,19 +65,19 @@ impl RecordOptions {
                 .map_err(|term| Refusal::usage(format!("{}: {term}", event.name)))?;
         }
         let mut rings = rings(&raw.output)?;
-        // A file is held once its mapping is read: a program may end soon, and its files with it.
+        // A file is kept once its mapping is read; a short program may remove its files soon.
         if raw.output.keep_binaries.is_some() {
             rings.flush_interval = rings.flush_interval.min(Duration::from_millis(20));
         }
         let typed = raw.sampling.call_graph.as_deref();
         let by_frame_pointers = typed.is_some_and(|how| how.starts_with("fp"));
-        let keeps_some = rings.keep != Keep::All
+        let overwrites = rings.keep != Keep::All
             || groups
                 .iter()
                 .flat_map(|group| &group.events)
                 .any(|event| event.sampling.overwrite == Some(true));
         Ok(Self {
-            output: RecordOutput::resolve(&raw.output, keeps_some)?,
+            output: RecordOutput::resolve(&raw.output, overwrites)?,
             options: Options {
                 synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
                 groups,
@@ -93,7 +90,12 @@ impl RecordOptions {
                 may_pause: raw.target.control.is_some(),
                 rings,
                 build_ids: !raw.output.no_buildid,
-                keep_binaries: raw.output.keep_binaries.as_deref().map(kept_in).transpose()?,
+                keep_binaries: raw
+                    .output
+                    .keep_binaries
+                    .as_deref()
+                    .map(binaries_folder)
+                    .transpose()?,
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
                 realtime_priority: raw.output.realtime,
                 off_cpu: off_cpu::resolve(&raw.off_cpu, by_frame_pointers)?,
@@ -110,8 +112,8 @@ impl RecordOptions {
     }
 }
 
-/// The folder that binaries are kept in; `~/.debug`, where perf has its cache, unless one is named.
-fn kept_in(named: &Path) -> Result<PathBuf, Refusal> {
+/// Returns the folder for binaries; `~/.debug`, perf's cache, by default.
+fn binaries_folder(named: &Path) -> Result<PathBuf, Refusal> {
     if named != Path::new("~/.debug") {
         return Ok(named.to_owned());
     }
@@ -136,7 +138,7 @@ fn rings(raw: &raw::record::OutputArgs) -> Result<Rings, Refusal> {
         None => None,
         Some(text) if text.contains(',') => {
             return Err(Refusal::usage(format!(
-                "-m {text}: tare records no AUX area (Intel PT, CoreSight), give one number: -m {}",
+                "-m {text}: tare doesn't record AUX areas (Intel PT, CoreSight); give one number: -m {}",
                 before_comma(text)
             )));
         }
@@ -154,11 +156,7 @@ fn rings(raw: &raw::record::OutputArgs) -> Result<Rings, Refusal> {
         None if raw.overwrite => Keep::WhatFits,
         None => Keep::All,
     };
-    Ok(Rings {
-        bytes,
-        keep,
-        flush_interval: raw.flush_interval.map_or(FLUSH_INTERVAL, Duration::from_millis),
-    })
+    Ok(Rings { bytes, keep, flush_interval: Duration::from_millis(raw.flush_interval) })
 }
 
 fn before_comma(text: &str) -> &str {

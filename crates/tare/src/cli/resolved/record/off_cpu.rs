@@ -1,4 +1,4 @@
-//! The time that tasks are not on a CPU.
+//! Off-CPU time.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tare_record::options::OffCpu;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Longer waits than this are of no use as a limit: an hour.
+/// Largest accepted threshold.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What is asked for; `None`: nothing. `by_frame_pointers`: `--call-graph fp` was typed.
+/// Resolves the options; `None` without `--off-cpu`. `by_frame_pointers`: `--call-graph fp` was typed.
 pub(super) fn resolve(
     raw: &raw::record::OffCpuArgs,
     by_frame_pointers: bool,
@@ -20,7 +20,8 @@ pub(super) fn resolve(
     }
     let time = |option: &str, text: &Option<String>, unit: &str| {
         let Some(text) = text else { return Ok(None) };
-        let refused = || Refusal::usage(format!("{option} {text}: give a time, as in 10us or 2ms"));
+        let refused =
+            || Refusal::usage(format!("{option} {text}: give a time such as 10us or 2ms"));
         time(text, unit).filter(|time| *time <= LONGEST).map(Some).ok_or_else(refused)
     };
     Ok(Some(OffCpu {
@@ -31,11 +32,11 @@ pub(super) fn resolve(
     }))
 }
 
-/// A number with a unit; `usual` where it has none.
-fn time(text: &str, usual: &str) -> Option<Duration> {
+/// Parses a time; without a unit it has `default_unit`.
+fn time(text: &str, default_unit: &str) -> Option<Duration> {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
-    let seconds = match if unit.is_empty() { usual } else { unit } {
+    let seconds = match if unit.is_empty() { default_unit } else { unit } {
         "ns" => 1e-9,
         "us" => 1e-6,
         "ms" => 1e-3,

@@ -1,4 +1,4 @@
-//! Where a recording goes.
+//! Destination of a recording.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use crate::cli::raw;
 use crate::cli::resolved::size;
 use crate::exit::Refusal;
 
-/// Where a recording goes, and how.
+/// Destination of a recording, and how it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordOutput {
-    /// Where it goes.
+    /// File or stdout.
     pub destination: Destination,
-    /// How it is written.
+    /// Options of writing.
     pub options: Options,
-    /// Where its flame graph goes.
+    /// Path of its flame graph.
     pub flame: Option<PathBuf>,
 }
 
 impl RecordOutput {
-    /// `keeps_some`: rings are overwritten, and written only when the user asks.
+    /// Resolves the output. `overwrites`: ring buffers are overwritten, and saved on a signal only.
     pub(super) fn resolve(
         raw: &raw::record::OutputArgs,
-        keeps_some: bool,
+        overwrites: bool,
     ) -> Result<Self, Refusal> {
         let destination = match &raw.output {
             Some(path) if path.as_os_str() == "-" => Destination::Stdout,
@@ -55,12 +55,12 @@ impl RecordOutput {
         }
         if destination == Destination::Stdout && raw.flame.is_some() {
             return Err(Refusal::usage(
-                "--flame draws what is in a file, and -o - writes none: tare record -o - … | tare flame - -o out.html",
+                "--flame needs a file, and -o - writes none; use tare record -o - … | tare flame - -o out.html",
             ));
         }
         if keeps_some && switch.is_some_and(|switch| switch != FileSwitch::Signal) {
             return Err(Refusal::usage(
-                "rings that are overwritten are written on SIGUSR2: use --switch-output without a size or time",
+                "overwritten ring buffers are saved on SIGUSR2: use --switch-output without a size or time",
             ));
         }
         let defaults = Options::default();
@@ -89,7 +89,7 @@ fn switch(text: &str) -> Result<FileSwitch, Refusal> {
     };
     let when = match text {
         "signal" => Some(FileSwitch::Signal),
-        // m is minutes, as in perf; M is megabytes.
+        // As in perf, m is minutes and M is megabytes.
         _ => size::time(text).map(FileSwitch::Time).or_else(of_size),
     };
     when.ok_or_else(|| {
@@ -99,7 +99,7 @@ fn switch(text: &str) -> Result<FileSwitch, Refusal> {
     })
 }
 
-/// A size that becomes a power of two of pages; a number without a letter counts pages.
+/// Parses a size and rounds it up to a power of two pages. A number without a letter counts pages.
 pub(super) fn pages(option: &str, text: &str) -> Result<u64, Refusal> {
     let page = rustix::param::page_size() as u64;
     let largest = 1 << 40;

@@ -4,7 +4,7 @@ use tare_record::registers::{REGISTERS, user_registers};
 
 use crate::exit::Refusal;
 
-/// The registers that an option names, in either case of letters; an empty text is all of them.
+/// Parses a list of registers, ignoring case; an empty text selects all.
 pub(super) fn parse(option: &str, text: &str) -> Result<u64, Refusal> {
     let names = || REGISTERS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" ");
     if text == "?" {
@@ -22,7 +22,7 @@ pub(super) fn parse(option: &str, text: &str) -> Result<u64, Refusal> {
         match REGISTERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
             Some((_, number)) => Ok(bits | 1 << number),
             None => Err(Refusal::usage(format!(
-                "{option}: there is no register '{name}'; there are {}",
+                "{option}: unknown register '{name}'; known registers: {}",
                 names()
             ))),
         }

@@ -1,4 +1,4 @@
-//! How events are sampled.
+//! Rate and contents of samples.
 
 use tare_events::{CallGraph, branch_kind, branch_kinds};
 use tare_format::abi::Flags;
@@ -9,12 +9,10 @@ use super::registers;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Bytes of the stack that a sample holds where the user doesn't say: perf's choice.
+/// Default bytes of stack in a sample, as in perf.
 const STACK_BYTES: u32 = 8192;
-/// What the kernel takes at most (`sample_stack_user`), a multiple of eight below 64 KiB.
+/// Kernel's limit of `sample_stack_user` in bytes, a multiple of eight below 64 KiB.
 const LARGEST_STACK: u32 = 65_528;
-/// No budget makes the rate lower than this.
-const MIN_HZ: u64 = 19;
 
 pub(super) fn resolve(
     raw: &raw::record::SamplingArgs,
@@ -68,7 +66,7 @@ fn rate(raw: &raw::record::SamplingArgs) -> Result<Rate, Refusal> {
         (_, _, Some("max")) => Rate::MaxFrequency,
         (_, _, Some(text)) => match text.parse() {
             Ok(hz) if hz > 0 => Rate::Frequency(hz),
-            _ => return Err(Refusal::usage(format!("-F {text}: give samples a second, or max"))),
+            _ => return Err(Refusal::usage(format!("-F {text}: give a frequency in Hz, or max"))),
         },
     })
 }
@@ -77,7 +75,7 @@ fn budget(raw: &raw::record::SamplingArgs) -> Result<Option<Budget>, Refusal> {
     let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 50.0 => {
-            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate.unwrap_or(MIN_HZ) }))
+            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate }))
         }
         _ => Err(Refusal::usage(format!(
             "--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"
@@ -125,7 +123,7 @@ fn branches(raw: &raw::record::SamplingArgs) -> Result<Option<u64>, Refusal> {
     for name in &raw.branch_filter {
         let unknown = || {
             Refusal::usage(format!(
-                "-j: there is no kind of branch '{name}'; there are {}",
+                "-j: unknown kind of branch '{name}'; known kinds: {}",
                 branch_kinds().collect::<Vec<_>>().join(", ")
             ))
         };
@@ -143,7 +141,7 @@ fn branches(raw: &raw::record::SamplingArgs) -> Result<Option<u64>, Refusal> {
 }
 
 fn fields(raw: &raw::record::SamplingArgs) -> u64 {
-    let asked = [
+    let fields = [
         (raw.data, abi::PERF_SAMPLE_ADDR),
         (raw.phys_data, abi::PERF_SAMPLE_PHYS_ADDR),
         (raw.data_page_size, abi::PERF_SAMPLE_DATA_PAGE_SIZE),
@@ -155,16 +153,16 @@ fn fields(raw: &raw::record::SamplingArgs) -> u64 {
         (raw.raw_samples, abi::PERF_SAMPLE_RAW),
         (raw.all_cgroups, abi::PERF_SAMPLE_CGROUP),
     ];
-    asked
+    fields
         .into_iter()
-        .filter(|(asked, _)| *asked)
+        .filter(|(is_typed, _)| *is_typed)
         .fold(0, |bits, (_, field)| bits | u64::from(field))
 }
 
 /// `include/uapi/linux/time.h`; rustix has no name for it.
 const CLOCK_TAI: i32 = 11;
 
-/// The clocks that the kernel takes for events (`perf_event_set_clock`), by perf's names for them.
+/// Returns a clock that the kernel accepts for events (`perf_event_set_clock`), by perf's name.
 fn clock(typed: Option<&str>) -> Result<Option<i32>, Refusal> {
     use rustix::time::ClockId;
     let Some(text) = typed else { return Ok(Some(ClockId::Monotonic as i32)) };

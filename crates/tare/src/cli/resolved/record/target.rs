@@ -1,4 +1,4 @@
-//! Whose events are recorded, and from when on.
+//! Target and start of a recording.
 
 use std::time::Duration;
 
@@ -14,43 +14,44 @@ pub(super) fn resolve(
     no_command: bool,
     host: &Host,
 ) -> Result<Target, Refusal> {
-    let of_tasks = || {
-        raw.cpu
+    let task_cpus = || {
+        raw.attach
+            .cpu
             .as_deref()
             .map_or(Ok(Cpus::All), |text| targets::cpus(Some(text), host).map(Cpus::These))
     };
-    if !raw.pid.is_empty() {
-        return Ok(Target::Processes(targets::tasks(&raw.pid)?, of_tasks()?));
+    if !raw.attach.pid.is_empty() {
+        return Ok(Target::Processes(targets::tasks(&raw.attach.pid)?, task_cpus()?));
     }
-    if !raw.tid.is_empty() {
-        return Ok(Target::Threads(targets::tasks(&raw.tid)?, of_tasks()?));
+    if !raw.attach.tid.is_empty() {
+        return Ok(Target::Threads(targets::tasks(&raw.attach.tid)?, task_cpus()?));
     }
-    if let Some(user) = &raw.uid {
-        return Ok(Target::User(uid(user, host)?, of_tasks()?));
+    if let Some(user) = &raw.attach.uid {
+        return Ok(Target::User(uid(user, host)?, task_cpus()?));
     }
-    if !raw.cgroup.is_empty() {
+    if !raw.attach.cgroup.is_empty() {
         return Ok(Target::Cgroups {
-            names: raw.cgroup.clone(),
-            cpus: targets::cpus(raw.cpu.as_deref(), host)?,
+            names: raw.attach.cgroup.clone(),
+            cpus: targets::cpus(raw.attach.cpu.as_deref(), host)?,
         });
     }
-    if raw.all_cpus || raw.cpu.is_some() || no_command {
-        return Ok(Target::Cpus(targets::cpus(raw.cpu.as_deref(), host)?));
+    if raw.attach.all_cpus || raw.attach.cpu.is_some() || no_command {
+        return Ok(Target::Cpus(targets::cpus(raw.attach.cpu.as_deref(), host)?));
     }
     Ok(Target::Command(Cpus::All))
 }
 
-/// A user by number or by name, in `/etc/passwd`.
+/// Returns a user's id, by number or by name in `/etc/passwd`.
 fn uid(user: &str, host: &Host) -> Result<u32, Refusal> {
     if let Ok(uid) = user.parse() {
         return Ok(uid);
     }
     let passwd = host.read("/etc/passwd").unwrap_or_default();
-    let found = passwd.lines().find_map(|line| {
+    let uid = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
         (fields.next() == Some(user)).then(|| fields.nth(1)?.parse().ok())?
     });
-    found.ok_or_else(|| {
+    uid.ok_or_else(|| {
         Refusal::usage(format!(
             "-u: no user '{user}' in /etc/passwd; give the number (`id -u {user}`)"
         ))

@@ -59,7 +59,7 @@ fn events_and_filters() {
     );
     refused(&[
         ("-e nonsense true", "'nonsense' is no event here"),
-        ("--filter 'a == 1' -e cs true", "put it after its -e"),
+        ("--filter 'a == 1' -e cs true", "put it after the tracepoint's -e"),
         ("-e cs --filter 'a == 1' true", "cs is no tracepoint"),
         ("-e cs/percore/ true", "leave it out"),
         ("-e cs/nr=3/ true", "--max-size"),
@@ -79,7 +79,7 @@ fn rates() {
     assert_eq!((rate("-n true"), rate("--no-samples true")), (Rate::Never, Rate::Never));
     assert!(record("-F 99 --strict-freq true").options.sampling.strict_frequency);
     refused(&[
-        ("-F 0 true", "samples a second"),
+        ("-F 0 true", "give a frequency in Hz"),
         ("-F x true", "or max"),
         ("-F 1 -c 1 true", "cannot be used with"),
         ("-c 0 true", "0 is not in"),
@@ -146,7 +146,7 @@ fn branches_and_registers() {
         refused(&[
             ("--user-regs=? true", "AX BX"),
             ("-I? true", "AX BX"),
-            ("--intr-regs=XX true", "no register 'XX'"),
+            ("--intr-regs=XX true", "unknown register 'XX'"),
         ]);
     }
 }
