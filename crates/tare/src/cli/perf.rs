@@ -199,9 +199,9 @@ fn answer(typed: &str, option: &PerfOption) -> Option<String> {
     Some(match option.state {
         Support::Same => return None,
         Support::OtherName => format!("perf's {typed} is {text} here"),
-        Support::NotYet if text.is_empty() => format!("perf's {typed} isn't supported yet"),
-        Support::NotYet => format!("perf's {typed} isn't supported yet: {text}"),
-        Support::Never => format!("perf's {typed} isn't supported: {text}"),
+        Support::NotYet if text.is_empty() => format!("perf's {typed} is not supported yet"),
+        Support::NotYet => format!("perf's {typed} is not supported yet: {text}"),
+        Support::Never => format!("perf's {typed} is not supported: {text}"),
     })
 }
 
@@ -217,7 +217,7 @@ pub(super) fn with_accepted(
         _ => return None,
     };
     find(name, typed).filter(PerfOption::is_accepted)?;
-    let accepted = options(name).filter(PerfOption::is_accepted).map(|option| option.as_arg());
+    let accepted = options(name).filter(PerfOption::is_accepted).map(PerfOption::as_arg);
     Some(tare.mut_subcommand(name, |command| command.args(accepted)))
 }
 

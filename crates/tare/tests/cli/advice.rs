@@ -59,7 +59,7 @@ fn a_tip_is_near_and_runs_nothing() {
         assert!(!text.contains("similar") && !text.contains("-- -"), "{args:?}: {text}");
         // What perf has and tare lacks is answered with the reason.
         let all = format!("tare {} --help", args[0]);
-        assert!(text.contains(&all) || text.contains(" isn't supported"), "{args:?}: {text}");
+        assert!(text.contains(&all) || text.contains(" is not supported"), "{args:?}: {text}");
     }
     for (args, near) in [
         (&["stat", "--interval-prnt", "100", "true"][..], "--interval-print"),

@@ -221,7 +221,7 @@ fn what_makes_no_sense_is_refused_with_a_word() {
         (&["-c", "nonsense"], "wdiff:", 2),
         (&["-s", "pid"], "choose from comm, dso, sym", 2),
         (&["--fail-if", "malloc"], "malloc>+1%", 2),
-        (&["--per", "run", "a", "b", "c"], "where B's begin", 2),
+        (&["--per", "run", "a", "b", "c"], "separate A and B by --", 2),
         (&["-", "--", "-"], "one recording", 2),
         (&["a", "--", "b", "--json"], "options stand before", 2),
         (&["--tui"], "not a terminal", 2),

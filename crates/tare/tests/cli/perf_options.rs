@@ -70,7 +70,7 @@ fn typed(option: &PerfOption) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_what_the_table_says() {
+fn refuses_unsupported_options_with_the_tables_reason() {
     let mut refused = 0;
     for command in COMMANDS {
         for option in perf::options(command) {
@@ -81,9 +81,12 @@ fn what_is_not_there_is_refused_with_what_the_table_says() {
             for words in [Some(typed(&option)), letter].into_iter().flatten() {
                 let output = tare().arg(command).args(&words).output().unwrap();
                 let said = stderr(&output);
-                let word = &words[0];
+                let option_name = &words[0];
                 assert_eq!(status(&output), 2, "{command} {words:?}: {said}");
-                assert!(said.starts_with(&format!("tare: perf's {command} {word} is ")), "{said}");
+                assert!(
+                    said.starts_with(&format!("tare: perf's {command} {option_name} is ")),
+                    "{said}"
+                );
                 assert!(said.contains(option.text) && said.lines().count() == 1, "{said}");
                 refused += 1;
             }
@@ -93,7 +96,7 @@ fn what_is_not_there_is_refused_with_what_the_table_says() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_refused_with_what_is() {
+fn refuses_unsupported_commands_with_the_tables_reason() {
     let output = tare().arg("--help").output().unwrap();
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
     let is_there =

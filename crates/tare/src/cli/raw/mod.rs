@@ -52,7 +52,7 @@ pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
 pub use record::RecordArgs;
 pub use recorded::{BuildidListArgs, EvlistArgs, KallsymsArgs, VersionArgs};
-pub use report::{KeyArgs, ReportArgs, Weight};
+pub use report::{KeyArgs, ReportArgs, SampleWeight};
 pub use report_layout::ReportLayout;
 pub use rows::RowArgs;
 pub use samples::{SampleArgs, TaskArgs};

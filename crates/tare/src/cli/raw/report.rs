@@ -96,8 +96,8 @@ options! {
 
         /// Weight of a sample: its period, or the exact count of its command's tasks (recordings
         /// with inherited events)
-        #[arg(long, value_name = "WEIGHT", value_enum, default_value_t = Weight::Sampled, hide_default_value = true, conflicts_with = "time")]
-        pub weight: Weight,
+        #[arg(long, value_name = "WEIGHT", value_enum, default_value_t = SampleWeight::Sampled, hide_default_value = true, conflicts_with = "time")]
+        pub weight: SampleWeight,
     }
 }
 
@@ -261,7 +261,7 @@ options! {
 
 /// The weight of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Weight {
+pub enum SampleWeight {
     /// The sample's period
     Sampled,
     /// The exact count of the command's tasks, spread over its samples

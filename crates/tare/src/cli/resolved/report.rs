@@ -155,7 +155,7 @@ impl ReportOptions {
             quiet: raw.output.quiet,
             time: script::times(raw.filters.tasks.time.as_deref())?,
             inline: raw.calls.inline,
-            exact: raw.keys.weight == raw::Weight::Exact,
+            exact: raw.keys.weight == raw::SampleWeight::Exact,
             include_self: raw.filters.tasks.include_self,
             threads: raw.output.threads,
             symbols: symbols::resolve(raw.symbol_search),

@@ -56,7 +56,7 @@ pub(super) fn call_graph(text: &str) -> Result<CallGraph, Refusal> {
             "function" => {}
             "address" | "branch" => {
                 return Err(Refusal::usage(format!(
-                    "-g {text}: '{word}' isn't supported: graphs show functions"
+                    "-g {text}: '{word}' is not supported: graphs show functions"
                 )));
             }
             _ => match word.parse() {

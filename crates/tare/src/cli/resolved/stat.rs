@@ -279,7 +279,7 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
     };
     let name = command[0].to_string_lossy();
     Err(Refusal::usage(format!(
-        "perf's 'stat {name}' isn't supported: {instead}; `tare stat -- {name}` runs a command called {name}"
+        "perf's 'stat {name}' is not supported: {instead}; `tare stat -- {name}` runs a command called {name}"
     )))
 }
 

@@ -69,8 +69,6 @@ impl RecordOptions {
         if raw.output.keep_binaries.is_some() {
             rings.flush_interval = rings.flush_interval.min(Duration::from_millis(20));
         }
-        let typed = raw.sampling.call_graph.as_deref();
-        let by_frame_pointers = typed.is_some_and(|how| how.starts_with("fp"));
         let overwrites = rings.keep != Keep::All
             || groups
                 .iter()
@@ -98,7 +96,7 @@ impl RecordOptions {
                     .transpose()?,
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
                 realtime_priority: raw.output.realtime,
-                off_cpu: off_cpu::resolve(&raw.off_cpu, by_frame_pointers)?,
+                off_cpu: off_cpu::resolve(&raw)?,
                 ..Options::default()
             },
             timeout: raw.target.timeout.map(Duration::from_millis),

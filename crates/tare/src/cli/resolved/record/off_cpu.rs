@@ -10,11 +10,9 @@ use crate::exit::Refusal;
 /// Largest accepted threshold.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Resolves the options; `None` without `--off-cpu`. `by_frame_pointers`: `--call-graph fp` was typed.
-pub(super) fn resolve(
-    raw: &raw::record::OffCpuArgs,
-    by_frame_pointers: bool,
-) -> Result<Option<OffCpu>, Refusal> {
+/// Resolves the options; `None` without `--off-cpu`.
+pub(super) fn resolve(record: &raw::RecordArgs) -> Result<Option<OffCpu>, Refusal> {
+    let raw = &record.off_cpu;
     if !raw.off_cpu {
         return Ok(None);
     }
@@ -28,8 +26,13 @@ pub(super) fn resolve(
         min: time("--off-cpu-min", &raw.off_cpu_min, "us")?.unwrap_or_default(),
         long: time("--off-cpu-thresh", &raw.off_cpu_thresh, "ms")?,
         wakers: raw.wakers,
-        frame_pointers: by_frame_pointers,
+        frame_pointers: unwinds_by_frame_pointers(record),
     }))
+}
+
+/// Whether `--call-graph fp` was typed.
+fn unwinds_by_frame_pointers(record: &raw::RecordArgs) -> bool {
+    record.sampling.call_graph.as_deref().is_some_and(|how| how.starts_with("fp"))
 }
 
 /// Parses a time; without a unit it has `default_unit`.
