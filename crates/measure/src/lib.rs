@@ -1,7 +1,7 @@
-//! Counting for `tare stat`, the statistics of its comparisons, what
-//! sampling costs, and what of it a machine allows.
+//! Counting for `tare stat`, the statistics of its comparisons, the cost of sampling, and what a
+//! machine allows.
 //!
-//! Nothing here records: this crate judges recorders, and must not link what it judges.
+//! Nothing here records: this crate judges recorders and must not link them.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -1,33 +1,31 @@
-//! A tree of short processes under events that sample at a frequency: who is sampled how often, by
-//! where a child's period starts.
+//! A sequence of short processes under events that sample at a frequency: which tasks are sampled
+//! how often, depending on where a child's period starts.
 //!
-//! Occurrences are nanoseconds of CPU time, so that the wanted period of every task is 1e9 / rate.
-//! The kernel's way to it (`perf_adjust_period`): after each sample the period goes an eighth of
-//! the way to the wanted one.
+//! Occurrences are nanoseconds of CPU time, so every task's desired period is 1e9 / rate. As in the
+//! kernel (`perf_adjust_period`), each sample moves the period an eighth of the way there.
 
 use fastrand::Rng;
 
-/// How long a task stays on a CPU: events of tasks are one for each CPU, and each counts by itself.
+/// Time that a task stays on a CPU. Per-task events exist once per CPU, and each counts separately.
 const SLICE_NS: f64 = 10e6;
 
-/// Where a new task's events start.
+/// The initial period of a new task's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// At period 1, as where the parent's event was never on that CPU.
     One,
-    /// At the parent's period, which stays what it was when the first program ended its start; at 1
-    /// on CPUs where that never ran.
+    /// The parent's period, fixed since the first program's start; 1 on CPUs where that never ran.
     Stale,
     /// At the average period of all tasks before (the kernel patch of 2017).
     Average,
-    /// There are none: each CPU has events that go on whoever runs.
+    /// No per-task events: each CPU's events continue across tasks.
     PerCpu,
 }
 
 pub(crate) const POLICIES: [Policy; 4] =
     [Policy::One, Policy::Stale, Policy::Average, Policy::PerCpu];
 
-/// What is simulated.
+/// The simulated machine and events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) policy: Policy,
@@ -39,7 +37,7 @@ pub(crate) struct Setting {
     pub(crate) seed: u64,
 }
 
-/// What it came to.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     /// Interrupts a second of CPU time, all events together.
@@ -65,7 +63,7 @@ impl Event {
         Self { period: period.max(1.0), since: 0.0 }
     }
 
-    /// Counts on; how many samples there were, and what they stand for.
+    /// Counts; returns the number of samples, and the time they stand for.
     fn run(&mut self, mut time_ns: f64, wanted: f64) -> (u64, f64) {
         let mut samples = 0;
         let mut stands_for = 0.0;

@@ -1,4 +1,4 @@
-//! A noisy machine, made up, and comparisons on it whose right answer is known.
+//! A simulated noisy machine, and comparisons on it with known answers.
 
 use std::time::Duration;
 
@@ -12,12 +12,11 @@ use tare_measure::statistics::{holm, median, signed_rank};
 const EVENTS: [&str; 8] =
     ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
 
-/// What B takes compared with A, and what is thought relevant.
+/// The relevant effect.
 pub(crate) const MIN_EFFECT: f64 = 0.01;
 
-/// A machine whose speed drifts (correlated over 30 s), halves while a neighbour works (1 s on and
-/// off in the mean), and whose runs have noise of their own (2%), with a stall of some 30% in one
-/// of twenty.
+/// A machine whose speed drifts (correlated over 30 s) and halves while a neighbour works (on and
+/// off for 1 s on average). Runs have 2% noise of their own, and one in twenty stalls by about 30%.
 pub(crate) struct SimulatedMachine {
     rng: Rng,
     now: f64,
@@ -137,7 +136,7 @@ fn share(trials: u64, hit: impl FnMut(u64) -> bool) -> f64 {
     (0..trials).map(hit).filter(|hit| *hit).count() as f64 / trials as f64
 }
 
-/// How often 30 runs of each command call a difference, at p < 0.05, by three ways.
+/// Share of comparisons (30 runs each, p < 0.05) that report a difference, by method.
 pub(crate) struct Designs {
     /// All runs of A, then all of B, Mann-Whitney.
     pub(crate) blocks: f64,
@@ -165,7 +164,7 @@ pub(crate) fn designs(ratio: f64, trials: u64) -> Designs {
     Designs { blocks, unpaired, paired }
 }
 
-/// How often equal commands get a p < 0.05.
+/// Share of comparisons of equal commands with p < 0.05.
 pub(crate) struct FalseAlarms {
     /// The time alone, 30 pairs.
     pub(crate) one: f64,
@@ -199,7 +198,7 @@ pub(crate) fn false_alarms(trials: u64) -> FalseAlarms {
     }
 }
 
-/// What `tare stat --vs` with its defaults says.
+/// The verdicts of `tare stat --vs` with its defaults.
 #[derive(Default)]
 pub(crate) struct Verdicts {
     /// Share of comparisons with 'no difference seen' for the time.
@@ -248,8 +247,8 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
     sum
 }
 
-/// How often a difference is found that is just as large as the 'smallest detectable' ratio of such
-/// runs says: 80% where it is right.
+/// Returns the "smallest detectable" ratio of such runs, and how often a difference of that size is
+/// found: 80% if the promise holds.
 pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     let time = |ratio: f64, seed: u64| {
         judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed })

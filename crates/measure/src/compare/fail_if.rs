@@ -20,7 +20,7 @@ pub struct Condition {
     pub limit: f64,
 }
 
-/// What is wrong with a condition, and where.
+/// An invalid condition, and the position of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}', position {position}: {problem}; write it like 'time>+2%' or 'page-faults>5%'")]
 pub struct BadCondition {
@@ -28,11 +28,11 @@ pub struct BadCondition {
     pub text: String,
     /// The character that it goes wrong at, from 1.
     pub position: usize,
-    /// What is wrong there.
+    /// The error.
     pub problem: &'static str,
 }
 
-/// How a comparison meets a condition.
+/// The result of checking a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// The whole interval lies beyond the limit.
@@ -97,7 +97,7 @@ impl FromStr for Condition {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Rounded to what a person would have typed: 0.07 · 100 is 7.000000000000001.
+        // Round away binary fractions: 0.07 · 100 is 7.000000000000001.
         let percent = (self.limit * 1e10).round() / 1e8;
         write!(f, "{}{}{percent:+}%", self.metric, if self.above { '>' } else { '<' })
     }

@@ -19,7 +19,7 @@ pub struct Rules {
     pub seed: u64,
 }
 
-/// How the two sides of a metric are set against each other.
+/// How the two sides of a metric are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// B / A.
@@ -31,7 +31,7 @@ pub enum Scale {
 /// The difference between the two commands in one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// What the other figures are.
+    /// Scale of the other figures.
     pub scale: Scale,
     /// The 20% trimmed mean over the pairs (of log-ratios, for a ratio).
     pub estimate: f64,
@@ -42,15 +42,15 @@ pub struct Effect {
     pub detectable: Option<f64>,
 }
 
-/// What is said about one metric.
+/// The verdict on one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// B takes less: a significant difference of at least the minimum effect.
     Less,
     /// B takes more.
     More,
-    /// The interval is narrow enough to show a difference, and there is none that is both
-    /// significant and relevant.
+    /// The interval is narrow enough to show a relevant difference, and there is none that is also
+    /// significant.
     NoDifference,
     /// The interval is too wide to tell.
     Undecided,
@@ -74,7 +74,7 @@ impl Verdict {
 /// One metric, judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricVerdict {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// Pairs in which both runs have it.
     pub pairs: usize,
@@ -88,7 +88,7 @@ pub struct MetricVerdict {
     pub p: f64,
     /// The same after Holm's correction over all metrics.
     pub p_holm: f64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 

@@ -1,4 +1,4 @@
-//! What one run yields, and what is compared.
+//! Measurements of one run, and the metrics that are compared.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub enum Side {
     B,
 }
 
-/// What one run of one command took.
+/// Measurements of one run of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {
     /// From letting it go to its end.
@@ -28,7 +28,7 @@ pub struct Measurement {
 /// One run of each command, one right after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// Which of them ran first.
+    /// The command that ran first.
     pub first: Side,
     /// The run of A.
     pub a: Measurement,
@@ -53,13 +53,13 @@ pub enum Metric {
         name: String,
         /// The unit of a scaled count; empty for plain occurrences.
         unit: String,
-        /// What one count is worth: 1, or the scale of its unit.
+        /// Size of one count: 1, or the unit's scale.
         step: f64,
     },
 }
 
 impl Metric {
-    /// Time, CPU time, peak memory, then these events (name, unit, what one count is worth).
+    /// Time, CPU time, peak memory, then these events (name, unit, size of one count).
     #[must_use]
     pub fn all(events: impl IntoIterator<Item = (String, String, f64)>) -> Vec<Self> {
         let events = events

@@ -64,7 +64,7 @@ pub trait Bench {
     fn progress(&mut self, progress: &Progress<'_>);
 }
 
-/// How far it has come.
+/// Progress of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// The plan.
@@ -73,7 +73,7 @@ pub struct Progress<'a> {
     pub pairs: usize,
     /// Time spent, the warm-up included.
     pub spent: Duration,
-    /// The half width of the time ratio's interval (of its logarithm) when it was last looked at.
+    /// Half width of the interval of the time ratio's logarithm, when last computed.
     pub half_width: Option<f64>,
 }
 
@@ -95,7 +95,7 @@ impl Progress<'_> {
     }
 }
 
-/// Why no more pairs were made.
+/// Why no more pairs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop<E> {
     /// The time ratio's interval is narrow enough.
@@ -108,8 +108,8 @@ pub enum Stop<E> {
     Failed(E),
 }
 
-/// The pairs, and why there are no more. Whether anything looks significant plays no part: stopping
-/// there finds differences in equal commands.
+/// Makes pairs until the plan is fulfilled, and returns them with the reason for stopping.
+/// Significance plays no part: stopping on it would find differences between equal commands.
 pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
     let mut rng = Rng::with_seed(plan.seed);
     let begin = bench.now();
@@ -157,8 +157,8 @@ fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-/// The half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as much as
-/// a short run, so it is asked only once the formula says that it may be narrow enough.
+/// Returns the half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as
+/// much as a short run, so it runs only once a formula says that the interval may be narrow enough.
 fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     let mut logs: Vec<f64> =

@@ -1,4 +1,4 @@
-//! Counts of locations, summed as they are to be shown.
+//! Sums counts over locations.
 
 use tare_format::abi::Count;
 use tare_kernel::host::{CpuGroup, Topology};
@@ -7,7 +7,7 @@ use super::{Counter, Location, Snapshot, Subject};
 use tare_events::PmuCpus;
 use tare_events::Unavailable;
 
-/// What is summed.
+/// How counts are summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
     /// Everything, into one row an event.
@@ -31,7 +31,7 @@ pub enum Aggregation {
     Cache(u8),
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// All locations.
@@ -44,7 +44,7 @@ pub enum Key {
     Topology(CpuGroup),
 }
 
-/// What came of counting.
+/// The result of counting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// A count, to be scaled where it was not on a counter for all of the time.
@@ -58,9 +58,9 @@ pub enum Outcome {
 /// A line of results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was summed.
+    /// What the row covers.
     pub key: Key,
-    /// How many CPUs or threads were.
+    /// Number of CPUs or threads.
     pub locations: usize,
     /// The number of the event in [`super::Counters::as_slice`].
     pub event: usize,

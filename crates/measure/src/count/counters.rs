@@ -15,17 +15,17 @@ use tare_events::{
 const READ_FORMAT: ReadFormat =
     ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
-/// When the events begin to count.
+/// When events start counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// In the first instruction of the program that the task executes (`enable_on_exec`); of no
     /// effect on CPUs and cgroups.
     OnExec,
-    /// When [`Counters::enable`] is called.
+    /// At [`Counters::enable`].
     WhenEnabled,
 }
 
-/// Whether what a task starts is counted with it.
+/// Whether a task's children are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inheritance {
     /// Children and new threads count.
@@ -37,21 +37,21 @@ pub enum Inheritance {
 /// How events are opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// When counting begins.
+    /// When counting starts.
     pub start: Start,
     /// Whether children count.
     pub inheritance: Inheritance,
     /// An event that this user may not count is left out instead of ending it all: for events that
     /// the user did not ask for by name.
     pub leave_out_forbidden: bool,
-    /// The machine is known to have no CPU PMU: its events are not even tried, which saves some 7%
-    /// of the CPU time of `tare stat true`.
+    /// The machine is known to have no CPU PMU: hardware events aren't tried, which saves 7% of the
+    /// CPU time of `tare stat true`.
     pub no_cpu_pmu: bool,
     /// Groups are pinned to their counters: they count all of the time or fail to read.
     pub pinned: bool,
 }
 
-/// What is counted: an event, and in which cgroup.
+/// An event, and the cgroup it is counted in.
 #[derive(Clone, Debug)]
 pub struct Subject {
     /// The event as it was opened: the kernel may be left out where this user may not count it.
@@ -65,7 +65,7 @@ pub struct Subject {
 pub struct Counter {
     /// What it counts.
     pub subject: Subject,
-    /// What the kernel was given last, whether it took it or not.
+    /// The attributes last passed to the kernel, successfully or not.
     pub attr: Attr,
     files: Vec<OpenedFile>,
 }
@@ -78,7 +78,7 @@ struct OpenedFile {
 }
 
 impl Counter {
-    /// What it is opened on, in the order of results.
+    /// Returns the locations the event is opened on, in result order.
     pub fn locations(&self) -> impl Iterator<Item = Location> {
         self.files.iter().map(|opened| opened.at)
     }
@@ -103,7 +103,7 @@ pub struct Counters {
     counters: Vec<Counter>,
 }
 
-/// How many descriptors [`Counters::open`] will use: one for each event and place.
+/// Returns the number of descriptors that [`Counters::open`] uses: one per event and location.
 #[must_use]
 pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
     let locations = |copy, (number, group): (usize, &EventGroup)| {
@@ -183,7 +183,7 @@ impl Counters {
         self.leaders().try_for_each(EventFile::disable)
     }
 
-    /// The counts now. What can't be read (a pinned event without a counter) is `None`.
+    /// Reads the counts. One that can't be read (a pinned event without a counter) is `None`.
     #[must_use]
     pub fn read(&self) -> Snapshot {
         let read = |file: &dyn EventFile| {
@@ -257,8 +257,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Opens one event at one place, stepping down where the kernel refuses what can be done
-    /// without.
+    /// Opens one event at one location, dropping optional attributes that the kernel refuses.
     fn event(
         &mut self,
         members: &mut [Counter],
@@ -302,7 +301,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What a refused event means: a reason why it has no count, or the end of it all.
+    /// Classifies a refusal: the event has no count for a reason, or counting fails.
     fn refusal(
         &self,
         event: &Event,
@@ -323,8 +322,8 @@ impl Opening<'_> {
     fn attr(&self, event: &Event, leads: bool) -> Attr {
         let mut attr = event.attr.clone();
         attr.read_format = READ_FORMAT;
-        // How near to its cause a sample lies says nothing about a count, and x86 kernels refuse it
-        // there (`x86_pmu_hw_config`).
+        // Precision concerns samples only, and x86 kernels refuse it on counting events
+        // (`x86_pmu_hw_config`).
         attr.precise_ip = 0;
         // Members start and stop with their leader.
         attr.flags.set(Flags::DISABLED, leads);

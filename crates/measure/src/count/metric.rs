@@ -10,7 +10,7 @@ use super::{Key, Subject};
 pub struct Metric {
     /// Its value, in its unit.
     pub value: f64,
-    /// What follows it: `insn per cycle`, `of all branches`, `K/sec`.
+    /// The text after it: `insn per cycle`, `of all branches`, `K/sec`.
     pub unit: String,
     /// Whether it is a share in percent.
     pub percent: bool,
@@ -72,7 +72,7 @@ fn is_clock(attr: &Attr) -> bool {
 /// A count as figures are made of: what, where, how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricInput {
-    /// What was summed.
+    /// What the row covers.
     pub key: Key,
     /// The number of its subject.
     pub subject: usize,
@@ -81,7 +81,7 @@ pub struct MetricInput {
     pub value: Option<f64>,
 }
 
-/// The events whose counts can be set against each other: of the same levels, of the same cgroup.
+/// Events that can be related: same privilege levels, same cgroup.
 struct ComparableCounts<'a> {
     subjects: &'a [Subject],
     values: &'a [MetricInput],

@@ -5,9 +5,9 @@ use super::{Key, Outcome, Row};
 /// One row over all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RepeatedRow {
-    /// What was summed.
+    /// What the row covers.
     pub key: Key,
-    /// How many CPUs or threads were, in the last run.
+    /// Number of CPUs or threads in the last run.
     pub locations: usize,
     /// The number of the subject.
     pub subject: usize,
@@ -17,7 +17,7 @@ pub struct RepeatedRow {
     pub enabled_ns: u64,
     /// Nanoseconds on a counter, over all runs.
     pub running_ns: u64,
-    /// What came of the last run that had it.
+    /// Result of the last run that had the row.
     pub last: Outcome,
 }
 

@@ -1,4 +1,4 @@
-//! Whose occurrences are counted.
+//! What is counted: a command, tasks, CPUs, cgroups.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -16,25 +16,25 @@ pub struct Cgroup {
     pub folder: OwnedFd,
 }
 
-/// What all events of a measurement are opened on.
+/// The targets of all events of a measurement.
 #[derive(Debug)]
 pub enum Scope {
-    /// The waiting child and what it starts.
+    /// The waiting child and its descendants.
     Command(i32),
-    /// A cgroup that the waiting child is in, and what it starts, on these CPUs.
+    /// A cgroup that contains the waiting child and its descendants, on these CPUs.
     CommandInCgroup {
         /// Its folder.
         folder: OwnedFd,
         /// The CPUs.
         cpus: CpuList,
     },
-    /// Running threads, and what they start.
+    /// Running threads and their children.
     Tasks(Vec<i32>),
     /// Everything on these CPUs.
     Cpus(CpuList),
     /// Cgroups, on these CPUs.
     Cgroups {
-        /// The cgroups; `None` stands for the whole machine.
+        /// The cgroups; `None` is the whole machine.
         cgroups: Vec<Option<Cgroup>>,
         /// The CPUs.
         cpus: CpuList,
@@ -43,7 +43,7 @@ pub enum Scope {
     },
 }
 
-/// Which groups of events count which cgroups.
+/// Which event groups count which cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// Every group counts every cgroup (`--for-each-cgroup`).
@@ -56,7 +56,7 @@ pub enum Pairing {
 /// One place that an event is open at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Location {
-    /// The command and what it started.
+    /// The command and its descendants.
     Command,
     /// A thread, by its id.
     Task(i32),
@@ -65,7 +65,7 @@ pub enum Location {
 }
 
 impl Scope {
-    /// How many times the whole list of events is opened: once, or once a cgroup.
+    /// How many times the event list is opened: once, or once per cgroup.
     #[must_use]
     pub fn copies(&self) -> usize {
         match self {

@@ -13,7 +13,7 @@ impl Snapshot {
         self.0.get(event)?.get(place).copied().flatten()
     }
 
-    /// What was counted since an earlier snapshot of the same counters.
+    /// Returns the counts since an earlier snapshot of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.zip(earlier, Count::since)

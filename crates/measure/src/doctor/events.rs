@@ -1,4 +1,4 @@
-//! Which events open.
+//! Checks which events open.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the items are judged by.
+//! The facts that checks are based on.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use tare_kernel::host::{
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::probe::AccessProbe;
 
-/// The machine, this process, and what the kernel answers. Tests describe other machines.
+/// The machine, this process, and the kernel's answers. Tests describe other machines.
 pub(super) struct Facts<'a> {
     pub host: Host,
     pub kernel: &'a dyn Kernel,
@@ -61,7 +61,7 @@ impl Facts<'_> {
         self.cpus.as_ref().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0)
     }
 
-    /// How many CPUs are online; 1 where it can't be told.
+    /// Number of online CPUs; 1 if unknown.
     pub(super) fn cpu_count(&self) -> u64 {
         self.cpus.as_ref().map_or(1, |cpus| cpus.as_slice().len().max(1) as u64)
     }

@@ -1,8 +1,8 @@
-//! One thing that doctor looks at.
+//! One check of doctor.
 
 use serde::Serialize;
 
-/// How a thing stands.
+/// The state of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
@@ -60,7 +60,7 @@ pub(super) struct Remedy {
     /// the kernel's build).
     #[serde(flatten)]
     pub how: RemedyAction,
-    /// What it brings, and what it opens to others.
+    /// The effect, also on other users.
     pub note: String,
 }
 
@@ -89,9 +89,9 @@ pub(super) struct Item {
     pub group: Group,
     pub title: &'static str,
     pub state: State,
-    /// What was found, or why it isn't known.
+    /// The finding, or why it is unknown.
     pub found: String,
-    /// What the shortcoming costs.
+    /// What is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::item::{Group, Item, State};
 use super::remedy;
 
-/// Events that one wants at a time on every CPU.
+/// Number of events that one would want on every CPU at a time.
 const WANTED_EVENTS: u64 = 64;
 /// KiB of ring buffer a CPU that keep bursts of events from being lost.
 const WANTED_RING_KIB: u64 = 8192;
@@ -84,7 +84,7 @@ fn locked_memory(facts: &Facts<'_>) -> Item {
     found.short(State::Limited, "samples in bursts can be lost; counting isn't touched", remedies)
 }
 
-/// A setting that is shown as it is, with its unit, and judged by its number.
+/// A numeric setting, printed with its unit.
 fn setting(
     facts: &Facts<'_>,
     id: &'static str,

@@ -187,13 +187,12 @@ fn lockdown(host: &Host) -> Item {
     )
 }
 
-/// Whether `/proc/kallsyms` shows addresses: zeros stand for hidden ones (`kallsyms_show_value`,
+/// Checks whether `/proc/kallsyms` shows addresses; hidden ones are zero (`kallsyms_show_value`,
 /// `kernel/ksyms_common.c`).
 fn kernel_symbols(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Symbols, "kernel_pointers", "kernel addresses");
     const COST: &str = "the kernel's functions have no names in profiles";
-    // Of the first symbols some lie at zero in truth, on kernels that count per-CPU data from
-    // there.
+    // The first symbols may really be at zero, on kernels whose per-CPU data starts there.
     let mut start = Vec::new();
     let read = std::fs::File::open(facts.host.path("/proc/kallsyms"))
         .and_then(|file| file.take(4096).read_to_end(&mut start));

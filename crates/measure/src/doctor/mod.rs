@@ -29,7 +29,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What this machine and this user can do.
+    /// Checks this machine and user.
     #[must_use]
     pub fn of_this_machine() -> Self {
         examine(&Facts::of_this_machine())

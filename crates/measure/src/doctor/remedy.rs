@@ -22,7 +22,7 @@ pub(super) fn confined(facts: &Facts<'_>) -> bool {
     matches!(facts.container, Container::Yes(_))
 }
 
-/// Sets `kernel.perf_event_paranoid`, and says what it opens to every user.
+/// Returns the command that sets `kernel.perf_event_paranoid`, and what it allows every user.
 pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
     let note = match level {
         -1 => {
@@ -190,7 +190,7 @@ pub(super) fn tracefs(facts: &Facts<'_>) -> Remedy {
     )
 }
 
-/// A path as it may stand in a command: in single quotes where a shell would take it apart.
+/// Returns a path for a shell command, quoted if necessary.
 pub(super) fn shell_word(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-:@".contains(c));

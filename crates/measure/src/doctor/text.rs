@@ -9,7 +9,7 @@ use super::item::{Group, Item, RemedyAction, State};
 use tare_format::printable;
 
 const WIDTH: usize = 100;
-/// Where what was found starts: behind two blanks, the state and the title.
+/// Column of the findings, after two spaces, the state and the title.
 const INDENT: usize = 32;
 
 pub(super) fn render(report: &Report, color: bool) -> String {
@@ -25,7 +25,7 @@ pub(super) fn render(report: &Report, color: bool) -> String {
     out
 }
 
-/// `noted` are the notes that were shown: a command that comes again goes without.
+/// Prints an item. `noted` holds the notes printed so far, which aren't repeated.
 fn render_item<'a>(out: &mut String, item: &'a Item, noted: &mut HashSet<&'a str>, color: bool) {
     let (state, code) = match item.state {
         State::Ok => ("ok", "32"),

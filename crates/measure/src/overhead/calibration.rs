@@ -1,4 +1,4 @@
-//! What a study, or a recording, leaves behind for later: the cost of a sample on one host.
+//! The cost of a sample on one host, stored by a study or a recording for later use.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,9 @@ pub struct Conditions {
     pub kernel: String,
     /// The event's name.
     pub event: String,
-    /// How its samples get their call chains.
+    /// How the samples get their call chains.
     pub call_graph: CallGraph,
-    /// The model of the CPUs; `None` in files of versions that didn't say.
+    /// CPU model; `None` in files of versions without it.
     #[serde(default)]
     pub cpu_model: Option<String>,
 }
@@ -37,15 +37,15 @@ fn study() -> CostOrigin {
 pub struct Calibration {
     /// See [`VERSION`].
     pub version: u32,
-    /// What it holds for.
+    /// The conditions it is valid for.
     #[serde(rename = "place")]
     pub conditions: Conditions,
-    /// When it was measured, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub time: u64,
     /// By what.
     #[serde(default = "study")]
     pub origin: CostOrigin,
-    /// The figure that it goes by: the time that a program does without, where that was seen.
+    /// The figure it is based on: the stolen time, if measured.
     pub figure: Figure,
     /// The line.
     pub fit: Fit,
@@ -54,7 +54,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// What fits say about a sample's cost under these conditions; none where nothing could be fitted.
+    /// Derives a sample's cost under these conditions from fits; `None` if there is no fit.
     #[must_use]
     pub fn from_fits(
         conditions: Conditions,
@@ -105,7 +105,8 @@ impl Calibration {
         self.fit.slope_us
     }
 
-    /// The share of CPU time that so many samples cost a target that used so many seconds of it.
+    /// Returns the share of CPU time that this many samples cost a target that used this many
+    /// seconds.
     #[must_use]
     pub fn share(&self, samples: u64, cpu_seconds: f64) -> Option<Estimate> {
         (cpu_seconds > 0.0).then(|| self.fit.slope_us.times(samples as f64 * 1e-6 / cpu_seconds))

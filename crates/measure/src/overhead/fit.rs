@@ -1,10 +1,10 @@
-//! Cost against rate: a straight line, its uncertainty, and what it predicts.
+//! A line through cost against rate, with its uncertainty and predictions.
 
 use serde::{Deserialize, Serialize};
 
 use tare_format::ledger::Estimate;
 
-/// What one rate cost.
+/// The cost at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Samples a second that were really delivered.
@@ -33,7 +33,7 @@ pub struct Fit {
     pub slope_us: Estimate,
     /// The share of CPU time that no rate explains.
     pub intercept: Estimate,
-    /// Of the points that were fitted, ascending by rate.
+    /// Residuals of the fitted points, by rate.
     pub residuals: Vec<Residual>,
     /// χ² / degrees of freedom; none for two points, which any line fits.
     pub chi2_per_freedom: Option<f64>,
@@ -59,7 +59,7 @@ pub const BUDGETS: [f64; 4] = [0.005, 0.01, 0.02, 0.05];
 const HIGHEST_HZ: f64 = 1e6;
 
 impl Fit {
-    /// Fits points; `zero` is what the same method found at 0 Hz, which is taken off. None for
+    /// Fits a line. `zero` is the method's result at 0 Hz, which is subtracted. Returns `None` for
     /// fewer than two rates.
     #[must_use]
     pub fn from_points(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
@@ -102,7 +102,7 @@ impl Fit {
         })
     }
 
-    /// The line through nothing and what a sample was found to cost at one rate, in microseconds.
+    /// Returns the line through the origin with this cost per sample, in microseconds.
     #[must_use]
     pub fn of_one_rate(sample_us: Estimate) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Fit {
         }
     }
 
-    /// What a rate costs: a share of CPU time, with the interval of the line there.
+    /// Predicts the cost of a rate, as a share of CPU time with its interval.
     #[must_use]
     pub fn predict(&self, hz: f64) -> Estimate {
         let slope = self.slope_us.times(1e-6);

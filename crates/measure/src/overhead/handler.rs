@@ -1,5 +1,5 @@
-//! What a sample costs, in three figures that lie within each other: perf's own handler, the
-//! interrupt around it, and the time that the program does without.
+//! The cost of a sample in three nested figures: perf's handler, the interrupt around it, and the
+//! time stolen from the program.
 //!
 //! ```text
 //! program ----|                                                        |---- program
@@ -7,14 +7,13 @@
 //!                              | timers |  handler  | timers |
 //!             |<------------------------ stolen ---------------------->|
 //! ```
-//! A pinned loop reads the CPU's clock in slices: with no trace event open, then in rounds with
-//! none on, those of the handler, and those of the interrupt. Each sample's own time says which gap
-//! and which spans are its own, so that ticks, other interrupts and a hypervisor's steal stay out.
+//! A pinned loop reads the CPU's clock in slices: first with no trace event open, then in rounds
+//! with none enabled, those of the handler, and those of the interrupt. Each sample's own time
+//! identifies its gap and spans, so ticks, other interrupts and a hypervisor's steal stay out.
 //!
-//! A trace event at a span's begin costs after its time stamp, the one at its end before: the span
-//! is longer by what one event costs. The loop's gaps say how much that is: those of samples that
-//! are traced are longer by two. (What the kernel takes to find a trace event off, some 20 ns,
-//! stays in.)
+//! A trace event at a span's start costs after its timestamp, one at its end before it, so the span
+//! is longer by the cost of one event. The loop's gaps show that cost: those of traced samples are
+//! longer by two. (The kernel's check for a disabled trace event, some 20 ns, remains included.)
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -31,12 +30,12 @@ use tare_format::ledger::Estimate;
 
 /// A gap this long is no sample's: something else ran, or the hypervisor held the CPU back.
 const STALL_NS: u64 = 100_000;
-/// How far apart the two clocks may read the same moment.
+/// Maximum difference between the two clocks at one moment.
 const SLACK_NS: u64 = 200;
-/// The shares of samples whose stolen time is told: the quantiles of the distribution.
+/// Quantiles of the stolen time that are reported.
 pub const SHARES: [f64; 11] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 
-/// What one sample costs at one rate.
+/// The cost of one sample at one rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HandlerCost {
     /// Microseconds in perf's own handler.
@@ -47,9 +46,9 @@ pub struct HandlerCost {
     pub stolen_us: Option<Estimate>,
     /// The quantiles of the stolen time at [`SHARES`], in microseconds; empty without samples.
     pub stolen_quantiles_us: Vec<f64>,
-    /// What a trace event in the handler's span cost, in microseconds, and was taken off.
+    /// Cost of a trace event in the handler's span, in microseconds; it was subtracted.
     pub handler_tracing_us: Option<Estimate>,
-    /// What a trace event in the interrupt's span cost.
+    /// Cost of a trace event in the interrupt's span.
     pub interrupt_tracing_us: Option<Estimate>,
     /// The share of CPU time in gaps that no sample made: ticks, other interrupts, steal of less
     /// than 100 us at a time.
@@ -146,7 +145,7 @@ pub(super) struct SliceRunner {
     first: bool,
     clock: Clock,
     sampler: Sampler,
-    /// What the kernel delivered in all slices together.
+    /// Samples delivered in all slices.
     pub(super) all: DeliveredSamples,
 }
 
@@ -240,7 +239,7 @@ impl Slices {
     }
 }
 
-/// How many of these times lie within a span; they and all before it are taken off.
+/// Counts the times that lie within a span; they and all before it are consumed.
 fn within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
     let before = times.partition_point(|time| *time + slack < span.from);
     let until = times.partition_point(|time| *time <= span.to + slack);
@@ -278,8 +277,8 @@ fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
     estimate(ns.iter().map(|ns| ns / 1e3), rng)
 }
 
-/// What a span took, and what a trace event cost and was taken off: half of what traced samples
-/// steal more than those of the same round that are not.
+/// Returns a span's cost, and the cost of a trace event that was subtracted: half of the difference
+/// between traced and untraced samples of the same round.
 fn traced(
     slices: &Slices,
     off: &Slices,

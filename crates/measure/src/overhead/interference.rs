@@ -11,7 +11,7 @@ use super::stolen::Clock;
 use crate::statistics::estimate;
 use tare_format::ledger::Estimate;
 
-/// What can be switched on while a slice runs, and off for another.
+/// Something that can be enabled for one slice and disabled for another.
 pub trait Switch {
     /// Starts it, and waits until it has.
     ///
@@ -41,7 +41,7 @@ pub enum SwitchError {
 #[derive(Debug)]
 pub struct EventAlone {
     sampler: Sampler,
-    /// What was delivered so far.
+    /// Samples delivered so far.
     pub delivered: DeliveredSamples,
 }
 
@@ -65,7 +65,7 @@ impl Switch for EventAlone {
     }
 }
 
-/// What one profiler, or the event alone, took from one loop.
+/// What one profiler, or the event alone, cost one loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     /// The loop.

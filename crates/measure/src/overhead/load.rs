@@ -1,4 +1,4 @@
-//! Loops whose throughput is watched while they are sampled.
+//! Loops whose throughput is measured while they are sampled.
 
 use std::hint::black_box;
 
@@ -6,8 +6,8 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::timestamp;
 
-/// What a loop does. None of them waits for its own stores: how fast a CPU forwards those to loads
-/// changes with every interrupt.
+/// The kinds of loops. None waits for its own stores: the speed of store forwarding changes with
+/// every interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -16,8 +16,8 @@ pub enum Kind {
     /// Follows pointers through more memory than a core's own caches hold. Loses also the lines
     /// that samples drive out.
     Memory,
-    /// Branches by a fixed random pattern that the CPU has learnt. Loses also what samples make it
-    /// forget.
+    /// Branches by a fixed random pattern that the CPU has learnt; it also loses what samples make
+    /// the CPU forget.
     Branchy,
 }
 
@@ -42,10 +42,10 @@ const MEMORY_BYTES: usize = 16 << 20;
 const LINE: usize = 64;
 /// Branches of the pattern.
 const PATTERN: usize = 4096;
-/// Steps between two looks at the clock: some ten microseconds.
+/// Steps between two readings of the clock: about ten microseconds.
 const STEPS: [u32; 3] = [8_000, 100, 2_000];
 
-/// A loop, with what it works on.
+/// A loop and its data.
 #[derive(Debug)]
 pub struct Load {
     kind: Kind,
@@ -54,7 +54,7 @@ pub struct Load {
     taken: [u32; 64],
 }
 
-/// How far a loop came.
+/// A loop's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Passes a tick.
@@ -74,8 +74,8 @@ impl Load {
         Self { kind, words, place: 0, taken: [0; 64] }
     }
 
-    /// Runs for so many ticks of the CPU's clock. Never inlined: two copies of a loop at two places
-    /// in memory differ in speed, the branchy one by 20%.
+    /// Runs for this many ticks of the CPU's clock. Never inlined: two copies at different
+    /// addresses differ in speed, the branchy one by 20%.
     #[inline(never)]
     pub fn run(&mut self, ticks: u64) -> Progress {
         let steps = STEPS[self.kind as usize];

@@ -1,13 +1,13 @@
-//! What sampling costs, on this machine: the study behind `tare overhead`.
+//! The study behind `tare overhead`: what sampling costs on this machine.
 //!
 //! ```text
 //! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
 //! ```
-//! `short` measures the stolen time alone, in a quarter of a second; `kept` keeps both, and `predict`
-//! is what recordings go by.
+//! `short` measures the stolen time alone, in a quarter of a second; `kept` stores both, and
+//! `predict` serves recordings.
 //!
-//! It opens events and rings itself: it judges recorders, so it is built on none. docs/overhead.md
-//! has the method.
+//! It opens events and rings itself: it judges recorders, so it uses none. docs/overhead.md
+//! describes the method.
 
 pub mod calibration;
 pub mod fit;

@@ -1,4 +1,4 @@
-//! Where loops run: on one CPU.
+//! Pins loops to one CPU.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Why a thread can't be pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// The CPU that was asked for is none that this process may run on.
+    /// This process may not run on the requested CPU.
     #[error("this process may not run on CPU {0}")]
     Forbidden(u32),
     /// No CPU is allowed.
@@ -20,7 +20,7 @@ pub enum PinError {
     Refused {
         /// The CPU.
         cpu: u32,
-        /// What the kernel says.
+        /// The kernel's error.
         errno: Errno,
     },
 }
@@ -66,7 +66,7 @@ impl PinnedThread {
         let _ = sched_setaffinity(None, &self.before);
     }
 
-    /// Does something as if nothing were pinned: what it starts inherits what was before.
+    /// Runs `act` unpinned, so that what it starts inherits the original affinity.
     pub fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
         self.leave();
         let result = act();

@@ -1,4 +1,4 @@
-//! What a study is to do.
+//! The plan of a study.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub enum CallGraph {
 }
 
 impl CallGraph {
-    /// How samples of an event get their call chains.
+    /// Returns how an event's samples get their call chains.
     #[must_use]
     pub fn from_attr(attr: &Attr) -> Self {
         let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
@@ -42,13 +42,13 @@ impl CallGraph {
     }
 }
 
-/// The rates that a study measures unless told: those of the article, and none.
+/// The default rates: those of the published study, and 0.
 pub const RATES: [u64; 6] = [0, 100, 500, 2000, 4000, 100_000];
 
-/// What a study is to do.
+/// The plan of a study.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The event whose samples are weighed.
+    /// The event whose samples are measured.
     pub event: Event,
     /// What its samples hold.
     pub call_graph: CallGraph,
@@ -56,7 +56,7 @@ pub struct Plan {
     pub rates: Vec<u64>,
     /// The CPU that everything happens on; the thread must be pinned to it.
     pub cpu: u32,
-    /// How long one slice lasts.
+    /// Length of a slice.
     pub slice_ns: u64,
     /// Slices of each loop with each profiler, and as many without.
     pub pairs: usize,

@@ -1,5 +1,5 @@
-//! What a sample costs on this host, for those who predict with it: as a study found it, else as a
-//! recording measured it, else as it was published.
+//! The cost of a sample on this host: from a study, else from a recording's calibration, else
+//! published.
 
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
@@ -26,16 +26,16 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those that are kept in a folder, where there is one.
+    /// Uses the results stored in a folder, if there is one.
     #[must_use]
     pub fn new(host: Host, folder: Option<StateFolder>) -> Self {
         Self { host, folder, names: OnceCell::new() }
     }
 
-    /// The cost of a sample of this event, with what its attribute asks for: where a study or a
-    /// recording measured it, else where that was with another call graph, which `source` names.
-    /// `interrupts`: whether each sample is an interrupt, for which there are published figures;
-    /// `None` for other events that nobody measured.
+    /// Returns the cost of a sample of this event with these attributes: from a study or
+    /// calibration, if need be with another call graph, which `source` names. `interrupts`: whether
+    /// each sample is an interrupt, for which there are published figures. `None` for other events
+    /// that weren't measured.
     #[must_use]
     pub fn sample_cost(&self, event: &str, attr: &Attr, interrupts: bool) -> Option<SampleCost> {
         let cost = self
@@ -47,8 +47,8 @@ impl Costs {
         Some(SampleCost { in_kernel: if has_kernel_chains { IN_KERNEL } else { 1.0 }, ..cost })
     }
 
-    /// What a sample with a copied stack costs more than one with frame pointers, in microseconds,
-    /// where both were measured.
+    /// Returns how much more a sample with a copied stack costs than one with frame pointers, in
+    /// microseconds, if both were measured.
     #[must_use]
     pub fn copied_stack_us(&self, event: &str) -> Option<f64> {
         let us = |call_graph: CallGraph| {
@@ -58,8 +58,8 @@ impl Costs {
         Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
     }
 
-    /// Measures what a sample of this event costs, for so long at most, and keeps that. Whether it is
-    /// kept makes no difference to what this returns.
+    /// Measures the cost of a sample of this event, for at most the given time, and stores it. The
+    /// result is the same if storing fails.
     ///
     /// # Errors
     /// See [`ShortError`].
@@ -82,7 +82,7 @@ impl Costs {
         let found =
             Calibration::of_one_rate(conditions, now.map_or(0, |since| since.as_secs()), &measured);
         if let Some(folder) = &self.folder {
-            // Who can't write there measures again the next time.
+            // If storing fails, the next recording measures again.
             let _ = kept::save_calibration(folder, found.clone());
         }
         Ok(found)
@@ -154,7 +154,7 @@ impl Costs {
     }
 }
 
-/// Without modifiers: they choose what is sampled, and not what a sample costs.
+/// Without modifiers, which don't change a sample's cost.
 fn plain(event: &str) -> &str {
     event.split(':').next().unwrap_or(event)
 }

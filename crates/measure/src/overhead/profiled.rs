@@ -17,11 +17,11 @@ const VERSION: u32 = 1;
 pub struct ProfiledProgram {
     /// The bare command.
     pub command: String,
-    /// What each profiler costs it.
+    /// The cost of each profiler.
     pub profilers: Vec<ProfilerCost>,
     /// The rounds that this is judged by.
     pub rounds: Vec<Round>,
-    /// Why no more rounds were made, as [`stop_name`] names it.
+    /// Why no more rounds were made, as named by [`stop_name`].
     pub stop: &'static str,
     /// Seconds that all rounds took.
     pub seconds: f64,
@@ -31,12 +31,12 @@ pub struct ProfiledProgram {
     pub min_effect: f64,
 }
 
-/// What one profiler costs the program.
+/// The cost of one profiler for the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfilerCost {
     /// Its command.
     pub profiler: String,
-    /// The metrics of the program under it against those of the bare one.
+    /// Verdicts on the program's metrics with the profiler against those without.
     pub judged: Vec<MetricVerdict>,
 }
 
@@ -72,7 +72,7 @@ fn metrics() -> [Metric; 4] {
     [Metric::Time, Metric::CpuTime, event(0, "page-faults"), event(1, "context-switches")]
 }
 
-/// One metric of one profiler: what it adds to the bare command.
+/// What one profiler adds to one metric.
 #[derive(Serialize)]
 struct AddedCost {
     metric: String,
@@ -228,7 +228,7 @@ impl ProfiledProgram {
     }
 }
 
-/// What a profiler does to a metric, in a word or two.
+/// Returns the verdict in a word or two.
 fn verdict(judged: &MetricVerdict) -> &'static str {
     match judged.verdict {
         Verdict::More => "costs",

@@ -1,4 +1,4 @@
-//! What others have published, to set a study beside it.
+//! Published results, to compare a study with.
 
 use serde::Serialize;
 
@@ -24,17 +24,17 @@ pub const XEON_E5530: [PublishedRate; 5] = [
     PublishedRate { hz: 100_000.0, handler: 0.146_878_577, counting: 0.1421 },
 ];
 
-/// How many times as much a sample costs that interrupts the kernel as one of a loop in user mode,
-/// where call chains are taken: the kernel finds its own callers by tables, which are seldom in a
-/// cache. `./x bench overhead-budget` shows both (`docs/overhead.md`).
+/// Factor by which a sample that interrupts the kernel costs more than one of a user-mode loop if
+/// call chains are recorded: the kernel looks its callers up in tables, which are seldom cached.
+/// `./x bench overhead-budget` shows both (`docs/overhead.md`).
 pub const IN_KERNEL: f64 = 2.0;
 
-/// What a sample costs a program where nobody measured it.
+/// The cost of a sample where nothing was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Typical {
     /// Microseconds.
     pub us: f64,
-    /// Whose figure it is, as part of a sentence.
+    /// The origin of the figure, as part of a sentence.
     pub of: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The whole study: every rate, the fits over them, and what was in the way.
+//! The whole study: every rate, the fits, and what interfered.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use super::stolen::Clock;
 use super::tracing::Probes;
 use tare_format::ledger::Estimate;
 
-/// The profiler that is none: the event alone.
+/// The pseudo-profiler: the event alone.
 pub const EVENTS: &str = "events";
 
 /// For how long a profiler's own CPU time is watched.
@@ -23,7 +23,7 @@ const STRETCH_NS: u64 = 2_000_000_000;
 /// Less than this share of the asked rate is a throttled row.
 const DELIVERED_AT_LEAST: f64 = 0.9;
 
-/// What one rate cost.
+/// The cost at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Samples a second that were asked for.
@@ -32,25 +32,24 @@ pub struct Row {
     pub delivered_hz: f64,
     /// Samples in all slices of this rate.
     pub samples: u64,
-    /// Samples that found no room.
+    /// Lost samples.
     pub lost: u64,
     /// Times that the kernel stopped the event for coming too often.
     pub throttles: u64,
-    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, where it isn't what it
-    /// was before.
+    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, if it changed.
     pub limit_lowered_to: Option<i64>,
     /// Frames in a call chain, on average; none without call graph.
     pub frames: Option<f64>,
-    /// What a sample cost.
+    /// The cost of a sample.
     pub cost: HandlerCost,
     /// What loops lost.
     pub losses: Vec<Loss>,
-    /// What the profilers themselves used while their slices ran.
+    /// What the profilers used while their slices ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorders: Vec<Recorder>,
 }
 
-/// What a profiler used itself.
+/// What a profiler used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recorder {
     /// Its name.
@@ -60,10 +59,10 @@ pub struct Recorder {
     pub cpu_share: f64,
 }
 
-/// What a line through the rates says about one figure.
+/// The line through the rates for one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FittedFigure {
-    /// Which.
+    /// The figure.
     pub figure: Figure,
     /// The line.
     pub fit: Fit,
@@ -79,11 +78,11 @@ pub enum Figure {
     Interrupt,
     /// The time that the program does without.
     Stolen,
-    /// What the counting loop lost.
+    /// Loss of the counting loop.
     Counting,
-    /// What the memory-bound loop lost.
+    /// Loss of the memory-bound loop.
     Memory,
-    /// What the branchy loop lost.
+    /// Loss of the branchy loop.
     Branchy,
 }
 
@@ -111,8 +110,8 @@ impl Figure {
 }
 
 impl Row {
-    /// Whether the kernel held samples back, or so many were lost that the rest says nothing of the
-    /// rate: such a row is never fitted.
+    /// Whether the kernel throttled the event, or too many samples were lost: such a row isn't
+    /// fitted.
     #[must_use]
     pub fn throttled(&self) -> bool {
         let short = self.delivered_hz < DELIVERED_AT_LEAST * self.asked_hz as f64;
@@ -134,7 +133,7 @@ impl Row {
         us.map(|us| us.times(self.delivered_hz * 1e-6))
     }
 
-    /// What a loop lost to a profiler.
+    /// Returns a loop's loss to a profiler.
     #[must_use]
     pub fn loss(&self, load: Kind, profiler: &str) -> Option<&Loss> {
         self.losses.iter().find(|loss| loss.load == load && loss.profiler == profiler)

@@ -5,14 +5,13 @@ use fastrand::Rng;
 use super::{Change, FAMILYWISE, Method};
 use crate::statistics::{Interval, quantile, t_quantile};
 
-/// Fewer blocks than this say too little of how they vary.
+/// Minimum number of blocks to estimate their variance.
 const FEWEST: usize = 20;
 
-/// How often signs are drawn.
+/// Number of bootstrap draws.
 const DRAWS: usize = 4_000;
 
-/// What one thing weighs in each slice of time of the two runs. The slices of a run are as long as
-/// each other.
+/// A series' weight in each time slice of the two runs. The slices of a run have equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slices {
     /// In A, in order of time.
@@ -24,28 +23,28 @@ pub struct Slices {
 /// A thing, and what its shares are of.
 #[derive(Clone, Debug)]
 pub struct SlicedSeries<'a> {
-    /// What it weighs.
+    /// The weights.
     pub weights: Slices,
     /// What everything weighs.
     pub all: &'a Slices,
-    /// What a sample is worth, in A and in B.
+    /// Weight of one sample in A and in B.
     pub steps: [f64; 2],
 }
 
-/// Judges the shares of all things in two runs.
+/// Judges the shares of all series in two runs.
 ///
 /// ```text
 /// share s = Σ w / Σ W          residual of a block  e = w - s · W         variance of s = Σ e² / (Σ W)² · k / (k - 1)
 /// ```
 ///
-/// Samples of a thread follow each other in one phase of a program, and phases take turns: what
-/// slices that are neighbours weigh depends on each other, in either direction. Slices are put
-/// together into blocks, as long as 20 are left, and these are counted as independent; where the
-/// variance still grows with the length of blocks, as v∞ · (1 - τ / length), v∞ counts. The p is
-/// corrected by a wild bootstrap: signs are drawn for all residuals of a block together, and the
-/// largest statistic of all things is kept (Liu 1988; Chernozhukov, Chetverikov and Kato 2013).
+/// Consecutive samples of a thread fall into one phase of a program, and phases alternate, so
+/// neighbouring slices are correlated, positively or negatively. Slices are merged into blocks
+/// while 20 remain, and these count as independent; if the variance still grows with the block
+/// length, as v∞ · (1 - τ / length), v∞ is used. The p is corrected by a wild bootstrap: signs are
+/// drawn for all residuals of a block together, and the largest statistic of all series is kept
+/// (Liu 1988; Chernozhukov, Chetverikov and Kato 2013).
 ///
-/// What differs from run to run isn't in it. Things with too few blocks are not judged.
+/// Variation between runs isn't included. Series with too few blocks aren't judged.
 #[must_use]
 pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Change>) {
     let pair = |thing: &SlicedSeries<'_>| {
@@ -87,7 +86,7 @@ pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Chan
 /// Both sides of a thing.
 struct Pair {
     sides: [Side; 2],
-    /// How many there are.
+    /// Number of blocks.
     blocks: [usize; 2],
 }
 
@@ -110,7 +109,7 @@ impl Pair {
     }
 }
 
-/// What one side says of one thing.
+/// One side's estimate for a series.
 struct Side {
     share: f64,
     /// The standard error of the share.
@@ -152,7 +151,7 @@ fn halved(values: &[f64]) -> Vec<f64> {
     values.chunks(2).map(|two| two.iter().sum()).collect()
 }
 
-/// How many blocks the slices with samples make.
+/// Returns the number of blocks made of the slices that have samples.
 fn blocks(all: &[f64]) -> usize {
     let mut blocks = all.iter().filter(|slice| **slice > 0.0).count();
     while blocks >= 2 * FEWEST {
@@ -161,7 +160,8 @@ fn blocks(all: &[f64]) -> usize {
     blocks
 }
 
-/// Corrected p of each thing, and what the largest statistic is above in 1% of the draws.
+/// Returns the corrected p of each series, and the value that the largest statistic exceeds in 1%
+/// of the draws.
 fn bootstrap(pairs: &[&Pair], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
     let mut rng = Rng::with_seed(seed);
     let observed: Vec<f64> = pairs.iter().map(|pair| pair.statistic()).collect();
@@ -204,7 +204,7 @@ fn signed(pair: &Pair, signs: &[Vec<f64>; 2]) -> f64 {
     pair.sides.iter().zip(signs).map(of).sum()
 }
 
-/// A draw of the sum of so many squares of standard normal variables.
+/// Draws from a chi-squared distribution with this many degrees of freedom.
 fn chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
     // A sum of two squares is exponential.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens")]

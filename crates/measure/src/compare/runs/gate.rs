@@ -1,4 +1,4 @@
-//! `--fail-if 'malloc>+1%'`: what a function may take, as a gate.
+//! `--fail-if 'malloc>+1%'`: a limit on a function's change, as a gate.
 //!
 //! ```text
 //! condition = function ( ">" | "<" ) amount ( "%" | "pp" )        malloc>+1%   *>+5%   parse>+0.5pp
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use super::Change;
 use crate::compare::{BadCondition, Condition, Judgement};
 
-/// What a condition is about.
+/// The figure that a condition limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateOf {
     /// The weight per unit of work, relative to A's (`%`).
@@ -23,21 +23,21 @@ pub enum GateOf {
 /// for any.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// Which function, and what it must not reach.
+    /// The function and its limit.
     pub condition: Condition,
-    /// Of what.
+    /// The figure.
     pub of: GateOf,
 }
 
 impl Gate {
-    /// Whether it is about any function. Such a gate fails on changes that are shown: it looks at
-    /// many.
+    /// Whether the gate is about any function. Such a gate fails only on significant changes,
+    /// because it tests many.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.condition.metric == "*"
     }
 
-    /// Whether a function's change fails it: the whole interval lies beyond the limit.
+    /// Whether a function's change fails the gate: its whole interval lies beyond the limit.
     #[must_use]
     pub fn judge(&self, change: &Change) -> Judgement {
         let Some(difference) = change.interval else { return Judgement::Unknown };

@@ -1,12 +1,12 @@
-//! Comparing two sides by several runs of each, of which many things were measured.
+//! Compares two sides by several runs of each, in many series at once.
 //!
 //! ```text
-//! from five runs a side on   permutations of the runs' sides, the largest statistic of all things (Westfall, Young 1993)
+//! from five runs a side on   permutations of the runs' sides, the largest statistic of all series (Westfall, Young 1993)
 //! from three runs on         Student's t of the pooled spread, corrected by Holm
 //! of one run a side          shares alone, by blocks of time within each run
 //! ```
-//! In each of them any false alarm among all things happens in at most 1% of comparisons. Why these
-//! and not others: docs/diff.md.
+//! Each method raises any false alarm among all series in at most 1% of comparisons. docs/diff.md
+//! explains the choice.
 
 mod blocks;
 mod gate;
@@ -17,34 +17,34 @@ use crate::statistics::{Interval, holm, t_above, t_quantile};
 pub use blocks::{SlicedSeries, Slices, judge_slices};
 pub use gate::{Gate, GateOf};
 
-/// The familywise error: what a corrected p must not be above.
+/// The familywise error: the limit for corrected p.
 pub const FAMILYWISE: f64 = 0.01;
 
-/// What one thing measured in each run.
+/// One series: its value in each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// In the runs of A.
     pub a: Vec<f64>,
     /// In the runs of B, in the same unit.
     pub b: Vec<f64>,
-    /// What one sample is worth in this unit: nothing is known more exactly than half of it.
+    /// Weight of one sample in this unit. No figure is known more exactly than half of it.
     pub step: f64,
 }
 
 /// What decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// The sides of the runs were permuted: so many permutations were looked at.
+    /// Permutations of the runs' sides, and their number.
     Permutations(usize),
     /// Student's t and Holm's correction: there are too few runs for permutations.
     StudentsT,
-    /// Blocks of time within the two runs: so many a side.
+    /// Blocks of time within the two runs: their number on each side.
     Blocks(usize, usize),
-    /// Nothing: two runs say nothing of how runs vary, and have too few blocks of time.
+    /// None: two runs don't show how runs vary, and they have too few blocks.
     Nothing,
 }
 
-/// Which way a change goes.
+/// The direction of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// B has more.
@@ -53,7 +53,7 @@ pub enum Direction {
     Less,
 }
 
-/// How B differs from A in one thing.
+/// The difference between B and A in one series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The mean of A's runs.
@@ -64,7 +64,7 @@ pub struct Change {
     pub interval: Option<Interval>,
     /// The 95% interval of B's mean over A's; `None` also where either is zero.
     pub ratio: Option<Interval>,
-    /// The p, corrected for all things that were looked at; `None` where nothing decides.
+    /// The p, corrected for all series; `None` if nothing decides.
     pub p: Option<f64>,
     /// The smallest difference that such runs would have shown in 4 of 5 comparisons.
     pub detectable: Option<f64>,
@@ -77,7 +77,7 @@ impl Change {
         self.mean_b - self.mean_a
     }
 
-    /// Which side has more, where that is shown.
+    /// Returns the direction of a significant change.
     #[must_use]
     pub fn shown(&self) -> Option<Direction> {
         let is_shown = self.p.is_some_and(|p| p <= FAMILYWISE) && self.difference() != 0.0;
@@ -145,15 +145,15 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// How one thing varies from run to run.
+/// Variation of one series between runs.
 struct Spread {
     mean_a: f64,
     mean_b: f64,
-    /// The standard error of the difference, the spread of both sides taken together.
+    /// Standard error of the difference, from the pooled spread.
     error: f64,
     /// The squared standard errors of the two means.
     errors: [f64; 2],
-    /// Of the interval.
+    /// Degrees of freedom of the interval.
     freedom: f64,
 }
 

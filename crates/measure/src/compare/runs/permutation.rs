@@ -1,22 +1,22 @@
-//! Which runs are A's and which are B's, permuted: where nothing differs, every way of dealing the
-//! runs out is as likely.
+//! Permutes which runs belong to A and which to B: if nothing differs, every assignment is equally
+//! likely.
 
 use fastrand::Rng;
 
 use super::{FAMILYWISE, Series};
 
-/// Up to this many ways are all looked at, else so many that are drawn.
+/// Up to this many assignments are enumerated; beyond, this many are drawn.
 const MOST: usize = 20_000;
 
-/// Corrected p by series, and what was needed for it.
+/// Corrected p by series, and the critical value.
 pub(super) struct Corrected {
     pub(super) p: Vec<f64>,
-    /// What a statistic of those that showed nothing would have had to be above.
+    /// The value that the statistic of a non-significant series would have had to exceed.
     pub(super) critical: f64,
     pub(super) looked_at: usize,
 }
 
-/// The smallest p that so many runs can have.
+/// Returns the smallest possible p with this many runs.
 pub(super) fn least_p(n_a: usize, n_b: usize) -> f64 {
     // With as many on both sides, exchanging them gives the same statistic.
     let alike = if n_a == n_b { 2.0 } else { 1.0 };
@@ -74,7 +74,8 @@ fn thinned(largest: &[f64]) -> Vec<f32> {
     places.map_while(|place| largest.get(place)).map(|most| *most as f32).collect()
 }
 
-/// What the largest statistic behind the first `shown` rows is above in 1% of permutations.
+/// Returns the value that the largest statistic after the first `shown` rows exceeds in 1% of
+/// permutations.
 fn critical(largest: &mut [Vec<f32>], shown: usize) -> f64 {
     // The place of `thinned` that leaves out no row that showed nothing.
     let place = if shown == 0 { 0 } else { 1 + shown.ilog2() as usize };
@@ -86,7 +87,7 @@ fn critical(largest: &mut [Vec<f32>], shown: usize) -> f64 {
     largest.get(at).and_then(|row| row.get(place)).map_or(0.0, |most| f64::from(*most))
 }
 
-/// All values, a column for each run, each row's mean taken out.
+/// All values, a column per run, with each row's mean subtracted.
 struct Rows {
     columns: Vec<Vec<f64>>,
     n_b: usize,
@@ -144,7 +145,7 @@ impl Rows {
         sums
     }
 
-    /// Hands the statistics of each permutation on, those of the runs as they are among them.
+    /// Calls `with` with the statistics of each permutation, including the identity.
     fn permute(&self, seed: u64, mut with: impl FnMut(&mut [f64])) {
         let n = self.columns.len();
         with(&mut self.statistics(&self.identity()));
@@ -168,7 +169,7 @@ impl Rows {
     }
 }
 
-/// The next choice of so many out of `n`, in the order of a dictionary.
+/// Advances to the next combination out of `n`, in lexicographic order.
 fn next(chosen: &mut [usize], n: usize) {
     let count = chosen.len();
     if let Some(at) = (0..count).rev().find(|at| chosen[*at] < n - count + at) {
