@@ -149,7 +149,7 @@ impl<'a> Supervisor<'a> {
 
     /// Ends the measurement when all targets have exited.
     pub(crate) fn with_targets(self, targets: Targets, host: &'a Host) -> Self {
-        let thread_check = targets.must_be_looked_at().then(|| Instant::now() + THREAD_CHECK);
+        let thread_check = targets.need_polling().then(|| Instant::now() + THREAD_CHECK);
         Self { targets: Some(WatchedTargets { targets, host, thread_check }), ..self }
     }
 

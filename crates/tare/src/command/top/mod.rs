@@ -116,7 +116,7 @@ fn plan(top: &Top, host: &Host) -> anyhow::Result<Recorder> {
 }
 
 /// What is shown of samples, of rows those that `fit`.
-fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> View {
+fn view(top: &Top, recording: &Recording, rows: Option<usize>) -> TableView {
     let has_callchains = recording.has_callchains();
     top.view(RecordingTraits { has_callchains, only_tracepoints: false }, rows)
 }

@@ -18,7 +18,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
 /// Prints what runs now.
 pub(super) struct LivePrinter {
-    view: View,
+    view: TableView,
     terms: Vec<Term>,
     is_json: bool,
     is_screen: bool,
@@ -28,7 +28,7 @@ pub(super) struct LivePrinter {
 
 impl LivePrinter {
     /// `view`: what is shown, of rows those that fit.
-    pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> View) -> Self {
+    pub(super) fn new(top: &Top, view: impl FnOnce(Option<usize>) -> TableView) -> Self {
         let is_json = top.form == TopForm::Json;
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
         let is_screen = !is_json && io::stdout().is_terminal();

@@ -58,7 +58,7 @@ impl RecordOutput {
                 "--flame needs a file, and -o - writes none; use tare record -o - … | tare flame - -o out.html",
             ));
         }
-        if keeps_some && switch.is_some_and(|switch| switch != FileSwitch::Signal) {
+        if overwrites && switch.is_some_and(|switch| switch != FileSwitch::Signal) {
             return Err(Refusal::usage(
                 "overwritten ring buffers are saved on SIGUSR2: use --switch-output without a size or time",
             ));
