@@ -59,10 +59,7 @@ impl Recording {
                 ..Output::default()
             },
             rings: rings(&of.rings, self.session.options.rings.flush_interval),
-            stopped: match &self.state {
-                RecordingState::Stopped(why) => Some(why.to_string()),
-                RecordingState::Recording | RecordingState::TargetsEnded => None,
-            },
+            stopped: self.state.stop_reason(),
             cost: Cost {
                 start_cpu_ns: if before.cpu_ns == 0 { started_ns } else { 0 },
                 recording_cpu_ns: until_ns.saturating_sub(started_ns),

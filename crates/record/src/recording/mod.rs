@@ -211,6 +211,16 @@ pub enum RecordingState {
     Stopped(StopReason),
 }
 
+impl RecordingState {
+    /// Returns why nothing more is recorded, in words.
+    fn stop_reason(&self) -> Option<String> {
+        match self {
+            Self::Stopped(reason) => Some(reason.to_string()),
+            Self::Recording | Self::TargetsEnded => None,
+        }
+    }
+}
+
 /// Why a recording stopped by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopReason {
