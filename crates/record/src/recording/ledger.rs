@@ -7,7 +7,7 @@ use tare_format::file::writer::{Description, Feature};
 use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
-use super::{Counts, Recording, RecordingState};
+use super::{Counts, Recording};
 use crate::capture::stats::{FileStats, RingStats, SampleCounts, Stats};
 use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
