@@ -1,10 +1,9 @@
-//! Events as users name them, and as the kernel takes them.
+//! Events as users name them and as the kernel takes them.
 //!
-//! `syntax` takes the text apart without asking what a name means. `resolve` finds out what it
-//! means: `names` knows the events that every kernel has, `pmu` those of sysfs, `tracepoint` those
-//! of tracefs, `breakpoint` addresses, `uprobe` functions of programs; `probes` has
-//! what `tare trace` looks at. `terms` and `modifiers` are
-//! what can follow a name. docs/events.md tells users the same.
+//! `syntax` parses the text without looking names up. `resolve` looks them up: `names` knows the
+//! kernel's fixed events, `pmu` those in sysfs, `tracepoint` those in tracefs, `breakpoint`
+//! addresses, `uprobe` functions of programs; `probes` serves `tare trace`. `terms` and `modifiers`
+//! may follow a name. docs/events.md is the user's view.
 
 mod breakpoint;
 mod error;

@@ -31,7 +31,7 @@ pub enum Unavailable {
     /// This user may not count it.
     #[error("not permitted to this user")]
     NotPermitted,
-    /// Somebody else has the counter.
+    /// Another user of the counter holds it.
     #[error("another user of the PMU holds the counter that it needs")]
     Busy,
     /// The kernel refuses these settings, alone or together with the rest of the group.

@@ -64,8 +64,8 @@ pub(crate) struct ChainPart {
 
 /// Builds call trees from chains. It keeps its memory from tree to tree.
 ///
-/// A node is split into its children by the function that each of its chains has next. Children
-/// that weigh less than the limit are dropped there, so that nothing below them is looked at.
+/// A node is split into its children by the next function of its chains. Children below the limit
+/// are dropped there, so nothing below them is visited.
 #[derive(Debug)]
 pub struct CallTrees<'a> {
     profile: &'a Profile,

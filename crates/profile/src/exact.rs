@@ -39,9 +39,9 @@ impl Profile {
         &self.counted
     }
 
-    /// Has samples weigh what was counted: each row goes by the last name of its thread, and all
-    /// rows of a name weigh together what its tasks counted. A name without samples gets a row that
-    /// is nowhere in code.
+    /// Scales samples to the counts: each row belongs to the last name of its thread, and all rows
+    /// of a name together get the weight that its tasks counted. A name without samples gets a row
+    /// without code.
     pub fn weigh_by_counts(&mut self, last_name: impl Fn(&Thread) -> Option<StringId>) {
         let mut shares: IndexMap<(EventId, StringId), Share> = IndexMap::new();
         for known in &self.counted {

@@ -58,7 +58,7 @@ ids! {
     DetailsId
     /// Samples that are alike.
     RowId
-    /// Who was sampled.
+    /// A sampled task.
     TaskId
     /// Where samples were taken.
     LocationId

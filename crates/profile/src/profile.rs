@@ -27,7 +27,7 @@ pub struct Row {
     pub cpu: Option<u32>,
     /// Where the CPU was.
     pub leaf: Option<FrameId>,
-    /// The call chain; `None` where there is none, or where it is not asked for.
+    /// The call chain, if recorded and requested.
     pub stack: Option<StackId>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
@@ -144,7 +144,7 @@ impl Profile {
     /// Takes samples out: those of rows for which `goes` holds. Returns what they weigh.
     pub fn remove_rows(&mut self, mut goes: impl FnMut(&Self, &Row) -> bool) -> Weight {
         let mut removed = Weight::default();
-        // Mostly there are none.
+        // Usually there are no such rows.
         if !self.rows().any(|(row, _)| goes(self, row)) {
             return removed;
         }
@@ -162,10 +162,9 @@ impl Profile {
         removed
     }
 
-    /// Puts other frames in the place of those that are there: `leaf` says where a sample was,
-    /// `frames` adds those of a frame of a call chain, the innermost first; it is told whether the
-    /// frame before is one of the same space, which this one called. Returns which row each row is by
-    /// now.
+    /// Replaces frames: `leaf` returns the frame of a sample, and `frames` appends those for a
+    /// frame of a call chain, innermost first; its last argument says whether the previous frame is
+    /// in the same space and was called by this one. Returns the new row of each row.
     pub fn replace_frames(
         &mut self,
         leaf: impl Fn(FrameId) -> FrameId,

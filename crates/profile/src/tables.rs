@@ -106,9 +106,9 @@ impl Hash for ProfileFrame {
 pub struct SourceLine {
     /// The path of the file as it was compiled.
     pub file: StringId,
-    /// Counted from 1; 0 is none.
+    /// Line number from 1; 0 if unknown.
     pub line: u32,
-    /// Counted from 1; 0 is none.
+    /// Column from 1; 0 if unknown.
     pub column: u32,
 }
 

@@ -34,7 +34,7 @@ pub struct Sufficient {
     pub bytes: u64,
     /// Stacks that it would have held.
     pub stacks: u64,
-    /// Of so many: those that are whole, and those whose copy ended.
+    /// The number of whole stacks and of those whose copy ended.
     pub of: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The example, as somebody runs it.
+//! Runs the example as a user would.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this file is tests")]
 
 use std::process::Command;

@@ -20,7 +20,7 @@ use tare_simulate::disk::{Faults, SimulatedDisk};
 /// A group and an event of its own: what is opened at each place.
 const EVENTS: &str = "{cpu-clock,page-faults}:S,context-switches";
 
-/// A machine with so many CPUs, as a folder.
+/// A machine with this many CPUs, as a folder.
 fn machine(cpus: u32) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("sys/devices/system/cpu/online");

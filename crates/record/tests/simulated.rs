@@ -80,7 +80,7 @@ impl SimulatedMachine {
         Recorder::new(options, backend).unwrap().start(start).unwrap()
     }
 
-    /// So many samples on each CPU; how many found room.
+    /// Makes this many samples on each CPU; returns how many fitted.
     fn sample(&self, samples: u64) -> u64 {
         // Those that planning opened are closed again, and off.
         let events = self.kernel.sampled();

@@ -10,7 +10,7 @@ use crate::column::{inlined, percent};
 pub struct Graph {
     /// Which end of the stacks is the root.
     pub order: Order,
-    /// Branches that weigh less than so many percent of all samples are left out.
+    /// Branches below this percentage of all samples are left out.
     pub percent_limit: f64,
     /// Leave out the first function where it is the only one: the row has named it.
     pub skips_first: bool,

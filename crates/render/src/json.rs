@@ -97,7 +97,7 @@ struct EventTable<'a> {
     event: Cow<'a, str>,
     #[serde(flatten)]
     all: WeightSum,
-    /// Branches below so many percent of all samples are left out.
+    /// Branches below this percentage of all samples are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     graph_percent_limit: Option<f64>,
     entries: Entries<'a>,
@@ -314,7 +314,7 @@ fn sum(weight: Weight) -> WeightSum {
     WeightSum { samples: weight.samples, period: weight.period }
 }
 
-/// A text of the profile; empty where there is none.
+/// Returns a string of the profile; empty without an id.
 fn text(profile: &Profile, id: Option<StringId>) -> Cow<'_, str> {
     id.map_or(Cow::Borrowed(""), |id| String::from_utf8_lossy(profile.string(id)))
 }

@@ -64,9 +64,9 @@ pub struct TableView {
     pub children: bool,
     /// Call graphs below the rows.
     pub graph: Option<Graph>,
-    /// Rows that weigh less than so many percent are not shown.
+    /// Rows below this percentage are hidden.
     pub percent_limit: f64,
-    /// At most so many rows are shown; `None`: all.
+    /// Maximum number of rows; `None`: all.
     pub most_rows: Option<usize>,
     /// Which threads, files and functions are shown.
     pub filter: Filter,

@@ -83,7 +83,7 @@ fn parsed(
     })
 }
 
-/// Divides a text into so many parts at most, at ends of lines.
+/// Splits a text at line ends into at most this many parts.
 fn lines(text: &str, parts: usize) -> Vec<&str> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -97,8 +97,8 @@ fn lines(text: &str, parts: usize) -> Vec<&str> {
     all
 }
 
-/// Writes the frames of all addresses. Of so many threads each formats every so many blocks, some ahead
-/// of those that are written; texts that were written go back to be used again.
+/// Writes the frames of all addresses. Each thread formats every Nth block, some ahead of the
+/// writer; written buffers are reused.
 fn write_frames(frames: &ResolvedFrames<'_>, threads: usize) -> std::io::Result<()> {
     let places = |block: usize| block * BLOCK..((block + 1) * BLOCK).min(frames.len());
     let blocks = frames.len().div_ceil(BLOCK);

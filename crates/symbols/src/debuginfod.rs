@@ -1,12 +1,12 @@
-//! Files by their build ids from debuginfod servers, kept where other clients find them too
+//! Downloads files by build id from debuginfod servers into the cache shared with other clients
 //! (debuginfod(8), debuginfod-client-config(7)):
 //!
 //! ```text
-//! URL/buildid/ID/debuginfo -> CACHE/ID/debuginfo    mode 0400; an empty file: no server had it
-//! CACHE/cache_miss_s                                for so many seconds an empty file holds
+//! URL/buildid/ID/debuginfo -> CACHE/ID/debuginfo    mode 0400; an empty file: no server has it
+//! CACHE/cache_miss_s                                seconds for which an empty file is valid
 //! ```
-//! Nobody is asked unless the user named a server. A server is not trusted: it has only so much
-//! time, a file only so many bytes, and it is taken only if it has the build id that was asked for.
+//! tare asks only servers that the user named, and doesn't trust them: time and size are limited,
+//! and a file is accepted only with the requested build id.
 
 mod http;
 
@@ -39,8 +39,8 @@ const CHUNK: usize = 1 << 16;
 pub struct Servers {
     /// The beginnings of addresses, in the order in which they are asked.
     pub urls: Vec<String>,
-    /// A server that is silent so long, or sends less than 100 KiB in it, is not asked again; `None`:
-    /// it may take any time.
+    /// Time in which a server must answer and send 100 KiB; one that doesn't isn't asked again.
+    /// `None`: no limit.
     pub timeout: Option<Duration>,
     /// How long one file may take.
     pub max_time: Option<Duration>,
@@ -150,7 +150,7 @@ enum DownloadError {
 }
 
 impl Debuginfod {
-    /// A client for a cache that this user owns. `watch` is told what happens.
+    /// Creates a client for a cache that this user owns. `watch` gets progress events.
     #[must_use]
     pub fn new(
         servers: Servers,
@@ -214,8 +214,7 @@ impl Debuginfod {
         None
     }
 
-    /// Whether all servers said lately that they don't have it. What else is there is removed: it
-    /// was looked at before, and is of no use.
+    /// Whether all servers recently answered that they lack the file. A stale entry is removed.
     fn is_known_absent(&self, path: &Path) -> bool {
         let Ok(meta) = std::fs::symlink_metadata(path) else { return false };
         let age = meta.modified().ok().and_then(|time| time.elapsed().ok());
@@ -235,7 +234,8 @@ impl Debuginfod {
         seconds.map_or(MISS, Duration::from_secs)
     }
 
-    /// Makes the folder of a build id; `None` where the cache is somebody else's or can't be made.
+    /// Creates the directory of a build id; `None` if the cache belongs to another user or the
+    /// directory can't be created.
     fn make_folder(&self, folder: &Path) -> Option<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         for folder in [&self.cache, folder] {

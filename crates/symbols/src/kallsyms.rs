@@ -25,7 +25,7 @@ pub const LOCK_SECTIONS: [(&[u8], &[u8]); 2] =
     [(b"__sched_text_start", b"__sched_text_end"), (b"__lock_text_start", b"__lock_text_end")];
 
 impl Kallsyms {
-    /// Takes a text of symbols apart. Lines that are none are left out.
+    /// Parses a text of symbols. Malformed lines are skipped.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let new = || SymbolTableBuilder::new(NameSource::Kallsyms);
         let mut kernel = new();
@@ -106,8 +106,8 @@ pub struct KallsymsLine<'a> {
 }
 
 impl<'a> KallsymsLine<'a> {
-    /// Takes a line apart: `ADDRESS TYPE NAME`, and the module behind a tab or a space; `None` where
-    /// it is none.
+    /// Parses `ADDRESS TYPE NAME`, and the module after a tab or a space; `None` for a malformed
+    /// line.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut address = 0_u64;

@@ -1,8 +1,8 @@
-//! A copy of `/proc/kallsyms`. The kernel takes some 40 ms to write that list, and a copy is read in
-//! one or two.
+//! A copy of `/proc/kallsyms`. The kernel takes about 40 ms to generate that list; a copy is read
+//! in one or two.
 //!
-//! The copy's first line says what it holds for: a boot, and the modules that were loaded. It is the
-//! reader's own file, and nobody else can read it: the list tells where the kernel lies.
+//! The copy's first line states what it is valid for: a boot, and the loaded modules. It belongs to
+//! the reader and has mode 0600, because the list reveals the kernel's addresses.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -61,7 +61,7 @@ fn holds_for(options: &SymbolOptions) -> Option<String> {
     Some(format!("# kallsyms of boot {boot} with modules {:016x}\n", hasher.finish()))
 }
 
-/// The copy; `None` where there is none, it doesn't hold, or others could have changed it.
+/// Returns the copy if it exists, is valid, and only its owner could have changed it.
 fn read_copy(options: &SymbolOptions, path: &Path, holds_for: &str) -> Option<Vec<u8>> {
     let mut open = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;

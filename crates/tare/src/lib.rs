@@ -41,7 +41,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(Tare { command: TareCommand::Version(raw) }) => command::version::run(&raw),
         Err(error) => Ok(cli::refuse(error, name.as_deref())),
     };
-    // Nobody else writes out what stdout still holds: there is no runtime around this function.
+    // tare flushes stdout itself: there is no runtime around this function.
     let flushed = std::io::stdout().flush().context("cannot write to stdout");
     outcome
         .and_then(|exit| flushed.map(|()| exit))

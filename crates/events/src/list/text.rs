@@ -6,7 +6,7 @@ use tare_format::printable;
 
 /// Columns that lines of several names fill.
 const WIDTH: usize = 100;
-/// Columns of a name before what is said about it.
+/// Width of the name column.
 const NAME_WIDTH: usize = 40;
 
 fn title(kind: Kind) -> &'static str {

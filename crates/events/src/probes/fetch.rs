@@ -13,7 +13,7 @@ const TYPES: &str = "types are u8 to u64, s8 to s64, x8 to x64, char, string and
 /// How an argument is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A number without a sign, of so many bytes.
+    /// An unsigned number of this many bytes.
     Unsigned(u8),
     /// A number with a sign.
     Signed(u8),

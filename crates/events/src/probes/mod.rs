@@ -1,9 +1,8 @@
-//! Functions and places of programs and of the kernel whose calls are looked at: what `tare trace
-//! --probe`, `--kprobe` and `--usdt` take.
+//! Functions and static tracepoints for `tare trace --probe`, `--kprobe` and `--usdt`.
 //!
-//! `fetch` has the arguments, in the words of `perf probe` and of the kernel
-//! (`Documentation/trace/uprobetracer.rst`); `usdt` the notes that programs have about the places
-//! that they name themselves, `operand` where the arguments of these lie.
+//! `fetch` parses arguments in the notation of `perf probe` and the kernel
+//! (`Documentation/trace/uprobetracer.rst`); `usdt` reads the notes about static tracepoints in
+//! programs, and `operand` the locations of their arguments.
 
 mod fetch;
 mod operand;
@@ -26,7 +25,7 @@ pub use fetch::Format;
 /// `PROT_EXEC` of mmap(2).
 const PROT_EXEC: u32 = 4;
 
-/// What is looked at.
+/// A probe: where it sits and what it fetches.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// What was typed, without arguments.
@@ -69,8 +68,8 @@ impl ProbePlace {
     }
 }
 
-/// What the kernel is to do at all places, and of each which probe's it is, and which of that
-/// one's. Each call is a record with `each`, those of functions where they took so long.
+/// Returns what the kernel has to do at each place, and for each place its probe and its index in
+/// that probe. `each`: record each call, for functions only calls that took long enough.
 #[must_use]
 pub fn plans(
     probes: &[Probe],
@@ -106,10 +105,10 @@ pub enum ProbeError {
     /// There is no such program.
     #[error("{0}: there is no such file, in the folders of PATH neither")]
     NoFile(String),
-    /// A file, or a place in it, is none.
+    /// Not a valid file or location.
     #[error("{0}")]
     Place(String),
-    /// An argument is none.
+    /// Not a valid argument.
     #[error("'{text}': {why}")]
     Argument {
         /// What was typed.

@@ -14,7 +14,7 @@ const NOTES: &str = ".note.stapsdt";
 const BASE: &str = ".stapsdt.base";
 const OWNER: &[u8] = b"stapsdt";
 const KIND: u32 = 3;
-/// So many places of a file are looked at.
+/// Maximum number of static tracepoints read from a file.
 const MOST: usize = 100_000;
 
 /// A place.

@@ -303,7 +303,7 @@ sched:x*
     );
 }
 
-/// What is said about sampling is kept beside the attribute, which only counts.
+/// Sampling terms are kept beside the attribute, which only counts.
 #[test]
 fn terms_for_sampling_leave_the_attribute_alone() {
     let text = "cycles/period=1000,call-graph=lbr,branch_type=any_call+u,max-stack=64,time=0,no-overwrite,nr=5,no-inherit,percore/u";

@@ -37,8 +37,8 @@ const TEXTS: [&str; 27] = [
     "sched:sched_s*",
 ];
 
-/// What both say of an event, without what belongs to the way of counting. perf 6.1 sets
-/// `exclude_guest` where nobody asked for it; newer ones don't, nor does this grammar.
+/// The parts of an event that both tools must agree on. perf 6.1 sets `exclude_guest` unasked;
+/// newer versions and this grammar don't.
 fn comparable(attr: &Attr) -> String {
     let counting = Flags::DISABLED | Flags::INHERIT | Flags::ENABLE_ON_EXEC | Flags::EXCLUDE_GUEST;
     Attr {

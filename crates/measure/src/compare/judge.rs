@@ -49,8 +49,8 @@ pub enum Verdict {
     Less,
     /// B takes more.
     More,
-    /// The interval is narrow enough to show a relevant difference, and there is none that is also
-    /// significant.
+    /// The interval is narrow enough to show a relevant difference, and no difference is both
+    /// significant and relevant.
     NoDifference,
     /// The interval is too wide to tell.
     Undecided,

@@ -69,8 +69,8 @@ pub struct Row {
 }
 
 impl Outcome {
-    /// The estimate for all of the enabled time, in the event's own occurrences; `None` where there
-    /// is none.
+    /// Returns the estimate for the whole enabled time, in the event's own occurrences, if there is
+    /// a count.
     #[must_use]
     pub fn scaled(&self) -> Option<f64> {
         match self {

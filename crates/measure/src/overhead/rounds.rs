@@ -74,8 +74,8 @@ pub fn make<E>(
         if made >= plan.max_rounds {
             return (rounds, Stop::MaxRounds);
         }
-        // Looked at every so often: each look is one more chance to stop on a width that is too
-        // narrow by luck.
+        // Checked at growing intervals only: each check is another chance to stop on an interval
+        // that is narrow by luck.
         if made >= plan.min_rounds
             && (made - plan.min_rounds).is_multiple_of(1 + made / 20)
             && precise(plan, variants, &rounds)

@@ -110,7 +110,7 @@ impl Sampler {
         Self::with_ring(kernel, event, call_graph, hz, cpu, bytes)
     }
 
-    /// The same with a ring of so many bytes.
+    /// Like [`Self::new`], with a ring of this size in bytes.
     ///
     /// # Errors
     /// See [`SamplerError`].

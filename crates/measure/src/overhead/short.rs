@@ -56,8 +56,8 @@ pub enum ShortError {
     TooFew(u64),
 }
 
-/// Measures the event of an attribute, in user mode and for so long at most; `limit_hz` is the
-/// kernel's limit of rates.
+/// Measures the event of an attribute in user mode, for at most the given time; `limit_hz` is the
+/// kernel's rate limit.
 ///
 /// # Errors
 /// See [`ShortError`].

@@ -34,7 +34,7 @@ const GAP_NS: u64 = 400;
 /// Gaps that one look has room for.
 const ROOM: usize = 1 << 14;
 
-/// Watches the clock for so long.
+/// Watches the clock for this long.
 #[must_use]
 pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
     let mut gaps = Vec::with_capacity(ROOM);
@@ -80,7 +80,7 @@ impl Clock {
         Self { ticks_per_ns }
     }
 
-    /// Ticks in so many nanoseconds.
+    /// Converts nanoseconds to ticks.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,

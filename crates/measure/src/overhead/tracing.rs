@@ -3,10 +3,10 @@
 //! | event under study | handler | whole interrupt |
 //! |---|---|---|
 //! | cpu-clock, task-clock | `timer:hrtimer_expire_entry/exit` of `perf_swevent_hrtimer` | `irq_vectors:local_timer_entry/exit` (x86), `irq:irq_handler_entry/exit` |
-//! | the CPU's own (x86) | `nmi:nmi_handler`, which says how long it took | - |
+//! | the CPU's own (x86) | `nmi:nmi_handler`, which reports its duration | - |
 //! | the CPU's own (others) | `irq:irq_handler_entry/exit` | - |
 //!
-//! Which spans are those of samples is told by the samples' own times: they lie within.
+//! A span belongs to a sample if the sample's time lies in it.
 
 use std::ffi::CString;
 

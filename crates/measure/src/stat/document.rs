@@ -54,9 +54,9 @@ struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
     unit: String,
-    /// The count of one run, or the mean of several; `null` where there is none.
+    /// The count of one run, or the mean of several; `null` without a count.
     value: Option<f64>,
-    /// Why there is none.
+    /// Why there is no count.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     runs: Vec<f64>,

@@ -72,8 +72,8 @@ impl Line {
         if self.runs.is_empty() { 100.0 } else { self.running_share * 100.0 }
     }
 
-    /// The standard deviation of the mean in percent of it, as perf has it: 0 where there is none;
-    /// `None` for a single run.
+    /// The standard deviation of the mean in percent of it, as in perf: 0 for a mean of 0; `None`
+    /// for a single run.
     pub(super) fn deviation_percent(&self) -> Option<f64> {
         let percent = |spread: &Summary| {
             let of_mean = spread.deviation? / (spread.runs as f64).sqrt();

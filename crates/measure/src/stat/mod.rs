@@ -35,7 +35,7 @@ pub struct Columns {
 /// The time that lines are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// The interval that ended so long after the start (`-I`).
+    /// The interval (`-I`) that ended this long after the start.
     Interval(Duration),
     /// Everything.
     Total,
@@ -43,6 +43,6 @@ pub enum Span {
     Summary,
 }
 
-/// What a value is written as where there is none, as in perf.
+/// perf's text for a missing value.
 const NOT_COUNTED: &str = "<not counted>";
 const NOT_SUPPORTED: &str = "<not supported>";

@@ -91,7 +91,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// Results without a run, of events in so many sets (1, unless `--exact` makes more).
+    /// Creates results without a run, for events in this many sets (1, unless `--exact` makes
+    /// more).
     #[must_use]
     pub fn new(description: Description, sets: usize) -> Self {
         Self {
@@ -198,7 +199,7 @@ impl Results {
                     Value::NotCounted(Some(Unavailable::NoTurn))
                 }
                 (None, Outcome::Unavailable(reason)) => Value::NotSupported(reason),
-                // Planned on a counter of its own, which somebody else took.
+                // The set was planned to fit, but another user took the counter.
                 (None, _) => Value::NotCounted(self.description.exact.then_some(Unavailable::Busy)),
             };
             let share = if runs.is_empty() {

@@ -18,7 +18,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up these values; none where there are none.
+    /// Summarizes these values; `None` if there are no values.
     #[must_use]
     pub fn from_values(values: &[f64]) -> Option<Self> {
         let n = values.len() as f64;
@@ -53,8 +53,8 @@ impl Summary {
     }
 }
 
-/// The value that this share of the values lies below, between two values in proportion; none where
-/// there are none.
+/// Returns the value below which this share of the values lies, interpolated; `None` without
+/// values.
 #[must_use]
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -62,7 +62,7 @@ pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     sorted_quantile(&sorted, share)
 }
 
-/// The middle value, or the mean of the two in the middle; none where there are none.
+/// Returns the median; `None` without values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)

@@ -27,7 +27,7 @@ pub struct TrimmedMean {
 }
 
 impl TrimmedMean {
-    /// Of sorted values; none where there are none.
+    /// Like [`Self::new`], for sorted values.
     #[must_use]
     pub fn of_sorted(sorted: &[f64]) -> Option<Self> {
         let n = sorted.len();

@@ -1,10 +1,10 @@
-//! What several recordings of two sides weigh, function by function or stack by stack.
+//! Weights of several recordings on two sides, by function or by stack.
 //!
 //! ```text
 //! profile of a recording -- names without what compilers append --> DiffEntry -> weight in each run of each side
 //! ```
-//! A recording's ids are its own: entries are told apart by names. What follows from the weights is
-//! for statistics to say.
+//! A recording's ids are its own, so entries are matched by name. Statistics decide what follows
+//! from the weights.
 
 mod name;
 
@@ -22,7 +22,7 @@ pub use name::source_name;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// How entries are told apart.
+/// How entries are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// [`SortKey::Comm`], [`SortKey::Dso`] or [`SortKey::Symbol`]; others tell nothing apart.
@@ -50,7 +50,7 @@ pub struct DiffEntry {
     pub dso: Option<NameId>,
     /// The function, or its file in brackets where it has no name.
     pub symbol: Option<NameId>,
-    /// Where the function was, where functions are told apart.
+    /// The function's space, if functions are distinguished.
     pub space: Option<Space>,
     /// The functions of a call chain, the outermost first.
     pub stack: Vec<NameId>,

@@ -26,7 +26,7 @@ pub use since::NewIds;
 /// Samples that are compressed together.
 const CHUNK: usize = 1 << 16;
 
-/// Who was sampled.
+/// A sampled task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SampledTask {
     /// The thread.
@@ -55,7 +55,7 @@ pub struct SampleLocation {
 pub struct StoredSample {
     /// The event.
     pub event: EventId,
-    /// Who was sampled.
+    /// The sampled task.
     pub task: TaskId,
     /// The CPU.
     pub cpu: Option<u32>,

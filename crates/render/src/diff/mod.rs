@@ -22,7 +22,7 @@ pub use text::diff_text;
 pub struct Diff {
     /// The recordings of A and of B.
     pub recordings: [Vec<Recording>; 2],
-    /// What weights are told by: `run`, `s`, or the name of an event.
+    /// The unit of work: `run`, `s`, or the name of an event.
     pub per: String,
     /// What decides, in words.
     pub method: String,
@@ -71,7 +71,7 @@ pub struct Figure {
     pub difference: Option<Estimate>,
     /// B / A with its 95% interval.
     pub ratio: Option<Estimate>,
-    /// Corrected for all that was looked at.
+    /// Corrected for all tested figures.
     pub p: Option<f64>,
     /// The smallest difference that such runs would have shown in 4 of 5 comparisons.
     pub detectable: Option<f64>,
@@ -96,15 +96,15 @@ impl Figure {
 /// A function or a stack on both sides.
 #[derive(Clone, Debug, Default)]
 pub struct DiffRow {
-    /// The thread's name, where rows are told apart by it.
+    /// The thread's name, if rows distinguish it.
     pub comm: Option<String>,
-    /// The file, where rows are told apart by it.
+    /// The file, if rows distinguish it.
     pub dso: Option<String>,
-    /// The function, where rows are told apart by it.
+    /// The function, if rows distinguish it.
     pub symbol: Option<String>,
     /// Where the function was, in perf's letter: `.` a program, `k` the kernel.
     pub space: Option<char>,
-    /// The functions of the call chain, the outermost first, where rows are told apart by it.
+    /// The functions of the call chain, outermost first, if rows distinguish it.
     pub stack: Option<Vec<String>>,
     /// Samples of all runs, by side.
     pub samples: [u64; 2],
@@ -116,7 +116,7 @@ pub struct DiffRow {
     pub is_rare: bool,
 }
 
-/// What is said of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffVerdict {
@@ -165,7 +165,7 @@ impl DiffVerdict {
 }
 
 impl DiffRow {
-    /// What is said of it: of its weight where that is shown, else of its share.
+    /// Returns the verdict: on the weight if that is significant, else on the share.
     #[must_use]
     pub fn verdict(&self) -> DiffVerdict {
         let weight = &self.weight;
@@ -230,7 +230,7 @@ pub enum DiffOrder {
 pub struct DiffView {
     /// What rows are ordered by.
     pub order: DiffOrder,
-    /// Rows without a change below so many percent on both sides are not shown.
+    /// Rows without a change below this percentage on both sides are hidden.
     pub percent_limit: f64,
     /// Only what A has.
     pub baseline_only: bool,

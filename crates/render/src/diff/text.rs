@@ -31,7 +31,7 @@ pub fn diff_text(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Resul
     })
 }
 
-/// What recordings lack. What differs by its numbers alone is said of one of them.
+/// Prints the recordings' losses. Lines that differ only in numbers are printed for one recording.
 fn losses(out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
     let mut alike: indexmap::IndexMap<String, (String, u64)> = indexmap::IndexMap::new();
     for recording in diff.recordings.iter().flatten() {

@@ -20,8 +20,8 @@ use crate::samples::{
     CpuSwitch, FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
 };
 
-/// How long a sample's functions last where the thread's next sample comes later, or never: a
-/// sample of a clock twice what it stands for, others so long.
+/// How long a sample's functions last if the thread's next sample comes later or never, in
+/// nanoseconds; a clock's sample lasts twice its period instead.
 const HOLD_NS: u64 = 10_000_000;
 const LONGEST_HOLD_NS: u64 = 1_000_000_000;
 
@@ -53,7 +53,7 @@ struct OpenThread {
     hold_ns: u64,
 }
 
-/// A function's name as JSON, and what is said of it.
+/// A function's name as JSON, and its category.
 struct NamedFunction {
     name: String,
     dso: Option<String>,

@@ -7,7 +7,7 @@ use tare_profile::{EventId, FrameId, Profile, Row, SliceRow, StackId, StringId, 
 
 use crate::samples::{LocatedSample, SampleSink};
 
-/// Slices of time that are told apart at most.
+/// Maximum number of time slices.
 const SLICES: u64 = 512;
 
 /// The width of a slice that a recording begins with.

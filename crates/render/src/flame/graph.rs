@@ -15,7 +15,7 @@ type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
 /// What has a node of its own in the tree.
 type FunctionChain = (Option<StringId>, Option<FrameId>, Option<StackId>);
 
-/// Threads that are told apart; further ones are one.
+/// Maximum number of distinguished threads; the others are merged.
 const THREADS: usize = 1 << 10;
 
 /// A function as a graph shows it. Addresses without a name are one function of their file.
@@ -222,7 +222,7 @@ struct Building {
     order: Order,
     /// Functions have the names that the source has.
     is_compared: bool,
-    /// Threads of several recordings are told apart by name: their numbers say nothing.
+    /// Threads of several recordings are matched by name, because their ids are unrelated.
     is_joined: bool,
     functions: Set<GraphFunction>,
     threads: Set<String>,

@@ -58,7 +58,7 @@ pub struct RecordingInfo {
 const MOST_LEDGERS: usize = 4;
 
 impl RecordingInfo {
-    /// The account of several recordings as one: what was recorded is said of the first.
+    /// Merges the accounts of several recordings; the recorded events are those of the first.
     #[must_use]
     pub fn joined(mut accounts: Vec<Self>) -> Self {
         if accounts.len() < 2 {

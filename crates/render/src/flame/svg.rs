@@ -238,7 +238,7 @@ fn described(function: &GraphFunction, total: Weight, event: &GraphEvent) -> Str
     format!("{name}{dso}: {share:.2}%, {amount}, {samples}")
 }
 
-/// At most so many characters of a name, with dots where it goes on.
+/// Cuts a name to this many characters, with dots where it continues.
 fn cut(name: &str, fits: usize) -> String {
     if name.chars().count() <= fits {
         return name.to_owned();

@@ -56,7 +56,8 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     .map(Cow::Owned)
 }
 
-/// The size that a header claims, if so many bytes can come from so few, and are left.
+/// Returns the size that a header claims, if the compressed data can expand to it and the budget
+/// allows it.
 fn believed(packed: &[u8], size: u64, left: &mut u64) -> Option<usize> {
     let most = (packed.len() as u64).saturating_mul(MOST_RATIO);
     *left = left.checked_sub(size).filter(|_| size <= most)?;

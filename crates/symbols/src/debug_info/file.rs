@@ -44,7 +44,7 @@ const PACKAGED: [&str; 7] = [
     ".debug_types.dwo",
 ];
 
-/// A file with debug info. Its bytes come from the disk as they are looked at.
+/// A file with debug info. It is read from the disk page by page, as needed.
 #[derive(Debug)]
 pub(super) struct DebugFile {
     view: FileView,
@@ -214,7 +214,7 @@ impl DebugFile {
         self.symbol_files.get_or_init(|| SymbolFiles::read(bytes)).file(bytes, address)
     }
 
-    /// Gives back the memory of what was looked at.
+    /// Releases the pages that were read.
     pub(super) fn release_pages(&self) {
         self.view.release_pages();
     }

@@ -8,7 +8,7 @@ use gimli::{
 use super::file::Slice;
 use super::lines::SourcePosition;
 
-/// Bytes of a unit after which somebody is told.
+/// Bytes of a unit between two progress reports.
 const TOLD_BYTES: usize = 1 << 20;
 
 /// A function that addresses lie in.

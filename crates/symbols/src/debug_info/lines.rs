@@ -12,9 +12,9 @@ use crate::limits;
 pub(super) struct SourcePosition {
     /// The file's number in the unit's table of files.
     pub(super) file: Option<u64>,
-    /// 0 is none.
+    /// Line; 0 if unknown.
     pub(super) line: u32,
-    /// 0 is none.
+    /// Column; 0 if unknown.
     pub(super) column: u32,
 }
 

@@ -8,8 +8,8 @@ use object::{Endian, Endianness, elf};
 
 use crate::elf::{Layout, LoadedModule, Sections};
 
-/// What is filled in where: so many bytes with the symbol's address and the addend, from the place
-/// itself on or not. (The ABI supplements of the architectures.)
+/// How a relocation changes the code: its size in bytes, and whether it is relative to its own
+/// position. (The ABI supplements of the architectures.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effect {
     bytes: usize,

@@ -71,7 +71,8 @@ fn open(options: &SymbolOptions, near: &Path, path: &Path) -> Option<DebugFile> 
     DebugFile::open(&file, path).ok()
 }
 
-/// Where the file of a unit may be: as it says itself, and beside the file that has the unit.
+/// Returns where the file of a unit may be: its recorded path, and beside the file that contains
+/// the unit.
 fn paths(options: &SymbolOptions, near: &Path, skeleton: &UnitOf<'_>) -> Vec<PathBuf> {
     let text = |value| text(&skeleton.dwarf, &skeleton.unit, value);
     let Some(name) = skeleton.unit.dwo_name().ok().flatten().and_then(text) else {

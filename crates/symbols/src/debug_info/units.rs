@@ -18,8 +18,7 @@ pub(super) struct Units {
     line_bytes: Vec<u32>,
     /// By their first address.
     ranges: Vec<UnitRange>,
-    /// Entries of lists of ranges that may still be looked at: units of a damaged file may share
-    /// lists.
+    /// Remaining range list entries: units of a damaged file may share lists.
     left: usize,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct AddressRun {
     pub(super) addresses: Range<usize>,
 }
 
-/// So many ranges before an address are looked at for one that reaches over it.
+/// Ranges before an address that are checked for one that contains it.
 const LOOK_BACK: usize = 64;
 
 impl Units {

@@ -100,7 +100,7 @@ impl ModuleImage {
     /// Reads a relocatable file.
     ///
     /// # Errors
-    /// It is none, or a damaged one.
+    /// Fails if the file isn't relocatable, or is damaged.
     pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, loaded: &LoadedModule) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::of_class::<elf::FileHeader32<Endianness>, R>(data, loaded),

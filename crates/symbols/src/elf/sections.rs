@@ -161,7 +161,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Ok(Some(ElfSymbolTable { symbols, names: self.linked(section.sh_link(self.endian)) }))
     }
 
-    /// The entries of the full table of symbols; none where there is none.
+    /// Returns the entries of the full symbol table; empty without one.
     pub(crate) fn symbols(&self) -> object::Result<&'d [H::Sym]> {
         Ok(self.symbol_table(elf::SHT_SYMTAB)?.map_or(&[], |table| table.symbols))
     }
@@ -226,7 +226,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         };
         Some(DebugLink { name: name.to_vec(), crc })
     }
-    /// The compressed symbols of a stripped file; nothing where there are none.
+    /// Returns the compressed symbols of a stripped file; empty without them.
     pub(super) fn mini_debug_info(&self) -> &'d [u8] {
         const LARGEST: u64 = 1 << 26;
         let section = self.named(b".gnu_debugdata");

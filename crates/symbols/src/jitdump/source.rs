@@ -82,7 +82,7 @@ impl<'a, S: ReadAt> Window<'a, S> {
         Self { source, at: 0, bytes: Vec::new() }
     }
 
-    /// So many bytes, at most a window's; `None` where the source has fewer.
+    /// Reads this many bytes, at most a window's; `None` if the source has fewer.
     pub(super) fn bytes(&mut self, at: u64, size: u64) -> io::Result<Option<&[u8]>> {
         let Ok(size) = usize::try_from(size) else { return Ok(None) };
         let begins = |window: &Self| usize::try_from(at.checked_sub(window.at)?).ok();

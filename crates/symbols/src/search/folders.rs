@@ -1,5 +1,5 @@
-//! The places of a recorded file, of its debug file, and of what that refers to, in the order in
-//! which they are looked at. `docs/symbols.md` tells them.
+//! The paths of a recorded file, of its debug file, and of the files that refers to, in search
+//! order. `docs/symbols.md` lists them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -93,7 +93,8 @@ fn long(at: u32) -> [u8; 4] {
     at.to_le_bytes()
 }
 
-/// Asks a file with this debug info for so many addresses, 16 bytes apart. It has a symbol for all.
+/// Looks up this many addresses, 16 bytes apart, in a file with this debug info. One symbol covers
+/// them all.
 fn frames(debug: &[(&'static str, Vec<u8>)], addresses: u64) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let mut sections: Vec<TestSection> =

@@ -1,4 +1,4 @@
-//! Files that are none, or that are all holes.
+//! Files that aren't valid, or are all holes.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;

@@ -48,7 +48,7 @@ fn front(augmentation: &[u8], more: &[u8]) -> Vec<u8> {
     entry(&[&[0; 4][..], &[1], augmentation, &[0, 1, 0x78, 16], &rules, more].concat())
 }
 
-/// A function (an FDE) of these addresses, whose front lies so many bytes before its pointer.
+/// A function (an FDE) at these addresses, whose CIE lies `back` bytes before its pointer.
 fn function(back: u32, low: u64, bytes: u64, rules: &[u8]) -> Vec<u8> {
     entry(&[&back.to_le_bytes()[..], &elf::words(&[low, bytes]), rules].concat())
 }
@@ -108,7 +108,7 @@ fn rules_do_not_end() {
             [&[0x0f, 0xff, 0xff, 0x3f][..], &[0x2f, 0xfd, 0xff].repeat(1 << 16)].concat(),
         ];
         for rules in endless {
-            // The largest that is looked at, and all of it.
+            // The largest size that is read, and the whole.
             for rules in [&rules[..rules.len().min(60_000)], &rules] {
                 assert_ne!(with_rules(&[], rules), UnwindOutcome::Whole);
                 assert_ne!(with_rules(rules, &[]), UnwindOutcome::Whole);

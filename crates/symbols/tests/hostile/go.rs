@@ -16,7 +16,7 @@ const BYTES: u8 = 64;
 /// A function `outer` in `a.go`, into whose second half `inner` was inlined. `steps` stand behind the
 /// usual ones, and are its lines if there are any.
 fn table(steps: &[u8]) -> Vec<u8> {
-    // From -1 on: values with the sign in the lowest bit, each for so many bytes of code.
+    // From -1 on: values with the sign in the lowest bit, each for a number of bytes of code.
     let [line, file, call] = [1, 4, 7];
     let usual =
         [&[0, 22, BYTES, 0, 2, BYTES, 0, 0, BYTES / 2, 2, BYTES / 2, 0][..], steps].concat();

@@ -26,7 +26,7 @@ const SECONDS: u64 = if cfg!(debug_assertions) { 60 } else { 5 };
 /// Names the test that this process is the child of.
 const CHILD: &str = "TARE_HOSTILE_CHILD";
 
-/// Runs a test's reading in a process of its own, which may take so many MiB of memory at its peak.
+/// Runs a test's reading in a child process whose peak memory is limited to this many MiB.
 fn bounded(test: &str, most_mib: u64, read: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some_and(|child| child == test) {
         read();

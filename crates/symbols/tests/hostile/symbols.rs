@@ -3,7 +3,7 @@
 use crate::elf::{self, DYNSYM, RELA, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
 
-/// So many functions of 16 bytes whose names are the rest of one long name from another byte on.
+/// This many functions of 16 bytes whose names are suffixes of one long name.
 fn shared(symbols: u32, kind: u32) -> Vec<TestSection> {
     let table = (0..symbols).flat_map(|at| elf::symbol(1 + at % 4096, 16 * u64::from(at), 16));
     let names = [vec![0], vec![b'x'; 4096 + (16 << 10)], vec![0]].concat();

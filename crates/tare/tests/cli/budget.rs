@@ -138,7 +138,7 @@ fn what_cannot_be_kept_is_refused_with_a_remedy() {
     if is_root() {
         assert!(
             refused(&["page-faults", "--max-overhead", "1%", "--follow=system"])
-                .contains("leave it out")
+                .contains("leave the event out")
         );
         assert!(
             refused(&["cpu-clock/period=1000000/", "--max-overhead", "1%", "--follow=system"])

@@ -223,7 +223,7 @@ fn what_makes_no_sense_is_refused_with_a_word() {
         (&["--fail-if", "malloc"], "malloc>+1%", 2),
         (&["--per", "run", "a", "b", "c"], "separate A and B by --", 2),
         (&["-", "--", "-"], "one recording", 2),
-        (&["a", "--", "b", "--json"], "options stand before", 2),
+        (&["a", "--", "b", "--json"], "put options before it", 2),
         (&["--tui"], "not a terminal", 2),
         (&["a.data", "b.data"], "a.data", 1),
     ] {

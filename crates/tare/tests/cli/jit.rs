@@ -172,7 +172,7 @@ fn dumps_of_the_processs_user_are_believed() {
     std::os::unix::fs::chown(dump.unwrap(), Some(65533), None).unwrap();
     let report = report(&file);
     assert!(!report.contains("compiled_"), "another user's");
-    assert!(report.contains("the perf map or jitdump is not believed"), "{report}");
+    assert!(report.contains("the perf map or jitdump is not trusted"), "{report}");
 }
 
 /// Numbers of processes are used again: what is kept is known by the process's start, too.
@@ -196,7 +196,9 @@ fn kept_dumps_outlive_their_files() {
     assert!(!gone.contains("compiled_"), "{gone}");
     assert!(gone.contains("the jitdump of compiled code is gone"), "{gone}");
     assert!(
-        gone.contains("would have a function's name: tare record --keep-binaries (/"),
+        gone.contains(
+            "would have a function's name: tare record --keep-binaries (the recorded build of /"
+        ),
         "{gone}"
     );
     let report = show(&["report", "--no-children", "-g", "none", "--buildid-dir", &kept], &file);

@@ -182,7 +182,7 @@ fn inherited_clocks_have_a_fixed_period_and_say_so() {
     );
     assert_eq!(ledger.events[1].fixed, None);
     assert!(
-        recorded.said.contains("cpu-clock every 1,000,000 (1,000 a second of CPU"),
+        recorded.said.contains("cpu-clock every 1,000,000 (1,000 samples per second of CPU"),
         "{}",
         recorded.said
     );

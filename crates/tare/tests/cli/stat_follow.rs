@@ -83,8 +83,8 @@ fn that_execve_is_counted_is_said() {
 #[test]
 fn what_a_count_cannot_follow_is_refused() {
     for (options, why) in [
-        (&["--follow=system", "true"][..], "-a counts all"),
-        (&["--follow=cgroup"], "give one"),
+        (&["--follow=system", "true"][..], "-a counts the whole machine"),
+        (&["--follow=cgroup"], "give a command"),
         (&["--follow=cgroup", "-i", "true"], "--follow=inherit"),
         (&["--follow=cgroup", "--vs", "true", "true"], "--follow=inherit"),
     ] {

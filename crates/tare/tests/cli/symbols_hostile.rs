@@ -54,7 +54,7 @@ fn a_fifo_stands_in_place_of_a_perf_map() {
     run("mkfifo", &[&format!("tmp/perf-{pid}.map")], folder.path());
     let symfs = folder.path().display();
     let said = text(&read(&format!("script --json --symfs {symfs}"), &file, &[]));
-    assert!(said.contains("or no regular file"), "{said:.2000}");
+    assert!(said.contains("it must be a regular file"), "{said:.2000}");
 }
 
 /// The program runs as any other: what isn't loaded can be anything.

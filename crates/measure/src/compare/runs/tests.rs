@@ -59,7 +59,7 @@ fn machine(seed: u64) -> Machine {
     Machine { rng: Rng::with_seed(seed), samples: 4000.0, speed: 0.08, own: 0.005 }
 }
 
-/// In how many of so many comparisons `is_it` holds.
+/// Number of the `count` comparisons for which `is_it` holds.
 fn times(count: usize, n: [usize; 2], longer: f64, is_it: impl Fn(&[Change]) -> bool) -> usize {
     let mut machine = machine(3);
     (0..count).filter(|seed| is_it(&judge_runs(&machine.series(n, longer), *seed as u64).1)).count()
@@ -107,8 +107,8 @@ fn the_smallest_change_that_would_have_been_shown_is_shown_in_four_of_five() {
     assert!((22..=39).contains(&named), "{longer}: {named} of 40");
 }
 
-/// Why the sides are permuted where they can be: shares and weights of a function go together, and
-/// Holm's correction counts them as so many chances of an alarm.
+/// Permutations use that shares and weights of a function are correlated; Holm's correction counts
+/// them as separate chances of a false alarm.
 #[test]
 fn permutations_find_no_less_than_students_t() {
     let mut machine = machine(11);

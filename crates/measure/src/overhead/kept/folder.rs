@@ -30,7 +30,7 @@ pub enum FolderError {
     /// Something else has its name.
     #[error("{} is a symbolic link or a file: tare keeps results only in a folder", .0.display())]
     NotAFolder(PathBuf),
-    /// Somebody else could change what is in it.
+    /// Another user could change its contents.
     #[error("{} belongs to another user", .0.display())]
     OfAnother(PathBuf),
 }

@@ -25,7 +25,7 @@ pub enum KeptError {
     /// The file system's own.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Its text is none that this version writes.
+    /// The text isn't in a format that this version writes.
     #[error(transparent)]
     Text(#[from] serde_json::Error),
     /// Another version wrote it.

@@ -31,7 +31,7 @@ pub(crate) struct Diff {
     pub(crate) flame: Option<PathBuf>,
 }
 
-/// What weights are told by.
+/// The unit of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkUnit {
     Run,

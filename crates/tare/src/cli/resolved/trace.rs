@@ -83,7 +83,7 @@ pub(crate) struct TraceTarget {
 
 impl TraceTarget {
     /// # Errors
-    /// Nobody is named, or a number that no process has.
+    /// Fails without a process, or for an id that no process has.
     pub(super) fn new(
         pids: &[i32],
         all: bool,
