@@ -119,7 +119,7 @@ pub fn missing_functions(document: &File, sources: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Lines of prose that are longer than [`MAX_COLUMNS`] and could be wrapped. Tables, fenced code,
+/// Lines of prose that are longer than `MAX_COLUMNS` and could be wrapped. Tables, fenced code,
 /// code spans and links stay whole.
 #[must_use]
 pub fn long_lines(document: &File) -> Vec<Finding> {

@@ -146,13 +146,13 @@ pub struct Findings {
     pub tuple_parameters: Vec<Finding>,
     /// `let (a, b) = (x, y)`.
     pub tuple_lets: Vec<Finding>,
-    /// Functions with more than [`MAX_PARAMETERS`] parameters.
+    /// Functions with more than `MAX_PARAMETERS` parameters.
     pub long_parameter_lists: Vec<Finding>,
-    /// Structs that have methods and more than [`MAX_FIELDS`] fields.
+    /// Structs that have methods and more than `MAX_FIELDS` fields.
     pub large_structs: Vec<Finding>,
     /// Functions called `of`.
     pub of_functions: Vec<Finding>,
-    /// Types with a name of [`VAGUE_TYPES`].
+    /// Types with a name of `VAGUE_TYPES`.
     pub vague_types: Vec<Finding>,
     /// Names that several types have, each place a finding.
     pub repeated_types: Vec<Finding>,

@@ -75,7 +75,7 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Among the variants, of the nth of [`Who::ALL`]: perf is 0, then come tare's modes.
+/// Among the variants, of the nth of [`RecorderKind::ALL`]: perf is 0, then come tare's modes.
 fn place(number: usize, nth: usize) -> usize {
     BARE_RUNS + (number - 1) * RecorderKind::ALL.len() + nth
 }

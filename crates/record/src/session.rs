@@ -61,7 +61,7 @@ pub struct Start<'a> {
     /// The command's process, which waits for its execve: for [`crate::options::Target::Command`].
     pub command: Option<i32>,
     /// Whether the command's program gains privileges at its execve: see
-    /// [`tare_kernel::child::Command::gives_other_rights`].
+    /// [`tare_kernel::child::ChildCommand::gives_other_rights`].
     pub gives_other_rights: bool,
     /// The limit on open files, raised if the events need more; `None`: never raised.
     pub files: Option<&'a FileLimit>,

@@ -27,7 +27,7 @@ pub struct TrimmedMean {
 }
 
 impl TrimmedMean {
-    /// Like [`Self::new`], for sorted values.
+    /// Computes the mean of sorted values; `None` without values.
     #[must_use]
     pub fn of_sorted(sorted: &[f64]) -> Option<Self> {
         let n = sorted.len();
