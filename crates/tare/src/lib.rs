@@ -1,4 +1,5 @@
-//! The command line of tare: the only part that prints, exits or reads the environment.
+//! The command line of tare. Only this crate exits or reads the environment, and only it and
+//! `tare-tui` print.
 
 pub mod cli;
 pub mod command;
