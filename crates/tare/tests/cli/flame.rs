@@ -28,7 +28,7 @@ fn a_picture_has_the_functions_the_losses_and_the_ledger() {
     let picture = std::fs::read_to_string(folder.join("out.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
     for part in
-        ["cpu-clock: ", "<title>mix: 100.00%", "overhead ", "code has no frame pointers: mix"]
+        ["cpu-clock: ", "<title>mix: 100.00%", " (recorder: ", "code has no frame pointers: mix"]
     {
         assert!(picture.contains(part), "{part}: {picture}");
     }

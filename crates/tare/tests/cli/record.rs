@@ -39,7 +39,7 @@ fn a_command_leaves_samples_a_ledger_and_its_status() {
     assert_eq!(ledger.output.path, "write");
     let text = stderr(&output);
     assert!(text.contains(&format!("{} samples in ", found.samples)), "{text}");
-    assert!(text.contains("overhead ") && text.contains("recorder: "), "{text}");
+    assert!(text.contains("tare: overhead ") && text.contains(" (recorder: "), "{text}");
     let Some(lines) = perf_script(&["-F", "tid,time"], &place.file()) else { return };
     assert_eq!(lines.len(), found.samples);
     // Nothing of tare's own is in there: the command is a process of its own.

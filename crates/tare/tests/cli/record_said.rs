@@ -28,7 +28,7 @@ fn two_lines_follow_a_recording_and_the_rest_is_with_v_and_in_the_header() {
     let lines: Vec<&str> = said.lines().collect();
     let [samples, cost] = lines[..] else { panic!("{said}") };
     assert!(samples.contains(" in ") && samples.ends_with(&place.file().display().to_string()));
-    assert!(cost.contains("overhead ") && cost.contains("recorder: "), "{cost}");
+    assert!(cost.contains("tare: overhead ") && cost.contains(" (recorder: "), "{cost}");
     let header =
         tare().args(["report", "--header", "-G", "-i"]).arg(place.file()).output().unwrap();
     let header = String::from_utf8(header.stdout).unwrap();

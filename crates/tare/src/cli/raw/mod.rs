@@ -54,7 +54,7 @@ pub use record::RecordArgs;
 pub use recorded::{BuildidListArgs, EvlistArgs, KallsymsArgs, VersionArgs};
 pub use report::{KeyArgs, ReportArgs, SampleWeight};
 pub use report_layout::ReportLayout;
-pub use rows::RowArgs;
+pub use rows::{EventSwitchArgs, RowArgs};
 pub use samples::{SampleArgs, TaskArgs};
 pub use sched::{SchedArgs, SchedSort};
 pub use script::ScriptArgs;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::definition::options;
-use super::{ReportLayout, RowArgs, SymbolSearch, TaskArgs};
+use super::{EventSwitchArgs, ReportLayout, RowArgs, SymbolSearch, TaskArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,17 +154,9 @@ options! {
         #[arg(long, value_name = "N")]
         pub socket_filter: Option<u64>,
 
-        /// Only samples after the first sample of this event
-        #[arg(long, value_name = "EVENT")]
-        pub switch_on: Option<String>,
-
-        /// Only samples before the next sample of this event
-        #[arg(long, value_name = "EVENT")]
-        pub switch_off: Option<String>,
-
-        /// Include the samples of --switch-on and --switch-off
-        #[arg(long)]
-        pub show_on_off_events: bool,
+        /// Events that switch samples on and off.
+        #[command(flatten)]
+        pub switch: EventSwitchArgs,
 
         /// Only these commands (thread names)
         #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]

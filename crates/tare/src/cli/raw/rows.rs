@@ -32,3 +32,21 @@ options! {
         pub percent_limit: Option<f64>,
     }
 }
+
+options! {
+    /// Events that switch samples on and off, for `report` and `script`.
+    #[derive(Clone, Debug, clap::Args)]
+    pub struct EventSwitchArgs {
+        /// Only samples after the first sample of this event
+        #[arg(long, value_name = "EVENT")]
+        pub switch_on: Option<String>,
+
+        /// Only samples before the next sample of this event
+        #[arg(long, value_name = "EVENT")]
+        pub switch_off: Option<String>,
+
+        /// Include the samples of --switch-on and --switch-off
+        #[arg(long)]
+        pub show_on_off_events: bool,
+    }
+}

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::SymbolSearch;
+use super::{EventSwitchArgs, SymbolSearch};
 
 /// Arguments of `tare script`.
 #[derive(Debug, clap::Args)]
@@ -89,17 +89,9 @@ pub struct ScriptArgs {
     )]
     pub addr_range: u64,
 
-    /// Only samples after the first sample of this event
-    #[arg(long, value_name = "EVENT")]
-    pub switch_on: Option<String>,
-
-    /// Only samples before the next sample of this event
-    #[arg(long, value_name = "EVENT")]
-    pub switch_off: Option<String>,
-
-    /// Include the samples of --switch-on and --switch-off
-    #[arg(long)]
-    pub show_on_off_events: bool,
+    /// Events that switch samples on and off.
+    #[command(flatten)]
+    pub switch: EventSwitchArgs,
 
     /// Print every record as bytes and decoded, in file order
     #[arg(short = 'D', long, alias = "dump-unsorted-raw-trace")]

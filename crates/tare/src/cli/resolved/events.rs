@@ -1,9 +1,12 @@
-//! The events of `-e` and their filters, for `stat` and `record`.
+//! Event options: `-e` and its filters for `stat` and `record`, `--switch-on` and its siblings for
+//! `report` and `script`.
 
 use std::io::IsTerminal;
 
 use tare_events::{EventError, EventGroup, Sources};
+use tare_replay::EventSwitch;
 
+use crate::cli::raw;
 use crate::exit::Refusal;
 
 /// Parses all `-e` and applies to each the filters that follow it: `filter_positions` holds for each
@@ -38,5 +41,14 @@ pub(crate) fn refuse(error: &EventError) -> Refusal {
     match std::io::stderr().is_terminal() {
         true => Refusal::usage(format!("{error}\n{}", error.pointer())),
         false => Refusal::usage(error.to_string()),
+    }
+}
+
+/// Returns the events that switch samples on and off.
+pub(super) fn event_switch(raw: &raw::EventSwitchArgs) -> EventSwitch {
+    EventSwitch {
+        on: raw.switch_on.clone().map(String::into_bytes),
+        off: raw.switch_off.clone().map(String::into_bytes),
+        shows: raw.show_on_off_events,
     }
 }

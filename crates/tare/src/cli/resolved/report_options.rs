@@ -3,9 +3,10 @@
 use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
-use tare_replay::{EventSwitch, ProfileOptions};
+use tare_replay::ProfileOptions;
 use tare_trace::nanoseconds;
 
+use super::events::event_switch;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;
 use crate::exit::Refusal;
@@ -114,11 +115,7 @@ pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
         by_cost: raw.keys.mem_mode,
         max_stack: raw.calls.max_stack,
         socket: raw.filters.socket_filter,
-        switch: EventSwitch {
-            on: raw.filters.switch_on.clone().map(String::into_bytes),
-            off: raw.filters.switch_off.clone().map(String::into_bytes),
-            shows: raw.filters.show_on_off_events,
-        },
+        switch: event_switch(&raw.filters.switch),
         ..ProfileOptions::default()
     })
 }

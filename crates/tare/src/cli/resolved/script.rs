@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use tare_render::script::Selection;
-use tare_replay::{EventSwitch, SampleFilterOptions, TimeRanges};
+use tare_replay::{SampleFilterOptions, TimeRanges};
 use tare_script::{PrintedRecords, ScriptOptions, TimeBase};
 use tare_symbols::SymbolOptions;
 
+use super::events::event_switch;
 use super::symbols;
 use crate::cli::raw;
 use crate::cli::resolved::Extent;
@@ -55,11 +56,7 @@ impl Script {
             dsos: raw.dsos.clone(),
             symbols: raw.symbols.clone(),
             addresses: addresses(raw),
-            switch: EventSwitch {
-                on: raw.switch_on.clone().map(String::into_bytes),
-                off: raw.switch_off.clone().map(String::into_bytes),
-                shows: raw.show_on_off_events,
-            },
+            switch: event_switch(&raw.switch),
             times: if raw.reltime { times.since_first() } else { times },
         };
         let records = PrintedRecords {
