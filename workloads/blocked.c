@@ -1,6 +1,6 @@
 /* blocked WAY MILLISECONDS TIMES [FILE]: waits TIMES times for about MILLISECONDS in one way: sleep, pipe, mutex, futex, queue (two
-   threads on one CPU) or read (FILE, bypassing the page cache). Prints, in nanoseconds, how long it waited by its own clock, and the
-   summed lifetime of its threads. */
+   threads on one CPU) or read (FILE, bypassing the page cache). Prints three durations in nanoseconds: the waits by its own clock, the
+   summed lifetime of its threads, and the CPU time that the waits took to begin and end. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -15,17 +15,28 @@
 #include <time.h>
 #include <unistd.h>
 
-static long each_ns, waited_ns, lived_ns;
-static int times, ends[2];
+static long each_ns, waited_ns, lived_ns, ran_ns;
+static int times, ends[2], disk;
 static sem_t begin;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int word, seen;
 static atomic_bool over;
 
-static long now(void) {
+static long clock_ns(clockid_t clock) {
     struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
+    clock_gettime(clock, &at);
     return at.tv_sec * 1000000000L + at.tv_nsec;
+}
+
+static long now(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* Adds a wait to waited_ns, and the CPU time that this thread spent in it to ran_ns. */
+static void measure(void (*wait_for)(void)) {
+    long ran = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    long from = now();
+    wait_for();
+    waited_ns += now() - from;
+    ran_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - ran;
 }
 
 static void rest(void) {
@@ -82,9 +93,7 @@ static void with_helper(char *what, void (*wait_for)(void)) {
         abort();
     for (int i = 0; i < times; i++) {
         sem_wait(&begin);
-        long from = now();
-        wait_for();
-        waited_ns += now() - from;
+        measure(wait_for);
         atomic_fetch_add(&seen, 1);
     }
     pthread_join(thread, 0);
@@ -130,17 +139,18 @@ static void on_run_queue(void) {
     pthread_join(thread, 0);
 }
 
-static void from_disk(char *path) {
+static void wait_for_disk(void) {
     static char block[1 << 16] __attribute__((aligned(4096)));
-    int file = open(path, O_RDONLY | O_DIRECT);
-    if (file < 0)
+    if (read(disk, block, sizeof block) <= 0)
         exit(3);
-    for (int i = 0; i < times; i++) {
-        long from = now();
-        if (pread(file, block, sizeof block, (long)sizeof block * i) <= 0)
-            exit(3);
-        waited_ns += now() - from;
-    }
+}
+
+static void from_disk(char *path) {
+    disk = open(path, O_RDONLY | O_DIRECT);
+    if (disk < 0)
+        exit(3);
+    for (int i = 0; i < times; i++)
+        measure(wait_for_disk);
 }
 
 int main(int argc, char **argv) {
@@ -152,11 +162,8 @@ int main(int argc, char **argv) {
     sem_init(&begin, 0, 0);
     long from = now();
     if (!strcmp(what, "sleep")) {
-        for (int i = 0; i < times; i++) {
-            long at = now();
-            wait_for_sleep();
-            waited_ns += now() - at;
-        }
+        for (int i = 0; i < times; i++)
+            measure(wait_for_sleep);
     } else if (!strcmp(what, "pipe"))
         with_helper(what, wait_for_pipe);
     else if (!strcmp(what, "mutex"))
@@ -169,6 +176,6 @@ int main(int argc, char **argv) {
         from_disk(argv[4]);
     } else
         return 2;
-    printf("%ld %ld\n", waited_ns, now() - from + lived_ns);
+    printf("%ld %ld %ld\n", waited_ns, now() - from + lived_ns, ran_ns);
     return 0;
 }

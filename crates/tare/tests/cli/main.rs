@@ -9,6 +9,7 @@ mod advice;
 mod annotate;
 mod archive;
 mod beside_perf;
+mod blocked;
 mod bounds;
 mod browser;
 mod budget;

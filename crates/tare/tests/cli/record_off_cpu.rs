@@ -5,6 +5,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::blocked::{BlockedTimes, stolen_ns};
 use crate::support::{document, status, stderr, tare, workload};
 
 /// A recording, and what the recorder said; `None` where this machine takes no BPF programs, which is
@@ -55,45 +56,41 @@ fn waited_in(document: &Value, reason: &str, function: &str) -> u64 {
         .sum()
 }
 
-/// What the workload says: how long it waited by its own clock, and how long its threads lived.
-fn said(output: &Output) -> [u64; 2] {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
-    std::array::from_fn(|_| numbers.next().unwrap_or_else(|| panic!("{output:?}")))
-}
-
-/// Within 3%, or 50 us a wait.
-fn allowed(ns: u64, waits: u64) -> u64 {
-    (ns * 3 / 100).max(50_000 * waits)
-}
-
-/// What is wrong with the times of one recording. Other work on the machine lengthens what a program
-/// sees of a wait, and a virtual machine's stolen time is in neither account; both differ from try to try.
-fn wrong_times(document: &Value, what: &str, reason: &str, said: [u64; 2]) -> Vec<String> {
-    let [own_clock, lived] = said;
-    let slack = allowed(own_clock, 40);
+/// Compares the times of one recording with those that the workload measured of 40 waits, and lists the
+/// differences. Other work on the machine lengthens the waits that a program sees, by a different time in
+/// each try.
+fn wrong_times(
+    document: &Value,
+    what: &str,
+    reason: &str,
+    times: BlockedTimes,
+    stolen: u64,
+) -> Vec<String> {
+    let slack = times.tolerance(40);
     let mut wrong = Vec::new();
     if what == "queue" {
-        // Both threads wait for each other; one of them knows for how long.
+        // The two threads wait for each other; the workload prints the waits of the first.
         let found = waited(document, "blocked", reason);
-        if found + slack < own_clock {
-            wrong.push(format!("queue: {found} of {own_clock}"));
+        if found + slack < times.waited {
+            wrong.push(format!("queue: {found} of {times:?}"));
         }
     } else {
-        // The program's clock stops when it is back on a CPU.
         let function = format!("wait_for_{what}");
         let found = waited_in(document, reason, &function);
         let queued = waited_in(document, "run queue", &function);
-        if found > own_clock + slack || found + queued + slack < own_clock {
-            wrong.push(format!("{what}: {found} and {queued} of {own_clock}"));
+        let least = times.least_off_cpu(40, stolen);
+        if found > times.waited + slack || found + queued < least {
+            wrong.push(format!(
+                "{what}: {found} and {queued} queued, at least {least} of {times:?}"
+            ));
         }
     }
-    // All time of all threads: on a CPU by the kernel's account, or not on one.
+    // Each thread is always either on a CPU, by the kernel's account, or off it.
     let off: u64 = event(document, "offcpu-time")["period"].as_u64().unwrap();
     let command = &document["ledger"]["command"];
     let on = command["user_ns"].as_u64().unwrap() + command["system_ns"].as_u64().unwrap();
-    if off + on + lived / 50 < lived {
-        wrong.push(format!("{what}: {off} and {on} of {lived}"));
+    if off + on + stolen + times.lived / 50 < times.lived {
+        wrong.push(format!("{what}: {off} off and {on} on a CPU of {times:?}"));
     }
     // The workload has no frame pointers.
     let all = &document["loss"]["off_cpu_ns"];
@@ -121,13 +118,16 @@ fn reasons_have_the_times_that_programs_waited() {
         let command = [blocked.to_str().unwrap(), what, "5", "40"];
         let mut tries = Vec::new();
         for _ in 0..5 {
+            let stolen_before = stolen_ns();
             let Some(output) = record(&file, &[], &command) else { return };
             assert_eq!(status(&output), 0, "{output:?}");
             let document = report(&file);
             let waits = &document["ledger"]["off_cpu"];
             assert_eq!(waits["missing_waits"], 0);
             assert_eq!(waits["ns"], event(&document, "offcpu-time")["period"]);
-            let wrong = wrong_times(&document, what, reason, said(&output));
+            let times = BlockedTimes::parse(&output);
+            let stolen = stolen_ns() - stolen_before;
+            let wrong = wrong_times(&document, what, reason, times, stolen);
             if wrong.is_empty() {
                 tries.clear();
                 break;
