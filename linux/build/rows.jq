@@ -3,8 +3,8 @@ def key: [.cpus, .workload, .event, .events, .group, .rate] | tojson;
 def percent: . * 1000 | round / 10 | tostring + "%";
 # Rows that hardly fork: the series must not change them.
 def is_steady: .workload | test("^(one process|two busy threads|two that wake each other|threads unlike|bursts, whole CPUs)");
-# Rows for which coverage and number of samples are promised. Not: whole CPUs, where a rate goes by the wall's clock; busy threads, which show what the
-# emulator loses; threads that take turns with pauses, as a rate that few events reach has few samples.
+# Rows for which coverage and number of samples are promised. Three kinds are left out: whole CPUs, whose rate counts idle time; busy threads,
+# which measure the emulator's own loss; and threads that pause between turns, which have too few samples.
 def is_promised: .samples != null and (.event | startswith("cycles")) and (.rate | IN("1000 Hz", "4000 Hz", "-c 1000000"))
   and (.workload | test("dense|at once|busy threads|unlike|whole CPUs|^cost") | not);
 # Rows in which samples at far too short periods are counted.

@@ -15,8 +15,8 @@ def name: "\(.cpus) CPUs, \(.workload), \(.events) x \(.event), \(.rate)";
   ($promised | map(select(.cpus == 2)) | length) as $all
 | ($main | map(select(.cpus == 2)) | length) as $measurable
 | verdict("\($measurable) of \($all) rows with 2 CPUs are measurable: at least \(enough_measurable)"; if $measurable >= enough_measurable then [] else [$measurable] end),
-  # What the last child of a family leaves and what the shell leaves find nobody: each is less than a period, so that with both a row may lack up to two, seldom more
-  # than one: linux/inherited-events.md has how often.
+  # No later child takes over the counts that the last child and the shell leave. Each is less than a period, so a row may lack up to two
+  # periods, and rarely lacks more than one: linux/inherited-events.md has the frequency.
   ($main | map(select(.coverage < 0.99 and missing >= .cpus * .events))) as $short
 | verdict("coverage is at least 99%, or less than one period for each CPU and event is missing, in \(($main - $short) | length) of \($main | length) rows of cycles, in all but one at least; \($main | map(select(.coverage >= 0.99)) | length) have 99%\($short | map("; \(name) has \(.coverage), \(missing * 100 | round / 100) periods missing") | join(""))";
     if ($short | length) > 1 then [$short | length] else [] end),

@@ -3,14 +3,13 @@
 mod diff;
 mod flame_page;
 mod follow;
-mod forks;
 mod off_cpu;
 mod overhead;
+mod peers;
 mod record;
 mod report_speed;
 mod sched;
 mod symbols;
-mod three;
 mod top;
 mod trace;
 mod true_cost;
@@ -43,16 +42,6 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "true-cost",
         about: "what counting `true` costs, against perf and against bare `true`",
         run: true_cost::run,
-    },
-    Benchmark {
-        name: "three",
-        about: "counts of a program of three instructions, run after run",
-        run: three::run,
-    },
-    Benchmark {
-        name: "forks",
-        about: "counting 2000 x date with five inherited software events",
-        run: forks::run,
     },
     Benchmark {
         name: "forks-elapsed",
@@ -100,6 +89,11 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         run: diff::run,
     },
     Benchmark {
+        name: "peers",
+        about: "recording, counting and tracing beside samply, hyperfine and bpftrace",
+        run: peers::run,
+    },
+    Benchmark {
         name: "record-idle",
         about: "every system call and switch of a machine at rest",
         run: record::idle::run,
@@ -108,11 +102,6 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         name: "record-flood",
         about: "a loop of system calls on one CPU, then on each",
         run: record::flood::run,
-    },
-    Benchmark {
-        name: "record-2013",
-        about: "the table of the 2013 proposal of a mapped output: openssl and system calls",
-        run: record::proposal::run,
     },
     Benchmark {
         name: "record-true",

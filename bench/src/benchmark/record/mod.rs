@@ -7,7 +7,6 @@ pub(super) mod full;
 pub(super) mod idle;
 pub(super) mod kill;
 pub(super) mod paths;
-pub(super) mod proposal;
 pub(super) mod report;
 pub(super) mod steady;
 pub(super) mod summary;
