@@ -65,6 +65,12 @@ need_cargo_tool() {
     fi
 }
 
+# The sampling profiler samply, below target/peers.
+need_samply() {
+    PATH=$PWD/target/peers/bin:$PATH
+    type -P samply >/dev/null || { say "building samply" && cargo install --quiet --locked --root target/peers samply@0.13.1; }
+}
+
 # build_static TARGET [PROFILE]: builds tare as one static file.
 build_static() {
     # A fixed address needs no relocation at start-up, which saves 4% of running the smallest command.

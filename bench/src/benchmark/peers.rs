@@ -77,9 +77,10 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
         Estimate::of_ratios(ratios)
     };
     let added_ms = |at: usize| {
-        let cpu_ms = |round: &Round, at: usize| round.usage[at].cpu_ns as f64 / 1e6;
-        let added = rounds.iter().map(|round| cpu_ms(round, at) - cpu_ms(round, BARE_LOOP));
-        Estimate::median(added.collect())
+        let added = |round: &Round| {
+            (round.usage[at].cpu_ns as f64 - round.usage[BARE_LOOP].cpu_ns as f64) / 1e6
+        };
+        Estimate::median(rounds.iter().map(added).collect())
     };
     let cpu = |usage: &Usage| usage.cpu_ns;
     let elapsed = |usage: &Usage| usage.elapsed_ns;

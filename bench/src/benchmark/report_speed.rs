@@ -53,8 +53,8 @@ pub(crate) fn grown(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Records so many programs, half of them beside the others: the file, and its size.
-fn recording(scratch: &Scratch<'_>, programs: u32) -> anyhow::Result<(String, u64)> {
+/// Records `programs` short programs, two at a time. Returns the file and its size.
+pub(super) fn recording(scratch: &Scratch<'_>, programs: u32) -> anyhow::Result<(String, u64)> {
     let file = scratch.path(&format!("{programs}.data"));
     let mut words = scratch.recorder(Tool::Tare, &file);
     let half = format!("'{}' {}", scratch.setting.workload("short-python.sh"), programs / 2);

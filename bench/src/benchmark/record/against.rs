@@ -1,11 +1,12 @@
-//! The binary before a change against the binary after it: what counting and recording cost.
+//! The binary before a change against the binary after it: the cost of counting, recording and reading.
 
 use anyhow::Context;
 use serde_json::json;
 
 use super::trial::{self, Round as TrialRound, Run, Trial, raw, table};
+use crate::benchmark::report_speed;
 use crate::report::{Bound, Estimate, Finding, Report};
-use crate::rounds::{Variant, rounds};
+use crate::rounds::{Round, Variant, rounds};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
@@ -14,8 +15,11 @@ const NO_SLOWER: Bound = Bound::AtMost(1.03);
 
 const PAIRS: usize = 20;
 
-/// What can be asked for.
-const CASES: [&str; 3] = ["short", "flood", "steady"];
+/// Programs in the recording that is read.
+const PROGRAMS: u32 = 100;
+
+/// The names of the cases.
+const CASES: [&str; 4] = ["short", "flood", "steady", "read"];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     for case in &setting.cases {
@@ -33,8 +37,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         add(&mut all, CASES[1], flood(&scratch, count)?);
     }
     if wants(CASES[2]) {
-        // What starting and ending cost differs by more, from run to run, than what goes on between.
+        // The cost of start and exit varies more between runs than the cost of recording.
         add(&mut all, CASES[2], steady(&scratch, 2 * count)?);
+    }
+    if wants(CASES[3]) {
+        add(&mut all, CASES[3], read(&scratch, count)?);
     }
     Ok(all)
 }
@@ -47,20 +54,28 @@ fn add(all: &mut Report, name: &str, one: Report) {
 
 /// `stat true` and `record true`.
 fn short(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
-    let before = scratch.setting.before.as_ref().context("name the binary before: against FILE")?;
-    let commands = short_commands(scratch, &before.display().to_string());
+    let commands = short_commands(scratch, &before(scratch)?);
     let rounds = rounds(&commands, count)?;
-    let ratio =
-        |before: usize| {
-            Estimate::of_ratios(rounds.iter().map(|round| {
-                round.usage[before + 1].cpu_ns as f64 / round.usage[before].cpu_ns as f64
-            }))
-        };
     let findings = vec![
-        finding("CPU of `stat true`, after/before", ratio(0)),
-        finding("CPU of `record true`, after/before", ratio(2)),
+        finding("CPU of `stat true`, after/before", cpu_ratio(&rounds, 0)),
+        finding("CPU of `record true`, after/before", cpu_ratio(&rounds, 2)),
     ];
     Ok(Report::of_rounds(&commands, &rounds, findings))
+}
+
+/// The path of the binary before the change.
+fn before(scratch: &Scratch<'_>) -> anyhow::Result<String> {
+    let before = scratch.setting.before.as_ref().context("name the binary before: against FILE")?;
+    Ok(before.display().to_string())
+}
+
+/// CPU time of the variant at `before + 1` over that of the variant at `before`.
+fn cpu_ratio(rounds: &[Round], before: usize) -> Estimate {
+    Estimate::of_ratios(
+        rounds
+            .iter()
+            .map(|round| round.usage[before + 1].cpu_ns as f64 / round.usage[before].cpu_ns as f64),
+    )
 }
 
 fn flood(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
@@ -85,6 +100,26 @@ fn steady(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
         format!("of it between start and end, {when}: {:.2} ms", between.value / 1e6)
     }));
     Ok(Report { table, findings, raw: raw(&trials, &rounds) })
+}
+
+/// `report` and `script` of one recording with call chains.
+fn read(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
+    let (file, _) = report_speed::recording(scratch, PROGRAMS)?;
+    let before = before(scratch)?;
+    let after = scratch.setting.tare();
+    let command = |tool: &str, name: &str| [tool, name, "-i", &file].map(str::to_owned);
+    let commands = vec![
+        Variant::new("report, before", command(&before, "report")),
+        Variant::new("report, after", command(&after, "report")),
+        Variant::new("script, before", command(&before, "script")),
+        Variant::new("script, after", command(&after, "script")),
+    ];
+    let rounds = rounds(&commands, count)?;
+    let findings = vec![
+        finding("CPU of `report`, after/before", cpu_ratio(&rounds, 0)),
+        finding("CPU of `script`, after/before", cpu_ratio(&rounds, 2)),
+    ];
+    Ok(Report::of_rounds(&commands, &rounds, findings))
 }
 
 /// The recorder's CPU time between its start and its end, by its own account, in ns.
