@@ -1,18 +1,18 @@
-//! Notes on the machine: a figure without them can't be judged later.
+//! A description of the machine, without which figures can't be judged later.
 
 use std::fmt;
 use std::process::Command;
 
 use serde::Serialize;
 
-/// What the figures were measured on, and what was measured.
+/// The machine and the version of tare that were measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct HostInfo {
     kernel: String,
     cpu: String,
     cpus: usize,
     perf: String,
-    /// The commit of the sources, with `+` where they differ from it.
+    /// The commit of the sources, with `+` if they have uncommitted changes.
     tare: String,
     /// Seconds since 1970.
     time: u64,
@@ -37,7 +37,7 @@ impl HostInfo {
         }
     }
 
-    /// What names a file of results: the sources and the time.
+    /// The part of a result file's name that states time and commit.
     pub(crate) fn label(&self) -> String {
         format!("{}-{}", self.time, self.tare.trim_end_matches('+'))
     }
@@ -53,13 +53,13 @@ impl fmt::Display for HostInfo {
     }
 }
 
-/// Whether the CPUs are AMD's: there the C library asks `cpuid` more as a program starts, which a
-/// virtual machine's hypervisor answers.
+/// Whether the CPUs are AMD's. There the C library executes more `cpuid` instructions at start-up, which
+/// trap to the hypervisor.
 pub(crate) fn is_amd() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
 }
 
-/// The first line that a program prints; empty where it can't be run.
+/// The first line that a program prints; empty if it can't run.
 fn output(program: &str, args: &[&str]) -> String {
     let text =
         Command::new(program).args(args).output().map(|done| done.stdout).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Side-by-side benchmarks of tare and perf: `./x bench --help`.
+//! Benchmarks of tare beside perf and other tools: `./x bench --help`.
 
 mod benchmark;
 mod machine;
@@ -17,21 +17,21 @@ use clap::Parser;
 use crate::benchmark::{AGAINST, BENCHMARKS, Benchmark};
 use crate::setting::Setting;
 
-/// Runs tare and perf side by side: interleaved rounds in random order, ratios with 95% bootstrap
+/// Runs tare beside other tools: interleaved rounds in random order, ratios with 95% bootstrap
 /// intervals. Raw results go to bench/runs/.
 #[derive(Debug, Parser)]
 #[command(name = "./x bench")]
 struct Arguments {
-    /// Which benchmarks to run, all of them unless told; or `against FILE [short] [flood] [steady]`:
-    /// the binary before a change, and which of its cases.
+    /// Benchmarks to run (default: all); or `against FILE [short] [flood] [steady] [read]`: the binary
+    /// before a change, and the cases to compare.
     names: Vec<String>,
-    /// How many rounds, where the benchmark's own number is not wanted.
+    /// Number of rounds (default: each benchmark's own).
     #[arg(long, value_name = "N")]
     pairs: Option<usize>,
-    /// What the addresses of symbols-truth are drawn by; another one each time unless told.
+    /// Seed of the addresses of symbols-truth (default: random).
     #[arg(long)]
     seed: Option<u64>,
-    /// Say what there is, and run nothing.
+    /// List the benchmarks.
     #[arg(long)]
     list: bool,
     /// The binary to measure.

@@ -1,4 +1,4 @@
-//! What a benchmark found: as a table, and with all raw figures as a file.
+//! Results of a benchmark: a table, findings with their bounds, and a file with all raw figures.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,8 +10,7 @@ use crate::machine::HostInfo;
 use crate::rounds::{Round, Variant};
 use crate::run::Usage;
 
-/// The 20% trimmed mean of paired figures with its 95% bootstrap interval; no interval for fewer
-/// than five rounds.
+/// A figure with its 95% interval; without an interval where there are too few rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) value: f64,
@@ -20,12 +19,12 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// A number that was counted, not estimated.
+    /// A counted number, which has no interval.
     pub(crate) fn exact(value: f64) -> Self {
         Self { value, low: None, high: None }
     }
 
-    /// Of one figure a round.
+    /// The 20% trimmed mean of one figure per round, with a bootstrap interval from five rounds on.
     pub(crate) fn from_figures(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let value = TrimmedMean::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
@@ -37,14 +36,13 @@ impl Estimate {
         }
     }
 
-    /// The median, with its interval from the binomial distribution of how many figures lie below
-    /// it: at least 95%, and none for fewer than six figures.
+    /// The median with the interval of the sign test, at least 95%, from six figures on.
     pub(crate) fn median(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         let n = figures.len();
         let mut below = 0.0;
-        // Of n tosses of a coin, 0 heads; then 1; and so on: as long as all of these are together
-        // less likely than 2.5%.
+        // The probability of at most `rank` heads in n tosses of a coin, as long as it stays below
+        // 2.5%.
         let mut chance = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
         let mut rank = 0;
         while rank < n && below + chance <= 0.025 {
@@ -60,8 +58,8 @@ impl Estimate {
         }
     }
 
-    /// Of one ratio a round: the geometric mean, as twice as much and half as much are equally far
-    /// from the same.
+    /// The geometric trimmed mean of one ratio per round: on the logarithmic scale 2 and 1/2 are equally
+    /// far from 1.
     pub(crate) fn of_ratios(ratios: impl Iterator<Item = f64>) -> Self {
         let logs = Self::from_figures(ratios.map(f64::ln).collect());
         Self { value: logs.value.exp(), low: logs.low.map(f64::exp), high: logs.high.map(f64::exp) }
@@ -77,26 +75,25 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// A figure that has a bound.
+/// A figure with a bound.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// What was measured, with its unit.
+    /// Name and unit of the figure.
     pub(crate) what: String,
     pub(crate) measured: Estimate,
     #[serde(flatten)]
     pub(crate) bound: Bound,
 }
 
-/// What a figure is held against.
+/// The bound of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
     AtMost(f64),
     AtLeast(f64),
-    /// What noise hides is not asked for: the estimate itself is held against it, and its interval
-    /// shown.
+    /// A bound for the estimate alone; its interval is only printed, because noise dominates it.
     EstimateAtMost(f64),
-    /// The same from below.
+    /// A lower bound for the estimate alone.
     EstimateAtLeast(f64),
 }
 
@@ -116,8 +113,8 @@ impl fmt::Display for Bound {
 }
 
 impl Finding {
-    /// Met only where the whole interval lies within the bound, or the estimate where that is what
-    /// is bound.
+    /// Whether the whole interval lies within the bound, or the estimate if the bound is for the
+    /// estimate.
     pub(crate) fn met(&self) -> bool {
         let Estimate { value, low, high } = self.measured;
         match self.bound {
@@ -129,19 +126,19 @@ impl Finding {
     }
 }
 
-/// What a benchmark found.
+/// Results of a benchmark.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// What is shown above the findings.
+    /// Lines to print above the findings.
     #[serde(skip)]
     pub(crate) table: Vec<String>,
     pub(crate) findings: Vec<Finding>,
-    /// All figures of all runs.
+    /// All raw figures.
     pub(crate) raw: serde_json::Value,
 }
 
 impl Report {
-    /// Of rounds of commands: the table has a line a command.
+    /// A report of rounds with one line per variant in the table.
     pub(crate) fn of_rounds(
         variants: &[Variant],
         rounds: &[Round],
@@ -176,10 +173,10 @@ impl Report {
         Self { table, findings, raw: serde_json::json!({ "variants": variants, "rounds": rounds }) }
     }
 
-    /// Writes everything to bench/runs/ and returns the file's path.
+    /// Writes all figures to bench/runs/ and returns the file's path.
     ///
     /// # Errors
-    /// The file system's own.
+    /// Errors of the file system.
     pub(crate) fn save(&self, name: &str, machine: &HostInfo) -> anyhow::Result<PathBuf> {
         #[derive(Serialize)]
         struct SavedReport<'a> {
@@ -231,7 +228,7 @@ mod tests {
         assert_eq!((five.value, five.low, five.high), (3.0, None, None));
         let six = Estimate::median(figures(6));
         assert_eq!((six.value, six.low, six.high), (3.5, Some(1.0), Some(6.0)));
-        // As in the tables of the sign test: the 6th of 20 from either end.
+        // The tables of the sign test give the 6th of 20 from either end.
         let twenty = Estimate::median(figures(20));
         assert_eq!((twenty.low, twenty.high), (Some(6.0), Some(15.0)));
     }

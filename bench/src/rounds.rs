@@ -1,10 +1,10 @@
-//! Interleaved rounds: what drifts (a neighbour, the clock rate) hits every variant alike.
+//! Interleaved rounds, so that drift (neighbours, clock rate) affects all variants alike.
 
 use serde::Serialize;
 
 use crate::run::{Usage, run};
 
-/// One of the commands that are compared.
+/// One of the compared commands.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Variant {
     /// Its name in tables and files.
@@ -22,17 +22,16 @@ impl Variant {
     }
 }
 
-/// Every variant once.
+/// One run of every variant.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Round {
-    /// The order in which they ran, as indices of the variants.
+    /// The order of the runs, as indices of the variants.
     pub(crate) order: Vec<usize>,
-    /// What each variant used, in the order of the variants.
+    /// The usage of each variant, in the order of the variants.
     pub(crate) usage: Vec<Usage>,
 }
 
-/// Runs every variant once as a warm-up that doesn't count, then `count` rounds, each in a random
-/// order.
+/// Runs a warm-up round that doesn't count, then `count` rounds, each in random order.
 ///
 /// # Errors
 /// A run failed.
@@ -41,7 +40,7 @@ pub(crate) fn rounds(variants: &[Variant], count: usize) -> anyhow::Result<Vec<R
     cold_rounds(variants, count)
 }
 
-/// The same without a warm-up.
+/// Runs `count` rounds without a warm-up.
 ///
 /// # Errors
 /// A run failed.
@@ -54,11 +53,11 @@ fn round(variants: &[Variant]) -> anyhow::Result<Round> {
     Ok(Round { order, usage })
 }
 
-/// Does something with each of all, in a random order: returns that, as indices, and what came of
-/// each, in the order of `all`.
+/// Calls `each` for every element in random order. Returns that order as indices, and the results in the
+/// order of `all`.
 ///
 /// # Errors
-/// The first one.
+/// The first error of `each`.
 pub(crate) fn in_random_order<T, R>(
     all: &[T],
     mut each: impl FnMut(&T) -> anyhow::Result<R>,

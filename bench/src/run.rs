@@ -1,4 +1,4 @@
-//! One process, and what all of it cost.
+//! Runs one process and measures its whole cost.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,10 +11,10 @@ use serde::Serialize;
 use tare_kernel::command::find_in_path;
 use tare_kernel::exit::{ChildExit, wait_for};
 
-/// What a process used, with the children that it waited for: `wait4(2)`.
+/// Usage of a process and the children that it waited for, from `wait4(2)`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Usage {
-    /// From its execve until its end was seen.
+    /// From its execve until wait4 returned.
     pub(crate) elapsed_ns: u64,
     /// User and system time.
     pub(crate) cpu_ns: u64,
@@ -22,22 +22,21 @@ pub(crate) struct Usage {
     pub(crate) peak_bytes: u64,
 }
 
-/// How a command ended, and what it said.
+/// How a command exited, and its output.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct CommandOutput {
     pub(crate) pid: i32,
-    /// Its first child, some time after the start.
+    /// The pid of its first child, if it had one shortly after the start.
     pub(crate) grandchild: Option<i32>,
     pub(crate) ended: ChildExit,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs a command to its end, without a line of it on the terminal.
+/// Runs a command to its end and discards its output.
 ///
 /// # Errors
-/// It can't be started, or ended with another status than 0 (a run that failed measures nothing):
-/// with what it wrote to stderr.
+/// The command can't be started, or exits with a status other than 0; the error holds its stderr.
 pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
     let mut log = tempfile::tempfile()?;
     let line = words.join(" ");
@@ -55,11 +54,11 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<Usage> {
     })
 }
 
-/// Runs a command to its end, and keeps what it says.
+/// Runs a command to its end and keeps its output.
 ///
 /// # Errors
-/// It can't be started.
-pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
+/// The command can't be started.
+pub(crate) fn run_for_output(words: &[String]) -> anyhow::Result<CommandOutput> {
     let mut out = tempfile::tempfile()?;
     let mut log = tempfile::tempfile()?;
     let started = Instant::now();
@@ -69,15 +68,21 @@ pub(crate) fn outcome(words: &[String]) -> anyhow::Result<Outcome> {
     let looker = std::thread::spawn(move || first_child(pid));
     let ended = wait_for(pid, started)?;
     let grandchild = looker.join().unwrap_or(None);
-    Ok(Outcome { pid, grandchild, ended, stdout: text_of(&mut out)?, stderr: text_of(&mut log)? })
+    Ok(CommandOutput {
+        pid,
+        grandchild,
+        ended,
+        stdout: text_of(&mut out)?,
+        stderr: text_of(&mut log)?,
+    })
 }
 
-/// The same for a command that must succeed.
+/// Runs a command that must succeed and keeps its output.
 ///
 /// # Errors
-/// It can't be started, or ended with another status than 0: with what it wrote to stderr.
-pub(crate) fn succeed(words: &[String]) -> anyhow::Result<Outcome> {
-    let done = outcome(words)?;
+/// The command can't be started, or exits with a status other than 0; the error holds its stderr.
+pub(crate) fn succeed(words: &[String]) -> anyhow::Result<CommandOutput> {
+    let done = run_for_output(words)?;
     anyhow::ensure!(
         done.ended.status == 0,
         "'{}' ended with status {}\n{}",
@@ -98,7 +103,7 @@ fn first_child(pid: i32) -> Option<i32> {
         .ok()
 }
 
-/// All of a file, from its start.
+/// Reads a whole file from its start.
 fn text_of(file: &mut File) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -106,9 +111,8 @@ fn text_of(file: &mut File) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Not by `WaitingChild`: a copy of this process would add what copying costs, half a millisecond,
-/// to every figure, and so would failed attempts along `$PATH`. The standard library's spawn shares
-/// the memory until execve.
+/// Starts a command. `WaitingChild` would copy this process, which adds half a millisecond to every
+/// figure, and so would failed attempts along `$PATH`.
 fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     let (name, args) = words.split_first().context("no command")?;
     let program = if name.contains('/') {
@@ -116,8 +120,8 @@ fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     } else {
         find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")?
     };
-    // With its own group the standard library forks. Else the child would share this process's memory
-    // until its execve, and its peak memory would begin with that.
+    // With a process group the standard library forks. Otherwise the child would share this process's
+    // memory until its execve, and its peak memory would start at that size.
     Ok(Command::new(program)
         .args(args)
         .gid(rustix::process::getgid().as_raw())

@@ -1,4 +1,4 @@
-//! The folder that a benchmark's recordings go to, and the recorders that write there.
+//! The folder of a benchmark's recordings, and the command lines of the recorders that write there.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use tempfile::{Builder, TempDir};
 
 use crate::setting::Setting;
 
-/// What the names of all such folders begin with.
+/// The prefix of the folders' names.
 const PREFIX: &str = "tare-bench-";
 
-/// A folder that is gone at the end. One whose benchmark was killed goes when the next is made
-/// beside it: until then its lock is held.
+/// A locked folder that is removed on drop. If the benchmark is killed, the next benchmark finds the folder
+/// unlocked and removes it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -23,16 +23,15 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// A new folder in this one.
+    /// Makes a folder in `place`.
     pub(crate) fn new_in(place: &Path) -> anyhow::Result<Self> {
         let made = || -> anyhow::Result<Self> {
-            // Held while folders come and go, so that nobody sweeps one that is not locked as yet.
+            // This lock is held until the new folder is locked, so that no other benchmark removes it.
             let all = File::open(place)?;
             flock(&all, FlockOperation::LockExclusive)?;
             sweep(place)?;
             let folder = Builder::new().prefix(PREFIX).tempdir_in(place)?;
-            // Relative where the place is: an absolute path would tell where this machine has the
-            // project.
+            // The path stays relative if `place` is: raw results must not name absolute paths.
             let path = place.join(folder.path().file_name().context("a folder has a name")?);
             let lock = File::open(&path)?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -46,8 +45,8 @@ impl Folder {
     }
 }
 
-/// Removes the folders that no benchmark holds any more. What can't be removed is another user's,
-/// or still written to: then the next run tries.
+/// Removes folders that no benchmark has locked. A folder that can't be removed now is left to the next
+/// run.
 fn sweep(place: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(place)? {
         let entry = entry?;
@@ -64,7 +63,7 @@ fn sweep(place: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who records.
+/// A recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tool {
@@ -87,7 +86,7 @@ impl<'a> Scratch<'a> {
         Ok(Self { setting, folder: Folder::new_in(beside)? })
     }
 
-    /// As a path from here: raw results name it.
+    /// The folder's path; raw results name it.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -96,8 +95,7 @@ impl<'a> Scratch<'a> {
         self.folder().join(name)
     }
 
-    /// A recorder's command line, up to the options. perf keeps its cache of build ids in the
-    /// folder, too.
+    /// A recorder's command line up to the options. perf keeps its cache of build ids in the folder, too.
     pub(crate) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
         let into = into.display().to_string();
         match tool {

@@ -1,22 +1,22 @@
-//! What a benchmark is run with.
+//! Settings of a benchmark run.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a benchmark is run with.
+/// Settings of a benchmark run.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// The binary to measure, as a path from here: the raw results name it.
+    /// Path of the binary to measure; raw results name it.
     pub(crate) tare: PathBuf,
     /// The folder of the built workloads.
     pub(crate) workloads: PathBuf,
-    /// The binary before a change, which the measured one is held against.
+    /// The binary before a change, for `against`.
     pub(crate) before: Option<PathBuf>,
-    /// What of the two is compared; all where none is named.
+    /// The cases of `against`; all of them if empty.
     pub(crate) cases: Vec<String>,
-    /// How many rounds, where the user said so.
+    /// The number of rounds, if given.
     pub(crate) rounds: Option<usize>,
-    /// What addresses are drawn by, where the user said so.
+    /// The seed of random addresses, if given.
     pub(crate) seed: Option<u64>,
 }
 
@@ -25,12 +25,12 @@ impl Setting {
         self.tare.display().to_string()
     }
 
-    /// The first recording of a host measures what a sample costs there. Benchmarks are about those
-    /// that come later.
+    /// Makes a first recording, which measures and stores the cost of a sample on this host, so that later
+    /// recordings don't.
     pub(crate) fn calibrate(&self) {
         for chains in ["-g", "--no-call-graph"] {
             let recording = ["record", "-q", chains, "-o", "/dev/null", "true"];
-            // Where it fails, so does the benchmark, which says why.
+            // If this fails, the benchmark fails too and reports the reason.
             let _ = Command::new(&self.tare).args(recording).stderr(Stdio::null()).status();
         }
     }

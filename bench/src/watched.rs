@@ -1,29 +1,29 @@
-//! What a process that goes on has used so far, all its threads together.
+//! CPU time and wake-ups of all threads of a running process.
 
 use anyhow::Context;
 use serde::Serialize;
 
-/// What all threads of a process have used by a moment, or between two.
+/// CPU time and wake-ups of all threads of a process, up to a moment or between two moments.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct ProcessUsage {
     /// CPU time: the first field of `/proc/PID/task/TID/schedstat`.
     pub(crate) cpu_ns: u64,
-    /// How often it gave a CPU up to wait, and so how often it was woken:
-    /// `voluntary_ctxt_switches` in `/proc/PID/task/TID/status`.
+    /// Voluntary context switches, hence wake-ups: `voluntary_ctxt_switches` in
+    /// `/proc/PID/task/TID/status`.
     pub(crate) wake_ups: u64,
 }
 
 impl ProcessUsage {
-    /// By now.
+    /// The usage up to now.
     ///
     /// # Errors
-    /// There is no such process.
+    /// The process doesn't exist.
     pub(crate) fn now(pid: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{pid}/task");
         let tasks = std::fs::read_dir(&folder).with_context(|| format!("process {pid} is gone"))?;
         let mut sum = Self { cpu_ns: 0, wake_ups: 0 };
         for task in tasks {
-            // A thread may end meanwhile.
+            // A thread may exit while the loop runs.
             let read = |name| std::fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
             let number = |text: &str| text.trim().parse::<u64>().ok();
             let stat = read("schedstat").unwrap_or_default();
@@ -36,7 +36,7 @@ impl ProcessUsage {
         Ok(sum)
     }
 
-    /// What came since.
+    /// The usage since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),

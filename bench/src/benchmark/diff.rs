@@ -15,16 +15,16 @@ use crate::setting::Setting;
 /// Recordings of each variant.
 const RECORDINGS: usize = 40;
 
-/// Recordings a side in each comparison.
+/// Recordings per side of a comparison.
 const A_SIDE: usize = 10;
 
 /// Rounds of the workload: 0.3 to 0.5 s.
 const ROUNDS: &str = "180";
 
-/// How much longer the first function's loop is.
+/// By how much the first function's loop is longer, in percent.
 const LONGER_PERCENT: f64 = 5.0;
 
-/// Comparisons of the program with itself, and with the other.
+/// Comparisons of the program with itself, and as many with the slower program.
 const EQUAL: usize = 200;
 const PLANTED: usize = 100;
 
@@ -78,7 +78,7 @@ fn record_all(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The documents of comparisons, made by as many threads as there are CPUs: nothing is timed here.
+/// Runs the comparisons on all CPUs, since nothing here is timed, and returns their documents.
 fn compare_all(
     scratch: &Scratch<'_>,
     comparisons: &[[Vec<String>; 2]],
@@ -110,7 +110,7 @@ fn compare_all(
     done.into_iter().collect()
 }
 
-/// What of a comparison is looked at.
+/// The fields of a comparison that the findings need.
 fn kept(sides: &[Vec<String>; 2], event: &Value) -> Value {
     let is_change = |row: &&Value| {
         !matches!(row["change"].as_str(), Some("none_shown" | "too_few" | "not_judged"))
@@ -124,7 +124,7 @@ fn kept(sides: &[Vec<String>; 2], event: &Value) -> Value {
     })
 }
 
-/// Whether anything is said to have changed.
+/// Whether the comparison reports any change.
 fn has_change(comparison: &Value) -> bool {
     let changes = comparison["changes"].as_array();
     comparison["all"]["is_shown"] == true || changes.is_none_or(|changes| !changes.is_empty())
@@ -138,14 +138,14 @@ fn is_named(comparison: &Value) -> bool {
     matches!(parse(comparison)["change"].as_str(), Some("more" | "larger_share"))
 }
 
-/// Whether an interval of parse holds a value.
+/// Whether the interval of an estimate for the function `parse` contains `truth`.
 fn holds(comparison: &Value, figure: &str, estimate: &str, truth: f64) -> bool {
     let interval = &parse(comparison)[figure][estimate];
     let end = |name: &str| interval[name].as_f64();
     end("low").zip(end("high")).is_some_and(|(low, high)| (low..=high).contains(&truth))
 }
 
-/// The mean of a value of parse over all comparisons.
+/// The mean of a value of the function `parse` over all comparisons.
 fn mean_of(comparisons: &[Value], figure: &str, value: &str) -> f64 {
     let all: Vec<f64> =
         comparisons.iter().filter_map(|one| parse(one)[figure][value].as_f64()).collect();
@@ -156,7 +156,7 @@ fn report(equal: &[Value], planted: &[Value]) -> anyhow::Result<Report> {
     let alarms = equal.iter().filter(|comparison| has_change(comparison)).count();
     let found = planted.iter().filter(|comparison| is_named(comparison)).count();
     let longer = 1.0 + LONGER_PERCENT / 100.0;
-    // What its share was before, over all comparisons: all of it takes so much longer.
+    // The function's share of the unchanged program tells by how much the whole program slows down.
     let share = mean_of(planted, "share", "a");
     let moved = share * longer / (1.0 - share + share * longer) - share;
     let count = |held: &dyn Fn(&Value) -> bool| planted.iter().filter(|c| held(c)).count();

@@ -1,5 +1,5 @@
-//! What recording a shell loop of short processes adds to its elapsed time, by the number of events
-//! and by how children are followed.
+//! The elapsed time that recording adds to a shell loop of short processes, by number of events and by
+//! mode of `--follow`.
 
 pub(super) mod build;
 pub(super) mod clean;
@@ -23,7 +23,7 @@ const TRACED: [&str; 5] = [
     "raw_syscalls:sys_enter",
 ];
 
-/// Commands that one run of the loop starts, twice.
+/// Passes of the loop; each starts two commands.
 const LOOPS: &str = "500";
 
 /// Bare runs in each round.
@@ -34,7 +34,7 @@ pub(crate) fn software(setting: &Setting) -> anyhow::Result<Report> {
     run(setting, SOFTWARE)
 }
 
-/// Two tracepoints among them, whose own cost is the floor.
+/// Five events, two of them tracepoints, whose own cost is the floor.
 pub(crate) fn traced(setting: &Setting) -> anyhow::Result<Report> {
     run(setting, TRACED)
 }
@@ -42,7 +42,7 @@ pub(crate) fn traced(setting: &Setting) -> anyhow::Result<Report> {
 fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let command = [setting.workload("commands.sh"), LOOPS.to_owned()];
-    // What everything else is compared with is noisy too: it runs more often.
+    // The bare loop is the base of every comparison and noisy too, so it runs more often.
     let mut variants = vec![Variant::new("bare", command.clone()); BARE_RUNS];
     for number in 1..=events.len() {
         let chosen = events[..number].join(",");
@@ -75,12 +75,12 @@ fn run(setting: &Setting, events: [&str; 5]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Among the variants, of the nth of [`RecorderKind::ALL`]: perf is 0, then come tare's modes.
+/// The index of a variant: the nth of [`RecorderKind::ALL`] with `number` events.
 fn place(number: usize, nth: usize) -> usize {
     BARE_RUNS + (number - 1) * RecorderKind::ALL.len() + nth
 }
 
-/// The middle one of a round's bare runs.
+/// The median of a round's bare runs.
 fn bare(round: &Round) -> f64 {
     Estimate::median((0..BARE_RUNS).map(|at| elapsed(round, at)).collect()).value
 }
@@ -93,8 +93,8 @@ fn findings(rounds: &[Round], events: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (nth, who) in RecorderKind::ALL.iter().enumerate().skip(1).take(2) {
         let who = who.name();
-        // Where noise has perf add nothing the ratio says nothing: medians of both are held against
-        // each other.
+        // Where perf adds no more than the noise, a ratio per round is meaningless: compare the
+        // medians.
         let added = |number, nth| {
             Estimate::median(
                 rounds

@@ -1,4 +1,4 @@
-//! One module a benchmark.
+//! The list of benchmarks; each is a module.
 
 mod diff;
 mod flame_page;
@@ -29,14 +29,14 @@ pub(crate) struct Benchmark {
     pub(crate) run: fn(&Setting) -> anyhow::Result<Report>,
 }
 
-/// Compares two binaries, and is not among all.
+/// Compares two binaries. It needs an argument, so it isn't one of [`BENCHMARKS`].
 pub(crate) const AGAINST: Benchmark = Benchmark {
     name: "against",
     about: "what counting and recording cost: the binary before against the binary after",
     run: record::against::run,
 };
 
-/// All there are.
+/// All benchmarks that run without arguments.
 pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "true-cost",

@@ -1,4 +1,4 @@
-//! What `tare record --off-cpu` costs two processes that do nothing but wake each other.
+//! The cost of `tare record --off-cpu` for two processes that only wake each other.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// What is measured: 200,000 switches on one CPU.
+/// 200,000 switches on one CPU.
 const COMMAND: [&str; 8] = ["taskset", "-c", "0", "perf", "bench", "sched", "pipe", "-l"];
 const OPERATIONS: &str = "100000";
 
-/// A run: seconds that the pipes took, by the benchmark's own clock, and bytes of the recording.
+/// One run: elapsed seconds by perf bench's clock, and the size of the recording in bytes.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-struct Run {
+struct PipeRun {
     seconds: f64,
     bytes: u64,
 }
 
-/// `perf bench sched pipe`: bare, with sums of waits by reason alone, with call chains, and as perf
-/// records switches with call chains.
+/// Runs `perf bench sched pipe` bare, under tare with and without call chains, and under perf's record
+/// of switches with call chains.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let tare = setting.tare();
@@ -45,24 +45,24 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("perf, call chains", with(&perf)),
     ];
     let count = setting.rounds.unwrap_or(10);
-    let mut measured: Vec<Vec<Run>> = Vec::new();
+    let mut measured: Vec<Vec<PipeRun>> = Vec::new();
     for _ in 0..count {
         let (_, runs) = in_random_order(&variants, |variant| recorded(variant, &file))?;
         measured.push(runs);
     }
-    let ratio = |at: usize, to: usize, of: fn(&Run) -> f64| {
+    let ratio = |at: usize, to: usize, of: fn(&PipeRun) -> f64| {
         Estimate::of_ratios(measured.iter().map(|runs| of(&runs[at]) / of(&runs[to])))
     };
     let finding = |what: &str, measured, bound| Finding { what: what.into(), measured, bound };
-    let seconds = |run: &Run| run.seconds;
-    let bytes = |run: &Run| run.bytes as f64;
+    let seconds = |run: &PipeRun| run.seconds;
+    let bytes = |run: &PipeRun| run.bytes as f64;
     let findings = vec![
         finding("time, reasons alone/bare", ratio(1, 0, seconds), Bound::AtMost(1.5)),
         finding("time, call chains: tare/perf", ratio(2, 3, seconds), Bound::AtMost(1.0)),
         finding("bytes, call chains: tare/perf", ratio(2, 3, bytes), Bound::AtMost(0.1)),
     ];
     let table = variants.iter().enumerate().map(|(at, variant)| {
-        let median = |of: fn(&Run) -> f64| {
+        let median = |of: fn(&PipeRun) -> f64| {
             Estimate::median(measured.iter().map(|runs| of(&runs[at])).collect()).value
         };
         let us = 1e6 * median(seconds) / OPERATIONS.parse().unwrap_or(1.0);
@@ -76,15 +76,15 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-fn recorded(variant: &Variant, file: &Path) -> anyhow::Result<Run> {
+fn recorded(variant: &Variant, file: &Path) -> anyhow::Result<PipeRun> {
     let stdout = succeed(&variant.words)?.stdout;
     let seconds = stdout.lines().find_map(|line| line.trim().strip_prefix("Total time:"));
     let seconds = seconds.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
     let seconds = seconds.with_context(|| format!("perf bench said '{stdout}'"))?;
     if !file.exists() {
-        return Ok(Run { seconds, bytes: 0 });
+        return Ok(PipeRun { seconds, bytes: 0 });
     }
     let bytes = std::fs::metadata(file)?.len();
     std::fs::remove_file(file)?;
-    Ok(Run { seconds, bytes })
+    Ok(PipeRun { seconds, bytes })
 }

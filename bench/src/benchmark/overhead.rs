@@ -1,5 +1,5 @@
-//! Whether `tare overhead` finds what is there, and nothing where there is nothing: each figure
-//! from studies of its own, with cpu-clock.
+//! Whether `tare overhead` finds a planted cost, and reports no cost otherwise. Each figure comes from
+//! its own studies with cpu-clock.
 
 pub(crate) mod budget;
 pub(crate) mod calibrate;
@@ -15,17 +15,17 @@ use tare_measure::overhead::rates::{Figure, Row, fits};
 
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
-use crate::run::outcome;
+use crate::run::run_for_output;
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Studies unless told.
+/// Number of studies by default.
 const STUDIES: usize = 10;
 
-/// What the fake profiler burns, in percent.
+/// The share of a CPU that the fake profiler burns.
 const PLANTED_PERCENT: f64 = 2.0;
 
-/// One study, as its document says.
+/// Runs a study and returns its document.
 fn study(setting: &Setting, args: &[&str]) -> anyhow::Result<Value> {
     let mut command = Command::new(&setting.tare);
     command
@@ -69,7 +69,7 @@ fn highest(figures: impl Iterator<Item = f64>) -> f64 {
     figures.fold(f64::NAN, f64::max)
 }
 
-/// At 0 Hz no loop loses anything.
+/// At 0 Hz no loop may lose time.
 pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "0"])?;
     let mut findings = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(studies) })
 }
 
-/// A fake profiler that burns CPU time is found, and how much.
+/// The studies find a fake profiler that burns CPU time, and how much it burns.
 pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     let burner = setting.workload("burner");
     let profiler = format!(
@@ -125,7 +125,7 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// The figures of a sample lie in each other, and come back.
+/// Handler time is at most interrupt time, and that at most stolen time; repeated studies agree.
 pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "2000,4000,10000", "--loops", "counting"])?;
     let costs = |row: usize| studies.iter().map(move |study| &rows(study)[row]["cost"]);
@@ -156,15 +156,15 @@ pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(studies) })
 }
 
-/// What lies between the handler and the stolen time: a timer's interrupt without a sample takes
-/// most of it.
+/// The difference between handler and stolen time: most of it is the timer interrupt, as an interrupt
+/// without a sample shows.
 pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
     const NAMES: [&str; 6] = ["handler", "interrupt", "stolen", "timer", "exit", "call"];
     let mut rounds: Vec<[f64; 6]> = Vec::new();
     for _ in 0..setting.rounds.unwrap_or(STUDIES) {
         let study = study(setting, &["--rates", "4000", "--loops", "counting", "--pairs", "50"])?;
         let cost = &rows(&study)[0]["cost"];
-        let bare = outcome(&[setting.workload("timer"), study["cpu"].to_string()])?.stdout;
+        let bare = run_for_output(&[setting.workload("timer"), study["cpu"].to_string()])?.stdout;
         let ns = |name: &str| {
             bare.lines()
                 .find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
@@ -196,8 +196,8 @@ pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!({ "figures": NAMES, "rounds_us": rounds }) })
 }
 
-/// A line through lower rates says what a handler costs at 10,000 Hz. Both are of one study, as the
-/// machine's speed drifts from one to the next.
+/// Predicts the handler's cost at 10,000 Hz by a line through lower rates. Both come from the same study,
+/// because the machine's speed drifts between studies.
 pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
     const LEFT_OUT: u64 = 10_000;
     let mut ratios = Vec::new();
@@ -227,7 +227,7 @@ pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Both tables of the article by one command.
+/// Runs one study of all rates.
 pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
     let start = Instant::now();
     let study = study(setting, &[])?;
@@ -240,11 +240,11 @@ pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// How many recordings of each recorder, beyond the study.
+/// Recordings by each recorder, in addition to the study.
 const RECORDINGS: usize = 10;
 
-/// tare's recorder beside perf's: what a loop loses to each, and what whole recordings of a busy
-/// process cost the recorder itself.
+/// Compares tare's recorder with perf's: the time that a loop loses, and the recorder's own CPU time for
+/// recordings of a busy process.
 pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
     let profilers = ["--profiler", "perf", "--profiler", "tare"];
     let steps = ["--rates", "4000", "--call-graph", "fp", "--loops", "counting"];
@@ -295,14 +295,14 @@ pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!({ "study": study, "recordings": recordings }) })
 }
 
-/// What a row of a study says of a profiler in one of its lists.
+/// The entry for a profiler in one of the lists of a study's row.
 fn of_profiler(row: &Value, list: &str, name: &str) -> Value {
     let list = row[list].as_array();
     list.and_then(|list| list.iter().find(|one| one["profiler"] == name).cloned())
         .unwrap_or_default()
 }
 
-/// Recordings of one busy process, whose own time is no part of the recorder's.
+/// Records one busy process by each recorder. Only the recorder's own CPU time counts.
 fn recordings(setting: &Setting) -> anyhow::Result<Vec<Round>> {
     let scratch = Scratch::new(setting)?;
     let spin = Spinning(
@@ -320,7 +320,7 @@ fn recordings(setting: &Setting) -> anyhow::Result<Vec<Round>> {
     rounds(&variants, setting.rounds.unwrap_or(RECORDINGS))
 }
 
-/// A process that is killed when this goes.
+/// A busy process that is killed on drop.
 struct Spinning(Child);
 
 impl Drop for Spinning {

@@ -17,7 +17,7 @@ const RUNS: &str = "100";
 const COUNT_CALLS: &str =
     "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @[args.id] = count(); }";
 
-/// Places of the variants.
+/// Indices of the variants.
 const BARE_LOOP: usize = 0;
 const TARE_RECORD: usize = 1;
 const SAMPLY: usize = 2;

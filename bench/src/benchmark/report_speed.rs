@@ -1,4 +1,4 @@
-//! `report` and `script` of many short processes with deep stacks, against perf.
+//! `report` and `script` of many short processes with deep stacks, beside perf's.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use crate::run::{Usage, run as run_command, succeed};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Programs of the recording that is held against perf.
+/// Programs in the recording that perf reads too.
 const SMALL: u32 = 300;
 
-/// The place of each variant.
+/// Indices of the variants.
 const FLAT: usize = 0;
 const REPORT: usize = 1;
 const JSON: usize = 2;
 const SCRIPT: usize = 3;
 const OF_PERF: usize = 4;
 
-/// Reports beside perf's. A report of perf with callers takes half a minute and gigabytes: it runs
-/// once, and each of tare's is held against that run.
+/// Compares reports with perf's. perf's report with callers takes half a minute and gigabytes, so it runs
+/// once and serves all rounds.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let (file, bytes) = recording(&scratch, SMALL)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Ten times the samples beside the same programs.
+/// Compares a recording with one of ten times as many programs.
 pub(crate) fn grown(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let [small, large] = [SMALL, 10 * SMALL].map(|programs| recording(&scratch, programs));
@@ -124,11 +124,11 @@ fn against_perf(rounds: &[Round], peer: &Usage, bytes: u64) -> Vec<Finding> {
     ]
 }
 
-/// What ten times the samples take, of what the first recording takes: the second has `grown` times
-/// the bytes.
+/// The cost for ten times the samples, relative to the first recording and scaled by the growth of the
+/// file, `grown`.
 fn ten_times(rounds: &[Round], grown: f64) -> Vec<Finding> {
-    type Figure = fn(&Usage) -> u64;
-    let all: [(&str, Figure); 2] =
+    type UsageFigure = fn(&Usage) -> u64;
+    let all: [(&str, UsageFigure); 2] =
         [("CPU", |usage| usage.cpu_ns), ("peak memory", |usage| usage.peak_bytes)];
     let names = ["flat report", "report", "report --json", "script"];
     let mut findings = Vec::new();

@@ -1,5 +1,5 @@
-//! `tare sched` beside `perf sched timehist` on one recording, and `tare lock` against what programs
-//! waited by their own clocks.
+//! `tare sched` beside `perf sched timehist` on one recording, and `tare lock` compared with the waits
+//! that programs measure themselves.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -10,17 +10,17 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// So many round trips of a pipe are recorded.
+/// Round trips through a pipe in the recording.
 const LOOPS: &str = "100000";
 
-/// A line of a list of switches: its place and time as text, and microseconds of wait, delay and run.
-struct Line<'a> {
+/// A line of a list of switches: CPU and time as text; wait, delay and run in microseconds.
+struct SwitchLine<'a> {
     place: &'a str,
     task: &'a str,
     us: [u64; 3],
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines(text: &str) -> Vec<SwitchLine<'_>> {
     let line = |line: &'_ str| {
         let (place, rest) = line.trim().split_once("]  ")?;
         let mut words = rest.split_whitespace().rev();
@@ -35,25 +35,25 @@ fn lines(text: &str) -> Vec<Line<'_>> {
         .filter_map(|text| {
             let (end, us) = found(text)?;
             let text = text.trim();
-            Some(Line { place: &text[..end], task: &text[end..], us })
+            Some(SwitchLine { place: &text[..end], task: &text[end..], us })
         })
         .collect()
 }
 
-/// How many switches both list, and how many of them differ by more than a microsecond.
+/// Switches that both tools list, and those that differ by more than a microsecond, by reason.
 #[derive(Default)]
 struct SwitchComparison {
     switches: u64,
-    /// perf has no number for the task, as it has ended.
+    /// perf has no pid for the task because it has exited.
     unnamed: u64,
-    /// A switch is missing before it.
+    /// An earlier switch is missing.
     unknown: u64,
-    /// Before 6.13 perf has no delay of a task that was preempted: it is the whole wait.
+    /// perf before 6.13 reports no delay for a preempted task; its delay is the whole wait.
     preempted: u64,
     differ: u64,
 }
 
-fn compare(ours: &[Line<'_>], perf: &[Line<'_>]) -> anyhow::Result<SwitchComparison> {
+fn compare(ours: &[SwitchLine<'_>], perf: &[SwitchLine<'_>]) -> anyhow::Result<SwitchComparison> {
     ensure!(ours.len() == perf.len(), "{} switches here, {} by perf", ours.len(), perf.len());
     let mut all = SwitchComparison::default();
     for (ours, perf) in ours.iter().zip(perf) {
@@ -80,7 +80,7 @@ fn compare(ours: &[Line<'_>], perf: &[Line<'_>]) -> anyhow::Result<SwitchCompari
     Ok(all)
 }
 
-/// Lists of the switches of one recording, side by side, and what they took.
+/// Compares both tools' lists of one recording's switches, and their cost.
 pub(crate) fn timehist(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let file = scratch.path("sched.data").display().to_string();
@@ -126,7 +126,7 @@ pub(crate) fn timehist(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What `tare lock` says of a program that knows how long it waited: tare over the program's clock.
+/// The ratio of the wait that `tare lock` reports to the wait by the program's own clock.
 fn lock_ratio(setting: &Setting, kind: &str, caller: &str) -> anyhow::Result<f64> {
     let workload = setting.workload("contended");
     let scratch = Scratch::new(setting)?;
@@ -143,7 +143,7 @@ fn lock_ratio(setting: &Setting, kind: &str, caller: &str) -> anyhow::Result<f64
     Ok(row["total_ns"].as_f64().context("no total")? / waited)
 }
 
-/// Waits for a futex and for a lock of the kernel, against the waiting thread's own clock.
+/// Compares waits for a futex and for a kernel lock with the waiting thread's own clock.
 pub(crate) fn lock(setting: &Setting) -> anyhow::Result<Report> {
     let count = setting.rounds.unwrap_or(10);
     let mut findings = Vec::new();

@@ -1,5 +1,5 @@
-//! What watching costs: `tare top` and `perf top` on the whole machine at 99 Hz, each on a terminal
-//! of its own, after their first ten seconds; and the memory of a day of short processes.
+//! `tare top` and `perf top` on the whole machine at 99 Hz, each in its own terminal: CPU time after the
+//! first ten seconds. Also the memory of `tare top` after a day of short processes.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::rounds::in_random_order;
 use crate::setting::Setting;
 use crate::watched::ProcessUsage;
 
-/// Both read symbols and draw their first screens meanwhile.
+/// Time for both to read symbols and draw the first screens.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// A window of `tare top`: samples are forgotten once meanwhile.
+/// One window of `tare top`, so old samples leave once.
 const MEASURED: Duration = Duration::from_secs(10);
 
-/// The load: two threads that are busy for three quarters of the time.
+/// The load: two threads, busy three quarters of the time.
 const LOAD: [&str; 3] = ["100000", "75", "2"];
 
-/// A day of two CPUs at 99 Hz.
+/// Samples of a day on two CPUs at 99 Hz.
 const SAMPLES: u64 = 99 * 2 * 86_400;
 const PROCESSES: u64 = 100_000;
 
-/// A process that goes when its guard does.
+/// A load that is killed on drop.
 struct Load(std::process::Child);
 
 impl Drop for Load {
@@ -36,9 +36,9 @@ impl Drop for Load {
     }
 }
 
-/// What each used.
+/// CPU time and wake-ups of each tool.
 #[derive(Debug, Serialize)]
-struct Round {
+struct TopRound {
     tare: ProcessUsage,
     perf: ProcessUsage,
     tare_with_chains: ProcessUsage,
@@ -64,9 +64,9 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     for _ in 0..setting.rounds.unwrap_or(6) {
         let (_, used) = in_random_order(&lines, |line| watch(line))?;
         let [tare, perf, tare_with_chains, perf_with_chains] = used[..] else { continue };
-        rounds.push(Round { tare, perf, tare_with_chains, perf_with_chains });
+        rounds.push(TopRound { tare, perf, tare_with_chains, perf_with_chains });
     }
-    let ratio = |of: fn(&Round) -> f64| Estimate::of_ratios(rounds.iter().map(of));
+    let ratio = |of: fn(&TopRound) -> f64| Estimate::of_ratios(rounds.iter().map(of));
     let bound = Bound::AtMost(1.0 / 3.0);
     let finding = |what: &str, measured| Finding { what: what.to_owned(), measured, bound };
     let findings = vec![
@@ -76,7 +76,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             ratio(|round| percent(&round.tare_with_chains) / percent(&round.perf_with_chains)),
         ),
     ];
-    let line = |round: &Round| {
+    let line = |round: &TopRound| {
         let used = |used: &ProcessUsage| {
             let wake_ups = used.wake_ups as f64 / MEASURED.as_secs_f64();
             format!("{:.3}% ({wake_ups:.1} wake-ups a second)", percent(used))
@@ -93,7 +93,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!({ "load": LOAD, "rounds": rounds }) })
 }
 
-/// What a program on a terminal uses after its beginning.
+/// Measures a program in a terminal after its start-up.
 fn watch(line: &str) -> anyhow::Result<ProcessUsage> {
     let terminal = Terminal::new()?;
     let line = format!("exec {line}");
@@ -109,7 +109,7 @@ fn watch(line: &str) -> anyhow::Result<ProcessUsage> {
     Ok(used)
 }
 
-/// What the library's example prints.
+/// The output of the library's example.
 #[derive(Debug, Deserialize, Serialize)]
 struct ReplayedDay {
     samples: u64,

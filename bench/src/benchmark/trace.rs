@@ -1,4 +1,4 @@
-//! What `tare trace` costs: a loop of system calls, and the start-up; what a killed one leaves.
+//! The cost of `tare trace` for a loop of system calls and at start-up, and what a killed tracer leaves.
 
 mod kill;
 mod probe;
@@ -26,10 +26,10 @@ static EMPTY: &[u8] = include_bytes_aligned!("../../../crates/kernel/bpf/empty.a
 pub(crate) use kill::run as kill;
 pub(crate) use probe::run as probe;
 
-/// How long each loop runs, in seconds.
+/// Duration of each loop, in seconds.
 const SECONDS: &str = "0.5";
 
-/// Attaches two programs that do nothing, until they are dropped.
+/// Attaches two empty BPF programs until the result is dropped.
 fn attach_empty() -> anyhow::Result<Ebpf> {
     let btf = Btf::from_sys_fs()?;
     let mut ebpf = Ebpf::load(EMPTY)?;
@@ -42,14 +42,14 @@ fn attach_empty() -> anyhow::Result<Ebpf> {
     Ok(ebpf)
 }
 
-/// Nanoseconds a call of the loop under this command.
+/// Nanoseconds per call of the loop under this command.
 fn ns_per_call(words: &[String]) -> anyhow::Result<f64> {
     let stdout = succeed(words)?.stdout;
     let calls: f64 = stdout.trim().parse().with_context(|| format!("flood said '{stdout}'"))?;
     Ok(SECONDS.parse::<f64>()? * 1e9 / calls)
 }
 
-/// A loop of getppid(2): bare, under programs that do nothing, under tare, perf and strace.
+/// Runs a loop of getppid(2) bare, with empty BPF programs, and under tare, perf and strace.
 pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
     let tare = setting.tare();
     let flood = setting.workload("flood");
@@ -102,8 +102,8 @@ pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// The same loop recorded: bare, by `tare trace --data` and by `perf trace record`, each with the ring
-/// buffers that it has by itself. Each call is two samples.
+/// Runs the same loop bare, under `tare trace --data` and under `perf trace record`, each with its default
+/// rings. Each call is two samples.
 pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let tare = setting.tare();
@@ -168,11 +168,11 @@ pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
 /// A recorded loop.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 struct RecordedLoop {
-    /// Nanoseconds a call.
+    /// Nanoseconds per call.
     ns: f64,
-    /// Records that found no room.
+    /// Lost records.
     lost: u64,
-    /// How many samples the loop's calls have too few.
+    /// Missing samples of the loop's calls.
     missing: u64,
 }
 
@@ -190,7 +190,7 @@ fn recorded(variant: &Variant, file: Option<&Path>) -> anyhow::Result<RecordedLo
     })
 }
 
-/// `true`, bare and under `tare trace -s`.
+/// Runs `true` bare and under `trace -s`.
 pub(crate) fn start_up(setting: &Setting) -> anyhow::Result<Report> {
     let variants = vec![
         Variant::new("bare", ["true"]),

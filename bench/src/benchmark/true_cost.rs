@@ -1,4 +1,4 @@
-//! The smallest thing to count, so that everything else is the tool's own cost.
+//! Counts `true`, the smallest command, so that nearly all cost is the tool's own.
 
 use crate::machine;
 use crate::report::{Bound, Estimate, Finding, Report};
@@ -8,7 +8,7 @@ use crate::setting::Setting;
 
 const SAME_EVENTS: &str = "task-clock,context-switches,cpu-migrations,page-faults";
 
-/// Places of the variants.
+/// Indices of the variants.
 const TRUE: usize = 0;
 const TARE: usize = 1;
 const PERF: usize = 2;
@@ -53,7 +53,7 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
             rounds.iter().map(|round| cpu_ms(round, at) - cpu_ms(round, to)).collect(),
         )
     };
-    // A difference can be negative, so its ratio has no logarithm; what perf adds is always far
+    // A difference may be negative, so its logarithm may not exist; perf's difference is always far
     // from zero.
     let added = |round: &Round, at: usize| {
         round.usage[at].elapsed_ns as f64 - round.usage[TRUE].elapsed_ns as f64
@@ -71,7 +71,7 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
             if machine::is_amd() { 1.0 / 5.0 } else { 1.0 / 6.0 },
         ),
         finding("peak memory, tare/perf", ratio(|usage| usage.peak_bytes, [TARE, PERF]), 0.25),
-        // Static programs on the C library of the toolchain, all of them.
+        // All of these are static programs with the toolchain's C library.
         finding(
             "CPU of --null above a program that forks, executes and waits, ms",
             more_cpu_ms([TARE_NULL, STATIC]),
@@ -82,7 +82,7 @@ fn findings(rounds: &[Round]) -> Vec<Finding> {
             more_cpu_ms([TARE_SAME, STATIC_SAME]),
             0.1,
         ),
-        // What such a program may be is what this C library, kernel and host leave of the first bound.
+        // This ratio shows how much of the first bound the C library, kernel and host use up.
         finding(
             "CPU of such a program with the same events, of perf's",
             ratio(cpu, [STATIC_SAME, PERF_SAME]),

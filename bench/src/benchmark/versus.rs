@@ -1,4 +1,5 @@
-//! Comparisons whose answer is known: of a command with itself, and with one that works 3% longer.
+//! Comparisons by `tare stat --vs` with known answers: a command with itself, and with one that works 3%
+//! longer.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -7,10 +8,10 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
 use crate::setting::Setting;
 
-/// Passes of the workload's loop: some 6 ms.
+/// Passes of the workload's loop: about 6 ms.
 const PASSES: u64 = 15_000_000;
 
-/// A/A: whatever is not 'no difference seen', in any metric, is wrong.
+/// Compares a command with itself: every verdict but 'no difference seen' is wrong.
 pub(crate) fn equal(setting: &Setting) -> anyhow::Result<Report> {
     let comparisons = compare(setting, PASSES, setting.rounds.unwrap_or(100))?;
     let wrong = comparisons.iter().filter(|comparison| !all_equal(comparison)).count();
@@ -22,7 +23,7 @@ pub(crate) fn equal(setting: &Setting) -> anyhow::Result<Report> {
     )
 }
 
-/// A planted 3% has to be found in the time.
+/// Compares with a command that takes 3% longer: `tare stat --vs` must find it in the elapsed time.
 pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     let comparisons = compare(setting, PASSES / 100 * 103, setting.rounds.unwrap_or(10))?;
     let missed = comparisons
@@ -32,7 +33,7 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     report("comparisons that miss 3% in the time, in percent", missed, 10.0, &comparisons)
 }
 
-/// The documents of so many comparisons, without their pairs.
+/// Runs `count` comparisons; returns their documents without the pairs.
 fn compare(setting: &Setting, passes_of_b: u64, count: usize) -> anyhow::Result<Vec<Value>> {
     let file = tempfile::NamedTempFile::new()?;
     let output = file.path().display().to_string();
@@ -69,7 +70,7 @@ fn compare(setting: &Setting, passes_of_b: u64, count: usize) -> anyhow::Result<
         .collect()
 }
 
-/// The verdicts of a comparison, that of the time first.
+/// The verdicts of a comparison; the first is about elapsed time.
 fn verdicts(comparison: &Value) -> impl Iterator<Item = &str> {
     comparison["metrics"]
         .as_array()

@@ -1,4 +1,4 @@
-//! The C library whose sources are among the dependencies.
+//! The sources of the C library zstd, which is a dependency.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::run::succeed;
 
-/// The package that has the library.
+/// The package that contains the library.
 const PACKAGE: &str = "zstd-sys";
 
-/// Its C files, where cargo keeps them.
+/// The library's C files in cargo's registry.
 pub(super) fn sources() -> anyhow::Result<Vec<PathBuf>> {
     let words = ["cargo", "metadata", "--format-version", "1", "--offline"].map(str::to_owned);
     let metadata: Value = serde_json::from_str(&succeed(&words)?.stdout)?;

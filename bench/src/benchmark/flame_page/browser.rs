@@ -11,12 +11,11 @@ use serde_json::{Value, json};
 
 const OPTIONS: &str = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --remote-debugging-pipe";
 
-/// Calls its argument once what is there now has been drawn: the second frame begins when the first
-/// one is done.
+/// Calls its argument after the page has been drawn: the second frame begins when the first is done.
 pub(super) const DRAWN: &str =
     "((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
 
-/// A browser that goes with its guard.
+/// A browser that ends when this value is dropped.
 pub(super) struct Browser {
     child: Child,
     commands: File,
@@ -27,7 +26,7 @@ pub(super) struct Browser {
 }
 
 impl Browser {
-    /// Starts it, with an empty page.
+    /// Starts a browser with an empty page.
     pub(super) fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let at = folder.path().display();
@@ -56,7 +55,7 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Opens a page of `tare flame`, and returns how long that took until it was drawn.
+    /// Opens a page of `tare flame` and returns the time until the page is drawn.
     pub(super) fn open(&mut self, page: &Path) -> anyhow::Result<Duration> {
         let begin = Instant::now();
         self.call("Page.navigate", &json!({"url": format!("file://{}", page.display())}))?;
@@ -69,7 +68,7 @@ impl Browser {
         Ok(begin.elapsed())
     }
 
-    /// What an expression of JavaScript is, a promise's value too.
+    /// Evaluates a JavaScript expression and awaits it if it is a promise.
     pub(super) fn js(&mut self, expression: &str) -> anyhow::Result<Value> {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut result = self.call("Runtime.evaluate", &params)?;
@@ -101,7 +100,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The children go with their parent, and take a moment to leave its folder.
+        // Chromium's child processes take a moment to leave its folder.
         let _ = self.call("Browser.close", &json!({}));
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! The page of `tare flame` of 100,000 different call chains, in headless Chromium: until it is
-//! drawn, until a search is drawn, and its bytes.
+//! The page of `tare flame` for 100,000 distinct call chains in headless Chromium: time until it is
+//! drawn, time until a search is drawn, and size.
 
 mod browser;
 
@@ -19,23 +19,23 @@ use browser::Browser;
 const CHAINS: u32 = 100_000;
 const SEED: u64 = 12;
 
-/// What is searched for: a part of nearly all names, a few functions by a regular expression, and
-/// nothing.
+/// The searches: a part of nearly all names, a regular expression for a few functions, and a name that
+/// doesn't exist.
 const SEARCHES: [&str; 3] = ["f1", "^f(100|2000|4000)$", "no such function"];
 
-/// What stands around the data of a page.
+/// The tags around the data of a page.
 const DATA: [&str; 2] = ["<script id=\"data\" type=\"application/json\">", "</script>"];
 
-/// What one browser took, in seconds.
+/// Times of one browser, in seconds.
 #[derive(Debug, Serialize)]
-struct Round {
-    /// From the navigation to the first picture of the whole.
+struct BrowserTimes {
+    /// From navigation to the first frame of the whole page.
     drawn: f64,
-    /// From the word in the box to the picture with what it matches, for each of the searches.
+    /// From the input in the search box to the frame that highlights the matches, by search.
     searches: Vec<f64>,
 }
 
-impl Round {
+impl BrowserTimes {
     fn slowest_search(&self) -> f64 {
         self.searches.iter().copied().fold(0.0, f64::max)
     }
@@ -54,21 +54,21 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let size = Page::read(&page)?;
     let page = page.canonicalize()?;
     let mut rounds = Vec::new();
-    // The first browser reads its own files for the first time: it doesn't count.
+    // The first browser fills the page cache with its own files and isn't counted.
     for at in 0..=setting.rounds.unwrap_or(10) {
         let round = round(&page)?;
         if at > 0 {
             rounds.push(round);
         }
     }
-    let median = |of: fn(&Round) -> f64| Estimate::median(rounds.iter().map(of).collect());
+    let median = |of: fn(&BrowserTimes) -> f64| Estimate::median(rounds.iter().map(of).collect());
     let finding = |what: &str, measured, bound| Finding {
         what: what.to_owned(),
         measured,
         bound: Bound::AtMost(bound),
     };
     let drawn = median(|round| round.drawn);
-    let search = median(Round::slowest_search);
+    let search = median(BrowserTimes::slowest_search);
     let findings = vec![
         finding("drawn after, seconds", drawn, 2.0),
         finding("slowest of three searches, seconds", search, 0.3),
@@ -79,7 +79,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         ),
         finding("bytes, MB", Estimate::exact(size.bytes as f64 / 1e6), 6.0),
     ];
-    let line = |round: &Round| {
+    let line = |round: &BrowserTimes| {
         let searches = round.searches.iter().map(|search| format!("{:.0} ms", search * 1e3));
         let searches: Vec<String> = searches.collect();
         format!("drawn after {:.3} s, searches {}", round.drawn, searches.join(", "))
@@ -93,14 +93,14 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw })
 }
 
-/// What a page holds.
+/// The contents of a page.
 #[derive(Debug, Serialize)]
 struct Page {
     bytes: usize,
     data: usize,
-    /// Functions in call chains, as its data have them.
+    /// Frames in the page's data.
     functions: u64,
-    /// Those that were too narrow.
+    /// Frames that were merged because they are too narrow.
     merged: u64,
 }
 
@@ -118,7 +118,7 @@ impl Page {
     }
 }
 
-fn round(page: &Path) -> anyhow::Result<Round> {
+fn round(page: &Path) -> anyhow::Result<BrowserTimes> {
     let mut browser = Browser::start()?;
     let drawn = browser.open(page)?.as_secs_f64();
     let mut searches = Vec::new();
@@ -135,5 +135,5 @@ fn round(page: &Path) -> anyhow::Result<Round> {
         ))?;
         searches.push(milliseconds.as_f64().context("a search has no time")? / 1e3);
     }
-    Ok(Round { drawn, searches })
+    Ok(BrowserTimes { drawn, searches })
 }

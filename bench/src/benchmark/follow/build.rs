@@ -1,5 +1,5 @@
-//! `make -j2` of a C library: the report's shares by command name, against what the kernel counted
-//! for each process.
+//! `make -j2` of a C library: shares by command name in the report, compared with the CPU time that the
+//! kernel counted for each process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// By name, in percent: what the report says, and what is exact.
+/// By command name: the reported and the exact share, in percent.
 #[derive(Clone, Debug, Default)]
 struct ShareComparison(BTreeMap<String, (f64, f64)>);
 
@@ -62,7 +62,7 @@ impl ShareComparison {
         self.0.values().map(|(reported, exact)| (reported - exact).abs()).fold(0.0, f64::max)
     }
 
-    /// The names that matter.
+    /// A line with the commands of the largest shares.
     fn line(&self) -> String {
         let large = self.0.iter().filter(|(_, (reported, exact))| reported.max(*exact) >= 1.0);
         large
@@ -89,7 +89,7 @@ fn compare(
     Ok(ShareComparison(compared))
 }
 
-/// The rows of the recorder's own report.
+/// The rows of the report by the same tool that recorded.
 fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(String, f64)>> {
     let file = scratch.recording().display().to_string();
     let words = match who {
@@ -112,8 +112,8 @@ fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(Str
     Ok(rows)
 }
 
-/// A makefile with a rule a C file. Not optimized: the compiler takes long for a few of the files,
-/// and many short processes are wanted.
+/// A makefile with one rule per C file. It doesn't optimize, because the benchmark needs many short
+/// processes and the optimizer takes long for a few files.
 fn rules(files: &[PathBuf], objects: &Path) -> String {
     let object = |file: &Path| {
         objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string()
@@ -122,7 +122,7 @@ fn rules(files: &[PathBuf], objects: &Path) -> String {
     let archive = objects.join("library.a").display().to_string();
     let mut text = format!("{archive}: {}\n\tar rcs $@ $^\n", all.join(" "));
     for (file, object) in files.iter().zip(&all) {
-        // The shell that runs a line with a semicolon stays, and waits for the compiler.
+        // make runs a line with a semicolon in a shell, which waits for the compiler.
         text.push_str(&format!(
             "{object}: {}\n\tcc -O0 -DZSTD_DISABLE_ASM -c -o $@ $<; :\n",
             file.display()

@@ -1,4 +1,5 @@
-//! What recorders leave behind, of which half are killed, and under which limits the command runs.
+//! Processes, cgroups and files that recorders leave behind when half of them are killed, and the limits
+//! that their commands see.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// What a command may take to end by itself, once its recorder was killed.
+/// How long a command may run after its recorder was killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -77,8 +78,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// One recorder, in a process group of its own with what it starts. A killed one gets no chance to
-/// clean up.
+/// Runs one recorder in a process group of its own. With `kill` it ends by SIGKILL and can't clean up.
 fn once(words: &[String], temporary: &PathBuf, kill: bool) -> anyhow::Result<Pid> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env("TMPDIR", temporary);
@@ -100,7 +100,7 @@ fn is_there(group: Pid) -> bool {
     test_kill_process_group(group).is_ok()
 }
 
-/// The cgroups beside which recorders make theirs.
+/// The cgroups in the folder where recorders make theirs.
 fn cgroups() -> anyhow::Result<BTreeSet<PathBuf>> {
     let own = Cgroups::read(&Host::default())
         .for_events
@@ -110,7 +110,7 @@ fn cgroups() -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(entries.iter().map(std::fs::DirEntry::path).filter(|path| path.is_dir()).collect())
 }
 
-/// In how many modes the command sees other limits than without tare.
+/// In how many modes the command's limits differ from those without tare.
 fn limits(scratch: &Scratch<'_>) -> anyhow::Result<usize> {
     let command = [scratch.setting.workload("limits.sh")];
     let bare = succeed(&command)?.stdout;

@@ -1,5 +1,5 @@
-//! How much of the CPU time of a shell loop of short processes has samples, and whether these tell
-//! its programs apart.
+//! The share of a shell loop's CPU time that samples cover, and whether they attribute it to the right
+//! programs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const RATES: [&str; 3] = ["99", "1000", "4000"];
 const LOOPS: &str = "1000";
 
 /// One run.
-struct Run {
+struct CoverageRun {
     who: RecorderKind,
     rate: &'static str,
     recorded: RecordedCommand,
@@ -30,7 +30,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         fastrand::shuffle(&mut ways);
         for (who, rate) in ways {
             let recorded = scratch.follow(who, &["-e", "cpu-clock", "-F", rate], &command)?;
-            runs.push(Run { who, rate, recorded });
+            runs.push(CoverageRun { who, rate, recorded });
         }
     }
     let mut table = Vec::new();
@@ -84,8 +84,8 @@ fn sees_all(who: RecorderKind) -> bool {
     matches!(who, RecorderKind::Tare("cgroup" | "system"))
 }
 
-/// Of all runs together: how far, in points, the share of a name is from its exact one at most; and
-/// all shares.
+/// The largest difference of a name's share from its exact share over all runs, in percentage points,
+/// and a line with all shares.
 fn split<'a>(runs: impl Iterator<Item = &'a RecordedCommand>) -> (f64, String) {
     let mut names: BTreeMap<&str, Time> = BTreeMap::new();
     for (name, time) in runs.flat_map(|recorded| &recorded.names) {

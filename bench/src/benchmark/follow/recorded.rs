@@ -1,4 +1,4 @@
-//! A command that was recorded, beside the CPU time that each of its processes really used.
+//! A recorded command, and the exact CPU time of each of its processes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -14,12 +14,12 @@ use tare_format::record::kind::PERF_RECORD_SAMPLE;
 use crate::run::succeed;
 use crate::scratch::{Scratch, Tool};
 
-/// Who records.
+/// A recorder and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum RecorderKind {
     Perf,
-    /// With this `--follow`.
+    /// tare with this value of `--follow`.
     Tare(&'static str),
 }
 
@@ -36,12 +36,12 @@ impl RecorderKind {
     }
 }
 
-/// What one name of a command stands for, in seconds of CPU time.
+/// CPU time of the processes with one command name, in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Time {
-    /// What the kernel counted.
+    /// The kernel's count.
     pub(super) exact_s: f64,
-    /// What samples stand for.
+    /// The sum of the samples' periods.
     pub(super) sampled_s: f64,
 }
 
@@ -49,13 +49,12 @@ pub(super) struct Time {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RecordedCommand {
     pub(super) samples: u64,
-    /// By the last name of each process: so what a process does before its execve counts for the
-    /// program, in both columns.
+    /// By the last name of each process, so that CPU time before an execve counts for the program.
     pub(super) names: BTreeMap<String, Time>,
 }
 
 impl RecordedCommand {
-    /// What samples stand for, of what was used.
+    /// The sampled share of the CPU time.
     pub(super) fn coverage(&self) -> f64 {
         let sum = |of: fn(&Time) -> f64| self.names.values().map(of).sum::<f64>();
         sum(|time| time.sampled_s) / sum(|time| time.exact_s)
@@ -88,7 +87,7 @@ impl Scratch<'_> {
         words
     }
 
-    /// Records a command, with a note of what each of its processes used. The recording stays.
+    /// Records a command and notes the CPU time of each of its processes. The recording stays.
     pub(super) fn follow(
         &self,
         who: RecorderKind,
@@ -130,7 +129,7 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     for (waiter, _, us, _) in &lines {
         *of_children.entry(*waiter).or_default() += us;
     }
-    // The last line has no waiter, and nothing of children in it.
+    // The last line is the command itself: no process waited for it, and it excludes its children.
     let own = |(waiter, pid, us, name): (i32, i32, f64, String)| {
         let children = of_children.get(&pid).copied().filter(|_| waiter != 0).unwrap_or(0.0);
         (pid, (name, (us - children) / 1e6))
@@ -138,8 +137,8 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     Ok(lines.into_iter().map(own).collect())
 }
 
-/// Joins samples with processes. Others than the command's are left out, as a recording of whole
-/// CPUs has them.
+/// Attributes samples to processes. A recording of whole CPUs also holds other processes, which are left
+/// out.
 fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<RecordedCommand> {
     let mut recorded = RecordedCommand { samples: 0, names: BTreeMap::new() };
     for (name, own_s) in exact.values() {

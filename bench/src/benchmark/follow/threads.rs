@@ -1,4 +1,4 @@
-//! What recording adds to a thread that does nothing.
+//! The cost that recording adds to a thread that does nothing.
 
 use anyhow::Context;
 use serde_json::json;

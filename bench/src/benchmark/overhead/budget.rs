@@ -1,5 +1,5 @@
-//! Whether `tare record --max-overhead` keeps its word, by what others than the recorder see, and
-//! whether its profiles say the same.
+//! Whether `tare record --max-overhead` keeps its budget as measured from outside, and whether its
+//! profiles agree with those at the full rate.
 
 mod interrupts;
 mod recording;
@@ -10,59 +10,59 @@ use serde_json::{Value, json};
 use tare_kernel::host::Host;
 
 use self::interrupts::Part;
-use self::recording::{Recording, StateFolder, Weight};
+use self::recording::{BudgetRecording, StateFolder, Weight};
 use super::{at_least, at_most};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::in_random_order;
 use crate::setting::Setting;
 
-/// Rounds unless told: the fewest with an interval.
+/// Default number of rounds: the fewest that yield an interval.
 const ROUNDS: usize = 5;
-/// What may be spent, in percent.
+/// The budgets, in percent of the CPUs' time.
 const BUDGETS: [&str; 3] = ["0.5", "1", "2"];
-/// What may be spent over the budget is a quarter of it.
+/// The cost may exceed the budget by a quarter.
 const OF_BUDGET: f64 = 1.25;
-/// Samples a second where there is no budget, and the most where there is one.
+/// Sampling frequency without a budget, and the highest frequency with one.
 const FULL_HZ: &str = "4000";
-/// How many samples shares must rest on.
+/// Samples needed to compare shares.
 const SAMPLES: f64 = 5000.0;
-/// Rows of a profile from this share on.
+/// Rows with a smaller share aren't compared.
 const ROW: f64 = 0.005;
 
-/// What is recorded.
-struct Program {
+/// A program to record.
+struct BudgetProgram {
     name: &'static str,
     mode: &'static str,
-    /// With the amount in place of `{}`.
+    /// The command; the amount of work replaces `{}`.
     command: &'static str,
-    /// At the full rate, then by budget: enough for 5,000 samples in all rounds.
+    /// Amounts of work for 5,000 samples over all rounds: at the full rate, then by budget.
     amounts: [&'static str; 4],
     sort: &'static str,
 }
 
-const PROGRAMS: [Program; 4] = [
-    Program {
+const PROGRAMS: [BudgetProgram; 4] = [
+    BudgetProgram {
         name: "busy",
         mode: "--follow=cgroup",
         command: "mix {} 100 2",
         amounts: ["1.5", "2.5", "1.5", "1.5"],
         sort: "sym",
     },
-    Program {
+    BudgetProgram {
         name: "forks",
         mode: "--follow=cgroup",
         command: "commands.sh {}",
         amounts: ["500", "1400", "900", "700"],
         sort: "comm",
     },
-    Program {
+    BudgetProgram {
         name: "idle",
         mode: "--follow=cgroup",
         command: "mix {} 10 2",
         amounts: ["3", "13", "6.5", "3.5"],
         sort: "sym",
     },
-    Program {
+    BudgetProgram {
         name: "idle -a",
         mode: "-a",
         command: "mix {} 10 2",
@@ -71,9 +71,9 @@ const PROGRAMS: [Program; 4] = [
     },
 ];
 
-impl Program {
-    /// `way` is 0 for the full rate, then one of [`BUDGETS`].
-    fn record(&self, place: &StateFolder<'_>, way: usize) -> anyhow::Result<Recording> {
+impl BudgetProgram {
+    /// Records the program. `way` is 0 for the full rate, otherwise 1 plus an index of [`BUDGETS`].
+    fn record(&self, place: &StateFolder<'_>, way: usize) -> anyhow::Result<BudgetRecording> {
         let budget = way
             .checked_sub(1)
             .map_or_else(String::new, |at| format!("--max-overhead {}%", BUDGETS[at]));
@@ -84,25 +84,25 @@ impl Program {
         )
     }
 
-    /// Where nothing fits, the lowest rate is kept, and the ledger says so.
-    fn floor(&self, place: &StateFolder<'_>) -> anyhow::Result<Recording> {
+    /// Records with a budget that no rate meets: tare keeps the lowest rate and the ledger says so.
+    fn floor(&self, place: &StateFolder<'_>) -> anyhow::Result<BudgetRecording> {
         let options = format!("-F {FULL_HZ} {} --max-overhead 0.01% --min-rate 19", self.mode);
         place.record(&options, &self.command.replace("{}", self.amounts[3]), self.sort)
     }
 
-    /// Whether all that was sampled is the command's.
+    /// Whether the recording holds only samples of the command.
     fn is_followed(&self) -> bool {
         self.mode != "-a"
     }
 }
 
 /// All recordings of a program, by way.
-type Variants = [Vec<Recording>; 4];
+type Variants = [Vec<BudgetRecording>; 4];
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let place = StateFolder::new(setting)?;
     let cpus = Host::default().online_cpus()?.as_slice().len();
-    let nobody = place.nobody()?;
+    let without = place.count_without_recording()?;
     let all: Vec<(usize, usize)> =
         (0..PROGRAMS.len()).flat_map(|program| (0..4).map(move |way| (program, way))).collect();
     let mut recordings: [Variants; PROGRAMS.len()] = Default::default();
@@ -115,11 +115,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         }
     }
     top_up(&place, rounds, &mut recordings)?;
-    let floors: Vec<Recording> =
+    let floors: Vec<BudgetRecording> =
         PROGRAMS.iter().map(|program| program.floor(&place)).collect::<Result<_, _>>()?;
     let mut table = vec![format!(
-        "{} interrupts that sample in a second while nobody records: more than 0 are of other programs",
-        nobody.foreign
+        "{} sampling interrupts per second before any recording: if above 0, other programs sample too",
+        without.foreign
     )];
     let mut findings = Vec::new();
     for (program, ways) in PROGRAMS.iter().zip(&recordings) {
@@ -132,7 +132,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         }
         table.push(line(&format!("{}, full rate", program.name), &ways[0], cpus));
     }
-    let sampled = |run: &Recording| {
+    let sampled = |run: &BudgetRecording| {
         run.interrupts.number as f64 / run.ledger["samples"].as_f64().unwrap_or(f64::NAN)
     };
     let apart = recordings
@@ -150,12 +150,12 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report {
         table,
         findings,
-        raw: json!({ "cpus": cpus, "nobody": nobody, "programs": programs.collect::<Vec<_>>() }),
+        raw: json!({ "cpus": cpus, "without": without, "programs": programs.collect::<Vec<_>>() }),
     })
 }
 
-/// Records more where samples are few: rates are low where a study found samples dear. At most
-/// twice as many runs are added as there were rounds.
+/// Records more where the rate was too low for enough samples. Adds at most twice as many runs as there
+/// were rounds.
 fn top_up(
     place: &StateFolder<'_>,
     rounds: usize,
@@ -173,25 +173,25 @@ fn top_up(
     Ok(())
 }
 
-/// A figure a run, in percent.
-fn percent(runs: &[Recording], of: impl Fn(&Recording) -> f64) -> Vec<f64> {
+/// One figure per run, in percent.
+fn percent(runs: &[BudgetRecording], of: impl Fn(&BudgetRecording) -> f64) -> Vec<f64> {
     runs.iter().map(|run| 100.0 * of(run)).collect()
 }
 
-/// Of the recorded CPUs' time, which a budget is a share of.
-fn spent(run: &Recording, cpus: usize) -> f64 {
+/// The recording's cost as a share of the recorded CPUs' time, which is what a budget limits.
+fn spent(run: &BudgetRecording, cpus: usize) -> f64 {
     (run.interrupts.ns + run.recorder_ns) as f64 / (run.elapsed_ns as f64 * cpus as f64)
 }
 
-/// Of the command's CPU time, what samples took: no CPU gives up more than the budget to these.
-fn of_command(run: &Recording) -> f64 {
+/// The samples' cost as a share of the command's CPU time. The budget also limits this cost on each CPU.
+fn of_command(run: &BudgetRecording) -> f64 {
     run.interrupts.ns as f64 / run.command_ns as f64
 }
 
 fn costs(
-    program: &Program,
+    program: &BudgetProgram,
     name: &str,
-    runs: &[Recording],
+    runs: &[BudgetRecording],
     budget: f64,
     cpus: usize,
 ) -> Vec<Finding> {
@@ -216,9 +216,14 @@ fn costs(
     findings
 }
 
-/// Shares are held against each other where all that was sampled is the command's: what others do
-/// on the CPUs differs from run to run.
-fn shares(program: &Program, name: &str, runs: &[Recording], full: &[Recording]) -> Vec<Finding> {
+/// Compares shares where the recording holds only the command: the load of other processes differs from
+/// run to run.
+fn shares(
+    program: &BudgetProgram,
+    name: &str,
+    runs: &[BudgetRecording],
+    full: &[BudgetRecording],
+) -> Vec<Finding> {
     if !program.is_followed() {
         return Vec::new();
     }
@@ -236,14 +241,14 @@ fn shares(program: &Program, name: &str, runs: &[Recording], full: &[Recording])
     ]
 }
 
-fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
+fn line(name: &str, runs: &[BudgetRecording], cpus: usize) -> String {
     let mean = |figures: Vec<f64>| Estimate::from_figures(figures).value;
-    let us = |of: fn(&Recording) -> Part| {
+    let us = |of: fn(&BudgetRecording) -> Part| {
         let sum =
             |of_part: fn(Part) -> u64| runs.iter().map(|run| of_part(of(run))).sum::<u64>() as f64;
         sum(|part| part.ns) / 1e3 / sum(|part| part.number)
     };
-    // Without a budget there is neither.
+    // Without a budget the ledger has neither figure.
     let kept = |of: fn(&Value) -> &Value| {
         runs.iter()
             .map(|run| of(&run.ledger["budget"]).as_f64())
@@ -267,7 +272,7 @@ fn line(name: &str, runs: &[Recording], cpus: usize) -> String {
     )
 }
 
-fn pooled(runs: &[Recording]) -> BTreeMap<String, Weight> {
+fn pooled(runs: &[BudgetRecording]) -> BTreeMap<String, Weight> {
     let mut all: BTreeMap<String, Weight> = BTreeMap::new();
     for (name, weight) in runs.iter().flat_map(|run| &run.rows) {
         let row = all.entry(name.clone()).or_default();
@@ -280,9 +285,9 @@ fn samples(rows: &BTreeMap<String, Weight>) -> f64 {
     rows.values().map(|row| row.samples).sum()
 }
 
-/// The share of a row, and its variance: that of so many samples, or what runs differ by where that
-/// is more.
-fn share(runs: &[Recording], name: &str) -> (f64, f64) {
+/// The share of a row and its variance: the larger of the binomial variance and the variance between
+/// runs.
+fn share(runs: &[BudgetRecording], name: &str) -> (f64, f64) {
     let of = |rows: &BTreeMap<String, Weight>| {
         rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>()
     };
@@ -294,9 +299,8 @@ fn share(runs: &[Recording], name: &str) -> (f64, f64) {
     (share, of_runs.max(share * (1.0 - share) / samples(&all)))
 }
 
-/// By how many points the share of a row differs at most, beyond two standard errors of the
-/// difference.
-fn furthest(runs: &[Recording], full: &[Recording]) -> f64 {
+/// The largest difference of a row's share beyond two standard errors, in percentage points.
+fn furthest(runs: &[BudgetRecording], full: &[BudgetRecording]) -> f64 {
     let names: BTreeSet<&String> =
         runs.iter().chain(full).flat_map(|run| run.rows.keys()).collect();
     let beyond = names.into_iter().filter_map(|name| {
@@ -313,15 +317,15 @@ fn furthest(runs: &[Recording], full: &[Recording]) -> f64 {
 mod tests {
     use super::*;
 
-    /// A run of these shares.
-    fn run(shares: [f64; 3], samples: f64) -> Recording {
+    /// A run with these shares.
+    fn run(shares: [f64; 3], samples: f64) -> BudgetRecording {
         let weight = |share: f64| Weight { samples: share * samples, ns: share * 1e9 };
         let rows = ["a", "b", "c"]
             .into_iter()
             .zip(shares)
             .map(|(name, share)| (name.to_owned(), weight(share)))
             .collect();
-        Recording { rows, ..Recording::default() }
+        BudgetRecording { rows, ..BudgetRecording::default() }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a recording measures at its end, beside the study that it stands in for.
+//! The cost of a sample that a recording measures at its end, compared with a full study.
 
 use std::process::{Command, Stdio};
 
@@ -11,29 +11,30 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// The rates of a study with a line; the highest of its own is left out, as it is throttled.
+/// The rates of the study. The highest default rate is left out because the kernel throttles it.
 const RATES: &str = "0,100,500,2000,4000";
-/// How far from the study's figure a calibration may be, as a share of it.
+/// The largest accepted difference between calibration and study, as a share of the study's figure.
 const WITHIN: f64 = 0.25;
 
 /// A study and a calibration.
-struct Pair {
+struct CalibrationPair {
     call_graph: &'static str,
     study_us: f64,
     calibrated_us: f64,
-    /// CPU time of measuring.
+    /// CPU time of the calibration.
     cpu_ms: f64,
-    /// What the recording took longer than one that measured nothing.
+    /// Additional elapsed time of a recording with a calibration.
     longer_ms: f64,
 }
 
-/// Ten pairs, with and without call chains in turn: each recording finds nothing kept.
+/// Runs ten pairs, alternating with and without call chains. Each recording starts without a stored
+/// calibration.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let rounds = setting.rounds.unwrap_or(STUDIES);
     let of_round =
         |round: usize| pair(setting, if round.is_multiple_of(2) { "fp" } else { "none" });
-    let pairs = (0..rounds).map(of_round).collect::<anyhow::Result<Vec<Pair>>>()?;
-    let ratio = |pair: &Pair| pair.calibrated_us / pair.study_us;
+    let pairs = (0..rounds).map(of_round).collect::<anyhow::Result<Vec<CalibrationPair>>>()?;
+    let ratio = |pair: &CalibrationPair| pair.calibrated_us / pair.study_us;
     let near = share(pairs.iter().map(|pair| (ratio(pair) - 1.0).abs() <= WITHIN));
     let longest = pairs.iter().map(|pair| pair.longer_ms).fold(0.0, f64::max);
     let findings = vec![
@@ -44,7 +45,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
             300.0,
         ),
     ];
-    let line = |pair: &Pair| {
+    let line = |pair: &CalibrationPair| {
         format!(
             "call graph {:<4}  study {:.2} us, calibration {:.2} us ({:.2}), {:.0} ms of CPU, {:.0} ms longer",
             pair.call_graph,
@@ -56,18 +57,18 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         )
     };
     let table = pairs.iter().map(line).chain([format!("the longest: {longest:.0} ms")]).collect();
-    let raw = |pair: &Pair| {
+    let raw = |pair: &CalibrationPair| {
         json!({ "call_graph": pair.call_graph, "study_us": pair.study_us, "calibrated_us": pair.calibrated_us,
             "cpu_ms": pair.cpu_ms, "longer_ms": pair.longer_ms })
     };
     Ok(Report { table, findings, raw: json!(pairs.iter().map(raw).collect::<Vec<Value>>()) })
 }
 
-fn median(pairs: &[Pair]) -> f64 {
+fn median(pairs: &[CalibrationPair]) -> f64 {
     Estimate::median(pairs.iter().map(|pair| pair.longer_ms).collect()).value
 }
 
-fn pair(setting: &Setting, call_graph: &'static str) -> anyhow::Result<Pair> {
+fn pair(setting: &Setting, call_graph: &'static str) -> anyhow::Result<CalibrationPair> {
     let options =
         ["--rates", RATES, "--loops", "counting", "--pairs", "50", "--call-graph", call_graph];
     let study = study(setting, &options)?;
@@ -80,7 +81,7 @@ fn pair(setting: &Setting, call_graph: &'static str) -> anyhow::Result<Pair> {
     let (second, _) = recorded(&scratch, call_graph)?;
     let cost = &ledger["events"][0]["sample_cost"];
     anyhow::ensure!(cost["origin"] == "calibration", "the recording measured nothing: {cost}");
-    Ok(Pair {
+    Ok(CalibrationPair {
         call_graph,
         study_us,
         calibrated_us: number(&cost["us"]["value"]),
@@ -89,7 +90,7 @@ fn pair(setting: &Setting, call_graph: &'static str) -> anyhow::Result<Pair> {
     })
 }
 
-/// A recording's time in nanoseconds, and its ledger.
+/// Records a short command; returns its elapsed time in nanoseconds and its ledger.
 fn recorded(scratch: &Scratch<'_>, call_graph: &str) -> anyhow::Result<(f64, Value)> {
     let state = scratch.folder().canonicalize()?;
     let file = scratch.path("perf.data");
@@ -98,7 +99,7 @@ fn recorded(scratch: &Scratch<'_>, call_graph: &str) -> anyhow::Result<(f64, Val
     let into = file.display().to_string();
     let state = format!("XDG_STATE_HOME={}", state.display());
     let options = ["-e", "cpu-clock", chains, "-o", &into, "--"];
-    // Some samples.
+    // The loop runs long enough for some samples.
     let command = ["sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"];
     let record = [&["env", &state, &tare, "record"][..], &options, &command].concat();
     let took = succeed(&record.into_iter().map(str::to_owned).collect::<Vec<_>>())?

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::json;
 
-use super::trial::{self, Round as TrialRound, Run, Trial, raw, table};
+use super::trial::{self, Trial, TrialResult, TrialRound, raw, table};
 use crate::benchmark::report_speed;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
@@ -83,7 +83,7 @@ fn flood(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
     let trials = pair("flood", "-a -e raw_syscalls:*", &command);
     let rounds = scratch.rounds(&trials, count)?;
     let what = "flood: recorder CPU per GB, after/before";
-    let findings = vec![finding(what, ratios(&rounds, Run::cpu_per_gb))];
+    let findings = vec![finding(what, ratios(&rounds, TrialResult::cpu_per_gb))];
     Ok(Report { table: table(&trials, &rounds), findings, raw: raw(&trials, &rounds) })
 }
 
@@ -123,7 +123,7 @@ fn read(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
 }
 
 /// The recorder's CPU time between its start and its end, by its own account, in ns.
-fn between(run: &Run) -> f64 {
+fn between(run: &TrialResult) -> f64 {
     let cost = run.ledger.as_ref().map(|ledger| &ledger["cost"]["recording_cpu_ns"]);
     cost.and_then(serde_json::Value::as_f64).unwrap_or(f64::NAN)
 }
@@ -153,7 +153,7 @@ fn short_commands(scratch: &Scratch<'_>, before: &str) -> Vec<Variant> {
 }
 
 /// The second trial over the first, round by round.
-fn ratios(rounds: &[TrialRound], of: fn(&Run) -> f64) -> Estimate {
+fn ratios(rounds: &[TrialRound], of: fn(&TrialResult) -> f64) -> Estimate {
     Estimate::of_ratios(rounds.iter().map(|round| of(&round.runs[1]) / of(&round.runs[0])))
 }
 

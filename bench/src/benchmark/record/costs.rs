@@ -1,5 +1,5 @@
-//! Where tare's own CPU time goes: profiles of tare by tare and by perf, for what bench/notes/costs.md is
-//! about, each beside what a program uses that does nothing else.
+//! Where tare's own CPU time goes: profiles of tare by tare and by perf, each beside a minimal program that
+//! does the same work. bench/notes/costs.md discusses the results.
 
 mod floor;
 mod profile;
@@ -19,33 +19,33 @@ use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 use crate::watched::ProcessUsage;
 
-/// Times that what ends at once is repeated.
+/// Repetitions of a short command.
 const TIMES: usize = 200;
-/// How long a recorder is left alone after its start.
+/// Time between a recorder's start and its profile.
 const BEGINNING: Duration = Duration::from_secs(1);
-/// For how long it is watched then, and profiled.
+/// Duration of the profile.
 const WATCHED: Duration = Duration::from_secs(8);
 
-/// What is looked at.
+/// A command of tare to profile.
 struct Case {
     name: &'static str,
     /// The command line.
     words: Vec<String>,
-    /// Whether it ends at once: then it is repeated, and all of it counts.
+    /// Whether the command exits at once; it is then repeated and profiled as a whole.
     is_short: bool,
 }
 
-/// What was found.
+/// Profiles of one case.
 struct CostProfile {
-    /// CPU time in microseconds, of a run or of a second.
+    /// CPU time in microseconds, per run or per second.
     us: f64,
     by_tare: Weights,
     by_perf: Weights,
-    /// Bytes a second that went into its file.
+    /// Bytes per second written to its file.
     bytes: f64,
 }
 
-/// Each case, profiled by both.
+/// Profiles each case by tare and by perf.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let times = setting.rounds.unwrap_or(TIMES);
@@ -73,7 +73,7 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
         let options = [words(options), vec!["--".to_owned()]].concat();
         [scratch.recorder(Tool::Tare, &file), options, command.to_vec()].concat()
     };
-    // Longer than they are watched.
+    // The load outlasts the profile.
     let busy = [setting.workload("mix"), "60".to_owned(), "100".to_owned(), "2".to_owned()];
     let flood = [setting.workload("flood"), "60".to_owned()];
     let long = |name, words| Case { name, words, is_short: false };
@@ -93,7 +93,7 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
     ]
 }
 
-/// A table for each: phases, then functions, then floors.
+/// The lines of one case: phases, functions, floors.
 fn lines(case: &Case, found: &CostProfile, floors: &[(String, f64)]) -> Vec<String> {
     let unit = if case.is_short { "us a run" } else { "us a second" };
     let mut lines = vec![
@@ -127,7 +127,7 @@ fn lines(case: &Case, found: &CostProfile, floors: &[(String, f64)]) -> Vec<Stri
     lines
 }
 
-/// What ends at once, again and again: with all that it runs.
+/// Profiles a short command, repeated, with its children.
 fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<CostProfile> {
     let used = (0..times.div_ceil(4).max(5))
         .map(|_| used_by(&case.words).map(|usage| usage.cpu_ns as f64 / 1e3))
@@ -138,7 +138,7 @@ fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Cos
     let profile = |tool| {
         let profile = Profile::new(scratch, tool);
         succeed(&profile.of_command(&command))?;
-        // The shell between them is not theirs.
+        // The shell that repeats the command doesn't count.
         profile.weights(&["tare", "true"])
     };
     let by_tare = profile(Tool::Tare)?;
@@ -146,17 +146,18 @@ fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Cos
     Ok(CostProfile { us: Estimate::median(used).value, by_tare, by_perf, bytes: 0.0 })
 }
 
-/// A recorder that is killed at the end.
-struct Recorder(Child);
+/// A recorder that is killed on drop.
+struct ProfiledRecorder(Child);
 
-impl Drop for Recorder {
+impl Drop for ProfiledRecorder {
     fn drop(&mut self) {
         kill_group(&self.0);
         let _ = self.0.wait();
     }
 }
 
-/// What goes on: a second of it, after its beginning. First alone, then under each profiler.
+/// Profiles a long-running recorder after its start-up: first its CPU time alone, then under each
+/// profiler.
 fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<CostProfile> {
     let (us, bytes) = {
         let recorder = start(scratch, case)?;
@@ -182,7 +183,7 @@ fn long(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<CostProfile> {
     Ok(CostProfile { us, by_tare, by_perf, bytes })
 }
 
-fn start(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Recorder> {
+fn start(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<ProfiledRecorder> {
     use std::os::unix::process::CommandExt;
     for name in ["recording", "recording.old"] {
         let _ = std::fs::remove_file(scratch.path(name));
@@ -190,7 +191,7 @@ fn start(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<Recorder> {
     let (program, arguments) = case.words.split_first().context("no command")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let recorder = Recorder(command.process_group(0).spawn()?);
+    let recorder = ProfiledRecorder(command.process_group(0).spawn()?);
     std::thread::sleep(BEGINNING);
     Ok(recorder)
 }

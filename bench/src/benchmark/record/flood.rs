@@ -1,38 +1,34 @@
-//! As many system calls as go: what recorders lose, what they cost, and what is left of the loop.
-
-mod busy;
+//! Records a loop of system calls: lost samples, the recorder's cost, and how many calls the loop makes.
 
 use serde_json::json;
 
-use super::trial;
-use super::trial::{Round, Run, median, ratio, raw, table};
+use super::trial::{TrialResult, TrialRound, median, ratio, raw, table};
+use super::{SYSTEM_CALLS, busy, trial};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
-
-const EVENTS: &str = "-a -e raw_syscalls:*";
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let flood = vec![setting.workload("flood")];
     let each = vec!["sh".to_owned(), "-c".to_owned(), on_each_cpu(&setting.workload("flood"))];
-    let direct = format!("{EVENTS} --output-path=direct");
+    let direct = format!("{SYSTEM_CALLS} --output-path=direct");
     let trials = [
-        trial("tare", Tool::Tare, EVENTS, &flood),
-        trial("perf, default rings", Tool::Perf, EVENTS, &flood),
-        trial("perf -m 2048", Tool::Perf, &format!("{EVENTS} -m 2048"), &flood),
-        // Rings that are overwritten are read at the end only: what the loop then makes is what the
-        // kernel lets it make.
+        trial("tare", Tool::Tare, SYSTEM_CALLS, &flood),
+        trial("perf, default rings", Tool::Perf, SYSTEM_CALLS, &flood),
+        trial("perf -m 2048", Tool::Perf, &format!("{SYSTEM_CALLS} -m 2048"), &flood),
+        // Overwritten rings are read only at the end, so the loop runs at the speed that the kernel
+        // alone allows.
         trial(
             "the kernel alone (--overwrite)",
             Tool::Tare,
-            &format!("{EVENTS} --overwrite"),
+            &format!("{SYSTEM_CALLS} --overwrite"),
             &flood,
         ),
         trial("tare, past the page cache", Tool::Tare, &direct, &flood),
     ];
     let both = [
-        trial("tare, on each CPU", Tool::Tare, EVENTS, &each),
+        trial("tare, on each CPU", Tool::Tare, SYSTEM_CALLS, &each),
         trial("perf -m 2048, on each CPU", Tool::Perf, &trials[2].options.join(" "), &each),
     ];
     let count = setting.rounds.unwrap_or(20);
@@ -43,8 +39,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     lines.extend(table(&both, &on_each));
     lines.extend(busy::table(&of_machine));
     for (at, trial) in trials.iter().enumerate() {
-        let calls = median(&rounds, at, Run::printed_sum);
-        let cpu = median(&rounds, at, Run::cpu_per_gb);
+        let calls = median(&rounds, at, TrialResult::printed_sum);
+        let cpu = median(&rounds, at, TrialResult::cpu_per_gb);
         let cpu = if at != 3 { format!(", CPU s per GB {cpu}") } else { String::new() };
         lines.push(format!("{:<34} calls {calls}{cpu}", trial.name));
     }
@@ -63,13 +59,13 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// What the rounds with one loop and those with a loop on each CPU show, in the order of the trials
-/// of [`run`].
-fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
+/// Findings of the rounds with one loop and of those with a loop on each CPU. Indices follow the order of
+/// the trials in [`run`].
+fn findings(rounds: &[TrialRound], on_each: &[TrialRound]) -> Vec<Finding> {
     let lost = |at: usize| {
         Estimate::exact(rounds.iter().map(|round| round.runs[at].lost).max().unwrap_or(0) as f64)
     };
-    let share = |run: &Run| run.lost as f64 / (run.lost + run.samples).max(1) as f64;
+    let share = |run: &TrialResult| run.lost as f64 / (run.lost + run.samples).max(1) as f64;
     let more = on_each.iter().map(|round| share(&round.runs[0]) - share(&round.runs[1])).collect();
     let reached = rounds
         .iter()
@@ -88,21 +84,21 @@ fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
         },
         Finding {
             what: "recorder CPU per GB, tare past the page cache/perf at its default rings".into(),
-            measured: ratio(rounds, 4, 1, Run::cpu_per_gb),
+            measured: ratio(rounds, 4, 1, TrialResult::cpu_per_gb),
             bound: Bound::AtMost(1.0 / 16.0),
         },
         Finding {
             what: "recorder CPU per GB, tare/perf at its default rings".into(),
-            measured: ratio(rounds, 0, 1, Run::cpu_per_gb),
+            measured: ratio(rounds, 0, 1, TrialResult::cpu_per_gb),
             bound: Bound::AtMost(1.0 / 16.0),
         },
         Finding {
             what: "recorder CPU per GB, tare/perf -m 2048".into(),
-            measured: ratio(rounds, 0, 2, Run::cpu_per_gb),
+            measured: ratio(rounds, 0, 2, TrialResult::cpu_per_gb),
             bound: Bound::AtMost(1.0 / 6.0),
         },
-        // One loop after the other on a machine with neighbours: single ratios lie between a half
-        // and two.
+        // On a shared machine the ratios of single rounds lie between 0.5 and 2, so only the estimate
+        // is compared.
         Finding {
             what: "calls of the loop, tare/the kernel alone, median".into(),
             measured: Estimate::median(reached),
@@ -116,7 +112,7 @@ fn findings(rounds: &[Round], on_each: &[Round]) -> Vec<Finding> {
     ]
 }
 
-/// A line of shell that floods each CPU for two seconds.
+/// A shell command that floods each CPU for two seconds.
 fn on_each_cpu(flood: &str) -> String {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let starts: String = (0..cpus).map(|cpu| format!("'{flood}' 2 {cpu} & ")).collect();

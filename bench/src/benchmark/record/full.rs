@@ -1,4 +1,4 @@
-//! Full disks and limits on the size of files: what is left, and what is said.
+//! Full disks and file size limits: which samples remain, and whether a message names the remedy.
 
 use serde::Serialize;
 use serde_json::json;
@@ -6,14 +6,14 @@ use serde_json::json;
 use super::summary::summarize;
 use super::{script, words};
 use crate::report::{Bound, Estimate, Finding, Report};
-use crate::run::outcome;
+use crate::run::run_for_output;
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Of the file system, and of the file.
+/// Size of the file system and limit of the file, in bytes.
 const SPACE: u64 = 20 << 20;
 
-/// Mounts a file system that no one else sees, records into it, and copies the recording out.
+/// Mounts a file system in a private namespace, records into it, and copies the recording out.
 const IN_TMPFS: &str = r#"dir=$1 copy=$2; shift 2
 mount -t tmpfs -o size=20M tmpfs "$dir" || exit 99
 "$@"; status=$?
@@ -29,18 +29,18 @@ const WAYS: [&str; 7] = [
     "-z --output-path=direct",
 ];
 
-/// One recording that could not go on.
+/// A recording that ran out of space.
 #[derive(Clone, Debug, Serialize)]
 struct FailedRecording {
     limit: &'static str,
     what: &'static str,
     way: &'static str,
     status: u8,
-    /// Whether a line says what to do.
+    /// Whether a message names the remedy.
     is_said: bool,
     samples: u64,
     perf_samples: u64,
-    /// Bytes of samples, or what they are packed in, over the space.
+    /// Bytes of samples (compressed if so recorded) divided by the space.
     share: f64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table: all.iter().map(line).collect(), findings, raw: json!(all) })
 }
 
-/// What is recorded until there is no room: packed it takes longer.
+/// The load to record until the space is full; compressed recordings need a longer one.
 fn subject(scratch: &Scratch<'_>, what: &str, way: &str) -> Vec<String> {
     let seconds = if way.contains("-z") { 12 } else { 3 };
     if what == "stacks" {
@@ -123,7 +123,7 @@ fn stop(
             .recorder(Tool::Tare, &if is_tmpfs { folder.join("recording") } else { copy.clone() }),
     );
     line.extend([words(way), subject(scratch, what, way)].concat());
-    let done = outcome(&line)?;
+    let done = run_for_output(&line)?;
     let found = summarize(&copy, None)?;
     let bytes = if way.contains("-z") { found.packed_bytes } else { found.sample_bytes };
     let word = if is_tmpfs {

@@ -1,7 +1,7 @@
-//! A machine at rest: what a recorder writes is then about itself, if it can't help it.
+//! Records an idle machine, where a recorder that records its own activity mostly sees itself.
 
 use super::trial;
-use super::trial::{Run, median, raw, table};
+use super::trial::{TrialResult, median, raw, table};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
@@ -17,10 +17,10 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         trial("perf", Tool::Perf, EVENTS, &sleep),
     ];
     let rounds = scratch.rounds(&trials, setting.rounds.unwrap_or(15))?;
-    let most = |at: usize, of: fn(&Run) -> f64| {
+    let most = |at: usize, of: fn(&TrialResult) -> f64| {
         Estimate::exact(rounds.iter().map(|round| of(&round.runs[at])).fold(0.0, f64::max))
     };
-    let of_allowed = |run: &Run| run.file_bytes as f64 / (300e3 + 120.0 * run.foreign());
+    let of_allowed = |run: &TrialResult| run.file_bytes as f64 / (300e3 + 120.0 * run.foreign());
     let findings = vec![
         Finding {
             what: "own events, tare, the most of any run".into(),

@@ -1,4 +1,4 @@
-//! Recorders that are killed at any moment, under load: what they leave must be whole, and fresh.
+//! Kills recorders at random moments under load: their files must be complete and recent.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// All ways into a file, some compressed, half of all with a tracepoint; and files that get long
-/// enough to go past the page cache on the way.
+/// Options of the recorders: every output path, some compressed, half with a tracepoint, and some whose
+/// file becomes long enough to bypass the page cache.
 const WAYS: [&str; 9] = [
     "",
     "-e raw_syscalls:*",
@@ -34,14 +34,14 @@ const FLUSH_S: f64 = 0.25;
 #[derive(Clone, Debug, Serialize)]
 struct KilledRecorder {
     way: &'static str,
-    /// From its start.
+    /// Seconds from the start to the kill.
     after_s: f64,
     tare_samples: u64,
-    /// `None`: perf can't read it.
+    /// `None` if perf can't read the file.
     perf_samples: Option<u64>,
-    /// From the last sample, or the start where there is none, to the kill.
+    /// Seconds from the last sample, or else from the start, to the kill.
     age_s: f64,
-    /// Why it could not be read.
+    /// Why the file can't be read.
     error: Option<String>,
 }
 
@@ -102,7 +102,7 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<KilledRecord
     let ended = now_s();
     child.kill()?;
     child.wait()?;
-    // The command lives on.
+    // The command survives its recorder.
     kill_group(&child);
     drop(load);
     let mut killed = KilledRecorder {
@@ -135,7 +135,7 @@ fn kill(scratch: &Scratch<'_>, way: &'static str) -> anyhow::Result<KilledRecord
     Ok(killed)
 }
 
-/// The clock of recordings.
+/// Seconds of the monotonic clock, which recordings use.
 fn now_s() -> f64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

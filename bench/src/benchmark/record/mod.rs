@@ -1,6 +1,7 @@
-//! Benchmarks of `tare record`, beside `perf record`.
+//! Benchmarks of `tare record` and `perf record`.
 
 pub(super) mod against;
+mod busy;
 pub(super) mod costs;
 pub(super) mod flood;
 pub(super) mod full;
@@ -20,11 +21,14 @@ use crate::run::succeed;
 use crate::scratch::Tool;
 use trial::Trial;
 
+/// Options that record every system call of the machine.
+const SYSTEM_CALLS: &str = "-a -e raw_syscalls:*";
+
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A trial with nothing beside it and nothing counted.
+/// A trial without a load beside it and without counting.
 fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
     Trial {
         name: name.to_owned(),
@@ -37,7 +41,7 @@ fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
     }
 }
 
-/// How many samples a script prints of a recording, one a line; the last of its lines.
+/// Runs `script` with one line per sample; returns the number of lines and the last line.
 fn script(tool: &str, file: &Path, options: &[&str]) -> anyhow::Result<(u64, String)> {
     let file = file.display().to_string();
     let words = [&[tool, "script", "-i", &file], options]

@@ -1,12 +1,12 @@
-//! The table of docs/internals/output-path.md: the ways into a file, on a disk and in memory, with and
-//! without compression, at rest and in a flood, for three kinds of trace, with perf beside them.
+//! The table of bench/notes/output-path.md: each output path and perf, on a disk and in memory, with and
+//! without compression, idle and in a flood, for three kinds of trace.
 
 use std::path::{Path, PathBuf};
 
-use super::trial::{Round, Run, Trial, median, raw};
+use super::trial::{Trial, TrialResult, TrialRound, median, raw};
 use super::{trial, words};
 use crate::report::Report;
-use crate::run::outcome;
+use crate::run::run_for_output;
 use crate::scratch::{Folder, Scratch, Tool};
 use crate::setting::Setting;
 
@@ -69,7 +69,7 @@ fn new_trial(options: &str, tool: Tool, flood: &Option<String>, folder: &Path) -
     }
 }
 
-/// A line of shell that makes as many of these events as it can.
+/// A shell command that causes as many of these events as it can.
 fn load(trace: &str, scratch: &Scratch<'_>) -> String {
     let file: PathBuf = scratch.path("written");
     match trace {
@@ -84,13 +84,14 @@ fn load(trace: &str, scratch: &Scratch<'_>) -> String {
 
 fn file_system(folder: &Path) -> anyhow::Result<String> {
     let folder = folder.display().to_string();
-    let done = outcome(&["findmnt", "-n", "-o", "FSTYPE", "-T", &folder].map(str::to_owned))?;
-    // Where one is mounted over another, the last is the one that is seen.
+    let done =
+        run_for_output(&["findmnt", "-n", "-o", "FSTYPE", "-T", &folder].map(str::to_owned))?;
+    // If one file system is mounted over another, the last one is visible.
     Ok(done.stdout.lines().next_back().unwrap_or_default().trim().to_owned())
 }
 
-fn row(label: &str, rounds: &[Round], at: usize) -> String {
-    let value = |of: fn(&Run) -> f64| median(rounds, at, of).value;
+fn row(label: &str, rounds: &[TrialRound], at: usize) -> String {
+    let value = |of: fn(&TrialResult) -> f64| median(rounds, at, of).value;
     let cpu = value(|run| run.cpu_s * 1e3);
     let size = value(|run| run.file_bytes as f64 / 1e6);
     let elapsed = value(|run| run.elapsed_s);

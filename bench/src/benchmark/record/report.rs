@@ -1,4 +1,4 @@
-//! A report of a recording of 1 GB, and whether it says the same as perf's.
+//! A report of a recording of 1 GB, and whether it agrees with perf's.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What a recorder costs while it records: its start and its end are apart.
+//! The cost of a recorder while it records, without its start and exit.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -16,20 +16,20 @@ use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 use crate::watched::ProcessUsage;
 
-/// Processes and modules that are there already are read meanwhile.
+/// Time for the recorder to read existing processes and modules.
 const BEGINNING: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(10);
 
-/// What comes in a quarter of a second at 99 Hz from two idle CPUs, roughly.
+/// Approximate bytes that two idle CPUs at 99 Hz produce in a quarter of a second.
 const IDLE_BYTES: &str = "6000";
-/// The same at 4000 Hz with call chains of two that are busy.
+/// The same for two busy CPUs at 4000 Hz with call chains.
 const BUSY_BYTES: &str = "35000";
 
-/// What a recorder does.
+/// A recorder or a comparison program.
 #[derive(Clone, Debug, Serialize)]
 struct Case {
     name: &'static str,
-    /// `None`: the command is watched alone.
+    /// `None` to measure the command alone.
     tool: Option<Tool>,
     options: &'static str,
     to_null: bool,
@@ -38,7 +38,7 @@ struct Case {
 
 /// Every case once.
 #[derive(Clone, Debug, Serialize)]
-struct Round {
+struct SteadyRound {
     order: Vec<usize>,
     used: Vec<ProcessUsage>,
 }
@@ -52,9 +52,9 @@ fn wake_ups_a_second(used: &ProcessUsage) -> f64 {
     used.wake_ups as f64 / MEASURED.as_secs_f64()
 }
 
-/// The recorders, and what they are held against.
+/// The recorders and the programs that they are compared with.
 fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
-    // Longer than they are watched.
+    // The load outlasts the measurement.
     let busy = [scratch.setting.workload("mix"), "60".to_owned(), "100".to_owned(), "2".to_owned()];
     let case = |name, tool, options, to_null, command: &[String]| Case {
         name,
@@ -65,7 +65,7 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
     };
     let chains = "-F 4000 -g";
     let idle = "-a -F 99";
-    // What no recorder that hands over four times a second can do without.
+    // The least that a recorder needs if it writes four times a second.
     let writes = |bytes: &str| {
         let file = scratch.path("recording").display().to_string();
         vec![scratch.setting.workload("wakes"), file, bytes.to_owned()]
@@ -79,7 +79,7 @@ fn cases(scratch: &Scratch<'_>) -> Vec<Case> {
         case("99 Hz -a, idle, tare", Tool::Tare, idle, false, &words("sleep 60")),
         case("99 Hz -a, idle, perf", Tool::Perf, idle, false, &words("sleep 60")),
         alone("four writes a second, idle", writes(IDLE_BYTES)),
-        // The shell is replaced by what is watched.
+        // `exec` replaces the shell with the measured program.
         alone(
             "four writes a second, two busy CPUs",
             [
@@ -99,7 +99,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         let (order, used) = in_random_order(&cases, |case| {
             watch(&scratch, case).with_context(|| case.name.to_owned())
         })?;
-        rounds.push(Round { order, used });
+        rounds.push(SteadyRound { order, used });
     }
     let of = |at: usize, figure: fn(&ProcessUsage) -> f64| {
         Estimate::from_figures(rounds.iter().map(|round| figure(&round.used[at])).collect())
@@ -123,7 +123,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         finding("4000 Hz -g, to a file: wake-ups a second, tare", of(0, wake_ups_a_second), 4.5),
         finding("4000 Hz -g, to /dev/null: percent of a CPU, tare", of(2, percent), 0.035),
         finding("99 Hz -a, idle: percent of a CPU, tare", of(4, percent), 0.01),
-        // What a wake-up takes depends on the host: this is what is tare's own.
+        // The cost of a wake-up depends on the host; this ratio leaves tare's own share.
         finding("the same over a program that only writes four times a second", ratio(4, 6), 1.3),
         finding("99 Hz -a, idle: wake-ups a second, tare", of(4, wake_ups_a_second), 4.0),
     ];
@@ -136,17 +136,17 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!({ "cases": cases, "rounds": rounds }) })
 }
 
-/// A recorder with what it records.
-struct Recorder(Child);
+/// A recorder and its load, killed on drop.
+struct MeasuredRecorder(Child);
 
-impl Drop for Recorder {
+impl Drop for MeasuredRecorder {
     fn drop(&mut self) {
         kill_group(&self.0);
         let _ = self.0.wait();
     }
 }
 
-/// What a recorder uses after its beginning.
+/// Measures a recorder after its start-up.
 fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<ProcessUsage> {
     let file = if case.to_null { "/dev/null".into() } else { scratch.path("recording") };
     let mut line = Vec::new();
@@ -159,12 +159,12 @@ fn watch(scratch: &Scratch<'_>, case: &Case) -> anyhow::Result<ProcessUsage> {
     let (program, arguments) = line.split_first().context("no command")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut recorder = Recorder(command.process_group(0).spawn()?);
+    let mut recorder = MeasuredRecorder(command.process_group(0).spawn()?);
     std::thread::sleep(BEGINNING);
     let before = ProcessUsage::now(recorder.0.id())?;
     std::thread::sleep(MEASURED);
     let used = ProcessUsage::now(recorder.0.id())?.since(before);
-    // One that is not woken uses no time.
+    // A recorder that has exited would use no time.
     anyhow::ensure!(recorder.0.try_wait()?.is_none(), "it has ended");
     drop(recorder);
     for name in ["recording", "recording.old"] {

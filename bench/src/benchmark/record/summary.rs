@@ -1,5 +1,4 @@
-//! What is in a recording, read with the project's own reader; that perf reads the same is for the
-//! tests.
+//! Summarizes a recording with the project's own reader; tests check that perf reads the same.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -11,18 +10,18 @@ use tare_format::file::{Description, Reader};
 use tare_format::record::kind::{FINISHED_INIT, PERF_RECORD_SAMPLE};
 use tare_format::record::{RawRecord, Record, Sample};
 
-/// What a note that holds a ledger begins with.
+/// The prefix of a note that holds a ledger.
 const LEDGER: &[u8] = b"tare ledger ";
 
-/// What is in a recording.
+/// Totals of a recording.
 #[derive(Debug, Default)]
 pub(in crate::benchmark) struct Summary {
     pub(in crate::benchmark) samples: u64,
     /// Samples that name a thread of the recorder.
     pub(super) own: u64,
-    /// Records that rings had no room for.
+    /// Records lost because a ring was full.
     pub(in crate::benchmark) lost: u64,
-    /// Bytes of samples, unpacked.
+    /// Bytes of samples, decompressed.
     pub(super) sample_bytes: u64,
     /// Bytes of compressed records.
     pub(super) packed_bytes: u64,
@@ -31,11 +30,11 @@ pub(in crate::benchmark) struct Summary {
     pub(super) ledger: Option<Value>,
 }
 
-/// Reads all of a recording. `recorder` is the process that made it, where that isn't in the
-/// recording.
+/// Reads a whole recording. `recorder` is the pid of the process that made it, if the recording doesn't
+/// name it.
 ///
 /// # Errors
-/// It can't be read, or something of it can't.
+/// The file or a record can't be read.
 pub(in crate::benchmark) fn summarize(
     path: &Path,
     recorder: Option<i32>,
@@ -95,7 +94,7 @@ impl Summary {
     }
 }
 
-/// Samples that the kernel says were lost, of all events.
+/// Lost samples of all events, according to the kernel.
 fn lost_by_event(ledger: &Value) -> u64 {
     ledger["events"]
         .as_array()
@@ -105,8 +104,7 @@ fn lost_by_event(ledger: &Value) -> u64 {
         .sum()
 }
 
-/// Where tracepoints name a thread: offsets in their raw data, by the event's number in the
-/// recording.
+/// Offsets of thread ids in the raw data of tracepoints, by the event's index in the recording.
 #[derive(Debug, Default)]
 struct TaskFields(HashMap<usize, Vec<usize>>);
 
@@ -118,7 +116,8 @@ impl TaskFields {
         sample: &Sample<'_>,
         description: &Description,
     ) -> bool {
-        let (Some(event), Some(raw)) = (event, sample.raw) else { return false };
+        let Some(event) = event else { return false };
+        let Some(raw) = sample.raw else { return false };
         let offsets = self.0.entry(event).or_insert_with(|| {
             let name = description
                 .events()
@@ -132,8 +131,7 @@ impl TaskFields {
     }
 }
 
-/// The offsets of the fields of a tracepoint, such as `sched:sched_switch`, that hold the number of
-/// a thread.
+/// The offsets of the fields of a tracepoint, such as `sched:sched_switch`, that hold a thread id.
 fn offsets(name: &str) -> Vec<usize> {
     let format = std::fs::read_to_string(format!(
         "/sys/kernel/tracing/events/{}/format",

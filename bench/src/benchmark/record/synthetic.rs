@@ -1,4 +1,4 @@
-//! A large recording of known content, written as a recorder with two rings writes it.
+//! Writes a large recording with known content in the order in which a recorder with two rings writes.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -14,16 +14,16 @@ use tare_format::record::encode::Encoder;
 use tare_format::record::kind::PERF_RECORD_SAMPLE;
 use tare_format::record::{Comm, Layout, RecordHeader, SampleId};
 
-/// Threads, by whose names samples can be told apart.
+/// Threads, each with a name of its own.
 const THREADS: u32 = 60;
 
-/// Samples of each of two CPUs between two ends of a round.
+/// Samples per CPU between two FINISHED_ROUND records.
 const ROUND: u64 = 2000;
 
-/// Nanoseconds.
+/// Sampling period in nanoseconds.
 const PERIOD: u64 = 250_000;
 
-/// A sample's bytes: its header, 7 words, and raw data with their length.
+/// Size of a sample in bytes: header, words, and raw data with its length.
 const SAMPLE_SIZE: u16 = 8 + 6 * 8 + 4 + RAW_SIZE;
 
 const RAW_SIZE: u16 = 44;
@@ -31,10 +31,10 @@ const RAW_SIZE: u16 = 44;
 /// A sample of user code (`PERF_RECORD_MISC_USER`).
 const HEADER: RecordHeader = RecordHeader { kind: PERF_RECORD_SAMPLE, misc: 2, size: SAMPLE_SIZE };
 
-/// Writes a recording of so many samples of `cpu-clock`, and returns its bytes.
+/// Writes a recording of `samples` samples of `cpu-clock` and returns its size in bytes.
 ///
 /// # Errors
-/// The file system's own.
+/// Errors of the file system.
 pub(super) fn write(path: &Path, samples: u64) -> anyhow::Result<u64> {
     let bits = PERF_SAMPLE_IDENTIFIER
         | PERF_SAMPLE_IP
@@ -109,7 +109,7 @@ fn tid(thread: u32) -> anyhow::Result<i32> {
 }
 
 fn sample(record: &mut Vec<u8>, cpu: u32, time_ns: u64, random: &mut fastrand::Rng) {
-    // The lesser of two is often a small one: threads with shares that differ.
+    // The minimum of two random numbers gives threads different shares.
     let tid = 1000 + random.u32(..THREADS).min(random.u32(..THREADS));
     record.clear();
     record.extend(HEADER.encode());

@@ -1,4 +1,4 @@
-//! Recorders at work: what is recorded, what that cost the recorder alone, and what it left.
+//! Runs recorders in interleaved rounds and measures their own cost and their recordings.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,55 +15,55 @@ use serde_json::{Value, json};
 use super::summary::summarize;
 use crate::report::Estimate;
 use crate::rounds::in_random_order;
-use crate::run::{Outcome, succeed};
+use crate::run::{CommandOutput, succeed};
 use crate::scratch::{Scratch, Tool};
 
-/// What is counted of the recorder, where it is counted.
+/// The events that are counted around a recorder.
 const COUNTED: [&str; 3] = ["raw_syscalls:sys_enter", "page-faults", "task-clock"];
 
-/// A way to record something.
+/// A recorder with its options and its command.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trial {
     pub(super) name: String,
     pub(super) tool: Tool,
     pub(super) options: Vec<String>,
     pub(super) command: Vec<String>,
-    /// What goes on meanwhile, in a shell.
+    /// A shell command that runs beside the recorder.
     pub(super) beside: Option<String>,
-    /// Whether `tare stat` counts the recorder's system calls and page faults; that makes each of
-    /// the command's system calls dearer, too.
+    /// Whether `tare stat` counts the recorder's system calls and page faults, which also slows down the
+    /// command's system calls.
     pub(super) counted: bool,
-    /// Where the recording goes; else the benchmark's own folder.
+    /// The folder of the recording; by default the benchmark's own.
     pub(super) folder: Option<PathBuf>,
 }
 
-/// What came of it.
+/// The result of one trial.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
+pub(super) struct TrialResult {
     pub(super) elapsed_s: f64,
-    /// CPU time of the recorder, without what the command used.
+    /// CPU time of the recorder without its command, in seconds.
     pub(super) cpu_s: f64,
     pub(super) peak_bytes: u64,
     pub(super) file_bytes: u64,
-    /// What the page cache has of the file when the recorder has ended; `None` without `fincore`.
+    /// Bytes of the file in the page cache when the recorder exits; `None` without `fincore`.
     pub(super) cached_bytes: Option<u64>,
-    /// How long the file's first reader takes to get all of it.
+    /// Seconds for the first reader to read the whole file.
     pub(super) first_pass_s: f64,
     pub(super) samples: u64,
     /// Samples that name the recorder.
     pub(super) own: u64,
     pub(super) lost: u64,
-    /// The recorder's, where they were counted.
+    /// The recorder's system calls, if counted.
     pub(super) system_calls: Option<f64>,
-    /// The recorder's, where they were counted.
+    /// The recorder's page faults, if counted.
     pub(super) page_faults: Option<f64>,
     /// What the command printed.
     pub(super) printed: String,
     pub(super) ledger: Option<Value>,
 }
 
-impl Run {
-    /// Samples of anything but the recorder.
+impl TrialResult {
+    /// Samples of other processes than the recorder.
     pub(super) fn foreign(&self) -> f64 {
         self.samples.saturating_sub(self.own) as f64
     }
@@ -80,9 +80,9 @@ impl Run {
 
 /// Every trial once.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Round {
+pub(super) struct TrialRound {
     pub(super) order: Vec<usize>,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<TrialResult>,
 }
 
 /// Bytes of a file that are in the page cache.
@@ -102,13 +102,17 @@ fn first_pass(file: &Path) -> anyhow::Result<f64> {
 
 impl Scratch<'_> {
     /// Runs every trial once as a warm-up, then `count` rounds, each in a random order.
-    pub(super) fn rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<Round>> {
+    pub(super) fn rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<TrialRound>> {
         self.round(trials, &BTreeMap::new())?;
         self.cold_rounds(trials, count)
     }
 
-    /// The same without a warm-up.
-    pub(super) fn cold_rounds(&self, trials: &[Trial], count: usize) -> anyhow::Result<Vec<Round>> {
+    /// Runs the rounds without a warm-up.
+    pub(super) fn cold_rounds(
+        &self,
+        trials: &[Trial],
+        count: usize,
+    ) -> anyhow::Result<Vec<TrialRound>> {
         let mut bare = BTreeMap::new();
         for trial in trials.iter().filter(|trial| trial.counted) {
             if !bare.contains_key(&trial.command) {
@@ -119,15 +123,19 @@ impl Scratch<'_> {
     }
 
     /// Every trial once, in a random order.
-    fn round(&self, trials: &[Trial], bare: &BTreeMap<Vec<String>, f64>) -> anyhow::Result<Round> {
+    fn round(
+        &self,
+        trials: &[Trial],
+        bare: &BTreeMap<Vec<String>, f64>,
+    ) -> anyhow::Result<TrialRound> {
         let (order, runs) = in_random_order(trials, |trial| {
             let run = self.run(trial, bare.get(&trial.command).copied().unwrap_or(0.0));
             run.with_context(|| trial.name.clone())
         })?;
-        Ok(Round { order, runs })
+        Ok(TrialRound { order, runs })
     }
 
-    fn run(&self, trial: &Trial, bare_calls: f64) -> anyhow::Result<Run> {
+    fn run(&self, trial: &Trial, bare_calls: f64) -> anyhow::Result<TrialResult> {
         let folder = trial.folder.as_deref().unwrap_or_else(|| self.folder());
         let file = folder.join("recording");
         let used = self.path("used");
@@ -164,8 +172,8 @@ impl Scratch<'_> {
         for name in ["recording", "recording.old"] {
             let _ = std::fs::remove_file(folder.join(name));
         }
-        let Outcome { ended, stdout: printed, .. } = done;
-        Ok(Run {
+        let CommandOutput { ended, stdout: printed, .. } = done;
+        Ok(TrialResult {
             elapsed_s: ended.elapsed.as_secs_f64(),
             cpu_s,
             peak_bytes: ended.peak_memory,
@@ -182,7 +190,7 @@ impl Scratch<'_> {
         })
     }
 
-    /// The system calls of a command alone.
+    /// The number of system calls of a command without a recorder.
     fn bare_calls(&self, command: &[String]) -> anyhow::Result<f64> {
         let used = self.path("used");
         let stat = self.path("stat");
@@ -203,7 +211,7 @@ impl Scratch<'_> {
     }
 }
 
-/// The two numbers in a file of the workload `used`.
+/// Parses the two numbers in a file of the workload `used`.
 fn numbers(path: &Path) -> anyhow::Result<[f64; 2]> {
     let text = std::fs::read_to_string(path).context("what the command used")?;
     let mut numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
@@ -227,7 +235,7 @@ fn counts(stat: &Path) -> anyhow::Result<[f64; 3]> {
     Ok([calls, faults, clock])
 }
 
-/// A shell that works until this is dropped.
+/// A shell command that is killed on drop.
 #[derive(Debug)]
 pub(super) struct BackgroundLoad(Child);
 
@@ -253,7 +261,7 @@ impl Drop for BackgroundLoad {
     }
 }
 
-/// Kills a child that leads a process group, and all of the group.
+/// Kills a child and the process group that it leads.
 pub(super) fn kill_group(child: &Child) {
     let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(group) = group {
@@ -261,18 +269,27 @@ pub(super) fn kill_group(child: &Child) {
     }
 }
 
-/// The median of a figure of one trial.
-pub(super) fn median(rounds: &[Round], at: usize, of: impl Fn(&Run) -> f64) -> Estimate {
+/// The median of one trial's figure.
+pub(super) fn median(
+    rounds: &[TrialRound],
+    at: usize,
+    of: impl Fn(&TrialResult) -> f64,
+) -> Estimate {
     Estimate::median(rounds.iter().map(|round| of(&round.runs[at])).collect())
 }
 
-/// The median of the ratios of a figure of two trials, round by round.
-pub(super) fn ratio(rounds: &[Round], at: usize, to: usize, of: impl Fn(&Run) -> f64) -> Estimate {
+/// The median over the rounds of the ratio of two trials' figures.
+pub(super) fn ratio(
+    rounds: &[TrialRound],
+    at: usize,
+    to: usize,
+    of: impl Fn(&TrialResult) -> f64,
+) -> Estimate {
     Estimate::median(rounds.iter().map(|round| of(&round.runs[at]) / of(&round.runs[to])).collect())
 }
 
-/// A line a trial: medians.
-pub(super) fn table(trials: &[Trial], rounds: &[Round]) -> Vec<String> {
+/// One line of medians per trial.
+pub(super) fn table(trials: &[Trial], rounds: &[TrialRound]) -> Vec<String> {
     let mut table = vec![format!(
         "{:<34} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8} {:>8}   (medians of {})",
         "",
@@ -287,8 +304,8 @@ pub(super) fn table(trials: &[Trial], rounds: &[Round]) -> Vec<String> {
         rounds.len()
     )];
     for (at, trial) in trials.iter().enumerate() {
-        let value = |of: fn(&Run) -> f64| median(rounds, at, of).value;
-        let counted = |of: fn(&Run) -> Option<f64>| {
+        let value = |of: fn(&TrialResult) -> f64| median(rounds, at, of).value;
+        let counted = |of: fn(&TrialResult) -> Option<f64>| {
             let value = median(rounds, at, |run| of(run).unwrap_or(f64::NAN)).value;
             if value.is_nan() { "-".to_owned() } else { format!("{value:.0}") }
         };
@@ -308,6 +325,6 @@ pub(super) fn table(trials: &[Trial], rounds: &[Round]) -> Vec<String> {
     table
 }
 
-pub(super) fn raw(trials: &[Trial], rounds: &[Round]) -> Value {
+pub(super) fn raw(trials: &[Trial], rounds: &[TrialRound]) -> Value {
     json!({ "trials": trials, "rounds": rounds })
 }

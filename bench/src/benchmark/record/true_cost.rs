@@ -1,4 +1,4 @@
-//! The smallest thing to record, so that everything else is the recorder's own cost.
+//! Records `true`, the smallest command, so that nearly all cost is the recorder's own.
 
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Variant, rounds};

@@ -14,7 +14,7 @@ use super::programs::{CLASS, MAIN};
 use super::{answer, programs};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
-use crate::run::{outcome, succeed};
+use crate::run::{run_for_output, succeed};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
@@ -118,7 +118,7 @@ fn compile(source: &Path, object: &Path) -> anyhow::Result<()> {
     let mut words: Vec<String> =
         ["c++", "-O1", "-g", "-std=c++17", "-gz=none", "-c", "-o"].map(str::to_owned).to_vec();
     words.extend([object, source].map(|path| path.display().to_string()));
-    let done = outcome(&words)?;
+    let done = run_for_output(&words)?;
     ensure!(done.ended.status == 0, "{}", done.stderr);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::benchmark::zstd;
-use crate::run::{outcome, succeed};
+use crate::run::{run_for_output, succeed};
 
 /// The version of the crate `addr2line` that is measured.
 const ADDR2LINE: &str = "0.27.1";
@@ -198,6 +198,6 @@ pub(super) fn templates(count: usize) -> String {
 /// The first line with a number of what a command says; its name where there is none.
 pub(super) fn version(words: &[&str]) -> String {
     let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    let said = outcome(&owned).map(|done| done.stdout).unwrap_or_default();
+    let said = run_for_output(&owned).map(|done| done.stdout).unwrap_or_default();
     said.lines().find(|line| line.contains(char::is_numeric)).unwrap_or(words[0]).trim().to_owned()
 }

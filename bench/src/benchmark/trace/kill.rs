@@ -1,4 +1,4 @@
-//! Tracers that are killed at any moment: what of theirs stays in the kernel.
+//! Kills tracers at random moments and looks for BPF objects and probes that stay in the kernel.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::setting::Setting;
 
-/// By programs in the kernel, by those and perf events, by perf events alone (a recording), by
-/// programs on a function.
+/// Command lines that trace with BPF programs, with BPF programs and perf events, with perf events alone
+/// (a recording), and with BPF programs on a function.
 fn ways(setting: &Setting) -> [Vec<String>; 5] {
     let function = format!("{}:work", setting.workload("latency"));
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -25,10 +25,10 @@ fn ways(setting: &Setting) -> [Vec<String>; 5] {
     ]
 }
 
-/// How long the kernel may take to take a dead process's programs back.
+/// How long the kernel may take to free a dead process's BPF programs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ids of all objects of a kind that bpftool sees.
+/// The ids of all BPF objects of a kind, from bpftool.
 fn objects(kind: &str) -> anyhow::Result<BTreeSet<u64>> {
     let output = Command::new("bpftool").args(["-j", kind, "show"]).output().context("bpftool")?;
     let all: Value = serde_json::from_slice(&output.stdout).context("bpftool's list")?;
@@ -36,7 +36,7 @@ fn objects(kind: &str) -> anyhow::Result<BTreeSet<u64>> {
     Ok(ids.collect())
 }
 
-/// The probes that are defined in tracefs.
+/// The probes defined in tracefs.
 fn probes() -> String {
     ["kprobe_events", "uprobe_events"]
         .iter()
@@ -70,7 +70,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         tracer.kill()?;
         tracer.wait()?;
     }
-    // The kernel takes some back a moment later.
+    // The kernel frees some of them asynchronously.
     let ended = Instant::now();
     let mut after = now()?;
     while after != before && ended.elapsed() < PATIENCE {

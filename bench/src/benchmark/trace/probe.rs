@@ -1,5 +1,4 @@
-//! Functions that are looked at: what a call costs beside bpftrace's, whether all are counted, and
-//! whether their times are right.
+//! `tare trace --probe`: the cost of a call beside bpftrace's, and whether counts and times are right.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -11,10 +10,10 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// How often the function is called whose calls are timed; once a benchmark a million times.
+/// Calls of the timed function per run; one further run makes a million.
 const CALLS: u64 = 50_000;
 const MILLION: u64 = 1_000_000;
-/// How often the function is called that sleeps: each of its twenty durations so many times by 20.
+/// Calls of the function that sleeps: each of its twenty durations ten times.
 const SLEEPS: usize = 200;
 const PASSES: &str = "50000";
 const DOCUMENT: &str = "calls.json";
@@ -22,13 +21,13 @@ const DOCUMENT: &str = "calls.json";
 /// A loop of calls.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Loop {
-    /// Nanoseconds a call, by the program's own clock.
+    /// Nanoseconds per call, by the program's own clock.
     ns: f64,
-    /// How many calls were not counted, or too many.
+    /// Difference between counted and actual calls.
     off: u64,
 }
 
-/// `tare trace --json` into the file that [`document`] reads, with these words behind.
+/// The command line of `tare trace --json` into the file that [`document`] reads, with `words` appended.
 fn trace(setting: &Setting, scratch: &Scratch<'_>, words: &[&str]) -> Vec<String> {
     let tare = setting.tare();
     let path = scratch.path(DOCUMENT).display().to_string();
@@ -36,7 +35,7 @@ fn trace(setting: &Setting, scratch: &Scratch<'_>, words: &[&str]) -> Vec<String
     front.iter().chain(words).map(|word| (*word).to_owned()).collect()
 }
 
-/// What it wrote.
+/// Reads the document of [`trace`].
 fn document(scratch: &Scratch<'_>) -> anyhow::Result<Value> {
     let file = scratch.path(DOCUMENT);
     let text = std::fs::read_to_string(&file)?;
@@ -48,7 +47,7 @@ fn number(of: &Value) -> anyhow::Result<f64> {
     of.as_f64().with_context(|| format!("'{of}' is no number"))
 }
 
-/// How many calls bpftrace's histogram of them has: a line for each bucket, `[1K, 2K)  123 |@@|`.
+/// Sums the counts of a bpftrace histogram, whose lines look like `[1K, 2K)  123 |@@|`.
 fn in_histogram(text: &str) -> u64 {
     let bucket = |line: &str| {
         let rest = line.split_once(')')?.1;
@@ -57,9 +56,9 @@ fn in_histogram(text: &str) -> u64 {
     text.lines().filter(|line| line.starts_with('[')).filter_map(bucket).sum()
 }
 
-fn looked_at(variant: &Variant, scratch: &Scratch<'_>) -> anyhow::Result<Loop> {
+fn run_variant(variant: &Variant, scratch: &Scratch<'_>) -> anyhow::Result<Loop> {
     let outcome = succeed(&variant.words)?;
-    // Of bpftrace it is among what that says.
+    // bpftrace mixes the program's output with its own.
     let said = outcome.stdout.lines().find_map(|line| line.trim().parse::<f64>().ok());
     let ns = said.with_context(|| format!("latency said '{}'", outcome.stdout))?;
     let counted = match variant.name.as_str() {
@@ -70,7 +69,7 @@ fn looked_at(variant: &Variant, scratch: &Scratch<'_>) -> anyhow::Result<Loop> {
     Ok(Loop { ns, off: counted.abs_diff(CALLS) })
 }
 
-/// How far p50 and p99 are from what the program measured itself, in percent; the larger.
+/// The larger error of p50 and p99 relative to the program's own measurement, in percent.
 fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     let latency = setting.workload("latency");
     let probe = format!("{latency}:work");
@@ -83,7 +82,7 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     anyhow::ensure!(own.len() == SLEEPS && seen["calls"] == SLEEPS, "not all calls are there");
     let mut most: f64 = 0.0;
     for (name, percent) in [("p50_ns", 50), ("p99_ns", 99)] {
-        // As many are not longer as the share says: the one there, or the next.
+        // The percentile lies between this duration and the next.
         let at = percent * SLEEPS / 100;
         let low = own[at - 1];
         let high = own[at.min(SLEEPS - 1)];
@@ -93,7 +92,7 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     Ok(most)
 }
 
-/// How many passes of places that a program names itself are not counted, or too many.
+/// Difference between counted and actual hits of a program's USDT probes.
 fn places(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let usdt = setting.workload("usdt");
     let probes = ["--usdt", "tare:turn", "--usdt", "tare:watched", "--", &usdt, PASSES];
@@ -104,7 +103,7 @@ fn places(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     Ok(passed(0).abs_diff(wanted) + passed(1).abs_diff(wanted))
 }
 
-/// How many calls of a million are not counted, or too many.
+/// Difference between counted and actual calls, of a million.
 fn million(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let latency = setting.workload("latency");
     let probe = format!("{latency}:quick");
@@ -138,7 +137,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let mut off_by = Vec::new();
     let mut passes_off = 0;
     for _ in 0..count {
-        let (_, loops) = in_random_order(&variants, |variant| looked_at(variant, &scratch))?;
+        let (_, loops) = in_random_order(&variants, |variant| run_variant(variant, &scratch))?;
         measured.push(loops);
         off_by.push(durations(setting, &scratch)?);
         passes_off += places(setting, &scratch)?;

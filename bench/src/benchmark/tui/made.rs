@@ -1,5 +1,5 @@
-//! A recording of what never ran: as many samples as are asked for, of as many different call
-//! chains, drawn from a seed.
+//! Writes a synthetic recording with a given number of samples and of distinct call chains, drawn from a
+//! seed.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -19,14 +19,14 @@ use tare_format::file::writer::{Description, EventDescription};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{Comm, FileId, Layout, Mmap, SampleId, kind};
 
-/// Functions of the library that chains go through, and the bytes of each.
+/// Number of functions in the synthetic library.
 const FUNCTIONS: u32 = 1 << 12;
 const FUNCTION_BYTES: u64 = 64;
 
-/// Where the library's instructions lie in memory.
+/// Address of the library's code.
 const START: u64 = 0x7f00_0000_0000;
 
-/// Functions that a function calls, and frames that tell chains apart: 4^9 are enough.
+/// Functions that each function calls. Nine frames distinguish 4^9 chains.
 const CALLED: u32 = 4;
 const LEVELS: u32 = 9;
 
@@ -34,24 +34,24 @@ const THREADS: u32 = 8;
 const CPUS: u32 = 4;
 const PERIOD_NS: u64 = 1_000_000;
 
-/// Samples between two marks that all rings were drained.
+/// Samples between two FINISHED_ROUND records.
 const ROUND: u64 = 10_000;
 
-/// What is drawn.
+/// The shape of the recording.
 pub(in crate::benchmark) struct SyntheticRecording {
     pub(in crate::benchmark) samples: u64,
     pub(in crate::benchmark) chains: u32,
     pub(in crate::benchmark) seed: u64,
 }
 
-/// Where the instructions of a library lie in its file.
+/// A library with code at a known file offset.
 struct Library {
     path: PathBuf,
     offset: u64,
 }
 
 impl Library {
-    /// Assembles functions of equal size, one behind the other.
+    /// Assembles a library of functions of equal size.
     fn build(folder: &Path) -> anyhow::Result<Self> {
         let source = folder.join("functions.s");
         let path = folder.join("libfunctions.so");
@@ -71,7 +71,7 @@ impl Library {
             path.display()
         );
         let bytes = std::fs::read(&path)?;
-        // The only run of so many equal bytes.
+        // No other run of equal bytes is this long.
         let first = bytes.windows(4096).position(|run| run.iter().all(|byte| *byte == 0x90));
         let offset = first.context("the library has no functions")? as u64;
         Ok(Self { path: path.canonicalize()?, offset })
@@ -79,7 +79,7 @@ impl Library {
 }
 
 impl SyntheticRecording {
-    /// Writes the recording, and the library that its samples lie in beside it. Returns its bytes.
+    /// Writes the recording, and its library beside it. Returns the recording's size in bytes.
     pub(in crate::benchmark) fn write(&self, path: &Path) -> anyhow::Result<u64> {
         let library = Library::build(path.parent().context("a file lies in a folder")?)?;
         let sample_type = PERF_SAMPLE_IP
@@ -116,7 +116,7 @@ impl SyntheticRecording {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut record = Vec::new();
         for number in 0..self.samples {
-            // Each chain once, then drawn: a few are frequent, as in a program.
+            // Write each chain once, then draw chains so that a few are frequent, as in a real program.
             let chain = match u32::try_from(number) {
                 Ok(first) if first < self.chains => first,
                 _ => {
@@ -151,8 +151,7 @@ impl SyntheticRecording {
         Ok(())
     }
 
-    /// The addresses of a chain, the innermost first. Chains of different numbers go through
-    /// different functions.
+    /// The addresses of a chain, innermost first. Each number gives a different chain.
     fn frames(&self, chain: u32, offset: u64) -> Vec<u64> {
         let mut rest = chain;
         let mut function = 0_u32;
@@ -161,7 +160,7 @@ impl SyntheticRecording {
             let digit = rest % CALLED;
             let parent = function;
             rest /= CALLED;
-            // What a function calls are four neighbours somewhere: a chain tells them apart.
+            // A function calls four neighbouring functions; the chain's number selects one.
             function = (parent.wrapping_mul(0x9e37_79b1).rotate_left(9) % (FUNCTIONS / CALLED))
                 * CALLED
                 + digit;
@@ -176,7 +175,7 @@ fn address(function: u32, offset: u64, within: u64) -> u64 {
     START + offset % 4096 + u64::from(function) * FUNCTION_BYTES + within
 }
 
-/// What was there before: the process, its threads, and the library.
+/// The records that precede the samples: the process, its threads, and the library's mapping.
 fn begun(layout: &Layout, library: &Library) -> anyhow::Result<Vec<u8>> {
     let encoder = Encoder::new(layout, &SampleId::default());
     let mut records = Vec::new();

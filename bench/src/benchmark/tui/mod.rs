@@ -1,5 +1,5 @@
-//! The interactive report of 5 million samples with 120,000 different call chains, against perf's,
-//! each in a terminal of tmux.
+//! The interactive report of 5 million samples with 120,000 distinct call chains beside perf's, each in
+//! tmux.
 
 pub(super) mod made;
 
@@ -20,22 +20,22 @@ const SAMPLES: u64 = 5_000_000;
 const CHAINS: u32 = 120_000;
 const SEED: u64 = 12;
 
-/// How often the screen is looked at.
+/// Interval between captures of the screen.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a report may take.
+/// Longest accepted time of a report.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What a report took.
+/// Cost of a report.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct ReportCost {
-    /// Until its first screen, in seconds.
+    /// Seconds to the first screen.
     first: f64,
-    /// Until its last.
+    /// Seconds to the complete report.
     last: f64,
-    /// Its largest resident set.
+    /// Largest resident set in bytes.
     peak_bytes: u64,
-    /// It was whole by then, and not given up.
+    /// Whether the report completed within the accepted time.
     is_whole: bool,
 }
 
@@ -89,11 +89,11 @@ fn finding(what: &str, measured: Estimate, bound: f64) -> Finding {
     Finding { what: what.to_owned(), measured, bound: Bound::AtMost(bound) }
 }
 
-/// A terminal that is gone with its guard.
+/// A tmux server that is killed on drop.
 pub(super) struct Terminal(tempfile::TempDir);
 
 impl Terminal {
-    /// None is started yet.
+    /// Makes the server's folder; the first command starts the server.
     pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self(tempfile::tempdir()?))
     }
@@ -112,8 +112,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Runs a report until its screen is whole, or for as long as it is waited for: what it took is then
-/// at least that.
+/// Runs a report until it is complete or the accepted time has passed; the cost is then a lower bound.
 fn shown(
     line: &str,
     name: &str,
@@ -139,7 +138,7 @@ fn shown(
             return Ok(ReportCost { first: first.unwrap_or(last), last, peak_bytes, is_whole });
         }
         if screen.contains("Press any key") {
-            // perf warns that hidden kernel addresses have no names, and waits.
+            // perf warns that kernel addresses have no names and waits for a key.
             terminal.tmux(&["send-keys", "Space"])?;
         }
         std::thread::sleep(LOOK);

@@ -1,5 +1,5 @@
-//! What sampling's interrupts took, as the kernel's trace events tell it to another process: perf,
-//! around the recorder.
+//! The time of sampling interrupts according to the kernel's trace events, which perf records around the
+//! recorder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -14,22 +14,23 @@ use tare_format::record::{RawRecord, Record, Sample};
 
 /// The function of the timer that samples a clock: `kernel/events/core.c`.
 const SAMPLER: &str = "perf_swevent_hrtimer";
-/// An interrupt this long was held up by something else, such as the hypervisor: as in studies.
+/// A longer interrupt was delayed by something else, such as the hypervisor. `tare overhead` uses the same
+/// limit.
 const STALL_NS: u64 = 100_000;
 
-/// Timer interrupts in which a recording's events expired. Trace events make them longer: by the
-/// rest of the first, all of the second, and the third up to its time.
+/// Timer interrupts in which a recording's events expired. Recording the trace events lengthens them by
+/// about two events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Interrupts {
     pub(super) number: u64,
     pub(super) ns: u64,
-    /// Interrupts that were held up; their time is not in `ns`.
+    /// Delayed interrupts; `ns` excludes them.
     pub(super) stalled: u64,
-    /// Interrupts for the events of others.
+    /// Interrupts for events of other recordings.
     pub(super) foreign: u64,
-    /// Of those in `ns`, where user mode was interrupted.
+    /// The interrupts in `ns` that interrupted user mode.
     pub(super) of_user: Part,
-    /// And where the kernel was.
+    /// The interrupts in `ns` that interrupted the kernel.
     pub(super) of_kernel: Part,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Part {
     pub(super) ns: u64,
 }
 
-/// The words that go before a command so that its interrupts, and all others, are traced to a file.
+/// The command line that records all interrupts to a file while the command behind it runs.
 pub(super) fn tracer(into: &Path) -> anyhow::Result<Vec<String>> {
     let symbols = std::fs::read_to_string("/proc/kallsyms")?;
     let address = symbols
@@ -61,11 +62,11 @@ pub(super) fn tracer(into: &Path) -> anyhow::Result<Vec<String>> {
     Ok(words)
 }
 
-/// What a trace event says of its CPU.
+/// A step of a CPU through an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Begins,
-    /// The timer at this address expires, which samples.
+    /// The sampling timer at this address expires.
     Expires(u64),
     Ends,
 }
@@ -74,7 +75,7 @@ impl Step {
     fn from_record(description: &Description, event: usize, raw: &[u8]) -> Option<Self> {
         match description.events().get(event)?.name.as_deref()? {
             b"irq_vectors:local_timer_entry" => Some(Self::Begins),
-            // Behind the eight bytes that all trace events begin with.
+            // The fields follow the eight bytes that all trace events begin with.
             b"timer:hrtimer_expire_entry" => {
                 Some(Self::Expires(u64::from_ne_bytes(raw.get(8..16)?.try_into().ok()?)))
             }
@@ -84,14 +85,13 @@ impl Step {
     }
 }
 
-/// Each sample of a recording by its CPU and its time, by the monotonic clock: whether it
-/// interrupted the kernel.
+/// Whether each sample interrupted the kernel, by CPU and monotonic time in nanoseconds.
 pub(super) type Samples = BTreeMap<(u32, u64), bool>;
 
 /// The samples of a recording.
 ///
 /// # Errors
-/// It can't be read, or isn't whole.
+/// The file can't be read or is incomplete.
 pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     read(path, |_, _, record, sample| {
@@ -106,10 +106,10 @@ pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Sums up a trace: the interrupts of the events that these samples are of.
+/// Sums up the interrupts in a trace that took these samples.
 ///
 /// # Errors
-/// It can't be read, or isn't whole.
+/// The file can't be read or is incomplete.
 pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupts> {
     let mut spans = Spans::default();
     read(path, |description, event, _, sample| {
@@ -125,8 +125,8 @@ pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupt
     Ok(spans.interrupts_of_samples(samples))
 }
 
-/// Goes through the samples of a file: its description, the event's number in it, the record, and
-/// what is in it.
+/// Calls `each` for every sample of a file, with the file's description, the event's index, the record and
+/// the decoded sample.
 fn read(
     path: &Path,
     mut take: impl FnMut(&Description, usize, &RawRecord<'_>, &Sample<'_>) -> anyhow::Result<()>,
@@ -150,7 +150,7 @@ fn read(
     Ok(())
 }
 
-/// An interrupt, and the timers that expired in it and sample.
+/// An interrupt, and the sampling timers that expired in it.
 #[derive(Clone, Debug, Default)]
 struct Span {
     cpu: u32,
@@ -159,8 +159,8 @@ struct Span {
     timers: Vec<u64>,
 }
 
-/// Interrupts: those under way by CPU, and those that sampled. Of one CPU, trace events come in the
-/// order of their times.
+/// The current interrupt of each CPU and the finished ones that sampled. A CPU's trace events arrive in
+/// time order.
 #[derive(Debug, Default)]
 struct Spans {
     open: HashMap<u32, Span>,
@@ -185,7 +185,7 @@ impl Spans {
         }
     }
 
-    /// Those whose timers are of the events that were sampled.
+    /// Sums up the interrupts whose timers belong to the samples' events.
     fn interrupts_of_samples(&self, samples: &Samples) -> Interrupts {
         let sample = |span: &Span| {
             samples
@@ -193,7 +193,7 @@ impl Spans {
                 .next()
                 .map(|(_, in_kernel)| *in_kernel)
         };
-        // Where two timers expire in one interrupt, a sample may be of either.
+        // If two timers expire in one interrupt, its sample may belong to either.
         let own: HashSet<u64> = self
             .done
             .iter()

@@ -1,4 +1,4 @@
-//! A command that was recorded within a budget, with what others than its recorder saw of it.
+//! A command recorded within a budget, and the cost as measured from outside the recorder.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::interrupts::{Interrupts, Samples, samples, sum_up, tracer};
-use crate::run::{Outcome, succeed};
+use crate::run::{CommandOutput, succeed};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// What one row of a profile stands for.
+/// The weight of one row of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Weight {
     pub(super) samples: f64,
@@ -20,34 +20,34 @@ pub(super) struct Weight {
     pub(super) ns: f64,
 }
 
-/// A command that was recorded.
+/// A recorded command.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Recording {
+pub(super) struct BudgetRecording {
     pub(super) interrupts: Interrupts,
     /// CPU time of the recorder while the command ran, from the kernel's account of its threads.
     pub(super) recorder_ns: u64,
-    /// How long that was.
+    /// Elapsed time of the command.
     pub(super) elapsed_ns: u64,
     /// CPU time of the command.
     pub(super) command_ns: u64,
-    /// The profile by the keys that were asked for.
+    /// The profile's rows by command and function.
     pub(super) rows: BTreeMap<String, Weight>,
-    /// What the recorder says itself.
+    /// The recorder's own ledger.
     pub(super) ledger: Value,
-    /// For what share of the time the ledger says, also in its text, that the floor won.
+    /// The share of the time for which the ledger reports that the lowest rate exceeded the budget.
     pub(super) floor: f64,
 }
 
-/// Where recordings and the state of tare are. It is gone at the end.
+/// A folder for recordings and for tare's state. It is removed on drop.
 #[derive(Debug)]
 pub(super) struct StateFolder<'a> {
     scratch: Scratch<'a>,
-    /// An absolute path, or it would not count.
+    /// An absolute path: tare ignores a relative one.
     state: PathBuf,
 }
 
 impl<'a> StateFolder<'a> {
-    /// Also studies what samples cost here, as users are advised to.
+    /// Makes the folder and runs `tare overhead`, as the manual advises.
     pub(super) fn new(setting: &'a Setting) -> anyhow::Result<Self> {
         let scratch = Scratch::new(setting)?;
         let state = scratch.folder().canonicalize()?;
@@ -63,7 +63,7 @@ impl<'a> StateFolder<'a> {
         self.scratch.path(name).display().to_string()
     }
 
-    /// A command of the measured tare, with a state of its own.
+    /// A command line of the tare under test with this state folder.
     fn tare(&self, line: &str) -> Vec<String> {
         let state = format!("XDG_STATE_HOME={}", self.state.display());
         ["env".to_owned(), state, self.scratch.setting.tare()]
@@ -73,17 +73,17 @@ impl<'a> StateFolder<'a> {
     }
 
     /// Runs a command under the tracer.
-    fn traced(&self, words: Vec<String>) -> anyhow::Result<Outcome> {
+    fn traced(&self, words: Vec<String>) -> anyhow::Result<CommandOutput> {
         succeed(&[tracer(&self.scratch.path("trace.data"))?, words].concat())
     }
 
-    /// What the tracer saw of the events that these samples are of.
+    /// Sums up the traced interrupts that took these samples.
     fn interrupts(&self, samples: &Samples) -> anyhow::Result<Interrupts> {
         sum_up(&self.scratch.path("trace.data"), samples).context("the trace of interrupts")
     }
 
-    /// Interrupts that sample while nobody records, which the tracer's own would be among.
-    pub(super) fn nobody(&self) -> anyhow::Result<Interrupts> {
+    /// Counts sampling interrupts while only the tracer runs.
+    pub(super) fn count_without_recording(&self) -> anyhow::Result<Interrupts> {
         self.traced(vec!["sleep".to_owned(), "1".to_owned()])?;
         self.interrupts(&Samples::new())
     }
@@ -94,7 +94,7 @@ impl<'a> StateFolder<'a> {
         options: &str,
         command: &str,
         sort: &str,
-    ) -> anyhow::Result<Recording> {
+    ) -> anyhow::Result<BudgetRecording> {
         let data = self.file("perf.data");
         let looks = self.file("looks");
         let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
@@ -114,7 +114,7 @@ impl<'a> StateFolder<'a> {
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         let floor =
             number(&ledger["budget"]["floor_ns"]) as f64 / number(&ledger["recorded_ns"]) as f64;
-        Ok(Recording {
+        Ok(BudgetRecording {
             interrupts: self.interrupts(&samples(data.as_ref()).context("the recording")?)?,
             recorder_ns: after_ns.saturating_sub(before_ns),
             elapsed_ns: end_ns.saturating_sub(begin_ns),
@@ -130,7 +130,7 @@ impl<'a> StateFolder<'a> {
     }
 }
 
-/// The two looks of `recorded.sh`: when each was, and the sum of what threads had used, all in
+/// Parses the two readings of `recorded.sh`: the time and the summed CPU time of the threads, in
 /// nanoseconds.
 fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
     let mut looks: Vec<(u64, u64)> = Vec::new();
@@ -149,7 +149,7 @@ fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
     }
 }
 
-/// The rows of a report by their command and function, as far as they have these.
+/// The rows of a report by command and function.
 fn rows(event: &Value) -> BTreeMap<String, Weight> {
     let mut rows: BTreeMap<String, Weight> = BTreeMap::new();
     for entry in event["entries"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What programs use that do nothing else.
+//! CPU time of minimal programs that do the same work as tare.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};
@@ -11,12 +11,12 @@ use crate::run::run;
 use crate::scratch::Scratch;
 use crate::watched::ProcessUsage;
 
-/// Bytes that copies are measured with.
+/// Megabytes to copy.
 const MEGABYTES: usize = 256;
-/// What a recorder of an idle machine writes four times a second.
+/// Bytes that a recorder of an idle machine writes at a time, four times a second.
 const IDLE_BYTES: &str = "9000";
 
-/// The floors: in microseconds of a run, or of a second in which so many bytes go into a file.
+/// Measures the floors in microseconds: per run, or per second in which `bytes` go into a file.
 pub(super) fn measure_floors(
     scratch: &Scratch<'_>,
     is_short: bool,
@@ -48,7 +48,7 @@ fn of_runs(words: &[&str]) -> anyhow::Result<f64> {
     Ok(Estimate::median(used.collect::<anyhow::Result<_>>()?).value)
 }
 
-/// Microseconds of a second of a program that wakes four times and writes.
+/// CPU time of a program that wakes and writes four times a second, in microseconds per second.
 fn wakes(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     let file = scratch.path("written");
     let mut child = Command::new(scratch.setting.workload("wakes"))
@@ -67,7 +67,7 @@ fn wakes(scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     Ok(watched?.cpu_ns as f64 / 1e3 / WATCHED.as_secs_f64())
 }
 
-/// Microseconds of CPU time that copying a megabyte takes, between places that are in no cache.
+/// CPU time of copying a megabyte between uncached buffers, in microseconds.
 fn copy_us() -> f64 {
     let from = vec![1_u8; MEGABYTES * 1_000_000];
     let mut to = vec![2_u8; MEGABYTES * 1_000_000];
@@ -81,7 +81,7 @@ fn copy_us() -> f64 {
     (now() - before) / MEGABYTES as f64
 }
 
-/// Microseconds of CPU time that a megabyte takes by `dd`, its start and end taken off.
+/// CPU time of `dd` per megabyte without its start and exit, in microseconds.
 fn dd_us(scratch: &Scratch<'_>, flag: Option<&str>) -> anyhow::Result<f64> {
     let file = scratch.path("written").display().to_string();
     let used = |count: usize| -> anyhow::Result<f64> {

@@ -11,9 +11,8 @@ use super::super::words;
 use crate::run::succeed;
 use crate::scratch::{Scratch, Tool};
 
-/// Often enough for some hundred samples, also of what uses little, and no multiple of anybody's
-/// period; each costs some microseconds, which is why shares are held against a run that nobody
-/// samples.
+/// A rate that gives some hundred samples even of a cheap command and is no multiple of its timers. A
+/// sample costs microseconds, so shares are scaled to the CPU time of a run without a profiler.
 const OPTIONS: &str = "-q -F 19999 -e cpu-clock -g";
 
 /// A recording of tare.
@@ -42,15 +41,15 @@ impl<'a> Profile<'a> {
         [recorder, words(OPTIONS), words("--"), command.to_vec()].concat()
     }
 
-    /// Records a process for so long.
+    /// Records a process for `time`.
     pub(super) fn of_process(&self, pid: u32, time: Duration) -> Vec<String> {
         let recorder = self.scratch.recorder(self.tool, &self.file);
         let sleep = format!("-p {pid} -- sleep {}", time.as_secs_f64());
         [recorder, words(OPTIONS), words(&sleep)].concat()
     }
 
-    /// What of it is of threads with these names. tare reads both recordings, so that a function has
-    /// one name; who recorded is what differs.
+    /// The weights of the threads with these names. tare reads the recordings of both tools, so that
+    /// functions have the same names.
     pub(super) fn weights(&self, names: &[&str]) -> anyhow::Result<Weights> {
         let folded = self.scratch.path("folded").display().to_string();
         let file = self.file.display().to_string();
@@ -75,7 +74,7 @@ impl<'a> Profile<'a> {
 }
 
 impl Weights {
-    /// `frames`: outermost first.
+    /// Adds a sample's weight. `frames` are outermost first.
     fn add(&mut self, frames: &[&str], weight: f64) {
         self.all += weight;
         *self.phases.entry(phase(frames)).or_default() += weight;
@@ -91,7 +90,7 @@ impl Weights {
         Some(self.functions.get(name)? / self.all)
     }
 
-    /// The heaviest, with their shares; the others together as one.
+    /// The `most` heaviest phases with their shares, and the others as one.
     pub(super) fn phases(&self, most: usize) -> Vec<(String, f64)> {
         heaviest(&self.phases, self.all, most)
     }
@@ -100,7 +99,7 @@ impl Weights {
         heaviest(&self.functions, self.all, most)
     }
 
-    /// In microseconds, of so many for all.
+    /// The weights in microseconds, if all of them together are `us`.
     pub(super) fn scaled(&self, us: f64) -> Value {
         let of = |map: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
             map.iter().map(|(name, weight)| (name.clone(), weight / self.all * us)).collect()
@@ -119,7 +118,7 @@ fn heaviest(map: &BTreeMap<String, f64>, all: f64, most: usize) -> Vec<(String, 
     sorted
 }
 
-/// What a sample was part of: the kernel's entry that is outermost in its chain.
+/// The phase of a sample: the outermost kernel entry in its chain.
 fn phase(frames: &[&str]) -> String {
     let call = |frame: &str| {
         let name = ["__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"]
@@ -140,7 +139,7 @@ fn phase(frames: &[&str]) -> String {
     let is_entry = |frame: &&str| frame.contains("entry_SYSCALL") || **frame == *"do_syscall_64";
     frames.iter().find_map(of).unwrap_or_else(|| {
         match frames.iter().rposition(is_entry) {
-            // Calls whose first function the compiler made one with the dispatcher.
+            // The compiler inlined this call's first function into the dispatcher.
             Some(at) => frames.get(at + 1).map_or_else(
                 || "entering and leaving the kernel".to_owned(),
                 |function| format!("system call, {function}"),

@@ -1,74 +1,74 @@
-//! What a flood's recording takes of the whole machine: the recorder, the kernel's threads that write
-//! to the disk, and interrupts.
+//! The CPU time that recording a flood takes from the whole machine: the recorder, the kernel threads that
+//! write to the disk, and interrupts.
 
 use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
 
-use super::super::words;
-use super::EVENTS;
+use super::{SYSTEM_CALLS, words};
 use crate::report::Estimate;
 use crate::rounds::in_random_order;
 use crate::run::succeed;
 use crate::scratch::{Scratch, Tool};
 
-/// Who records.
+/// The recorders: name, tool and options.
 const WAYS: [(&str, Tool, &str); 3] = [
     ("tare", Tool::Tare, ""),
     ("tare, through the page cache", Tool::Tare, "--output-path=write"),
     ("perf, default rings", Tool::Perf, ""),
 ];
 
-/// Seconds of the loop.
+/// Duration of the loop in seconds.
 const SECONDS: &str = "10";
 
-/// One recording.
+/// CPU time around one recording.
 #[derive(Clone, Debug, Serialize)]
 struct Busy {
-    /// Of all CPUs, until what was written is on the disk.
+    /// Busy time of all CPUs until the recording is on the disk, in seconds.
     busy_s: f64,
-    /// Of it, the loop's own.
+    /// The loop's share of it, in seconds.
     loop_s: f64,
     file_bytes: u64,
 }
 
 impl Busy {
-    fn a_gb(&self) -> f64 {
+    fn seconds_per_gb(&self) -> f64 {
         (self.busy_s - self.loop_s) / (self.file_bytes as f64 / 1e9)
     }
 }
 
-/// Each way once.
+/// One recording by each recorder.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Round {
+pub(super) struct BusyRound {
     order: Vec<usize>,
     runs: Vec<Busy>,
 }
 
-/// Each way so often.
-pub(super) fn rounds(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Vec<Round>> {
+/// Runs `count` rounds.
+pub(super) fn rounds(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Vec<BusyRound>> {
     let round = |_| {
         let (order, runs) = in_random_order(&WAYS, |(name, tool, options)| {
             run(scratch, *tool, options).with_context(|| (*name).to_owned())
         })?;
-        Ok(Round { order, runs })
+        Ok(BusyRound { order, runs })
     };
     (0..count).map(round).collect()
 }
 
-/// A line for each way.
-pub(super) fn table(rounds: &[Round]) -> Vec<String> {
+/// One line per recorder.
+pub(super) fn table(rounds: &[BusyRound]) -> Vec<String> {
     let line = |(at, (name, ..)): (usize, &(&str, Tool, &str))| {
-        let a_gb = rounds.iter().map(|round| round.runs[at].a_gb()).collect();
-        format!("{name:<34} the machine's busy time, s per GB {}", Estimate::median(a_gb))
+        let per_gb = rounds.iter().map(|round| round.runs[at].seconds_per_gb()).collect();
+        format!("{name:<34} the machine's busy time, s per GB {}", Estimate::median(per_gb))
     };
     WAYS.iter().enumerate().map(line).collect()
 }
 
-/// Busy time for each GB, tare's over perf's.
-pub(super) fn ratio(rounds: &[Round]) -> Estimate {
-    let ratios = rounds.iter().map(|round| round.runs[0].a_gb() / round.runs[2].a_gb());
+/// Busy time per GB, tare's over perf's.
+pub(super) fn ratio(rounds: &[BusyRound]) -> Estimate {
+    let ratios =
+        rounds.iter().map(|round| round.runs[0].seconds_per_gb() / round.runs[2].seconds_per_gb());
     Estimate::median(ratios.collect())
 }
 
@@ -78,7 +78,7 @@ fn run(scratch: &Scratch<'_>, tool: Tool, options: &str) -> anyhow::Result<Busy>
     let line = [
         vec![scratch.setting.workload("left"), text(&left)],
         scratch.recorder(tool, &file),
-        words(&format!("{EVENTS} {options} --")),
+        words(&format!("{SYSTEM_CALLS} {options} --")),
         vec![scratch.setting.workload("used"), text(&used)],
         vec![scratch.setting.workload("flood"), SECONDS.to_owned()],
     ];
@@ -89,9 +89,8 @@ fn run(scratch: &Scratch<'_>, tool: Tool, options: &str) -> anyhow::Result<Busy>
     };
     let left = numbers(&left)?;
     let used = numbers(&used)?;
-    let ([all_ns, left_ns, ..], [loop_us, ..]) = (&left[..], &used[..]) else {
-        anyhow::bail!("numbers are missing: {left:?}, {used:?}")
-    };
+    let [all_ns, left_ns, ..] = left[..] else { anyhow::bail!("numbers are missing: {left:?}") };
+    let [loop_us, ..] = used[..] else { anyhow::bail!("a number is missing: {used:?}") };
     let file_bytes = std::fs::metadata(&file)?.len();
     for name in ["recording", "recording.old"] {
         let _ = std::fs::remove_file(scratch.path(name));
