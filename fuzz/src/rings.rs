@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tare_kernel::bpf::{Call, CallPlan, CallRecord, CopyRule, SchedRecord, StackCopy};
 use tare_kernel::functions::ProbeCall;
-use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, PerfRecord};
+use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, TraceRecord};
 
 use crate::strict;
 
@@ -47,8 +47,8 @@ pub(crate) fn calls(input: &[u8]) {
         let mut lines = Lines::new(options(json));
         let mut text = String::new();
         for record in records(input).filter_map(CallRecord::parse) {
-            lines.add(&PerfRecord::Record { record, cgroup: 0 }, &mut text);
-            lines.idle(record.time_ns.saturating_add(1 << 30), &mut text);
+            lines.add(&TraceRecord::Task { record, cgroup: 0 }, &mut text);
+            lines.print_waiting_call(record.time_ns.saturating_add(1 << 30), &mut text);
         }
         lines.finish(&mut text);
         black_box(lines.unreadable());

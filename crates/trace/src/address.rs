@@ -1,12 +1,12 @@
 //! Addresses of sockets.
 
 use crate::flags::Flags;
-use crate::structs::Fields;
+use crate::structs::StructBytes;
 use crate::text;
 
 /// A socket's address.
 pub(crate) fn address(flags: &Flags, bytes: &[u8]) -> String {
-    let f = Fields(bytes);
+    let f = StructBytes(bytes);
     let family = flags.number("family", f.half(0).into());
     let port = |at| u16::from_be(f.half(at));
     match f.half(0) {

@@ -4,9 +4,9 @@ use tare_kernel::bpf::{ChunkPart, SECOND};
 
 use crate::address::address;
 use crate::invocation::{DescriptorInfo, Invocation};
-use crate::signature::{Items, Kind, PATH, size};
+use crate::signature::{ArgumentKind, Items, PATH, size};
 use crate::special;
-use crate::structs::{self, Fields, octal, pointer};
+use crate::structs::{self, StructBytes, octal, pointer};
 use crate::text;
 
 impl Invocation<'_> {
@@ -30,7 +30,9 @@ impl Invocation<'_> {
             }
             text.push_str(&argument);
             // What the kernel writes into this argument follows it.
-            if matches!(kind, Kind::Struct { name: "cloneargs", .. }) && self.returned.is_none() {
+            if matches!(kind, ArgumentKind::Struct { name: "cloneargs", .. })
+                && self.returned.is_none()
+            {
                 return text;
             }
         }
@@ -42,26 +44,28 @@ impl Invocation<'_> {
     }
 
     /// Returns one argument's text, or `None` if it isn't shown.
-    fn argument(&self, at: usize, kind: Kind) -> Option<String> {
+    fn argument(&self, at: usize, kind: ArgumentKind) -> Option<String> {
         let value = self.values[at];
         Some(match kind {
-            Kind::Word(word) => return self.word(at, word),
-            Kind::Flags(table) => self.flags.flags(table, value & 0xffff_ffff),
-            Kind::Number(table) => self.flags.number(table, value & 0xffff_ffff),
-            Kind::In(count) => match self.bytes(at) {
+            ArgumentKind::Word(word) => return self.word(at, word),
+            ArgumentKind::Flags(table) => self.flags.flags(table, value & 0xffff_ffff),
+            ArgumentKind::Number(table) => self.flags.number(table, value & 0xffff_ffff),
+            ArgumentKind::In(count) => match self.bytes(at) {
                 Some(bytes) => text::buffer(bytes, self.values[usize::from(count)], self.string),
                 None => pointer(value),
             },
-            Kind::Vectors { count, .. } => self.vectors(at, self.values[usize::from(count)]),
-            Kind::Address { out, .. } => match self.bytes(at) {
+            ArgumentKind::Vectors { count, .. } => {
+                self.vectors(at, self.values[usize::from(count)])
+            }
+            ArgumentKind::Address { out, .. } => match self.bytes(at) {
                 Some(bytes) if !(out && self.failed()) => address(self.flags, bytes),
                 _ => pointer(value),
             },
-            Kind::SocketOption { out, .. } => match self.bytes(at) {
+            ArgumentKind::SocketOption { out, .. } => match self.bytes(at) {
                 Some(bytes) if !(out && self.failed()) => option(bytes),
                 _ => pointer(value),
             },
-            Kind::Struct { name, when, items } => {
+            ArgumentKind::Struct { name, when, items } => {
                 let shown = when.enter || when.success && !self.failed() || when.failure;
                 let bytes = self.bytes(at).filter(|_| shown);
                 bytes
@@ -84,8 +88,8 @@ impl Invocation<'_> {
                 reaped.then(|| structs::structure(self.flags, name, bytes))?
             }
             Items::One if name == "socklen" => {
-                let after = self.bytes_after(at).map(|bytes| Fields(bytes).int(0));
-                let before = Fields(bytes).int(0);
+                let after = self.bytes_after(at).map(|bytes| StructBytes(bytes).int(0));
+                let before = StructBytes(bytes).int(0);
                 match after {
                     Some(after) if after != before && !self.failed() => {
                         Some(format!("[{before} => {after}]"))
@@ -97,12 +101,16 @@ impl Invocation<'_> {
                 let at = u8::try_from(at).unwrap_or_default();
                 let first = self.descriptor(at);
                 let second = self.descriptor(at | SECOND);
-                let f = Fields(bytes);
+                let f = StructBytes(bytes);
                 Some(format!("[{}{first}, {}{second}]", f.int(0), f.int(4)))
             }
             Items::One if name == "uring" => {
                 let after = self.bytes_after(at).filter(|_| !self.failed());
-                Some(structs::uring(self.flags, Fields(after.unwrap_or(bytes)), after.is_some()))
+                Some(structs::uring(
+                    self.flags,
+                    StructBytes(after.unwrap_or(bytes)),
+                    after.is_some(),
+                ))
             }
             Items::One if name == "cloneargs" => Some(special::clone_arguments(self, bytes)),
             Items::One => structs::structure(self.flags, name, bytes),
@@ -120,7 +128,7 @@ impl Invocation<'_> {
     fn word(&self, at: usize, word: &str) -> Option<String> {
         let value = self.values[at];
         let low = value & 0xffff_ffff;
-        let int = Fields(&value.to_ne_bytes()).int(0);
+        let int = StructBytes(&value.to_ne_bytes()).int(0);
         Some(match word {
             "fd" => format!("{int}{}", self.descriptor_at(at)),
             "int" | "pid" => int.to_string(),
@@ -204,8 +212,8 @@ impl Invocation<'_> {
         let Some(bytes) = self.bytes(at) else { return pointer(self.values[at]) };
         let mut items: Vec<String> = Vec::new();
         for (index, vector) in (0..).zip(bytes.chunks_exact(16)) {
-            let base = Fields(vector).long(0);
-            let length = Fields(vector).long(8);
+            let base = StructBytes(vector).long(0);
+            let length = StructBytes(vector).long(8);
             let shown = self.part(at, ChunkPart::Element, index);
             let base = match shown {
                 Some(data) => text::buffer(
@@ -229,13 +237,14 @@ impl Invocation<'_> {
         let is_out = matches!(self.name, "readv" | "preadv" | "recvmsg");
         let Some((result, _)) = self.returned.filter(|_| is_out) else { return u64::MAX };
         let whole = self.bytes(at).unwrap_or_default();
-        let before = whole.chunks_exact(16).take(index.into()).map(|vector| Fields(vector).long(8));
+        let before =
+            whole.chunks_exact(16).take(index.into()).map(|vector| StructBytes(vector).long(8));
         u64::try_from(result).unwrap_or(0).saturating_sub(before.sum())
     }
 
     fn message(&self, at: usize) -> String {
         let Some(bytes) = self.bytes(at) else { return pointer(self.values[at]) };
-        let f = Fields(bytes);
+        let f = StructBytes(bytes);
         if self.name == "recvmsg" && self.failed() {
             return format!("{{msg_namelen={}}}", f.int(8));
         }
@@ -268,7 +277,7 @@ impl Invocation<'_> {
             return "NULL".to_owned();
         };
         let items = (0..).zip(bytes.chunks_exact(16)).map(|(index, vector)| {
-            let length = Fields(vector).long(8);
+            let length = StructBytes(vector).long(8);
             let data = self.part(at, ChunkPart::Element, index).unwrap_or_default();
             let out = self.name == "recvmsg";
             let all = if out { data.len() as u64 } else { length };
@@ -281,12 +290,12 @@ impl Invocation<'_> {
 
     fn control(&self, at: usize, address: u64) -> String {
         let Some(bytes) = self.part(at, ChunkPart::Control, 0) else { return pointer(address) };
-        let f = Fields(bytes);
+        let f = StructBytes(bytes);
         let data: Vec<_> = bytes
             .get(16..)
             .unwrap_or_default()
             .chunks_exact(4)
-            .map(|data| Fields(data).int(0))
+            .map(|data| StructBytes(data).int(0))
             .collect();
         match (f.long(0), f.int(8), f.int(12)) {
             (length, 1, 1) => {
@@ -304,5 +313,5 @@ impl Invocation<'_> {
 
 /// The value of a socket option.
 fn option(bytes: &[u8]) -> String {
-    if bytes.len() == 4 { format!("[{}]", Fields(bytes).int(0)) } else { text::quoted(bytes) }
+    if bytes.len() == 4 { format!("[{}]", StructBytes(bytes).int(0)) } else { text::quoted(bytes) }
 }

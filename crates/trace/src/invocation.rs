@@ -3,7 +3,7 @@
 use tare_kernel::bpf::{Chunk, ChunkPart, chunks};
 
 use crate::flags::Flags;
-use crate::signature::Kind;
+use crate::signature::ArgumentKind;
 
 /// How descriptors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub enum DescriptorInfo {
 #[derive(Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) name: &'a str,
-    pub(crate) kinds: Option<&'a [Kind]>,
+    pub(crate) kinds: Option<&'a [ArgumentKind]>,
     pub(crate) values: [u64; 6],
     /// Memory copied when the call began.
     pub(crate) entered: &'a [u8],

@@ -5,7 +5,7 @@ use tare_kernel::bpf::RESULT;
 use crate::invocation::Invocation;
 use crate::names::Errno;
 use crate::special;
-use crate::structs::{self, Fields, octal};
+use crate::structs::{self, StructBytes, octal};
 
 /// Returns the text after ` = `.
 pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
@@ -73,7 +73,7 @@ fn more(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
 /// Formats the descriptors of poll(2) with their events, and the remaining time.
 fn ready(call: &Invocation<'_>) -> Option<String> {
     let items = call.bytes_after(0)?.chunks_exact(8).filter_map(|item| {
-        let f = Fields(item);
+        let f = StructBytes(item);
         let events = f.half(6);
         (events != 0).then(|| {
             format!("{{fd={}, revents={}}}", f.int(0), call.flags.flags("poll", events.into()))

@@ -17,7 +17,7 @@ use tare_kernel::bpf::{CallPlan, CopyRule, CopyTime};
 
 /// How an argument is read and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ArgumentKind {
     /// An argument with a word of its own.
     Word(&'static str),
     /// Flags of a table.
@@ -46,7 +46,7 @@ pub(crate) enum Items {
     Returned,
 }
 
-impl Kind {
+impl ArgumentKind {
     /// Whether the argument is a pointer regardless of the other arguments.
     pub(crate) fn is_pointer(self) -> bool {
         match self {
@@ -101,7 +101,7 @@ const BOTH: CopyTime = CopyTime { enter: true, success: true, failure: false };
 
 /// The arguments of every call, by name.
 #[derive(Clone, Debug)]
-pub(crate) struct Signatures(HashMap<&'static str, Vec<Kind>>);
+pub(crate) struct Signatures(HashMap<&'static str, Vec<ArgumentKind>>);
 
 impl Default for Signatures {
     fn default() -> Self {
@@ -117,16 +117,16 @@ impl Default for Signatures {
     }
 }
 
-fn kind(word: &'static str) -> Kind {
+fn kind(word: &'static str) -> ArgumentKind {
     let argument = |text: &str| text.parse().unwrap_or(0);
     if let Some((class, rest)) = word.split_once('/') {
         return match class {
-            "f" => Kind::Flags(rest),
-            "e" => Kind::Number(rest),
-            "in" => Kind::In(argument(rest)),
-            "iov" | "oiov" => Kind::Vectors { count: argument(rest), out: class == "oiov" },
-            "sa" | "osa" => Kind::Address { length: argument(rest), out: class == "osa" },
-            _ => Kind::SocketOption { length: argument(rest), out: class == "osockval" },
+            "f" => ArgumentKind::Flags(rest),
+            "e" => ArgumentKind::Number(rest),
+            "in" => ArgumentKind::In(argument(rest)),
+            "iov" | "oiov" => ArgumentKind::Vectors { count: argument(rest), out: class == "oiov" },
+            "sa" | "osa" => ArgumentKind::Address { length: argument(rest), out: class == "osa" },
+            _ => ArgumentKind::SocketOption { length: argument(rest), out: class == "osockval" },
         };
     }
     let when = match word.as_bytes().first() {
@@ -134,7 +134,7 @@ fn kind(word: &'static str) -> Kind {
         Some(b'>') => SUCCESS,
         Some(b'=') => BOTH,
         Some(b'!') => FAILURE,
-        _ => return Kind::Word(word),
+        _ => return ArgumentKind::Word(word),
     };
     let (name, items) = word[1..].split_once('*').unwrap_or((&word[1..], ""));
     let items = match items {
@@ -142,12 +142,12 @@ fn kind(word: &'static str) -> Kind {
         "r" => Items::Returned,
         number => Items::Argument(argument(number)),
     };
-    Kind::Struct { name, when, items }
+    ArgumentKind::Struct { name, when, items }
 }
 
 impl Signatures {
     /// Returns the arguments of a call, if known.
-    pub(crate) fn get(&self, call: &str) -> Option<&[Kind]> {
+    pub(crate) fn get(&self, call: &str) -> Option<&[ArgumentKind]> {
         self.0.get(call).map(Vec::as_slice)
     }
 
@@ -165,8 +165,8 @@ impl Signatures {
         let kinds = self.get(call).unwrap_or_default();
         for (place, kind) in plan.arguments.iter_mut().zip(kinds) {
             *place = match kind {
-                Kind::Word("fd" | "at") if descriptors => (CopyRule::Descriptor, ENTER),
-                Kind::Struct { name: "fds", when, .. } if descriptors => {
+                ArgumentKind::Word("fd" | "at") if descriptors => (CopyRule::Descriptor, ENTER),
+                ArgumentKind::Struct { name: "fds", when, .. } if descriptors => {
                     (CopyRule::Descriptors, *when)
                 }
                 kind => copied(*kind, string, compat).unwrap_or_default(),
@@ -227,38 +227,42 @@ pub(crate) const PATH: u16 = 4096;
 /// Bytes of an array of structures that are printed.
 const ARRAY: u16 = 512;
 
-fn copied(kind: Kind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
+fn copied(kind: ArgumentKind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
     // One byte more than is printed shows that the string continues; its NUL byte takes another.
     let one = string.saturating_add(1).min(PATH);
     let terminated = string.saturating_add(2).min(PATH);
     Some(match kind {
-        Kind::Word("path") => (CopyRule::Text(PATH), ENTER),
-        Kind::Word("text") => (CopyRule::Text(terminated), ENTER),
-        Kind::Word("argv") => (CopyRule::Texts(terminated), ENTER),
-        Kind::Word("envp") => (CopyRule::TextCount, ENTER),
-        Kind::Word("out" | "outraw") => (CopyRule::Returned { size: 1, most: one }, SUCCESS),
-        Kind::Word("outtext") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
-        Kind::Word("sigframe") if !compat => (CopyRule::Bytes(8), ENTER),
-        Kind::Word("cpuset") => (CopyRule::Items { count: 1, size: 1, most: 128 }, ENTER),
-        Kind::Word("ocpuset") => (CopyRule::Returned { size: 1, most: 128 }, SUCCESS),
-        Kind::Word("fdset") => (CopyRule::Bytes(128), BOTH),
-        Kind::Word("fcntlarg") => (CopyRule::Bytes(32), BOTH),
-        Kind::Word("prctlarg") => (CopyRule::Text(16), ENTER),
-        Kind::Word("dirents") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
-        Kind::Word("futextime") => (CopyRule::Bytes(16), ENTER),
-        Kind::Word("msg") if !compat => (CopyRule::Message(one), ENTER),
-        Kind::Word("omsg") if !compat => (CopyRule::Message(one), RETURN),
-        Kind::In(count) => (CopyRule::Items { count, size: 1, most: one }, ENTER),
-        Kind::Vectors { count, out } if !compat => {
+        ArgumentKind::Word("path") => (CopyRule::Text(PATH), ENTER),
+        ArgumentKind::Word("text") => (CopyRule::Text(terminated), ENTER),
+        ArgumentKind::Word("argv") => (CopyRule::Texts(terminated), ENTER),
+        ArgumentKind::Word("envp") => (CopyRule::TextCount, ENTER),
+        ArgumentKind::Word("out" | "outraw") => {
+            (CopyRule::Returned { size: 1, most: one }, SUCCESS)
+        }
+        ArgumentKind::Word("outtext") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
+        ArgumentKind::Word("sigframe") if !compat => (CopyRule::Bytes(8), ENTER),
+        ArgumentKind::Word("cpuset") => (CopyRule::Items { count: 1, size: 1, most: 128 }, ENTER),
+        ArgumentKind::Word("ocpuset") => (CopyRule::Returned { size: 1, most: 128 }, SUCCESS),
+        ArgumentKind::Word("fdset") => (CopyRule::Bytes(128), BOTH),
+        ArgumentKind::Word("fcntlarg") => (CopyRule::Bytes(32), BOTH),
+        ArgumentKind::Word("prctlarg") => (CopyRule::Text(16), ENTER),
+        ArgumentKind::Word("dirents") => (CopyRule::Returned { size: 1, most: PATH }, SUCCESS),
+        ArgumentKind::Word("futextime") => (CopyRule::Bytes(16), ENTER),
+        ArgumentKind::Word("msg") if !compat => (CopyRule::Message(one), ENTER),
+        ArgumentKind::Word("omsg") if !compat => (CopyRule::Message(one), RETURN),
+        ArgumentKind::In(count) => (CopyRule::Items { count, size: 1, most: one }, ENTER),
+        ArgumentKind::Vectors { count, out } if !compat => {
             (CopyRule::Vectors { count, most: one }, if out { SUCCESS } else { ENTER })
         }
-        Kind::Address { length, out: false } | Kind::SocketOption { length, out: false } => {
+        ArgumentKind::Address { length, out: false }
+        | ArgumentKind::SocketOption { length, out: false } => {
             (CopyRule::Items { count: length, size: 1, most: 128 }, ENTER)
         }
-        Kind::Address { length, out: true } | Kind::SocketOption { length, out: true } => {
+        ArgumentKind::Address { length, out: true }
+        | ArgumentKind::SocketOption { length, out: true } => {
             (CopyRule::Counted { count: length, most: 128 }, SUCCESS)
         }
-        Kind::Struct { name, when, items } => {
+        ArgumentKind::Struct { name, when, items } => {
             let size = size(name)?;
             if compat && size > 4 && !matches!(name, "fds" | "pollfd" | "sigset" | "epoll") {
                 return None;
@@ -290,10 +294,12 @@ mod tests {
             assert!(kinds.len() <= 6, "{call}");
             for kind in kinds {
                 match kind {
-                    Kind::Flags(table) | Kind::Number(table) => {
+                    ArgumentKind::Flags(table) | ArgumentKind::Number(table) => {
                         assert!(flags.has(table), "{call}: {table}");
                     }
-                    Kind::Struct { name, .. } => assert!(size(name).is_some(), "{call}: {name}"),
+                    ArgumentKind::Struct { name, .. } => {
+                        assert!(size(name).is_some(), "{call}: {name}");
+                    }
                     _ => {}
                 }
             }

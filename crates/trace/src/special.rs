@@ -1,7 +1,7 @@
 //! Arguments that only one call or a few have.
 
 use crate::invocation::Invocation;
-use crate::structs::{self, Fields, pointer};
+use crate::structs::{self, StructBytes, pointer};
 
 const O_CREAT: u64 = 0o100;
 const O_TMPFILE: u64 = if cfg!(target_arch = "aarch64") { 0x40_4000 } else { 0x41_0000 };
@@ -49,7 +49,7 @@ pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<Strin
             }
         }
         "sigframe" => {
-            let mask = call.bytes(at).map(|bytes| Fields(bytes).long(0));
+            let mask = call.bytes(at).map(|bytes| StructBytes(bytes).long(0));
             mask.map_or_else(String::new, |mask| {
                 format!("{{mask={}}}", structs::signals(call.flags, mask))
             })
@@ -120,7 +120,7 @@ fn futex(call: &Invocation<'_>, at: usize, word: &str) -> Option<String> {
         return match operation {
             7 | 8 => None,
             6 | 13 => Some(time()),
-            1 | 10 => Some(Fields(&call.values[at].to_ne_bytes()).int(0).to_string()),
+            1 | 10 => Some(StructBytes(&call.values[at].to_ne_bytes()).int(0).to_string()),
             _ => Some(number(2)),
         };
     }
@@ -145,11 +145,11 @@ fn fcntl(call: &Invocation<'_>, value: u64) -> Option<String> {
     let low = value & 0xffff_ffff;
     if matches!(call.values[1] & 0xffff_ffff, 5 | 36) && !call.failed() {
         let told = call.bytes_after(2)?;
-        return Some(structs::flock(call.flags, Fields(told), true));
+        return Some(structs::flock(call.flags, StructBytes(told), true));
     }
     Some(match call.values[1] & 0xffff_ffff {
         1 | 3 | 9 | 11 | 1025 | 1032 | 1034 => return None,
-        0 | 1030 | 8 | 1031 => Fields(&value.to_ne_bytes()).int(0).to_string(),
+        0 | 1030 | 8 | 1031 => StructBytes(&value.to_ne_bytes()).int(0).to_string(),
         2 => call.flags.flags("fd", low),
         4 => open_flags(call, low),
         10 => structs::signal(call.flags, u32::try_from(low).unwrap_or(0)),
@@ -194,7 +194,7 @@ fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
     }
     let mut count = 0;
     while rest.len() > 18 {
-        let length = usize::from(Fields(rest).half(16)).max(19);
+        let length = usize::from(StructBytes(rest).half(16)).max(19);
         rest = rest.get(length..).unwrap_or_default();
         count += 1;
     }
@@ -261,7 +261,7 @@ pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
 
 /// Formats `struct clone_args`.
 pub(crate) fn clone_arguments(call: &Invocation<'_>, bytes: &[u8]) -> String {
-    let f = Fields(bytes);
+    let f = StructBytes(bytes);
     let flags = f.long(0);
     let (names, rest) = call.flags.known("clone", flags);
     let names = if rest == 0 { names } else { format!("{names}|{rest:#x}") };

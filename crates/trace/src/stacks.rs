@@ -39,13 +39,12 @@ pub(crate) struct Stacks {
 
 /// A frame of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserFrame {
+pub(crate) struct UserFrame {
     /// The function, if known. Untrusted.
-    pub symbol: Option<String>,
+    pub(crate) symbol: Option<String>,
     /// The file; empty if nothing is mapped there. Untrusted.
-    pub file: String,
-    /// The address.
-    pub address: u64,
+    pub(crate) file: String,
+    pub(crate) address: u64,
 }
 
 /// Lines in the cache; beyond that it is cleared.
@@ -86,7 +85,8 @@ impl Stacks {
     }
 
     pub(crate) fn map(&mut self, mmap: &Mmap<'_>) {
-        let (start, end) = (mmap.start, mmap.start.saturating_add(mmap.len));
+        let start = mmap.start;
+        let end = start.saturating_add(mmap.len);
         let (kind, pgoff) = match mmap.path {
             b"[vdso]" => (DsoKind::Vdso, 0),
             path if path.starts_with(b"/") && !path.starts_with(b"//") => {
@@ -184,7 +184,7 @@ impl Stacks {
     }
 
     /// Returns the call chain of a copied stack, innermost first.
-    pub(crate) fn of_copy(&mut self, copy: &FutexStack<'_>) -> Vec<UserFrame> {
+    pub(crate) fn unwind_copy(&mut self, copy: &FutexStack<'_>) -> Vec<UserFrame> {
         let pid = copy.process.cast_signed();
         let [first, rest @ ..] = copy.registers;
         let registers = if cfg!(target_arch = "aarch64") {

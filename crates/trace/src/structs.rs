@@ -4,12 +4,12 @@
 use crate::flags::Flags;
 use crate::text;
 
-/// Fields at offsets. Bytes beyond the end read as 0; the length was checked when the structure was
+/// StructBytes at offsets. Bytes beyond the end read as 0; the length was checked when the structure was
 /// copied.
 #[derive(Clone, Copy)]
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct StructBytes<'a>(pub(crate) &'a [u8]);
 
-impl Fields<'_> {
+impl StructBytes<'_> {
     pub(crate) fn get<const N: usize>(self, at: usize) -> [u8; N] {
         self.0.get(at..at + N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
     }
@@ -116,12 +116,12 @@ fn limit(value: u64) -> String {
     }
 }
 
-fn time(f: Fields<'_>, at: usize, fraction: &str) -> String {
+fn time(f: StructBytes<'_>, at: usize, fraction: &str) -> String {
     format!("{{tv_sec={}, {fraction}={}}}", f.signed(at), f.signed(at + 8))
 }
 
 /// Formats `struct timespec`, with the special values of utimensat(2).
-fn file_time(f: Fields<'_>, at: usize) -> String {
+fn file_time(f: StructBytes<'_>, at: usize) -> String {
     match f.long(at + 8) {
         0x3fff_ffff => "UTIME_NOW".to_owned(),
         0x3fff_fffe => "UTIME_OMIT".to_owned(),
@@ -131,7 +131,7 @@ fn file_time(f: Fields<'_>, at: usize) -> String {
 
 /// Formats a structure by its name in the table of signatures.
 pub(crate) fn structure(flags: &Flags, name: &str, bytes: &[u8]) -> Option<String> {
-    let f = Fields(bytes);
+    let f = StructBytes(bytes);
     Some(match name {
         "stat" => stat(f),
         "statx" => statx(flags, f),
@@ -183,7 +183,7 @@ pub(crate) fn structure(flags: &Flags, name: &str, bytes: &[u8]) -> Option<Strin
     })
 }
 
-fn epoll(flags: &Flags, f: Fields<'_>) -> String {
+fn epoll(flags: &Flags, f: StructBytes<'_>) -> String {
     let data = if cfg!(target_arch = "aarch64") { 8 } else { 4 };
     format!(
         "{{events={}, data={{u32={}, u64={}}}}}",
@@ -193,7 +193,7 @@ fn epoll(flags: &Flags, f: Fields<'_>) -> String {
     )
 }
 
-fn stack(f: Fields<'_>) -> String {
+fn stack(f: StructBytes<'_>) -> String {
     let flags = match f.word(8) {
         0 => "0".to_owned(),
         1 => "SS_ONSTACK".to_owned(),
@@ -203,7 +203,7 @@ fn stack(f: Fields<'_>) -> String {
     format!("{{ss_sp={}, ss_flags={flags}, ss_size={}}}", pointer(f.long(0)), f.long(16))
 }
 
-fn stat(f: Fields<'_>) -> String {
+fn stat(f: StructBytes<'_>) -> String {
     let (mode_at, device_at) = if cfg!(target_arch = "aarch64") { (16, 32) } else { (24, 40) };
     let file = f.word(mode_at);
     let rest = match file & 0o170_000 {
@@ -213,7 +213,7 @@ fn stat(f: Fields<'_>) -> String {
     format!("{{st_mode={}, {rest}, ...}}", mode(file))
 }
 
-fn statx(flags: &Flags, f: Fields<'_>) -> String {
+fn statx(flags: &Flags, f: StructBytes<'_>) -> String {
     let file: u32 = f.half(28).into();
     let attributes = flags.flags("statxattr", f.long(8));
     format!(
@@ -224,7 +224,7 @@ fn statx(flags: &Flags, f: Fields<'_>) -> String {
     )
 }
 
-fn sigaction(flags: &Flags, f: Fields<'_>) -> String {
+fn sigaction(flags: &Flags, f: StructBytes<'_>) -> String {
     let set = f.long(8);
     let handler = match f.long(0) {
         0 => "SIG_DFL".to_owned(),
@@ -244,7 +244,7 @@ fn sigaction(flags: &Flags, f: Fields<'_>) -> String {
 }
 
 /// Formats a lock; if the kernel filled it (`told`), with its owner.
-pub(crate) fn flock(flags: &Flags, f: Fields<'_>, told: bool) -> String {
+pub(crate) fn flock(flags: &Flags, f: StructBytes<'_>, told: bool) -> String {
     let kind = match f.half(0) {
         0 => "F_RDLCK",
         1 => "F_WRLCK",
@@ -260,7 +260,7 @@ pub(crate) fn flock(flags: &Flags, f: Fields<'_>, told: bool) -> String {
     )
 }
 
-fn sysinfo(f: Fields<'_>) -> String {
+fn sysinfo(f: StructBytes<'_>) -> String {
     format!(
         "{{uptime={}, loads=[{}, {}, {}], totalram={}, freeram={}, sharedram={}, bufferram={}, totalswap={}, freeswap={}, procs={}, totalhigh={}, freehigh={}, mem_unit={}}}",
         f.signed(0),
@@ -280,7 +280,7 @@ fn sysinfo(f: Fields<'_>) -> String {
     )
 }
 
-fn statfs(f: Fields<'_>) -> String {
+fn statfs(f: StructBytes<'_>) -> String {
     format!(
         "{{f_type={:#x}, f_bsize={}, f_blocks={}, f_bfree={}, f_bavail={}, f_files={}, f_ffree={}, f_fsid={{val=[{:#x}, {:#x}]}}, f_namelen={}, f_frsize={}, f_flags={:#x}}}",
         f.long(0),
@@ -299,7 +299,7 @@ fn statfs(f: Fields<'_>) -> String {
 }
 
 /// Formats the parameters of a ring; if the kernel `answered`, also its result.
-pub(crate) fn uring(flags: &Flags, f: Fields<'_>, answered: bool) -> String {
+pub(crate) fn uring(flags: &Flags, f: StructBytes<'_>, answered: bool) -> String {
     if !answered {
         return format!(
             "{{flags={}, sq_thread_cpu={}, sq_thread_idle={}}}",
@@ -321,7 +321,7 @@ pub(crate) fn uring(flags: &Flags, f: Fields<'_>, answered: bool) -> String {
     )
 }
 
-fn offsets(f: Fields<'_>, start: usize, names: &[&str]) -> String {
+fn offsets(f: StructBytes<'_>, start: usize, names: &[&str]) -> String {
     let fields: Vec<_> = names
         .iter()
         .enumerate()
@@ -332,7 +332,7 @@ fn offsets(f: Fields<'_>, start: usize, names: &[&str]) -> String {
 
 /// Formats `siginfo_t` with the fields of this signal.
 pub(crate) fn siginfo(flags: &Flags, bytes: &[u8]) -> String {
-    let f = Fields(bytes);
+    let f = StructBytes(bytes);
     let number = f.word(0);
     let code = f.word(8);
     let sent = f.int(8) <= 0;

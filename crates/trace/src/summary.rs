@@ -27,7 +27,7 @@ pub enum Subject {
 
 /// The sums of one system call.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct CallRow {
     /// The call's name.
     pub call: Cow<'static, str>,
     /// The call's number.
@@ -46,7 +46,7 @@ pub struct Row {
     pub histogram: Histogram,
 }
 
-impl Row {
+impl CallRow {
     /// Returns the mean duration in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
@@ -71,7 +71,7 @@ impl Row {
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Subjects with their rows.
-    pub subjects: Vec<(Subject, Vec<Row>)>,
+    pub subjects: Vec<(Subject, Vec<CallRow>)>,
     /// Calls that didn't fit in the kernel's table.
     pub missing_calls: u64,
     /// Errors of counted calls that didn't fit.
@@ -84,7 +84,7 @@ impl Summary {
     pub fn new(sums: &Sums, chosen: &CallSelection, subject: impl Fn(u64) -> Subject) -> Self {
         let names = CallNames::default();
         let errnos = Errno::default();
-        let mut by_subject: BTreeMap<Subject, Vec<Row>> = BTreeMap::new();
+        let mut by_subject: BTreeMap<Subject, Vec<CallRow>> = BTreeMap::new();
         for sums in sums.calls.iter().filter(|sums| chosen.has_call(&names, sums.call)) {
             by_subject.entry(subject(sums.scope)).or_default().push(row(sums, &names, &errnos));
         }
@@ -92,15 +92,15 @@ impl Summary {
         for (_, rows) in &mut subjects {
             rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.call.cmp(&b.call)));
         }
-        let total = |rows: &[Row]| rows.iter().map(|row| row.total_ns).sum::<u64>();
+        let total = |rows: &[CallRow]| rows.iter().map(|row| row.total_ns).sum::<u64>();
         subjects.sort_by_key(|(_, rows)| std::cmp::Reverse(total(rows)));
         Self { subjects, missing_calls: sums.missing_calls, missing_errors: sums.missing_errors }
     }
 }
 
-fn row(sums: &CallSums, names: &CallNames, errnos: &Errno) -> Row {
+fn row(sums: &CallSums, names: &CallNames, errnos: &Errno) -> CallRow {
     let errors = sums.errors.iter().map(|(&errno, &count)| (errnos.name(errno), count));
-    Row {
+    CallRow {
         call: names.name(sums.call),
         number: sums.call.number,
         abi: Abi::for_call(sums.call),

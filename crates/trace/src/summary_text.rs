@@ -13,7 +13,7 @@ use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
 use crate::sched::histogram_lines;
-use crate::summary::{Row, Subject, Summary};
+use crate::summary::{CallRow, Subject, Summary};
 
 impl Summary {
     /// Formats one table per subject.
@@ -27,7 +27,7 @@ impl Summary {
     /// Returns one object per row.
     #[must_use]
     pub fn json(&self) -> Vec<Value> {
-        let rows = |(subject, rows): &(Subject, Vec<Row>)| {
+        let rows = |(subject, rows): &(Subject, Vec<CallRow>)| {
             rows.iter().map(|row| call(subject, row)).collect::<Vec<_>>()
         };
         self.subjects.iter().flat_map(rows).collect()
@@ -99,7 +99,7 @@ fn text(out: &mut String, histograms: bool, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-fn table(out: &mut String, histograms: bool, rows: &[Row]) -> fmt::Result {
+fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
     let total: u64 = rows.iter().map(|row| row.total_ns).sum();
     writeln!(
         out,
@@ -129,11 +129,11 @@ fn table(out: &mut String, histograms: bool, rows: &[Row]) -> fmt::Result {
         }
     }
     let calls: u64 = rows.iter().map(|row| row.calls).sum();
-    let failed: u64 = rows.iter().map(Row::failed).sum();
+    let failed: u64 = rows.iter().map(CallRow::failed).sum();
     writeln!(out, "{:6.2} {:12.3} {calls:9} {failed:7}{:46}total", 100.0, total as f64 / 1e6, "")
 }
 
-fn call(subject: &Subject, row: &Row) -> Value {
+fn call(subject: &Subject, row: &CallRow) -> Value {
     let buckets: Vec<_> = row.histogram.buckets().collect();
     let mut value = json!({
         "call": row.call,

@@ -5,43 +5,43 @@ use std::collections::HashMap;
 use tare_kernel::bpf::{Call, CallSums, SumKey, Sums, TaskEvent, ThreadName};
 use tare_kernel::histogram::Histogram;
 
-use crate::perf::PerfRecord;
+use crate::record::TraceRecord;
 
-/// Pairs of call and thread (or cgroup) that are kept: as many as in the kernel's table.
+/// Maximum number of pairs of a call and a thread or cgroup, as in the kernel's table.
 const MOST: usize = 65_536;
 
-/// Sums calls.
+/// Sums calls by thread or cgroup.
 #[derive(Debug)]
-pub(crate) struct Adder {
+pub(crate) struct CallAdder {
     by: SumKey,
     calls: HashMap<(u64, Call), CallSums>,
     names: HashMap<u32, [u8; 16]>,
     sums: Sums,
 }
 
-impl Adder {
+impl CallAdder {
     pub(crate) fn new(by: SumKey) -> Self {
         Self { by, calls: HashMap::new(), names: HashMap::new(), sums: Sums::default() }
     }
 
-    pub(crate) fn add(&mut self, seen: PerfRecord<'_>) {
-        match seen {
-            PerfRecord::Name { tid, comm, .. } if self.by == SumKey::Thread => {
+    pub(crate) fn add(&mut self, record: TraceRecord<'_>) {
+        match record {
+            TraceRecord::Name { tid, comm, .. } if self.by == SumKey::Thread => {
                 let mut name = [0; 16];
                 for (to, from) in name.iter_mut().take(15).zip(comm) {
                     *to = *from;
                 }
                 self.names.insert(tid, name);
             }
-            PerfRecord::Missing(records) => self.sums.missing_calls += records,
-            PerfRecord::Record { record, cgroup } => match record.event {
+            TraceRecord::Missing(records) => self.sums.missing_calls += records,
+            TraceRecord::Task { record, cgroup } => match record.event {
                 TaskEvent::Exit { call, result, duration_ns, .. } => {
                     let scope = match self.by {
                         SumKey::Call => 0,
                         SumKey::Thread => record.tid.into(),
                         SumKey::Cgroup => cgroup,
                     };
-                    self.call(scope, call, result, duration_ns);
+                    self.add_call(scope, call, result, duration_ns);
                 }
                 TaskEvent::Fork { tid, .. } => {
                     // A new thread has its parent's name.
@@ -61,7 +61,7 @@ impl Adder {
         }
     }
 
-    fn call(&mut self, scope: u64, call: Call, result: i64, duration_ns: u64) {
+    fn add_call(&mut self, scope: u64, call: Call, result: i64, duration_ns: u64) {
         let is_full = self.calls.len() >= MOST;
         let key = (scope, call);
         if is_full && !self.calls.contains_key(&key) {
@@ -86,8 +86,8 @@ impl Adder {
         }
     }
 
-    /// Returns the sums; the kernel knows the names of running threads.
-    pub(crate) fn finish(&mut self) -> Sums {
+    /// Takes the sums out, with the names of exited threads. Those of running threads are in /proc.
+    pub(crate) fn take_sums(&mut self) -> Sums {
         self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
         std::mem::take(&mut self.sums)
     }

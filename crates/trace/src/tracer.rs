@@ -1,15 +1,19 @@
 //! The source of system call records: BPF programs, or perf events if BPF isn't available.
 
+use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
-    BpfError, Call, CallPlan, Calls, FollowedTasks, PerfFallback, SumKey, Sums,
+    BpfError, Call, CallPlan, CallRecord, CallSummary, Calls, FollowedTasks, PerfFallback, SumKey,
+    Sums, TaskEvent,
 };
 use tare_kernel::host::Host;
 use thiserror::Error;
 
-use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
-use crate::sums::Adder;
+use crate::perf::{PerfError, PerfEvents, PerfOptions};
+use crate::record::TraceRecord;
+use crate::record_queue::RecordQueue;
+use crate::sums::CallAdder;
 
 /// Why tracing isn't possible.
 #[derive(Debug, Error)]
@@ -22,7 +26,7 @@ pub enum TraceError {
         /// Why perf events don't.
         perf: PerfError,
     },
-    /// What happens between calls can't be traced.
+    /// The events between calls, or the records of mappings, can't be traced.
     #[error("{0}")]
     Between(#[from] PerfError),
     /// The BPF programs run but their maps can't be read.
@@ -41,7 +45,9 @@ pub enum TraceError {
     NoProcess(i32),
 }
 
+/// What a line-by-line trace lacks with perf events.
 const LINES_LACK: &str = "without what pointers and descriptors lead to (paths are addresses)";
+/// What sums lack with perf events.
 const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses some";
 
 /// Returns the fallback for errors that concern this process or kernel rather than the traced
@@ -53,6 +59,7 @@ pub(crate) fn step_back(error: BpfError, limits: &'static str) -> Result<PerfFal
     }
 }
 
+/// Returns the error for when the fallback doesn't work either.
 pub(crate) fn neither(step: PerfFallback, perf: PerfError) -> TraceError {
     match perf {
         PerfError::NoProcess(pid) => TraceError::NoProcess(pid),
@@ -62,9 +69,25 @@ pub(crate) fn neither(step: PerfFallback, perf: PerfError) -> TraceError {
 
 /// Traces calls as they happen.
 #[derive(Debug)]
-pub struct Tracer {
-    calls: Option<Calls>,
-    perf: Option<PerfEvents>,
+pub struct Tracer(CallSource);
+
+#[derive(Debug)]
+enum CallSource {
+    /// BPF programs alone: only calls are traced.
+    Bpf(Box<Calls>),
+    /// BPF programs for calls, perf events for what happens between them.
+    BpfAndPerf(Box<MergedCalls>),
+    /// Perf events for everything.
+    Perf(Box<PerfEvents>),
+}
+
+/// Calls recorded by BPF programs, merged with the events between them.
+#[derive(Debug)]
+struct MergedCalls {
+    calls: Calls,
+    /// Records of `calls` that wait for the events before them.
+    queue: RecordQueue,
+    between: PerfEvents,
 }
 
 impl Tracer {
@@ -81,26 +104,35 @@ impl Tracer {
         host: &Host,
     ) -> Result<(Self, Option<PerfFallback>), TraceError> {
         let between = wanted.has_any().then(|| PerfEvents::start(wanted, follow, ring_bytes, host));
-        let perf = between.transpose()?;
-        match Calls::start(plans, follow, ring_bytes) {
-            Ok(calls) => Ok((Self { calls: Some(calls), perf }, None)),
-            Err(error) => {
-                let step = step_back(error, LINES_LACK)?;
-                // Close the previous events first: one ring buffer per CPU is enough.
-                drop(perf);
-                let wanted = PerfOptions { calls: true, ..wanted.clone() };
-                match PerfEvents::start(&wanted, follow, ring_bytes, host) {
-                    Ok(perf) => Ok((Self { calls: None, perf: Some(perf) }, Some(step))),
-                    Err(perf) => Err(neither(step, perf)),
-                }
+        let between = between.transpose()?;
+        let error = match (Calls::start(plans, follow, ring_bytes), between) {
+            (Ok(calls), None) => return Ok((Self(CallSource::Bpf(Box::new(calls))), None)),
+            (Ok(calls), Some(between)) => {
+                let merged = MergedCalls { calls, queue: RecordQueue::default(), between };
+                return Ok((Self(CallSource::BpfAndPerf(Box::new(merged))), None));
             }
+            (Err(error), between) => {
+                // Close these events before others are opened: one ring buffer per CPU is enough.
+                drop(between);
+                error
+            }
+        };
+        let step = step_back(error, LINES_LACK)?;
+        let wanted = PerfOptions { calls: true, ..wanted.clone() };
+        match PerfEvents::start(&wanted, follow, ring_bytes, host) {
+            Ok(perf) => Ok((Self(CallSource::Perf(Box::new(perf))), Some(step))),
+            Err(perf) => Err(neither(step, perf)),
         }
     }
 
     /// Returns descriptors that become readable when much waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let perf = self.perf.iter().flat_map(PerfEvents::files);
-        self.calls.iter().map(Calls::file).chain(perf)
+        let (calls, perf) = match &self.0 {
+            CallSource::Bpf(calls) => (Some(&**calls), None),
+            CallSource::BpfAndPerf(merged) => (Some(&merged.calls), Some(&merged.between)),
+            CallSource::Perf(perf) => (None, Some(&**perf)),
+        };
+        calls.into_iter().map(Calls::file).chain(perf.into_iter().flat_map(PerfEvents::files))
     }
 
     /// Calls `each` with the records so far. `is_over` ends the trace and returns all that is left.
@@ -110,29 +142,26 @@ impl Tracer {
     pub fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if is_over {
-            self.perf.iter_mut().for_each(PerfEvents::stop);
-            self.calls.iter_mut().for_each(Calls::stop);
-        }
-        if let Some(calls) = &mut self.calls {
-            loop {
-                let perf = &mut self.perf;
-                let found = calls.drain(|record, bytes| {
-                    if let Some(perf) = perf {
-                        perf.push_call(&record, bytes);
-                        return Ok(());
-                    }
-                    each(PerfRecord::Record { record, cgroup: 0 })
-                })?;
-                // Once the programs are detached, the number of records is finite.
-                if found == 0 || !is_over {
-                    break;
+        match &mut self.0 {
+            CallSource::Bpf(calls) => {
+                if is_over {
+                    calls.stop();
                 }
+                calls.drain(|bytes| match CallRecord::parse(bytes) {
+                    Some(record) => each(TraceRecord::Task { record, cgroup: 0 }),
+                    None => Ok(()),
+                })
+            }
+            CallSource::BpfAndPerf(merged) => merged.drain(is_over, each),
+            CallSource::Perf(perf) => {
+                if is_over {
+                    perf.stop();
+                }
+                perf.drain(is_over, each)
             }
         }
-        self.perf.as_mut().map_or(Ok(()), |perf| perf.drain(is_over, each))
     }
 
     /// Number of lost records.
@@ -140,8 +169,44 @@ impl Tracer {
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
-        let calls = self.calls.as_ref().map_or(Ok(0), Calls::missing).map_err(TraceError::Bpf)?;
-        Ok(calls + self.perf.as_ref().map_or(0, PerfEvents::missing))
+        match &self.0 {
+            CallSource::Bpf(calls) => calls.missing().map_err(TraceError::Bpf),
+            CallSource::BpfAndPerf(merged) => {
+                let calls = merged.calls.missing().map_err(TraceError::Bpf)?;
+                Ok(calls + merged.between.missing())
+            }
+            CallSource::Perf(perf) => Ok(perf.missing()),
+        }
+    }
+}
+
+impl MergedCalls {
+    fn drain<E>(
+        &mut self,
+        is_over: bool,
+        mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { calls, queue, between } = self;
+        if is_over {
+            between.stop();
+            calls.stop();
+        }
+        calls.drain(|bytes| {
+            if let Some(time_ns) = CallRecord::time_ns(bytes) {
+                queue.push(time_ns, bytes);
+            }
+            Ok(())
+        })?;
+        let complete_ns = between.collect(is_over);
+        while let Some(queued) = queue.pop_before(complete_ns) {
+            between.hand_over_until(queued.time_ns, &mut each)?;
+            let Some(record) = CallRecord::parse(&queued.bytes) else { continue };
+            if let TaskEvent::Enter { call, .. } = record.event {
+                between.begin_call(record.tid, call);
+            }
+            each(TraceRecord::Task { record, cgroup: 0 })?;
+        }
+        between.hand_over_until(u64::MAX, each)
     }
 }
 
@@ -151,8 +216,8 @@ pub struct SumTracer(SumSource);
 
 #[derive(Debug)]
 enum SumSource {
-    Bpf(Box<tare_kernel::bpf::CallSummary>),
-    Perf(Box<PerfEvents>, Box<Adder>),
+    Bpf(Box<CallSummary>),
+    Perf(Box<PerfEvents>, Box<CallAdder>),
 }
 
 impl SumTracer {
@@ -166,7 +231,7 @@ impl SumTracer {
         ring_bytes: u32,
         host: &Host,
     ) -> Result<(Self, Option<PerfFallback>), TraceError> {
-        match tare_kernel::bpf::CallSummary::start(by, follow) {
+        match CallSummary::start(by, follow) {
             Ok(programs) => Ok((Self(SumSource::Bpf(Box::new(programs))), None)),
             Err(error) => {
                 let step = step_back(error, SUMS_LACK)?;
@@ -177,8 +242,8 @@ impl SumTracer {
                 };
                 match PerfEvents::start(&wanted, follow, ring_bytes, host) {
                     Ok(perf) => {
-                        let how = SumSource::Perf(Box::new(perf), Box::new(Adder::new(by)));
-                        Ok((Self(how), Some(step)))
+                        let adder = Box::new(CallAdder::new(by));
+                        Ok((Self(SumSource::Perf(Box::new(perf), adder)), Some(step)))
                     }
                     Err(perf) => Err(neither(step, perf)),
                 }
@@ -208,9 +273,9 @@ impl SumTracer {
                 if is_over {
                     perf.stop();
                 }
-                let Ok(()) = perf.drain(is_over, |seen| {
-                    adder.add(seen);
-                    Ok::<_, std::convert::Infallible>(())
+                let Ok(()) = perf.drain(is_over, |record| {
+                    adder.add(record);
+                    Ok::<_, Infallible>(())
                 });
             }
         }
@@ -223,7 +288,7 @@ impl SumTracer {
     pub fn read(&mut self) -> Result<Sums, TraceError> {
         match &mut self.0 {
             SumSource::Bpf(programs) => programs.read().map_err(TraceError::Bpf),
-            SumSource::Perf(_, adder) => Ok(adder.finish()),
+            SumSource::Perf(_, adder) => Ok(adder.take_sums()),
         }
     }
 }

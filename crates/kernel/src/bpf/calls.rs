@@ -292,7 +292,7 @@ pub enum TaskEvent<'a> {
     End(u32),
     /// A signal arrived.
     Signal {
-        /// The call.
+        /// The signal's number.
         number: u32,
         /// Whether the task ignores it.
         ignored: bool,
@@ -321,6 +321,13 @@ const HEADER: usize = 24;
 const VALUES: usize = 48;
 
 impl<'a> CallRecord<'a> {
+    /// Reads a record's time by `CLOCK_MONOTONIC`, in nanoseconds; `None` if the record is too
+    /// short.
+    #[must_use]
+    pub fn time_ns(bytes: &[u8]) -> Option<u64> {
+        bytes.first_chunk().copied().map(u64::from_ne_bytes)
+    }
+
     /// Parses a record; `None` if it is too short or of unknown kind.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -351,7 +358,7 @@ impl<'a> CallRecord<'a> {
             }
             _ => return None,
         };
-        let time_ns = long(header, 0)?;
+        let time_ns = Self::time_ns(header)?;
         Some(Self { time_ns, tid: word(8)?, process: word(12)?, missed: word(20)?, event })
     }
 }
@@ -410,17 +417,13 @@ impl Calls {
         self.ring.file()
     }
 
-    /// Hands over pending records in the order of their writing, at most 10,000, parsed and as the
-    /// bytes for [`CallRecord::parse`]. Returns their number.
+    /// Hands over pending records in the order of their writing, as the bytes for
+    /// [`CallRecord::parse`]: at most 10,000, or all after [`Self::stop`].
     ///
     /// # Errors
     /// Returns the first error of `each`.
-    pub fn drain<E>(
-        &mut self,
-        mut each: impl FnMut(CallRecord<'_>, &[u8]) -> Result<(), E>,
-    ) -> Result<usize, E> {
-        self.ring
-            .drain(|bytes| CallRecord::parse(bytes).map_or(Ok(()), |record| each(record, bytes)))
+    pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.ring.drain(self.programs.is_some(), each)
     }
 
     /// Unloads the programs; written records remain readable.

@@ -94,6 +94,12 @@ pub struct FutexStack<'a> {
 }
 
 impl<'a> FutexStack<'a> {
+    /// Reads a copy's time by `CLOCK_MONOTONIC`, in nanoseconds; `None` if the copy is too short.
+    #[must_use]
+    pub fn time_ns(bytes: &[u8]) -> Option<u64> {
+        bytes.first_chunk().copied().map(u64::from_ne_bytes)
+    }
+
     /// Parses a copy; `None` if it is too short.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
@@ -103,7 +109,7 @@ impl<'a> FutexStack<'a> {
         let length = usize::try_from(long(24)?).ok()?.min(stack.len());
         let registers = std::array::from_fn(|at| long(32 + 8 * at).unwrap_or_default());
         Some(Self {
-            time_ns: long(0)?,
+            time_ns: Self::time_ns(bytes)?,
             chain: long(8)?,
             tid: word(16)?,
             process: word(20)?,
@@ -159,12 +165,10 @@ impl Locks {
         self.ring.as_fd()
     }
 
-    /// Hands over the pending copies of stacks, parsed and as the bytes for [`FutexStack::parse`].
-    pub fn drain(&mut self, mut each: impl FnMut(FutexStack<'_>, &[u8])) {
+    /// Hands over the pending copies of stacks, as the bytes for [`FutexStack::parse`].
+    pub fn drain(&mut self, mut each: impl FnMut(&[u8])) {
         while let Some(bytes) = self.ring.next() {
-            if let Some(copy) = FutexStack::parse(&bytes) {
-                each(copy, &bytes);
-            }
+            each(&bytes);
         }
     }
 

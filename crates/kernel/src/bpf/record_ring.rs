@@ -7,7 +7,8 @@ use aya::maps::{Array, MapData, RingBuf};
 use super::error::BpfError;
 use super::object::LoadedObject;
 
-/// Most records that one drain hands over, so that a fast writer can't keep the reader forever.
+/// Most records that one drain hands over while programs write, so that a fast writer can't keep
+/// the reader forever.
 const BATCH: usize = 10_000;
 
 /// The ring buffer, and the count of records that it had no room for.
@@ -33,17 +34,19 @@ impl RecordRing {
         self.ring.as_fd()
     }
 
-    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
-    /// number.
+    /// Hands over pending records in the order of their writing: at most 10,000 if programs are
+    /// running, otherwise all.
     pub(crate) fn drain<E>(
         &mut self,
+        is_running: bool,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<usize, E> {
-        for number in 0..BATCH {
-            let Some(bytes) = self.ring.next() else { return Ok(number) };
+    ) -> Result<(), E> {
+        let limit = if is_running { BATCH } else { usize::MAX };
+        for _ in 0..limit {
+            let Some(bytes) = self.ring.next() else { break };
             each(&bytes)?;
         }
-        Ok(BATCH)
+        Ok(())
     }
 
     /// Returns how many records the ring buffer had no room for so far.

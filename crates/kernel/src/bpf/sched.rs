@@ -167,16 +167,17 @@ impl SchedEvents {
         self.ring.file()
     }
 
-    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
-    /// number.
+    /// Hands over pending records in the order of their writing: at most 10,000, or all after
+    /// [`Self::stop`].
     ///
     /// # Errors
     /// Returns the first error of `each`.
     pub fn drain<E>(
         &mut self,
         mut each: impl FnMut(SchedRecord<'_>) -> Result<(), E>,
-    ) -> Result<usize, E> {
-        self.ring.drain(|bytes| SchedRecord::parse(bytes).map_or(Ok(()), &mut each))
+    ) -> Result<(), E> {
+        let is_running = self.programs.is_some();
+        self.ring.drain(is_running, |bytes| SchedRecord::parse(bytes).map_or(Ok(()), &mut each))
     }
 
     /// Unloads the programs; written records remain readable.

@@ -319,13 +319,13 @@ impl Probes {
         self.ring.file()
     }
 
-    /// Hands over pending records in the order of their writing, at most 10,000. Returns their
-    /// number.
+    /// Hands over pending records in the order of their writing, as the bytes for
+    /// [`ProbeCall::parse`]: at most 10,000, or all after [`Self::stop`].
     ///
     /// # Errors
     /// Returns the first error of `each`.
-    pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
-        self.ring.drain(each)
+    pub fn drain<E>(&mut self, each: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.ring.drain(!self.attached.is_empty(), each)
     }
 
     /// Detaches the probes; records and sums remain readable.

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use tare_format::Endian;
 use tare_format::order::{OrderedRecord, Sorter};
-use tare_format::record::{Events, Layout, RawRecord, Records};
+use tare_format::record::{Events, Layout, Records};
 
 use super::{Ring, RingError};
 use crate::open::EventFile;
@@ -111,14 +111,14 @@ impl OrderedRings {
         self.sorter.complete_before(before_ns);
     }
 
-    /// Adds a record from elsewhere.
-    pub fn push(&mut self, time_ns: u64, kind: u32, body: &[u8]) {
-        let record = RawRecord { kind, misc: 0, body, endian: Endian::NATIVE };
-        self.sorter.push(time_ns, 0, &record);
-    }
-
     /// Returns the next due record.
     pub fn next_record(&mut self) -> Option<OrderedRecord<'_>> {
         self.sorter.pop()
+    }
+
+    /// Returns the next due record if it isn't younger than `time_ns`.
+    pub fn next_record_until(&mut self, time_ns: u64) -> Option<OrderedRecord<'_>> {
+        let next_ns = self.sorter.upcoming().next()?.time_ns;
+        if next_ns <= time_ns { self.sorter.pop() } else { None }
     }
 }

@@ -13,7 +13,7 @@ use tare_kernel::functions::{
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
 
-use crate::perf::{PerfEvents, PerfOptions, PerfRecord};
+use crate::copied_stacks::CopiedStacks;
 use crate::tracer::TraceError;
 
 pub use text::{FunctionCall, FunctionRow, FunctionsSeen};
@@ -57,8 +57,8 @@ fn no_probe(location: &ProbeLocation, error: &io::Error) -> String {
 #[derive(Debug)]
 pub struct FunctionTracer {
     probes: Probes,
-    /// What processes map, for the stacks of the slowest calls.
-    mappings: Option<PerfEvents>,
+    /// The slowest calls, if their callers are wanted.
+    slowest: Option<CopiedStacks>,
 }
 
 impl FunctionTracer {
@@ -72,14 +72,9 @@ impl FunctionTracer {
         follow: &FollowedTasks,
         host: &Host,
     ) -> Result<Self, TraceError> {
-        let wanted = PerfOptions {
-            stacks: Some(options.symbols.clone()),
-            only_mappings: true,
-            ..PerfOptions::default()
-        };
         let with_stacks = options.slowest > 0 && places.iter().any(|place| place.returns);
-        let slowest = if with_stacks { options.slowest } else { 0 };
-        let probes = Probes::start(places, follow, slowest, options.ring_bytes, host);
+        let slowest_count = if with_stacks { options.slowest } else { 0 };
+        let probes = Probes::start(places, follow, slowest_count, options.ring_bytes, host);
         let probes = probes.map_err(|error| match error {
             ProbesError::Bpf(error) => TraceError::Bpf(error),
             ProbesError::Attach { place, error } => places.get(place).map_or_else(
@@ -90,16 +85,17 @@ impl FunctionTracer {
                 },
             ),
         })?;
-        let mappings = with_stacks
-            .then(|| PerfEvents::start(&wanted, follow, options.ring_bytes, host))
+        let slowest = with_stacks
+            .then(|| CopiedStacks::start(&options.symbols, follow, options.ring_bytes, host))
             .transpose()?;
-        Ok(Self { probes, mappings })
+        Ok(Self { probes, slowest })
     }
 
     /// Returns descriptors that become readable when one of the slowest calls returns, or much
     /// waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.probes.file()).chain(self.mappings.iter().flat_map(PerfEvents::files))
+        let slowest = self.slowest.iter().flat_map(CopiedStacks::files);
+        std::iter::once(self.probes.file()).chain(slowest)
     }
 
     /// Calls `each` with calls and their callers. `is_over` detaches the probes and returns all
@@ -112,30 +108,28 @@ impl FunctionTracer {
         is_over: bool,
         mut each: impl FnMut(&ProbeCall<'_>, &[String]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let Self { probes, slowest } = self;
         if is_over {
-            self.probes.stop();
-            self.mappings.iter_mut().for_each(PerfEvents::stop);
+            probes.stop();
+            slowest.iter_mut().for_each(CopiedStacks::stop);
         }
-        let Self { probes, mappings } = self;
-        loop {
-            let found = probes.drain(|bytes| {
-                let Some(call) = ProbeCall::parse(bytes) else { return Ok(()) };
-                match (&mut *mappings, &call.stack) {
-                    (Some(mappings), Some(_)) => {
-                        mappings.push_function(&call, bytes);
-                        Ok(())
-                    }
-                    _ => each(&call, &[]),
+        probes.drain(|bytes| {
+            let Some(call) = ProbeCall::parse(bytes) else { return Ok(()) };
+            match (&mut *slowest, &call.stack) {
+                (Some(slowest), Some(_)) => {
+                    // The stack was copied when the function returned.
+                    slowest.push(call.time_ns + call.duration_ns, bytes);
+                    Ok(())
                 }
-            })?;
-            if found == 0 || !is_over {
-                break;
+                _ => each(&call, &[]),
             }
-        }
-        let Some(mappings) = mappings else { return Ok(()) };
-        mappings.drain(is_over, |seen| match seen {
-            PerfRecord::Function { call, frames } => each(&call, frames),
-            _ => Ok(()),
+        })?;
+        let Some(slowest) = slowest else { return Ok(()) };
+        slowest.drain(is_over, |stacks, bytes| {
+            let Some(call) = ProbeCall::parse(bytes) else { return Ok(()) };
+            let Some(stack) = &call.stack else { return Ok(()) };
+            let process = i32::try_from(call.process).unwrap_or(0);
+            each(&call, &stacks.callers(process, stack))
         })
     }
 

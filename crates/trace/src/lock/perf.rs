@@ -6,7 +6,8 @@ use tare_kernel::bpf::{FollowedTasks, LockSums};
 use tare_kernel::host::Host;
 
 use super::contention::{ContentionSums, Wait};
-use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
+use crate::perf::{PerfError, PerfEvents, PerfOptions};
+use crate::record::TraceRecord;
 
 const EVENTS: [(&str, &str); 2] = [("lock", "contention_begin"), ("lock", "contention_end")];
 
@@ -38,7 +39,7 @@ impl PerfLocks {
             events.stop();
         }
         let Ok(()) = events.drain(is_over, |seen| {
-            if let PerfRecord::Raw {
+            if let TraceRecord::Raw {
                 time_ns,
                 cpu,
                 tid,

@@ -22,12 +22,12 @@ pub struct NoLockEvents;
 
 /// The fields that are read of a tracepoint.
 #[derive(Clone, Copy, Debug)]
-enum Fields {
+enum LockFields {
     Begin { lock: FieldBytes, flags: FieldBytes },
     End { lock: FieldBytes },
 }
 
-impl Fields {
+impl LockFields {
     /// Finds the fields; `None` for any other tracepoint, or if a field is missing.
     fn from_format(name: &str, format: &Format) -> Option<Self> {
         let place = |name: &str| FieldBytes::find(name, format);
@@ -44,22 +44,22 @@ impl Fields {
 /// Sums the samples of a recording, which arrive in time order.
 #[derive(Debug, Default)]
 pub struct RecordedLocks {
-    events: EventFields<Fields>,
+    events: EventFields<LockFields>,
     sums: ContentionSums,
 }
 
 impl RecordedLocks {
     /// Adds the events that are new in the recording's description.
     pub fn learn(&mut self, description: &Description) {
-        self.events.learn(description, Fields::from_format);
+        self.events.learn(description, LockFields::from_format);
     }
 
     /// Whether there are events for both begins and ends.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        let any = |is: fn(&Fields) -> bool| self.events.any(is);
-        any(|fields| matches!(fields, Fields::Begin { .. }))
-            && any(|fields| matches!(fields, Fields::End { .. }))
+        let any = |is: fn(&LockFields) -> bool| self.events.any(is);
+        any(|fields| matches!(fields, LockFields::Begin { .. }))
+            && any(|fields| matches!(fields, LockFields::End { .. }))
     }
 
     /// Whether [`Self::add`] understands this event.
@@ -79,13 +79,13 @@ impl RecordedLocks {
         callchain: Option<Words<'_>>,
     ) {
         match self.events.get(event) {
-            Some((&Fields::Begin { lock, flags }, endian)) => {
+            Some((&LockFields::Begin { lock, flags }, endian)) => {
                 let flags = flags.number(raw, endian).cast_unsigned();
                 let chain = callchain.map(kernels_part).unwrap_or_default();
                 let lock = lock.long(raw, endian);
                 self.sums.begin(tid, cpu, Wait { lock, flags, since_ns: time_ns, chain });
             }
-            Some((&Fields::End { lock }, endian)) => {
+            Some((&LockFields::End { lock }, endian)) => {
                 self.sums.end(tid, cpu, lock.long(raw, endian), time_ns);
             }
             None => {}

@@ -177,7 +177,7 @@ pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
         }
     }
     if rows.is_empty() {
-        into.push_str("nobody waited\n");
+        into.push_str("no task waited for a lock\n");
     }
     into
 }

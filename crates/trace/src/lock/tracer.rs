@@ -1,10 +1,11 @@
 //! Waits for locks as they happen.
 
 use std::collections::{BTreeSet, HashMap};
+use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
 
 use tare_kernel::bpf::{
-    BpfError, FollowedTasks, LockKind, LockSums, Locks, PerfFallback, try_load,
+    BpfError, FollowedTasks, FutexStack, LockKind, LockSums, Locks, PerfFallback, try_load,
 };
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
@@ -13,7 +14,7 @@ use super::callers::caller;
 use super::kernel_names::names;
 use super::perf::PerfLocks;
 use super::rows::{LockKey, LockRow, merged, of_kernel, row};
-use crate::perf::{PerfEvents, PerfOptions, PerfRecord};
+use crate::copied_stacks::CopiedStacks;
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
 
@@ -49,8 +50,9 @@ enum LockSource {
 #[derive(Debug)]
 struct InKernel {
     locks: Locks,
-    /// What processes map, if futexes are traced.
-    mappings: Option<PerfEvents>,
+    /// Stacks of threads that waited for a futex, if futexes are traced.
+    stacks: Option<CopiedStacks>,
+    /// Unwound call chains, by their id.
     chains: HashMap<u64, Vec<UserFrame>>,
 }
 
@@ -81,12 +83,14 @@ impl LockTracer {
 
     /// Returns descriptors that become readable when records wait.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (copies, mappings, perf) = match &self.0 {
-            LockSource::Bpf(all) => (Some(all.locks.file()), all.mappings.as_ref(), None),
-            LockSource::Perf(perf) => (None, None, Some(perf.files())),
+        let (in_kernel, perf) = match &self.0 {
+            LockSource::Bpf(in_kernel) => (Some(in_kernel), None),
+            LockSource::Perf(perf) => (None, Some(perf)),
         };
-        let mappings = mappings.into_iter().flat_map(PerfEvents::files);
-        copies.into_iter().chain(mappings).chain(perf.into_iter().flatten())
+        let copies = in_kernel.into_iter().map(|in_kernel| in_kernel.locks.file());
+        let stacks = in_kernel.into_iter().flat_map(|in_kernel| &in_kernel.stacks);
+        let perf = perf.into_iter().flat_map(|perf| perf.files());
+        copies.chain(stacks.flat_map(CopiedStacks::files)).chain(perf)
     }
 
     /// Adds the records so far; `is_over` ends the trace.
@@ -146,34 +150,33 @@ impl InKernel {
         if let Err(errno) = try_load() {
             return Ok(Err(BpfError::NotPermitted(errno)));
         }
-        let wanted = PerfOptions {
-            stacks: Some(options.symbols.clone()),
-            only_mappings: true,
-            ..PerfOptions::default()
-        };
         // Before the programs, so that the first copied stack already has its mappings.
-        let mappings = options
+        let stacks = options
             .futexes
-            .then(|| PerfEvents::start(&wanted, follow, RING_BYTES, host))
+            .then(|| CopiedStacks::start(&options.symbols, follow, RING_BYTES, host))
             .transpose()?;
         let locks = Locks::start(follow, options.kernel, options.futexes);
-        Ok(locks.map(|locks| Self { locks, mappings, chains: HashMap::new() }))
+        Ok(locks.map(|locks| Self { locks, stacks, chains: HashMap::new() }))
     }
 
     /// Unwinds the copied stacks.
     fn drain(&mut self, is_over: bool) {
-        let Self { locks, mappings, chains } = self;
+        let Self { locks, stacks, chains } = self;
         if is_over {
             locks.stop();
-            mappings.iter_mut().for_each(PerfEvents::stop);
+            stacks.iter_mut().for_each(CopiedStacks::stop);
         }
-        let Some(mappings) = mappings else { return };
-        locks.drain(|copy, bytes| mappings.push_copy(&copy, bytes));
-        let Ok(()) = mappings.drain(is_over, |seen| {
-            if let PerfRecord::Copied { chain, frames } = seen {
-                chains.insert(chain, frames.to_vec());
+        let Some(stacks) = stacks else { return };
+        locks.drain(|bytes| {
+            if let Some(time_ns) = FutexStack::time_ns(bytes) {
+                stacks.push(time_ns, bytes);
             }
-            Ok::<_, std::convert::Infallible>(())
+        });
+        let Ok(()) = stacks.drain(is_over, |stacks, bytes| {
+            if let Some(copy) = FutexStack::parse(bytes) {
+                chains.insert(copy.chain, stacks.unwind_copy(&copy));
+            }
+            Ok::<_, Infallible>(())
         });
     }
 }

@@ -6,20 +6,12 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_SAMPLE_REGS_ABI_32};
 use tare_format::record::{Events, RawRecord, Record, Sample, kind};
 use tare_format::tracepoint::NoNames;
 use tare_format::{Endian, printable};
-use tare_kernel::bpf::{Call, CallRecord, FollowedTasks, FutexStack, TaskEvent};
-use tare_kernel::functions::ProbeCall;
+use tare_kernel::bpf::{Call, CallRecord, FollowedTasks, TaskEvent};
 
-use super::open::{Kind, OpenTracepoints};
-use super::{InterveningEvent, PerfRecord};
+use super::open::{OpenTracepoints, TraceEventKind};
 use crate::names::CallNames;
+use crate::record::{InterveningEvent, TraceRecord};
 use crate::stacks::Stacks;
-
-/// Kind of records from BPF programs, which share the queue with the kernel's.
-pub(super) const CALL: u32 = 0x7472_6163;
-/// Kind of copied stacks from BPF programs.
-pub(super) const COPY: u32 = 0x636f_7079;
-/// Kind of records from BPF programs on functions.
-pub(super) const FUNCTION: u32 = 0x7472_6164;
 
 const SIGKILL: u32 = 9;
 /// A status that wait(2) has only for tasks that continue. It stands for: killed by some signal.
@@ -27,53 +19,55 @@ pub(crate) const KILLED: u32 = 0x7f;
 
 /// State of a thread.
 #[derive(Debug, Default)]
-struct Task {
-    /// The call in progress, and its start.
+struct ThreadState {
+    /// The call in progress, and its start in nanoseconds of `CLOCK_MONOTONIC`.
     call: Option<(Call, u64)>,
-    /// The exit code that the thread passed.
-    exit: Option<u32>,
-    /// The last signal without a handler.
-    deadly: Option<u32>,
-    /// Time it left a CPU, in nanoseconds of the events' clock.
-    off: Option<u64>,
+    /// The exit code that the thread passed to exit(2).
+    exit_code: Option<u32>,
+    /// The last signal, if it had no handler.
+    deadly_signal: Option<u32>,
+    /// Time it left a CPU, in nanoseconds of `CLOCK_MONOTONIC`.
+    off_since_ns: Option<u64>,
 }
 
+/// Turns samples and records about threads into trace records.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    kinds: Vec<Kind>,
+    kinds: Vec<TraceEventKind>,
     layouts: Events,
-    /// The child that will execute the command.
+    /// The child before its execve, which isn't part of the trace yet.
     waiting: Option<u32>,
+    /// This process.
     own: u32,
-    tasks: HashMap<u32, Task>,
-    /// Exit codes that processes passed.
-    groups: HashMap<u32, u32>,
-    calls: Numbers,
+    threads: HashMap<u32, ThreadState>,
+    /// Exit codes that processes passed to `exit_group(2)`.
+    exit_codes: HashMap<u32, u32>,
+    calls: SpecialCalls,
     /// BPF programs report calls, forks and exits; only events between calls come from here.
     only_between: bool,
     stacks: Option<Stacks>,
     missing: u64,
 }
 
-/// Numbers of the calls that are treated specially.
+/// Calls that change a task's state, each with its number in both ABIs.
 #[derive(Debug)]
-struct Numbers {
+struct SpecialCalls {
     execve: HashSet<Call>,
     exit: HashSet<Call>,
     exit_group: HashSet<Call>,
 }
 
-impl Numbers {
+impl SpecialCalls {
     fn new() -> Self {
         let names = CallNames::default();
-        let of = |wanted: &str| {
+        let numbers = |wanted: &str| {
             names.calls().filter(|(_, name)| *name == wanted).map(|(call, _)| call).collect()
         };
-        Self { execve: of("execve"), exit: of("exit"), exit_group: of("exit_group") }
+        Self { execve: numbers("execve"), exit: numbers("exit"), exit_group: numbers("exit_group") }
     }
 }
 
-/// The part that every sample has.
+/// Time and task of a sample.
 #[derive(Clone, Copy)]
 struct SampleHeader {
     time_ns: u64,
@@ -83,17 +77,14 @@ struct SampleHeader {
 }
 
 impl SampleHeader {
-    fn record<'a>(&self, event: TaskEvent<'a>) -> PerfRecord<'a> {
+    fn task_record<'a>(&self, event: TaskEvent<'a>) -> TraceRecord<'a> {
         let Self { time_ns, tid, process, cgroup } = *self;
-        PerfRecord::Record {
-            record: CallRecord { time_ns, tid, process, missed: 0, event },
-            cgroup,
-        }
+        TraceRecord::Task { record: CallRecord { time_ns, tid, process, missed: 0, event }, cgroup }
     }
 
-    fn between<'a>(&self, what: InterveningEvent<'a>) -> PerfRecord<'a> {
+    fn between<'a>(&self, event: InterveningEvent<'a>) -> TraceRecord<'a> {
         let Self { time_ns, tid, process, .. } = *self;
-        PerfRecord::Between { time_ns, tid, process, what }
+        TraceRecord::Between { time_ns, tid, process, event }
     }
 }
 
@@ -114,13 +105,13 @@ impl Decoder {
             layouts: opened.rings.layouts().clone(),
             waiting,
             own: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
-            tasks: HashMap::new(),
-            groups: HashMap::new(),
-            calls: Numbers::new(),
+            threads: HashMap::new(),
+            exit_codes: HashMap::new(),
+            calls: SpecialCalls::new(),
             only_between: !opened
                 .kinds
                 .iter()
-                .any(|kind| matches!(kind, Kind::Enter | Kind::Raw(_))),
+                .any(|kind| matches!(kind, TraceEventKind::Enter | TraceEventKind::Raw(_))),
             stacks,
             missing: 0,
         }
@@ -130,51 +121,34 @@ impl Decoder {
         self.missing
     }
 
-    /// Calls `each` with the event that a record describes, if any.
+    pub(super) fn stacks(&mut self) -> Option<&mut Stacks> {
+        self.stacks.as_mut()
+    }
+
+    /// Calls `each` with what a record describes, if anything.
     pub(super) fn decode<E>(
         &mut self,
         record: &RawRecord<'_>,
         time_ns: u64,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if record.kind == CALL {
-            let Some(record) = CallRecord::parse(record.body) else { return Ok(()) };
-            if let TaskEvent::Enter { call, .. } = record.event {
-                self.begins(record.tid, call);
-            }
-            return each(PerfRecord::Record { record, cgroup: 0 });
-        }
-        if record.kind == COPY {
-            let copy = FutexStack::parse(record.body).zip(self.stacks.as_mut());
-            let Some((copy, stacks)) = copy else { return Ok(()) };
-            return each(PerfRecord::Copied { chain: copy.chain, frames: &stacks.of_copy(&copy) });
-        }
-        if record.kind == FUNCTION {
-            let Some(call) = ProbeCall::parse(record.body) else { return Ok(()) };
-            let process = i32::try_from(call.process).unwrap_or(0);
-            let frames = match (&mut self.stacks, &call.stack) {
-                (Some(stacks), Some(stack)) => stacks.callers(process, stack),
-                _ => Vec::new(),
-            };
-            return each(PerfRecord::Function { call, frames: &frames });
-        }
         if record.kind == kind::PERF_RECORD_SAMPLE {
-            return self.sample(record, each);
+            return self.decode_sample(record, each);
         }
-        self.of_thread(record, time_ns, each)
+        self.decode_thread_record(record, time_ns, each)
     }
 
     /// Decodes a record other than a sample.
-    fn of_thread<E>(
+    fn decode_thread_record<E>(
         &mut self,
         record: &RawRecord<'_>,
         time_ns: u64,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let layout = self.layouts.layouts().first().copied().unwrap_or_default();
         let id = layout.sample_id(record);
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
-        let place =
+        let header =
             SampleHeader { time_ns, tid: number(id.tid), process: number(id.pid), cgroup: 0 };
         // A record that can't be decoded is shorter than the kernel makes it.
         let Ok(decoded) = record.decode() else { return Ok(()) };
@@ -183,41 +157,41 @@ impl Decoder {
             && comm.is_exec
             && self.waiting == Some(comm.tid.unsigned_abs())
         {
-            self.waiting = None; // its execve was not among the calls that are seen
+            self.waiting = None; // execve isn't among the traced calls
         }
         match decoded {
             Record::Lost(lost) => {
                 self.missing += lost.lost;
-                each(PerfRecord::Missing(lost.lost))
+                each(TraceRecord::Missing(lost.lost))
             }
-            _ if self.is_left_out(&place) => Ok(()),
+            _ if self.is_left_out(&header) => Ok(()),
             Record::Fork(_) | Record::Exit(_) if self.only_between => Ok(()),
-            Record::Comm(comm) => each(PerfRecord::Name {
+            Record::Comm(comm) => each(TraceRecord::Name {
                 tid: comm.tid.unsigned_abs(),
                 process: comm.pid.unsigned_abs(),
                 comm: comm.comm,
             }),
             Record::Fork(task) if task.ptid != 0 || task.ppid != 0 => {
-                let place = SampleHeader {
+                let header = SampleHeader {
                     tid: task.ptid.unsigned_abs(),
                     process: task.ppid.unsigned_abs(),
-                    ..place
+                    ..header
                 };
                 let tid = task.tid.unsigned_abs();
                 let process = task.pid.unsigned_abs();
                 if tid == process {
                     // The process with this id is a new one.
-                    self.groups.remove(&process);
+                    self.exit_codes.remove(&process);
                 }
-                each(place.record(TaskEvent::Fork { tid, process }))
+                each(header.task_record(TaskEvent::Fork { tid, process }))
             }
             Record::Exit(task) => {
                 let tid = task.tid.unsigned_abs();
                 let process = task.pid.unsigned_abs();
-                let status = self.status(tid, process);
-                each(SampleHeader { tid, process, ..place }.record(TaskEvent::End(status)))
+                let status = self.take_status(tid, process);
+                each(SampleHeader { tid, process, ..header }.task_record(TaskEvent::End(status)))
             }
-            Record::Switch(switch) => self.switch(place, switch.is_out, switch.is_preempted, each),
+            Record::Switch(switch) => self.switch(header, switch.is_out, switch.is_preempted, each),
             _ => Ok(()),
         }
     }
@@ -235,12 +209,12 @@ impl Decoder {
     }
 
     /// Whether this is the child before its execve, or this process.
-    fn is_left_out(&self, place: &SampleHeader) -> bool {
-        self.waiting == Some(place.tid) || place.process == self.own
+    fn is_left_out(&self, header: &SampleHeader) -> bool {
+        self.waiting == Some(header.tid) || header.process == self.own
     }
 
-    /// Begins a call. From the child's execve on, calls belong to the command.
-    fn begins(&mut self, tid: u32, call: Call) {
+    /// Begins a call. From its execve on, the child's calls belong to the command.
+    pub(super) fn begin_call(&mut self, tid: u32, call: Call) {
         if self.waiting == Some(tid) && self.calls.execve.contains(&call) {
             self.waiting = None;
         }
@@ -248,26 +222,26 @@ impl Decoder {
 
     fn switch<E>(
         &mut self,
-        place: SampleHeader,
+        header: SampleHeader,
         is_out: bool,
         is_preempted: bool,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let off = &mut self.tasks.entry(place.tid).or_default().off;
+        let off_since_ns = &mut self.threads.entry(header.tid).or_default().off_since_ns;
         if is_out {
-            *off = Some(place.time_ns);
-            return each(place.between(InterveningEvent::SwitchedOut { is_preempted }));
+            *off_since_ns = Some(header.time_ns);
+            return each(header.between(InterveningEvent::SwitchedOut { is_preempted }));
         }
-        let off_ns = off.take().map(|since| place.time_ns.saturating_sub(since));
-        each(place.between(InterveningEvent::SwitchedIn { off_ns }))
+        let off_ns = off_since_ns.take().map(|since_ns| header.time_ns.saturating_sub(since_ns));
+        each(header.between(InterveningEvent::SwitchedIn { off_ns }))
     }
 
-    /// Returns how a thread ended, as a wait(2) status: from its own or its process's exit code,
-    /// else from the last signal.
-    fn status(&mut self, tid: u32, process: u32) -> u32 {
-        let task = self.tasks.remove(&tid).unwrap_or_default();
-        let group = self.groups.get(&process).copied();
-        match (task.exit.or(group), task.deadly) {
+    /// Removes an exited thread. Returns its wait(2) status: from its own or its process's exit
+    /// code, otherwise from its last signal.
+    fn take_status(&mut self, tid: u32, process: u32) -> u32 {
+        let thread = self.threads.remove(&tid).unwrap_or_default();
+        let of_process = self.exit_codes.get(&process).copied();
+        match (thread.exit_code.or(of_process), thread.deadly_signal) {
             (Some(code), _) => (code & 0xff) << 8,
             // The kernel delivers SIGKILL instead of the signal that ends the whole process, so the
             // signal is unknown.
@@ -277,137 +251,139 @@ impl Decoder {
         }
     }
 
-    fn sample<E>(
+    fn decode_sample<E>(
         &mut self,
         record: &RawRecord<'_>,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(event) = self.layouts.index_of(record) else { return Ok(()) };
         let Ok(sample) = Sample::from_record(record, &self.layouts) else { return Ok(()) };
         let number = |id: Option<i32>| id.unwrap_or(0).unsigned_abs();
-        let place = SampleHeader {
+        let header = SampleHeader {
             time_ns: sample.head.time_ns.unwrap_or(0),
             tid: number(sample.head.tid),
             process: number(sample.head.pid),
             cgroup: sample.cgroup.unwrap_or(0),
         };
-        if matches!(self.kinds.get(event), Some(Kind::Enter)) {
-            return self.enter(place, &sample, each);
+        if matches!(self.kinds.get(event), Some(TraceEventKind::Enter)) {
+            return self.begin(header, &sample, each);
         }
-        if let Some(Kind::Raw(event)) = self.kinds.get(event) {
-            return self.raw(place, *event, &sample, each);
+        if let Some(TraceEventKind::Raw(event)) = self.kinds.get(event) {
+            return self.pass_raw(header, *event, &sample, each);
         }
-        if self.is_left_out(&place) {
+        if self.is_left_out(&header) {
             return Ok(());
         }
         let raw = sample.raw.unwrap_or_default();
         match self.kinds.get(event) {
-            Some(Kind::Stack) => self.stack(place, &sample, each),
-            Some(Kind::Exit) => self.exit(place, raw, each),
-            Some(Kind::Signal) => {
-                let task = self.tasks.entry(place.tid).or_default();
+            Some(TraceEventKind::Stack) => self.unwind(header, &sample, each),
+            Some(TraceEventKind::Exit) => self.end(header, raw, each),
+            Some(TraceEventKind::Signal) => {
+                let thread = self.threads.entry(header.tid).or_default();
                 let signal = word(raw, 8);
                 let handler = long(raw, 24);
-                task.deadly = (handler == 0).then_some(signal);
+                thread.deadly_signal = (handler == 0).then_some(signal);
                 let info = raw.get(8..20).unwrap_or_default();
                 if signal == SIGKILL {
                     return Ok(());
                 }
-                each(place.record(TaskEvent::Signal { number: signal, ignored: false, info }))
+                each(header.task_record(TaskEvent::Signal { number: signal, ignored: false, info }))
             }
-            Some(Kind::Fault { major }) => {
+            Some(TraceEventKind::Fault { major }) => {
                 let address = sample.head.addr.unwrap_or(0);
                 let ip = sample.head.ip.unwrap_or(0);
-                each(place.between(InterveningEvent::Fault { is_major: *major, address, ip }))
+                each(header.between(InterveningEvent::Fault { is_major: *major, address, ip }))
             }
-            Some(Kind::Tracepoint(point)) => {
+            Some(TraceEventKind::Tracepoint(point)) => {
                 let mut text = Vec::new();
                 if let Some(format) = &point.format {
                     format.print(raw, Endian::NATIVE, &mut NoNames, &mut text);
                 }
                 let text = String::from_utf8_lossy(&text).into_owned();
                 let text = printable(&text);
-                each(place.between(InterveningEvent::Tracepoint { name: &point.name, text: &text }))
+                each(
+                    header.between(InterveningEvent::Tracepoint { name: &point.name, text: &text }),
+                )
             }
             _ => Ok(()),
         }
     }
 
-    fn raw<E>(
+    fn pass_raw<E>(
         &self,
-        place: SampleHeader,
+        header: SampleHeader,
         event: usize,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let chain = sample.callchain.iter().flat_map(|chain| (0..).map_while(|at| chain.get(at)));
         let chain: Vec<u64> = chain.filter(|address| *address < PERF_CONTEXT_MAX).collect();
-        let SampleHeader { time_ns, tid, process, .. } = place;
-        each(PerfRecord::Raw {
+        let SampleHeader { time_ns, tid, process, .. } = header;
+        each(TraceRecord::Raw {
             time_ns,
             cpu: sample.head.cpu.unwrap_or(0),
             tid,
             process,
-            is_left_out: self.is_left_out(&place),
+            is_left_out: self.is_left_out(&header),
             event,
             raw: sample.raw.unwrap_or_default(),
             chain: &chain,
         })
     }
 
-    fn enter<E>(
+    fn begin<E>(
         &mut self,
-        place: SampleHeader,
+        header: SampleHeader,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let raw = sample.raw.unwrap_or_default();
         let compat =
             sample.regs_user.is_some_and(|regs| regs.abi == u64::from(PERF_SAMPLE_REGS_ABI_32));
         let call = call(long(raw, 8), compat);
-        self.begins(place.tid, call);
-        if self.is_left_out(&place) {
+        self.begin_call(header.tid, call);
+        if self.is_left_out(&header) {
             return Ok(());
         }
-        self.stack(place, sample, each)?;
+        self.unwind(header, sample, each)?;
         let mut values: [u64; 6] = std::array::from_fn(|at| long(raw, 16 + 8 * at));
         if compat {
             values = values.map(|value| value & 0xffff_ffff);
         }
         let code = u32::try_from(values[0] & 0xff).unwrap_or(0);
-        let task = self.tasks.entry(place.tid).or_default();
-        task.call = Some((call, place.time_ns));
+        let thread = self.threads.entry(header.tid).or_default();
+        thread.call = Some((call, header.time_ns));
         if self.calls.exit.contains(&call) {
-            task.exit = Some(code);
+            thread.exit_code = Some(code);
         }
         if self.calls.exit_group.contains(&call) {
-            self.groups.insert(place.process, code);
+            self.exit_codes.insert(header.process, code);
         }
-        each(place.record(TaskEvent::Enter { call, values, memory: &[] }))
+        each(header.task_record(TaskEvent::Enter { call, values, memory: &[] }))
     }
 
-    fn stack<E>(
+    fn unwind<E>(
         &mut self,
-        place: SampleHeader,
+        header: SampleHeader,
         sample: &Sample<'_>,
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(stacks) = &mut self.stacks else { return Ok(()) };
-        each(PerfRecord::Stack { tid: place.tid, frames: &stacks.lines(sample) })
+        each(TraceRecord::Stack { tid: header.tid, frames: &stacks.lines(sample) })
     }
 
-    fn exit<E>(
+    fn end<E>(
         &mut self,
-        place: SampleHeader,
+        header: SampleHeader,
         raw: &[u8],
-        each: &mut impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: &mut impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let task = self.tasks.entry(place.tid).or_default();
+        let thread = self.threads.entry(header.tid).or_default();
         // The call began before the trace.
-        let Some((call, began_ns)) = task.call.take() else { return Ok(()) };
+        let Some((call, began_ns)) = thread.call.take() else { return Ok(()) };
         let result = long(raw, 16).cast_signed();
-        let duration_ns = place.time_ns.saturating_sub(began_ns);
-        each(place.record(TaskEvent::Exit { call, result, duration_ns, memory: &[] }))
+        let duration_ns = header.time_ns.saturating_sub(began_ns);
+        each(header.task_record(TaskEvent::Exit { call, result, duration_ns, memory: &[] }))
     }
 }
 

@@ -13,8 +13,7 @@ mod open;
 
 use std::os::fd::BorrowedFd;
 
-use tare_kernel::bpf::{CallRecord, FollowedTasks, FutexStack};
-use tare_kernel::functions::ProbeCall;
+use tare_kernel::bpf::{Call, FollowedTasks};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 use tare_kernel::ring::OrderedRings;
@@ -25,115 +24,11 @@ pub(crate) use decode::KILLED;
 pub use error::PerfError;
 pub use open::{Faults, PerfOptions};
 
-use crate::stacks::{Stacks, UserFrame};
+use crate::record::TraceRecord;
+use crate::stacks::Stacks;
 
 /// Nanoseconds that a record may take from its timestamp until it is in its ring buffer.
 const UNDER_WAY_NS: u64 = 50_000_000;
-
-/// A traced record.
-#[derive(Clone, Copy, Debug)]
-pub enum PerfRecord<'a> {
-    /// A call or task event; `cgroup` is the cgroup's id if requested.
-    Record {
-        /// The record.
-        record: CallRecord<'a>,
-        /// The cgroup's id.
-        cgroup: u64,
-    },
-    /// A thread was renamed.
-    Name {
-        /// The thread.
-        tid: u32,
-        /// Its process.
-        process: u32,
-        /// The name.
-        comm: &'a [u8],
-    },
-    /// Something happened to a task between its calls.
-    Between {
-        /// Time in nanoseconds of `CLOCK_MONOTONIC`.
-        time_ns: u64,
-        /// The thread.
-        tid: u32,
-        /// Its process.
-        process: u32,
-        /// The event.
-        what: InterveningEvent<'a>,
-    },
-    /// The call chain of the call that this thread begins, innermost first, one line per frame.
-    Stack {
-        /// The thread.
-        tid: u32,
-        /// The lines.
-        frames: &'a [String],
-    },
-    /// The call chain of a copied stack, innermost first.
-    Copied {
-        /// The chain's number.
-        chain: u64,
-        /// Its functions.
-        frames: &'a [UserFrame],
-    },
-    /// A sample of a tracepoint in [`PerfOptions::raw`].
-    Raw {
-        /// Time in nanoseconds of `CLOCK_MONOTONIC`.
-        time_ns: u64,
-        /// The CPU.
-        cpu: u32,
-        /// The thread.
-        tid: u32,
-        /// Its process.
-        process: u32,
-        /// Whether the task is this process, or the child before its execve.
-        is_left_out: bool,
-        /// Index of the tracepoint.
-        event: usize,
-        /// The raw data.
-        raw: &'a [u8],
-        /// The kernel's call chain if requested, innermost first.
-        chain: &'a [u64],
-    },
-    /// A probed function was called, or a static tracepoint was passed.
-    Function {
-        /// The call.
-        call: ProbeCall<'a>,
-        /// The caller's chain if the stack was copied: innermost first, one line per frame.
-        frames: &'a [String],
-    },
-    /// Number of records lost because the ring buffer was full.
-    Missing(u64),
-}
-
-/// What happens to a task between its calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InterveningEvent<'a> {
-    /// A page fault.
-    Fault {
-        /// Whether the page was read from a disk.
-        is_major: bool,
-        /// The accessed address.
-        address: u64,
-        /// The accessing instruction.
-        ip: u64,
-    },
-    /// The task left its CPU.
-    SwitchedOut {
-        /// Whether it could have continued.
-        is_preempted: bool,
-    },
-    /// The task came back to a CPU.
-    SwitchedIn {
-        /// Time off the CPU in nanoseconds, if known.
-        off_ns: Option<u64>,
-    },
-    /// A tracepoint.
-    Tracepoint {
-        /// `system:name`.
-        name: &'a str,
-        /// Its fields as the kernel formats them.
-        text: &'a str,
-    },
-}
 
 /// Open events and their decoder. Dropping it closes the events.
 #[derive(Debug)]
@@ -186,32 +81,46 @@ impl PerfEvents {
     pub fn drain<E>(
         &mut self,
         is_over: bool,
-        mut each: impl FnMut(PerfRecord<'_>) -> Result<(), E>,
+        each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.collect(is_over);
+        self.hand_over_until(u64::MAX, each)
+    }
+
+    /// Reads the ring buffers. Returns the time in nanoseconds of `CLOCK_MONOTONIC` before which no
+    /// further record can appear; with `is_over` none can.
+    pub(crate) fn collect(&mut self, is_over: bool) -> u64 {
+        let before_ns =
+            if is_over { u64::MAX } else { monotonic_ns().saturating_sub(UNDER_WAY_NS) };
+        self.rings.drain(before_ns);
+        before_ns
+    }
+
+    /// Calls `each` with the collected records up to this time, in time order.
+    ///
+    /// # Errors
+    /// The first error of `each`.
+    pub(crate) fn hand_over_until<E>(
+        &mut self,
+        time_ns: u64,
+        mut each: impl FnMut(TraceRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { rings, decoder } = self;
-        let before_ns = monotonic_ns().saturating_sub(UNDER_WAY_NS);
-        rings.drain(if is_over { u64::MAX } else { before_ns });
-        while let Some(record) = rings.next_record() {
+        while let Some(record) = rings.next_record_until(time_ns) {
             decoder.decode(&record.record, record.time_ns, &mut each)?;
         }
         Ok(())
     }
 
-    /// Adds a record of the BPF programs, to be ordered with the others.
-    pub fn push_call(&mut self, record: &CallRecord<'_>, bytes: &[u8]) {
-        self.rings.push(record.time_ns, decode::CALL, bytes);
+    /// Takes note of a call that BPF programs recorded: at its execve the child becomes the command.
+    pub(crate) fn begin_call(&mut self, tid: u32, call: Call) {
+        self.decoder.begin_call(tid, call);
     }
 
-    /// Adds a stack copied by the BPF programs; its unwound chain is ordered with the other
-    /// records.
-    pub fn push_copy(&mut self, copy: &FutexStack<'_>, bytes: &[u8]) {
-        self.rings.push(copy.time_ns, decode::COPY, bytes);
-    }
-
-    /// Adds a record of the BPF programs on functions.
-    pub fn push_function(&mut self, call: &ProbeCall<'_>, bytes: &[u8]) {
-        // The stack was copied when the function returned.
-        self.rings.push(call.time_ns + call.duration_ns, decode::FUNCTION, bytes);
+    /// Returns the address spaces as of the records that were handed over; `None` if mappings aren't
+    /// traced.
+    pub(crate) fn stacks(&mut self) -> Option<&mut Stacks> {
+        self.decoder.stacks()
     }
 
     /// Disables the events; records in the rings can still be read.

@@ -82,7 +82,7 @@ impl PerfOptions {
 
 /// The kind of an event's records.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum TraceEventKind {
     Enter,
     Exit,
     Signal,
@@ -108,13 +108,13 @@ pub(super) struct Tracepoint {
 #[derive(Default)]
 pub(super) struct OpenTracepoints {
     /// Kind of each event, in layout order.
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<TraceEventKind>,
     pub(super) rings: OrderedRings,
 }
 
 /// An event to be opened.
 struct UnopenedEvent {
-    kind: Kind,
+    kind: TraceEventKind,
     attr: Attr,
     name: String,
     /// If it can't be opened, the others suffice.
@@ -141,8 +141,8 @@ fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
 }
 
 /// An event to open; a kernel without the signal tracepoint is no error.
-fn planned(kind: Kind, attr: Attr, name: &str) -> UnopenedEvent {
-    let optional = matches!(kind, Kind::Signal);
+fn planned(kind: TraceEventKind, attr: Attr, name: &str) -> UnopenedEvent {
+    let optional = matches!(kind, TraceEventKind::Signal);
     UnopenedEvent { kind, attr, name: name.to_owned(), optional }
 }
 
@@ -157,14 +157,14 @@ fn plan(
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
     threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.is_some());
-    let mut all = vec![planned(Kind::Threads, threads, "dummy")];
+    let mut all = vec![planned(TraceEventKind::Threads, threads, "dummy")];
     for (is_wanted, major, name, config) in [
         (wanted.faults.major, true, "major-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
         (wanted.faults.minor, false, "minor-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
     ] {
         if is_wanted {
             let attr = software(config, abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_ADDR);
-            all.push(planned(Kind::Fault { major }, attr, name));
+            all.push(planned(TraceEventKind::Fault { major }, attr, name));
         }
     }
     let no_tracepoints = wanted.tracepoints.is_empty() && wanted.raw.is_empty();
@@ -180,28 +180,28 @@ fn plan(
         enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
         enter.sample_regs_user = ANY_REGISTER;
         copy_stack(&mut enter, wanted);
-        all.push(planned(Kind::Enter, enter, "raw_syscalls:sys_enter"));
+        all.push(planned(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"));
         let exit = of_calls(tracefs.id("raw_syscalls", "sys_exit")?);
-        all.push(planned(Kind::Exit, exit, "raw_syscalls:sys_exit"));
+        all.push(planned(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"));
         if let Ok(id) = tracefs.id("signal", "signal_deliver") {
-            all.push(planned(Kind::Signal, of_calls(id), "signal:signal_deliver"));
+            all.push(planned(TraceEventKind::Signal, of_calls(id), "signal:signal_deliver"));
         }
     }
     if wanted.copies_stacks() && !wanted.calls {
         let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
         copy_stack(&mut stack, wanted);
-        all.push(planned(Kind::Stack, stack, "raw_syscalls:sys_enter"));
+        all.push(planned(TraceEventKind::Stack, stack, "raw_syscalls:sys_enter"));
     }
     for (at, (system, name)) in wanted.raw.iter().enumerate() {
         let chain = if wanted.chains { abi::PERF_SAMPLE_CALLCHAIN } else { 0 };
         let fields = abi::PERF_SAMPLE_RAW | abi::PERF_SAMPLE_CPU | chain;
         let mut raw = traced(tracefs.id(system, name)?, fields);
         raw.flags.set(Flags::EXCLUDE_CALLCHAIN_USER, wanted.chains);
-        all.push(planned(Kind::Raw(at), raw, &format!("{system}:{name}")));
+        all.push(planned(TraceEventKind::Raw(at), raw, &format!("{system}:{name}")));
     }
     for (name, id, format) in tracepoints(&wanted.tracepoints, &tracefs)? {
         let point = Tracepoint { name: name.clone(), format };
-        let kind = Kind::Tracepoint(Box::new(point));
+        let kind = TraceEventKind::Tracepoint(Box::new(point));
         all.push(planned(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
     }
     Ok(all)
@@ -351,8 +351,11 @@ impl Opening<'_> {
 
 /// Excludes this process from a trace of the whole machine: otherwise each line it prints would
 /// cause another.
-fn keep_off_own(kind: &Kind, whole_machine: bool, event: &dyn EventFile) {
-    let is_traced = !matches!(kind, Kind::Threads | Kind::Fault { .. } | Kind::Raw(_));
+fn keep_off_own(kind: &TraceEventKind, whole_machine: bool, event: &dyn EventFile) {
+    let is_traced = !matches!(
+        kind,
+        TraceEventKind::Threads | TraceEventKind::Fault { .. } | TraceEventKind::Raw(_)
+    );
     if whole_machine && is_traced {
         let own = rustix::process::getpid().as_raw_nonzero();
         if let Ok(filter) = std::ffi::CString::new(format!("common_pid != {own}")) {

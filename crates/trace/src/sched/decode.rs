@@ -16,13 +16,13 @@ pub struct NoSchedEvents;
 
 /// The fields that are read of a tracepoint.
 #[derive(Clone, Copy, Debug)]
-enum Fields {
+enum SchedFields {
     Switch { prev: (FieldBytes, FieldBytes), state: FieldBytes, next: (FieldBytes, FieldBytes) },
     Wakeup { task: (FieldBytes, FieldBytes) },
     Migrate { task: (FieldBytes, FieldBytes), from: FieldBytes, to: FieldBytes },
 }
 
-impl Fields {
+impl SchedFields {
     /// Finds the fields; `None` for any other tracepoint, or if a field is missing.
     fn from_format(name: &str, format: &Format) -> Option<Self> {
         let place = |name: &str| FieldBytes::find(name, format);
@@ -46,23 +46,23 @@ impl Fields {
 
 /// The scheduler's tracepoints of a recording, or of opened events.
 #[derive(Debug, Default)]
-pub struct Tracepoints(EventFields<Fields>);
+pub struct Tracepoints(EventFields<SchedFields>);
 
 impl Tracepoints {
     /// Adds the tracepoints that are new in the recording's description.
     pub fn learn(&mut self, description: &Description) {
-        self.0.learn(description, Fields::from_format);
+        self.0.learn(description, SchedFields::from_format);
     }
 
     /// Adds an opened event named `system:name`, with the next number.
     pub fn push(&mut self, name: &str, format: Option<&Format>) {
-        self.0.push(format.and_then(|format| Fields::from_format(name, format)));
+        self.0.push(format.and_then(|format| SchedFields::from_format(name, format)));
     }
 
     /// Whether there is a tracepoint of context switches.
     #[must_use]
     pub fn has_switches(&self) -> bool {
-        self.0.any(|fields| matches!(fields, Fields::Switch { .. }))
+        self.0.any(|fields| matches!(fields, SchedFields::Switch { .. }))
     }
 
     /// Whether [`Self::decode`] understands this event.
@@ -87,7 +87,7 @@ impl Tracepoints {
             Task { tid, pid: None, comm: comm.text(raw), is_meant: true }
         };
         Some(match *fields {
-            Fields::Switch { prev, state, next } => {
+            SchedFields::Switch { prev, state, next } => {
                 let mut prev = task(prev);
                 if prev.tid == current.tid {
                     prev.pid = current.pid;
@@ -95,10 +95,10 @@ impl Tracepoints {
                 let state = u64::from(state.number(raw, endian).cast_unsigned());
                 SchedAction::Switch { cpu, prev, state: State(state), next: task(next) }
             }
-            Fields::Wakeup { task: woken } => {
+            SchedFields::Wakeup { task: woken } => {
                 SchedAction::Wakeup { cpu, waker: current, task: task(woken) }
             }
-            Fields::Migrate { task: moved, from, to } => SchedAction::Migrate {
+            SchedFields::Migrate { task: moved, from, to } => SchedAction::Migrate {
                 cpu,
                 mover: current,
                 task: task(moved),

@@ -12,7 +12,8 @@ use tare_kernel::tracefs::Tracefs;
 
 use super::decode::Tracepoints;
 use super::event::{SchedAction, Task};
-use crate::perf::{PerfError, PerfEvents, PerfOptions, PerfRecord};
+use crate::perf::{PerfError, PerfEvents, PerfOptions};
+use crate::record::TraceRecord;
 
 const EVENTS: [(&str, &str); 4] = [
     ("sched", "sched_switch"),
@@ -96,7 +97,7 @@ impl PerfSched {
             events.stop();
         }
         events.drain(is_over, |seen| match seen {
-            PerfRecord::Raw { time_ns, cpu, tid, process, event, raw, .. } => {
+            TraceRecord::Raw { time_ns, cpu, tid, process, event, raw, .. } => {
                 let tid = tid.cast_signed();
                 let name = followed.names.get(&tid).copied().unwrap_or_default();
                 let comm = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -110,12 +111,12 @@ impl PerfSched {
                 each(time_ns, &happened)
             }
             // The command's execve renames it.
-            PerfRecord::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
+            TraceRecord::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
                 followed.waiting = None;
                 followed.tids.insert(tid.cast_signed());
                 Ok(())
             }
-            PerfRecord::Record { record, .. } => match record.event {
+            TraceRecord::Task { record, .. } => match record.event {
                 TaskEvent::Fork { tid, process } => {
                     followed.fork(
                         record.tid.cast_signed(),

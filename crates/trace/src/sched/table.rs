@@ -147,13 +147,12 @@ pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String
     }
     let mut into = String::new();
     let most = powers.values().copied().max().unwrap_or(1);
-    let (Some(&first), Some(&last)) = (powers.keys().next(), powers.keys().next_back()) else {
-        return into;
-    };
+    let Some(last) = powers.keys().next_back().copied() else { return into };
+    let first = powers.keys().next().copied().unwrap_or(last);
     for power in first..=last {
         let count = powers.get(&power).copied().unwrap_or(0);
         if count == 0 && power > 0 && power < 5 {
-            continue; // all that took less than 32 ns is in the first
+            continue; // the first bucket has all durations below 32 ns
         }
         let from = if power == 0 { 0 } else { 1u64 << power };
         let to = if power == 0 { 1u64 << 5 } else { 2u64 << power };

@@ -17,8 +17,10 @@ const LACKS: &str =
 /// Traces scheduler events as they happen.
 #[derive(Debug)]
 pub struct SchedTracer {
-    how: SchedSource,
+    source: SchedSource,
+    /// This process.
     own: i32,
+    /// Whether the whole machine is traced, idle tasks included.
     follows_all: bool,
 }
 
@@ -44,15 +46,16 @@ impl SchedTracer {
         let follows_all = matches!(follow, FollowedTasks::All(_));
         let error = match SchedEvents::start(follow, migrations, ring_bytes) {
             Ok(programs) => {
-                let how = SchedSource::Bpf(Box::new(programs));
-                return Ok((Self { how, own, follows_all }, None));
+                let source = SchedSource::Bpf(Box::new(programs));
+                return Ok((Self { source, own, follows_all }, None));
             }
             Err(error) => error,
         };
         let step = step_back(error, LACKS)?;
         match PerfSched::start(follow, ring_bytes, host) {
             Ok(perf) => {
-                Ok((Self { how: SchedSource::Perf(Box::new(perf)), own, follows_all }, Some(step)))
+                let source = SchedSource::Perf(Box::new(perf));
+                Ok((Self { source, own, follows_all }, Some(step)))
             }
             Err(perf) => Err(neither(step, perf)),
         }
@@ -60,7 +63,7 @@ impl SchedTracer {
 
     /// Returns descriptors that become readable when much waits to be read.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let (programs, perf) = match &self.how {
+        let (programs, perf) = match &self.source {
             SchedSource::Bpf(programs) => (Some(programs.file()), None),
             SchedSource::Perf(perf) => (None, Some(perf.files())),
         };
@@ -78,20 +81,14 @@ impl SchedTracer {
     ) -> Result<(), E> {
         let own = self.own;
         let idle_is_meant = self.follows_all;
-        let programs = match &mut self.how {
-            SchedSource::Bpf(programs) => programs,
-            SchedSource::Perf(perf) => return perf.drain(is_over, each),
-        };
-        if is_over {
-            programs.stop();
-        }
-        loop {
-            let found = programs
-                .drain(|record| each(record.time_ns, &happened(&record, own, idle_is_meant)))?;
-            // Once the programs are detached, the number of records is finite.
-            if found == 0 || !is_over {
-                return Ok(());
+        match &mut self.source {
+            SchedSource::Bpf(programs) => {
+                if is_over {
+                    programs.stop();
+                }
+                programs.drain(|record| each(record.time_ns, &action(&record, own, idle_is_meant)))
             }
+            SchedSource::Perf(perf) => perf.drain(is_over, each),
         }
     }
 
@@ -100,14 +97,15 @@ impl SchedTracer {
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.
     pub fn missing(&self) -> Result<u64, TraceError> {
-        match &self.how {
+        match &self.source {
             SchedSource::Bpf(programs) => programs.missing().map_err(TraceError::Bpf),
             SchedSource::Perf(perf) => Ok(perf.missing()),
         }
     }
 }
 
-fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> SchedAction<'a> {
+/// Returns the action that a record describes. `own` is this process, which isn't selected.
+fn action<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> SchedAction<'a> {
     let task = |task: &SchedTask<'a>| {
         let tid = task.tid.cast_signed();
         let pid = task.process.cast_signed();
@@ -115,16 +113,16 @@ fn happened<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> Sche
         Task { tid, pid: Some(pid), comm: task.comm, is_meant }
     };
     let cpu = record.cpu;
-    let of = task(&record.task);
+    let subject = task(&record.task);
     let other = task(&record.other);
     match record.event {
         SchedEvent::Switch(state) => {
-            SchedAction::Switch { cpu, prev: of, state: State(state.into()), next: other }
+            SchedAction::Switch { cpu, prev: subject, state: State(state.into()), next: other }
         }
-        SchedEvent::Wakeup => SchedAction::Wakeup { cpu, waker: other, task: of },
+        SchedEvent::Wakeup => SchedAction::Wakeup { cpu, waker: other, task: subject },
         SchedEvent::Migrate { from, to } => {
-            SchedAction::Migrate { cpu, mover: other, task: of, from, to }
+            SchedAction::Migrate { cpu, mover: other, task: subject, from, to }
         }
-        SchedEvent::Begin => SchedAction::Begin(of),
+        SchedEvent::Begin => SchedAction::Begin(subject),
     }
 }

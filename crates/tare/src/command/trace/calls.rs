@@ -47,7 +47,7 @@ pub(super) fn run(
         if is_end {
             lines.finish(&mut text);
         } else {
-            lines.idle(monotonic_ns(), &mut text);
+            lines.print_waiting_call(monotonic_ns(), &mut text);
         }
         out.write_all(text.as_bytes())?;
         text.clear();

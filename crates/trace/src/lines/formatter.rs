@@ -1,0 +1,151 @@
+//! Turns recorded calls into text: the tables of names, signatures and flags.
+
+use std::collections::HashSet;
+
+use tare_kernel::bpf::{Call, CallPlan, chunks};
+
+use super::{LineOptions, PendingCall};
+use crate::chosen::CallSelection;
+use crate::flags::Flags;
+use crate::invocation::{DescriptorInfo, Invocation};
+use crate::names::{CallNames, Errno};
+use crate::signature::Signatures;
+
+/// The tables, and how arguments are printed.
+#[derive(Debug)]
+pub(super) struct CallFormatter {
+    pub(super) names: CallNames,
+    signatures: Signatures,
+    pub(super) flags: Flags,
+    pub(super) errnos: Errno,
+    /// Bytes of strings and buffers to print.
+    string: usize,
+    descriptors: DescriptorInfo,
+    /// Pointers are printed as addresses: no memory was copied.
+    pub(super) only_pointers: bool,
+}
+
+impl CallFormatter {
+    pub(super) fn new(options: &LineOptions) -> Self {
+        Self {
+            names: CallNames::default(),
+            signatures: Signatures::default(),
+            flags: Flags::default(),
+            errnos: Errno::default(),
+            string: options.string,
+            descriptors: options.descriptors,
+            only_pointers: false,
+        }
+    }
+
+    /// Returns what the kernel has to copy for each of these calls.
+    pub(super) fn plans(&self, calls: &CallSelection) -> impl Iterator<Item = (Call, CallPlan)> {
+        let string = u16::try_from(self.string).unwrap_or(u16::MAX);
+        let descriptors = self.descriptors > DescriptorInfo::Number;
+        let numbers = (0..=Call::BEYOND)
+            .flat_map(|number| [false, true].map(|compat| Call { number, compat }));
+        numbers.filter(|call| calls.has_call(&self.names, *call)).map(move |call| {
+            let plan = |name| self.signatures.plan(name, call.compat, string, descriptors);
+            (call, self.names.known(call).map_or_else(CallPlan::default, plan))
+        })
+    }
+
+    /// Combines a call with its result and the memory copied at its return; without `returned`, the
+    /// call is still in progress.
+    pub(super) fn invocation<'a>(
+        &'a self,
+        pending: &'a PendingCall,
+        name: &'a str,
+        returned: Option<(i64, &'a [u8])>,
+    ) -> Invocation<'a> {
+        let known = self.names.known(pending.call);
+        Invocation {
+            name,
+            kinds: known.and_then(|name| self.signatures.get(name)),
+            values: pending.values,
+            entered: &pending.memory,
+            returned,
+            string: self.string,
+            flags: &self.flags,
+            descriptors: self.descriptors,
+            only_pointers: self.only_pointers,
+        }
+    }
+
+    /// Counts the arguments that are pointers for certain but whose memory could be read neither at
+    /// the call nor at its return.
+    pub(super) fn count_unreadable(&self, pending: &PendingCall, at_return: &[u8]) -> usize {
+        let name = self.names.known(pending.call).unwrap_or_default();
+        let kinds = self.signatures.get(name).unwrap_or_default();
+        let arguments = |payload: &[u8], is_readable: bool| -> HashSet<u8> {
+            let chunks = chunks(payload).filter(|chunk| chunk.bytes.is_some() == is_readable);
+            chunks.map(|chunk| chunk.argument).collect()
+        };
+        let unread = arguments(&pending.memory, false);
+        let is_pointer =
+            |at: &&u8| kinds.get(usize::from(**at)).is_some_and(|kind| kind.is_pointer());
+        unread.difference(&arguments(at_return, true)).filter(is_pointer).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn formatter() -> CallFormatter {
+        CallFormatter::new(&LineOptions {
+            calls: CallSelection::default(),
+            string: 32,
+            durations: false,
+            failures: false,
+            min_duration_ns: 0,
+            json: false,
+            descriptors: DescriptorInfo::Number,
+        })
+    }
+
+    fn pending(formatter: &CallFormatter, name: &str, memory: &[u8]) -> PendingCall {
+        let mut calls = formatter.names.calls();
+        let call = calls.find(|(call, known)| *known == name && !call.compat).unwrap().0;
+        PendingCall {
+            call,
+            values: [3, 0x1000, 5, 0, 0, 0],
+            memory: memory.to_vec(),
+            time_ns: 0,
+            prefix: false,
+            written: None,
+        }
+    }
+
+    /// A chunk of argument 1; without `text`, its memory couldn't be read.
+    fn chunk(text: Option<&[u8]>) -> Vec<u8> {
+        let bytes = text.unwrap_or_default();
+        let mut chunk = u32::try_from(bytes.len()).unwrap().to_ne_bytes().to_vec();
+        chunk.extend([1, if text.is_some() { 0 } else { 0x80 }, 0, 0]);
+        chunk.extend_from_slice(bytes);
+        chunk.resize(chunk.len().next_multiple_of(8), 0);
+        chunk
+    }
+
+    #[test]
+    fn prints_pointers_without_memory_as_addresses() {
+        let mut formatter = formatter();
+        let read = pending(&formatter, "write", &chunk(Some(b"hello")));
+        let arguments = formatter.invocation(&read, "write", None).arguments();
+        assert_eq!(arguments, "3, \"hello\", 5");
+        formatter.only_pointers = true;
+        let unread = pending(&formatter, "write", &[]);
+        let arguments = formatter.invocation(&unread, "write", None).arguments();
+        assert_eq!(arguments, "3, 0x1000, 5");
+    }
+
+    #[test]
+    fn counts_memory_that_was_never_readable() {
+        let formatter = formatter();
+        let unread = pending(&formatter, "openat", &chunk(None));
+        assert_eq!(formatter.count_unreadable(&unread, &[]), 1);
+        assert_eq!(formatter.count_unreadable(&unread, &chunk(Some(b"/etc"))), 0);
+        let read = pending(&formatter, "openat", &chunk(Some(b"/etc")));
+        assert_eq!(formatter.count_unreadable(&read, &chunk(None)), 0);
+    }
+}

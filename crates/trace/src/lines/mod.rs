@@ -1,0 +1,459 @@
+//! Records as lines, as in strace: a call that nothing interrupts is one line; otherwise it is
+//! printed as unfinished and resumed later. `formatter` turns a call into text, `events` words what
+//! happens between calls.
+
+mod events;
+mod formatter;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+use tare_kernel::bpf::{Call, CallPlan, CallRecord, TaskEvent};
+
+use self::events::{quoted, write_frames};
+use self::formatter::CallFormatter;
+use crate::chosen::CallSelection;
+use crate::invocation::DescriptorInfo;
+use crate::names::Abi;
+use crate::record::{InterveningEvent, TraceRecord};
+use crate::result::result;
+use crate::structs;
+
+/// SIGKILL's number, the same on every architecture.
+const SIGKILL: u32 = 9;
+
+/// Column of the result, as in strace.
+const RESULT_COLUMN: usize = 40;
+/// Nanoseconds after which a call that hasn't returned is printed as unfinished.
+const UNFINISHED_AFTER_NS: u64 = 100_000_000;
+
+/// Which calls are printed, and how.
+#[derive(Clone, Debug)]
+pub struct LineOptions {
+    /// The selected calls.
+    pub calls: CallSelection,
+    /// Bytes of strings and buffers to print; paths are printed whole.
+    pub string: usize,
+    /// Whether to print each call's duration after its result.
+    pub durations: bool,
+    /// Whether to print failed calls only.
+    pub failures: bool,
+    /// Shortest duration of a printed call, in nanoseconds.
+    pub min_duration_ns: u64,
+    /// Whether to print JSON objects instead of text.
+    pub json: bool,
+    /// How descriptors are printed.
+    pub descriptors: DescriptorInfo,
+}
+
+/// A call in progress.
+#[derive(Debug)]
+struct PendingCall {
+    call: Call,
+    values: [u64; 6],
+    /// The memory that was copied when the call began.
+    memory: Vec<u8>,
+    time_ns: u64,
+    /// Whether the line names the thread.
+    prefix: bool,
+    /// The arguments printed so far, once the beginning of the line is printed.
+    written: Option<String>,
+}
+
+/// What a thread has yet to print.
+#[derive(Debug, Default)]
+struct ThreadLines {
+    pending: Option<PendingCall>,
+    /// Signals that arrived during the call; they are printed when it returns.
+    signals: Vec<String>,
+    /// The call chain, if call chains are printed.
+    stack: Vec<String>,
+}
+
+/// Turns records into lines.
+#[derive(Debug)]
+pub struct Lines {
+    options: LineOptions,
+    formatter: CallFormatter,
+    threads: HashMap<u32, ThreadLines>,
+    /// Threads that haven't exited. With more than one, each line names its thread.
+    living: HashSet<u32>,
+    /// The thread whose call began last, if nothing was printed since.
+    open: Option<u32>,
+    /// Whether the last line of the output is the unfinished line of `open`.
+    partial: bool,
+    /// Arguments whose memory could be read neither at the call nor at the return.
+    unreadable: u64,
+}
+
+impl Lines {
+    /// Creates the formatter.
+    #[must_use]
+    pub fn new(options: LineOptions) -> Self {
+        Self {
+            formatter: CallFormatter::new(&options),
+            options,
+            threads: HashMap::new(),
+            living: HashSet::new(),
+            open: None,
+            partial: false,
+            unreadable: 0,
+        }
+    }
+
+    /// Prints pointers as addresses from now on.
+    pub fn show_pointers(&mut self) {
+        self.formatter.only_pointers = true;
+    }
+
+    /// Returns what the kernel has to copy for each selected call.
+    pub fn plans(&self) -> impl Iterator<Item = (Call, CallPlan)> + '_ {
+        self.formatter.plans(&self.options.calls)
+    }
+
+    /// Number of arguments whose memory could be read neither at the call nor at the return.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Appends the lines of a record.
+    pub fn add(&mut self, record: &TraceRecord<'_>, out: &mut String) {
+        match record {
+            TraceRecord::Task { record, .. } => self.add_task_record(record, out),
+            TraceRecord::Between { time_ns, tid, process, event } => {
+                self.add_between(*time_ns, *process, *tid, event, out);
+            }
+            TraceRecord::Missing(records) => self.add_missing(None, *records, out),
+            TraceRecord::Stack { tid, frames } => {
+                self.threads.entry(*tid).or_default().stack = frames.to_vec();
+            }
+            TraceRecord::Name { .. } | TraceRecord::Raw { .. } => {}
+        }
+    }
+
+    fn add_task_record(&mut self, record: &CallRecord<'_>, out: &mut String) {
+        if record.missed > 0 {
+            self.add_missing(Some(record.tid), record.missed.into(), out);
+        }
+        self.living.insert(record.tid);
+        match record.event {
+            // Perf events record all calls, so the selection is applied here.
+            TaskEvent::Enter { call, .. }
+                if self.formatter.only_pointers
+                    && !self.options.calls.has_call(&self.formatter.names, call) => {}
+            TaskEvent::Enter { call, values, memory } => {
+                let prefix = self.living.len() > 1;
+                self.flush_signals(record.tid, out);
+                let pending = PendingCall {
+                    call,
+                    values,
+                    memory: memory.to_vec(),
+                    time_ns: record.time_ns,
+                    prefix,
+                    written: None,
+                };
+                if !self.prints_whole_calls() {
+                    self.interrupt(out);
+                    self.open = Some(record.tid);
+                }
+                self.threads.entry(record.tid).or_default().pending = Some(pending);
+            }
+            TaskEvent::Exit { call, result, duration_ns, memory } => {
+                self.end_call(record, call, (result, memory), duration_ns, out);
+                self.flush_signals(record.tid, out);
+            }
+            TaskEvent::Fork { tid, .. } => {
+                self.living.insert(tid);
+            }
+            TaskEvent::End(status) => self.end_thread(record, status, out),
+            TaskEvent::Signal { number, ignored, info } => {
+                self.add_signal(record, number, ignored, info, out);
+            }
+        }
+    }
+
+    /// Whether a call can only be printed once it has returned.
+    fn prints_whole_calls(&self) -> bool {
+        self.options.failures || self.options.min_duration_ns > 0 || self.options.json
+    }
+
+    /// Ends the last line as unfinished, because another record follows.
+    fn interrupt(&mut self, out: &mut String) {
+        let Some(tid) = self.open.take() else { return };
+        if !std::mem::take(&mut self.partial) {
+            self.begin(tid, out);
+        }
+        out.push_str(" <unfinished ...>\n");
+    }
+
+    /// Prints the beginning of a call.
+    fn begin(&mut self, tid: u32, out: &mut String) {
+        let Self { formatter, threads, .. } = self;
+        let pending = threads.get_mut(&tid).and_then(|thread| thread.pending.as_mut());
+        let Some(pending) = pending else { return };
+        let name = formatter.names.name(pending.call);
+        let arguments = formatter.invocation(pending, &name, None).arguments();
+        let prefix = prefix(tid, pending.prefix);
+        let _ = write!(out, "{prefix}{name}({arguments}");
+        pending.written = Some(arguments);
+    }
+
+    /// Prints the beginning of the last call if it hasn't returned for 100 ms. `now_ns` is the time
+    /// by `CLOCK_MONOTONIC`.
+    pub fn print_waiting_call(&mut self, now_ns: u64, out: &mut String) {
+        let Some(tid) = self.open.filter(|_| !self.partial) else { return };
+        let pending = self.threads.get(&tid).and_then(|thread| thread.pending.as_ref());
+        let is_long =
+            |pending: &PendingCall| now_ns.saturating_sub(pending.time_ns) > UNFINISHED_AFTER_NS;
+        if pending.is_some_and(is_long) {
+            self.begin(tid, out);
+            self.partial = true;
+        }
+    }
+
+    /// Ends the line of a call that is still in progress.
+    pub fn finish(&mut self, out: &mut String) {
+        self.interrupt(out);
+    }
+
+    fn end_call(
+        &mut self,
+        record: &CallRecord<'_>,
+        call: Call,
+        returned: (i64, &[u8]),
+        duration_ns: u64,
+        out: &mut String,
+    ) {
+        let thread = self.threads.get_mut(&record.tid);
+        let pending = thread.and_then(|thread| thread.pending.take());
+        let Some(pending) = pending.filter(|pending| pending.call == call) else { return };
+        let name = self.formatter.names.name(pending.call);
+        self.unreadable += self.formatter.count_unreadable(&pending, returned.1) as u64;
+        let invocation = self.formatter.invocation(&pending, &name, Some(returned));
+        if self.options.failures && !invocation.failed()
+            || duration_ns < self.options.min_duration_ns
+        {
+            return;
+        }
+        let arguments = invocation.arguments();
+        let result = result(&invocation, &self.formatter.errnos);
+        if self.options.json {
+            self.write_object(
+                record,
+                &pending,
+                &name,
+                &arguments,
+                Some((returned.0, duration_ns)),
+                out,
+            );
+            return;
+        }
+        let took = if self.options.durations {
+            format!(" <{}.{:06}>", duration_ns / 1_000_000_000, duration_ns / 1000 % 1_000_000)
+        } else {
+            String::new()
+        };
+        self.complete(record.tid, &pending, &name, &arguments, out);
+        let _ = writeln!(out, "{result}{took}");
+        self.write_stack(record.tid, out);
+    }
+
+    /// Prints a call up to and including ` = `.
+    fn complete(
+        &mut self,
+        tid: u32,
+        pending: &PendingCall,
+        name: &str,
+        arguments: &str,
+        out: &mut String,
+    ) {
+        let mut line = String::new();
+        let mut begun = 0;
+        match (&pending.written, self.open == Some(tid)) {
+            (Some(written), true) => {
+                // The beginning of the line has been printed.
+                begun = prefix(tid, pending.prefix).len() + name.len() + 1 + written.len();
+                line.push_str(arguments.strip_prefix(&written[..]).unwrap_or(arguments));
+            }
+            (Some(written), false) => {
+                self.interrupt(out);
+                let rest = arguments.strip_prefix(&written[..]).unwrap_or(arguments);
+                let _ = write!(
+                    line,
+                    "{}<... {name} resumed>{rest}",
+                    prefix(tid, self.living.len() > 1)
+                );
+            }
+            (None, is_open) => {
+                if !is_open {
+                    self.interrupt(out);
+                }
+                let _ = write!(line, "{}{name}({arguments}", prefix(tid, pending.prefix));
+            }
+        }
+        if self.open == Some(tid) {
+            self.open = None;
+            self.partial = false;
+        }
+        line.push_str(") ");
+        let width = RESULT_COLUMN.saturating_sub(begun);
+        let _ = write!(out, "{line:width$}= ");
+    }
+
+    /// Writes the call chain of a call, if there is one.
+    fn write_stack(&mut self, tid: u32, out: &mut String) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        write_frames(thread.stack.drain(..), out);
+    }
+
+    /// Reports records that were lost just before.
+    fn add_missing(&mut self, tid: Option<u32>, records: u64, out: &mut String) {
+        self.interrupt(out);
+        let plural = if records == 1 { "" } else { "s" };
+        let _ = match (self.options.json, tid) {
+            (true, Some(tid)) => writeln!(out, "{{\"tid\":{tid},\"missing_records\":{records}}}"),
+            (true, None) => writeln!(out, "{{\"missing_records\":{records}}}"),
+            (false, Some(tid)) => {
+                writeln!(out, "[pid {tid:5}] <... {records} record{plural} missing>")
+            }
+            (false, None) => writeln!(out, "<... {records} record{plural} missing>"),
+        };
+    }
+
+    /// Writes an event between calls of this process and thread.
+    fn add_between(
+        &mut self,
+        time_ns: u64,
+        process: u32,
+        tid: u32,
+        event: &InterveningEvent<'_>,
+        out: &mut String,
+    ) {
+        self.living.insert(tid);
+        self.interrupt(out);
+        let _ = if self.options.json {
+            let fields = events::json(event);
+            writeln!(
+                out,
+                "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},\"event\":{fields}}}"
+            )
+        } else {
+            let prefix = prefix(tid, self.living.len() > 1);
+            writeln!(out, "{prefix}--- {} ---", events::text(event))
+        };
+    }
+
+    fn end_thread(&mut self, record: &CallRecord<'_>, status: u32, out: &mut String) {
+        let mut thread = self.threads.remove(&record.tid).unwrap_or_default();
+        if let Some(pending) = thread.pending.take() {
+            let name = self.formatter.names.name(pending.call);
+            let arguments = self.formatter.invocation(&pending, &name, None).arguments();
+            if self.options.json {
+                self.write_object(record, &pending, &name, &arguments, None, out);
+            } else if !self.prints_whole_calls() {
+                self.complete(record.tid, &pending, &name, &arguments, out);
+                out.push_str("?\n");
+                write_frames(thread.stack.drain(..), out);
+            }
+        }
+        if self.options.failures || self.options.min_duration_ns > 0 {
+            self.living.remove(&record.tid);
+            return;
+        }
+        self.interrupt(out);
+        let prefix = prefix(record.tid, self.living.len() > 1);
+        self.living.remove(&record.tid);
+        let end = events::end(&self.formatter.flags, status);
+        let _ = if self.options.json {
+            let CallRecord { time_ns, tid, process, .. } = record;
+            let end = quoted(&end);
+            writeln!(out, "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},\"end\":{end}}}")
+        } else {
+            writeln!(out, "{prefix}+++ {end} +++")
+        };
+    }
+
+    fn add_signal(
+        &mut self,
+        record: &CallRecord<'_>,
+        number: u32,
+        ignored: bool,
+        info: &[u8],
+        out: &mut String,
+    ) {
+        if number == SIGKILL {
+            return; // as in strace; the line of the thread's end names it
+        }
+        let flags = &self.formatter.flags;
+        let name = structs::signal(flags, number);
+        let info = if info.is_empty() { "NULL".to_owned() } else { structs::siginfo(flags, info) };
+        let line = if self.options.json {
+            let CallRecord { time_ns, tid, process, .. } = record;
+            let info = quoted(&info);
+            format!(
+                "{{\"time_ns\":{time_ns},\"pid\":{process},\"tid\":{tid},\"signal\":\"{name}\",\"ignored\":{ignored},\"info\":{info}}}"
+            )
+        } else {
+            format!("--- {name} {info} ---")
+        };
+        let thread = self.threads.entry(record.tid).or_default();
+        thread.signals.push(line);
+        if !ignored && thread.pending.is_none() {
+            self.flush_signals(record.tid, out);
+        }
+    }
+
+    /// Writes the signals that arrived during a thread's call.
+    fn flush_signals(&mut self, tid: u32, out: &mut String) {
+        let Some(thread) = self.threads.get_mut(&tid).filter(|thread| !thread.signals.is_empty())
+        else {
+            return;
+        };
+        let signals = std::mem::take(&mut thread.signals);
+        self.interrupt(out);
+        let shown = self.living.len() > 1 && !self.options.json;
+        for line in signals {
+            let _ = writeln!(out, "{}{line}", prefix(tid, shown));
+        }
+    }
+
+    /// Writes a call as a JSON object. `returned`: its result, and its duration in nanoseconds.
+    fn write_object(
+        &self,
+        record: &CallRecord<'_>,
+        pending: &PendingCall,
+        name: &str,
+        arguments: &str,
+        returned: Option<(i64, u64)>,
+        out: &mut String,
+    ) {
+        let _ = write!(
+            out,
+            "{{\"time_ns\":{},\"pid\":{},\"tid\":{},\"abi\":\"{}\",\"call\":\"{name}\",\"arguments\":{}",
+            pending.time_ns,
+            record.process,
+            record.tid,
+            Abi::for_call(pending.call),
+            quoted(arguments)
+        );
+        if let Some((result, duration_ns)) = returned {
+            let _ = write!(out, ",\"result\":{result},\"duration_ns\":{duration_ns}");
+            if (-4095..0).contains(&result) {
+                let error = self.formatter.errnos.name(u32::try_from(-result).unwrap_or(0));
+                let _ = write!(out, ",\"error\":\"{error}\"");
+            }
+        }
+        let stack = self.threads.get(&record.tid).map_or(&[][..], |thread| &thread.stack);
+        if !stack.is_empty() {
+            let frames: Vec<_> = stack.iter().map(|frame| quoted(frame)).collect();
+            let _ = write!(out, ",\"stack\":[{}]", frames.join(","));
+        }
+        out.push_str("}\n");
+    }
+}
+
+/// Returns the prefix that names a line's thread, if it is shown.
+fn prefix(tid: u32, is_shown: bool) -> String {
+    if is_shown { format!("[pid {tid:5}] ") } else { String::new() }
+}
