@@ -7,15 +7,15 @@ use tare_format::abi::bindings::{
 
 use super::Event;
 use super::error::{LocatedProblem, Problem};
-use super::modifiers::finish;
-use super::syntax::{EventText, Word, number};
+use super::modifiers::apply_terms_and_modifiers;
+use super::syntax::{EventText, Word, parse_number};
 
-/// Bytes that a breakpoint watches where the user doesn't say: perf's choice.
+/// Default length of a data breakpoint, in bytes; perf has the same default.
 const DATA_LEN: u64 = 4;
-/// The kernel wants the size of a `long` for execution.
+/// Length of an execution breakpoint, in bytes: the kernel accepts only the size of a `long`.
 const EXECUTE_LEN: u64 = size_of::<std::ffi::c_long>() as u64;
 
-pub(super) fn event(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
+pub(super) fn resolve(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
     let mut words = typed.words.iter().copied().skip(1).peekable();
     let shape = |at| {
         LocatedProblem::new(
@@ -26,9 +26,11 @@ pub(super) fn event(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
         )
     };
     let address = words.next().ok_or_else(|| shape(typed.whole.at))?;
-    let config1 = number(address.text).ok_or_else(|| shape(address.at))?;
+    let config1 = parse_number(address.text).ok_or_else(|| shape(address.at))?;
     let length = match words.next_if(|word| word.text == "/").and_then(|_| words.next()) {
-        Some(word) => Some(number(word.text).filter(|&n| n > 0).ok_or_else(|| shape(word.at))?),
+        Some(word) => {
+            Some(parse_number(word.text).filter(|&n| n > 0).ok_or_else(|| shape(word.at))?)
+        }
         None => None,
     };
     let access =
@@ -45,7 +47,7 @@ pub(super) fn event(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {
     let config2 = length.unwrap_or(if bp_type == HW_BREAKPOINT_X { EXECUTE_LEN } else { DATA_LEN });
     let attr = Attr { kind: PERF_TYPE_BREAKPOINT, config1, config2, bp_type, ..Attr::default() };
     let mut event = Event::new(typed.whole.text, attr);
-    finish(&mut event, typed.terms.as_deref(), modifiers)?;
+    apply_terms_and_modifiers(&mut event, typed.terms.as_deref(), modifiers)?;
     Ok(event)
 }
 
@@ -60,7 +62,7 @@ fn parse_access(word: Word<'_>) -> Result<u32, LocatedProblem> {
         if bits & bit != 0 {
             return Err(LocatedProblem::new(
                 word.at + at,
-                Problem::Syntax("r, w and x belong here, each at most once"),
+                Problem::Syntax("expected r, w and x, each at most once"),
             ));
         }
         bits |= bit;

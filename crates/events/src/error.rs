@@ -2,58 +2,56 @@ use std::fmt;
 
 use tare_kernel::tracefs::TracefsError;
 
-use super::nearest::{list, nearest};
+use super::nearest::{join_names, nearest};
 
-/// Why a text is no list of events. Its `Display` is one line.
+/// Why a text isn't a valid list of events. `Display` writes one line.
 #[derive(Debug)]
 pub struct EventError {
     /// The whole text that was typed.
     pub text: String,
-    /// Where the problem begins, in bytes from the start of the text.
+    /// Byte offset of the problem in the text.
     pub offset: usize,
-    /// What the problem is.
+    /// The problem.
     pub problem: Box<Problem>,
-    /// Names that exist and look alike, the nearest first.
+    /// Known names that look similar, the most similar first.
     pub nearest: Vec<String>,
 }
 
 /// What is wrong with an event.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Something is missing or too much.
+    /// The text breaks the grammar; the message states the expected form.
     #[error("{0}")]
     Syntax(&'static str),
-    /// No kind of event has this name.
-    #[error("'{0}' is no event here (`tare list` shows those that are)")]
+    /// This machine has no event of this name.
+    #[error("unknown event '{0}' (`tare list` shows the events of this machine)")]
     UnknownEvent(String),
-    /// It is no event that the kernel counts, and tare prints it anyway.
-    #[error(
-        "'{0}' is no event of the kernel: leave it out, tare stat prints the times in any case"
-    )]
+    /// One of perf's tool events: `tare stat` prints these times without being asked.
+    #[error("'{0}' isn't a kernel event: leave it out, tare stat always prints these times")]
     OwnTime(String),
-    /// A cache has no such event in perf's grammar.
+    /// perf's grammar has no event for this use of this cache.
     #[error("'{0}': there is no counter for this use of this cache")]
     CacheUse(String),
     /// No PMU has this name.
     #[error("this machine has no PMU '{0}'")]
     UnknownPmu(String),
-    /// The PMU takes no such term and names no such event.
+    /// The PMU has neither a term nor an event of this name.
     #[error("PMU {pmu} has no event and no term '{term}'")]
     UnknownTerm {
-        /// What was typed.
+        /// The term as typed.
         term: String,
         /// The PMU's name.
         pmu: String,
     },
-    /// A term that belongs to PMUs, after an event that has none.
-    #[error("'{0}' is no term for this event")]
+    /// A term of a PMU, after an event that doesn't belong to a PMU.
+    #[error("this event has no term '{0}'")]
     MisplacedTerm(String),
-    /// A term lacks its value, or has one where none belongs, or one that it can't have.
+    /// A term's value is missing, unexpected or invalid.
     #[error("{term}: {why}")]
     BadValue {
         /// The term.
         term: String,
-        /// What is expected.
+        /// The expected value.
         why: &'static str,
     },
     /// The value doesn't fit the term's bits.
@@ -61,53 +59,55 @@ pub enum Problem {
     TooLarge {
         /// The term.
         term: String,
-        /// What fits.
+        /// The largest value that fits.
         max: u64,
     },
-    /// An event of a PMU needs a term that wasn't given.
+    /// An event of a PMU needs a term that is missing.
     #[error("{event} needs a value for {parameter}: {event},{parameter}=N")]
     MissingParameter {
         /// The event's name.
         event: String,
-        /// The term that it needs.
+        /// The missing term.
         parameter: String,
     },
-    /// What sysfs says of a PMU can't be read or understood.
+    /// The description of a PMU in sysfs can't be read or parsed.
     #[error("PMU {pmu}: {why}")]
     Sysfs {
         /// The PMU's name.
         pmu: String,
-        /// What is wrong.
+        /// The reason, in words.
         why: String,
     },
-    /// No such modifier, or one twice.
-    #[error("'{0}' is no modifier here: u k h G H p P S D I W e, each once (p up to three times)")]
+    /// An unknown or repeated modifier.
+    #[error(
+        "unknown or repeated modifier '{0}': use u k h G H p P S D I W e, each once (p up to three times)"
+    )]
     Modifier(char),
-    /// Only the first event of a group can be pinned or have its PMU for itself.
+    /// Only the first event of a group can be pinned or exclusive.
     #[error("only the first event of a group can have the modifier {0}")]
     LeaderOnly(char),
     /// No tracepoint has this name, or matches this pattern.
     #[error("no tracepoint is called '{0}'")]
     UnknownTracepoint(String),
-    /// A program has no such place.
+    /// A program's file, or a location in it, can't be probed.
     #[error("{place}: {why}")]
     Probe {
-        /// The file, or the place in it.
+        /// The file, or the location in it.
         place: String,
-        /// What is wrong.
+        /// The reason, in words.
         why: String,
     },
     /// Tracepoints can't be looked up.
     #[error("tracepoint {name}: {source}")]
     Tracefs {
-        /// What was typed.
+        /// The tracepoint as typed.
         name: String,
-        /// Why not.
+        /// The error of tracefs.
         source: TracefsError,
     },
 }
 
-/// A problem at an offset, before the whole text and its near names are known.
+/// A problem with its offset, before it is joined with the whole text.
 #[derive(Debug)]
 pub(super) struct LocatedProblem {
     offset: usize,
@@ -120,8 +120,8 @@ impl LocatedProblem {
         Self { offset, problem: Box::new(problem), nearest: Vec::new() }
     }
 
-    /// Adds those of the candidates that look like the name.
-    pub(super) fn near<S: AsRef<str>>(
+    /// Adds the candidates that look similar to the name.
+    pub(super) fn with_nearest<S: AsRef<str>>(
         mut self,
         name: &str,
         candidates: impl IntoIterator<Item = S>,
@@ -130,14 +130,15 @@ impl LocatedProblem {
         self
     }
 
-    /// The problem alone, where the text has but one word.
-    pub(super) fn said(self) -> String {
+    /// Words the problem without its offset, for a text of one word.
+    pub(super) fn into_message(self) -> String {
         match self.nearest.as_slice() {
             [] => self.problem.to_string(),
-            near => format!("{}; nearest: {}", self.problem, list(near)),
+            near => format!("{}; nearest: {}", self.problem, join_names(near)),
         }
     }
 
+    /// Joins the problem with the whole text.
     pub(super) fn in_text(self, text: &str) -> EventError {
         EventError {
             text: text.to_owned(),
@@ -149,7 +150,7 @@ impl LocatedProblem {
 }
 
 impl EventError {
-    /// The text and a mark below the place, for a terminal: two lines without a line end.
+    /// Returns two lines for a terminal: the text, and a mark below the problem. No trailing newline.
     #[must_use]
     pub fn pointer(&self) -> String {
         let before = self.text.get(..self.offset).map_or(0, |text| text.chars().count());
@@ -166,7 +167,7 @@ impl fmt::Display for EventError {
         if self.nearest.is_empty() {
             Ok(())
         } else {
-            write!(f, "; nearest: {}", list(&self.nearest))
+            write!(f, "; nearest: {}", join_names(&self.nearest))
         }
     }
 }

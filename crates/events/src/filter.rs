@@ -1,33 +1,33 @@
-//! `--filter`: a condition over the fields of tracepoints.
+//! `--filter`: a condition on the fields of tracepoints.
 
 use std::ffi::CString;
 
 use tare_kernel::tracefs::TracefsError;
 
-use super::nearest::{list, nearest};
+use super::nearest::{join_names, nearest};
 use super::{EventGroup, Sources};
 
-/// What a filter can speak of besides the fields of a tracepoint (`kernel/trace/trace_events.c`,
-/// generic fields).
+/// Fields that a filter can test on every tracepoint (`kernel/trace/trace_events.c`, generic
+/// fields).
 const GENERIC_FIELDS: [&str; 6] = ["CPU", "cpu", "COMM", "comm", "STACKTRACE", "stacktrace"];
 
 /// Why a filter can't be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// There is no event before it, or one that is no tracepoint.
+    /// No event precedes the filter, or one that isn't a tracepoint.
     #[error("--filter belongs after -e SYSTEM:EVENT: {0}")]
     NotATracepoint(String),
-    /// It is empty or holds a NUL.
-    #[error("--filter: a condition belongs here, like 'prev_pid == 0'")]
+    /// The filter is empty or contains a NUL byte.
+    #[error("--filter: expected a condition, like 'prev_pid == 0'")]
     Empty,
     /// The tracepoint has no such field.
-    #[error("--filter: {event} has no field '{field}'{}", if nearest.is_empty() { String::new() } else { format!("; nearest: {}", list(nearest)) })]
+    #[error("--filter: {event} has no field '{field}'{}", if nearest.is_empty() { String::new() } else { format!("; nearest: {}", join_names(nearest)) })]
     UnknownField {
         /// The tracepoint.
         event: String,
-        /// What was typed.
+        /// The field as typed.
         field: String,
-        /// Fields that look alike.
+        /// Fields that look similar, the most similar first.
         nearest: Vec<String>,
     },
     /// The tracepoint's fields can't be looked up.
@@ -35,11 +35,12 @@ pub enum FilterError {
     Tracefs(#[from] TracefsError),
 }
 
-/// Attaches a filter to the events of the `-e` before it, all of which must be tracepoints that
-/// have the fields it names. A second filter narrows the first.
+/// Attaches a filter to the events of the preceding `-e`. All of them must be tracepoints that have
+/// the filter's fields. A second filter is joined to the first with `&&`.
 ///
 /// # Errors
-/// See [`FilterError`]. The rest of a filter's grammar is the kernel's to judge.
+/// See [`FilterError`]. Only fields are checked here; the kernel checks the rest of the grammar when
+/// the event is opened.
 pub fn set_filter(
     groups: &mut [EventGroup],
     filter: &str,
@@ -48,14 +49,14 @@ pub fn set_filter(
     if filter.trim().is_empty() || CString::new(filter).is_err() {
         return Err(FilterError::Empty);
     }
-    let fields = fields_named(filter);
+    let fields = find_fields(filter);
     let mut events: Vec<_> = groups.iter_mut().flat_map(|group| &mut group.events).collect();
     if events.is_empty() {
         return Err(FilterError::NotATracepoint("there is no event before it".to_owned()));
     }
     for event in &events {
         let Some(tracepoint) = &event.tracepoint else {
-            return Err(FilterError::NotATracepoint(format!("{} is no tracepoint", event.name)));
+            return Err(FilterError::NotATracepoint(format!("{} isn't a tracepoint", event.name)));
         };
         let known = sources.tracefs()?.fields(&tracepoint.system, &tracepoint.name)?;
         let unknown = fields.iter().find(|field| {
@@ -79,8 +80,8 @@ pub fn set_filter(
     Ok(())
 }
 
-/// The names on the left of a comparison: `prev_comm` in `prev_comm ~ "a*" && !(x)`.
-fn fields_named(filter: &str) -> Vec<&str> {
+/// Finds the names on the left of comparisons: `prev_comm` in `prev_comm ~ "a*" && !(x)`.
+fn find_fields(filter: &str) -> Vec<&str> {
     let mut fields = Vec::new();
     let mut rest = filter;
     while let Some(first) = rest.chars().next() {
@@ -91,8 +92,8 @@ fn fields_named(filter: &str) -> Vec<&str> {
         } else if is_name(first) {
             let (name, after) = rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()));
             let is_field = first.is_alphabetic() || first == '_';
-            if is_field && compares(after.trim_start()) {
-                // What follows a dot says how the field is read: filename.ustring
+            if is_field && is_comparison(after.trim_start()) {
+                // A suffix after a dot tells the kernel how to read the field: filename.ustring
                 fields.push(name.split('.').next().unwrap_or(name));
             }
             rest = after;
@@ -103,8 +104,8 @@ fn fields_named(filter: &str) -> Vec<&str> {
     fields
 }
 
-/// Whether the text begins with an operator that compares: `&` does, `&&` joins.
-fn compares(text: &str) -> bool {
+/// Whether the text begins with a comparison. `&` tests bits; `&&` joins conditions.
+fn is_comparison(text: &str) -> bool {
     ["==", "!=", "<", ">", "~"].iter().any(|operator| text.starts_with(operator))
         || text.starts_with('&') && !text.starts_with("&&")
 }
@@ -114,15 +115,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_on_the_left() {
+    fn finds_fields_on_the_left_of_comparisons() {
         assert_eq!(
-            fields_named("prev_pid==0 && (next_comm ~ \"a == b*\" || !(flags & 4))"),
+            find_fields("prev_pid==0 && (next_comm ~ \"a == b*\" || !(flags & 4))"),
             ["prev_pid", "next_comm", "flags"]
         );
         assert_eq!(
-            fields_named("filename.ustring ~ 'x' && call_site.function == vfs_read && a"),
+            find_fields("filename.ustring ~ 'x' && call_site.function == vfs_read && a"),
             ["filename", "call_site"]
         );
-        assert!(fields_named("\"unclosed == 1").is_empty());
+        assert!(find_fields("\"unclosed == 1").is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! Events as users name them and as the kernel takes them.
+//! Turns the events that users type into attributes for the kernel.
 //!
 //! `syntax` parses the text without looking names up. `resolve` looks them up: `names` knows the
 //! kernel's fixed events, `pmu` those in sysfs, `tracepoint` those in tracefs, `breakpoint`
-//! addresses, `uprobe` functions of programs; `probes` serves `tare trace`. `terms` and `modifiers`
-//! may follow a name. docs/events.md is the user's view.
+//! addresses, and `uprobe` functions of programs. `terms` and `modifiers` apply what follows a
+//! name. `probes` serves `tare trace`. docs/events.md is the manual.
 
 mod breakpoint;
 mod error;
@@ -33,50 +33,50 @@ pub use open_error::OpenError;
 pub use sources::Sources;
 pub use syntax::glob_matches;
 pub use terms::{CallGraph, SamplingTerms, branch_kind, branch_kinds};
-pub use unavailable::{Unavailable, is_cpu_pmu, is_kernel_only, needs_cpu_pmu, user_mode_only};
+pub use unavailable::{
+    Unavailable, is_cpu_pmu, is_kernel_only, needs_cpu_pmu, restrict_to_user_mode,
+};
 
-/// One event, ready to be opened on any target.
+/// An event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The name that results carry: what the user typed, or `name=`. The instances of an uncore PMU
-    /// share one.
+    /// The name shown in results: the text as typed, or the value of `name=`. All instances of an
+    /// uncore PMU share it.
     pub name: String,
-    /// The PMU in sysfs that the event was found in, where the user named one or tare had to
-    /// choose.
+    /// The PMU in sysfs that provides the event, if the user named one or tare selected one.
     pub pmu: Option<String>,
-    /// The tracepoint that the event is.
+    /// The tracepoint, if the event is one.
     pub tracepoint: Option<Tracepoint>,
-    /// What the kernel takes, without what depends on the target and on whether it counts or samples
-    /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`). It counts: what the user said
-    /// about sampling is in `sampling`.
+    /// The attribute for a counting event. The opener adds the fields that depend on the target
+    /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`); `sampling` has the terms for
+    /// samples.
     pub attr: Attr,
-    /// `:P`: `attr.precise_ip` is 3, and is lowered until the kernel takes the event.
+    /// `:P`: `attr.precise_ip` is 3, and the opener lowers it until the kernel accepts the event.
     pub precise_max: bool,
-    /// What a count is multiplied by to be in `unit` (sysfs `EVENT.scale`; 1e-6 for the clocks,
-    /// whose unit is `msec`).
+    /// Factor from a raw count to `unit` (sysfs `EVENT.scale`; 1e-6 for clocks, whose unit is
+    /// `msec`).
     pub scale: f64,
     /// The unit of a scaled count; empty for plain occurrences.
     pub unit: String,
-    /// The CPUs that stand for the whole PMU, where it isn't one per CPU (sysfs `cpumask`), or the
-    /// CPUs that have it (sysfs `cpus`).
+    /// The CPUs that the event can be opened on; `None` for all.
     pub cpus: Option<PmuCpus>,
-    /// A filter over the tracepoint's fields.
+    /// The filter on the tracepoint's fields.
     pub filter: Option<String>,
-    /// Whether the user said which privilege levels count (`:u`, `:k`, …): if not, tare may leave
-    /// out the kernel where it isn't allowed.
+    /// Whether the user selected privilege levels (`:u`, `:k`, …). If not, tare may exclude the
+    /// kernel where the user lacks permission.
     pub explicit_levels: bool,
-    /// `percore`: the counts of the threads of a core are summed up.
+    /// `percore`: sums the counts of the threads of a core.
     pub percore: bool,
-    /// `inherit` and `no-inherit`: whether children are counted, where the user said so for this
+    /// `inherit` and `no-inherit`: whether child tasks are counted; `None` if not set for this
     /// event.
     pub inherit: Option<bool>,
-    /// What matters only where the event is sampled.
+    /// Terms that have an effect only if the event is sampled.
     pub sampling: SamplingTerms,
 }
 
 impl Event {
-    /// Names an event of one of several units of a PMU by its unit, as `perf stat --no-merge` does:
-    /// `uncore_imc_0/event/`, `event [uncore_imc_0]`. Others keep their names.
+    /// Puts the PMU instance into the name of an uncore event, as `perf stat --no-merge` does:
+    /// `uncore_imc_0/event/`, `event [uncore_imc_0]`. Other events keep their names.
     pub fn name_by_unit(&mut self) {
         let Some(pmu) = &self.pmu else { return };
         let is_unit = matches!(self.cpus, Some(PmuCpus::OnePerPackage(_)));
@@ -89,7 +89,7 @@ impl Event {
         };
     }
 
-    /// An event that counts plain occurrences, with nothing said about where and how.
+    /// Creates an event that counts plain occurrences, without a PMU, terms or modifiers.
     #[must_use]
     pub fn new(name: impl Into<String>, attr: Attr) -> Self {
         Self {
@@ -109,8 +109,8 @@ impl Event {
         }
     }
 
-    /// A term that was typed and has no effect where the event is only counted, other than its rate
-    /// of samples.
+    /// Returns a typed term that has no effect on counting, if there is one. `period` and `freq`
+    /// are not reported.
     #[must_use]
     pub fn term_for_sampling(&self) -> Option<&'static str> {
         let terms = &self.sampling;
@@ -138,37 +138,36 @@ pub struct Tracepoint {
     pub name: String,
 }
 
-/// On which CPUs an event of a PMU is opened.
+/// The CPUs on which an event of a PMU is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PmuCpus {
-    /// An uncore PMU: one CPU of each package or node counts for all of it, so that it counts whole
-    /// machines, not tasks (sysfs `cpumask`).
+    /// An uncore PMU: one CPU counts for its whole package or node, so the event can't count a task
+    /// (sysfs `cpumask`).
     OnePerPackage(CpuList),
     /// A core PMU that only some CPUs have (hybrid; sysfs `cpus`).
     Those(CpuList),
 }
 
-/// Events that are put on counters together; a single event is a group of one.
+/// Events that the kernel schedules onto counters together; a single event is a group of one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventGroup {
-    /// The leader first.
+    /// The events, the leader first.
     pub events: Vec<Event>,
-    /// `:W`: where the group doesn't fit on the counters together, its events are opened one by
-    /// one.
+    /// `:W`: if the counters can't hold the whole group, its events are opened one by one.
     pub weak: bool,
     /// `:S`: a sample of the leader carries the counts of all members.
     pub sample_read: bool,
 }
 
-/// Reads the text of one `-e`: events and groups, separated by commas.
+/// Parses the text of one `-e`: events and groups, separated by commas.
 ///
 /// # Errors
-/// The first thing in the text that is no event, with its position and the names that are near.
+/// Fails at the first invalid event. The error has its position, and known names that look similar.
 pub fn parse(text: &str, sources: &Sources) -> Result<Vec<EventGroup>, EventError> {
-    let items = syntax::items(text).map_err(|at| at.in_text(text))?;
+    let items = syntax::parse_items(text).map_err(|at| at.in_text(text))?;
     let mut groups = Vec::new();
     for item in &items {
-        groups.extend(resolve::item(item, sources).map_err(|at| at.in_text(text))?);
+        groups.extend(resolve::resolve(item, sources).map_err(|at| at.in_text(text))?);
     }
     Ok(groups)
 }

@@ -1,4 +1,4 @@
-//! What follows an event's name and says where and how it counts: `:ukp`.
+//! Modifiers: the letters after an event's name that select where and how it counts, like `:ukp`.
 
 use tare_format::abi::{Attr, Flags};
 
@@ -6,7 +6,7 @@ use super::error::{LocatedProblem, Problem};
 use super::syntax::{Term, Word};
 use super::{Event, terms};
 
-/// The letters, read. Their meaning is that of `perf-list(1)`.
+/// Parsed modifiers. The letters have the meaning of `perf-list(1)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Modifiers {
     user: bool,
@@ -25,13 +25,13 @@ pub(super) struct Modifiers {
     pub(super) weak: bool,
 }
 
-/// Whether all of the text is letters that stand for modifiers.
-pub(super) fn could_be(text: &str) -> bool {
+/// Whether each character of the text is a modifier.
+pub(super) fn has_only_modifiers(text: &str) -> bool {
     text.chars().all(|c| "ukhGHpPSDIWe".contains(c))
 }
 
 impl Modifiers {
-    /// Reads the letters after a name; none where there is no such word.
+    /// Parses the modifiers of an event or group; without a word there are none.
     pub(super) fn parse(word: Option<Word<'_>>) -> Result<Self, LocatedProblem> {
         let mut all = Self::default();
         let Some(word) = word else { return Ok(all) };
@@ -69,7 +69,7 @@ impl Modifiers {
         })
     }
 
-    /// A letter that only the first event of a group can have.
+    /// Returns a modifier that only the first event of a group can have, if there is one.
     pub(super) fn leader_only(self) -> Option<char> {
         match self {
             Self { pinned: true, .. } => Some('D'),
@@ -78,19 +78,19 @@ impl Modifiers {
         }
     }
 
-    /// Applies the letters to an event, in addition to those that it had: those of a group come
-    /// after those of its events.
+    /// Applies the modifiers to an event, in addition to earlier ones: an event's own modifiers are
+    /// applied before its group's. `leads`: the event is the first of its group.
     pub(super) fn apply(self, event: &mut Event, leads: bool) {
         use Flags as F;
         let attr = &mut event.attr;
-        // Naming one level leaves out the others, and naming another brings that one back.
+        // The first level excludes the others; each further level includes itself again.
         let levels = [
             (self.user, F::EXCLUDE_USER),
             (self.kernel, F::EXCLUDE_KERNEL),
             (self.hypervisor, F::EXCLUDE_HV),
         ];
-        only(attr, F::EXCLUDE_USER | F::EXCLUDE_KERNEL | F::EXCLUDE_HV, &levels);
-        only(
+        exclude_all_but(attr, F::EXCLUDE_USER | F::EXCLUDE_KERNEL | F::EXCLUDE_HV, &levels);
+        exclude_all_but(
             attr,
             F::EXCLUDE_HOST | F::EXCLUDE_GUEST,
             &[(self.guest, F::EXCLUDE_GUEST), (self.host, F::EXCLUDE_HOST)],
@@ -111,8 +111,8 @@ impl Modifiers {
     }
 }
 
-/// Applies the terms that every event takes, and the modifiers.
-pub(super) fn finish(
+/// Applies the terms that every event has, then the modifiers.
+pub(super) fn apply_terms_and_modifiers(
     event: &mut Event,
     given: Option<&[Term<'_>]>,
     modifiers: Option<Word<'_>>,
@@ -120,18 +120,17 @@ pub(super) fn finish(
     for term in given.unwrap_or_default() {
         if !terms::apply(event, term)? {
             let problem = Problem::MisplacedTerm(term.name.text.to_owned());
-            return Err(
-                LocatedProblem::new(term.name.at, problem).near(term.name.text, terms::NAMES)
-            );
+            return Err(LocatedProblem::new(term.name.at, problem)
+                .with_nearest(term.name.text, terms::NAMES));
         }
     }
     Modifiers::parse(modifiers)?.apply(event, true);
     Ok(())
 }
 
-/// Excludes `all` but those that were named; where some were excluded before, it only brings back
-/// those that are named now.
-fn only(attr: &mut Attr, all: Flags, named: &[(bool, Flags)]) {
+/// Excludes `all` except the named ones. If some are excluded already, only includes the named ones
+/// again.
+fn exclude_all_but(attr: &mut Attr, all: Flags, named: &[(bool, Flags)]) {
     if !named.iter().any(|(named, _)| *named) {
         return;
     }

@@ -1,6 +1,6 @@
-//! The events that every kernel has a name for: hardware, cache, software and raw ones.
+//! Events with fixed names: hardware, cache, software and raw events.
 //!
-//! The spellings are those that `perf` takes (`perf-list(1)`); the numbers are the kernel's.
+//! Spellings are perf's (`perf-list(1)`); numbers are the kernel's.
 
 use tare_format::abi::bindings::{
     PERF_COUNT_HW_BRANCH_INSTRUCTIONS, PERF_COUNT_HW_BRANCH_MISSES, PERF_COUNT_HW_BUS_CYCLES,
@@ -21,7 +21,7 @@ use tare_format::abi::bindings::{
 /// An event with a fixed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedEvent {
-    /// The name that lists show.
+    /// The name in lists.
     pub name: &'static str,
     /// A second name for the same event.
     pub alias: Option<&'static str>,
@@ -33,7 +33,7 @@ const fn named(name: &'static str, alias: Option<&'static str>, config: u32) -> 
     NamedEvent { name, alias, config }
 }
 
-/// What a CPU's own counters count (`PERF_TYPE_HARDWARE`).
+/// Events of the CPU's counters (`PERF_TYPE_HARDWARE`).
 pub const HARDWARE: [NamedEvent; 10] = [
     named("cycles", Some("cpu-cycles"), PERF_COUNT_HW_CPU_CYCLES),
     named("instructions", None, PERF_COUNT_HW_INSTRUCTIONS),
@@ -55,7 +55,7 @@ pub const HARDWARE: [NamedEvent; 10] = [
     named("ref-cycles", None, PERF_COUNT_HW_REF_CPU_CYCLES),
 ];
 
-/// What the kernel itself counts (`PERF_TYPE_SOFTWARE`).
+/// Events that the kernel counts (`PERF_TYPE_SOFTWARE`).
 pub const SOFTWARE: [NamedEvent; 12] = [
     named("task-clock", None, PERF_COUNT_SW_TASK_CLOCK),
     named("cpu-clock", None, PERF_COUNT_SW_CPU_CLOCK),
@@ -71,18 +71,17 @@ pub const SOFTWARE: [NamedEvent; 12] = [
     named("dummy", None, PERF_COUNT_SW_DUMMY),
 ];
 
-/// Times that `perf` offers as events and that no event of the kernel counts.
+/// perf's tool events: times that perf measures itself.
 pub(super) const OWN_TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 
-/// One spelling or several of the same thing, and its number. The first spelling is the one that
-/// lists show.
+/// Spellings with their number. Lists show the first spelling.
 type Spellings = (&'static [&'static str], u32);
 
 const READ: u32 = PERF_COUNT_HW_CACHE_OP_READ;
 const WRITE: u32 = PERF_COUNT_HW_CACHE_OP_WRITE;
 const PREFETCH: u32 = PERF_COUNT_HW_CACHE_OP_PREFETCH;
 
-/// The caches, and what each can be asked for.
+/// Caches, each with its possible uses.
 const CACHES: [(Spellings, &[u32]); 7] = [
     ((&["L1-dcache", "l1-d", "l1d", "L1-data"], PERF_COUNT_HW_CACHE_L1D), &[READ, WRITE, PREFETCH]),
     ((&["L1-icache", "l1-i", "l1i", "L1-instruction"], PERF_COUNT_HW_CACHE_L1I), &[READ, PREFETCH]),
@@ -102,7 +101,7 @@ const RESULTS: [Spellings; 2] = [
     (&["misses", "miss"], PERF_COUNT_HW_CACHE_RESULT_MISS),
 ];
 
-/// The names of all cache events, in the spelling that lists show: `L1-dcache-loads`,
+/// Returns the names of all cache events, as lists show them: `L1-dcache-loads`,
 /// `L1-dcache-load-misses`, ….
 pub fn cache_names() -> impl Iterator<Item = String> {
     let names = |use_: u32| match use_ {
@@ -117,7 +116,7 @@ pub fn cache_names() -> impl Iterator<Item = String> {
     })
 }
 
-/// What a name that every kernel knows stands for.
+/// Type and config of an event with a fixed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GenericEvent {
     /// `PERF_TYPE_*`
@@ -126,12 +125,12 @@ pub(super) struct GenericEvent {
 }
 
 impl GenericEvent {
-    /// Whether the CPUs' own PMUs count it.
-    pub(super) fn is_of_cores(self) -> bool {
+    /// Whether the PMUs of the CPU's cores count it.
+    pub(super) fn is_core_event(self) -> bool {
         self.kind != PERF_TYPE_SOFTWARE
     }
 
-    /// Whether it is counted in nanoseconds.
+    /// Whether it counts nanoseconds.
     pub(super) fn is_clock(self) -> bool {
         self.kind == PERF_TYPE_SOFTWARE
             && [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK]
@@ -140,12 +139,12 @@ impl GenericEvent {
     }
 }
 
-/// A cache that can't be used in this way: the L1 cache of instructions is not written to.
+/// A use that a cache doesn't have: programs don't write to the L1 instruction cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoSuchUse;
 
-/// What this name stands for on every machine, if anything.
-pub(super) fn generic(name: &str) -> Option<Result<GenericEvent, NoSuchUse>> {
+/// Finds the event of a fixed name; `None` if the name isn't one.
+pub(super) fn find_generic(name: &str) -> Option<Result<GenericEvent, NoSuchUse>> {
     let find = |table: &[NamedEvent], kind| {
         let found = table.iter().find(|event| event.name == name || event.alias == Some(name))?;
         Some(GenericEvent { kind, config: found.config.into() })
@@ -155,23 +154,24 @@ pub(super) fn generic(name: &str) -> Option<Result<GenericEvent, NoSuchUse>> {
     {
         return Some(Ok(found));
     }
-    if let Some(config) = raw(name) {
+    if let Some(config) = parse_raw(name) {
         return Some(Ok(GenericEvent { kind: PERF_TYPE_RAW, config }));
     }
-    cache(name).map(|config| config.map(|config| GenericEvent { kind: PERF_TYPE_HW_CACHE, config }))
+    parse_cache(name)
+        .map(|config| config.map(|config| GenericEvent { kind: PERF_TYPE_HW_CACHE, config }))
 }
 
-/// `r1a8` and `r0x1a8`
-pub(super) fn raw(name: &str) -> Option<u64> {
+/// Parses the number of a raw event: `r1a8`, `r0x1a8`.
+pub(super) fn parse_raw(name: &str) -> Option<u64> {
     let digits = name.strip_prefix('r')?;
     let digits = digits.strip_prefix("0x").unwrap_or(digits);
-    // The parser of numbers takes a sign.
+    // from_str_radix would accept a sign.
     digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
-/// `CACHE[-USE][-RESULT]`, in either order; without a use loads, without a result all accesses. The
-/// number is `cache | use << 8 | result << 16` (`perf_event_open(2)`).
-fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
+/// Parses `CACHE[-USE][-RESULT]`, use and result in either order. The use defaults to loads, the
+/// result to all accesses. The config is `cache | use << 8 | result << 16` (`perf_event_open(2)`).
+fn parse_cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
     let (cache, uses, mut rest) = CACHES
         .iter()
         .flat_map(|((names, cache), uses)| names.iter().map(move |name| (*cache, *uses, *name)))
@@ -184,13 +184,13 @@ fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
     while let Some(after) = rest.strip_prefix('-') {
         if let Some((number, tail)) = USES
             .iter()
-            .find_map(|spellings| begins_with(after, spellings))
+            .find_map(|spellings| strip_spelling(after, spellings))
             .filter(|_| use_.is_none())
         {
             (use_, rest) = (Some(number), tail);
         } else if let Some((number, tail)) = RESULTS
             .iter()
-            .find_map(|spellings| begins_with(after, spellings))
+            .find_map(|spellings| strip_spelling(after, spellings))
             .filter(|_| result.is_none())
         {
             (result, rest) = (Some(number), tail);
@@ -204,15 +204,16 @@ fn cache(name: &str) -> Option<Result<u64, NoSuchUse>> {
     Some(if uses.contains(&use_) { Ok(config) } else { Err(NoSuchUse) })
 }
 
-/// The number of the spelling that the text begins with, as a whole word, and what follows.
-fn begins_with<'a>(text: &'a str, entry: &Spellings) -> Option<(u32, &'a str)> {
+/// Strips one of the spellings, as a whole word, from the start of the text. Returns its number and
+/// the rest.
+fn strip_spelling<'a>(text: &'a str, entry: &Spellings) -> Option<(u32, &'a str)> {
     let (spellings, number) = entry;
     let rests = spellings.iter().filter_map(|spelling| text.strip_prefix(spelling));
     rests.filter(|rest| rest.is_empty() || rest.starts_with('-')).map(|rest| (*number, rest)).next()
 }
 
-/// Every name of this module, to find those near a wrong one.
-pub(super) fn all() -> impl Iterator<Item = String> {
+/// Returns every name of this module, for suggestions.
+pub(super) fn all_names() -> impl Iterator<Item = String> {
     let fixed = HARDWARE
         .iter()
         .chain(&SOFTWARE)
@@ -226,12 +227,12 @@ mod tests {
     use super::*;
 
     fn config(name: &str) -> Option<u64> {
-        generic(name).and_then(Result::ok).map(|known| known.config)
+        find_generic(name).and_then(Result::ok).map(|known| known.config)
     }
 
     /// Checked against `perf stat -vv -e NAME`, perf 6.1.
     #[test]
-    fn cache_names_mean_what_they_mean_to_perf() {
+    fn cache_names_have_perfs_config() {
         let expected = [
             ("L1-dcache-load-misses", 0x10000),
             ("L1-dcache-loads-misses", 0x10000),
@@ -248,27 +249,27 @@ mod tests {
         ];
         for (name, number) in expected {
             assert_eq!(
-                generic(name),
+                find_generic(name),
                 Some(Ok(GenericEvent { kind: PERF_TYPE_HW_CACHE, config: number })),
                 "{name}"
             );
         }
         for name in ["L1-icache-stores", "iTLB-stores", "branch-prefetches"] {
-            assert_eq!(generic(name), Some(Err(NoSuchUse)), "{name}");
+            assert_eq!(find_generic(name), Some(Err(NoSuchUse)), "{name}");
         }
         for name in ["L1-d-loads", "LLC-", "LLC-loads-loads", "llc-loads", "nodes", "LLC-loadsx"] {
-            assert_eq!(generic(name), None, "{name}");
+            assert_eq!(find_generic(name), None, "{name}");
         }
     }
 
     #[test]
-    fn every_listed_name_is_known_and_each_means_something_else() {
+    fn every_listed_name_is_a_different_event() {
         let mut seen: Vec<_> = HARDWARE
             .iter()
             .chain(&SOFTWARE)
-            .map(|event| generic(event.name).unwrap().unwrap())
+            .map(|event| find_generic(event.name).unwrap().unwrap())
             .collect();
-        seen.extend(cache_names().map(|name| generic(&name).unwrap().unwrap()));
+        seen.extend(cache_names().map(|name| find_generic(&name).unwrap().unwrap()));
         let count = seen.len();
         seen.sort_unstable_by_key(|known| (known.kind, known.config));
         seen.dedup();
@@ -282,9 +283,12 @@ mod tests {
     #[test]
     fn raw_events_are_hexadecimal() {
         assert_eq!(
-            (raw("r1a8"), raw("r0x1A8"), raw("r"), raw("r+1"), raw("rzz")),
-            (Some(0x1a8), Some(0x1a8), None, None, None)
+            ["r1a8", "r0x1A8", "r", "r+1", "rzz"].map(parse_raw),
+            [Some(0x1a8), Some(0x1a8), None, None, None]
         );
-        assert_eq!((raw("rffffffffffffffff"), raw("r10000000000000000")), (Some(u64::MAX), None));
+        assert_eq!(
+            ["rffffffffffffffff", "r10000000000000000"].map(parse_raw),
+            [Some(u64::MAX), None]
+        );
     }
 }

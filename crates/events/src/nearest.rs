@@ -1,22 +1,22 @@
-//! Names that look like a wrong one.
+//! Suggestions for a misspelled name.
 
-/// How alike two names must be, from 0 to 1, to be worth showing.
-const ENOUGH: f64 = 0.55;
-/// How much less alike than the nearest the others may be.
-const BEHIND: f64 = 0.3;
-/// How many names are shown.
-const SHOWN: usize = 3;
+/// Minimum similarity of a suggestion, from 0 to 1.
+const MIN_SIMILARITY: f64 = 0.55;
+/// Maximum difference in similarity between the best suggestion and the others.
+const MAX_BEHIND: f64 = 0.3;
+/// Maximum number of suggestions.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// The names that look most like `name`, the nearest first: at most three, none that is far away.
+/// Returns up to three candidates that look most similar to `name`, the most similar first.
 #[must_use]
 pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> Vec<String> {
     let wanted = name.to_lowercase();
     let alike = |candidate: S| {
         let other = candidate.as_ref().to_lowercase();
-        // A name that was begun right counts for more than one with as many letters in common.
+        // A name of which `name` is the beginning ranks above equally similar names.
         let begun = if wanted.len() >= 3 && other.starts_with(&wanted) { 0.5 } else { 0.0 };
         let score = strsim::normalized_damerau_levenshtein(&wanted, &other) + begun;
-        (score >= ENOUGH).then(|| (score, candidate.as_ref().to_owned()))
+        (score >= MIN_SIMILARITY).then(|| (score, candidate.as_ref().to_owned()))
     };
     let mut found: Vec<_> = candidates.into_iter().filter_map(alike).collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -24,14 +24,14 @@ pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S
     let best = found.first().map_or(0.0, |(score, _)| *score);
     found
         .into_iter()
-        .take_while(|(score, _)| best - score <= BEHIND)
-        .take(SHOWN)
+        .take_while(|(score, _)| best - score <= MAX_BEHIND)
+        .take(MAX_SUGGESTIONS)
         .map(|(_, name)| name)
         .collect()
 }
 
-/// `a, b or c`
-pub(super) fn list(names: &[String]) -> String {
+/// Joins names as in `a, b or c`.
+pub(super) fn join_names(names: &[String]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => names.concat(),
@@ -43,13 +43,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_likeliest_comes_first_and_strangers_not_at_all() {
+    fn suggests_the_most_similar_first_and_no_dissimilar_name() {
         let known = ["cycles", "cpu-cycles", "page-faults", "major-faults", "instructions"];
         assert_eq!(nearest("cyclse", known), ["cycles"]);
         assert_eq!(nearest("instr", known)[0], "instructions");
         assert_eq!(nearest("Page-Fault", known)[0], "page-faults");
         assert!(nearest("zzz", known).is_empty());
-        assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b or c");
-        assert_eq!(list(&["a".into()]), "a");
+        assert_eq!(join_names(&["a".into(), "b".into(), "c".into()]), "a, b or c");
+        assert_eq!(join_names(&["a".into()]), "a");
     }
 }

@@ -1,39 +1,38 @@
-//! Why events can't be opened.
+//! Errors of opening events.
 
 use rustix::io::Errno;
 use tare_kernel::open::EventTarget;
 
-/// Why events can't be opened, where that ends it all; [`Unavailable`](crate::Unavailable) is why
-/// one event alone can't.
+/// A failure to open events that stops the command. [`Unavailable`](crate::Unavailable) is a failure
+/// of one event that doesn't.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel's rules forbid it to this user.
+    /// This user may not open the event.
     #[error("not allowed to count '{event}'{}: {errno}", if *.per_cpu { " on whole CPUs" } else { "" })]
     NotPermitted {
         /// The event's name.
         event: String,
-        /// Whether whole CPUs were asked for.
+        /// Whether the target is a whole CPU.
         per_cpu: bool,
-        /// The thread or process that was to be counted; 0 is the calling thread. `None` for whole
-        /// CPUs.
+        /// The target thread or process; 0 is the calling thread. `None` for whole CPUs.
         task: Option<i32>,
         /// The kernel's answer.
         errno: Errno,
     },
-    /// No file descriptor left.
+    /// No file descriptor is left.
     #[error(
-        "{needed} file descriptors are needed, one for each event and place, and the limit was reached after {opened}"
+        "{needed} file descriptors are needed, one for each event and CPU or thread, and the limit was reached after {opened}"
     )]
     TooManyFiles {
-        /// Events x places.
+        /// Number of events times number of CPUs or threads.
         needed: usize,
-        /// Those that could be opened.
+        /// Number opened before the limit was reached.
         opened: usize,
     },
-    /// A thread or process that isn't there.
+    /// There is no such thread or process.
     #[error("there is no thread or process {0}")]
     NoSuchTask(i32),
-    /// A tracepoint filter that the kernel refuses.
+    /// The kernel refuses a tracepoint filter.
     #[error("the kernel refuses the filter '{filter}' for '{event}': {errno}")]
     Filter {
         /// The event's name.
@@ -43,7 +42,7 @@ pub enum OpenError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("cannot open '{event}': {errno}")]
     Other {
         /// The event's name.
@@ -54,8 +53,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The error behind the kernel's answer for an event on a target, when `opened` of `needed`
-    /// files were open.
+    /// Converts the kernel's errno for an event on a target. `opened` of `needed` file descriptors
+    /// were open.
     #[must_use]
     pub fn from_errno(
         errno: Errno,

@@ -1,4 +1,4 @@
-//! `pmu/term=value,.../`: terms whose bits sysfs describes, and events that a PMU names itself.
+//! `pmu/term=value,.../`: terms whose bits sysfs describes, and events that PMUs name in sysfs.
 
 use std::io;
 
@@ -7,38 +7,40 @@ use tare_format::abi::{Attr, Sampling};
 use tare_kernel::host::{ConfigWord, Format, Pmu};
 
 use super::error::{LocatedProblem, Problem};
-use super::names::{self, generic};
+use super::names::{self, find_generic};
 use super::syntax::{Term, Word, glob_matches};
 use super::{Event, PmuCpus, Sources, terms};
 
-/// The PMUs that a user's name stands for: the one of this name, or those that a pattern matches or
-/// that only have a number more (`uncore_imc` and `imc`: `uncore_imc_0`, `uncore_imc_1`).
-pub(super) fn matching(name: &str, sources: &Sources) -> Vec<Pmu> {
+/// Finds the PMUs of a typed name: the PMU of exactly this name, or else those that the pattern
+/// matches or that append an instance number (`uncore_imc` and `imc`: `uncore_imc_0`,
+/// `uncore_imc_1`).
+pub(super) fn find_matching(name: &str, sources: &Sources) -> Vec<Pmu> {
     if let Some(exact) = sources.pmu(name) {
         return vec![exact];
     }
-    sources.pmus_that(|pmu| stands_for(name, pmu.name()))
+    sources.find_pmus(|pmu| is_name_for(name, pmu.name()))
 }
 
-fn stands_for(typed: &str, pmu: &str) -> bool {
+fn is_name_for(typed: &str, pmu: &str) -> bool {
     let short = pmu.strip_prefix("uncore_").unwrap_or(pmu);
     [pmu, short].into_iter().any(|pmu| {
         let numbered = pmu
             .strip_prefix(typed)
-            .is_some_and(|rest| is_number_of_instance(rest.strip_prefix('_').unwrap_or(rest)));
+            .is_some_and(|rest| is_instance_number(rest.strip_prefix('_').unwrap_or(rest)));
         pmu == typed || numbered || glob_matches(typed, pmu)
     })
 }
 
-/// Decimal digits, or the address in hexadecimal digits that some uncore PMUs of arm64 carry.
-fn is_number_of_instance(text: &str) -> bool {
+/// Whether the text is decimal digits, or a hexadecimal address: some uncore PMUs of arm64 end in
+/// one.
+fn is_instance_number(text: &str) -> bool {
     let all = |test: fn(&u8) -> bool| text.bytes().all(|b| test(&b));
     !text.is_empty() && (all(u8::is_ascii_digit) || text.len() >= 3 && all(u8::is_ascii_hexdigit))
 }
 
-/// The event of this PMU that the terms describe. `name` is what results carry where no term says
-/// otherwise.
-pub(super) fn event(
+/// Resolves the event that the terms describe on this PMU. Results show `name` unless a term
+/// replaces it.
+pub(super) fn resolve(
     pmu: &Pmu,
     name: &str,
     given: &[Term<'_>],
@@ -48,9 +50,8 @@ pub(super) fn event(
     let kind = pmu.kind().map_err(|error| sysfs(pmu, start, &error))?;
     let mut event = Event::new(name, Attr { kind, ..Attr::default() });
     event.pmu = Some(pmu.name().to_owned());
-    event.cpus = cpus(pmu, sources).map_err(|error| sysfs(pmu, start, &error))?;
-    // What an event that the PMU names stands for comes first, so that the user's own terms change
-    // it wherever they stand.
+    event.cpus = find_cpus(pmu, sources).map_err(|error| sysfs(pmu, start, &error))?;
+    // Named events are applied first, so that the user's terms override theirs in any order.
     let mut own = Vec::new();
     for term in given {
         if !apply_named(&mut event, pmu, term, given)? {
@@ -61,7 +62,7 @@ pub(super) fn event(
         let done = terms::apply(&mut event, term)? || terms::apply_config(&mut event, term)?;
         if !done
             && !apply_format(&mut event, pmu, term)?
-            && !apply_known(&mut event, pmu, term, sources)?
+            && !apply_generic(&mut event, pmu, term, sources)?
         {
             return Err(unknown_term(pmu, term));
         }
@@ -69,17 +70,17 @@ pub(super) fn event(
     Ok(event)
 }
 
-/// On which CPUs events of this PMU are opened.
-fn cpus(pmu: &Pmu, sources: &Sources) -> io::Result<Option<PmuCpus>> {
+/// Finds the CPUs on which events of this PMU are opened; `None` for all.
+fn find_cpus(pmu: &Pmu, sources: &Sources) -> io::Result<Option<PmuCpus>> {
     if let Some(list) = pmu.cpumask()? {
         return Ok(Some(PmuCpus::OnePerPackage(list)));
     }
-    // Where all cores are of one kind, its PMU is on every CPU.
+    // A single core PMU is on every CPU.
     let one_of_several = pmu.is_core() && sources.cores().len() > 1;
     Ok(if one_of_several { pmu.cpus()?.map(PmuCpus::Those) } else { None })
 }
 
-/// Applies an event that the PMU names; whether the term is one.
+/// Applies the term if it is an event that the PMU names. Returns whether it is.
 fn apply_named(
     event: &mut Event,
     pmu: &Pmu,
@@ -97,7 +98,7 @@ fn apply_named(
             .split_once('=')
             .map_or((part, None), |(name, value)| (name.trim(), Some(value.trim())));
         if value == Some("?") {
-            // The user's own term sets it.
+            // One of the user's terms must set it.
             if !given.iter().any(|own| own.name.text == name && own.value.is_some()) {
                 return Err(LocatedProblem::new(
                     at,
@@ -112,7 +113,7 @@ fn apply_named(
         let word = |text| Word { at, text };
         let part = Term { name: word(name), value: value.map(word) };
         if name == "period" {
-            event.sampling.rate = Sampling::Period(terms::value(&part)?);
+            event.sampling.rate = Sampling::Period(terms::parse_value(&part)?);
         } else if !terms::apply_config(event, &part)? && !apply_format(event, pmu, &part)? {
             return Err(unknown_term(pmu, &part));
         }
@@ -122,11 +123,11 @@ fn apply_named(
     Ok(true)
 }
 
-/// Applies a term whose bits the PMU describes; whether it is one.
+/// Applies the term if the PMU describes its bits. Returns whether it does.
 fn apply_format(event: &mut Event, pmu: &Pmu, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let format = pmu.format(term.name.text).map_err(|error| sysfs(pmu, term.name.at, &error))?;
     let Some(format) = format else { return Ok(false) };
-    let value = terms::value(term)?;
+    let value = terms::parse_value(term)?;
     if value > format.max() {
         let at = term.value.unwrap_or(term.name).at;
         return Err(LocatedProblem::new(
@@ -134,11 +135,11 @@ fn apply_format(event: &mut Event, pmu: &Pmu, term: &Term<'_>) -> Result<bool, L
             Problem::TooLarge { term: term.name.text.to_owned(), max: format.max() },
         ));
     }
-    put(&format, value, &mut event.attr);
+    put_bits(&format, value, &mut event.attr);
     Ok(true)
 }
 
-fn put(format: &Format, value: u64, attr: &mut Attr) {
+fn put_bits(format: &Format, value: u64, attr: &mut Attr) {
     let word = match format.word {
         ConfigWord::Config => &mut attr.config,
         ConfigWord::Config1 => &mut attr.config1,
@@ -148,9 +149,9 @@ fn put(format: &Format, value: u64, attr: &mut Attr) {
     *word = format.put(value, *word);
 }
 
-/// Applies a name that every kernel knows to the PMU of a kind of core: `cpu_core/cycles/`,
-/// `cpu/r1a8/`; whether it is one.
-fn apply_known(
+/// Applies the term if it is an event with a fixed name, on a core PMU: `cpu_core/cycles/`,
+/// `cpu/r1a8/`. Returns whether it is.
+fn apply_generic(
     event: &mut Event,
     pmu: &Pmu,
     term: &Term<'_>,
@@ -159,15 +160,15 @@ fn apply_known(
     if term.value.is_some() {
         return Ok(false);
     }
-    // The number of a raw event belongs to the PMU's own type, whatever the PMU is.
-    if let Some(config) = names::raw(term.name.text) {
+    // Any PMU has raw events; they keep the PMU's type.
+    if let Some(config) = names::parse_raw(term.name.text) {
         event.attr.config = config;
         return Ok(true);
     }
-    let Some(Ok(found)) = generic(term.name.text).filter(|_| pmu.is_core()) else {
+    let Some(Ok(found)) = find_generic(term.name.text).filter(|_| pmu.is_core()) else {
         return Ok(false);
     };
-    if !found.is_of_cores() {
+    if !found.is_core_event() {
         return Ok(false);
     }
     let pmu_kind = event.attr.kind;
@@ -178,9 +179,9 @@ fn apply_known(
     Ok(true)
 }
 
-/// An event that every kernel knows, on each of the PMUs of a hybrid machine: the PMU's type goes
-/// into the upper half of `config`.
-pub(super) fn on_each_core(
+/// Creates the event for each core PMU of a hybrid machine. The PMU's type goes into the upper half
+/// of `config`.
+pub(super) fn resolve_on_each_core(
     found: names::GenericEvent,
     name: &str,
     modifiers: &str,
@@ -207,13 +208,13 @@ pub(super) fn on_each_core(
     sources.cores().iter().map(one).collect()
 }
 
-/// The PMUs that name this event themselves.
-pub(super) fn that_name(event: &str, sources: &Sources) -> Vec<Pmu> {
-    sources.pmus_that(|pmu| matches!(pmu.event(event), Ok(Some(_))))
+/// Finds the PMUs that name this event in sysfs.
+pub(super) fn find_naming(event: &str, sources: &Sources) -> Vec<Pmu> {
+    sources.find_pmus(|pmu| matches!(pmu.event(event), Ok(Some(_))))
 }
 
-/// All events that PMUs name, to find those near a wrong one.
-pub(super) fn all_named(sources: &Sources) -> Vec<String> {
+/// Returns all events that PMUs name, for suggestions.
+pub(super) fn all_event_names(sources: &Sources) -> Vec<String> {
     sources.pmus().iter().flat_map(|pmu| pmu.events().unwrap_or_default()).collect()
 }
 
@@ -222,7 +223,7 @@ fn unknown_term(pmu: &Pmu, term: &Term<'_>) -> LocatedProblem {
     let near =
         pmu.events().unwrap_or_default().into_iter().chain(pmu.formats().unwrap_or_default());
     let problem = Problem::UnknownTerm { term: name.to_owned(), pmu: pmu.name().to_owned() };
-    LocatedProblem::new(term.name.at, problem).near(
+    LocatedProblem::new(term.name.at, problem).with_nearest(
         name,
         near.chain(terms::NAMES.into_iter().chain(terms::CONFIG_NAMES).map(str::to_owned)),
     )

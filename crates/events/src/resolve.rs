@@ -1,4 +1,4 @@
-//! Finds out what a typed event means.
+//! Resolves parsed events: looks their names up and applies terms and modifiers.
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
@@ -7,74 +7,77 @@ use tare_format::abi::bindings::{
 };
 
 use super::error::{LocatedProblem, Problem};
-use super::modifiers::{self, Modifiers, finish};
-use super::names::{self, GenericEvent, generic};
-use super::syntax::{self, EventText, Item, Term, Word, number};
+use super::modifiers::{self, Modifiers, apply_terms_and_modifiers};
+use super::names::{self, GenericEvent, find_generic};
+use super::syntax::{self, EventText, Item, Term, Word, parse_number};
 use super::{Event, EventGroup, Sources, breakpoint, pmu, terms, tracepoint, uprobe};
 
-/// PMUs of the kernel's own, whose events go into any group (`perf_sw_context` in the kernel).
+/// PMUs that the kernel treats as software, so their events fit into any group (`perf_sw_context`
+/// in the kernel).
 const SOFTWARE_PMUS: [&str; 3] = ["msr", "kprobe", "uprobe"];
 
-/// The groups that an item stands for: one for a plain event, more where a name stands for several
-/// events or PMUs.
-pub(super) fn item(item: &Item<'_>, sources: &Sources) -> Result<Vec<EventGroup>, LocatedProblem> {
+/// Resolves an item to groups: usually one, more if a name matches several events or PMUs.
+pub(super) fn resolve(
+    item: &Item<'_>,
+    sources: &Sources,
+) -> Result<Vec<EventGroup>, LocatedProblem> {
     match item {
         Item::Event(typed) => {
-            let modifiers = Modifiers::parse(modifiers_of(typed))?;
+            let modifiers = Modifiers::parse(find_modifiers(typed))?;
             let alone = |event| EventGroup {
                 events: vec![event],
                 weak: modifiers.weak,
                 sample_read: modifiers.sample_read,
             };
-            Ok(events(typed, sources)?.into_iter().map(alone).collect())
+            Ok(resolve_event(typed, sources)?.into_iter().map(alone).collect())
         }
         Item::Group { events: members, modifiers } => {
-            group(members, Modifiers::parse(*modifiers)?, sources)
+            resolve_group(members, Modifiers::parse(*modifiers)?, sources)
         }
     }
 }
 
-fn group(
+fn resolve_group(
     members: &[EventText<'_>],
-    of_group: Modifiers,
+    modifiers: Modifiers,
     sources: &Sources,
 ) -> Result<Vec<EventGroup>, LocatedProblem> {
     let mut all = Vec::new();
-    let mut weak = of_group.weak;
-    let mut sample_read = of_group.sample_read;
+    let mut weak = modifiers.weak;
+    let mut sample_read = modifiers.sample_read;
     for (index, typed) in members.iter().enumerate() {
-        let word = modifiers_of(typed);
+        let word = find_modifiers(typed);
         let own = Modifiers::parse(word)?;
         if let (Some(letter), Some(word)) = (own.leader_only().filter(|_| index > 0), word) {
             return Err(LocatedProblem::new(word.at, Problem::LeaderOnly(letter)));
         }
-        (weak, sample_read) = (weak || own.weak, sample_read || own.sample_read);
-        all.extend(events(typed, sources)?);
+        weak |= own.weak;
+        sample_read |= own.sample_read;
+        all.extend(resolve_event(typed, sources)?);
     }
-    let mut groups = one_pmu_each(all, sources);
+    let mut groups = split_by_pmu(all, sources);
     for group in &mut groups {
-        (group.weak, group.sample_read) = (weak, sample_read);
-        group
-            .events
-            .iter_mut()
-            .enumerate()
-            .for_each(|(index, event)| of_group.apply(event, index == 0));
+        group.weak = weak;
+        group.sample_read = sample_read;
+        for (index, event) in group.events.iter_mut().enumerate() {
+            modifiers.apply(event, index == 0);
+        }
     }
     Ok(groups)
 }
 
-/// The kernel takes events of one PMU in a group, and those of software with any: a group over
-/// several PMUs becomes one for each.
-fn one_pmu_each(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
+/// Splits a group into one for each PMU, as the kernel requires. Software events stay with the
+/// preceding events, of whatever PMU.
+fn split_by_pmu(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
     let mut groups: Vec<(Option<u32>, EventGroup)> = Vec::new();
     for event in events {
-        let pmu = pmu_of(&event, sources);
-        let fits = |(of_group, _): &&mut (Option<u32>, EventGroup)| {
-            pmu.is_none() || of_group.is_none() || *of_group == pmu
+        let pmu = find_pmu_type(&event, sources);
+        let fits = |(group_pmu, _): &&mut (Option<u32>, EventGroup)| {
+            pmu.is_none() || group_pmu.is_none() || *group_pmu == pmu
         };
         match groups.iter_mut().find(fits) {
-            Some((of_group, group)) => {
-                *of_group = of_group.or(pmu);
+            Some((group_pmu, group)) => {
+                *group_pmu = group_pmu.or(pmu);
                 group.events.push(event);
             }
             None => groups.push((pmu, EventGroup { events: vec![event], ..EventGroup::default() })),
@@ -83,8 +86,8 @@ fn one_pmu_each(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The type of the PMU whose counters an event takes; none for software.
-fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
+/// Finds the type of the PMU whose counters an event uses; `None` for software events.
+fn find_pmu_type(event: &Event, sources: &Sources) -> Option<u32> {
     match event.attr.kind {
         PERF_TYPE_SOFTWARE | PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT => None,
         PERF_TYPE_RAW => Some(PERF_TYPE_RAW),
@@ -94,7 +97,7 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
         },
         kind => match event.pmu.as_deref() {
             Some(name) if SOFTWARE_PMUS.contains(&name) => None,
-            // The only PMU of the cores also takes the generic events.
+            // The only core PMU also counts the generic events.
             Some(name) if matches!(sources.cores(), [only] if only.name() == name) => {
                 Some(PERF_TYPE_RAW)
             }
@@ -103,63 +106,70 @@ fn pmu_of(event: &Event, sources: &Sources) -> Option<u32> {
     }
 }
 
-/// The word that holds an event's modifiers, wherever it stands.
-fn modifiers_of<'a>(typed: &EventText<'a>) -> Option<Word<'a>> {
+/// Finds an event's modifiers: after its terms, or its last word.
+fn find_modifiers<'a>(typed: &EventText<'a>) -> Option<Word<'a>> {
     if syntax::is_probe(typed.words[0].text) && typed.words.len() <= 3 {
-        return typed.tail; // a function can be called k
+        return typed.tail; // a function may be called k
     }
     typed.tail.or_else(|| {
         typed
             .words
             .last()
             .copied()
-            .filter(|word| typed.words.len() > 1 && modifiers::could_be(word.text))
+            .filter(|word| typed.words.len() > 1 && modifiers::has_only_modifiers(word.text))
     })
 }
 
-fn events(typed: &EventText<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
+fn resolve_event(typed: &EventText<'_>, sources: &Sources) -> Result<Vec<Event>, LocatedProblem> {
     let first = typed.words[0];
     let second = typed.words.get(1).copied();
     if first.text == "mem" && second.is_some() {
-        return breakpoint::event(typed).map(|event| vec![event]);
+        return breakpoint::resolve(typed).map(|event| vec![event]);
     }
     if syntax::is_probe(first.text) && second.is_some() {
-        return uprobe::event(typed, sources).map(|event| vec![event]);
+        return uprobe::resolve(typed, sources).map(|event| vec![event]);
     }
-    if let (Some(kind), Some(config)) = (number(first.text), second) {
-        return numeric(typed, kind, config).map(|event| vec![event]);
+    if let (Some(kind), Some(config)) = (parse_number(first.text), second) {
+        return resolve_numbers(typed, kind, config).map(|event| vec![event]);
     }
-    match generic(first.text) {
-        Some(Ok(found)) => return of_known(typed, found, sources),
+    match find_generic(first.text) {
+        Some(Ok(found)) => return resolve_generic(typed, found, sources),
         Some(Err(names::NoSuchUse)) => {
             return Err(LocatedProblem::new(first.at, Problem::CacheUse(first.text.to_owned())));
         }
         None => {}
     }
     if let (Some(given), None) = (&typed.terms, second) {
-        let pmus = pmu::matching(first.text, sources);
+        let pmus = pmu::find_matching(first.text, sources);
         if !pmus.is_empty() {
-            return of_pmus(typed, &pmus, given, sources);
+            return resolve_on_pmus(typed, &pmus, given, sources);
         }
     }
-    if second.is_none_or(|word| modifiers::could_be(word.text)) && typed.words.len() <= 2 {
-        let pmus = pmu::that_name(first.text, sources);
+    if second.is_none_or(|word| modifiers::has_only_modifiers(word.text)) && typed.words.len() <= 2
+    {
+        let pmus = pmu::find_naming(first.text, sources);
         if !pmus.is_empty() {
-            return named_by_pmus(typed, &pmus, sources);
+            return resolve_without_pmu(typed, &pmus, sources);
         }
     }
-    // A wrong name with modifiers has the shape of a tracepoint.
-    let modified = |word: Word<'_>| !word.text.is_empty() && modifiers::could_be(word.text);
-    let meant = |word: Word<'_>| !modified(word) || tracepoint::is_system(first.text, sources);
-    if second.is_some_and(meant) {
-        tracepoint::events(typed, sources)
+    // An unknown name with modifiers looks like a tracepoint.
+    let is_modifiers =
+        |word: Word<'_>| !word.text.is_empty() && modifiers::has_only_modifiers(word.text);
+    let is_tracepoint =
+        |word: Word<'_>| !is_modifiers(word) || tracepoint::may_be_system(first.text, sources);
+    if second.is_some_and(is_tracepoint) {
+        tracepoint::resolve(typed, sources)
     } else {
-        Err(unknown(typed, sources))
+        Err(unknown_event(typed, sources))
     }
 }
 
-/// `type:config[:modifiers]`
-fn numeric(typed: &EventText<'_>, kind: u64, config: Word<'_>) -> Result<Event, LocatedProblem> {
+/// Resolves `type:config[:modifiers]`.
+fn resolve_numbers(
+    typed: &EventText<'_>,
+    kind: u64,
+    config: Word<'_>,
+) -> Result<Event, LocatedProblem> {
     let shape = |at| {
         LocatedProblem::new(
             at,
@@ -167,39 +177,39 @@ fn numeric(typed: &EventText<'_>, kind: u64, config: Word<'_>) -> Result<Event, 
         )
     };
     let kind = u32::try_from(kind).map_err(|_| shape(typed.whole.at))?;
-    let config = number(config.text).ok_or_else(|| shape(config.at))?;
+    let config = parse_number(config.text).ok_or_else(|| shape(config.at))?;
     let mut event = Event::new(typed.whole.text, Attr { kind, config, ..Attr::default() });
     let modifiers = match (&typed.words[2..], typed.tail) {
         ([], tail) => tail,
         ([word], None) => Some(*word),
         ([word, ..], _) => return Err(shape(word.at)),
     };
-    finish(&mut event, typed.terms.as_deref(), modifiers)?;
+    apply_terms_and_modifiers(&mut event, typed.terms.as_deref(), modifiers)?;
     Ok(event)
 }
 
-/// The modifiers after a name that takes at most one colon.
-fn only_modifiers<'a>(typed: &EventText<'a>) -> Result<Option<Word<'a>>, LocatedProblem> {
+/// Takes the modifiers of a name that contains no colon itself.
+fn take_modifiers<'a>(typed: &EventText<'a>) -> Result<Option<Word<'a>>, LocatedProblem> {
     match (&typed.words[1..], typed.tail) {
         ([], tail) => Ok(tail),
         ([word], None) => Ok(Some(*word)),
         ([word, ..], _) => Err(LocatedProblem::new(
             word.at,
-            Problem::Syntax("an event takes modifiers once, at its end"),
+            Problem::Syntax("modifiers belong at the end of an event, once"),
         )),
     }
 }
 
-/// A name that every kernel knows; on a hybrid machine one event for each kind of core.
-fn of_known(
+/// Resolves a fixed name: on a hybrid machine to one event for each kind of core.
+fn resolve_generic(
     typed: &EventText<'_>,
     found: GenericEvent,
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
-    let modifiers = only_modifiers(typed)?;
+    let modifiers = take_modifiers(typed)?;
     let name = typed.words[0];
-    let mut events = if found.is_of_cores() && sources.cores().len() > 1 {
-        pmu::on_each_core(
+    let mut events = if found.is_core_event() && sources.cores().len() > 1 {
+        pmu::resolve_on_each_core(
             found,
             name.text,
             modifiers.map_or("", |word| word.text),
@@ -214,7 +224,8 @@ fn of_known(
     };
     for event in &mut events {
         if found.is_clock() {
-            (event.scale, event.unit) = (1e-6, "msec".to_owned());
+            event.scale = 1e-6;
+            event.unit = "msec".to_owned();
         }
         let mut others = Vec::new();
         for term in typed.terms.iter().flatten() {
@@ -222,25 +233,25 @@ fn of_known(
                 others.push(*term);
             }
         }
-        finish(event, Some(&others), modifiers)?;
+        apply_terms_and_modifiers(event, Some(&others), modifiers)?;
     }
     Ok(events)
 }
 
-/// `pmu/terms/`: one event for each PMU that the name stands for and that has such an event.
-fn of_pmus(
+/// Resolves `pmu/terms/`: one event for each of the PMUs that has such an event.
+fn resolve_on_pmus(
     typed: &EventText<'_>,
     pmus: &[tare_kernel::host::Pmu],
     given: &[Term<'_>],
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
-    let modifiers = only_modifiers(typed)?;
+    let modifiers = take_modifiers(typed)?;
     let mut events = Vec::new();
     let mut refused = None;
     for one in pmus {
-        match pmu::event(one, typed.whole.text, given, sources) {
+        match pmu::resolve(one, typed.whole.text, given, sources) {
             Ok(mut event) => {
-                finish(&mut event, None, modifiers)?;
+                apply_terms_and_modifiers(&mut event, None, modifiers)?;
                 events.push(event);
             }
             Err(at) => refused = refused.or(Some(at)),
@@ -252,23 +263,23 @@ fn of_pmus(
     }
 }
 
-/// An event by the name that PMUs give it, without the PMU: `mem-loads`, `tsc`. Kinds of cores are
-/// told apart in the names.
-fn named_by_pmus(
+/// Resolves an event of PMUs that was typed without its PMU: `mem-loads`, `tsc`. On a hybrid machine
+/// the names of core events get the PMU.
+fn resolve_without_pmu(
     typed: &EventText<'_>,
     pmus: &[tare_kernel::host::Pmu],
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
     let mut given = vec![Term { name: typed.words[0], value: None }];
     given.extend(typed.terms.iter().flatten());
-    let mut events = of_pmus(typed, pmus, &given, sources)?;
-    let of_cores = |event: &Event| {
+    let mut events = resolve_on_pmus(typed, pmus, &given, sources)?;
+    let is_core_event = |event: &Event| {
         sources.cores().iter().any(|core| Some(core.name()) == event.pmu.as_deref())
     };
     if sources.cores().len() > 1 {
-        let modifiers = only_modifiers(typed)?.map_or("", |word| word.text);
+        let modifiers = take_modifiers(typed)?.map_or("", |word| word.text);
         for event in
-            events.iter_mut().filter(|event| event.name == typed.whole.text && of_cores(event))
+            events.iter_mut().filter(|event| event.name == typed.whole.text && is_core_event(event))
         {
             event.name = format!(
                 "{}/{}/{modifiers}",
@@ -280,7 +291,7 @@ fn named_by_pmus(
     Ok(events)
 }
 
-fn unknown(typed: &EventText<'_>, sources: &Sources) -> LocatedProblem {
+fn unknown_event(typed: &EventText<'_>, sources: &Sources) -> LocatedProblem {
     let name = typed.words[0];
     if names::OWN_TIMES.contains(&name.text) {
         return LocatedProblem::new(name.at, Problem::OwnTime(name.text.to_owned()));
@@ -288,8 +299,8 @@ fn unknown(typed: &EventText<'_>, sources: &Sources) -> LocatedProblem {
     if typed.terms.is_some() {
         let pmus = sources.pmus().iter().map(tare_kernel::host::Pmu::name);
         return LocatedProblem::new(name.at, Problem::UnknownPmu(name.text.to_owned()))
-            .near(name.text, pmus);
+            .with_nearest(name.text, pmus);
     }
     LocatedProblem::new(name.at, Problem::UnknownEvent(name.text.to_owned()))
-        .near(name.text, names::all().chain(pmu::all_named(sources)))
+        .with_nearest(name.text, names::all_names().chain(pmu::all_event_names(sources)))
 }

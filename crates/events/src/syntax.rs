@@ -1,11 +1,11 @@
-//! Takes a list of events apart. What a name means is not asked here.
+//! Parses a list of events into words, without looking names up.
 
 use super::error::{LocatedProblem, Problem};
 
 /// A piece of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
-    /// Where it begins, in bytes from the start of the text.
+    /// Byte offset in the text.
     pub(super) at: usize,
     pub(super) text: &'a str,
 }
@@ -20,13 +20,13 @@ pub(super) struct Term<'a> {
 /// `word:word/terms/modifiers`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventText<'a> {
-    /// All of it.
+    /// The whole text of the event.
     pub(super) whole: Word<'a>,
-    /// What colons separate, before the terms: never empty.
+    /// The words before the terms, separated by colons; at least one.
     pub(super) words: Vec<Word<'a>>,
-    /// What stands between slashes, if there are any.
+    /// The terms between slashes, if there are slashes.
     pub(super) terms: Option<Vec<Term<'a>>>,
-    /// What follows the second slash.
+    /// The text after the second slash, if there is any.
     pub(super) tail: Option<Word<'a>>,
 }
 
@@ -42,8 +42,8 @@ struct Cursor<'a> {
     at: usize,
 }
 
-/// The items of a whole text.
-pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, LocatedProblem> {
+/// Parses the text of an `-e`.
+pub(super) fn parse_items(text: &str) -> Result<Vec<Item<'_>>, LocatedProblem> {
     let mut cursor = Cursor { text, at: 0 };
     let mut items = Vec::new();
     loop {
@@ -54,7 +54,7 @@ pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, LocatedProblem> {
             return Ok(items);
         }
         if !cursor.take(',') {
-            return Err(cursor.error("a comma or the end belongs here"));
+            return Err(cursor.error("expected a comma or the end"));
         }
     }
 }
@@ -64,22 +64,23 @@ impl<'a> Cursor<'a> {
         &self.text[self.at..]
     }
 
-    fn error(&self, what: &'static str) -> LocatedProblem {
-        LocatedProblem::new(self.at, Problem::Syntax(what))
+    fn error(&self, why: &'static str) -> LocatedProblem {
+        LocatedProblem::new(self.at, Problem::Syntax(why))
     }
 
     fn skip_blanks(&mut self) {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
+    /// Skips the character if it is next. Returns whether it was.
     fn take(&mut self, c: char) -> bool {
         let there = self.rest().starts_with(c);
         self.at += if there { c.len_utf8() } else { 0 };
         there
     }
 
-    /// Everything up to one of these characters, or the end.
-    fn until(&mut self, ends: &[char]) -> Word<'a> {
+    /// Takes the text up to one of these characters, or the end.
+    fn take_until(&mut self, ends: &[char]) -> Word<'a> {
         let at = self.at;
         let text = &self.rest()[..self.rest().find(ends).unwrap_or(self.rest().len())];
         self.at += text.len();
@@ -96,10 +97,10 @@ impl<'a> Cursor<'a> {
                 break;
             }
             if !self.take(',') {
-                return Err(self.error("the group lacks its closing }"));
+                return Err(self.error("expected a comma or the closing } of the group"));
             }
         }
-        let modifiers = self.take(':').then(|| self.until(&[',', '{', '}']));
+        let modifiers = self.take(':').then(|| self.take_until(&[',', '{', '}']));
         Ok(Item::Group { events, modifiers: modifiers.map(Word::trimmed) })
     }
 
@@ -107,17 +108,17 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let first = self.word();
         if first.text.is_empty() {
-            return Err(LocatedProblem::new(start, Problem::Syntax("an event belongs here")));
+            return Err(LocatedProblem::new(start, Problem::Syntax("expected an event")));
         }
         let mut words = vec![first];
-        // A path holds slashes: uprobe:/usr/bin/prog:main
+        // A path contains slashes: uprobe:/usr/bin/prog:main
         if is_probe(first.text) && self.take(':') {
-            words.push(self.until(&[':', ',', '{', '}']).trimmed());
+            words.push(self.take_until(&[':', ',', '{', '}']).trimmed());
         }
         while self.take(':') {
             words.push(self.word());
         }
-        // The length of a breakpoint also follows a slash: mem:ADDRESS/LENGTH:rw
+        // Here a slash begins the length of a breakpoint: mem:ADDRESS/LENGTH:rw
         if first.text == "mem"
             && self
                 .rest()
@@ -139,17 +140,17 @@ impl<'a> Cursor<'a> {
             None
         };
         if !matches!(self.rest().chars().next(), None | Some(',' | '}')) {
-            return Err(self.error("a comma or the end belongs here"));
+            return Err(self.error("expected a comma or the end"));
         }
         let whole = Word { at: start, text: &self.text[start..self.at] };
         Ok(EventText { whole: whole.trimmed(), words, terms, tail })
     }
 
     fn word(&mut self) -> Word<'a> {
-        self.until(&['/', ':', ',', '{', '}']).trimmed()
+        self.take_until(&['/', ':', ',', '{', '}']).trimmed()
     }
 
-    /// Up to and with the closing slash.
+    /// Parses terms, including the closing slash.
     fn terms(&mut self) -> Result<Vec<Term<'a>>, LocatedProblem> {
         let mut terms = Vec::new();
         loop {
@@ -157,14 +158,14 @@ impl<'a> Cursor<'a> {
             if self.take('/') {
                 return Ok(terms);
             }
-            let name = self.until(&[',', '/', '=']).trimmed();
+            let name = self.take_until(&[',', '/', '=']).trimmed();
             if name.text.is_empty() {
                 return Err(LocatedProblem::new(
                     name.at,
                     Problem::Syntax(if self.rest().is_empty() {
                         "the closing / is missing"
                     } else {
-                        "a term belongs here"
+                        "expected a term"
                     }),
                 ));
             }
@@ -176,12 +177,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A value; one in quotes may hold commas and slashes.
+    /// Parses a value. In quotes it may contain commas and slashes.
     fn value(&mut self) -> Result<Word<'a>, LocatedProblem> {
         if !self.take('\'') {
-            return Ok(self.until(&[',', '/']).trimmed());
+            return Ok(self.take_until(&[',', '/']).trimmed());
         }
-        let quoted = self.until(&['\'']);
+        let quoted = self.take_until(&['\'']);
         if self.take('\'') { Ok(quoted) } else { Err(self.error("the closing ' is missing")) }
     }
 }
@@ -193,8 +194,8 @@ impl Word<'_> {
     }
 }
 
-/// A number as users write it: decimal, or hexadecimal after `0x`.
-pub(super) fn number(text: &str) -> Option<u64> {
+/// Parses a number: decimal, or hexadecimal after `0x`.
+pub(super) fn parse_number(text: &str) -> Option<u64> {
     let digits = |text: &str, radix| {
         text.chars()
             .all(|c| c.is_ascii_hexdigit())
@@ -206,15 +207,16 @@ pub(super) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether a name has the shape of a pattern with `*` (any text), `?` (any character) and `[a-z]`,
-/// `[!a-z]` (one of a set).
+/// Whether a name matches a pattern with `*` (any text), `?` (any character), `[a-z]` and `[!a-z]`
+/// (a character in or outside a set).
 #[must_use]
 pub fn glob_matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let mut p = 0;
     let mut n = 0;
-    // Where to go on when the text after the last star didn't fit: one character further.
+    // The last star, to retry with one more character in its place: the position in the pattern
+    // after it, and where its text ends in the name.
     let mut star = None;
     while n < name.len() {
         let one = match pattern.get(p) {
@@ -223,14 +225,18 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
                 p += 1;
                 continue;
             }
-            Some(_) => one_of(&pattern[p..], name[n]),
+            Some(_) => match_character(&pattern[p..], name[n]),
             None => None,
         };
         match (one, star) {
-            (Some(used), _) => (p, n) = (p + used, n + 1),
+            (Some(used), _) => {
+                p += used;
+                n += 1;
+            }
             (None, Some((after, from))) => {
                 star = Some((after, from + 1));
-                (p, n) = (after, from + 1);
+                p = after;
+                n = from + 1;
             }
             (None, None) => return false,
         }
@@ -238,9 +244,9 @@ pub fn glob_matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|&c| c == '*')
 }
 
-/// How many characters of the pattern stand for this one, if they do. A set without its end is an
-/// ordinary `[`.
-fn one_of(pattern: &[char], c: char) -> Option<usize> {
+/// Matches the start of the pattern with a character. Returns the length of the matching part in
+/// characters. A `[` without a `]` stands for itself.
+fn match_character(pattern: &[char], c: char) -> Option<usize> {
     let close = pattern.iter().skip(2).position(|&end| end == ']').map(|at| at + 2);
     match (pattern.first()?, close) {
         ('?', _) => Some(1),
@@ -264,8 +270,7 @@ fn one_of(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// Whether the event is a probe in a program, by the word that it begins with: at the entry of a
-/// function, or where it returns.
+/// Whether an event that begins with this word is a probe in a program.
 pub(super) fn is_probe(word: &str) -> bool {
     matches!(word, "uprobe" | "uretprobe")
 }
@@ -275,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs() {
+    fn matches_patterns() {
         for (pattern, name) in [
             ("*", ""),
             ("sched_s*", "sched_switch"),
@@ -300,9 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn pieces_know_where_they_begin() {
+    fn words_have_their_offsets() {
         let [Item::Event(first), Item::Group { events, modifiers }] =
-            &items("cs, {a/b=1,c/u,d:k}:S").unwrap()[..]
+            &parse_items("cs, {a/b=1,c/u,d:k}:S").unwrap()[..]
         else {
             panic!("an event and a group")
         };
@@ -320,8 +325,8 @@ mod tests {
     #[test]
     fn numbers_have_no_signs() {
         assert_eq!(
-            (number("10"), number("0x1F"), number("+1"), number("-1"), number(""), number("0x")),
-            (Some(10), Some(31), None, None, None, None)
+            ["10", "0x1F", "+1", "-1", "", "0x"].map(parse_number),
+            [Some(10), Some(31), None, None, None, None]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The terms between slashes that every event takes: `cycles/period=1000,name=c/`.
+//! The terms between slashes that every event has: `cycles/period=1000,name=c/`.
 
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{
@@ -13,52 +13,52 @@ use tare_format::abi::bindings::{
 
 use super::Event;
 use super::error::{LocatedProblem, Problem};
-use super::syntax::{Term, number};
+use super::syntax::{Term, parse_number};
 
-/// What a user said of an event that matters only where it is sampled. Counting leaves it aside.
+/// The terms of an event that have an effect only if it is sampled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplingTerms {
-    /// `period=N`, `freq=N`; [`Sampling::None`] where the user didn't say.
+    /// `period=N`, `freq=N`; [`Sampling::None`] without either.
     pub rate: Sampling,
     /// `call-graph=`
     pub call_graph: Option<CallGraph>,
-    /// `stack-size=`: bytes of the user's stack that a sample holds.
+    /// `stack-size=`: bytes of user stack copied into a sample.
     pub stack_size: Option<u32>,
-    /// `max-stack=`: frames of a call chain at most.
+    /// `max-stack=`: maximum number of frames in a call chain.
     pub max_stack: Option<u16>,
     /// `branch_type=`: `PERF_SAMPLE_BRANCH_*`
     pub branch_type: Option<u64>,
     /// `time=`: whether samples have a time.
     pub time: Option<bool>,
-    /// `overwrite`, `no-overwrite`: whether new samples take the place of old ones when the ring is
-    /// full.
+    /// `overwrite`, `no-overwrite`: whether new samples overwrite old ones in a full ring buffer.
     pub overwrite: Option<bool>,
-    /// `nr=`: how many of the event's samples are shown at most.
+    /// `nr=`: maximum number of the event's samples shown.
     pub max_events: Option<u64>,
     /// `aux-output`: samples go into the AUX area of the group's leader.
     pub aux_output: bool,
-    /// `aux-sample-size=`: bytes of the AUX area that a sample holds.
+    /// `aux-sample-size=`: bytes of AUX area copied into a sample.
     pub aux_sample_size: Option<u32>,
 }
 
-/// How a sample gets its call chain.
+/// The source of a sample's call chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallGraph {
-    /// None, whatever the command line says for the other events.
+    /// No call chain, even if the command line requests one for other events.
     No,
     /// The kernel follows frame pointers.
     FramePointer,
-    /// The kernel follows frame pointers, those of user code when it goes back there (Linux 6.19).
+    /// The kernel follows frame pointers; those of user code when the task returns to user mode
+    /// (Linux 6.19).
     DeferredFramePointer,
-    /// A copy of the stack, unwound later.
+    /// A copy of the user stack, unwound when the recording is read.
     Dwarf,
-    /// Both: frame pointers go on where the copy ends.
+    /// Both: frame pointers continue where the copied stack ends.
     DwarfAndFramePointer,
-    /// The CPU's record of the last branches.
+    /// The CPU's last branch records.
     LastBranchRecord,
 }
 
-/// The names of the terms that every event takes, to find those near a wrong one.
+/// The names of the terms that every event has, for suggestions.
 pub(super) const NAMES: [&str; 16] = [
     "name",
     "period",
@@ -78,10 +78,10 @@ pub(super) const NAMES: [&str; 16] = [
     "aux-sample-size",
 ];
 
-/// The names of those that set a word of the attribute.
+/// The names of the terms that set a config word of the attribute.
 pub(super) const CONFIG_NAMES: [&str; 4] = ["config", "config1", "config2", "config3"];
 
-/// The kinds of branches, in perf's spelling (`perf-record(1)`, `--branch-filter`).
+/// Kinds of branches, in perf's spelling (`perf-record(1)`, `--branch-filter`).
 const BRANCHES: [(&str, u32); 20] = [
     ("any", PERF_SAMPLE_BRANCH_ANY),
     ("any_call", PERF_SAMPLE_BRANCH_ANY_CALL),
@@ -105,43 +105,43 @@ const BRANCHES: [(&str, u32); 20] = [
     ("counter", PERF_SAMPLE_BRANCH_COUNTERS),
 ];
 
-/// The bits of a kind of branches, by perf's name (`PERF_SAMPLE_BRANCH_*`).
+/// Finds the bits of a kind of branches (`PERF_SAMPLE_BRANCH_*`) by perf's name.
 #[must_use]
 pub fn branch_kind(name: &str) -> Option<u64> {
     BRANCHES.iter().find(|(known, _)| *known == name).map(|&(_, bits)| bits.into())
 }
 
-/// The names of all kinds of branches.
+/// Returns the names of all kinds of branches.
 pub fn branch_kinds() -> impl Iterator<Item = &'static str> {
     BRANCHES.iter().map(|(known, _)| *known)
 }
 
-/// Applies a term that every event takes; whether it is one.
+/// Applies the term if every event has it. Returns whether it does.
 pub(super) fn apply(event: &mut Event, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let sampling = &mut event.sampling;
     match term.name.text {
         "name" => event.name = text(term)?.to_owned(),
-        "period" => sampling.rate = Sampling::Period(positive(term)?),
-        "freq" => sampling.rate = Sampling::Frequency(positive(term)?),
-        "call-graph" => sampling.call_graph = Some(call_graph(term)?),
-        "stack-size" => sampling.stack_size = Some(sized(term)?),
-        "max-stack" => sampling.max_stack = Some(sized(term)?),
-        "branch_type" => sampling.branch_type = Some(branch_type(term)?),
-        "time" => sampling.time = Some(switch(term)?),
-        "nr" => sampling.max_events = Some(positive(term)?),
-        "overwrite" => sampling.overwrite = Some(switch(term)?),
-        "no-overwrite" => sampling.overwrite = Some(!switch(term)?),
-        "aux-output" => sampling.aux_output = switch(term)?,
-        "aux-sample-size" => sampling.aux_sample_size = Some(sized(term)?),
-        "inherit" => event.inherit = Some(switch(term)?),
-        "no-inherit" => event.inherit = Some(!switch(term)?),
-        "percore" => event.percore = switch(term)?,
+        "period" => sampling.rate = Sampling::Period(parse_positive(term)?),
+        "freq" => sampling.rate = Sampling::Frequency(parse_positive(term)?),
+        "call-graph" => sampling.call_graph = Some(parse_call_graph(term)?),
+        "stack-size" => sampling.stack_size = Some(parse_size(term)?),
+        "max-stack" => sampling.max_stack = Some(parse_size(term)?),
+        "branch_type" => sampling.branch_type = Some(parse_branch_type(term)?),
+        "time" => sampling.time = Some(parse_switch(term)?),
+        "nr" => sampling.max_events = Some(parse_positive(term)?),
+        "overwrite" => sampling.overwrite = Some(parse_switch(term)?),
+        "no-overwrite" => sampling.overwrite = Some(!parse_switch(term)?),
+        "aux-output" => sampling.aux_output = parse_switch(term)?,
+        "aux-sample-size" => sampling.aux_sample_size = Some(parse_size(term)?),
+        "inherit" => event.inherit = Some(parse_switch(term)?),
+        "no-inherit" => event.inherit = Some(!parse_switch(term)?),
+        "percore" => event.percore = parse_switch(term)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-/// Applies `config=`, `config1=`, … to an event; whether the term is one of these.
+/// Applies the term if it is `config=`, `config1=`, …. Returns whether it is.
 pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, LocatedProblem> {
     let word = match term.name.text {
         "config" => &mut event.attr.config,
@@ -150,14 +150,15 @@ pub(super) fn apply_config(event: &mut Event, term: &Term<'_>) -> Result<bool, L
         "config3" => &mut event.attr.config3,
         _ => return Ok(false),
     };
-    *word = value(term)?;
+    *word = parse_value(term)?;
     Ok(true)
 }
 
-/// A term's number; one without a value is 1.
-pub(super) fn value(term: &Term<'_>) -> Result<u64, LocatedProblem> {
+/// Parses a term's value as a number; a missing value is 1.
+pub(super) fn parse_value(term: &Term<'_>) -> Result<u64, LocatedProblem> {
     term.value.map_or(Ok(1), |word| {
-        number(word.text).ok_or_else(|| wrong(term, "a number belongs after =, like 10 or 0xa"))
+        parse_number(word.text)
+            .ok_or_else(|| wrong(term, "expected a number after =, like 10 or 0xa"))
     })
 }
 
@@ -172,44 +173,44 @@ fn text<'a>(term: &Term<'a>) -> Result<&'a str, LocatedProblem> {
     term.value
         .map(|word| word.text)
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| wrong(term, "a text belongs after ="))
+        .ok_or_else(|| wrong(term, "expected a text after ="))
 }
 
-fn positive(term: &Term<'_>) -> Result<u64, LocatedProblem> {
-    let number = term.value.and_then(|word| number(word.text)).filter(|&n| n > 0);
-    number.ok_or_else(|| wrong(term, "a number above 0 belongs after ="))
+fn parse_positive(term: &Term<'_>) -> Result<u64, LocatedProblem> {
+    let number = term.value.and_then(|word| parse_number(word.text)).filter(|&n| n > 0);
+    number.ok_or_else(|| wrong(term, "expected a number above 0 after ="))
 }
 
-fn sized<T: TryFrom<u64>>(term: &Term<'_>) -> Result<T, LocatedProblem> {
-    positive(term)?.try_into().map_err(|_| wrong(term, "the number is too large"))
+fn parse_size<T: TryFrom<u64>>(term: &Term<'_>) -> Result<T, LocatedProblem> {
+    parse_positive(term)?.try_into().map_err(|_| wrong(term, "the number is too large"))
 }
 
-fn switch(term: &Term<'_>) -> Result<bool, LocatedProblem> {
+fn parse_switch(term: &Term<'_>) -> Result<bool, LocatedProblem> {
     match term.value.map(|word| word.text) {
         None | Some("1") => Ok(true),
         Some("0") => Ok(false),
-        Some(_) => Err(wrong(term, "0 or 1 belongs after =")),
+        Some(_) => Err(wrong(term, "expected 0 or 1 after =")),
     }
 }
 
-fn call_graph(term: &Term<'_>) -> Result<CallGraph, LocatedProblem> {
+fn parse_call_graph(term: &Term<'_>) -> Result<CallGraph, LocatedProblem> {
     match term.value.map(|word| word.text) {
         Some("fp") => Ok(CallGraph::FramePointer),
         Some("dwarf") => Ok(CallGraph::Dwarf),
         Some("dwarf+fp") => Ok(CallGraph::DwarfAndFramePointer),
         Some("lbr") => Ok(CallGraph::LastBranchRecord),
         Some("no") => Ok(CallGraph::No),
-        _ => Err(wrong(term, "fp, dwarf, dwarf+fp, lbr or no belongs after =")),
+        _ => Err(wrong(term, "expected fp, dwarf, dwarf+fp, lbr or no after =")),
     }
 }
 
-/// `any+u`: several are joined with a plus, as the comma separates terms.
-fn branch_type(term: &Term<'_>) -> Result<u64, LocatedProblem> {
+/// Parses kinds of branches joined with a plus, like `any+u`; a comma would end the term.
+fn parse_branch_type(term: &Term<'_>) -> Result<u64, LocatedProblem> {
     let mut bits = 0;
     for name in text(term)?.split('+') {
         let unknown = || {
-            wrong(term, "kinds of branches belong after =, joined with +, like any+u")
-                .near(name, branch_kinds())
+            wrong(term, "expected kinds of branches joined with + after =, like any+u")
+                .with_nearest(name, branch_kinds())
         };
         bits |= branch_kind(name).ok_or_else(unknown)?;
     }

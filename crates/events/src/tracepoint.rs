@@ -1,19 +1,19 @@
-//! `system:event`, either of them with patterns.
+//! `system:event`; both parts may be patterns.
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
 use tare_kernel::tracefs::{Tracefs, TracefsError};
 
 use super::error::{LocatedProblem, Problem};
-use super::modifiers::finish;
+use super::modifiers::apply_terms_and_modifiers;
 use super::syntax::{EventText, Word, glob_matches};
 use super::{Event, Sources, Tracepoint};
 
-/// Tracepoints of the function tracer's own records: events can't be opened on them, so patterns
-/// leave them out.
+/// The system of the function tracer's own records. Events can't be opened on them, so patterns
+/// skip it.
 const NOT_FOR_EVENTS: &str = "ftrace";
 
-pub(super) fn events(
+pub(super) fn resolve(
     typed: &EventText<'_>,
     sources: &Sources,
 ) -> Result<Vec<Event>, LocatedProblem> {
@@ -35,7 +35,7 @@ pub(super) fn events(
     };
     let tracefs = sources.tracefs().map_err(failed)?;
     let mut events = Vec::new();
-    for (system, name) in found(tracefs, system.text, name.text).map_err(failed)? {
+    for (system, name) in find_matching(tracefs, system.text, name.text).map_err(failed)? {
         let config = match tracefs.id(&system, &name) {
             Err(TracefsError::NoSuch(_)) => continue,
             id => id.map_err(failed)?,
@@ -45,14 +45,18 @@ pub(super) fn events(
             Attr { kind: PERF_TYPE_TRACEPOINT, config, ..Attr::default() },
         );
         event.tracepoint = Some(Tracepoint { system, name });
-        finish(&mut event, typed.terms.as_deref(), modifiers)?;
+        apply_terms_and_modifiers(&mut event, typed.terms.as_deref(), modifiers)?;
         events.push(event);
     }
-    if events.is_empty() { Err(unknown(tracefs, typed.whole.at, system, name)) } else { Ok(events) }
+    if events.is_empty() {
+        Err(unknown_tracepoint(tracefs, typed.whole.at, system, name))
+    } else {
+        Ok(events)
+    }
 }
 
-/// Whether there are tracepoints of such a system, or there may be.
-pub(super) fn is_system(name: &str, sources: &Sources) -> bool {
+/// Whether there are tracepoints of this system, or it is a pattern.
+pub(super) fn may_be_system(name: &str, sources: &Sources) -> bool {
     is_pattern(name) || sources.tracefs().is_ok_and(|tracefs| tracefs.events(name).is_ok())
 }
 
@@ -60,8 +64,9 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The tracepoints that the two names stand for, sorted; one that is no pattern is not looked up.
-fn found(
+/// Finds the tracepoints that match both names, sorted. A name that isn't a pattern is returned
+/// without looking it up.
+fn find_matching(
     tracefs: &Tracefs,
     system: &str,
     name: &str,
@@ -95,9 +100,14 @@ fn found(
     Ok(found)
 }
 
-/// No such tracepoint: those near it in its system, or with the same name elsewhere, or the systems
-/// near it.
-fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> LocatedProblem {
+/// Suggests tracepoints of the same system; if the system is unknown, tracepoints of similar systems
+/// and those of the same name in other systems.
+fn unknown_tracepoint(
+    tracefs: &Tracefs,
+    at: usize,
+    system: Word<'_>,
+    name: Word<'_>,
+) -> LocatedProblem {
     let full = format!("{}:{}", system.text, name.text);
     let systems = tracefs.systems().unwrap_or_default();
     let within = |one: &String| {
@@ -118,5 +128,6 @@ fn unknown(tracefs: &Tracefs, at: usize, system: Word<'_>, name: Word<'_>) -> Lo
             near.iter().flat_map(within).chain(same_name).collect()
         }
     };
-    LocatedProblem::new(at, Problem::UnknownTracepoint(full.clone())).near(&full, candidates)
+    LocatedProblem::new(at, Problem::UnknownTracepoint(full.clone()))
+        .with_nearest(&full, candidates)
 }

@@ -1,4 +1,4 @@
-//! Why an event has no count, for events that don't stop the others from counting.
+//! Reasons why one event has no count while the others are counted.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::{
@@ -10,7 +10,7 @@ use tare_format::abi::{Attr, Flags};
 
 use crate::{Event, EventGroup, PmuCpus};
 
-/// Why an event has no count.
+/// The reason why an event has no count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// A hardware event on a machine whose kernel knows no CPU PMU.
@@ -19,31 +19,31 @@ pub enum Unavailable {
     /// The PMU or kernel has no such event.
     #[error("the kernel or its PMU does not have this event")]
     NoSuchEvent,
-    /// An uncore event was asked of a task.
+    /// An uncore event was requested for a task.
     #[error("it counts a whole package, not a task: use -a or -C")]
     WholePackage,
-    /// The requested CPUs are none of those that count it.
+    /// None of the requested CPUs has the event.
     #[error("none of the requested CPUs counts it")]
     OtherCpus,
-    /// It occurs in kernel mode only, and this user may only count user mode.
+    /// The event occurs in kernel mode only, and this user may only count user mode.
     #[error("it happens in the kernel, which perf_event_paranoid closes to this user")]
     KernelOnly,
-    /// This user may not count it.
+    /// This user may not count the event.
     #[error("not permitted to this user")]
     NotPermitted,
-    /// Another user of the counter holds it.
+    /// The counter is in use, by another perf event or by the NMI watchdog for example.
     #[error("another user of the PMU holds the counter that it needs")]
     Busy,
     /// The kernel refuses these settings, alone or together with the rest of the group.
     #[error("the kernel refuses these settings, alone or in this group")]
     Refused,
-    /// `--exact` could not give it a counter of its own in the runs that were asked for.
-    #[error("it got no turn: --exact needs more runs (-r) for so many events")]
+    /// `--exact` counts a few events per run, and the runs ended before this event's turn.
+    #[error("it got no turn: --exact needs more runs (-r) for this number of events")]
     NoTurn,
 }
 
 impl Unavailable {
-    /// The reason behind a failed open; `None` where the failure concerns more than this event.
+    /// Converts the errno of a failed open; `None` if the failure isn't limited to this event.
     #[must_use]
     pub fn from_errno(error: Errno, event: &Event, per_cpu: bool) -> Option<Self> {
         let uncore = matches!(event.cpus, Some(PmuCpus::OnePerPackage(_)));
@@ -60,19 +60,19 @@ impl Unavailable {
     }
 }
 
-/// Whether any of these events is one that the CPU's own counters provide.
+/// Whether any of these events needs the CPU's counters.
 #[must_use]
 pub fn needs_cpu_pmu(groups: &[EventGroup]) -> bool {
     groups.iter().flat_map(|group| &group.events).any(|event| is_cpu_pmu(&event.attr))
 }
 
-/// Whether the event is one that the CPU's own counters provide.
+/// Whether the event needs the CPU's counters.
 #[must_use]
 pub fn is_cpu_pmu(attr: &Attr) -> bool {
     matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW)
 }
 
-/// Whether an event with the kernel excluded could never count: the kernel is where it happens.
+/// Whether the event occurs in kernel mode only, so that it never counts with the kernel excluded.
 #[must_use]
 pub fn is_kernel_only(attr: &Attr) -> bool {
     let kernel_side = [
@@ -84,10 +84,10 @@ pub fn is_kernel_only(attr: &Attr) -> bool {
         && kernel_side.iter().any(|&config| attr.config == u64::from(config))
 }
 
-/// The event as a user without rights over the kernel may count it: user mode only. `None` where
-/// that is no help.
+/// Restricts the event to user mode, for users who may not count the kernel. `None` if the event is
+/// restricted already or can't be.
 #[must_use]
-pub fn user_mode_only(event: &Event) -> Option<Event> {
+pub fn restrict_to_user_mode(event: &Event) -> Option<Event> {
     let closed = event.explicit_levels || event.attr.flags.contains(Flags::EXCLUDE_KERNEL);
     let has_levels = is_cpu_pmu(&event.attr)
         || matches!(event.attr.kind, PERF_TYPE_SOFTWARE | PERF_TYPE_BREAKPOINT);

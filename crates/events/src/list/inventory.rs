@@ -1,4 +1,4 @@
-//! What this machine has, by kind.
+//! The events of this machine, by kind.
 
 use crate::Sources;
 use crate::names::{HARDWARE, NamedEvent, SOFTWARE, cache_names};
@@ -6,25 +6,25 @@ use serde::Serialize;
 use tare_kernel::host::{Host, Pmu};
 use tare_kernel::open::Kernel;
 
-use super::probe::{Answer, Probe};
-use super::selection::{Kind, Selection};
+use super::probe::{Answer, EventProbe};
+use super::selection::{EventKind, Selection};
 
 /// The events of one kind.
 #[derive(Debug, Serialize)]
 pub(super) struct Section {
-    pub(super) kind: Kind,
-    /// Why there are none, if there are none.
+    pub(super) kind: EventKind,
+    /// Why no event of this kind is available, if none is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) lacks: Option<String>,
-    pub(super) events: Vec<Entry>,
-    /// The tracepoints as numbers, where they are not listed one by one.
+    pub(super) events: Vec<ListedEvent>,
+    /// Numbers of tracepoints by system, if they are not listed one by one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) systems: Vec<System>,
 }
 
-/// One event, or a form that stands for many.
+/// An event, or a form for many events, like `rNNN`.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Entry {
+pub(super) struct ListedEvent {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) alias: Option<&'static str>,
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) lacks: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
-    /// The unit in which results are shown.
+    /// The unit of results; empty for plain occurrences.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) unit: String,
 }
@@ -43,36 +43,39 @@ pub(super) struct Entry {
 #[derive(Debug, Serialize)]
 pub(super) struct System {
     pub(super) name: String,
-    /// How many tracepoints it has.
+    /// Number of tracepoints.
     pub(super) events: usize,
 }
 
-/// The kinds that the selection wants, without those where nothing was found for a name.
-pub(super) fn sections(selection: &Selection, host: &Host, kernel: &dyn Kernel) -> Vec<Section> {
+/// Lists the events of the selected kinds. A kind that was not selected by its own name is left out
+/// if no event matches.
+pub(super) fn list_events(selection: &Selection, host: &Host, kernel: &dyn Kernel) -> Vec<Section> {
     let sources = Sources::new(host.clone());
-    let probe = Probe::new(kernel, host, &sources);
+    let probe = EventProbe::new(kernel, host, &sources);
     let section = |kind| match kind {
-        Kind::Hardware => fixed(kind, &HARDWARE, selection, &probe),
-        Kind::Software => fixed(kind, &SOFTWARE, selection, &probe),
-        Kind::Cache => {
-            let names = cache_names().filter(|name| selection.takes(kind, name));
-            summed_up(
+        EventKind::Hardware => fixed(kind, &HARDWARE, selection, &probe),
+        EventKind::Software => fixed(kind, &SOFTWARE, selection, &probe),
+        EventKind::Cache => {
+            let names = cache_names().filter(|name| selection.has(kind, name));
+            section_with_shared_reason(
                 kind,
                 selection,
-                names.map(|name| entry(&name, None, probe.name(&name))).collect(),
+                names.map(|name| entry(&name, None, probe.try_name(&name))).collect(),
             )
         }
-        Kind::Pmu => pmus(selection, &probe),
-        Kind::Raw => raw(selection, &probe),
-        Kind::Tracepoint => tracepoints(selection, &sources),
-        Kind::Breakpoint => breakpoints(selection, &probe),
+        EventKind::Pmu => pmus(selection, &probe),
+        EventKind::Raw => raw(selection, &probe),
+        EventKind::Tracepoint => tracepoints(selection, &sources),
+        EventKind::Breakpoint => breakpoints(selection, &probe),
     };
-    let wanted = Kind::ALL.into_iter().filter(|&kind| selection.some_of(kind)).map(section);
-    wanted.filter(|section| selection.all_of(section.kind) || !section.events.is_empty()).collect()
+    let wanted = EventKind::ALL.into_iter().filter(|&kind| selection.may_have(kind)).map(section);
+    wanted
+        .filter(|section| selection.has_all_of(section.kind) || !section.events.is_empty())
+        .collect()
 }
 
-fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> Entry {
-    Entry {
+fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> ListedEvent {
+    ListedEvent {
         name: name.to_owned(),
         alias,
         available: answer.lacks.is_none(),
@@ -82,47 +85,53 @@ fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> Entry {
     }
 }
 
-/// A reason that all events of a kind share is the section's.
-fn summed_up(kind: Kind, selection: &Selection, events: Vec<Entry>) -> Section {
+/// Creates a section. If its events are unavailable for one shared reason, that is the section's.
+fn section_with_shared_reason(
+    kind: EventKind,
+    selection: &Selection,
+    events: Vec<ListedEvent>,
+) -> Section {
     let shared =
-        selection.all_of(kind) && events.iter().all(|entry| entry.lacks == events[0].lacks);
+        selection.has_all_of(kind) && events.iter().all(|entry| entry.lacks == events[0].lacks);
     let lacks = events.first().and_then(|first| first.lacks.clone()).filter(|_| shared);
     Section { kind, lacks, events, systems: Vec::new() }
 }
 
-fn fixed(kind: Kind, table: &[NamedEvent], selection: &Selection, probe: &Probe<'_>) -> Section {
+fn fixed(
+    kind: EventKind,
+    table: &[NamedEvent],
+    selection: &Selection,
+    probe: &EventProbe<'_>,
+) -> Section {
     let wanted = |event: &&NamedEvent| {
-        [Some(event.name), event.alias]
-            .into_iter()
-            .flatten()
-            .any(|name| selection.takes(kind, name))
+        [Some(event.name), event.alias].into_iter().flatten().any(|name| selection.has(kind, name))
     };
     let clock = |name: &str| {
         if ["task-clock", "cpu-clock"].contains(&name) { "msec".to_owned() } else { String::new() }
     };
-    let entry = |event: &NamedEvent| Entry {
+    let entry = |event: &NamedEvent| ListedEvent {
         unit: clock(event.name),
-        ..entry(event.name, event.alias, probe.name(event.name))
+        ..entry(event.name, event.alias, probe.try_name(event.name))
     };
-    summed_up(kind, selection, table.iter().filter(wanted).map(entry).collect())
+    section_with_shared_reason(kind, selection, table.iter().filter(wanted).map(entry).collect())
 }
 
-/// The events that PMUs name in sysfs.
-fn pmus(selection: &Selection, probe: &Probe<'_>) -> Section {
+/// Lists the events that PMUs name in sysfs.
+fn pmus(selection: &Selection, probe: &EventProbe<'_>) -> Section {
     let mut events = Vec::new();
     for pmu in probe.sources.pmus() {
         for name in pmu.events().unwrap_or_default() {
             let typed = format!("{}/{name}/", pmu.name());
-            if selection.takes(Kind::Pmu, &typed) {
+            if selection.has(EventKind::Pmu, &typed) {
                 events.push(named(pmu, &name, &typed, probe));
             }
         }
     }
     let lacks = events.is_empty().then(|| "no PMU of this machine names events".to_owned());
-    Section { kind: Kind::Pmu, lacks, events, systems: Vec::new() }
+    Section { kind: EventKind::Pmu, lacks, events, systems: Vec::new() }
 }
 
-fn named(pmu: &Pmu, name: &str, typed: &str, probe: &Probe<'_>) -> Entry {
+fn named(pmu: &Pmu, name: &str, typed: &str, probe: &EventProbe<'_>) -> ListedEvent {
     let described = match pmu.event(name) {
         Ok(described) => described,
         Err(error) => {
@@ -132,23 +141,23 @@ fn named(pmu: &Pmu, name: &str, typed: &str, probe: &Probe<'_>) -> Entry {
     let (terms, unit) = described.map_or_else(Default::default, |event| (event.terms, event.unit));
     let open: Vec<&str> = terms.split(',').filter(|term| term.ends_with("=?")).collect();
     if open.is_empty() {
-        return Entry { unit, ..entry(typed, None, probe.name(typed)) };
+        return ListedEvent { unit, ..entry(typed, None, probe.try_name(typed)) };
     }
     let shown = format!("{}/{name},{}/", pmu.name(), open.join(","));
     let answer = Answer { lacks: None, note: Some("not tried: put numbers in place of ?") };
-    Entry { unit, ..entry(&shown, None, answer) }
+    ListedEvent { unit, ..entry(&shown, None, answer) }
 }
 
-/// The forms that take numbers, with the terms of each PMU.
-fn raw(selection: &Selection, probe: &Probe<'_>) -> Section {
-    let of_cores = match probe.sources.cores() {
+/// Lists the forms that take numbers, with the terms of each PMU.
+fn raw(selection: &Selection, probe: &EventProbe<'_>) -> Section {
+    let cores = match probe.sources.cores() {
         [] => Answer { lacks: Some(probe.no_cores()), note: None },
         _ => Answer {
             lacks: None,
             note: Some("NNN: the number from the CPU's manual, in hexadecimal"),
         },
     };
-    let mut events = vec![entry("rNNN", None, of_cores)];
+    let mut events = vec![entry("rNNN", None, cores)];
     for pmu in probe.sources.pmus() {
         let terms = pmu.formats().unwrap_or_default();
         if !terms.is_empty() {
@@ -163,13 +172,17 @@ fn raw(selection: &Selection, probe: &Probe<'_>) -> Section {
     let type_config =
         Answer { lacks: None, note: Some("the type and config that perf_event_open(2) takes") };
     events.push(entry("TYPE:CONFIG", None, type_config));
-    events.retain(|entry| selection.takes(Kind::Raw, &entry.name));
-    Section { kind: Kind::Raw, lacks: None, events, systems: Vec::new() }
+    events.retain(|entry| selection.has(EventKind::Raw, &entry.name));
+    Section { kind: EventKind::Raw, lacks: None, events, systems: Vec::new() }
 }
 
 fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
-    let mut section =
-        Section { kind: Kind::Tracepoint, lacks: None, events: Vec::new(), systems: Vec::new() };
+    let mut section = Section {
+        kind: EventKind::Tracepoint,
+        lacks: None,
+        events: Vec::new(),
+        systems: Vec::new(),
+    };
     let listed = || {
         let tracefs = sources.tracefs()?;
         tracefs
@@ -190,21 +203,21 @@ fn tracepoints(selection: &Selection, sources: &Sources) -> Section {
             let names = systems.iter().flat_map(|(system, events)| {
                 events.iter().map(move |event| format!("{system}:{event}"))
             });
-            let wanted = names.filter(|name| selection.takes(Kind::Tracepoint, name));
+            let wanted = names.filter(|name| selection.has(EventKind::Tracepoint, name));
             section.events = wanted.map(|name| entry(&name, None, Answer::default())).collect();
         }
     }
     section
 }
 
-/// Tries one on the first page of an address space, which no program has: it never counts, and
-/// shows whether the CPU takes it.
-fn breakpoints(selection: &Selection, probe: &Probe<'_>) -> Section {
+/// Tries a breakpoint in the first page of the address space. Programs don't map that page, so the
+/// breakpoint never counts, but opening it shows whether the CPU supports breakpoints.
+fn breakpoints(selection: &Selection, probe: &EventProbe<'_>) -> Section {
     let form = "mem:ADDRESS[/LENGTH][:rwx]";
-    let events = if selection.takes(Kind::Breakpoint, form) {
-        vec![entry(form, None, probe.name("mem:0x10/1:w:u"))]
+    let events = if selection.has(EventKind::Breakpoint, form) {
+        vec![entry(form, None, probe.try_name("mem:0x10/1:w:u"))]
     } else {
         Vec::new()
     };
-    summed_up(Kind::Breakpoint, selection, events)
+    section_with_shared_reason(EventKind::Breakpoint, selection, events)
 }

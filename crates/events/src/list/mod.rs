@@ -1,4 +1,4 @@
-//! The events that a machine has, and why it lacks others: what `tare list` shows.
+//! Lists a machine's events, and why others are unavailable, for `tare list`.
 
 mod inventory;
 mod probe;
@@ -14,11 +14,11 @@ use tare_kernel::open::Kernel;
 use inventory::Section;
 use selection::Selection;
 
-/// What users of `perf` look for in vain, and what to do instead.
+/// Note about the vendor event names that `perf list` shows and tare doesn't have.
 pub const VENDOR_EVENTS: &str = "Names from vendors' event tables are not included. Take the numbers from the vendor's manual: rNNN, or pmu/event=N,umask=N/ with the terms of `tare list raw`.";
 
-/// The events of a machine, or those of them that were asked for. What is shown as available was
-/// opened once. Serialized it is the list of its sections.
+/// The selected events of a machine. Each event shown as available was opened once. Serializes as
+/// the list of its sections.
 #[derive(Debug)]
 pub struct Listing {
     sections: Vec<Section>,
@@ -26,24 +26,25 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Looks for what `what` names: kinds, patterns or parts of names; nothing is everything.
+    /// Lists the events selected by `words`: kinds, patterns or parts of names. Without words, lists
+    /// all events.
     #[must_use]
-    pub fn new(what: &[String], host: &Host, kernel: &dyn Kernel) -> Self {
-        let selection = Selection::new(what);
-        let sections = inventory::sections(&selection, host, kernel);
+    pub fn new(words: &[String], host: &Host, kernel: &dyn Kernel) -> Self {
+        let selection = Selection::new(words);
+        let sections = inventory::list_events(&selection, host, kernel);
         Self { sections, is_everything: selection.is_everything() }
     }
 
-    /// Whether nothing has such a name.
+    /// Whether nothing matches the selection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
 
-    /// Writes it for people.
+    /// Writes the list as text.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if writing to `out` fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         text::write(out, &self.sections, self.is_everything.then_some(VENDOR_EVENTS))
     }

@@ -8,40 +8,42 @@ use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;
 use tare_kernel::open::{EventTarget, Kernel};
 
-/// What the kernel said.
+/// Whether an event can be counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// Why it doesn't count it.
+    /// Why the event can't be counted; `None` if it can.
     pub(super) lacks: Option<String>,
-    /// What to know about counting it.
+    /// A restriction on counting it.
     pub(super) note: Option<&'static str>,
 }
 
-/// A kernel to ask, and what explains its answers.
-pub(super) struct Probe<'a> {
+/// Tries to open events, and explains refusals.
+pub(super) struct EventProbe<'a> {
     kernel: &'a dyn Kernel,
     host: &'a Host,
     pub(super) sources: &'a Sources,
 }
 
-impl<'a> Probe<'a> {
+impl<'a> EventProbe<'a> {
     pub(super) fn new(kernel: &'a dyn Kernel, host: &'a Host, sources: &'a Sources) -> Self {
         Self { kernel, host, sources }
     }
 
-    /// Whether an event with this name is counted: on a hybrid machine, by any kind of core.
-    pub(super) fn name(&self, name: &str) -> Answer {
+    /// Tries the event of this name. On a hybrid machine one kind of core that counts it is enough.
+    pub(super) fn try_name(&self, name: &str) -> Answer {
         match parse(name, self.sources) {
             Ok(groups) => {
-                let answers =
-                    groups.iter().flat_map(|group| &group.events).map(|event| self.event(event));
+                let answers = groups
+                    .iter()
+                    .flat_map(|group| &group.events)
+                    .map(|event| self.try_event(event));
                 answers.reduce(|a, b| if a.lacks.is_none() { a } else { b }).unwrap_or_default()
             }
             Err(error) => Answer { lacks: Some(error.problem.to_string()), note: None },
         }
     }
 
-    fn event(&self, event: &Event) -> Answer {
+    fn try_event(&self, event: &Event) -> Answer {
         let target = match &event.cpus {
             Some(PmuCpus::OnePerPackage(cpus)) => {
                 EventTarget::Cpu(cpus.as_slice().first().copied().unwrap_or(0))
@@ -51,7 +53,7 @@ impl<'a> Probe<'a> {
         let open = |attr: &Attr| self.kernel.open(attr, target, None).map(drop);
         let refused = match open(&event.attr) {
             Ok(()) => return Answer::default(),
-            // What the kernel says of user space alone is the better reason where it closes itself.
+            // Without permission for the kernel, the errno for user space alone tells more.
             Err(Errno::ACCESS | Errno::PERM) => match open(&user_space_only(&event.attr)) {
                 Ok(()) if is_kernel_only(&event.attr) => {
                     return Answer {
@@ -69,17 +71,18 @@ impl<'a> Probe<'a> {
         if refused == Errno::INVAL {
             return Answer {
                 lacks: None,
-                note: Some("not alone: the kernel wants it in a group, or with more terms"),
+                note: Some("not alone: the kernel requires a group, or more terms"),
             };
         }
         Answer { lacks: Some(self.reason(refused, &event.attr)), note: None }
     }
 
     fn reason(&self, errno: Errno, attr: &Attr) -> String {
-        let of_cores = matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
+        let is_core_event =
+            matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW);
         match errno {
             Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV
-                if of_cores && self.sources.cores().is_empty() =>
+                if is_core_event && self.sources.cores().is_empty() =>
             {
                 self.no_cores()
             }
@@ -93,19 +96,20 @@ impl<'a> Probe<'a> {
                     .to_owned()
             }
             Errno::MFILE | Errno::NFILE => "too many open files: raise `ulimit -n`".to_owned(),
-            other => format!("the kernel says: {other}"),
+            other => format!("the kernel refuses it: {other}"),
         }
     }
 
+    /// States that the user lacks permission, and how to get it.
     fn closed(&self) -> String {
         let level = self
             .host
             .read("/proc/sys/kernel/perf_event_paranoid")
             .map_or(String::new(), |level| format!(" (perf_event_paranoid is {level})"));
-        format!("not permitted to this user{level}: `tare doctor` says what lifts it")
+        format!("not permitted to this user{level}: `tare doctor` shows how to permit it")
     }
 
-    /// Why there is nothing that the CPU's own counters would count.
+    /// Why no event of the CPU's counters is available.
     pub(super) fn no_cores(&self) -> String {
         "the kernel sees no PMU of the CPU: most VMs have none".to_owned()
     }

@@ -3,7 +3,7 @@ use crate::glob_matches;
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     Hardware,
     Software,
     Cache,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Breakpoint,
 }
 
-impl Kind {
+impl EventKind {
     pub(super) const ALL: [Self; 7] = [
         Self::Hardware,
         Self::Software,
@@ -24,7 +24,7 @@ impl Kind {
         Self::Breakpoint,
     ];
 
-    /// The words that users write for it; perf's, as far as it has them.
+    /// The words that select this kind; perf's words where perf has them.
     pub(super) fn words(self) -> &'static [&'static str] {
         match self {
             Self::Hardware => &["hw", "hardware"],
@@ -38,18 +38,18 @@ impl Kind {
     }
 }
 
-/// What the user wants to see: kinds, and names by pattern or part.
+/// The events that the user selected: kinds, and names by pattern or part.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
-    kinds: Vec<Kind>,
+    kinds: Vec<EventKind>,
     patterns: Vec<String>,
 }
 
 impl Selection {
-    pub(super) fn new(what: &[String]) -> Self {
+    pub(super) fn new(words: &[String]) -> Self {
         let mut selection = Self::default();
-        for word in what {
-            match Kind::ALL.into_iter().find(|kind| kind.words().contains(&word.as_str())) {
+        for word in words {
+            match EventKind::ALL.into_iter().find(|kind| kind.words().contains(&word.as_str())) {
                 Some(kind) => selection.kinds.push(kind),
                 None => selection.patterns.push(word.to_lowercase()),
             }
@@ -61,23 +61,18 @@ impl Selection {
         self.kinds.is_empty() && self.patterns.is_empty()
     }
 
-    /// Whether the user named the kind itself.
-    pub(super) fn names(&self, kind: Kind) -> bool {
-        self.kinds.contains(&kind)
+    /// Whether all events of a kind are selected, whatever their names.
+    pub(super) fn has_all_of(&self, kind: EventKind) -> bool {
+        self.is_everything() || self.kinds.contains(&kind)
     }
 
-    /// Whether all events of a kind are wanted, whatever their names.
-    pub(super) fn all_of(&self, kind: Kind) -> bool {
-        self.is_everything() || self.names(kind)
+    /// Whether events of a kind may be selected, by the kind or by name.
+    pub(super) fn may_have(&self, kind: EventKind) -> bool {
+        self.has_all_of(kind) || !self.patterns.is_empty()
     }
 
-    /// Whether some events of a kind may be wanted.
-    pub(super) fn some_of(&self, kind: Kind) -> bool {
-        self.all_of(kind) || !self.patterns.is_empty()
-    }
-
-    /// Whether an event of this kind and name is wanted.
-    pub(super) fn takes(&self, kind: Kind, name: &str) -> bool {
+    /// Whether an event of this kind and name is selected.
+    pub(super) fn has(&self, kind: EventKind, name: &str) -> bool {
         let name = || name.to_lowercase();
         let fits = |pattern: &String| {
             if pattern.contains(['*', '?', '[']) {
@@ -86,7 +81,7 @@ impl Selection {
                 name().contains(pattern.as_str())
             }
         };
-        self.all_of(kind) || self.patterns.iter().any(fits)
+        self.has_all_of(kind) || self.patterns.iter().any(fits)
     }
 }
 
@@ -95,21 +90,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_patterns_and_parts() {
-        let of = |words: &[&str]| {
+    fn selects_by_kind_pattern_and_part_of_a_name() {
+        let select = |words: &[&str]| {
             Selection::new(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
         };
-        assert!(of(&[]).takes(Kind::Cache, "LLC-loads"));
+        assert!(select(&[]).has(EventKind::Cache, "LLC-loads"));
         assert!(
-            of(&["hw"]).takes(Kind::Hardware, "cycles") && !of(&["hw"]).takes(Kind::Software, "cs")
+            select(&["hw"]).has(EventKind::Hardware, "cycles")
+                && !select(&["hw"]).has(EventKind::Software, "cs")
         );
         assert!(
-            of(&["SCHED:*"]).takes(Kind::Tracepoint, "sched:sched_switch")
-                && !of(&["sched:*"]).takes(Kind::Tracepoint, "sys:sched")
+            select(&["SCHED:*"]).has(EventKind::Tracepoint, "sched:sched_switch")
+                && !select(&["sched:*"]).has(EventKind::Tracepoint, "sys:sched")
         );
         assert!(
-            of(&["sw", "llc"]).takes(Kind::Cache, "LLC-loads")
-                && !of(&["sw", "llc"]).takes(Kind::Cache, "node-loads")
+            select(&["sw", "llc"]).has(EventKind::Cache, "LLC-loads")
+                && !select(&["sw", "llc"]).has(EventKind::Cache, "node-loads")
         );
     }
 }

@@ -1,27 +1,27 @@
 use std::io::{self, Write};
 
-use super::inventory::{Entry, Section, System};
-use super::selection::Kind;
+use super::inventory::{ListedEvent, Section, System};
+use super::selection::EventKind;
 use tare_format::printable;
 
-/// Columns that lines of several names fill.
+/// Maximum width of lines that list several systems, in characters.
 const WIDTH: usize = 100;
-/// Width of the name column.
+/// Width of the name column, in characters.
 const NAME_WIDTH: usize = 40;
 
-fn title(kind: Kind) -> &'static str {
+fn title(kind: EventKind) -> &'static str {
     match kind {
-        Kind::Hardware => "Hardware events",
-        Kind::Software => "Software events",
-        Kind::Cache => "Cache events",
-        Kind::Pmu => "Events that PMUs name",
-        Kind::Raw => "Events by number",
-        Kind::Tracepoint => "Tracepoints",
-        Kind::Breakpoint => "Breakpoints",
+        EventKind::Hardware => "Hardware events",
+        EventKind::Software => "Software events",
+        EventKind::Cache => "Cache events",
+        EventKind::Pmu => "Events that PMUs name",
+        EventKind::Raw => "Events by number",
+        EventKind::Tracepoint => "Tracepoints",
+        EventKind::Breakpoint => "Breakpoints",
     }
 }
 
-/// Writes the sections, and a note after them.
+/// Writes the sections, then the note.
 pub(super) fn write(
     out: &mut impl Write,
     sections: &[Section],
@@ -32,14 +32,14 @@ pub(super) fn write(
         writeln!(out, "{gap}{} ({})", title(section.kind), section.kind.words()[0])?;
         match &section.lacks {
             Some(reason) => writeln!(out, "  none: {}", printable(reason))?,
-            None => section.events.iter().try_for_each(|event| line(out, event))?,
+            None => section.events.iter().try_for_each(|event| write_event(out, event))?,
         }
-        systems(out, &section.systems)?;
+        write_systems(out, &section.systems)?;
     }
     note.map_or(Ok(()), |note| writeln!(out, "\n{note}"))
 }
 
-fn line(out: &mut impl Write, event: &Entry) -> io::Result<()> {
+fn write_event(out: &mut impl Write, event: &ListedEvent) -> io::Result<()> {
     let alias = event.alias.map_or(String::new(), |alias| format!(" or {alias}"));
     let name = format!("{}{alias}", event.name);
     let name = printable(&name);
@@ -56,16 +56,12 @@ fn line(out: &mut impl Write, event: &Entry) -> io::Result<()> {
     }
 }
 
-fn systems(out: &mut impl Write, systems: &[System]) -> io::Result<()> {
+fn write_systems(out: &mut impl Write, systems: &[System]) -> io::Result<()> {
     if systems.is_empty() {
         return Ok(());
     }
     let all: usize = systems.iter().map(|system| system.events).sum();
-    writeln!(
-        out,
-        "  {all} in {} systems; `tare list 'sched:*'` shows those of one",
-        systems.len()
-    )?;
+    writeln!(out, "  {all} in {} systems; `tare list 'sched:*'` lists one system", systems.len())?;
     let mut used = 0;
     for system in systems {
         let shown = format!("{} {}", printable(&system.name), system.events);

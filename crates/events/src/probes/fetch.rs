@@ -1,4 +1,4 @@
-//! Arguments: `[NAME=]FETCH[:TYPE]`, as the kernel's probes and `perf probe` take them, and
+//! Parses probe arguments: `[NAME=]FETCH[:TYPE]` in the notation of the kernel and `perf probe`, and
 //! bpftrace's `argN` and `retval`.
 
 use std::fmt::Write;
@@ -6,24 +6,24 @@ use std::fmt::Write;
 use tare_kernel::functions::{Argument, ArgumentBase, ArgumentValue, LOADS, Load, Register};
 
 use super::{NamedArgument, ProbeError};
-use crate::syntax::number;
+use crate::syntax::parse_number;
 
-const TYPES: &str = "types are u8 to u64, s8 to s64, x8 to x64, char, string and ustring";
+const EXPECTED_TYPE: &str = "types are u8 to u64, s8 to s64, x8 to x64, char, string and ustring";
 
-/// How an argument is shown.
+/// The format in which an argument is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// An unsigned number of this many bytes.
+    /// An unsigned decimal number; its size in bytes.
     Unsigned(u8),
-    /// A number with a sign.
+    /// A signed decimal number; its size in bytes.
     Signed(u8),
-    /// A number in base 16.
+    /// A hexadecimal number; its size in bytes.
     Hex(u8),
     /// A character.
     Char,
     /// A string.
     Text,
-    /// It lies where tare can't read it.
+    /// tare can't read the argument's location; shown as `?`.
     Unknown,
 }
 
@@ -36,7 +36,8 @@ impl Format {
         }
     }
 
-    /// Shows what was found; `(fault)` where it could not be read, as in the kernel's own lines.
+    /// Formats a fetched value. Memory that could not be read is shown as `(fault)`, as in the
+    /// kernel's trace.
     #[must_use]
     pub fn show(self, found: &ArgumentValue<'_>) -> String {
         let Some(value) = found.value else { return "(fault)".to_owned() };
@@ -47,12 +48,12 @@ impl Format {
             Self::Signed(_) => ((value << unused).cast_signed() >> unused).to_string(),
             Self::Hex(_) => format!("{plain:#x}"),
             Self::Char => format!("{:?}", char::from(u8::try_from(plain).unwrap_or(b'?'))),
-            Self::Text => quoted(found.text),
+            Self::Text => quote(found.text),
             Self::Unknown => "?".to_owned(),
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         match name {
             "string" | "ustring" => return Some(Self::Text),
             "char" => return Some(Self::Char),
@@ -74,13 +75,13 @@ impl Format {
     }
 }
 
-/// A string between quotes, with what a terminal would act on as escapes.
-fn quoted(text: &[u8]) -> String {
+/// Quotes a string, with control characters and invalid UTF-8 escaped.
+fn quote(text: &[u8]) -> String {
     let mut out = String::from("\"");
     for chunk in text.utf8_chunks() {
         chunk.valid().chars().for_each(|c| out.extend(c.escape_debug()));
         for byte in chunk.invalid() {
-            let _ = write!(out, "\\x{byte:02x}"); // a String takes all
+            let _ = write!(out, "\\x{byte:02x}"); // writing to a String can't fail
         }
     }
     out.push('"');
@@ -93,8 +94,11 @@ fn wrong(text: &str, why: &'static str) -> ProbeError {
     ProbeError::Argument { text: text.to_owned(), why }
 }
 
-/// Reads an argument of a program's function, or of the kernel's.
-pub(super) fn argument(text: &str, in_user_memory: bool) -> Result<NamedArgument, ProbeError> {
+/// Parses an argument. `in_user_memory`: loads read the program's memory, not the kernel's.
+pub(super) fn parse_argument(
+    text: &str,
+    in_user_memory: bool,
+) -> Result<NamedArgument, ProbeError> {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -105,14 +109,15 @@ pub(super) fn argument(text: &str, in_user_memory: bool) -> Result<NamedArgument
         Some((fetch, kind)) => (fetch, Some(kind)),
         None => (fetch, None),
     };
-    let format = kind
-        .map_or(Ok(Format::Hex(8)), |kind| Format::named(kind).ok_or_else(|| wrong(text, TYPES)))?;
-    // What is nested deeper would also take as much stack.
+    let format = kind.map_or(Ok(Format::Hex(8)), |kind| {
+        Format::parse(kind).ok_or_else(|| wrong(text, EXPECTED_TYPE))
+    })?;
+    // Checked before parsing, which recurses once per parenthesis.
     if fetch.matches('(').count() > LOADS {
         return Err(wrong(text, TOO_DEEP));
     }
     let mut loads = Vec::new();
-    let base = base(text, fetch, in_user_memory, &mut loads)?;
+    let base = parse_base(text, fetch, in_user_memory, &mut loads)?;
     let last = (format == Format::Text).then(|| {
         let in_user_memory = in_user_memory || kind == Some("ustring");
         loads.pop().unwrap_or(Load { offset: 0, in_user_memory })
@@ -124,8 +129,8 @@ pub(super) fn argument(text: &str, in_user_memory: bool) -> Result<NamedArgument
     Ok(NamedArgument { name: name.unwrap_or(fetch).to_owned(), argument, format })
 }
 
-/// Those of a place's own arguments that are named: `[NAME=]argN[:TYPE]`.
-pub(super) fn of_place(
+/// Selects among the arguments that a USDT probe declares: `[NAME=]argN[:TYPE]`.
+pub(super) fn select_arguments(
     words: &[&str],
     known: &[NamedArgument],
 ) -> Result<Vec<NamedArgument>, ProbeError> {
@@ -134,14 +139,14 @@ pub(super) fn of_place(
         let rest = rest.unwrap_or(text);
         let (number, kind) = rest.split_once(':').unzip();
         let number = number.unwrap_or(rest);
-        let of_name = |one: &&NamedArgument| one.name == number.trim_start_matches('$');
-        let found = known.iter().find(of_name);
+        let has_name = |one: &&NamedArgument| one.name == number.trim_start_matches('$');
+        let found = known.iter().find(has_name);
         let found = found
-            .ok_or_else(|| wrong(text, "the place has no such argument: arg1 is its first"))?;
+            .ok_or_else(|| wrong(text, "the probe has no such argument: arg1 is its first"))?;
         let mut chosen = found.clone();
         chosen.name = name.unwrap_or(number).to_owned();
         if let Some(kind) = kind.filter(|_| chosen.format != Format::Unknown) {
-            chosen.format = Format::named(kind).ok_or_else(|| wrong(text, TYPES))?;
+            chosen.format = Format::parse(kind).ok_or_else(|| wrong(text, EXPECTED_TYPE))?;
         }
         if chosen.format == Format::Text {
             chosen.argument.text = Some(Load { offset: 0, in_user_memory: true });
@@ -151,8 +156,8 @@ pub(super) fn of_place(
     words.iter().map(chosen).collect()
 }
 
-/// What it begins with; the loads are added innermost first.
-fn base(
+/// Parses the base of a fetch, and appends the loads around it, the innermost first.
+fn parse_base(
     text: &str,
     fetch: &str,
     in_user_memory: bool,
@@ -164,65 +169,67 @@ fn base(
             .ok_or_else(|| wrong(text, "this machine has no such register"));
     }
     if let Some(word) = fetch.strip_prefix('$') {
-        return special(text, word, in_user_memory, loads);
+        return parse_variable(text, word, in_user_memory, loads);
     }
     if let Some(immediate) = fetch.strip_prefix('\\') {
-        return number(immediate)
+        return parse_number(immediate)
             .map(ArgumentBase::Constant)
-            .ok_or_else(|| wrong(text, "a number belongs after \\"));
+            .ok_or_else(|| wrong(text, "expected a number after \\"));
     }
     if let Some(address) = fetch.strip_prefix('@') {
-        const WANTED: &str = "@ takes an address; of a symbol tare has none";
-        let address = number(address).ok_or_else(|| wrong(text, WANTED))?;
+        const EXPECTED: &str = "expected an address after @; symbols aren't supported there";
+        let address = parse_number(address).ok_or_else(|| wrong(text, EXPECTED))?;
         loads.push(Load { offset: 0, in_user_memory });
         return Ok(ArgumentBase::Constant(address));
     }
     if let Some(rest) = fetch.strip_prefix(['+', '-']) {
-        const WANTED: &str = "memory is +OFFSET(FETCH), as +8(%di)";
+        const EXPECTED: &str = "memory has the form +OFFSET(FETCH), like +8(%di)";
         let (marked, rest) = rest.strip_prefix('u').map_or((false, rest), |rest| (true, rest));
         let (offset, inner) = rest
             .split_once('(')
             .and_then(|(offset, inner)| Some((offset, inner.strip_suffix(')')?)))
-            .ok_or_else(|| wrong(text, WANTED))?;
-        let offset = number(offset).and_then(|offset| i64::try_from(offset).ok());
-        let offset = offset.ok_or_else(|| wrong(text, WANTED))?;
+            .ok_or_else(|| wrong(text, EXPECTED))?;
+        let offset = parse_number(offset).and_then(|offset| i64::try_from(offset).ok());
+        let offset = offset.ok_or_else(|| wrong(text, EXPECTED))?;
         let offset = if fetch.starts_with('-') { -offset } else { offset };
-        let base = base(text, inner, in_user_memory, loads)?;
+        let base = parse_base(text, inner, in_user_memory, loads)?;
         loads.push(Load { offset, in_user_memory: in_user_memory || marked });
         return Ok(base);
     }
     match fetch.strip_prefix("arg").map(str::parse::<usize>) {
-        Some(Ok(number)) => nth(text, number.saturating_add(1)),
+        Some(Ok(number)) => argument_register(text, number.saturating_add(1)),
         _ if fetch == "retval" => Ok(ArgumentBase::Returned),
         _ => Err(wrong(
             text,
-            "C variables are not read: name a register (%di), memory (+8(%di)), $arg1 or $retval",
+            "C variables aren't supported: give a register (%di), memory (+8(%di)), $arg1 or $retval",
         )),
     }
 }
 
-fn nth(text: &str, number: usize) -> Result<ArgumentBase, ProbeError> {
-    const WANTED: &str = "only so many arguments are in registers: the others are on the stack";
-    Register::argument(number).map(ArgumentBase::Register).ok_or_else(|| wrong(text, WANTED))
+/// Returns the register that holds an argument, counted from 1.
+fn argument_register(text: &str, number: usize) -> Result<ArgumentBase, ProbeError> {
+    const ON_STACK: &str = "this argument isn't in registers: read it from the stack";
+    Register::argument(number).map(ArgumentBase::Register).ok_or_else(|| wrong(text, ON_STACK))
 }
 
-/// What stands behind `$`.
-fn special(
+/// Parses the word after `$`.
+fn parse_variable(
     text: &str,
     word: &str,
     in_user_memory: bool,
     loads: &mut Vec<Load>,
 ) -> Result<ArgumentBase, ProbeError> {
-    const WANTED: &str = "$ takes arg1, arg2 and so on, retval, stack and stack0, stack1 and so on";
+    const EXPECTED: &str = "expected arg1, arg2, …, retval, stack, stack0, stack1, … after $";
     if word == "retval" {
         return Ok(ArgumentBase::Returned);
     }
     if let Some(number) = word.strip_prefix("arg") {
-        return nth(text, number.parse().map_err(|_| wrong(text, WANTED))?);
+        let number = number.parse().map_err(|_| wrong(text, EXPECTED))?;
+        return argument_register(text, number);
     }
-    let slot = word.strip_prefix("stack").ok_or_else(|| wrong(text, WANTED))?;
+    let slot = word.strip_prefix("stack").ok_or_else(|| wrong(text, EXPECTED))?;
     if !slot.is_empty() {
-        let slot: u16 = slot.parse().map_err(|_| wrong(text, WANTED))?;
+        let slot: u16 = slot.parse().map_err(|_| wrong(text, EXPECTED))?;
         loads.push(Load { offset: 8 * i64::from(slot), in_user_memory });
     }
     Ok(ArgumentBase::Register(Register::stack_pointer()))
@@ -233,11 +240,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> NamedArgument {
-        argument(text, true).unwrap()
+        parse_argument(text, true).unwrap()
     }
 
     #[test]
-    fn the_words_of_the_kernel_are_taken() {
+    fn parses_the_kernels_notation() {
         let load = |offset| Load { offset, in_user_memory: true };
         let sp = Register::stack_pointer();
         let of = |base, loads: &[i64], size, text: Option<i64>| Argument {
@@ -265,37 +272,37 @@ mod tests {
         }
         assert_eq!(read("arg0").argument, read("$arg1").argument);
         assert_eq!((read("a=%sp").name, read("$arg1").name), ("a".to_owned(), "$arg1".to_owned()));
-        let of_kernel = argument("+0(%sp)", false).unwrap().argument;
-        assert!(!of_kernel.loads[0].in_user_memory);
-        assert!(argument("+u0(%sp)", false).unwrap().argument.loads[0].in_user_memory);
+        let kernel = parse_argument("+0(%sp)", false).unwrap().argument;
+        assert!(!kernel.loads[0].in_user_memory);
+        assert!(parse_argument("+u0(%sp)", false).unwrap().argument.loads[0].in_user_memory);
     }
 
     #[test]
-    fn what_is_no_argument_is_named() {
+    fn explains_invalid_arguments() {
         for (text, says) in [
             ("length", "C variables"),
             ("x=length:u32", "C variables"),
             ("%nothing", "no such register"),
             ("$arg99", "in registers"),
-            ("$nothing", "$ takes"),
+            ("$nothing", "after $"),
             ("%sp:u33", "types are"),
-            ("+8%sp", "memory is"),
-            ("+8(%sp", "memory is"),
+            ("+8%sp", "memory has the form"),
+            ("+8(%sp", "memory has the form"),
             ("@main", "an address"),
             ("+0(+0(+0(+0(+0(%sp)))))", "at most 4"),
             ("+0(+0(+0(+0(%sp:string))))", "types are"),
             ("+0(+0(+0(+0(+0(%sp))))):string", "at most 4"),
             ("", "C variables"),
         ] {
-            let error = argument(text, true).unwrap_err().to_string();
+            let error = parse_argument(text, true).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
         let deep = format!("{}%sp{}", "+0(".repeat(5000), ")".repeat(5000));
-        assert!(argument(&deep, true).is_err());
+        assert!(parse_argument(&deep, true).is_err());
     }
 
     #[test]
-    fn values_are_shown_by_type() {
+    fn formats_values_by_type() {
         let number = |value| ArgumentValue { value: Some(value), text: b"" };
         let show = |format: Format, value| format.show(&number(value));
         assert_eq!(show(Format::Signed(4), 0xffff_ffff), "-1");

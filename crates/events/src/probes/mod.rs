@@ -1,8 +1,8 @@
 //! Functions and static tracepoints for `tare trace --probe`, `--kprobe` and `--usdt`.
 //!
 //! `fetch` parses arguments in the notation of `perf probe` and the kernel
-//! (`Documentation/trace/uprobetracer.rst`); `usdt` reads the notes about static tracepoints in
-//! programs, and `operand` the locations of their arguments.
+//! (`Documentation/trace/uprobetracer.rst`). `usdt` reads a program's notes about its static
+//! tracepoints; `operand` parses the locations of their arguments.
 
 mod fetch;
 mod operand;
@@ -16,48 +16,48 @@ use tare_kernel::functions::{ARGUMENTS, Argument, ProbeCall, ProbeLocation, Prob
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
-use super::nearest::list;
-use super::syntax::{Word, number};
-use super::uprobe::file_offset;
+use super::nearest::join_names;
+use super::syntax::{Word, parse_number};
+use super::uprobe::find_file_offset;
 
 pub use fetch::Format;
 
-/// `PROT_EXEC` of mmap(2).
+/// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 
-/// A probe: where it sits and what it fetches.
+/// A probe, as the user requested it.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// What was typed, without arguments.
+    /// The text as typed, without arguments.
     pub name: String,
-    /// Where it lies: one place, of USDT as many as the program has.
+    /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
-    /// It is a function, whose calls return.
+    /// Whether the probe is on a function, so that calls and returns are traced.
     pub returns: bool,
 }
 
-/// One of the places of a probe.
+/// A location of a probe, with the arguments read there.
 #[derive(Clone, Debug)]
 pub struct ProbePlace {
-    /// Where.
+    /// The location in a file or in the kernel.
     pub location: ProbeLocation,
-    /// What is read there.
+    /// The arguments.
     pub arguments: Vec<NamedArgument>,
 }
 
-/// An argument, and how it is shown.
+/// An argument, with its name and format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedArgument {
-    /// As typed before `=`, or what was typed.
+    /// The text before `=`, or the whole text.
     pub name: String,
-    /// How it is read.
+    /// How the kernel fetches it.
     pub argument: Argument,
-    /// How it is shown.
+    /// The format in which it is shown.
     pub format: Format,
 }
 
 impl ProbePlace {
-    /// Names and values of what was read there.
+    /// Formats the arguments of a call, as names and values.
     #[must_use]
     pub fn show(&self, call: &ProbeCall<'_>) -> Vec<(String, String)> {
         let value = |(number, named): (usize, &NamedArgument)| {
@@ -68,12 +68,15 @@ impl ProbePlace {
     }
 }
 
-/// Returns what the kernel has to do at each place, and for each place its probe and its index in
-/// that probe. `each`: record each call, for functions only calls that took long enough.
+/// Returns a plan for each place of the probes, and for each plan the indices of its probe and of
+/// the place in that probe.
+///
+/// `records_each`: the kernel records each call, and of functions only calls of at least
+/// `min_duration_ns`.
 #[must_use]
-pub fn plans(
+pub fn plan_probes(
     probes: &[Probe],
-    each: bool,
+    records_each: bool,
     min_duration_ns: u64,
 ) -> (Vec<ProbePlan>, Vec<(usize, usize)>) {
     let plan = |probe: &Probe, place: &ProbePlace| ProbePlan {
@@ -81,7 +84,7 @@ pub fn plans(
         location: place.location.clone(),
         returns: probe.returns,
         arguments: place.arguments.iter().map(|named| named.argument.clone()).collect(),
-        records_each: each,
+        records_each,
         min_duration_ns: if probe.returns { min_duration_ns } else { 0 },
     };
     let all = probes.iter().enumerate().flat_map(|(number, probe)| {
@@ -91,19 +94,19 @@ pub fn plans(
     all.unzip()
 }
 
-/// Why a text is no probe. Its `Display` is one line.
+/// Why a text isn't a valid probe. `Display` writes one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProbeError {
-    /// Something is missing or too much.
+    /// The text breaks the grammar.
     #[error("{text}: {wanted}")]
     Form {
-        /// What was typed.
+        /// The text as typed.
         text: String,
-        /// What is expected.
+        /// The expected form.
         wanted: &'static str,
     },
     /// There is no such program.
-    #[error("{0}: there is no such file, in the folders of PATH neither")]
+    #[error("{0}: no such file, and no such program in PATH")]
     NoFile(String),
     /// Not a valid file or location.
     #[error("{0}")]
@@ -111,51 +114,51 @@ pub enum ProbeError {
     /// Not a valid argument.
     #[error("'{text}': {why}")]
     Argument {
-        /// What was typed.
+        /// The argument as typed.
         text: String,
-        /// What is wrong.
+        /// The reason, in words.
         why: &'static str,
     },
-    /// The file names no such place.
+    /// The file has no such USDT probe.
     #[error("{file} has no USDT probe {wanted}: {has}")]
     NoUsdt {
         /// The file.
         file: String,
-        /// What was typed.
+        /// The probe as typed.
         wanted: String,
-        /// Those that it has.
+        /// The probes that the file has, in words.
         has: String,
     },
 }
 
-/// What is asked for, as typed.
+/// The requested probes, as typed.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeRequest<'a> {
-    /// Functions of programs: see [`function`].
+    /// Functions of programs: see [`parse_function`].
     pub functions: &'a [String],
-    /// Functions of the kernel: see [`kernel_function`].
-    pub of_kernel: &'a [String],
-    /// Places that programs name: see [`usdt`].
+    /// Functions of the kernel: see [`parse_kernel_function`].
+    pub kernel_functions: &'a [String],
+    /// Static tracepoints of programs: see [`find_usdt`].
     pub usdt: &'a [String],
 }
 
 impl ProbeRequest<'_> {
-    /// All of it, in that order. `files` are where places are looked for that name no file; those
-    /// that are no paths are found as other files are.
+    /// Resolves all probes, in the order of the fields. `files` returns the files to search for
+    /// USDT probes that name no file; `find` finds those without a `/`.
     ///
     /// # Errors
     /// See [`ProbeError`].
-    pub fn probes(
+    pub fn resolve(
         &self,
         files: impl FnOnce() -> Vec<PathBuf>,
         find: Find<'_>,
     ) -> Result<Vec<Probe>, ProbeError> {
         let mut all = Vec::new();
         for text in self.functions {
-            all.push(function(text, find)?);
+            all.push(parse_function(text, find)?);
         }
-        for text in self.of_kernel {
-            all.push(kernel_function(text)?);
+        for text in self.kernel_functions {
+            all.push(parse_kernel_function(text)?);
         }
         if self.usdt.is_empty() {
             return Ok(all);
@@ -166,50 +169,49 @@ impl ProbeRequest<'_> {
         };
         let files: Vec<PathBuf> = files().into_iter().map(path).collect();
         for text in self.usdt {
-            all.push(usdt(text, &files, find)?);
+            all.push(find_usdt(text, &files, find)?);
         }
         Ok(all)
     }
 }
 
-/// How a program's file is found where the text is no path of one.
+/// Finds the file of a program that was given by name, in PATH for example.
 pub type Find<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
 fn form(text: &str, wanted: &'static str) -> ProbeError {
     ProbeError::Form { text: text.to_owned(), wanted }
 }
 
-/// Takes `FILE:FUNCTION[+OFFSET] [ARGUMENT…]`, or an offset in the file in place of a function.
+/// Parses `FILE:FUNCTION[+OFFSET] [ARGUMENT…]`; an offset in the file may replace the function.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn function(text: &str, find: Find<'_>) -> Result<Probe, ProbeError> {
+pub fn parse_function(text: &str, find: Find<'_>) -> Result<Probe, ProbeError> {
     const WANTED: &str =
-        "give FILE:FUNCTION and what is to be read, as './prog:open_file name=+0(%di):string'";
+        "give FILE:FUNCTION and its arguments, like './prog:open_file name=+0(%di):string'";
     let mut words = text.split_ascii_whitespace();
     let place = words.next().ok_or_else(|| form(text, WANTED))?;
-    let (file, function) = in_file(place, find)?.ok_or_else(|| form(place, WANTED))?;
+    let (file, function) = split_file(place, find)?.ok_or_else(|| form(place, WANTED))?;
     let path = file.to_str().ok_or_else(|| ProbeError::NoFile(place.to_owned()))?;
     let word = |text| Word { at: 0, text };
-    let offset = file_offset(word(path), word(function))
-        .map_err(|problem| ProbeError::Place(problem.said()))?;
+    let offset = find_file_offset(word(path), word(function))
+        .map_err(|problem| ProbeError::Place(problem.into_message()))?;
     let location = ProbeLocation::File { path: c_path(&file)?, offset, semaphore: 0 };
-    let arguments = arguments(words, true)?;
+    let arguments = parse_arguments(words, true)?;
     let places = vec![ProbePlace { location, arguments }];
     Ok(Probe { name: place.to_owned(), places, returns: true })
 }
 
-/// Takes `FUNCTION[+OFFSET] [ARGUMENT…]` of the kernel.
+/// Parses `FUNCTION[+OFFSET] [ARGUMENT…]` of the kernel.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn kernel_function(text: &str) -> Result<Probe, ProbeError> {
-    const WANTED: &str =
-        "give a function of the kernel and what is to be read, as 'vfs_read $arg3'";
+pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
+    const WANTED: &str = "give a function of the kernel and its arguments, like 'vfs_read $arg3'";
     let mut words = text.split_ascii_whitespace();
     let place = words.next().ok_or_else(|| form(text, WANTED))?;
     let (function, offset) = place.split_once('+').unwrap_or((place, "0"));
-    let offset = number(offset).ok_or_else(|| form(place, "a number belongs after +"))?;
+    let offset = parse_number(offset).ok_or_else(|| form(place, "expected a number after +"))?;
     if function.is_empty()
         || !function.chars().all(|c| c.is_ascii_alphanumeric() || "_.$".contains(c))
     {
@@ -217,24 +219,23 @@ pub fn kernel_function(text: &str) -> Result<Probe, ProbeError> {
     }
     let function = CString::new(function).map_err(|_| form(place, WANTED))?;
     let location = ProbeLocation::Kernel { function, offset };
-    let places = vec![ProbePlace { location, arguments: arguments(words, false)? }];
+    let places = vec![ProbePlace { location, arguments: parse_arguments(words, false)? }];
     Ok(Probe { name: place.to_owned(), places, returns: true })
 }
 
-/// Takes `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a place that a program names itself, by
-/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file it is looked for in `files`; where no arguments
-/// are named, all are read.
+/// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
+/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, all are read.
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, ProbeError> {
-    const WANTED: &str = "give PROVIDER:NAME, or FILE:PROVIDER:NAME, as ./prog:server:request";
+pub fn find_usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, ProbeError> {
+    const WANTED: &str = "give PROVIDER:NAME, or FILE:PROVIDER:NAME, like ./prog:server:request";
     let mut words = text.split_ascii_whitespace();
     let text = words.next().ok_or_else(|| form(text, WANTED))?;
     let chosen: Vec<&str> = words.collect();
     let (rest, name) = text.rsplit_once(':').ok_or_else(|| form(text, WANTED))?;
     let named = match rest.rsplit_once(':') {
-        Some((file, _)) => vec![found(file, find)?],
+        Some((file, _)) => vec![find_file(file, find)?],
         None => files.to_vec(),
     };
     let provider = rest.rsplit_once(':').map_or(rest, |(_, provider)| provider);
@@ -247,7 +248,7 @@ pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, Prob
     for file in &named {
         let all = match usdt::read(file) {
             Ok(all) => all,
-            // Of several files, not all need be programs.
+            // Of several files, some may not be programs.
             Err(problem) => {
                 last_problem = Some(problem);
                 continue;
@@ -255,9 +256,9 @@ pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, Prob
         };
         for one in all {
             if one.provider == provider && one.name == name {
-                let mut place = one.place(c_path(file)?)?;
+                let mut place = one.to_place(c_path(file)?)?;
                 if !chosen.is_empty() {
-                    place.arguments = fetch::of_place(&chosen, &place.arguments)?;
+                    place.arguments = fetch::select_arguments(&chosen, &place.arguments)?;
                 }
                 places.push(place);
             } else {
@@ -278,17 +279,20 @@ pub fn usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe, Prob
             return Err(form(text, "without a command and -p, name the file: FILE:PROVIDER:NAME"));
         }
         [one] => one.display().to_string(),
-        [first, ..] => format!("{} and what it has mapped", first.display()),
+        [first, ..] => format!("{} with the files it maps", first.display()),
     };
     has.truncate(12);
-    let has =
-        if has.is_empty() { "it has none".to_owned() } else { format!("it has {}", list(&has)) };
+    let has = if has.is_empty() {
+        "it has none".to_owned()
+    } else {
+        format!("it has {}", join_names(&has))
+    };
     Err(ProbeError::NoUsdt { file: shown, wanted: format!("{provider}:{name}"), has })
 }
 
-/// The files of a process that code may be in; none of one that is gone.
+/// Lists the files that a process maps as code. Returns an empty list if the process has exited.
 #[must_use]
-pub fn mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
+pub fn list_mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
     let mut text = Vec::new();
     if procfs::read_mappings(host, pid, &mut text).is_err() {
         return Vec::new();
@@ -304,8 +308,8 @@ pub fn mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
     files
 }
 
-/// The file of `FILE:PLACE`, and the place: the file has colons where the longer text is one.
-fn in_file<'a>(text: &'a str, find: Find<'_>) -> Result<Option<(PathBuf, &'a str)>, ProbeError> {
+/// Splits `FILE:PLACE`. The file may contain colons: the longest prefix that is a file wins.
+fn split_file<'a>(text: &'a str, find: Find<'_>) -> Result<Option<(PathBuf, &'a str)>, ProbeError> {
     let mut splits = text.rmatch_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let whole = splits.clone().find(|(file, _)| Path::new(file).is_file());
     if let Some((file, place)) = whole {
@@ -315,10 +319,10 @@ fn in_file<'a>(text: &'a str, find: Find<'_>) -> Result<Option<(PathBuf, &'a str
     if file.is_empty() || place.is_empty() {
         return Ok(None);
     }
-    Ok(Some((found(file, find)?, place)))
+    Ok(Some((find_file(file, find)?, place)))
 }
 
-fn found(file: &str, find: Find<'_>) -> Result<PathBuf, ProbeError> {
+fn find_file(file: &str, find: Find<'_>) -> Result<PathBuf, ProbeError> {
     if Path::new(file).exists() {
         return Ok(file.into());
     }
@@ -330,12 +334,12 @@ fn c_path(path: &Path) -> Result<CString, ProbeError> {
         .map_err(|_| ProbeError::NoFile(path.display().to_string()))
 }
 
-fn arguments<'a>(
+fn parse_arguments<'a>(
     words: impl Iterator<Item = &'a str>,
     in_user_memory: bool,
 ) -> Result<Vec<NamedArgument>, ProbeError> {
     let all: Vec<_> =
-        words.map(|word| fetch::argument(word, in_user_memory)).collect::<Result<_, _>>()?;
+        words.map(|word| fetch::parse_argument(word, in_user_memory)).collect::<Result<_, _>>()?;
     if all.len() > ARGUMENTS {
         return Err(form(&all[ARGUMENTS].name, "a probe has at most 8 arguments"));
     }
@@ -351,30 +355,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_probe_is_named() {
-        let says = |result: Result<Probe, ProbeError>| result.unwrap_err().to_string();
-        assert!(says(function("main", &nowhere)).starts_with("main: give FILE:FUNCTION"));
-        assert!(says(function("", &nowhere)).contains("give FILE:FUNCTION"));
+    fn explains_invalid_probes() {
+        let error = |result: Result<Probe, ProbeError>| result.unwrap_err().to_string();
+        assert!(error(parse_function("main", &nowhere)).starts_with("main: give FILE:FUNCTION"));
+        assert!(error(parse_function("", &nowhere)).contains("give FILE:FUNCTION"));
         assert_eq!(
-            says(function("/none:main", &nowhere)),
-            "/none: there is no such file, in the folders of PATH neither"
+            error(parse_function("/none:main", &nowhere)),
+            "/none: no such file, and no such program in PATH"
         );
-        assert!(says(function("/:main", &nowhere)).contains("no program's file"));
-        assert!(says(kernel_function("a b c d e f g h i j")).contains("C variables"));
-        assert!(says(kernel_function("../x")).contains("a function of the kernel"));
-        assert!(says(usdt("x", &[], &nowhere)).contains("PROVIDER:NAME"));
-        assert!(says(usdt("a:b", &[], &nowhere)).contains("name the file"));
+        assert!(error(parse_function("/:main", &nowhere)).contains("not a program"));
+        assert!(error(parse_kernel_function("a b c d e f g h i j")).contains("C variables"));
+        assert!(error(parse_kernel_function("../x")).contains("a function of the kernel"));
+        assert!(error(find_usdt("x", &[], &nowhere)).contains("PROVIDER:NAME"));
+        assert!(error(find_usdt("a:b", &[], &nowhere)).contains("name the file"));
         let nine = format!("f {}", "%sp ".repeat(9));
-        assert!(says(kernel_function(&nine)).contains("at most 8"));
+        assert!(error(parse_kernel_function(&nine)).contains("at most 8"));
     }
 
     #[test]
-    fn own_functions_are_found() {
+    fn finds_functions_of_programs_and_of_the_kernel() {
         let own = std::env::current_exe().unwrap();
-        let probe = function(&format!("{}:main x=%sp", own.display()), &nowhere).unwrap();
+        let probe = parse_function(&format!("{}:main x=%sp", own.display()), &nowhere).unwrap();
         assert!(probe.returns);
         assert_eq!(probe.places[0].arguments[0].name, "x");
-        let probe = kernel_function("vfs_read+4").unwrap();
+        let probe = parse_kernel_function("vfs_read+4").unwrap();
         assert_eq!(
             probe.places[0].location,
             ProbeLocation::Kernel { function: c"vfs_read".into(), offset: 4 }

@@ -1,12 +1,12 @@
-//! Where the arguments of USDT probes lie: `SIZE@OPERAND` in the assembler's words.
+//! Parses the locations of USDT arguments: `SIZE@OPERAND` in assembler notation.
 
 use tare_kernel::functions::{Argument, ArgumentBase, Load, Register};
 
 use super::NamedArgument;
 use super::fetch::Format;
 
-/// The arguments of a probe, separated by spaces; operands may have some too, within brackets.
-pub(super) fn arguments(text: &str) -> Vec<NamedArgument> {
+/// Parses the arguments of a probe. Spaces separate them; operands may contain spaces in brackets.
+pub(super) fn parse_arguments(text: &str) -> Vec<NamedArgument> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_ascii_whitespace() {
         match words.last_mut() {
@@ -15,7 +15,7 @@ pub(super) fn arguments(text: &str) -> Vec<NamedArgument> {
         }
     }
     let named = |(number, word): (usize, &String)| {
-        let (argument, format) = argument(word).unwrap_or((
+        let (argument, format) = parse_argument(word).unwrap_or((
             Argument { base: ArgumentBase::Constant(0), loads: Vec::new(), size: 8, text: None },
             Format::Unknown,
         ));
@@ -24,43 +24,44 @@ pub(super) fn arguments(text: &str) -> Vec<NamedArgument> {
     words.iter().enumerate().map(named).collect()
 }
 
-fn argument(word: &str) -> Option<(Argument, Format)> {
+fn parse_argument(word: &str) -> Option<(Argument, Format)> {
     let (size, operand) = word.split_once('@').unwrap_or(("8", word));
     let (is_signed, size) = size.strip_prefix('-').map_or((false, size), |size| (true, size));
     let bytes: u8 = size.parse().ok().filter(|bytes| [1, 2, 4, 8].contains(bytes))?;
-    let (base, loads) = operand_of(operand)?;
+    let (base, loads) = parse_operand(operand)?;
     let format = if is_signed { Format::Signed(bytes) } else { Format::Unsigned(bytes) };
     Some((Argument { base, loads, size: bytes, text: None }, format))
 }
 
-fn signed(text: &str) -> Option<i64> {
+fn parse_signed(text: &str) -> Option<i64> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-    let number = i64::try_from(crate::syntax::number(digits)?).ok()?;
+    let number = i64::try_from(crate::syntax::parse_number(digits)?).ok()?;
     Some(if negative { -number } else { number })
 }
 
-fn constant(text: &str) -> Option<(ArgumentBase, Vec<Load>)> {
-    Some((ArgumentBase::Constant(signed(text)?.cast_unsigned()), Vec::new()))
+fn parse_constant(text: &str) -> Option<(ArgumentBase, Vec<Load>)> {
+    Some((ArgumentBase::Constant(parse_signed(text)?.cast_unsigned()), Vec::new()))
 }
 
-/// AT&T's syntax: `$5`, `%rax`, `-20(%rbp)`. Indexes, segments and symbols are not read.
+/// Parses AT&T syntax: `$5`, `%rax`, `-20(%rbp)`. Indexes, segments and symbols aren't supported.
 #[cfg(target_arch = "x86_64")]
-fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
+fn parse_operand(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
     if let Some(number) = operand.strip_prefix('$') {
-        return constant(number);
+        return parse_constant(number);
     }
     if let Some(name) = operand.strip_prefix('%').filter(|name| !name.contains(':')) {
-        return Some((ArgumentBase::Register(register(name)?), Vec::new()));
+        return Some((ArgumentBase::Register(find_register(name)?), Vec::new()));
     }
     let (offset, inner) = operand.strip_suffix(')')?.split_once('(')?;
-    let register = register(inner.strip_prefix('%')?)?;
-    let offset = if offset.is_empty() { 0 } else { signed(offset)? };
+    let register = find_register(inner.strip_prefix('%')?)?;
+    let offset = if offset.is_empty() { 0 } else { parse_signed(offset)? };
     Some((ArgumentBase::Register(register), vec![Load { offset, in_user_memory: true }]))
 }
 
-/// A register by the name of any of its parts that begin with the lowest byte.
+/// Finds a register by its name or by that of a part that includes the lowest byte: `rax`, `eax`,
+/// `ax`, `al`.
 #[cfg(target_arch = "x86_64")]
-fn register(name: &str) -> Option<Register> {
+fn find_register(name: &str) -> Option<Register> {
     let whole = match name {
         "al" => "ax",
         "bl" => "bx",
@@ -81,22 +82,22 @@ fn register(name: &str) -> Option<Register> {
     Register::named(whole)
 }
 
-/// `5`, `x0`, `w0`, `[sp, 16]`. Indexes are not read.
+/// Parses `5`, `x0`, `w0`, `[sp, 16]`. Indexes aren't supported.
 #[cfg(target_arch = "aarch64")]
-fn operand_of(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
+fn parse_operand(operand: &str) -> Option<(ArgumentBase, Vec<Load>)> {
     let register = |name: &str| match name.strip_prefix('w') {
         Some(number) => Register::named(&format!("x{number}")),
         None => Register::named(name),
     };
     if let Some(inner) = operand.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let (name, offset) = inner.split_once(',').unwrap_or((inner, "0"));
-        let offset = signed(offset.trim_start_matches('#'))?;
+        let offset = parse_signed(offset.trim_start_matches('#'))?;
         return Some((
             ArgumentBase::Register(register(name)?),
             vec![Load { offset, in_user_memory: true }],
         ));
     }
-    constant(operand.trim_start_matches('#'))
+    parse_constant(operand.trim_start_matches('#'))
         .or_else(|| Some((ArgumentBase::Register(register(operand)?), Vec::new())))
 }
 
@@ -109,12 +110,12 @@ mod tests {
             let loads = one.argument.loads.iter().map(|load| load.offset).collect();
             (one.argument.base, loads, one.format)
         };
-        arguments(text).into_iter().map(argument).collect()
+        parse_arguments(text).into_iter().map(argument).collect()
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn operands_of_x86() {
+    fn parses_operands_of_x86() {
         let named = |name| ArgumentBase::Register(Register::named(name).unwrap());
         assert_eq!(
             read(
@@ -136,7 +137,7 @@ mod tests {
 
     #[cfg(target_arch = "aarch64")]
     #[test]
-    fn operands_of_arm() {
+    fn parses_operands_of_arm() {
         let named = |name| ArgumentBase::Register(Register::named(name).unwrap());
         assert_eq!(
             read("-4@[sp, 12] 8@x0 4@w1 4@5 8@[x0,x1]"),
@@ -144,14 +145,14 @@ mod tests {
                 (named("sp"), vec![12], Format::Signed(4)),
                 (named("x0"), vec![], Format::Unsigned(8)),
                 (named("x1"), vec![], Format::Unsigned(4)),
-                (Base::Constant(5), vec![], Format::Unsigned(4)),
-                (Base::Constant(0), vec![], Format::Unknown),
+                (ArgumentBase::Constant(5), vec![], Format::Unsigned(4)),
+                (ArgumentBase::Constant(0), vec![], Format::Unknown),
             ]
         );
     }
 
     #[test]
-    fn any_text_is_no_panic() {
+    fn parses_any_text_without_panic() {
         for text in [
             "", "@", "-@", "8@", "8@$", "8@%", "8@(", "8@()", "8@[", "8@[]", "8@[,", "8@(%é)",
             "8@%ré",

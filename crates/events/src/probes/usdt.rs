@@ -1,5 +1,5 @@
-//! The places that a program names itself: notes of the kind that `sys/sdt.h` of SystemTap makes
-//! (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>).
+//! Reads the static tracepoints (USDT) of a program from the notes that SystemTap's `sys/sdt.h`
+//! writes (<https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation>).
 
 use std::ffi::CString;
 use std::path::Path;
@@ -9,48 +9,50 @@ use tare_kernel::functions::{ARGUMENTS, ProbeLocation};
 
 use super::{ProbeError, ProbePlace, operand};
 
+/// The section with the notes.
 const NOTES: &str = ".note.stapsdt";
-/// Its address is kept by the notes, and moves with the program when that is relocated on disk.
+/// An empty section. Each note has its address at link time: the difference to its address in the
+/// file tells how far prelink moved the program.
 const BASE: &str = ".stapsdt.base";
 const OWNER: &[u8] = b"stapsdt";
 const KIND: u32 = 3;
 /// Maximum number of static tracepoints read from a file.
 const MOST: usize = 100_000;
 
-/// A place.
+/// A static tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Usdt {
     pub(super) provider: String,
     pub(super) name: String,
     arguments: String,
-    /// Where it lies in the file, in bytes.
+    /// Its location, in bytes from the start of the file.
     offset: u64,
-    /// The counter of those who look, in bytes from the file's start; 0: none.
+    /// The counter of active tracers, in bytes from the start of the file; 0 for none.
     semaphore: u64,
 }
 
 impl Usdt {
-    pub(super) fn place(&self, path: CString) -> Result<ProbePlace, ProbeError> {
+    pub(super) fn to_place(&self, path: CString) -> Result<ProbePlace, ProbeError> {
         let semaphore = u32::try_from(self.semaphore).map_err(|_| {
             ProbeError::Place(format!("{}: its semaphore lies beyond 4 GiB", self.name))
         })?;
-        let mut arguments = operand::arguments(&self.arguments);
+        let mut arguments = operand::parse_arguments(&self.arguments);
         arguments.truncate(ARGUMENTS);
         let location = ProbeLocation::File { path, offset: self.offset, semaphore };
         Ok(ProbePlace { location, arguments })
     }
 }
 
-/// The places of a file; none where it has no such notes.
+/// Reads the static tracepoints of a file; an empty list if it has no such notes.
 pub(super) fn read(path: &Path) -> Result<Vec<Usdt>, ProbeError> {
     let wrong = |why: String| ProbeError::Place(format!("{}: {why}", path.display()));
     let is_file = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.is_file();
     if !is_file {
-        return Err(wrong("it is no program's file".to_owned()));
+        return Err(wrong("not a program".to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = object::File::parse(bytes.as_slice())
-        .map_err(|error| wrong(format!("it is no ELF file: {error}")))?;
+        .map_err(|error| wrong(format!("not an ELF file: {error}")))?;
     let Some(section) = file.section_by_name(NOTES) else { return Ok(Vec::new()) };
     let data = section.data().map_err(|error| wrong(error.to_string()))?;
     let base = file.section_by_name(BASE).map_or(0, |base| base.address());
@@ -61,19 +63,22 @@ pub(super) fn read(path: &Path) -> Result<Vec<Usdt>, ProbeError> {
             offset.checked_add(within)
         })
     };
-    Ok(notes(data).filter_map(|note| note.find(base, in_file)).collect())
+    Ok(read_notes(data).filter_map(|note| note.locate(base, in_file)).collect())
 }
 
-/// What a note says, in addresses of the program.
+/// A note's contents; addresses are the program's at link time.
 struct Note<'a> {
     address: u64,
     base: u64,
     semaphore: u64,
+    /// Provider, name and arguments.
     texts: [&'a [u8]; 3],
 }
 
 impl Note<'_> {
-    fn find(&self, base: u64, in_file: impl Fn(u64) -> Option<u64>) -> Option<Usdt> {
+    /// Converts the addresses to offsets in the file. `base` is the address of the section `BASE`, 0
+    /// if there is none.
+    fn locate(&self, base: u64, in_file: impl Fn(u64) -> Option<u64>) -> Option<Usdt> {
         let moved = if base == 0 || self.base == 0 { 0 } else { base.wrapping_sub(self.base) };
         let text = |at: usize| String::from_utf8_lossy(self.texts[at]).into_owned();
         let semaphore = match self.semaphore {
@@ -90,8 +95,8 @@ impl Note<'_> {
     }
 }
 
-/// The notes of a section, up to one that is cut.
-fn notes(mut data: &[u8]) -> impl Iterator<Item = Note<'_>> {
+/// Reads the notes of a section, up to a truncated one.
+fn read_notes(mut data: &[u8]) -> impl Iterator<Item = Note<'_>> {
     let next = move || {
         loop {
             let (header, rest) = data.split_first_chunk::<12>()?;
@@ -141,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn notes_name_places() {
+    fn notes_become_offsets_in_the_file() {
         let texts = b"server\0request\0-4@%edi 8@%rsi\0";
         let both = [note(b"GNU\0", b"a\0b\0c\0"), note(b"stapsdt\0", texts)].concat();
-        let found: Vec<_> = notes(&both).collect();
+        let found: Vec<_> = read_notes(&both).collect();
         assert_eq!(found.len(), 1);
-        let place = found[0].find(0x2100, |address| Some(address - 0x1000)).unwrap();
+        let place = found[0].locate(0x2100, |address| Some(address - 0x1000)).unwrap();
         assert_eq!(
             place,
             Usdt {
@@ -157,9 +162,9 @@ mod tests {
                 semaphore: 0x2100,
             }
         );
-        assert_eq!(place.place(c"x".into()).unwrap().arguments.len(), 2);
+        assert_eq!(place.to_place(c"x".into()).unwrap().arguments.len(), 2);
         for cut in 0..both.len() {
-            notes(&both[..cut]).for_each(|note| _ = note.find(1, Some));
+            read_notes(&both[..cut]).for_each(|note| _ = note.locate(1, Some));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What the kernel is handed for what users type, on machines that are described as folders.
-//! docs/internals/untested.md says which of them no test machine is.
+//! Attributes for typed events, on machines described as folders. docs/internals/untested.md lists
+//! the machines that tests don't run on.
 
 use crate::machines::{TestMachine, arm64, hybrid, intel, vm};
 use tare_events::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
 use tare_format::abi::Sampling;
 use tare_format::abi::bindings::{PERF_SAMPLE_BRANCH_ANY_CALL, PERF_SAMPLE_BRANCH_USER};
 
-/// An event in one line: its name, then what is not zero or usual.
+/// Formats an event as one line: its name, then the fields that differ from their defaults.
 fn line(event: &Event) -> String {
     let attr = event.attr.to_string();
     let mut parts = vec![format!("{} =", event.name)];
@@ -37,7 +37,7 @@ fn group_lines(groups: &[EventGroup]) -> String {
     groups.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-/// Checks blocks of a typed text and, indented, what it stands for.
+/// Checks blocks of a typed text and, indented, the expected events.
 fn check(machine: &TestMachine, table: &str) {
     let mut wrong = String::new();
     for block in table.trim().split("\n\n") {
@@ -56,7 +56,8 @@ fn check(machine: &TestMachine, table: &str) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The same on every machine; compared with `perf stat -vv -e EVENT` of perf 6.1 on a VM.
+/// These names have the same attributes on every machine. Expected values are from
+/// `perf stat -vv -e EVENT` of perf 6.1 on a VM.
 #[test]
 fn names_that_need_no_sysfs() {
     check(
@@ -139,7 +140,7 @@ fn groups() {
     );
 }
 
-/// PEBS, and terms with bits in several words: no test machine has these.
+/// PEBS, and terms with bits in several words.
 #[test]
 fn an_intel_machine() {
     check(
@@ -178,8 +179,7 @@ power/energy-pkg/
     );
 }
 
-/// Uncore PMUs: a name for all instances, CPUs from sysfs, scale and unit, values that must be
-/// given.
+/// Uncore PMUs: one name for all instances, CPUs from sysfs, scale and unit, required values.
 #[test]
 fn uncore_pmus() {
     check(
@@ -211,7 +211,8 @@ uncore_cha/event=0x100/
     );
 }
 
-/// Hybrid: an event for each kind of core, with the PMU's type in the upper half of `config`.
+/// Hybrid machines: an event for each kind of core, with the PMU's type in the upper half of
+/// `config`.
 #[test]
 fn a_hybrid_machine() {
     check(
@@ -303,7 +304,7 @@ sched:x*
     );
 }
 
-/// Sampling terms are kept beside the attribute, which only counts.
+/// Sampling terms don't change the attribute.
 #[test]
 fn terms_for_sampling_leave_the_attribute_alone() {
     let text = "cycles/period=1000,call-graph=lbr,branch_type=any_call+u,max-stack=64,time=0,no-overwrite,nr=5,no-inherit,percore/u";
@@ -333,26 +334,23 @@ fn terms_for_sampling_leave_the_attribute_alone() {
     for (wrong, expected) in [
         (
             "cycles/call-graph=x/",
-            "event at character 19: call-graph: fp, dwarf, dwarf+fp, lbr or no belongs after =",
+            "event at character 19: call-graph: expected fp, dwarf, dwarf+fp, lbr or no after =",
         ),
         (
             "cycles/branch_type=any_cal/",
-            "event at character 20: branch_type: kinds of branches belong after =, joined with +, like any+u; nearest: any_call",
+            "event at character 20: branch_type: expected kinds of branches joined with + after =, like any+u; nearest: any_call",
         ),
         ("cycles/max-stack=65536/", "event at character 18: max-stack: the number is too large"),
-        ("cycles/freq/", "event at character 8: freq: a number above 0 belongs after ="),
-        ("cs/inherit=2/", "event at character 12: inherit: 0 or 1 belongs after ="),
-        (
-            "sched:sched_switch/config=1/",
-            "event at character 20: 'config' is no term for this event",
-        ),
+        ("cycles/freq/", "event at character 8: freq: expected a number above 0 after ="),
+        ("cs/inherit=2/", "event at character 12: inherit: expected 0 or 1 after ="),
+        ("sched:sched_switch/config=1/", "event at character 20: this event has no term 'config'"),
     ] {
         assert_eq!(parse(wrong, &vm().sources()).unwrap_err().to_string(), expected);
     }
 }
 
 #[test]
-fn filters_belong_to_all_tracepoints_of_their_event() {
+fn filters_apply_to_all_tracepoints_of_a_pattern() {
     let machine = vm();
     let sources = machine.sources();
     let mut groups = parse("sched:*", &sources).unwrap();
@@ -372,7 +370,7 @@ fn filters_belong_to_all_tracepoints_of_their_event() {
         refused(&mut one, "next_pdi == 3"),
         "--filter: sched:sched_switch has no field 'next_pdi'; nearest: next_pid"
     );
-    assert_eq!(refused(&mut one, " "), "--filter: a condition belongs here, like 'prev_pid == 0'");
+    assert_eq!(refused(&mut one, " "), "--filter: expected a condition, like 'prev_pid == 0'");
     assert_eq!(
         refused(&mut [], "a == 1"),
         "--filter belongs after -e SYSTEM:EVENT: there is no event before it"
@@ -380,7 +378,7 @@ fn filters_belong_to_all_tracepoints_of_their_event() {
     let mut clock = parse("cs", &sources).unwrap();
     assert_eq!(
         refused(&mut clock, "a == 1"),
-        "--filter belongs after -e SYSTEM:EVENT: cs is no tracepoint"
+        "--filter belongs after -e SYSTEM:EVENT: cs isn't a tracepoint"
     );
     assert_eq!(one[0].events[0].filter, None);
 }

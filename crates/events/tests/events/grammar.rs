@@ -1,10 +1,10 @@
-//! What holds for every text, sense or nonsense.
+//! Properties of the parser that hold for every text.
 
 use crate::machines;
 
 use tare_events::parse;
 
-/// Pieces of the grammar, and things that don't belong into it.
+/// Pieces of the grammar, and texts that are invalid in it.
 const PIECES: [&str; 48] = [
     "cycles",
     "cs",
@@ -58,7 +58,7 @@ const PIECES: [&str; 48] = [
 const MARKS: [&str; 9] = [":", "/", ",", "{", "}", "=", ":", "/", ""];
 
 #[test]
-fn no_text_breaks_the_parser() {
+fn parses_any_text_without_panic() {
     let machine = machines::intel();
     let sources = machine.sources();
     let mut random = fastrand::Rng::with_seed(7);
@@ -85,9 +85,9 @@ fn no_text_breaks_the_parser() {
     assert!(accepted > 50, "only {accepted} of the texts were events: the generator is off");
 }
 
-/// The name that a result carries is itself a text for the same event.
+/// Parsing an event's name yields the same event.
 #[test]
-fn names_stand_for_their_events() {
+fn names_parse_as_their_events() {
     for machine in [machines::vm(), machines::intel(), machines::hybrid(), machines::arm64()] {
         let sources = machine.sources();
         for text in [
@@ -116,14 +116,14 @@ fn names_stand_for_their_events() {
     }
 }
 
-/// The position of a problem is that of the part which is wrong.
+/// The offset is that of the invalid word.
 #[test]
-fn a_wrong_name_gets_one_line_with_its_position_and_a_mark() {
+fn an_error_has_one_line_with_its_position_and_a_mark() {
     let machine = machines::vm();
     let error = parse("cs,page-fualts:u", &machine.sources()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults"
+        "event at character 4: unknown event 'page-fualts' (`tare list` shows the events of this machine); nearest: page-faults"
     );
     assert_eq!(error.pointer(), "  cs,page-fualts:u\n     ^");
     let sched = parse("{cs,schéd:x}", &machine.sources()).unwrap_err();
@@ -131,7 +131,7 @@ fn a_wrong_name_gets_one_line_with_its_position_and_a_mark() {
 }
 
 #[test]
-fn sysfs_and_tracefs_are_asked_only_when_a_name_needs_them() {
+fn sysfs_and_tracefs_are_read_only_when_a_name_needs_them() {
     let nothing = machines::bare();
     let events = "task-clock,cs,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses,0:1:u,r1a8,mem:0x10";
     assert_eq!(parse(events, &nothing.sources()).unwrap().len(), 11);

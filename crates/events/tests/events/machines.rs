@@ -1,4 +1,4 @@
-//! Machines as folders: what their sysfs and tracefs say, as far as events go.
+//! Machines as folders, with the files in sysfs and tracefs that describe events.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tare_events::Sources;
 use tare_kernel::host::Host;
 use tempfile::TempDir;
 
-/// A folder that stands for `/`, removed with this value.
+/// A folder used as the root of a machine, removed when dropped.
 pub(crate) struct TestMachine {
     root: TempDir,
 }
@@ -28,7 +28,7 @@ impl TestMachine {
         self
     }
 
-    /// A PMU and the files of its folder.
+    /// Adds a PMU with the files of its folder.
     fn pmu(self, name: &str, kind: u32, files: &[(&str, &str)]) -> Self {
         let file = |file: &str| format!("/sys/bus/event_source/devices/{name}/{file}");
         let machine = self.file(&file("type"), &kind.to_string());
@@ -61,7 +61,7 @@ pub(crate) fn bare() -> TestMachine {
     TestMachine::new()
 }
 
-/// A VM as clouds rent them: no PMU of the cores.
+/// A cloud VM: no core PMU.
 pub(crate) fn vm() -> TestMachine {
     TestMachine::new()
         .pmu("software", 1, &[])

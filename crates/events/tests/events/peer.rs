@@ -1,4 +1,4 @@
-//! The same names, read by `perf`.
+//! Compares parsed events with those of `perf`.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use tare_events::{Sources, parse};
 use tare_format::abi::{Attr, Flags};
 use tare_kernel::host::Host;
 
-/// What `perf` and this grammar may each turn into events, and must turn into the same ones.
+/// Texts that `perf` and this grammar must turn into the same events.
 const TEXTS: [&str; 27] = [
     "task-clock",
     "cs",
@@ -37,8 +37,8 @@ const TEXTS: [&str; 27] = [
     "sched:sched_s*",
 ];
 
-/// The parts of an event that both tools must agree on. perf 6.1 sets `exclude_guest` unasked;
-/// newer versions and this grammar don't.
+/// Formats the parts of an attribute that both tools must agree on. perf 6.1 sets `exclude_guest`
+/// unasked; newer versions and this grammar don't.
 fn comparable(attr: &Attr) -> String {
     let counting = Flags::DISABLED | Flags::INHERIT | Flags::ENABLE_ON_EXEC | Flags::EXCLUDE_GUEST;
     Attr {
@@ -50,20 +50,20 @@ fn comparable(attr: &Attr) -> String {
     .to_string()
 }
 
-/// The attributes that `perf stat -vv` prints, one event opened several times with less and less
-/// counted once.
-fn attrs_of_perf(text: &str) -> Option<Vec<String>> {
+/// Returns the attributes that `perf stat -vv` prints. perf retries an event with fewer features, so
+/// equal attributes in a row are one event.
+fn read_perf_attrs(text: &str) -> Option<Vec<String>> {
     let output = Command::new("perf").args(["stat", "-vv", "-e", text, "true"]).output().ok()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let blocks =
         said.split("perf_event_attr:").skip(1).filter_map(|rest| rest.split("-----").next());
-    let mut attrs: Vec<String> = blocks.map(|block| comparable(&read(block))).collect();
+    let mut attrs: Vec<String> = blocks.map(|block| comparable(&parse_attr(block))).collect();
     attrs.dedup();
     Some(attrs)
 }
 
-/// One attribute as `perf` prints it: `name value` on each line.
-fn read(block: &str) -> Attr {
+/// Parses an attribute as `perf` prints it: `name value` on each line.
+fn parse_attr(block: &str) -> Attr {
     let mut attr = Attr::default();
     for line in block.lines() {
         let Some((name, value)) = line.trim().rsplit_once(char::is_whitespace) else { continue };
@@ -102,7 +102,7 @@ fn perf_reads_the_same_events() {
                 continue;
             }
         };
-        let Some(mut theirs) = attrs_of_perf(text) else {
+        let Some(mut theirs) = read_perf_attrs(text) else {
             println!("skipped: no perf here");
             return;
         };

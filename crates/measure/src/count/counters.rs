@@ -8,7 +8,7 @@ use tare_kernel::open::{EventFile, EventTarget, Kernel};
 
 use super::{Cgroup, Location, Scope, Snapshot};
 use tare_events::{
-    Event, EventGroup, OpenError, Unavailable, is_cpu_pmu, is_kernel_only, user_mode_only,
+    Event, EventGroup, OpenError, Unavailable, is_cpu_pmu, is_kernel_only, restrict_to_user_mode,
 };
 
 /// Both times are always read: a count without them can't be built.
@@ -290,7 +290,7 @@ impl Opening<'_> {
                 && event.attr.flags.intersects(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST)
             {
                 event.attr.flags.remove(Flags::EXCLUDE_GUEST | Flags::EXCLUDE_HOST);
-            } else if let Some(user) = forbidden.then(|| user_mode_only(event)).flatten() {
+            } else if let Some(user) = forbidden.then(|| restrict_to_user_mode(event)).flatten() {
                 if is_kernel_only(&event.attr) {
                     return Ok(Err(Unavailable::KernelOnly));
                 }

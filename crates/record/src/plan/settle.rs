@@ -2,7 +2,7 @@
 //! feature.
 
 use rustix::io::Errno;
-use tare_events::{OpenError, Unavailable, is_kernel_only, user_mode_only};
+use tare_events::{OpenError, Unavailable, is_kernel_only, restrict_to_user_mode};
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, ReadFormat, Sampling as Sampled};
 use tare_kernel::host::Host;
@@ -245,7 +245,7 @@ impl<'a> Settling<'a> {
     /// can help.
     fn leave_kernel_out(&mut self, planned: &mut PlannedEvent) -> bool {
         let Some(user) =
-            user_mode_only(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr))
+            restrict_to_user_mode(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr))
         else {
             return false;
         };

@@ -55,11 +55,11 @@ fn what_is_wrong_is_said_with_its_position_and_the_command_does_not_run() {
     for (event, expected) in [
         (
             "cs,page-fualts:u",
-            "tare: event at character 4: 'page-fualts' is no event here (`tare list` shows those that are); nearest: page-faults",
+            "tare: event at character 4: unknown event 'page-fualts' (`tare list` shows the events of this machine); nearest: page-faults",
         ),
         (
             "cs:uu",
-            "tare: event at character 5: 'u' is no modifier here: u k h G H p P S D I W e, each once (p up to three times)",
+            "tare: event at character 5: unknown or repeated modifier 'u': use u k h G H p P S D I W e, each once (p up to three times)",
         ),
         (
             "cs/call-graph=fp/",

@@ -248,11 +248,11 @@ fn what_makes_no_sense_is_refused() {
     let place = |text: &str| format!("{program}:{text}");
     for (args, says) in [
         (vec!["--probe".to_owned(), place("wrok")], "nearest: work"),
-        (vec!["--probe".to_owned(), place("work ms")], "C variables are not read"),
+        (vec!["--probe".to_owned(), place("work ms")], "C variables aren't supported"),
         (vec!["--probe".to_owned(), place("work %nothing")], "no such register"),
         (vec!["--probe".to_owned(), "work".to_owned()], "give FILE:FUNCTION"),
         (vec!["--usdt".to_owned(), "x".to_owned()], "give PROVIDER:NAME"),
-        (vec!["--kprobe".to_owned(), "a b".to_owned()], "C variables are not read"),
+        (vec!["--kprobe".to_owned(), "a b".to_owned()], "C variables aren't supported"),
         (vec!["--probe".to_owned(), place("work"), "-k".to_owned()], "cannot be used with"),
         (vec!["--each".to_owned()], "--probe"),
     ] {

@@ -150,14 +150,14 @@ fn a_wrong_place_is_named() {
     for (event, says) in [
         (
             format!("uprobe:{path}:tik"),
-            "has no such function (`nm` lists those that it has); nearest: tick",
+            "has no such function (`nm` lists its functions); nearest: tick",
         ),
-        (format!("uprobe:{path}:tick+x"), "a number belongs after +"),
+        (format!("uprobe:{path}:tick+x"), "expected a number after +"),
         (format!("uprobe:{path}:99999999"), "the file has"),
-        (format!("uprobe:{path}:tick+0x7fffffff"), "no part of the file holds it"),
+        (format!("uprobe:{path}:tick+0x7fffffff"), "this address isn't in the file"),
         ("uprobe:/nowhere/prog:main".to_owned(), "No such file"),
-        ("uprobe:/:main".to_owned(), "it is no program's file"),
-        (format!("uprobe:{path}.c:main"), "it is no ELF file"),
+        ("uprobe:/:main".to_owned(), "not a program"),
+        (format!("uprobe:{path}.c:main"), "not an ELF file"),
         (format!("uprobe:{path}"), "uprobe:FILE:SYMBOL"),
         (format!("uprobe:{path}:tick:u:k"), "uprobe:FILE:SYMBOL"),
     ] {

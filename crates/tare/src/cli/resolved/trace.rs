@@ -215,7 +215,7 @@ fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refus
     let find = |name: &str| find_in_path(name.as_ref(), path.as_deref());
     let files = || match target {
         TraceScope::Processes(pids) => {
-            pids.iter().flat_map(|&pid| probes::mapped_files(&Host::default(), pid)).collect()
+            pids.iter().flat_map(|&pid| probes::list_mapped_files(&Host::default(), pid)).collect()
         }
         _ => raw
             .command
@@ -225,6 +225,7 @@ fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refus
             .into_iter()
             .collect(),
     };
-    let asked = ProbeRequest { functions: &raw.probe, of_kernel: &raw.kprobe, usdt: &raw.usdt };
-    asked.probes(files, &find).map_err(|error| Refusal::usage(error.to_string()))
+    let request =
+        ProbeRequest { functions: &raw.probe, kernel_functions: &raw.kprobe, usdt: &raw.usdt };
+    request.resolve(files, &find).map_err(|error| Refusal::usage(error.to_string()))
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use tare_events::probes::plans;
+use tare_events::probes::plan_probes;
 use tare_trace::{FunctionCall, FunctionRow, FunctionTracer, FunctionsSeen};
 
 use super::live::{TraceSession, clones};
@@ -22,7 +22,8 @@ pub(super) fn run(
     functions: &FunctionProbes,
 ) -> Outcome {
     let mut out = open(trace.output.as_deref(), trace.json)?;
-    let (places, owners) = plans(&functions.probes, functions.each, functions.min_duration_ns);
+    let (places, owners) =
+        plan_probes(&functions.probes, functions.each, functions.min_duration_ns);
     let follow = session.follow();
     let options = &functions.options;
     let mut tracer =

@@ -58,9 +58,9 @@ fn events_and_filters() {
         ["cs", "faults", "cpu-clock", "cs"]
     );
     refused(&[
-        ("-e nonsense true", "'nonsense' is no event here"),
+        ("-e nonsense true", "unknown event 'nonsense'"),
         ("--filter 'a == 1' -e cs true", "put it after the tracepoint's -e"),
-        ("-e cs --filter 'a == 1' true", "cs is no tracepoint"),
+        ("-e cs --filter 'a == 1' true", "cs isn't a tracepoint"),
         ("-e cs/percore/ true", "leave it out"),
         ("-e cs/nr=3/ true", "--max-size"),
         ("-e cs/aux-sample-size=3/ true", "AUX"),
