@@ -1,4 +1,4 @@
-//! Rows put together by sort keys.
+//! Merges rows with the same sort keys into entries.
 
 use std::collections::HashMap;
 
@@ -9,62 +9,63 @@ use crate::filter::Filter;
 use crate::ids::{DetailsId, EventId, FrameId, StackId, StringId, ThreadId};
 use crate::key::{FunctionKey, SortKey};
 use crate::numbers::{FrameGroups, FunctionNumbers};
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::Row;
 use crate::tables::{Space, Weight};
 
-/// How rows are put together.
+/// How rows are merged into entries.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
-    /// What tells entries apart.
+    /// The sort keys. Rows that agree in all of them share an entry.
     pub keys: Vec<SortKey>,
-    /// Also an entry for each frame that a sample's stack goes through.
+    /// Creates an entry for each frame of a call chain, not only for the sampled one.
     pub children: bool,
-    /// Keep what call trees are made of, which run from here.
+    /// Keeps the call chains for call trees that begin at this end.
     pub trees: Option<Order>,
-    /// With children, trees hold what begins at their entry: else samples in the entry itself have
-    /// their whole chain there, as in perf.
+    /// With `children`, the tree of an entry has only the part of each chain that begins at the
+    /// entry. Without this option, samples in the entry itself have their whole chain there, as in
+    /// perf.
     pub from_entries: bool,
-    /// Keep what of an entry was in the kernel, in programs and in guests.
+    /// Splits the own period of each entry by address space: kernel, programs and guests.
     pub by_space: bool,
-    /// What is shown.
+    /// Which samples and frames are shown.
     pub filter: Filter,
 }
 
-/// Samples that have the sort keys in common. Of what is no sort key it has that of its first
-/// sample.
+/// Samples with the same sort keys. Properties that aren't sort keys are those of its first sample.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The thread's name.
     pub comm: Option<StringId>,
     /// The thread.
     pub thread: Option<ThreadId>,
-    /// The CPU; `None` where the recording doesn't say.
+    /// The CPU; `None` if it wasn't recorded.
     pub cpu: Option<u32>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
-    /// What else tells it apart.
+    /// The values of further sort keys.
     pub details: Option<DetailsId>,
-    /// The frame: with [`SortKey::Symbol`], [`SortKey::Dso`] or a key of lines all samples have its.
+    /// The frame. All samples of the entry share its function, file or line if that is a sort key.
     pub frame: Option<FrameId>,
-    /// What samples weigh that were in it.
+    /// The weight of samples in the entry itself.
     pub own: Weight,
-    /// With [`TableOptions::by_space`] its parts in the kernel, in programs, in guests' kernels and in
-    /// guests' programs, where samples' places in code are known.
+    /// With [`TableOptions::by_space`], the own period in the kernel, in programs, in guest kernels
+    /// and in guest programs. `None` if no sample's space is known.
     pub own_by_space: Option<Box<[u64; 4]>>,
-    /// What samples weigh that were in it or in what it called; without [`TableOptions::children`] the
-    /// same.
+    /// The weight of samples in the entry and in its callees; without [`TableOptions::children`]
+    /// equal to `own`.
     pub total: Weight,
-    /// Frames of the longest chain below it, in the order of the trees: what stands nearer to the
-    /// root comes first among equals.
+    /// Length of the entry's longest chain, in frames, in the order of the trees. Among equal
+    /// entries the one nearer to the root is shown first.
     pub depth: u32,
-    /// The merged row that was added last.
+    /// Index of the merged row added last, so that a recursive function counts a row once.
     last: u32,
-    /// The last of its chains in [`ProfileTable::chains`].
+    /// Index in [`ProfileTable::chains`] of the chain added last.
     chain: u32,
 }
 
 impl Entry {
-    /// The function.
+    /// Returns the entry's function.
     #[must_use]
     pub fn function(&self, profile: &Profile) -> FunctionKey {
         FunctionKey::at_frame(profile, self.frame)
@@ -74,13 +75,13 @@ impl Entry {
 /// The entries of one event, unordered.
 #[derive(Clone, Debug)]
 pub struct ProfileTable {
-    /// One for each combination of sort keys.
+    /// An entry for each combination of sort keys.
     pub entries: Vec<Entry>,
-    /// What all samples weigh, the hidden ones too: 100%.
+    /// The weight of all samples, including those that the filter hides: 100%.
     pub all: Weight,
     /// The event.
     pub event: EventId,
-    /// What tells entries apart.
+    /// The sort keys.
     pub keys: Vec<SortKey>,
     order: Option<Order>,
     functions: FunctionNumbers,
@@ -88,30 +89,31 @@ pub struct ProfileTable {
     chains: Vec<EntryChain>,
 }
 
-/// Stands for no index.
+/// The index that means none.
 const NONE: u32 = u32::MAX;
 
-/// A chain of an entry.
+/// A chain of an entry; the chains of an entry are a linked list.
 #[derive(Clone, Copy, Debug)]
 struct EntryChain {
+    /// Index of the merged row.
     merged: u32,
     /// Frames to skip, counted from the root of the trees.
     skip: u32,
-    /// The one before of the same entry, or [`NONE`].
+    /// Index of the entry's preceding chain, or [`NONE`].
     before: u32,
 }
 
-/// Rows that the sort keys, the leaf and the call chain don't tell apart.
+/// Rows with the same sort keys, leaf and call chain.
 #[derive(Clone, Copy, Debug)]
 struct MergedRow {
-    /// The first of them.
+    /// The first of the rows.
     row: Row,
-    /// Their [`RowGroup`].
+    /// The number of their [`RowGroup`].
     group: u32,
     weight: Weight,
 }
 
-/// What sort keys tell rows apart by, but for frames. What is no sort key is `None`.
+/// The values of a row's sort keys, except those of frames. A field that isn't a sort key is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct RowGroup {
     comm: Option<StringId>,
@@ -133,9 +135,9 @@ impl RowGroup {
                 SortKey::Tgid => group.tgid = thread().map(|thread| thread.pid),
                 SortKey::Cpu => group.cpu = row.cpu,
                 SortKey::Trace => group.trace = row.trace,
-                // A profile has those details that are sort keys.
+                // A row has the details of all sort keys and no others.
                 SortKey::Detail(_) => group.details = row.details,
-                // Frames have groups of their own, and a table is of one event.
+                // `FrameGroups` compares frames, and a table has one event.
                 SortKey::Dso
                 | SortKey::Symbol
                 | SortKey::SrcLine
@@ -148,18 +150,22 @@ impl RowGroup {
 }
 
 impl ProfileTable {
-    /// What builds the call trees of entries, without nodes of a smaller period; `None` where trees
-    /// were not asked for.
+    /// Creates a builder of call trees, which leaves out nodes below a period. Returns `None` if the
+    /// table was built without trees.
     #[must_use]
-    pub fn call_trees<'a>(&'a self, profile: &'a Profile, least: f64) -> Option<CallTrees<'a>> {
-        Some(CallTrees::new(profile, &self.functions, self.order?, least))
+    pub fn call_trees<'a>(
+        &'a self,
+        profile: &'a Profile,
+        min_period: f64,
+    ) -> Option<CallTrees<'a>> {
+        Some(CallTrees::new(profile, &self.functions, self.order?, min_period))
     }
 
-    /// The call chains of an entry as a tree.
+    /// Builds the call tree of an entry.
     #[must_use]
     pub fn call_tree(&self, trees: &mut CallTrees<'_>, entry: &Entry) -> CallTree {
-        // Nothing of a tree weighs more than its entry.
-        if (entry.total.period as f64) < trees.least() {
+        // No node weighs more than the entry.
+        if (entry.total.period as f64) < trees.min_period() {
             return CallTree::default();
         }
         let mut chains = Vec::new();
@@ -173,19 +179,19 @@ impl ProfileTable {
             at = *before;
         }
         chains.reverse();
-        trees.tree(chains)
+        trees.build(chains)
     }
 }
 
-/// Puts the rows of an event together.
+/// Merges the rows of an event into entries.
 #[must_use]
 pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> ProfileTable {
     let by_frame = options.keys.iter().any(|key| key.is_of_frames());
-    // Without a key that looks at frames, all frames of a stack are in the entry of its leaf.
+    // Without a sort key of frames, all frames of a chain belong to the entry of its leaf.
     let children = options.children && by_frame;
     let functions = FunctionNumbers::new(profile);
     let (merged, all) = merge(profile, event, options, children || options.trees.is_some());
-    let filling = Filling {
+    let builder = TableBuilder {
         profile,
         groups: FrameGroups::new(profile, &functions, &options.keys, &options.filter),
         trees: options.trees,
@@ -195,12 +201,12 @@ pub fn table(profile: &Profile, event: EventId, options: &TableOptions) -> Profi
         by_key: HashMap::default(),
         chains: Vec::new(),
     };
-    let (entries, chains) = filling.fill(&merged, children);
+    let (entries, chains) = builder.build(&merged, children);
     let keys = options.keys.clone();
     ProfileTable { entries, all, event, keys, order: options.trees, functions, merged, chains }
 }
 
-/// Rows that are shown, merged; and what all rows weigh.
+/// Merges the rows that pass the filter. Returns them with the weight of all rows.
 fn merge(
     profile: &Profile,
     event: EventId,
@@ -230,79 +236,75 @@ fn merge(
     (merged, all)
 }
 
-struct Filling<'a> {
+/// A table while it is built.
+struct TableBuilder<'a> {
     profile: &'a Profile,
     groups: FrameGroups<'a>,
     trees: Option<Order>,
     from_entries: bool,
     by_space: bool,
     entries: Vec<Entry>,
-    /// By the groups of row and frame.
+    /// Indices of entries, by the groups of row and frame.
     by_key: HashMap<u64, u32, foldhash::fast::RandomState>,
     chains: Vec<EntryChain>,
 }
 
-impl Filling<'_> {
-    /// Adds each row to the entry of its leaf, and with children to those of all frames of its
-    /// chain.
-    fn fill(mut self, merged: &[MergedRow], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
+impl TableBuilder<'_> {
+    /// Adds each row to the entry of its leaf, and with `children` to the entries of all frames of
+    /// its chain.
+    fn build(mut self, merged: &[MergedRow], children: bool) -> (Vec<Entry>, Vec<EntryChain>) {
         let is_callee = self.trees == Some(Order::Callee);
         for (id, row) in (0..).zip(merged) {
             let frames = self.profile.frames_of(row.row.stack);
-            if let Some(entry) = self.entry(row, row.row.leaf) {
+            if let Some(entry) = self.find_or_add_entry(row, row.row.leaf) {
                 self.entries[entry].own.add(row.weight);
-                self.add_space(entry, row);
+                self.add_to_space(entry, row);
                 if !self.from_entries || frames.is_empty() {
-                    self.add(entry, id, row.weight, 0, frames.len());
+                    self.add_to_total(entry, id, row.weight, 0, frames.len());
                 }
             }
             let frames = if children { frames } else { &[] };
             for skip in 0..frames.len() {
                 let at = if is_callee { skip } else { frames.len() - 1 - skip };
-                // A function that calls itself is there once.
-                if let Some(entry) = self.entry(row, frames.get(at).copied())
+                // A recursive function counts a row once.
+                if let Some(entry) = self.find_or_add_entry(row, frames.get(at).copied())
                     && self.entries[entry].last != id
                 {
-                    self.add(entry, id, row.weight, skip, frames.len() - skip);
+                    self.add_to_total(entry, id, row.weight, skip, frames.len() - skip);
                 }
             }
         }
         (self.entries, self.chains)
     }
 
-    /// The index of the entry of a row when `frame` is what counts of its stack; `None` where that
-    /// is not shown.
-    fn entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
+    /// Returns the index of the entry for a row and one of its frames, which is added if it is new.
+    /// Returns `None` if the filter hides the frame.
+    fn find_or_add_entry(&mut self, row: &MergedRow, frame: Option<FrameId>) -> Option<usize> {
         let key = u64::from(row.group) << 32 | u64::from(self.groups.group(frame)?);
         let next = u32::try_from(self.entries.len()).unwrap_or(NONE);
         let at = *self.by_key.entry(key).or_insert(next) as usize;
         if at == self.entries.len() {
             let Row { comm, thread, cpu, trace, details, .. } = row.row;
-            let (own, own_by_space, total) = Default::default();
-            let depth = 0;
-            let last = NONE;
-            let chain = NONE;
-            let new = Entry {
+            self.entries.push(Entry {
                 comm,
                 thread,
                 cpu,
                 trace,
                 details,
                 frame,
-                own,
-                own_by_space,
-                total,
-                depth,
-                last,
-                chain,
-            };
-            self.entries.push(new);
+                own: Weight::default(),
+                own_by_space: None,
+                total: Weight::default(),
+                depth: 0,
+                last: NONE,
+                chain: NONE,
+            });
         }
         Some(at)
     }
 
-    /// Adds to the part of an entry that its row is of.
-    fn add_space(&mut self, entry: usize, row: &MergedRow) {
+    /// Adds a row's period to the entry's part for the address space of the row's leaf.
+    fn add_to_space(&mut self, entry: usize, row: &MergedRow) {
         if !self.by_space {
             return;
         }
@@ -319,8 +321,9 @@ impl Filling<'_> {
         *sum = sum.saturating_add(row.weight.period);
     }
 
-    /// Adds a merged row whose chain has `depth` frames behind those to skip.
-    fn add(&mut self, entry: usize, id: u32, weight: Weight, skip: usize, depth: usize) {
+    /// Adds a merged row to an entry's total, and its chain, which has `depth` frames after the
+    /// skipped ones.
+    fn add_to_total(&mut self, entry: usize, id: u32, weight: Weight, skip: usize, depth: usize) {
         let entry = &mut self.entries[entry];
         entry.total.add(weight);
         entry.last = id;
@@ -340,7 +343,8 @@ mod tests {
     use crate::call_tree::Node;
     use crate::tables::{Dso, ProfileFrame, Space, Symbol, Thread};
 
-    /// A profile of stacks of functions in one file, the outermost first, with periods.
+    /// Creates a profile from rows of thread name, functions of one file (the outermost first) and
+    /// period.
     fn profile(stacks: &[(&str, &[&str], u64)]) -> (Profile, EventId) {
         let mut profile = Profile::default();
         let name = profile.add_string(b"cycles");
@@ -368,16 +372,8 @@ mod tests {
             }
             let leaf = frames.first().copied();
             let stack = profile.add_stack(&frames);
-            let row = Row {
-                event,
-                thread: Some(thread),
-                comm: Some(comm),
-                cpu: None,
-                leaf,
-                stack,
-                trace: None,
-                details: None,
-            };
+            let row =
+                Row { thread: Some(thread), comm: Some(comm), leaf, stack, ..Row::new(event) };
             profile.add_samples(row, Weight { period: *period, samples: 1 });
         }
         (profile, event)
@@ -399,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_weighs_what_it_did_itself_and_what_it_called() {
+    fn totals_include_callees_and_count_recursion_once() {
         let (profile, event) = profile(&[
             ("x", &["a", "b", "c"], 5),
             ("x", &["a", "c"], 2),
@@ -410,7 +406,7 @@ mod tests {
         let table = table(&profile, event, &options);
         let expected = [("a", 1, 8), ("b", 0, 6), ("c", 7, 7)]
             .map(|(name, own, total)| (name.to_owned(), own, total));
-        assert_eq!(sums(&profile, &table), expected, "a that calls itself counts once");
+        assert_eq!(sums(&profile, &table), expected, "the recursive a counts once");
         assert_eq!(table.all, Weight { period: 8, samples: 3 });
     }
 
@@ -432,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_filter_hides_stays_in_the_total() {
+    fn hidden_samples_stay_in_the_total() {
         let (profile, event) = profile(&[("x", &["a", "b"], 5), ("y", &["a", "b"], 2)]);
         let filter = Filter { comms: vec![b"y".to_vec()], ..Filter::default() };
         let table = table(
@@ -444,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_run_from_either_end() {
+    fn trees_begin_at_either_end() {
         let (profile, event) = profile(&[("x", &["a", "b", "c"], 5), ("x", &["a", "c"], 2)]);
         let tree = |order| {
             let options = TableOptions {

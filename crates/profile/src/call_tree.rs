@@ -1,4 +1,4 @@
-//! Call chains put together as a tree.
+//! Merges call chains into a tree.
 
 use std::cmp::Reverse;
 
@@ -8,31 +8,31 @@ use crate::numbers::FunctionNumbers;
 use crate::profile::Profile;
 use crate::tables::Weight;
 
-/// Which end of the call chains is the root of a tree.
+/// The end of the call chains at which a tree begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The outermost caller: children are what was called.
+    /// The outermost caller: children are callees.
     Caller,
-    /// The innermost function: children are what called it.
+    /// The innermost function: children are callers.
     Callee,
 }
 
 /// A function in a [`CallTree`].
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The frame: one of those with this function.
+    /// A frame of the function.
     pub frame: FrameId,
-    /// The node above, an index of [`CallTree::nodes`]; `None` for roots.
+    /// The parent, as an index of [`CallTree::nodes`]; `None` for roots.
     pub parent: Option<usize>,
-    /// What chains weigh that go through it.
+    /// The weight of chains through the node.
     pub total: Weight,
-    /// What chains weigh that end here.
+    /// The weight of chains that end at the node.
     pub own: Weight,
-    /// The nodes below, indices of [`CallTree::nodes`]: the heaviest first.
+    /// The children, as indices of [`CallTree::nodes`], the heaviest first.
     pub children: Vec<usize>,
 }
 
-/// Call chains that have been put together. A child stands behind its parent in the list.
+/// Merged call chains. In the list of nodes, a child follows its parent.
 #[derive(Clone, Debug, Default)]
 pub struct CallTree {
     nodes: Vec<Node>,
@@ -53,7 +53,7 @@ impl CallTree {
     }
 }
 
-/// Chains that are equal, from a frame on.
+/// The part of equal chains after the skipped frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChainPart {
     pub(crate) stack: StackId,
@@ -62,25 +62,26 @@ pub(crate) struct ChainPart {
     pub(crate) weight: Weight,
 }
 
-/// Builds call trees from chains. It keeps its memory from tree to tree.
+/// Builds call trees from chains. Its buffers are reused from tree to tree.
 ///
-/// A node is split into its children by the next function of its chains. Children below the limit
-/// are dropped there, so nothing below them is visited.
+/// A node is split into its children by the next function of its chains. Children below the minimum
+/// period are dropped at once, so their descendants are never visited.
 #[derive(Debug)]
 pub struct CallTrees<'a> {
     profile: &'a Profile,
     functions: &'a FunctionNumbers,
     order: Order,
-    /// The least period of a node.
-    least: f64,
-    /// By function: the place in `groups`, or `NONE`.
+    /// Minimum period of a node.
+    min_period: f64,
+    /// By function: the index in `groups` or of the child, or [`NONE`].
     slots: Vec<u32>,
     groups: Vec<ChildGroup>,
 }
 
+/// The slot of a function without a group.
 const NONE: u32 = u32::MAX;
 
-/// The chains of a node that have one function next.
+/// The chains of a node that continue with the same function.
 #[derive(Debug)]
 struct ChildGroup {
     function: u32,
@@ -89,7 +90,7 @@ struct ChildGroup {
     chains: u32,
 }
 
-/// A node that is still to be split.
+/// A node that has not been split yet.
 struct Pending {
     parent: Option<usize>,
     frame: FrameId,
@@ -102,19 +103,19 @@ impl<'a> CallTrees<'a> {
         profile: &'a Profile,
         functions: &'a FunctionNumbers,
         order: Order,
-        least: f64,
+        min_period: f64,
     ) -> Self {
         let slots = vec![NONE; functions.len() + 1];
-        Self { profile, functions, order, least, slots, groups: Vec::new() }
+        Self { profile, functions, order, min_period, slots, groups: Vec::new() }
     }
 
-    /// The least period of a node.
-    pub(crate) fn least(&self) -> f64 {
-        self.least
+    /// The minimum period of a node.
+    pub(crate) fn min_period(&self) -> f64 {
+        self.min_period
     }
 
-    /// The tree of these chains.
-    pub(crate) fn tree(&mut self, chains: Vec<ChainPart>) -> CallTree {
+    /// Builds the tree of these chains.
+    pub(crate) fn build(&mut self, chains: Vec<ChainPart>) -> CallTree {
         let mut tree = CallTree::default();
         let mut pending = Vec::new();
         self.split(None, chains, &mut pending);
@@ -130,8 +131,8 @@ impl<'a> CallTrees<'a> {
         tree
     }
 
-    /// Adds the children of a node to what is pending, the heaviest last. Returns what chains weigh
-    /// that have no further frame.
+    /// Adds the children of a node to the pending nodes, the heaviest last. Returns the weight of
+    /// chains that end at the node.
     fn split(
         &mut self,
         parent: Option<usize>,
@@ -140,16 +141,16 @@ impl<'a> CallTrees<'a> {
     ) -> Weight {
         let mut own = Weight::default();
         chains.retain(|chain| {
-            let next = self.next(chain);
+            let next = self.next_frame(chain);
             match next {
-                Some(frame) => self.count(frame, chain.weight),
+                Some(frame) => self.add_to_group(frame, chain.weight),
                 None => own.add(chain.weight),
             }
             next.is_some()
         });
         let mut groups = std::mem::take(&mut self.groups);
-        self.forget(&groups);
-        groups.retain(|group| group.weight.period as f64 >= self.least);
+        self.clear_slots(&groups);
+        groups.retain(|group| group.weight.period as f64 >= self.min_period);
         groups.sort_by_cached_key(|group| {
             (group.weight.period, Reverse(FunctionKey::at_frame(self.profile, Some(group.frame))))
         });
@@ -162,16 +163,16 @@ impl<'a> CallTrees<'a> {
             pending.push(Pending { parent, frame: group.frame, total: group.weight, chains });
         }
         self.distribute(chains, &mut pending[first..]);
-        self.forget(&groups);
+        self.clear_slots(&groups);
         groups.clear();
         self.groups = groups;
         own
     }
 
-    /// Hands each chain to the child that it goes on in, if that is heavy enough.
+    /// Moves each chain to the child in which it continues. Chains of dropped children are dropped.
     fn distribute(&self, mut chains: Vec<ChainPart>, children: &mut [Pending]) {
         let child_of = |chain: &ChainPart| {
-            let slot = self.slot(self.functions.number(self.next(chain)?));
+            let slot = self.slot(self.functions.number(self.next_frame(chain)?));
             Some(self.slots[slot]).filter(|child| *child != NONE)
         };
         if let [only] = children {
@@ -190,8 +191,8 @@ impl<'a> CallTrees<'a> {
         }
     }
 
-    /// The frame that a chain goes on with.
-    fn next(&self, chain: &ChainPart) -> Option<FrameId> {
+    /// Returns the frame with which a chain continues.
+    fn next_frame(&self, chain: &ChainPart) -> Option<FrameId> {
         let frames = self.profile.frames_of(Some(chain.stack));
         let at = match self.order {
             Order::Callee => chain.skip,
@@ -200,7 +201,7 @@ impl<'a> CallTrees<'a> {
         frames.get(at).copied()
     }
 
-    fn count(&mut self, frame: FrameId, weight: Weight) {
+    fn add_to_group(&mut self, frame: FrameId, weight: Weight) {
         let function = self.functions.number(frame);
         let slot = self.slot(function);
         let at = self.slots[slot] as usize;
@@ -213,15 +214,14 @@ impl<'a> CallTrees<'a> {
         }
     }
 
-    /// The slots of these groups are free.
-    fn forget(&mut self, groups: &[ChildGroup]) {
+    fn clear_slots(&mut self, groups: &[ChildGroup]) {
         for group in groups {
             let slot = self.slot(group.function);
             self.slots[slot] = NONE;
         }
     }
 
-    /// Where a function stands in `slots`: the last place is that of what is not known.
+    /// Returns the index of a function in `slots`. The last slot is for unknown functions.
     fn slot(&self, function: u32) -> usize {
         (function as usize).min(self.slots.len() - 1)
     }

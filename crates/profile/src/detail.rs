@@ -1,75 +1,75 @@
-//! What of a sample tells rows apart beside its thread, CPU and place in code.
+//! Properties of a sample that only some sort keys need.
 
 use crate::ids::StringId;
 
-/// What of a sample can tell rows apart beside its thread, CPU and place in code.
+/// A property of a sample other than its thread, CPU and frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Detail {
-    /// The innermost caller that a pattern fits.
+    /// The innermost caller whose name matches a pattern.
     Parent,
     /// The path of the cgroup.
     Cgroup,
     /// Device and inode of the cgroup namespace.
     CgroupId,
-    /// The time, in slices of the quantum.
+    /// The time, rounded down to a multiple of the time quantum.
     Time,
-    /// What the sample's access or transaction cost.
+    /// The cost of the memory access or transaction (`PERF_SAMPLE_WEIGHT`).
     LocalWeight,
-    /// That of all samples together.
+    /// The sum of that cost over all samples.
     Weight,
     /// The latency of the instruction, in cycles.
     LocalInsLat,
-    /// That of all samples together.
+    /// The sum of the latencies of all samples.
     InsLat,
-    /// The cycles that the instruction held a stage of the pipeline.
+    /// The cycles that the instruction spent in a pipeline stage.
     LocalPStageCyc,
-    /// Those of all samples together.
+    /// The sum of these cycles over all samples.
     PStageCyc,
-    /// The size of the mapping that the code lies in, in bytes.
+    /// The size of the mapping that contains the code, in bytes.
     DsoSize,
     /// The size of the function, in bytes.
     SymbolSize,
-    /// The function, by what accessed memory.
+    /// The function of the instruction that accessed memory.
     CodeSymbol,
     /// The CPU's socket.
     Socket,
     /// The address of the instruction.
     Address,
-    /// The size of the page that the code lies in, in bytes.
+    /// The size of the page that contains the code, in bytes.
     CodePageSize,
-    /// The size of the page that the data lie in, in bytes.
+    /// The size of the page that contains the data, in bytes.
     DataPageSize,
     /// The flags of a transaction.
     Transaction,
     /// The physical address of the data.
     PhysicalAddress,
-    /// What lies where the data are.
+    /// The symbol of the data.
     DataSymbol,
-    /// The file that the data lie in.
+    /// The file that contains the data.
     DataDso,
-    /// What lies where the data's cache line begins.
+    /// The symbol at the start of the data's cache line.
     DataCacheline,
-    /// Where in the memory hierarchy the data were.
+    /// The level of the memory hierarchy that held the data.
     Memory,
-    /// What other caches said.
+    /// The result of snooping other caches.
     Snoop,
-    /// Where the address was translated.
+    /// The TLB level that translated the address.
     Tlb,
     /// Whether the access was locked.
     Locked,
-    /// What held the access up.
+    /// The reason why the access was blocked.
     Blocked,
-    /// Where a branch came from.
+    /// The function that contains a branch.
     SymbolFrom,
-    /// Where a branch went to.
+    /// The function that contains a branch's target.
     SymbolTo,
-    /// The file that a branch came from.
+    /// The file that contains a branch.
     DsoFrom,
-    /// The file that a branch went to.
+    /// The file that contains a branch's target.
     DsoTo,
-    /// The address that a branch came from.
+    /// The address of a branch.
     AddressFrom,
-    /// The address that a branch went to.
+    /// The address of a branch's target.
     AddressTo,
     /// Whether a branch was predicted.
     Mispredict,
@@ -77,26 +77,26 @@ pub enum Detail {
     InTransaction,
     /// Whether a branch was the abort of a transaction.
     Abort,
-    /// Cycles since the branch before.
+    /// Cycles since the preceding branch.
     Cycles,
 }
 
 impl Detail {
-    /// Whether it looks at functions or files.
+    /// Whether its value is a function or a file.
     #[must_use]
     pub const fn is_of_places(self) -> bool {
         let of_data = matches!(self, Self::DataSymbol | Self::DataCacheline | Self::DataDso);
         self.is_end_of_branch() || of_data || matches!(self, Self::Parent | Self::CodeSymbol)
     }
 
-    /// Whether it is of a branch.
+    /// Whether it is a property of a branch.
     #[must_use]
     pub const fn is_of_branch(self) -> bool {
         self.is_end_of_branch()
             || matches!(self, Self::Mispredict | Self::InTransaction | Self::Abort | Self::Cycles)
     }
 
-    /// Whether it is where a branch came from or went.
+    /// Whether it is the source or the target of a branch.
     const fn is_end_of_branch(self) -> bool {
         matches!(
             self,
@@ -116,7 +116,7 @@ pub enum Value {
     /// Not recorded.
     #[default]
     None,
-    /// A figure.
+    /// A number.
     Number(u64),
     /// A text. Untrusted.
     Text(StringId),

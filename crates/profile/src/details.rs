@@ -1,67 +1,97 @@
-//! Details of rows in a profile, and what is asked of their call chains afterwards.
+//! The details of rows, and edits of rows by their call chains.
 
 use crate::detail::{Detail, Value};
-use crate::ids::{DetailsId, FrameId, Id, StringId};
+use crate::ids::{DetailsId, FrameId, Id, Set, StringId};
 use crate::key::FunctionKey;
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::{Row, RowTable};
+
+/// Values of details. Each list of values is kept once and has a value for each key, in the order of
+/// the keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DetailTable {
+    keys: Vec<Detail>,
+    values: Set<Box<[Value]>>,
+}
+
+impl DetailTable {
+    pub(crate) fn keys(&self) -> &[Detail] {
+        &self.keys
+    }
+
+    /// Returns a list of values; empty if the id is unknown.
+    pub(crate) fn values(&self, id: DetailsId) -> &[Value] {
+        self.values.get(id).map_or(&[], |values| values)
+    }
+
+    /// Returns the value of a key; [`Value::None`] if it isn't a key or the id is unknown.
+    pub(crate) fn value(&self, id: DetailsId, key: Detail) -> Value {
+        let at = self.keys.iter().position(|known| *known == key);
+        at.and_then(|at| self.values(id).get(at).copied()).unwrap_or_default()
+    }
+
+    pub(crate) fn insert(&mut self, values: &[Value]) -> DetailsId {
+        self.values.insert(values.into())
+    }
+
+    /// Inserts a copy of a list, with another value of a key.
+    fn insert_with(&mut self, id: Option<DetailsId>, key: Detail, value: Value) -> DetailsId {
+        let mut values = id.map_or_else(Vec::new, |id| self.values(id).to_vec());
+        values.resize(self.keys.len(), Value::None);
+        if let Some(at) = self.keys.iter().position(|known| *known == key) {
+            values[at] = value;
+        }
+        self.insert(&values)
+    }
+}
 
 impl Profile {
-    /// Says which details rows have, in their order.
+    /// Sets the details that rows have, in the order of their values.
     pub fn set_details(&mut self, details: &[Detail]) {
-        self.detail_keys = details.to_vec();
+        self.details.keys = details.to_vec();
     }
 
-    /// Keeps the values of a row, one for each of its details.
+    /// Adds the values of a row's details.
     pub fn add_details(&mut self, values: &[Value]) -> DetailsId {
-        self.details.insert(values.into())
+        self.details.insert(values)
     }
 
-    /// The value of a detail.
+    /// Returns the value of a detail.
     #[must_use]
-    pub fn detail(&self, details: Option<DetailsId>, wanted: Detail) -> Value {
-        let at = self.detail_keys.iter().position(|detail| *detail == wanted);
-        let values = details.and_then(|details| self.details.get(details));
-        at.zip(values).and_then(|(at, values)| values.get(at).copied()).unwrap_or_default()
+    pub fn detail(&self, details: Option<DetailsId>, key: Detail) -> Value {
+        details.map_or(Value::None, |id| self.details.value(id, key))
     }
 
-    /// Gives each row the innermost frame of its call chain whose function `is_parent`, as
-    /// [`Detail::Parent`].
+    /// Sets [`Detail::Parent`] of each row to the innermost function of its call chain whose name
+    /// satisfies `is_parent`.
     pub fn find_parents(&mut self, is_parent: impl Fn(&[u8]) -> bool) {
-        let Some(at) = self.detail_keys.iter().position(|detail| *detail == Detail::Parent) else {
+        if !self.details.keys().contains(&Detail::Parent) {
             return;
-        };
-        let fits: Vec<Option<StringId>> = self
+        }
+        let parents: Vec<Option<StringId>> = self
             .frame_ids()
             .map(|frame| self.function_name(frame).filter(|name| is_parent(self.string(*name))))
             .collect();
-        let rows = std::mem::take(&mut self.rows);
-        let weights = std::mem::take(&mut self.weights);
-        for (row, weight) in rows.iter().zip(weights) {
+        for (row, weight) in self.take_rows().iter() {
             let mut frames = self.frames_of(row.stack).iter();
-            let parent = frames.find_map(|frame| fits.get(frame.index())?.as_ref());
+            let parent = frames.find_map(|frame| parents.get(frame.index())?.as_ref());
             let parent = parent.map_or(Value::None, |name| Value::Text(*name));
-            let known = row.details.and_then(|details| self.details.get(details));
-            let mut values = known.map_or_else(Vec::new, |values| values.to_vec());
-            values.resize(self.detail_keys.len(), Value::None);
-            values[at] = parent;
-            let details = Some(self.add_details(&values));
+            let details = Some(self.details.insert_with(row.details, Detail::Parent, parent));
             self.add_samples(Row { details, ..*row }, weight);
         }
     }
 
-    /// Counts what functions that fit call for these functions themselves: of each call chain what
-    /// is inside of the outermost one is left out.
-    pub fn ignore_callees(&mut self, fits: impl Fn(&[u8]) -> bool) {
-        let is_meant: Vec<bool> = self
+    /// Attributes the callees of matching functions to these functions: removes the frames of each
+    /// call chain inside of the outermost matching one.
+    pub fn ignore_callees(&mut self, is_match: impl Fn(&[u8]) -> bool) {
+        let matches: Vec<bool> = self
             .frame_ids()
-            .map(|frame| self.function_name(frame).is_some_and(|name| fits(self.string(name))))
+            .map(|frame| self.function_name(frame).is_some_and(|name| is_match(self.string(name))))
             .collect();
-        let rows = std::mem::take(&mut self.rows);
-        let weights = std::mem::take(&mut self.weights);
-        for (row, weight) in rows.iter().zip(weights) {
+        for (row, weight) in self.take_rows().iter() {
             let chain = self.frames_of(row.stack);
-            let is_meant = |frame: &FrameId| is_meant.get(frame.index()) == Some(&true);
-            let outermost = chain.iter().rposition(is_meant);
+            let is_match = |frame: &FrameId| matches.get(frame.index()) == Some(&true);
+            let outermost = chain.iter().rposition(is_match);
             let rest = outermost.map(|at| chain[at..].to_vec());
             let row = match rest {
                 Some(rest) => {
@@ -71,6 +101,11 @@ impl Profile {
             };
             self.add_samples(row, weight);
         }
+    }
+
+    /// Removes all rows and returns them.
+    fn take_rows(&mut self) -> RowTable {
+        std::mem::take(&mut self.rows)
     }
 
     fn function_name(&self, frame: FrameId) -> Option<StringId> {

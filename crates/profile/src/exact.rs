@@ -1,16 +1,17 @@
-//! What tasks counted, by command name, beside what their samples stand for.
+//! Compares samples with exact counts, by command name, and scales samples to counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
-use crate::ids::{EventId, Id, RowId, Set, StringId};
-use crate::profile::{Profile, Row};
+use crate::ids::{EventId, StringId};
+use crate::profile::Profile;
+use crate::rows::{Row, RowTable};
 use crate::tables::{ExactCount, Thread, Weight};
 
 impl Profile {
-    /// Puts rows beside exact counts: `counts` by event and name, where `last_name` tells what a
-    /// thread was called last.
+    /// Compares the rows with `counts` by event and last name. `last_name` returns a thread's last
+    /// name. See [`Profile::counted`] for the result.
     pub fn compare_with_counts(
         &mut self,
         counts: &BTreeMap<(EventId, StringId), u64>,
@@ -24,64 +25,50 @@ impl Profile {
                 sampled.entry((row.event, comm)).or_default().add(weight);
             }
         }
-        let of = |((event, comm), sampled)| ExactCount {
+        let count = |((event, comm), sampled)| ExactCount {
             event,
             comm,
             sampled,
             counted: counts.get(&(event, comm)).copied().unwrap_or(0),
         };
-        self.counted = sampled.into_iter().map(of).collect();
+        self.threads.counts_by_name = sampled.into_iter().map(count).collect();
     }
 
-    /// What [`Profile::compare_with_counts`] found.
+    /// The result of [`Profile::compare_with_counts`]: counts and samples by event and name.
     #[must_use]
     pub fn counted(&self) -> &[ExactCount] {
-        &self.counted
+        &self.threads.counts_by_name
     }
 
-    /// Scales samples to the counts: each row belongs to the last name of its thread, and all rows
-    /// of a name together get the weight that its tasks counted. A name without samples gets a row
-    /// without code.
+    /// Scales rows to the counts of [`Profile::counted`]. Each row gets the last name of its thread,
+    /// and the rows of a name together get the count of its tasks. A name without samples gets a row
+    /// without frames.
     pub fn weigh_by_counts(&mut self, last_name: impl Fn(&Thread) -> Option<StringId>) {
         let mut shares: IndexMap<(EventId, StringId), Share> = IndexMap::new();
-        for known in &self.counted {
+        for known in self.counted() {
             shares.insert(
                 (known.event, known.comm),
                 Share { counted: known.counted, sampled: known.sampled.period, passed: 0 },
             );
         }
-        let (mut rows, mut weights): (Set<Row>, Vec<Weight>) = Default::default();
-        let mut add = |row: Row, weight: Weight| {
-            let id: RowId = rows.insert(row);
-            weights.resize(rows.len(), Weight::default());
-            weights[id.index()].add(weight);
-        };
+        let mut rows = RowTable::default();
         for (row, weight) in self.rows() {
             let comm = self.last_comm(row, &last_name);
             match comm.and_then(|comm| shares.get_mut(&(row.event, comm))) {
-                Some(share) => add(
+                Some(share) => rows.add(
                     Row { comm, ..*row },
                     Weight { period: share.take(weight.period), samples: weight.samples },
                 ),
-                None => add(*row, weight),
-            }
+                None => rows.add(*row, weight),
+            };
         }
         for known in
-            self.counted.iter().filter(|known| known.sampled.period == 0 && known.counted > 0)
+            self.counted().iter().filter(|known| known.sampled.period == 0 && known.counted > 0)
         {
-            let row = Row {
-                event: known.event,
-                thread: None,
-                comm: Some(known.comm),
-                cpu: None,
-                leaf: None,
-                stack: None,
-                trace: None,
-                details: None,
-            };
-            add(row, Weight { period: known.counted, samples: 0 });
+            let row = Row { comm: Some(known.comm), ..Row::new(known.event) };
+            rows.add(row, Weight { period: known.counted, samples: 0 });
         }
-        (self.rows, self.weights) = (rows, weights);
+        self.rows = rows;
     }
 
     fn last_comm(
@@ -93,14 +80,16 @@ impl Profile {
     }
 }
 
-/// What is left of a name's count for the rows to come. Rounding errors don't add up.
+/// A name's count while it is divided among its rows. Rounding errors don't accumulate.
 struct Share {
     counted: u64,
     sampled: u64,
+    /// The sampled period of the rows that have their part.
     passed: u64,
 }
 
 impl Share {
+    /// Returns the part of the count for a row of this period.
     fn take(&mut self, period: u64) -> u64 {
         let up_to = |passed: u64| {
             (u128::from(self.counted) * u128::from(passed))
@@ -119,26 +108,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_a_name_weigh_what_its_tasks_counted() {
+    fn rows_of_a_name_are_scaled_to_its_count() {
         let mut profile = Profile::default();
         let [name, sh, date, expr] =
             ["cycles", "sh", "date", "expr"].map(|text| profile.add_string(text.as_bytes()));
         let event = profile.name_event(0, name);
         for (tid, comm, period) in [(1, sh, 70), (2, sh, 10), (2, date, 20)] {
             let thread = Some(profile.add_thread(Thread { pid: tid, tid }));
-            profile.add_samples(
-                Row {
-                    event,
-                    thread,
-                    comm: Some(comm),
-                    cpu: None,
-                    leaf: None,
-                    stack: None,
-                    trace: None,
-                    details: None,
-                },
-                Weight { period, samples: 1 },
-            );
+            let row = Row { thread, comm: Some(comm), ..Row::new(event) };
+            profile.add_samples(row, Weight { period, samples: 1 });
         }
         let counts =
             BTreeMap::from([((event, sh), 100), ((event, date), 1000), ((event, expr), 7)]);
@@ -152,13 +130,13 @@ mod tests {
         assert_eq!(table, [(sh, 70, 100), (date, 30, 1000), (expr, 0, 7)]);
         profile.weigh_by_counts(last_name);
         assert_eq!(profile.total(event), Weight { period: 1107, samples: 3 });
-        let of = |name| {
+        let period = |name| {
             profile
                 .rows()
                 .filter(|(row, _)| row.comm == Some(name))
                 .map(|(_, weight)| weight.period)
                 .sum::<u64>()
         };
-        assert_eq!((of(sh), of(date), of(expr)), (100, 1000, 7));
+        assert_eq!((period(sh), period(date), period(expr)), (100, 1000, 7));
     }
 }

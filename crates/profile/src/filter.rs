@@ -3,11 +3,12 @@
 use crate::detail::{Detail, Value};
 use crate::ids::{FrameId, StringId};
 use crate::key::short_name;
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::Row;
 use crate::tables::Thread;
 
-/// Only these are shown; an empty list lets all pass. What a filter hides still counts in the
-/// totals.
+/// Conditions on shown samples and entries; an empty list accepts all. Hidden samples still count
+/// in the totals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Names of threads.
@@ -16,18 +17,18 @@ pub struct Filter {
     pub dsos: Vec<Vec<u8>>,
     /// Names of functions.
     pub symbols: Vec<Vec<u8>>,
-    /// A part of functions' names.
+    /// A part of the names of functions.
     pub symbol_part: Option<Vec<u8>>,
-    /// Numbers of processes.
+    /// Process ids.
     pub pids: Vec<i32>,
-    /// Numbers of threads.
+    /// Thread ids.
     pub tids: Vec<i32>,
-    /// Only what has a [`Detail::Parent`].
+    /// Accepts only samples that have a [`Detail::Parent`].
     pub has_parent: bool,
 }
 
 impl Filter {
-    /// Whether the thread of a row is among those that are wanted.
+    /// Whether the filter accepts a row's thread and parent.
     #[must_use]
     pub fn takes_row(&self, profile: &Profile, row: &Row) -> bool {
         let thread = || row.thread.and_then(|thread| profile.thread(thread));
@@ -40,13 +41,13 @@ impl Filter {
             && (!self.has_parent || profile.detail(row.details, Detail::Parent) != Value::None)
     }
 
-    /// Whether all frames pass.
+    /// Whether the filter accepts all frames.
     #[must_use]
     pub fn takes_all_frames(&self) -> bool {
         self.dsos.is_empty() && self.symbols.is_empty() && self.symbol_part.is_none()
     }
 
-    /// Whether a frame's file and function are among those that are wanted.
+    /// Whether the filter accepts a frame's file and function.
     #[must_use]
     pub fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
         if self.takes_all_frames() {

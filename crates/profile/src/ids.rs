@@ -1,4 +1,4 @@
-//! Typed indices of the tables of a profile. One takes 4 bytes, and so does an `Option` of it.
+//! Typed indices of a profile's tables. An id takes 4 bytes, and so does an `Option` of an id.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -11,7 +11,8 @@ pub(crate) trait Id: Copy {
     fn index(self) -> usize;
 }
 
-/// Two ids as one number, for hashing: derived code would feed each and whether it is there apart.
+/// Packs two ids into a number for hashing. Derived code would hash each id and each discriminant
+/// separately.
 pub(crate) fn pair(first: Option<impl Id>, second: Option<impl Id>) -> u64 {
     number(first) << 32 | number(second)
 }
@@ -46,30 +47,30 @@ ids! {
     EventId
     /// A thread.
     ThreadId
-    /// A file, or what stands for one.
+    /// A file, or a name in place of one, like `[vdso]`.
     DsoId
     /// A function.
     SymbolId
-    /// A place in code.
+    /// A frame.
     FrameId
     /// A call chain.
     StackId
-    /// What tells rows apart beside thread, CPU and place in code.
+    /// The values of a row's details.
     DetailsId
-    /// Samples that are alike.
+    /// A row: samples that are alike.
     RowId
     /// A sampled task.
     TaskId
-    /// Where samples were taken.
+    /// The location of samples.
     LocationId
-    /// A name that recordings are compared by.
+    /// A name by which recordings are compared.
     NameId
 }
 
-/// The most values of a [`Set`], and the most call chains; further ones are not told apart.
+/// Maximum number of values in a [`Set`], and of call chains. Further values share the first id.
 pub(crate) const MOST: usize = u32::MAX as usize - 1;
 
-/// Values that are kept once each, in the order in which they first came.
+/// Distinct values, in the order of their first insertion.
 #[derive(Clone, Debug)]
 pub(crate) struct Set<T> {
     values: IndexSet<T, foldhash::fast::RandomState>,
@@ -103,7 +104,7 @@ impl<T: Hash + Eq> Set<T> {
 }
 
 impl Set<Box<[u8]>> {
-    /// Finds a text without making a copy of it.
+    /// Finds a text without copying it.
     pub(crate) fn find_bytes<I: Id>(&self, text: &[u8]) -> Option<I> {
         self.values.get_index_of(text).map(I::from_index)
     }

@@ -1,25 +1,26 @@
-//! Sort keys: what of a sample decides which entry it belongs to.
+//! Sort keys: the properties of a sample that select its entry.
 
 use crate::detail::Detail;
 use crate::ids::{DsoId, FrameId, StringId, SymbolId};
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::Row;
 
 /// A sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SortKey {
     /// The thread's name.
     Comm,
-    /// The thread's number, as `perf report` has it under the name `pid`.
+    /// The thread id; `perf report` calls this key `pid`.
     Tid,
-    /// The process's number.
+    /// The process id.
     Tgid,
     /// The file.
     Dso,
     /// The function, and its file.
     Symbol,
-    /// The line of source.
+    /// The source line.
     SrcLine,
-    /// The file of source.
+    /// The source file.
     SrcFile,
     /// The CPU.
     Cpu,
@@ -27,23 +28,23 @@ pub enum SortKey {
     Event,
     /// The fields of a tracepoint.
     Trace,
-    /// Something else of the sample.
+    /// Another property of the sample.
     Detail(Detail),
 }
 
-/// A function where it has a name, else an address.
+/// Identifies a function: by its symbol, or else by an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FunctionKey {
-    /// By name.
+    /// A function with a symbol.
     Named(SymbolId),
-    /// By address, in the file where there is one.
+    /// An address in a file, or in the address space if there is no file.
     Address(Option<DsoId>, u64),
-    /// Not recorded.
+    /// The frame wasn't recorded.
     Unknown,
 }
 
 impl FunctionKey {
-    /// The function of a frame.
+    /// Returns the function of a frame.
     #[must_use]
     pub fn at_frame(profile: &Profile, frame: Option<FrameId>) -> Self {
         let Some(frame) = frame.and_then(|frame| profile.frame(frame)) else {
@@ -54,33 +55,33 @@ impl FunctionKey {
 }
 
 impl SortKey {
-    /// Whether it looks at where in code a sample was.
+    /// Whether its value is a property of a frame.
     #[must_use]
     pub const fn is_of_frames(self) -> bool {
         matches!(self, Self::Dso | Self::Symbol | Self::SrcLine | Self::SrcFile)
     }
 
-    /// Whether it looks at lines of source.
+    /// Whether its value is a source line or file.
     #[must_use]
     pub const fn is_of_lines(self) -> bool {
         matches!(self, Self::SrcLine | Self::SrcFile)
     }
 }
 
-/// The short name of a frame's file.
+/// Returns the short name of a frame's file.
 #[must_use]
 pub fn short_name(profile: &Profile, frame: Option<FrameId>) -> Option<StringId> {
     Some(profile.dso(profile.frame(frame?)?.dso?)?.short)
 }
 
 impl Profile {
-    /// The frames of a sample, the innermost first: those of its call chain, and before them where
-    /// the CPU was, if the chain doesn't begin there.
+    /// Lists the frames of a row, the innermost first: its leaf, unless the call chain begins in the
+    /// same function, then the call chain. `frames` is cleared first.
     pub fn frames_of_row(&self, row: &Row, frames: &mut Vec<FrameId>) {
         frames.clear();
         let chain = self.frames_of(row.stack);
         let function = |frame| FunctionKey::at_frame(self, frame);
-        // Before the function that has the symbol are those that the compiler put into it.
+        // Functions inlined into the first function with a symbol precede it.
         let is_inlined = |id: &&FrameId| self.frame(**id).is_some_and(|frame| frame.is_inlined);
         let first = chain.iter().find(|id| !is_inlined(id));
         let begins_at_leaf =

@@ -1,17 +1,16 @@
-//! The profile model: samples summed up by command, process, file and symbol.
+//! The profile model: samples summed by command, process, file and symbol.
 //!
 //! ```text
-//! Profile   strings <- dsos <- symbols <- frames <- stacks (call chains)
-//!              ^-- events, threads            ^       ^
-//!           rows: (event, thread, command, CPU, leaf, stack) -> samples, period
+//! Profile       strings <- dsos <- symbols <- frames <- stacks (call chains)
+//!                  ^-- events, threads            ^       ^
+//!               rows: (event, thread, command, CPU, leaf, stack) -> samples, period
 //!
-//! Table     rows put together by sort keys: one Entry each, with its own weight and what it called
-//! Samples   each one by itself, in columns: a selection of them makes the rows
-//! Runs      what functions or stacks weigh in several recordings of two sides, by name
-//! CallTree  the call chains of one entry, put together from their callers or from their callees
+//! ProfileTable  rows merged by sort keys into entries, with their own weight and that of callees
+//! SampleStore   samples one by one, in columns; a selection of them becomes rows
+//! Runs          weights of functions or stacks in several recordings on two sides, by name
+//! CallTree      the call chains of an entry, merged from their outermost or innermost end
 //! ```
-//! Pure: addresses were made names before they come here, and nothing here knows files or
-//! terminals.
+//! Pure: it gets symbols instead of addresses, and accesses neither files nor terminals.
 #![forbid(unsafe_code)]
 
 mod aggregate;
@@ -27,9 +26,11 @@ mod key;
 mod losses;
 mod numbers;
 mod profile;
+mod rows;
 mod samples;
 mod stacks;
 mod tables;
+mod threads;
 mod unnamed;
 mod unwinding;
 
@@ -45,7 +46,8 @@ pub use ids::{
 };
 pub use key::{FunctionKey, SortKey, short_name};
 pub use losses::{Gap, Losses, OffCpuChains};
-pub use profile::{Profile, ReplacedRows, Row};
+pub use profile::{Profile, ReplacedRows};
+pub use rows::Row;
 pub use samples::{
     NewIds, RowKeys, SampleLocation, SampleStore, SampledTask, SelectedSamples, Selection,
     StoredSample, Term,

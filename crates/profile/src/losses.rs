@@ -1,81 +1,80 @@
-//! What a recording, and the profile made of it, lack.
+//! The account of data that a recording or a profile lacks.
 
 use crate::unnamed::NamingAdvice;
 use crate::unwinding::{FramePointers, Unwinding};
 
-/// What is not in the rows, and why: the one account of what was lost while a recording was made,
-/// and while it was read. `tare_render::loss_lines` puts it into words.
+/// The account of data that the rows lack: lost while recording, or left out while reading.
+/// `tare_render::loss_lines` words it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Records that found no room in their ring (`PERF_RECORD_LOST`).
+    /// Records dropped because their ring buffer was full (`PERF_RECORD_LOST`).
     pub lost_records: u64,
-    /// How often the kernel said so.
+    /// Number of reports of such drops.
     pub lost_events: u64,
-    /// Samples that were lost before a ring, or that the kernel counted as lost
+    /// Samples lost before a ring buffer, or counted as lost by the kernel
     /// (`PERF_RECORD_LOST_SAMPLES`).
     pub lost_samples: u64,
-    /// How often an event was stopped because it interrupted too often.
+    /// Times that the kernel throttled an event.
     pub throttled: u64,
-    /// Samples of the recorder's own threads, which are left out.
+    /// Samples of the recorder's own threads, left out.
     pub own_samples: u64,
-    /// Samples of what is not the command's, which are left out: of other tasks, and of its process
-    /// before it executed the command.
+    /// Samples of tasks outside of the command, and of its process before execve; left out.
     pub outside_samples: u64,
-    /// Records that are shorter than they should be, or samples of no known event.
+    /// Truncated records, and samples of unknown events.
     pub malformed_records: u64,
-    /// Records that came too late to be put in order.
+    /// Records that arrived too late to be put in time order.
     pub late_records: u64,
-    /// Mappings of address spaces that were left out: more than such a recording can have.
+    /// Mappings above the limit for an address space, left out.
     pub left_out_mappings: u64,
-    /// Jitdumps whose clock can't be compared with the recording's: what was compiled last at an
-    /// address counts all the time.
+    /// Jitdumps whose clock differs from the recording's, so that the code compiled last at an
+    /// address is assumed for all samples there.
     pub untimed_jitdumps: u64,
-    /// Copies of user stacks that were unwound.
+    /// Results of unwinding copied user stacks.
     pub unwinding: Unwinding,
-    /// Call chains that code without frame pointers broke.
+    /// Call chains broken by code without frame pointers.
     pub frame_pointers: Option<FramePointers>,
-    /// What most samples without a function's name lack.
+    /// How to name most of the samples without a function.
     pub unnamed: Option<NamingAdvice>,
-    /// Samples whose user call chain was to come later, and didn't.
+    /// Samples whose deferred user call chain never arrived.
     pub missing_user_chains: u64,
-    /// How much of the time that tasks were not on a CPU has whole call chains.
+    /// The share of off-CPU time with complete call chains.
     pub off_cpu: OffCpuChains,
-    /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which are not decoded.
+    /// Bytes of hardware traces (`PERF_RECORD_AUXTRACE`), which tare doesn't decode.
     pub aux_bytes: u64,
-    /// Counts that `perf stat record` wrote (`PERF_RECORD_STAT`): they are no samples.
+    /// Counts written by `perf stat record` (`PERF_RECORD_STAT`), which aren't samples.
     pub stat_records: u64,
-    /// Parts of the recording that could not be read: the first ones.
+    /// The first unreadable parts of the recording.
     pub gaps: Vec<Gap>,
-    /// How many more there are.
+    /// Number of unreadable parts that are not in `gaps`.
     pub more_gaps: u64,
-    /// Bytes of all of them.
+    /// Bytes of all unreadable parts.
     pub unread_bytes: u64,
-    /// The recorder was ended before it could say how much it had written.
+    /// Whether the recorder was killed before it wrote the size of the data.
     pub is_unfinished: bool,
 }
 
-/// Time that tasks were not on a CPU, with user stacks that were copied.
+/// Off-CPU time with copied user stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuChains {
-    /// All of it, in nanoseconds.
+    /// The time in nanoseconds.
     pub ns: u64,
-    /// Of it, that whose user call chain begins where the thread did.
+    /// The part whose user call chain reaches the thread's first function, in nanoseconds.
     pub whole_ns: u64,
 }
 
-/// Bytes of a recording that were left out.
+/// An unreadable part of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where they begin, in bytes from the start of the recording.
+    /// Its start, in bytes from the start of the recording.
     pub offset: u64,
-    /// How many there are; of what a header only promises, how many it promises.
+    /// Its length in bytes, as stated by a header if the data is missing.
     pub bytes: u64,
-    /// Why they were left out, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
 impl Losses {
-    /// Whether nothing is missing.
+    /// Whether nothing is missing. Advice and stacks that were unwound completely don't count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };

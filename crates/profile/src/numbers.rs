@@ -1,4 +1,4 @@
-//! Functions and groups of frames as small numbers: comparing rows needs no look at frames.
+//! Numbers functions and groups of frames, so that rows are compared without looking frames up.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use crate::ids::{DsoId, FrameId, Id, StringId, SymbolId};
 use crate::key::{FunctionKey, SortKey, short_name};
 use crate::profile::Profile;
 
-/// The number of a frame that isn't known.
+/// The number of an unknown frame.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// The function of each frame: frames of one function have one number.
+/// The number of each frame's function. Frames of the same function have the same number.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionNumbers(Vec<u32>);
 
@@ -27,7 +27,7 @@ impl FunctionNumbers {
         Self((0..).zip(profile.frame_ids()).map(number).collect())
     }
 
-    /// Numbers are below this, but for [`UNKNOWN`].
+    /// All numbers except [`UNKNOWN`] are below this.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -37,17 +37,19 @@ impl FunctionNumbers {
     }
 }
 
-/// Which frames sort keys tell apart, and which of them are shown.
+/// Groups of frames with the same sort keys, without the frames that a filter hides.
 pub(crate) struct FrameGroups<'a> {
     groups: Groups<'a>,
-    /// By frame, and whether a sample without a frame is shown; `None`: all are.
+    /// Whether each frame is shown, and whether a sample without a frame is. `None` if all are.
     shown: Option<(Vec<bool>, bool)>,
 }
 
 enum Groups<'a> {
+    /// All frames are in one group.
     One,
-    /// By frame.
+    /// The group of each frame.
     Own(Vec<u32>),
+    /// A group for each function.
     FunctionNumbers(&'a FunctionNumbers),
 }
 
@@ -59,11 +61,11 @@ impl<'a> FrameGroups<'a> {
         filter: &Filter,
     ) -> Self {
         let groups = if keys.iter().any(|key| key.is_of_lines()) {
-            Groups::Own(by_line(profile, functions, keys))
+            Groups::Own(group_by_line(profile, functions, keys))
         } else if keys.contains(&SortKey::Symbol) {
             Groups::FunctionNumbers(functions)
         } else if keys.contains(&SortKey::Dso) {
-            Groups::Own(by_dso(profile))
+            Groups::Own(group_by_dso(profile))
         } else {
             Groups::One
         };
@@ -74,7 +76,7 @@ impl<'a> FrameGroups<'a> {
         Self { groups, shown }
     }
 
-    /// The group of a frame; `None` where it is not shown.
+    /// Returns the group of a frame; `None` if the filter hides it.
     pub(crate) fn group(&self, frame: Option<FrameId>) -> Option<u32> {
         let is_shown = self.shown.as_ref().is_none_or(|(frames, without)| match frame {
             Some(frame) => frames.get(frame.index()).copied().unwrap_or(false),
@@ -91,8 +93,8 @@ impl<'a> FrameGroups<'a> {
     }
 }
 
-/// What keys of lines, and those beside them, tell frames apart by, as a number.
-fn by_line(profile: &Profile, functions: &FunctionNumbers, keys: &[SortKey]) -> Vec<u32> {
+/// Groups frames by source line or file, and by function and dso if these are sort keys.
+fn group_by_line(profile: &Profile, functions: &FunctionNumbers, keys: &[SortKey]) -> Vec<u32> {
     let has = |key| keys.contains(&key);
     let mut groups: HashMap<_, u32, foldhash::fast::RandomState> = HashMap::default();
     let number = |(at, frame): (u32, FrameId)| {
@@ -106,9 +108,9 @@ fn by_line(profile: &Profile, functions: &FunctionNumbers, keys: &[SortKey]) -> 
     (0..).zip(profile.frame_ids()).map(number).collect()
 }
 
-/// The short name of the file of each frame, as a number.
-fn by_dso(profile: &Profile) -> Vec<u32> {
+/// Groups frames by the short name of their file.
+fn group_by_dso(profile: &Profile) -> Vec<u32> {
     let number = |name: StringId| u32::try_from(name.index()).unwrap_or(UNKNOWN);
-    let of = |frame| short_name(profile, Some(frame)).map_or(UNKNOWN, number);
-    profile.frame_ids().map(of).collect()
+    let group = |frame| short_name(profile, Some(frame)).map_or(UNKNOWN, number);
+    profile.frame_ids().map(group).collect()
 }

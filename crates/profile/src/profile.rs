@@ -1,77 +1,37 @@
-//! The tables of a profile, and how they are filled.
+//! The profile: tables of names, code and threads, and rows of samples that refer to them.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 
-use indexmap::IndexMap;
-
-use crate::detail::{Detail, Value};
-use crate::ids::{
-    DetailsId, DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId, pair,
-};
+use crate::details::DetailTable;
+use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
 use crate::losses::Losses;
+use crate::rows::{Row, RowTable};
 use crate::stacks::Stacks;
-use crate::tables::{Dso, ExactCount, ProfileEvent, ProfileFrame, Symbol, Thread, Weight};
+use crate::tables::{Dso, ProfileEvent, ProfileFrame, Symbol, Thread, Weight};
+use crate::threads::ThreadTable;
 
-/// What alike samples have in common. What no sort key needs may be left out: fewer rows are then
-/// told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// The event.
-    pub event: EventId,
-    /// The thread.
-    pub thread: Option<ThreadId>,
-    /// The thread's name at that time.
-    pub comm: Option<StringId>,
-    /// The CPU.
-    pub cpu: Option<u32>,
-    /// Where the CPU was.
-    pub leaf: Option<FrameId>,
-    /// The call chain, if recorded and requested.
-    pub stack: Option<StackId>,
-    /// The fields of a tracepoint, as text.
-    pub trace: Option<StringId>,
-    /// What else tells it apart; `None` where nothing else is asked for.
-    pub details: Option<DetailsId>,
-}
-
-impl Hash for Row {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(pair(self.thread, self.comm));
-        state.write_u64(pair(self.leaf, self.stack));
-        state.write_u64(pair(Some(self.event), self.trace));
-        let details = pair(None::<EventId>, self.details);
-        state.write_u64(u64::from(self.cpu.unwrap_or(u32::MAX)) << 32 | details);
-    }
-}
-
-/// Samples, summed up.
+/// Summed samples. Ids are valid in the profile that returned them.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     strings: Set<Box<[u8]>>,
     events: Vec<ProfileEvent>,
-    threads: Set<Thread>,
+    pub(crate) threads: ThreadTable,
     dsos: Set<Dso>,
     symbols: Set<Symbol>,
     frames: Set<ProfileFrame>,
     stacks: Stacks,
-    pub(crate) detail_keys: Vec<Detail>,
-    pub(crate) details: Set<Box<[Value]>>,
-    pub(crate) rows: Set<Row>,
-    pub(crate) weights: Vec<Weight>,
-    names: IndexMap<ThreadId, StringId>,
-    counts: IndexMap<(ThreadId, EventId), u64>,
-    pub(crate) counted: Vec<ExactCount>,
-    /// What is not in the rows.
+    pub(crate) details: DetailTable,
+    pub(crate) rows: RowTable,
+    /// The account of everything that the rows lack.
     pub losses: Losses,
 }
 
-/// Which row each row has become when its frames were replaced.
+/// Maps each row to its new row, after frames were replaced.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedRows(Vec<RowId>);
 
 impl ReplacedRows {
-    /// What a row is by now; `None` for one that wasn't there.
+    /// Returns the new row of a row; `None` if the id was unknown.
     #[must_use]
     pub fn get(&self, before: RowId) -> Option<RowId> {
         self.0.get(before.index()).copied()
@@ -79,92 +39,83 @@ impl ReplacedRows {
 }
 
 impl Profile {
-    /// Keeps a text.
+    /// Adds a text. Like the other tables, this one keeps equal values once.
     pub fn add_string(&mut self, text: &[u8]) -> StringId {
         self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
     }
 
-    /// Names the event at a place in the recording, counted from 0. Events are named in order; a
-    /// later name replaces the first.
-    pub fn name_event(&mut self, location: usize, name: StringId) -> EventId {
-        match self.events.get_mut(location) {
+    /// Names the event with this index in the recording. Events must be named in order; a later name
+    /// replaces the first.
+    pub fn name_event(&mut self, index: usize, name: StringId) -> EventId {
+        match self.events.get_mut(index) {
             Some(event) => event.name = name,
             None => self.events.push(ProfileEvent { name }),
         }
-        EventId::from_index(location.min(self.events.len() - 1))
+        EventId::from_index(index.min(self.events.len() - 1))
     }
 
-    /// Keeps a thread.
+    /// Adds a thread.
     pub fn add_thread(&mut self, thread: Thread) -> ThreadId {
         self.threads.insert(thread)
     }
 
-    /// Keeps a file.
+    /// Adds a file.
     pub fn add_dso(&mut self, dso: Dso) -> DsoId {
         self.dsos.insert(dso)
     }
 
-    /// Keeps a function.
+    /// Adds a function.
     pub fn add_symbol(&mut self, symbol: Symbol) -> SymbolId {
         self.symbols.insert(symbol)
     }
 
-    /// Keeps a frame.
+    /// Adds a frame.
     pub fn add_frame(&mut self, frame: ProfileFrame) -> FrameId {
         self.frames.insert(frame)
     }
 
-    /// Keeps a call chain, the innermost frame first; `None` where there are no frames.
+    /// Adds a call chain, the innermost frame first. Returns `None` if there are no frames.
     pub fn add_stack(&mut self, frames: &[FrameId]) -> Option<StackId> {
         self.stacks.insert(frames)
     }
 
     /// Adds samples that are alike.
     pub fn add_samples(&mut self, row: Row, weight: Weight) -> RowId {
-        let id: RowId = self.rows.insert(row);
-        if self.weights.len() < self.rows.len() {
-            self.weights.resize(self.rows.len(), Weight::default());
-        }
-        self.add_to_row(id, weight);
-        id
+        self.rows.add(row, weight)
     }
 
-    /// Adds samples to a row that is there.
+    /// Adds samples to an existing row.
     pub fn add_to_row(&mut self, row: RowId, weight: Weight) {
-        if let Some(sum) = self.weights.get_mut(row.index()) {
-            sum.add(weight);
-        }
+        self.rows.add_to(row, weight);
     }
 
-    /// Takes all samples out. The tables stay.
+    /// Removes all samples. The other tables stay.
     pub(crate) fn clear_rows(&mut self) {
-        (self.rows, self.weights) = (Set::default(), Vec::new());
+        self.rows = RowTable::default();
     }
 
-    /// Takes samples out: those of rows for which `goes` holds. Returns what they weigh.
-    pub fn remove_rows(&mut self, mut goes: impl FnMut(&Self, &Row) -> bool) -> Weight {
+    /// Removes the rows for which `is_unwanted` holds. Returns their weight.
+    pub fn remove_rows(&mut self, mut is_unwanted: impl FnMut(&Self, &Row) -> bool) -> Weight {
         let mut removed = Weight::default();
         // Usually there are no such rows.
-        if !self.rows().any(|(row, _)| goes(self, row)) {
+        if !self.rows().any(|(row, _)| is_unwanted(self, row)) {
             return removed;
         }
-        let mut rows = Set::default();
-        let mut weights = Vec::new();
+        let mut rows = RowTable::default();
         for (row, weight) in self.rows() {
-            if goes(self, row) {
+            if is_unwanted(self, row) {
                 removed.add(weight);
             } else {
-                let _: RowId = rows.insert(*row);
-                weights.push(weight);
+                rows.add(*row, weight);
             }
         }
-        (self.rows, self.weights) = (rows, weights);
+        self.rows = rows;
         removed
     }
 
-    /// Replaces frames: `leaf` returns the frame of a sample, and `frames` appends those for a
-    /// frame of a call chain, innermost first; its last argument says whether the previous frame is
-    /// in the same space and was called by this one. Returns the new row of each row.
+    /// Replaces frames. `leaf` returns the new frame of a sample. `frames` appends the new frames for
+    /// a frame of a call chain, innermost first; its second argument is whether the preceding frame
+    /// is in the same space, and so was called by this one. Returns the new row of each row.
     pub fn replace_frames(
         &mut self,
         leaf: impl Fn(FrameId) -> FrameId,
@@ -176,8 +127,7 @@ impl Profile {
         let mut chain = Vec::new();
         let mut now = Vec::new();
         let rows = std::mem::take(&mut self.rows);
-        let weights = std::mem::take(&mut self.weights);
-        for (row, weight) in rows.iter().zip(weights) {
+        for (row, weight) in rows.iter() {
             let stack = row.stack.and_then(|stack| {
                 *replaced.entry(stack).or_insert_with(|| {
                     chain.clear();
@@ -195,29 +145,28 @@ impl Profile {
         ReplacedRows(now)
     }
 
-    /// Says what a thread was called last.
+    /// Sets a thread's last name.
     pub fn name_thread(&mut self, thread: ThreadId, name: StringId) {
-        self.names.insert(thread, name);
+        self.threads.set_name(thread, name);
     }
 
-    /// Adds to what an event counted in a thread.
+    /// Adds to the count of an event in a thread.
     pub fn add_count(&mut self, thread: ThreadId, event: EventId, count: u64) {
-        let sum = self.counts.entry((thread, event)).or_default();
-        *sum = sum.saturating_add(count);
+        self.threads.add_count(thread, event, count);
     }
 
-    /// What events counted in threads, where that was recorded.
+    /// The counts of events in threads, if they were recorded.
     pub fn counts(&self) -> impl Iterator<Item = (ThreadId, EventId, u64)> {
-        self.counts.iter().map(|((thread, event), count)| (*thread, *event, *count))
+        self.threads.counts()
     }
 
-    /// What a thread was called last.
+    /// A thread's last name.
     #[must_use]
-    pub fn name_of(&self, thread: ThreadId) -> Option<StringId> {
-        self.names.get(&thread).copied()
+    pub fn last_name(&self, thread: ThreadId) -> Option<StringId> {
+        self.threads.last_name(thread)
     }
 
-    /// A text; empty where the id is another profile's.
+    /// A text; empty if the id is unknown.
     #[must_use]
     pub fn string(&self, id: StringId) -> &[u8] {
         self.strings.get(id).map_or(&[], |text| text)
@@ -263,24 +212,24 @@ impl Profile {
         (0..self.frames.len()).map(FrameId::from_index)
     }
 
-    /// The frames of a call chain, the innermost first; none where there is no chain.
+    /// The frames of a call chain, the innermost first; empty without a chain.
     #[must_use]
     pub fn frames_of(&self, id: Option<StackId>) -> &[FrameId] {
         id.map_or(&[], |id| self.stacks.get(id))
     }
 
-    /// The rows, with what they weigh.
+    /// The rows with their weights.
     pub fn rows(&self) -> impl Iterator<Item = (&Row, Weight)> {
-        self.rows.iter().zip(self.weights.iter().copied())
+        self.rows.iter()
     }
 
-    /// A row, with what it weighs.
+    /// A row with its weight.
     #[must_use]
     pub fn row(&self, id: RowId) -> Option<(&Row, Weight)> {
-        Some((self.rows.get(id)?, *self.weights.get(id.index())?))
+        self.rows.get(id)
     }
 
-    /// What all samples of an event weigh.
+    /// Sums the weight of all samples of an event.
     #[must_use]
     pub fn total(&self, event: EventId) -> Weight {
         let mut total = Weight::default();

@@ -1,4 +1,4 @@
-//! Call chains, each kept once.
+//! Stores call chains, each once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,7 +6,7 @@ use std::hash::BuildHasher;
 
 use crate::ids::{FrameId, Id, MOST, StackId};
 
-/// Call chains as lists of frames, one behind the other.
+/// Call chains in one list of frames, with the end of each.
 ///
 /// ```text
 /// frames  a b c | a b | d b c |
@@ -21,7 +21,7 @@ pub(crate) struct Stacks {
 }
 
 impl Stacks {
-    /// The id of a chain; `None` for one without frames.
+    /// Returns the id of a chain, which is inserted if it is new; `None` if it has no frames.
     pub(crate) fn insert(&mut self, frames: &[FrameId]) -> Option<StackId> {
         if frames.is_empty() {
             return None;
@@ -44,12 +44,12 @@ impl Stacks {
             if self.get(found) == frames {
                 return Some(found);
             }
-            // Another chain has this hash.
+            // Another chain has this hash: try the next one.
             hash = hash.wrapping_add(1);
         }
     }
 
-    /// The frames of a chain; none for an id of another profile.
+    /// The frames of a chain; empty if the id is unknown.
     pub(crate) fn get(&self, id: StackId) -> &[FrameId] {
         let at = id.index();
         let begin = at.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_chains_have_one_id() {
+    fn equal_chains_have_the_same_id() {
         let mut stacks = Stacks::default();
         let [a, b, c] = [0, 1, 2].map(FrameId::from_index);
         let first = stacks.insert(&[a, b, c]).unwrap();

@@ -1,4 +1,4 @@
-//! What the tables hold.
+//! The values in a profile's tables.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,40 +7,40 @@ use crate::ids::{DsoId, EventId, StringId, SymbolId, pair};
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProfileEvent {
-    /// As the recording names it. Two events may have one name.
+    /// The name in the recording. Two events may have the same name.
     pub name: StringId,
 }
 
 /// A thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
-    /// Its process; -1 is unknown.
+    /// The process id; -1 if unknown.
     pub pid: i32,
-    /// Its own number.
+    /// The thread id.
     pub tid: i32,
 }
 
-/// A file that code came from, or what stands for one: `[kernel.kallsyms]`, `[vdso]`.
+/// A file that contains code, or a name in place of one: `[kernel.kallsyms]`, `[vdso]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Dso {
     /// The whole path.
     pub path: StringId,
-    /// What tables show: the path's last part.
+    /// The last part of the path, for tables.
     pub short: StringId,
 }
 
-/// A function. Two of one name at different addresses are two.
+/// A function. Functions of the same name at different addresses are different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// The file that has it.
+    /// The file that contains it.
     pub dso: DsoId,
     /// Its name.
     pub name: StringId,
-    /// Its first address, as the file's symbol table has it.
+    /// Its first address in the file's symbol table.
     pub start: u64,
 }
 
-/// Which part of an address space code ran in.
+/// The privilege level and machine in which code ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// The kernel.
@@ -53,12 +53,12 @@ pub enum Space {
     GuestUser,
     /// A hypervisor.
     Hypervisor,
-    /// The recording doesn't say.
+    /// Not recorded.
     Unknown,
 }
 
 impl Space {
-    /// As perf has it before a symbol.
+    /// Returns the letter that perf prints before a symbol.
     #[must_use]
     pub fn letter(self) -> char {
         match self {
@@ -72,21 +72,21 @@ impl Space {
     }
 }
 
-/// A frame of a call chain, or where a sample was taken.
+/// A frame of a call chain, or the location of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileFrame {
-    /// Where it was.
+    /// The space in which it ran.
     pub space: Space,
-    /// The file; `None` where nothing was mapped.
+    /// The file; `None` if nothing was mapped there.
     pub dso: Option<DsoId>,
-    /// The function, or in words why none is known.
+    /// The function, or the reason in words why it is unknown.
     pub function: Result<SymbolId, StringId>,
-    /// The address: of a function its start, else in the file, else in the address space. Frames
-    /// that are still to be replaced by others may have any.
+    /// The start of the function; if that is unknown, the address in the file; without a file, the
+    /// address in the address space. Frames that will be replaced may have any address.
     pub address: u64,
-    /// The compiler put the function into that of the frame behind it.
+    /// Whether the function is inlined into that of the next frame.
     pub is_inlined: bool,
-    /// Where in the source it was, where that was asked for and is known.
+    /// The source line, if requested and known.
     pub line: Option<SourceLine>,
 }
 
@@ -101,10 +101,10 @@ impl Hash for ProfileFrame {
     }
 }
 
-/// A line of source.
+/// A source line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceLine {
-    /// The path of the file as it was compiled.
+    /// The path of the file at compile time.
     pub file: StringId,
     /// Line number from 1; 0 if unknown.
     pub line: u32,
@@ -112,30 +112,30 @@ pub struct SourceLine {
     pub column: u32,
 }
 
-/// What an event counted in all tasks that had a name last, and what their samples stand for.
+/// The count of an event in all tasks with the same last name, and the weight of their samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactCount {
     /// The event.
     pub event: EventId,
     /// The last name of the tasks.
     pub comm: StringId,
-    /// What their samples weigh.
+    /// The weight of their samples.
     pub sampled: Weight,
     /// Occurrences (nanoseconds for clocks).
     pub counted: u64,
 }
 
-/// How much samples weigh together.
+/// The sum of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight {
-    /// The occurrences that they stand for (nanoseconds for clocks).
+    /// The number of occurrences that they represent (nanoseconds for clocks).
     pub period: u64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: u64,
 }
 
 impl Weight {
-    /// Adds another.
+    /// Adds another weight; the sums saturate.
     pub fn add(&mut self, other: Self) {
         self.period = self.period.saturating_add(other.period);
         self.samples = self.samples.saturating_add(other.samples);

@@ -1,30 +1,30 @@
-//! What most samples without a function's name lack.
+//! Why most samples without a function have none, and how to fix it.
 
-/// What most samples without a function's name lack, and what mends it.
+/// The source of symbols that would name most of the samples without a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamingAdvice {
-    /// The share of an event's samples that would have names, in percent of their weight.
+    /// The weight of the samples that would be named, in percent of the event's.
     pub percent: f64,
-    /// What they lack.
+    /// The missing source of symbols.
     pub lack: MissingSymbols,
-    /// A command or a setting that mends it, in words: whoever knows the machine fills it in.
+    /// A command or a setting that provides it, in words, if the reader knows the machine.
     pub remedy: Option<String>,
 }
 
 impl Eq for NamingAdvice {}
 
-/// What samples without a function's name lack.
+/// A source of symbols that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MissingSymbols {
-    /// A file has no symbols, or few: its debug file.
+    /// The debug file of a binary without symbols, or with few.
     DebugFile(BinaryFile),
-    /// The file itself, in the build that was recorded.
+    /// The binary itself, in the recorded build.
     Binary(BinaryFile),
-    /// What this user may not read.
+    /// Permission to read a file.
     Permission(BinaryFile),
-    /// The list of functions that a runtime compiled; what has it written.
+    /// The perf map of a runtime; the text is the runtime's option that writes it.
     PerfMap(&'static str),
-    /// The kernel's addresses, which it hides.
+    /// The kernel's addresses, which are hidden from this user.
     KernelAddresses,
     /// The symbols of the recorded kernel, by its build id in hexadecimal digits.
     KernelSymbols(Option<String>),
@@ -35,6 +35,6 @@ pub enum MissingSymbols {
 pub struct BinaryFile {
     /// Its recorded path.
     pub path: String,
-    /// Its build id in hexadecimal digits, where it was recorded.
+    /// Its build id in hexadecimal digits, if recorded.
     pub build_id: Option<String>,
 }

@@ -1,72 +1,72 @@
-//! How far user stacks were found.
+//! How completely user stacks were unwound.
 
-/// How far copies of user stacks were unwound.
+/// How completely copied user stacks were unwound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unwinding {
-    /// Stacks whose thread's first function was reached.
+    /// Stacks unwound to the thread's first function.
     pub whole: u64,
-    /// Stacks that end before, for a reason that is no failure; by reason, the most frequent first.
+    /// Stacks that end earlier without a failure, by reason, the most frequent first.
     pub truncated: Vec<EndReasonCount>,
-    /// Stacks that could not be unwound to their end, likewise.
+    /// Stacks that failed to unwind, by reason, the most frequent first.
     pub failed: Vec<EndReasonCount>,
-    /// Of all these, the ones that frame pointers continued.
+    /// Number of all these stacks that frame pointers continued.
     pub spliced: u64,
-    /// A copy that would have been large enough; `None` where no copy was too small, or it isn't
-    /// known how far the stacks reach.
+    /// A sufficient size of copies; `None` if all copies were large enough, or the depth of the
+    /// stacks is unknown.
     pub sufficient: Option<Sufficient>,
 }
 
-/// Stacks that ended for one reason.
+/// Stacks that ended for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndReasonCount {
-    /// Why, in words.
+    /// The reason, in words.
     pub why: &'static str,
-    /// How many.
+    /// The number of stacks.
     pub stacks: u64,
-    /// The file that most of them end in, where that says something. Untrusted.
+    /// The file in which most of them end, if it is relevant. Untrusted.
     pub dso: Option<String>,
 }
 
-/// A size of copies of stacks.
+/// A size of copied stacks that is sufficient for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sufficient {
-    /// The size.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Stacks that it would have held.
+    /// The number of stacks that fit.
     pub stacks: u64,
-    /// The number of whole stacks and of those whose copy ended.
+    /// The number of all stacks that are whole or were cut by the size of their copy.
     pub of: u64,
 }
 
-/// Call chains by frame pointers that code without them broke.
+/// Call chains from frame pointers, with those broken by code without frame pointers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FramePointers {
-    /// All call chains with a user part.
+    /// The number of call chains with a user part.
     pub stacks: u64,
-    /// Of these, the ones that miss callers.
+    /// The number of these without their outer callers.
     pub broken: u64,
-    /// The files whose code broke them, those of most first. Untrusted.
+    /// The files whose code broke chains, with the number of chains, the highest first. Untrusted.
     pub dsos: Vec<(String, u64)>,
-    /// What a copied stack costs more a sample, in microseconds, where that was measured.
+    /// The additional cost of a sample with a copied stack, in microseconds, if measured.
     pub cost_us: Option<f64>,
 }
 
 impl Eq for FramePointers {}
 
 impl Unwinding {
-    /// Stacks that end for a reason that is no failure.
+    /// The number of stacks that end early without a failure.
     #[must_use]
     pub fn truncated_stacks(&self) -> u64 {
         self.truncated.iter().map(|ended| ended.stacks).sum()
     }
 
-    /// Stacks that could not be unwound to their end.
+    /// The number of stacks that failed to unwind.
     #[must_use]
     pub fn failed_stacks(&self) -> u64 {
         self.failed.iter().map(|ended| ended.stacks).sum()
     }
 
-    /// All copies.
+    /// The number of all copied stacks.
     #[must_use]
     pub fn stacks(&self) -> u64 {
         self.whole + self.truncated_stacks() + self.failed_stacks()

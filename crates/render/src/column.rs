@@ -688,7 +688,7 @@ fn write_tid(out: &mut String, cell: &CellSource<'_>) -> fmt::Result {
         Some(tid) => {
             write!(out, "{tid:>7}:")?;
             let thread = cell.entry.thread;
-            cell.write_text(out, thread.and_then(|thread| cell.profile.name_of(thread)))
+            cell.write_text(out, thread.and_then(|thread| cell.profile.last_name(thread)))
         }
         None => out.write_str(cell.info.absent),
     }

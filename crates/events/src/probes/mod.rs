@@ -282,11 +282,8 @@ pub fn find_usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe,
         [first, ..] => format!("{} with the files it maps", first.display()),
     };
     has.truncate(12);
-    let has = if has.is_empty() {
-        "it has none".to_owned()
-    } else {
-        format!("it has {}", join_names(&has))
-    };
+    let names = if has.is_empty() { "none".to_owned() } else { join_names(&has) };
+    let has = format!("it has {names}");
     Err(ProbeError::NoUsdt { file: shown, wanted: format!("{provider}:{name}"), has })
 }
 

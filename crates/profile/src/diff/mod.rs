@@ -1,10 +1,10 @@
-//! Weights of several recordings on two sides, by function or by stack.
+//! Weights of functions or stacks in several recordings on two sides.
 //!
 //! ```text
-//! profile of a recording -- names without what compilers append --> DiffEntry -> weight in each run of each side
+//! profile of a recording -- names without compiler suffixes --> DiffEntry -> weight in each run of each side
 //! ```
-//! A recording's ids are its own, so entries are matched by name. Statistics decide what follows
-//! from the weights.
+//! Each recording has its own ids, so entries are matched by name. `tare_measure::statistics` tests
+//! the differences.
 
 mod name;
 
@@ -15,7 +15,8 @@ use indexmap::IndexSet;
 use crate::filter::Filter;
 use crate::ids::{EventId, FrameId, NameId, Set, StackId, StringId};
 use crate::key::{SortKey, short_name};
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::Row;
 use crate::tables::{Space, Weight};
 
 pub use name::source_name;
@@ -25,30 +26,30 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 /// How entries are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
-    /// [`SortKey::Comm`], [`SortKey::Dso`] or [`SortKey::Symbol`]; others tell nothing apart.
+    /// [`SortKey::Comm`], [`SortKey::Dso`] or [`SortKey::Symbol`]; others are ignored.
     pub keys: Vec<SortKey>,
-    /// By whole call chains.
+    /// Compares whole call chains instead of functions.
     pub stacks: bool,
-    /// A function weighs what it called, too.
+    /// Includes callees in the weight of a function.
     pub children: bool,
-    /// What is compared.
+    /// Which samples and frames are compared.
     pub filter: Filter,
-    /// Shares are of what passes the filter, not of all.
+    /// Totals are those of accepted samples, not of all.
     pub relative: bool,
-    /// Keep what each slice of time weighs.
+    /// Keeps the weight of each slice of time.
     pub slices: bool,
 }
 
-/// What is compared: what no key tells apart is `None`.
+/// A compared function or stack. Properties that aren't keys are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DiffEntry {
-    /// Of [`Runs::events`].
+    /// An index of [`Runs::events`].
     pub event: usize,
     /// The thread's name.
     pub comm: Option<NameId>,
     /// The short name of the file.
     pub dso: Option<NameId>,
-    /// The function, or its file in brackets where it has no name.
+    /// The function, or its file in brackets if the function is unknown.
     pub symbol: Option<NameId>,
     /// The function's space, if functions are distinguished.
     pub space: Option<Space>,
@@ -56,28 +57,28 @@ pub struct DiffEntry {
     pub stack: Vec<NameId>,
 }
 
-/// One recording.
+/// The weights of a recording.
 #[derive(Clone, Debug, Default)]
 struct DiffRun {
     /// By entry.
     weights: Map<usize, Weight>,
-    /// By event: what shares are of.
+    /// By event: the weights that are 100%.
     totals: Vec<Weight>,
-    /// By entry and slice of time: periods.
+    /// Periods by entry and slice of time.
     slices: Map<(usize, u32), u64>,
-    /// By event and slice.
+    /// Periods by event and slice of time.
     slice_totals: Map<(usize, u32), u64>,
     slice_count: u32,
 }
 
-/// Samples of a recording that are alike, in one slice of its time.
+/// Samples that are alike, in one slice of a recording's time.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRow {
-    /// What they have in common.
+    /// Their common properties.
     pub row: Row,
-    /// Which slice: all are as long.
+    /// The index of the slice; all slices have the same length.
     pub slice: u32,
-    /// What they weigh.
+    /// Their weight.
     pub weight: Weight,
 }
 
@@ -92,21 +93,21 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// None as yet.
+    /// Creates a comparison without recordings.
     #[must_use]
     pub fn new(options: DiffOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// Adds a recording to A (0) or B (1).
+    /// Adds a recording to side A (0) or B (1).
     pub fn add(&mut self, side: usize, profile: &Profile, samples: impl Iterator<Item = SliceRow>) {
-        let mut adding =
-            Adding { known: Map::default(), names: Map::default(), run: DiffRun::default() };
+        let mut builder =
+            RunBuilder { known: Map::default(), names: Map::default(), run: DiffRun::default() };
         for sample in samples {
-            adding.add(self, profile, &sample);
+            builder.add(self, profile, &sample);
         }
         if let Some(runs) = self.sides.get_mut(side) {
-            runs.push(adding.run);
+            runs.push(builder.run);
         }
     }
 
@@ -116,7 +117,7 @@ impl Runs {
         &self.events
     }
 
-    /// What is compared.
+    /// All entries.
     pub fn entries(&self) -> impl Iterator<Item = &DiffEntry> {
         self.entries.iter()
     }
@@ -127,13 +128,13 @@ impl Runs {
         self.names.get(id).map_or(&[], |name| name)
     }
 
-    /// How many recordings a side has.
+    /// The number of recordings on a side.
     #[must_use]
     pub fn count(&self, side: usize) -> usize {
         self.sides.get(side).map_or(0, Vec::len)
     }
 
-    /// What a entry, by its place in [`Runs::entries`], weighs in each recording of a side.
+    /// The weight of an entry, by its index in [`Runs::entries`], in each recording of a side.
     pub fn weights(&self, side: usize, entry: usize) -> impl Iterator<Item = Weight> {
         self.sides
             .get(side)
@@ -142,7 +143,7 @@ impl Runs {
             .map(move |run| run.weights.get(&entry).copied().unwrap_or_default())
     }
 
-    /// What shares of an event are of, in each recording of a side.
+    /// The weight of an event that is 100%, in each recording of a side.
     pub fn totals(&self, side: usize, event: usize) -> impl Iterator<Item = Weight> {
         self.sides
             .get(side)
@@ -151,13 +152,13 @@ impl Runs {
             .map(move |run| run.totals.get(event).copied().unwrap_or_default())
     }
 
-    /// What a entry, or everything of an event, weighs in each slice of a side's only recording.
+    /// The periods of an entry, or of a whole event, in each slice of a side's only recording.
     #[must_use]
-    pub fn slices(&self, side: usize, of: SliceSubject) -> Vec<f64> {
+    pub fn slices(&self, side: usize, subject: SliceSubject) -> Vec<f64> {
         let Some(run) = self.sides.get(side).and_then(|runs| runs.first()) else {
             return Vec::new();
         };
-        let period = |slice: u32| match of {
+        let period = |slice: u32| match subject {
             SliceSubject::Entry(entry) => run.slices.get(&(entry, slice)),
             SliceSubject::Event(event) => run.slice_totals.get(&(event, slice)),
         };
@@ -166,7 +167,8 @@ impl Runs {
             .collect()
     }
 
-    fn event(&mut self, name: &[u8]) -> usize {
+    /// Returns the index of an event, which is added if it is new.
+    fn find_or_add_event(&mut self, name: &[u8]) -> usize {
         self.events.iter().position(|event| **event == *name).unwrap_or_else(|| {
             self.events.push(name.into());
             self.events.len() - 1
@@ -178,41 +180,41 @@ impl Runs {
     }
 }
 
-/// What slices are asked of.
+/// The entry or event whose slices are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceSubject {
-    /// A entry, by its place.
+    /// An index of [`Runs::entries`].
     Entry(usize),
-    /// All of an event.
+    /// An index of [`Runs::events`].
     Event(usize),
 }
 
-/// What rows have in common that weigh on the same entries.
+/// The properties of a row that select its entries.
 type RowChain = (EventId, Option<StringId>, Option<FrameId>, Option<StackId>);
 
-/// Where a row weighs.
+/// The entries to which a row's weight is added.
 struct ChainEntries {
     event: usize,
-    /// Whether shares are also of it.
+    /// Whether the weight is also part of the event's total.
     counts: bool,
     entries: Vec<usize>,
 }
 
 /// A recording while it is added.
-struct Adding {
+struct RunBuilder {
     known: Map<RowChain, ChainEntries>,
     names: Map<FrameId, NameId>,
     run: DiffRun,
 }
 
-impl Adding {
+impl RunBuilder {
     fn add(&mut self, runs: &mut Runs, profile: &Profile, sample: &SliceRow) {
         let SliceRow { row, slice, weight } = *sample;
         let chain = (row.event, row.comm, row.leaf, row.stack);
         if !self.known.contains_key(&chain) {
             let event = profile.event(row.event).map(|event| profile.string(event.name));
-            let event = runs.event(event.unwrap_or_default());
-            let entries = self.entries(runs, profile, &row, event);
+            let event = runs.find_or_add_event(event.unwrap_or_default());
+            let entries = self.find_entries(runs, profile, &row, event);
             let counts = !runs.options.relative || !entries.is_empty();
             self.known.insert(chain, ChainEntries { event, counts, entries });
         }
@@ -236,8 +238,8 @@ impl Adding {
         }
     }
 
-    /// On which entries a row weighs.
-    fn entries(
+    /// Finds the entries of a row.
+    fn find_entries(
         &mut self,
         runs: &mut Runs,
         profile: &Profile,
@@ -249,7 +251,7 @@ impl Adding {
         profile.frames_of_row(row, &mut frames);
         let is_taken = options.filter.takes_row(profile, row);
         let by_dso = Filter { symbols: Vec::new(), ..options.filter.clone() };
-        // A function is meant by the symbol's name as well as by the source's.
+        // The filter may name a function by its symbol or by its source name.
         let is_named = |frame: FrameId| {
             let symbol = profile.symbol(profile.frame(frame)?.function.ok()?)?;
             let name = profile.string(symbol.name);
@@ -265,24 +267,27 @@ impl Adding {
         let mut found: Vec<usize> = Vec::new();
         if options.children && !options.stacks && is_taken {
             for frame in frames.iter().filter(|frame| takes(Some(**frame))) {
-                let entry = self.entry(runs, profile, row, event, Some(*frame));
+                let entry = self.create_entry(runs, profile, row, event, Some(*frame));
                 found.push(runs.entries.insert_full(entry).0);
             }
         } else if is_taken && takes(leaf) {
-            let mut entry = self.entry(runs, profile, row, event, leaf);
+            let mut entry = self.create_entry(runs, profile, row, event, leaf);
             if options.stacks {
-                entry.stack =
-                    frames.iter().rev().map(|frame| self.name(runs, profile, *frame)).collect();
+                entry.stack = frames
+                    .iter()
+                    .rev()
+                    .map(|frame| self.name_frame(runs, profile, *frame))
+                    .collect();
             }
             found.push(runs.entries.insert_full(entry).0);
         }
-        // A function that called itself weighs once.
+        // A recursive function counts a row once.
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    fn entry(
+    fn create_entry(
         &mut self,
         runs: &mut Runs,
         profile: &Profile,
@@ -300,7 +305,7 @@ impl Adding {
             comm: comm.map(|comm| runs.intern(profile.string(comm))),
             dso: dso.map(|dso| runs.intern(profile.string(dso))),
             symbol: by_symbol.then(|| match frame {
-                Some(frame) => self.name(runs, profile, frame),
+                Some(frame) => self.name_frame(runs, profile, frame),
                 None => runs.intern(b"[unknown]"),
             }),
             space: by_symbol.then(|| found.map_or(Space::Unknown, |frame| frame.space)),
@@ -308,8 +313,8 @@ impl Adding {
         }
     }
 
-    /// The function of a frame; where it has no name, its file in brackets.
-    fn name(&mut self, runs: &mut Runs, profile: &Profile, frame: FrameId) -> NameId {
+    /// Names a frame's function; if it is unknown, returns its file in brackets.
+    fn name_frame(&mut self, runs: &mut Runs, profile: &Profile, frame: FrameId) -> NameId {
         if let Some(known) = self.names.get(&frame) {
             return *known;
         }

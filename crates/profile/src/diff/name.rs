@@ -1,9 +1,10 @@
-//! Names of functions without what compilers append: two builds of one function have one name.
+//! Strips compiler suffixes and hashes from function names, so that a function has the same name in
+//! two builds.
 
 use std::borrow::Cow;
 
-/// What gcc and clang append, with a number behind it or without.
-const APPENDED: [&[u8]; 10] = [
+/// Suffixes of gcc and clang, which a number may follow.
+const SUFFIXES: [&[u8]; 10] = [
     b"isra",
     b"constprop",
     b"part",
@@ -16,7 +17,7 @@ const APPENDED: [&[u8]; 10] = [
     b"ipa_sra",
 ];
 
-/// The name as the source has it, as far as the symbol tells.
+/// Returns the name in the source, as far as the symbol shows it.
 ///
 /// ```text
 /// parse.isra.0.cold, parse.llvm.8417, parse.__uniq.7   parse     gcc, clang: copies of a function, and parts of it
@@ -29,50 +30,50 @@ const APPENDED: [&[u8]; 10] = [
 pub fn source_name(name: &[u8]) -> Cow<'_, [u8]> {
     let mut kept = name;
     while let Some(shorter) =
-        without_clone(kept).or_else(|| without_appended(kept)).or_else(|| without_legacy_hash(kept))
+        strip_clone(kept).or_else(|| strip_suffix(kept)).or_else(|| strip_legacy_hash(kept))
     {
         kept = shorter;
     }
-    if let Some(front) = kept.strip_suffix(b"E").and_then(without_mangled_hash) {
+    if let Some(front) = kept.strip_suffix(b"E").and_then(strip_mangled_hash) {
         let mut name = front.to_vec();
         name.push(b'E');
         return Cow::Owned(name);
     }
-    if kept.starts_with(b"_R") { without_v0_mangled(kept) } else { without_v0(kept) }
+    if kept.starts_with(b"_R") { strip_v0_mangled(kept) } else { strip_v0(kept) }
 }
 
-/// `f(int) [clone .cold]`, as C++ is demangled.
-fn without_clone(name: &[u8]) -> Option<&[u8]> {
+/// Strips `[clone .cold]`, which the C++ demangler appends: `f(int) [clone .cold]`.
+fn strip_clone(name: &[u8]) -> Option<&[u8]> {
     let inner = name.strip_suffix(b"]")?;
     let at = inner.windows(9).rposition(|part| part == b" [clone .")?;
     (at > 0).then(|| &name[..at])
 }
 
-fn without_appended(name: &[u8]) -> Option<&[u8]> {
+fn strip_suffix(name: &[u8]) -> Option<&[u8]> {
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (front, number) = name.split_at(name.len() - digits);
     let front = if number.is_empty() { front } else { front.strip_suffix(b".")? };
     let dot = front.iter().rposition(|byte| *byte == b'.').filter(|at| *at > 0)?;
-    APPENDED.contains(&&front[dot + 1..]).then(|| &front[..dot])
+    SUFFIXES.contains(&&front[dot + 1..]).then(|| &front[..dot])
 }
 
 fn is_hash(text: &[u8]) -> bool {
     text.len() == 16 && text.iter().all(u8::is_ascii_hexdigit)
 }
 
-fn without_legacy_hash(name: &[u8]) -> Option<&[u8]> {
+fn strip_legacy_hash(name: &[u8]) -> Option<&[u8]> {
     let (front, hash) = name.split_at(name.len().checked_sub(16)?);
     front.strip_suffix(b"::h").filter(|front| is_hash(hash) && !front.is_empty())
 }
 
-fn without_mangled_hash(name: &[u8]) -> Option<&[u8]> {
+fn strip_mangled_hash(name: &[u8]) -> Option<&[u8]> {
     let (front, hash) = name.split_at(name.len().checked_sub(16)?);
     let front = front.strip_suffix(b"17h").filter(|_| is_hash(hash))?;
     front.starts_with(b"_ZN").then_some(front)
 }
 
-/// Without hashes in brackets behind a name: those of arrays stand behind a type or a bracket.
-fn without_v0(name: &[u8]) -> Cow<'_, [u8]> {
+/// Strips hashes in brackets after a name. Brackets of arrays and slices don't follow a name.
+fn strip_v0(name: &[u8]) -> Cow<'_, [u8]> {
     let is_disambiguator = |at: usize| {
         let inner = &name[at + 1..];
         let end = inner.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(inner.len());
@@ -81,11 +82,11 @@ fn without_v0(name: &[u8]) -> Cow<'_, [u8]> {
     };
     let brackets = name.iter().enumerate().filter(|(_, byte)| **byte == b'[');
     let found: Vec<_> = brackets.filter_map(|(at, _)| Some((at, is_disambiguator(at)?))).collect();
-    if found.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(without(name, &found)) }
+    if found.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(remove_parts(name, &found)) }
 }
 
-/// Without the disambiguators of crates: `C`, `s`, digits in base 62, `_`, and the crate's name.
-fn without_v0_mangled(name: &[u8]) -> Cow<'_, [u8]> {
+/// Strips the disambiguators of crates: `C`, `s`, digits in base 62, `_`, then the crate's name.
+fn strip_v0_mangled(name: &[u8]) -> Cow<'_, [u8]> {
     let disambiguator = |at: usize| {
         let behind = name.get(at + 1..)?.strip_prefix(b"s")?;
         let end = behind.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
@@ -94,11 +95,11 @@ fn without_v0_mangled(name: &[u8]) -> Cow<'_, [u8]> {
     };
     let found: Vec<_> =
         (0..name.len()).filter(|at| name[*at] == b'C').filter_map(disambiguator).collect();
-    if found.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(without(name, &found)) }
+    if found.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(remove_parts(name, &found)) }
 }
 
-/// Without these parts: where each begins, and how long it is.
-fn without(name: &[u8], parts: &[(usize, usize)]) -> Vec<u8> {
+/// Removes parts, each given by its start and length in bytes.
+fn remove_parts(name: &[u8], parts: &[(usize, usize)]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(name.len());
     let mut from = 0;
     for (at, length) in parts {
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_compilers_append_goes() {
+    fn strips_suffixes_and_hashes() {
         for (name, wanted) in [
             ("parse.isra.0", "parse"),
             ("parse.constprop.12.isra.0.cold", "parse"),
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_functions_stay() {
+    fn keeps_other_names() {
         for name in [
             "",
             ".",

@@ -2,7 +2,7 @@ use super::*;
 use crate::ids::Id;
 use crate::tables::{Dso, ProfileFrame, Symbol, Thread};
 
-/// A recording in which `main` called `parse` and `lex`, as a build calls them.
+/// Creates a recording in which the first function calls the two others, which have these weights.
 fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
     let mut profile = Profile::default();
     let event = profile.add_string(b"cycles");
@@ -13,17 +13,13 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
         let name = profile.add_string(name.as_bytes());
         let start = name.index() as u64 * 16;
         let symbol = profile.add_symbol(Symbol { dso, name, start });
-        let space = Space::User;
-        let line = None;
-        let function = Ok(symbol);
-        let is_inlined = false;
         profile.add_frame(ProfileFrame {
-            space,
+            space: Space::User,
             dso: Some(dso),
-            function,
+            function: Ok(symbol),
             address: 0,
-            is_inlined,
-            line,
+            is_inlined: false,
+            line: None,
         })
     });
     let thread = Some(profile.add_thread(Thread { pid: 1, tid: 1 }));
@@ -32,14 +28,14 @@ fn recording(names: [&str; 3], weights: [u64; 2]) -> (Profile, Vec<SliceRow>) {
     for (at, period) in weights.into_iter().enumerate() {
         let stack = profile.add_stack(&[frames[at + 1], frames[0]]);
         let leaf = Some(frames[at + 1]);
-        let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
+        let row = Row { thread, comm, leaf, stack, ..Row::new(event) };
         let slice = u32::try_from(at).unwrap();
         samples.push(SliceRow { row, slice, weight: Weight { period, samples: 1 } });
     }
     (profile, samples)
 }
 
-fn compared(options: DiffOptions) -> Runs {
+fn compare(options: DiffOptions) -> Runs {
     let mut runs = Runs::new(options);
     let (profile, samples) = recording(["main", "parse.isra.0", "lex"], [30, 70]);
     runs.add(0, &profile, samples.into_iter());
@@ -48,7 +44,7 @@ fn compared(options: DiffOptions) -> Runs {
     runs
 }
 
-/// Each entry's name with what it weighs on both sides.
+/// Lists each entry's name with its period on both sides.
 fn table(runs: &Runs) -> Vec<(String, u64, u64)> {
     let one = |side, at| runs.weights(side, at).map(|weight| weight.period).sum();
     let text = |id: NameId| String::from_utf8_lossy(runs.name(id)).into_owned();
@@ -60,37 +56,37 @@ fn table(runs: &Runs) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
-fn functions_of_two_builds_meet_by_name() {
+fn matches_functions_of_two_builds_by_name() {
     let keys = vec![SortKey::Symbol, SortKey::Dso];
-    let runs = compared(DiffOptions { keys: keys.clone(), slices: true, ..DiffOptions::default() });
+    let runs = compare(DiffOptions { keys: keys.clone(), slices: true, ..DiffOptions::default() });
     assert_eq!(table(&runs), [("parse".to_owned(), 30, 60), ("lex".to_owned(), 70, 40)]);
     assert_eq!(runs.totals(1, 0).collect::<Vec<_>>(), [Weight { period: 100, samples: 2 }]);
     assert_eq!(runs.slices(0, SliceSubject::Entry(1)), [0.0, 70.0]);
     assert_eq!(runs.slices(1, SliceSubject::Event(0)), [60.0, 40.0]);
-    let runs = compared(DiffOptions { keys, children: true, ..DiffOptions::default() });
+    let runs = compare(DiffOptions { keys, children: true, ..DiffOptions::default() });
     assert!(table(&runs).contains(&("main".to_owned(), 100, 100)));
 }
 
 #[test]
-fn stacks_meet_by_the_names_of_their_functions() {
-    let runs = compared(DiffOptions { stacks: true, ..DiffOptions::default() });
+fn matches_stacks_by_the_names_of_their_functions() {
+    let runs = compare(DiffOptions { stacks: true, ..DiffOptions::default() });
     let wanted = [("main;parse".to_owned(), 30, 60), ("main;lex".to_owned(), 70, 40)];
     assert_eq!(table(&runs), wanted);
 }
 
 #[test]
-fn a_filter_leaves_shares_of_all_unless_they_are_relative() {
+fn a_filter_changes_totals_only_if_they_are_relative() {
     let by_name = |name: &str| DiffOptions {
         keys: vec![SortKey::Symbol],
         filter: Filter { symbols: vec![name.into()], ..Filter::default() },
         ..DiffOptions::default()
     };
-    assert_eq!(table(&compared(by_name("parse"))), [("parse".to_owned(), 30, 60)]);
-    assert_eq!(table(&compared(by_name("parse.isra.0"))), [("parse".to_owned(), 30, 0)]);
+    assert_eq!(table(&compare(by_name("parse"))), [("parse".to_owned(), 30, 60)]);
+    assert_eq!(table(&compare(by_name("parse.isra.0"))), [("parse".to_owned(), 30, 0)]);
     let filter = Filter { symbols: vec![b"lex".to_vec()], ..Filter::default() };
     let keys = vec![SortKey::Symbol];
     for (relative, total) in [(false, 100), (true, 70)] {
-        let runs = compared(DiffOptions {
+        let runs = compare(DiffOptions {
             keys: keys.clone(),
             filter: filter.clone(),
             relative,

@@ -1,12 +1,14 @@
-//! Numbers that differ little, in few bytes each.
+//! Packs numbers that differ little into few bytes each.
 
-/// Numbers as their least one and what each has above it, in as many bytes as the greatest takes.
+/// Numbers as their minimum and the difference of each to it, in the bytes that the largest
+/// difference needs.
 #[derive(Clone, Debug)]
 pub(super) struct PackedColumn {
     base: u64,
     above: ValueWidth,
 }
 
+/// Differences to the minimum, by their size in bytes.
 #[derive(Clone, Debug)]
 enum ValueWidth {
     Nothing,
@@ -39,7 +41,7 @@ impl PackedColumn {
         Self { base, above }
     }
 
-    /// The number at a location; the least one behind the end.
+    /// Returns the number at an index; the minimum beyond the end.
     pub(super) fn get(&self, at: usize) -> u64 {
         let above = match &self.above {
             ValueWidth::Nothing => None,
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_all_widths_come_back() {
+    fn unpacks_numbers_of_all_widths() {
         for most in [0, 1, 255, 256, 65_535, 65_536, u64::from(u32::MAX), u64::MAX - 9] {
             let values = [9, 9 + most, 9 + most / 2];
             let column = PackedColumn::pack(&values);

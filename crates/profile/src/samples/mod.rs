@@ -1,12 +1,12 @@
-//! Samples one by one, in columns of a few bytes each.
+//! Stores samples one by one, in columns of a few bytes each.
 //!
 //! ```text
-//! chunk of 65,536   event | task | cpu | place | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
+//! chunk of 65,536   event | task | cpu | location | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
 //! tasks             thread, name at that time, cgroup
-//! locations            leaf, call chain, fields of a tracepoint, details
+//! locations         leaf, call chain, fields of a tracepoint, details
 //! ```
-//! A profile keeps what samples have in common. These keep each sample, so that a reader who looks
-//! for something else is answered without reading the recording again.
+//! A profile has only sums. The store has each sample, so that another selection of samples can be
+//! summed without reading the recording again.
 
 mod column;
 mod selection;
@@ -15,7 +15,8 @@ mod since;
 use crate::ids::{
     DetailsId, EventId, FrameId, Id, LocationId, Set, StackId, StringId, TaskId, ThreadId,
 };
-use crate::profile::{Profile, ReplacedRows, Row};
+use crate::profile::{Profile, ReplacedRows};
+use crate::rows::Row;
 use crate::tables::Weight;
 
 use column::PackedColumn;
@@ -23,30 +24,30 @@ use column::PackedColumn;
 pub use selection::{RowKeys, SelectedSamples, Selection, Term};
 pub use since::NewIds;
 
-/// Samples that are compressed together.
+/// Number of samples that are packed together.
 const CHUNK: usize = 1 << 16;
 
-/// A sampled task.
+/// A thread with its name and cgroup at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SampledTask {
     /// The thread.
     pub thread: ThreadId,
     /// The thread's name at that time.
     pub comm: StringId,
-    /// The path of its cgroup, where that was recorded.
+    /// The path of its cgroup, if recorded.
     pub cgroup: Option<StringId>,
 }
 
-/// Where a sample was taken.
+/// The location of a sample in code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SampleLocation {
-    /// Where the CPU was.
+    /// The frame in which the sample was taken.
     pub leaf: Option<FrameId>,
     /// The call chain.
     pub stack: Option<StackId>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
-    /// What else tells rows apart.
+    /// The values of further sort keys.
     pub details: Option<DetailsId>,
 }
 
@@ -59,23 +60,22 @@ pub struct StoredSample {
     pub task: TaskId,
     /// The CPU.
     pub cpu: Option<u32>,
-    /// Where it was taken.
+    /// The location.
     pub location: LocationId,
-    /// The distance of the instruction from the first address of its function, in bytes; `None` of
-    /// what has no function.
+    /// The instruction, in bytes from the first address of its function; `None` without a function.
     pub offset: Option<u32>,
-    /// When, in nanoseconds of the recording's clock.
+    /// The time, in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
-    /// The occurrences that it stands for (nanoseconds for clocks).
+    /// The number of occurrences that the sample represents (nanoseconds for clocks).
     pub period: u64,
 }
 
-/// Samples in the order in which they came.
+/// Samples in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct SampleStore {
     tasks: Set<SampledTask>,
     locations: Set<SampleLocation>,
-    /// The locations with other frames in the place of theirs, once these are known.
+    /// The locations with their final frames, once [`SampleStore::replace_frames`] was called.
     replaced: Vec<SampleLocation>,
     chunks: Vec<Columns<PackedColumn>>,
     last: Columns<Vec<u64>>,
@@ -84,7 +84,8 @@ pub struct SampleStore {
     last_ns: u64,
 }
 
-/// The fields of samples, each apart. What is absent is 0, what is there one more than its value.
+/// The fields of samples, in a column each. An absent value is 0; a present optional value is stored
+/// plus one.
 #[derive(Clone, Debug, Default)]
 struct Columns<T> {
     event: T,
@@ -97,7 +98,7 @@ struct Columns<T> {
 }
 
 impl Columns<Vec<u64>> {
-    fn compressed(&self) -> Columns<PackedColumn> {
+    fn pack(&self) -> Columns<PackedColumn> {
         let pack = |values: &Vec<u64>| PackedColumn::pack(values);
         Columns {
             event: pack(&self.event),
@@ -117,8 +118,8 @@ impl Columns<Vec<u64>> {
 }
 
 impl<T> Columns<T> {
-    /// The sample at a location, where `at` reads a column there.
-    fn sample(&self, at: impl Fn(&T) -> u64) -> StoredSample {
+    /// Assembles a sample; `at` reads its value in a column.
+    fn read_sample(&self, at: impl Fn(&T) -> u64) -> StoredSample {
         let index = |column| usize::try_from(at(column)).unwrap_or(usize::MAX);
         let optional = |column| at(column).checked_sub(1);
         let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
@@ -135,7 +136,7 @@ impl<T> Columns<T> {
 }
 
 impl SampleStore {
-    /// Keeps a task.
+    /// Adds a task; equal tasks have the same id.
     pub fn add_task(&mut self, task: SampledTask) -> TaskId {
         if let Some((_, id)) = self.last_task.filter(|(last, _)| *last == task) {
             return id;
@@ -145,7 +146,7 @@ impl SampleStore {
         id
     }
 
-    /// Keeps a location.
+    /// Adds a location; equal locations have the same id.
     pub fn add_location(&mut self, location: SampleLocation) -> LocationId {
         self.locations.insert(location)
     }
@@ -167,18 +168,18 @@ impl SampleStore {
             self.last_ns = self.last_ns.max(time_ns);
         }
         if columns.event.len() == CHUNK {
-            self.chunks.push(columns.compressed());
+            self.chunks.push(columns.pack());
             columns.clear();
         }
     }
 
-    /// How many there are.
+    /// The number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.chunks.len() * CHUNK + self.last.event.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -189,14 +190,14 @@ impl SampleStore {
         let chunks = self
             .chunks
             .iter()
-            .flat_map(|columns| (0..CHUNK).map(|at| columns.sample(|column| column.get(at))));
+            .flat_map(|columns| (0..CHUNK).map(|at| columns.read_sample(|column| column.get(at))));
         let at = |column: &Vec<u64>, at: usize| column.get(at).copied().unwrap_or(0);
         let rest = (0..self.last.event.len())
-            .map(move |index| self.last.sample(|column| at(column, index)));
+            .map(move |index| self.last.read_sample(|column| at(column, index)));
         chunks.chain(rest)
     }
 
-    /// The times of the first and the last sample, in nanoseconds; `None` where none has a time.
+    /// The lowest and the highest time of samples, in nanoseconds; `None` if no sample has a time.
     #[must_use]
     pub fn times(&self) -> Option<(u64, u64)> {
         (self.last_ns > 0).then_some((self.first_ns, self.last_ns))
@@ -224,9 +225,9 @@ impl SampleStore {
         self.replaced.iter().chain(self.locations.iter().skip(self.replaced.len()))
     }
 
-    /// Has the frames of all locations replaced, after the last sample: `replace` does that in a
-    /// profile with a row for each of them ([`Profile::replace_frames`]). The profile has no rows
-    /// afterwards.
+    /// Replaces the frames of all locations, after the last sample was added. `replace` gets a profile
+    /// with a row for each location and calls [`Profile::replace_frames`]. The profile has no rows
+    /// before and after.
     pub fn replace_frames(
         &mut self,
         profile: &mut Profile,
@@ -234,12 +235,9 @@ impl SampleStore {
         replace: impl FnOnce(&mut Profile) -> Option<ReplacedRows>,
     ) {
         profile.clear_rows();
-        let thread = None;
-        let comm = None;
-        let cpu = None;
         let row = |location: &SampleLocation| {
             let SampleLocation { leaf, stack, trace, details } = *location;
-            Row { event, thread, comm, cpu, leaf, stack, trace, details }
+            Row { leaf, stack, trace, details, ..Row::new(event) }
         };
         let rows: Vec<_> = self
             .locations
@@ -265,7 +263,7 @@ mod tests {
     use crate::tables::Thread;
 
     #[test]
-    fn what_went_in_comes_out_across_chunks() {
+    fn returns_stored_samples_across_chunks() {
         let mut profile = Profile::default();
         let mut samples = SampleStore::default();
         let comm = profile.add_string(b"sh");

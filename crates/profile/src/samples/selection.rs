@@ -1,11 +1,12 @@
-//! Which samples are taken, and what rows they make.
+//! Selects stored samples, and sums them into rows.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{SampleLocation, SampleStore, SampledTask};
 use crate::ids::{EventId, FrameId, Id, LocationId, TaskId};
 use crate::key::FunctionKey;
-use crate::profile::{Profile, Row};
+use crate::profile::Profile;
+use crate::rows::Row;
 use crate::tables::{Space, Weight};
 
 /// A condition on samples.
@@ -13,44 +14,44 @@ use crate::tables::{Space, Weight};
 pub enum Term {
     /// The thread's name.
     Comm(Vec<u8>),
-    /// The process.
+    /// The process id.
     Pid(i32),
-    /// The thread.
+    /// The thread id.
     Tid(i32),
     /// The CPU.
     Cpu(u32),
     /// The path of the cgroup.
     Cgroup(Vec<u8>),
-    /// A file that code ran in or was called from: its short name or its path.
+    /// The file of any frame of the sample: its short name or its path.
     Dso(Vec<u8>),
-    /// A part of the name of a function that ran or called what ran.
+    /// A part of the name of the function of any frame.
     Symbol(Vec<u8>),
-    /// The name of such a function.
+    /// The name of the function of any frame.
     Function(Vec<u8>),
-    /// What ran has a function's name.
+    /// The sampled function is known.
     Named,
-    /// What the call chain begins with, the outermost function first.
+    /// The outermost functions of the call chain, the outermost first.
     Stack(Vec<FunctionKey>),
-    /// The CPU was elsewhere than in this part of an address space.
+    /// The sample was not taken in this address space.
     NotIn(Space),
-    /// From one time to another, in nanoseconds of the recording's clock, both included.
+    /// From one time to another, both included, in nanoseconds of the recording's clock.
     Time(u64, u64),
-    /// One of these holds: at least one, all on the same thing.
+    /// At least one of these conditions holds. All are on the same property.
     AnyOf(Vec<Term>),
 }
 
-/// Which samples are taken: those for which all terms hold.
+/// Selects samples for which all terms hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only this event.
+    /// Only samples of this event.
     pub event: Option<EventId>,
     /// The conditions.
     pub terms: Vec<Term>,
-    /// Threads that are left out: the recorder's own.
+    /// Ids of excluded threads: the recorder's own.
     pub without_tids: Vec<i32>,
 }
 
-/// What tells rows apart beside event and location.
+/// The properties by which rows differ, in addition to event and location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowKeys {
     /// The thread.
@@ -61,20 +62,20 @@ pub struct RowKeys {
     pub cpu: bool,
 }
 
-/// A selection, worked out for each task and each location.
+/// A selection, evaluated for each task and each location.
 #[derive(Clone, Debug)]
 pub struct SelectedSamples {
     event: Option<EventId>,
     tasks: Vec<bool>,
     locations: Vec<bool>,
-    /// For each condition on CPUs those that it names.
+    /// The CPUs of each condition on CPUs.
     cpus: Vec<Vec<u32>>,
     from_ns: u64,
     to_ns: u64,
 }
 
 impl Selection {
-    /// Works it out for all tasks and locations that are known by now.
+    /// Evaluates the selection for all tasks and locations of the store.
     #[must_use]
     pub fn resolve(&self, profile: &Profile, samples: &SampleStore) -> SelectedSamples {
         let mut selected = SelectedSamples {
@@ -98,7 +99,7 @@ impl Selection {
             selected.cpus.extend((!cpus.is_empty()).then_some(cpus));
         }
         let frames: Vec<HashSet<FrameId, foldhash::fast::RandomState>> =
-            self.terms.iter().filter_map(|term| frames_of(profile, term)).collect();
+            self.terms.iter().filter_map(|term| find_frames(profile, term)).collect();
         let takes = |location: &SampleLocation| {
             let chain = profile.frames_of(location.stack);
             let has = |wanted: &HashSet<FrameId, _>| {
@@ -107,7 +108,7 @@ impl Selection {
             };
             frames.iter().all(has)
                 && self.terms.iter().all(|term| match term {
-                    Term::Stack(stack) => begins_with(profile, location, stack),
+                    Term::Stack(stack) => has_outermost(profile, location, stack),
                     Term::NotIn(space) => {
                         let leaf = location.leaf.and_then(|leaf| profile.frame(leaf));
                         leaf.is_none_or(|leaf| leaf.space != *space)
@@ -134,8 +135,8 @@ impl Selection {
     }
 }
 
-/// The frames that a condition on frames holds for; `None` for another condition.
-fn frames_of(
+/// Finds the frames for which a condition on frames holds; `None` for other conditions.
+fn find_frames(
     profile: &Profile,
     term: &Term,
 ) -> Option<HashSet<FrameId, foldhash::fast::RandomState>> {
@@ -155,7 +156,7 @@ fn is_named(profile: &Profile, leaf: Option<FrameId>) -> bool {
 }
 
 impl Term {
-    /// The conditions of which one has to hold: mostly this one alone.
+    /// Returns the conditions of which one must hold: those of [`Term::AnyOf`], or this one alone.
     #[must_use]
     pub fn alternatives(&self) -> &[Self] {
         match self {
@@ -164,7 +165,7 @@ impl Term {
         }
     }
 
-    /// Whether a condition on frames holds for a frame; others hold for all.
+    /// Whether a condition on frames holds for a frame. Other conditions hold for every frame.
     fn takes_frame(&self, profile: &Profile, frame: Option<FrameId>) -> bool {
         let found = frame.and_then(|frame| profile.frame(frame));
         match self {
@@ -189,8 +190,8 @@ impl Term {
     }
 }
 
-/// Whether the call chain begins with these functions, the outermost first.
-fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[FunctionKey]) -> bool {
+/// Whether these are the outermost functions of the call chain, the outermost first.
+fn has_outermost(profile: &Profile, location: &SampleLocation, wanted: &[FunctionKey]) -> bool {
     let chain = profile.frames_of(location.stack);
     let alone = location.leaf.as_slice();
     let frames = if chain.is_empty() { alone } else { chain };
@@ -203,7 +204,7 @@ fn begins_with(profile: &Profile, location: &SampleLocation, wanted: &[FunctionK
 }
 
 impl SelectedSamples {
-    /// Whether a sample is taken.
+    /// Whether a sample is selected.
     #[must_use]
     pub fn takes(&self, sample: &super::StoredSample) -> bool {
         let is = |takes: &[bool], at: usize| takes.get(at).copied().unwrap_or(false);
@@ -215,7 +216,7 @@ impl SelectedSamples {
     }
 }
 
-/// What rows are put together by.
+/// Samples that become one row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SampleGroup {
     event: EventId,
@@ -225,10 +226,10 @@ struct SampleGroup {
 }
 
 impl SampleStore {
-    /// Replaces the rows of a profile, whose tables these samples are of, by those of the samples
-    /// that are taken.
+    /// Replaces the rows of a profile with the sums of the selected samples. `profile` must be the
+    /// one whose ids the samples contain.
     pub fn fill_rows(&self, profile: &mut Profile, selected: &SelectedSamples, keys: RowKeys) {
-        let tasks = self.task_groups(keys);
+        let tasks = self.group_tasks(keys);
         let mut groups: HashMap<SampleGroup, u32, foldhash::fast::RandomState> = HashMap::default();
         let mut sums: Vec<(SampleGroup, Weight)> = Vec::new();
         for sample in self.iter().filter(|sample| selected.takes(sample)) {
@@ -265,8 +266,8 @@ impl SampleStore {
         }
     }
 
-    /// For each task the first one that the keys don't tell it apart from.
-    fn task_groups(&self, keys: RowKeys) -> Vec<u32> {
+    /// Maps each task to the first task with the same keys.
+    fn group_tasks(&self, keys: RowKeys) -> Vec<u32> {
         let mut first = HashMap::new();
         let number = |(at, task): (u32, &SampledTask)| {
             let key = (keys.thread.then_some(task.thread), keys.comm.then_some(task.comm));
@@ -282,8 +283,8 @@ mod tests {
     use crate::samples::StoredSample;
     use crate::tables::{Dso, ProfileFrame, Symbol, Thread};
 
-    /// Two threads, `a` of the command sh on CPU 0 and `b` of the command date on CPU 1, each once
-    /// in `main -> work` and once in `main`, at the times 1 to 4.
+    /// Creates samples of two threads, `sh` on CPU 0 and `date` on CPU 1, each once in
+    /// `main -> work` and once in `main`, at the times 1 to 4.
     fn made() -> (Profile, SampleStore) {
         let mut profile = Profile::default();
         let mut samples = SampleStore::default();
@@ -298,9 +299,8 @@ mod tests {
             .map(|(name, start)| {
                 let name = text(&mut profile, name);
                 let symbol = profile.add_symbol(Symbol { dso, name, start });
-                let space = Space::User;
                 profile.add_frame(ProfileFrame {
-                    space,
+                    space: Space::User,
                     dso: Some(dso),
                     function: Ok(symbol),
                     address: start,
@@ -334,7 +334,8 @@ mod tests {
         (profile, samples)
     }
 
-    fn taken(terms: &[Term]) -> Vec<u64> {
+    /// Returns the times of the selected samples.
+    fn select(terms: &[Term]) -> Vec<u64> {
         let (profile, samples) = made();
         let selection = Selection { terms: terms.to_vec(), ..Selection::default() };
         let selected = selection.resolve(&profile, &samples);
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_takes_its_samples() {
+    fn each_condition_selects_its_samples() {
         let (profile, samples) = made();
         let main = samples.location(LocationId::from_index(1)).unwrap().leaf;
         let main = FunctionKey::at_frame(&profile, main);
@@ -376,13 +377,13 @@ mod tests {
             ),
         ];
         for (term, times) in cases {
-            assert_eq!(taken(std::slice::from_ref(&term)), times, "{term:?}");
+            assert_eq!(select(std::slice::from_ref(&term)), times, "{term:?}");
         }
-        assert_eq!(taken(&[Term::Tid(1), Term::Symbol(b"work".to_vec())]), [1]);
+        assert_eq!(select(&[Term::Tid(1), Term::Symbol(b"work".to_vec())]), [1]);
     }
 
     #[test]
-    fn rows_are_told_apart_by_what_is_asked_for() {
+    fn rows_differ_by_their_keys() {
         let (mut profile, samples) = made();
         let selected = Selection { without_tids: vec![9], ..Selection::default() };
         let selected = selected.resolve(&profile, &samples);
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_itself_is_left_out() {
+    fn excludes_threads_of_the_recorder() {
         let (profile, samples) = made();
         let selection = Selection { without_tids: vec![1], ..Selection::default() };
         let selected = selection.resolve(&profile, &samples);

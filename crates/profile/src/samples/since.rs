@@ -1,4 +1,4 @@
-//! Samples from a time on, in tables that hold nothing else.
+//! Copies the samples from a time on, with only the values that they need.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::tables::{Dso, ProfileFrame, SourceLine, Symbol};
 
 type Map<T> = HashMap<T, T, foldhash::fast::RandomState>;
 
-/// What the ids of a profile have become that was copied in part.
+/// Maps ids of a profile to ids of its partial copy.
 #[derive(Clone, Debug, Default)]
 pub struct NewIds {
     dsos: Map<DsoId>,
@@ -20,19 +20,19 @@ pub struct NewIds {
 }
 
 impl NewIds {
-    /// The function of the copy; `None` where the copy has no sample of it.
+    /// The function in the copy; `None` if no copied sample has it.
     #[must_use]
     pub fn symbol(&self, before: SymbolId) -> Option<SymbolId> {
         self.symbols.get(&before).copied()
     }
 
-    /// The frame of the copy; `None` where the copy has no sample of it.
+    /// The frame in the copy; `None` if no copied sample has it.
     #[must_use]
     pub fn frame(&self, before: FrameId) -> Option<FrameId> {
         self.frames.get(&before).copied()
     }
 
-    /// The same for what stands for a function in call trees.
+    /// The function key in the copy; `None` if no copied sample has it.
     #[must_use]
     pub fn function(&self, before: FunctionKey) -> Option<FunctionKey> {
         Some(match before {
@@ -46,11 +46,11 @@ impl NewIds {
 }
 
 impl SampleStore {
-    /// Copies the samples from a time on, in nanoseconds of the recording's clock, and what they are
-    /// made of. The events stay as they are; `profile` is the one whose tables these samples are of.
-    /// A sample without a time is copied.
+    /// Copies the samples from a time on, in nanoseconds of the recording's clock, and the parts of
+    /// the profile that they need. All events are copied and keep their ids. Samples without a time
+    /// are copied. `profile` must be the one whose ids the samples contain.
     #[must_use]
-    pub fn since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, NewIds) {
+    pub fn copy_since(&self, profile: &Profile, from_ns: u64) -> (Profile, Self, NewIds) {
         let mut copy = Copier::new(profile);
         let mut samples = Self::default();
         let mut tasks = HashMap::new();
@@ -76,15 +76,15 @@ impl SampleStore {
             };
             samples.push(&StoredSample { task, location, ..sample });
         }
-        (copy.to, samples, copy.numbers)
+        (copy.to, samples, copy.ids)
     }
 }
 
-/// Tables while they are copied, each value when it is first needed.
+/// Copies values of a profile's tables, each when it is first needed.
 struct Copier<'a> {
     from: &'a Profile,
     to: Profile,
-    numbers: NewIds,
+    ids: NewIds,
     strings: Map<StringId>,
     threads: Map<ThreadId>,
     stacks: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState>,
@@ -95,12 +95,12 @@ impl<'a> Copier<'a> {
         let mut copy = Self {
             from,
             to: Profile::default(),
-            numbers: NewIds::default(),
+            ids: NewIds::default(),
             strings: Map::default(),
             threads: Map::default(),
             stacks: HashMap::default(),
         };
-        copy.to.set_details(&from.detail_keys);
+        copy.to.set_details(from.details.keys());
         for (at, (_, event)) in from.events().enumerate() {
             let name = copy.string(event.name);
             copy.to.name_event(at, name);
@@ -127,7 +127,7 @@ impl<'a> Copier<'a> {
         }
         let Some(thread) = self.from.thread(id) else { return id };
         let now = self.to.add_thread(*thread);
-        if let Some(name) = self.from.name_of(id) {
+        if let Some(name) = self.from.last_name(id) {
             let name = self.string(name);
             self.to.name_thread(now, name);
         }
@@ -157,7 +157,7 @@ impl<'a> Copier<'a> {
     }
 
     fn details(&mut self, id: DetailsId) -> DetailsId {
-        let values = self.from.details.get(id).map_or(&[][..], |values| values);
+        let values = self.from.details.values(id);
         let now = values.iter().map(|value| match value {
             Value::Text(text) => Value::Text(self.string(*text)),
             Value::None | Value::Number(_) => *value,
@@ -167,7 +167,7 @@ impl<'a> Copier<'a> {
     }
 
     fn frame(&mut self, id: FrameId) -> FrameId {
-        if let Some(now) = self.numbers.frames.get(&id).copied() {
+        if let Some(now) = self.ids.frames.get(&id).copied() {
             return now;
         }
         let Some(frame) = self.from.frame(id).copied() else { return id };
@@ -181,30 +181,30 @@ impl<'a> Copier<'a> {
             ..frame
         };
         let now = self.to.add_frame(now);
-        self.numbers.frames.insert(id, now);
+        self.ids.frames.insert(id, now);
         now
     }
 
     fn symbol(&mut self, id: SymbolId) -> SymbolId {
-        if let Some(now) = self.numbers.symbols.get(&id).copied() {
+        if let Some(now) = self.ids.symbols.get(&id).copied() {
             return now;
         }
         let Some(symbol) = self.from.symbol(id).copied() else { return id };
         let dso = self.dso(symbol.dso);
         let name = self.string(symbol.name);
         let now = self.to.add_symbol(Symbol { dso, name, ..symbol });
-        self.numbers.symbols.insert(id, now);
+        self.ids.symbols.insert(id, now);
         now
     }
 
     fn dso(&mut self, id: DsoId) -> DsoId {
-        if let Some(now) = self.numbers.dsos.get(&id).copied() {
+        if let Some(now) = self.ids.dsos.get(&id).copied() {
             return now;
         }
         let Some(dso) = self.from.dso(id).copied() else { return id };
         let now = Dso { path: self.string(dso.path), short: self.string(dso.short) };
         let now = self.to.add_dso(now);
-        self.numbers.dsos.insert(id, now);
+        self.ids.dsos.insert(id, now);
         now
     }
 }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::tables::{Space, Thread};
 
-    /// A sample each nanosecond, each of a function, a thread and a name of its own.
+    /// Creates a sample for each nanosecond, each with its own function, thread and name.
     fn made(samples: u32) -> (Profile, SampleStore) {
         let mut profile = Profile::default();
         let mut all = SampleStore::default();
@@ -254,9 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_is_not_in_the_copy_and_the_rest_is_the_same() {
+    fn copies_only_later_samples_and_their_values() {
         let (profile, samples) = made(100);
-        let (copied, rest, numbers) = samples.since(&profile, 91);
+        let (copied, rest, ids) = samples.copy_since(&profile, 91);
         assert_eq!((rest.len(), rest.times()), (10, Some((91, 100))));
         assert_eq!((rest.tasks().count(), rest.locations().count()), (10, 10));
         for (before, after) in samples.iter().skip(90).zip(rest.iter()) {
@@ -271,14 +271,11 @@ mod tests {
                 },
             );
             assert_eq!(old.0, new.0);
-            assert_eq!(
-                (numbers.frame(old.1.0), numbers.symbol(old.1.1)),
-                (Some(new.1.0), Some(new.1.1))
-            );
+            assert_eq!((ids.frame(old.1.0), ids.symbol(old.1.1)), (Some(new.1.0), Some(new.1.1)));
         }
         assert_eq!(copied.string(copied.events().next().unwrap().1.name), b"cycles");
         let first =
             samples.location(samples.iter().next().unwrap().location).unwrap().leaf.unwrap();
-        assert_eq!(numbers.frame(first), None, "nothing of the copy is in it");
+        assert_eq!(ids.frame(first), None, "the first sample isn't copied");
     }
 }

@@ -247,7 +247,7 @@ impl SampleSink {
     /// that only they needed. The machine that the samples came from forgets too: a thread stays as
     /// long as its samples. Returns the new ids.
     pub fn forget_before(&mut self, machine: &mut Machine, time_ns: u64) -> NewIds {
-        let (profile, samples, new_ids) = self.samples.since(&self.profile, time_ns);
+        let (profile, samples, new_ids) = self.samples.copy_since(&self.profile, time_ns);
         self.profile = profile;
         self.samples = samples;
         machine.forget_ended_before(time_ns);

@@ -184,7 +184,7 @@ fn named(profile: &Profile, of: RowOwner) -> String {
         RowOwner::Cpu(Some(cpu)) => format!("CPU {cpu}"),
         RowOwner::Cpu(None) => "no CPU recorded".to_owned(),
         RowOwner::Thread(thread) => {
-            let comm = profile.name_of(thread).map(|name| printable(profile.string(name)));
+            let comm = profile.last_name(thread).map(|name| printable(profile.string(name)));
             let tid = profile.thread(thread).map_or(-1, |thread| thread.tid);
             format!("{tid} {}", comm.unwrap_or_default())
         }
