@@ -1,6 +1,6 @@
 //! Properties of a sample that only some sort keys need.
 
-use crate::ids::StringId;
+use crate::ids::{DetailsId, Set, StringId};
 
 /// A property of a sample other than its thread, CPU and frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,4 +120,71 @@ pub enum Value {
     Number(u64),
     /// A text. Untrusted.
     Text(StringId),
+}
+
+/// Values of details. Each list of values is kept once and has a value for each key, in the order of
+/// the keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DetailTable {
+    keys: Vec<Detail>,
+    values: Set<Box<[Value]>>,
+}
+
+impl DetailTable {
+    pub(crate) fn set_keys(&mut self, keys: &[Detail]) {
+        self.keys = keys.to_vec();
+    }
+
+    pub(crate) fn keys(&self) -> &[Detail] {
+        &self.keys
+    }
+
+    /// Returns a list of values; empty if the id is unknown.
+    pub(crate) fn values(&self, id: DetailsId) -> &[Value] {
+        self.values.get(id).map_or(&[], |values| values)
+    }
+
+    /// Returns the value of a key; [`Value::None`] if it isn't a key or the id is unknown.
+    pub(crate) fn value(&self, id: DetailsId, key: Detail) -> Value {
+        let at = self.keys.iter().position(|known| *known == key);
+        at.and_then(|at| self.values(id).get(at).copied()).unwrap_or_default()
+    }
+
+    pub(crate) fn insert(&mut self, values: &[Value]) -> DetailsId {
+        self.values.insert(values.into())
+    }
+
+    /// Inserts a copy of a list, with another value of a key.
+    pub(crate) fn insert_with(
+        &mut self,
+        id: Option<DetailsId>,
+        key: Detail,
+        value: Value,
+    ) -> DetailsId {
+        let mut values = id.map_or_else(Vec::new, |id| self.values(id).to_vec());
+        values.resize(self.keys.len(), Value::None);
+        if let Some(at) = self.keys.iter().position(|known| *known == key) {
+            values[at] = value;
+        }
+        self.insert(&values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_belong_to_the_keys_in_their_order() {
+        let mut table = DetailTable::default();
+        table.set_keys(&[Detail::Time, Detail::Parent]);
+        let id = table.insert(&[Value::Number(7), Value::None]);
+        assert_eq!(table.value(id, Detail::Time), Value::Number(7));
+        assert_eq!(table.value(id, Detail::Socket), Value::None);
+        let other = table.insert_with(Some(id), Detail::Parent, Value::Number(1));
+        assert_eq!(table.values(other), [Value::Number(7), Value::Number(1)]);
+        let alone = table.insert_with(None, Detail::Parent, Value::Number(1));
+        assert_eq!(table.values(alone), [Value::None, Value::Number(1)]);
+        assert_eq!(table.insert(&[Value::Number(7), Value::None]), id);
+    }
 }

@@ -1,54 +1,15 @@
 //! The details of rows, and edits of rows by their call chains.
 
 use crate::detail::{Detail, Value};
-use crate::ids::{DetailsId, FrameId, Id, Set, StringId};
+use crate::ids::{DetailsId, FrameId, Id, StringId};
 use crate::key::FunctionKey;
 use crate::profile::Profile;
 use crate::rows::{Row, RowTable};
 
-/// Values of details. Each list of values is kept once and has a value for each key, in the order of
-/// the keys.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DetailTable {
-    keys: Vec<Detail>,
-    values: Set<Box<[Value]>>,
-}
-
-impl DetailTable {
-    pub(crate) fn keys(&self) -> &[Detail] {
-        &self.keys
-    }
-
-    /// Returns a list of values; empty if the id is unknown.
-    pub(crate) fn values(&self, id: DetailsId) -> &[Value] {
-        self.values.get(id).map_or(&[], |values| values)
-    }
-
-    /// Returns the value of a key; [`Value::None`] if it isn't a key or the id is unknown.
-    pub(crate) fn value(&self, id: DetailsId, key: Detail) -> Value {
-        let at = self.keys.iter().position(|known| *known == key);
-        at.and_then(|at| self.values(id).get(at).copied()).unwrap_or_default()
-    }
-
-    pub(crate) fn insert(&mut self, values: &[Value]) -> DetailsId {
-        self.values.insert(values.into())
-    }
-
-    /// Inserts a copy of a list, with another value of a key.
-    fn insert_with(&mut self, id: Option<DetailsId>, key: Detail, value: Value) -> DetailsId {
-        let mut values = id.map_or_else(Vec::new, |id| self.values(id).to_vec());
-        values.resize(self.keys.len(), Value::None);
-        if let Some(at) = self.keys.iter().position(|known| *known == key) {
-            values[at] = value;
-        }
-        self.insert(&values)
-    }
-}
-
 impl Profile {
     /// Sets the details that rows have, in the order of their values.
     pub fn set_details(&mut self, details: &[Detail]) {
-        self.details.keys = details.to_vec();
+        self.details.set_keys(details);
     }
 
     /// Adds the values of a row's details.

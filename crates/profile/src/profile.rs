@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::details::DetailTable;
+use crate::detail::DetailTable;
 use crate::ids::{DsoId, EventId, FrameId, Id, RowId, Set, StackId, StringId, SymbolId, ThreadId};
 use crate::losses::Losses;
 use crate::rows::{Row, RowTable};
