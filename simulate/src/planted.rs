@@ -1,6 +1,6 @@
-//! `planted [RUNS [WORD]]`: plants one defect after the other into a copy of the sources, and says after
-//! how many runs the simulation finds it. One that is not found within so many runs (2,000), or that
-//! can't be planted any more, is a failure. `WORD`: only those whose name has it.
+//! `planted [RUNS [WORD]]`: plants one defect at a time into a copy of the sources and prints the run that
+//! finds it. A defect that RUNS runs (default 2,000) don't find, or whose place no longer exists in the
+//! sources, is a failure. With WORD, plants only the defects whose name contains it.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-/// A defect: in a file, a text that is there once gives way to another.
+/// A defect: a text that occurs once in a file is replaced by another.
 struct PlantedDefect {
     what: &'static str,
     file: &'static str,
@@ -19,128 +19,128 @@ struct PlantedDefect {
 
 const PLANTED: [PlantedDefect; 20] = [
     PlantedDefect {
-        what: "a tail that is eight bytes too far",
+        what: "a ring's tail advances eight bytes too far",
         file: "crates/kernel/src/ring/mod.rs",
         from: "self.tail.wrapping_add(self.span.len() as u64)",
         to: "self.tail.wrapping_add(self.span.len() as u64 + 8)",
     },
     PlantedDefect {
-        what: "a mark that comes twice, the second time too early",
+        what: "a round mark is written twice, the second time too early",
         file: "crates/record/src/capture/reader.rs",
         from: "pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));",
         to: "pieces.extend([&FINISHED_ROUND[..]; 2]);",
     },
     PlantedDefect {
-        what: "a flush that doesn't say how long the data are",
+        what: "a flush doesn't update the length of the data",
         file: "crates/record/src/output/file.rs",
-        from: "&self.beginning.data_size(end), DATA_SIZE_OFFSET);",
-        to: "&self.beginning.data_size(self.start), DATA_SIZE_OFFSET);",
+        from: "let told = write_at(&*file, &self.published.beginning.data_size(end), DATA_SIZE_OFFSET);",
+        to: "let told = write_at(&*file, &self.published.beginning.data_size(self.data.start), DATA_SIZE_OFFSET);",
     },
     PlantedDefect {
-        what: "a next file that doesn't name the threads that run",
+        what: "a next file lacks the names of running threads",
         file: "crates/record/src/recording/switch.rs",
         from: "records.append(&mut running);",
         to: "running.clear();",
     },
     PlantedDefect {
-        what: "a next file that begins before ring buffers were read",
+        what: "a next file begins before the rings were read",
         file: "crates/record/src/recording/switch.rs",
-        from: "} else if !self.shared.is_limited()",
-        to: "} else if self.shared.is_limited()",
+        from: "} else if !self.capture.shared.is_limited()",
+        to: "} else if self.capture.shared.is_limited()",
     },
     PlantedDefect {
-        what: "losses that are taken from the wrong word",
+        what: "losses are read from the wrong word",
         file: "crates/record/src/capture/scanner.rs",
         from: "PERF_RECORD_LOST => word(record, HEADER + 8),",
         to: "PERF_RECORD_LOST => word(record, HEADER),",
     },
     PlantedDefect {
-        what: "a record across a ring buffer's end that is not counted",
+        what: "a record that wraps around a ring's end isn't counted",
         file: "crates/record/src/capture/scanner.rs",
         from: "self.walk(&straddling);",
         to: "",
     },
     PlantedDefect {
-        what: "a throttled event that is counted twice",
+        what: "a throttle record is counted twice",
         file: "crates/record/src/capture/scanner.rs",
         from: "self.stats.throttled += 1",
         to: "self.stats.throttled += 2",
     },
     PlantedDefect {
-        what: "a snapshot that repeats the one before",
+        what: "a snapshot repeats the previous one",
         file: "crates/kernel/src/ring/overwritten.rs",
         from: "self.taken = head;",
         to: "self.taken = 0;",
     },
     PlantedDefect {
-        what: "a flight recorder that forgets too early",
+        what: "the flight recorder drops records too early",
         file: "crates/record/src/capture/flight_recorder.rs",
         from: "if age <= self.keep {",
         to: "if age <= self.keep / 2 {",
     },
     PlantedDefect {
-        what: "a full disk's file with the figures of what was appended",
+        what: "a full disk's ledger counts bytes that were never written",
         file: "crates/record/src/recording/finish.rs",
         from: "counted.iter_mut().for_each(|counted| recount::replace(&mut stats, counted));",
         to: "let _ = (&mut counted, &mut stats, recount::replace);",
     },
     PlantedDefect {
-        what: "a write that is taken for whole when it was short",
+        what: "a short write is taken for a complete one",
         file: "crates/record/src/output/write.rs",
         from: "let written = file.write_at(pieces, *end)?;\n            *end += written as u64;",
         to: "file.write_at(pieces, *end)?;\n            let written = pieces.iter().map(|piece| piece.len()).sum::<usize>();\n            *end += written as u64;",
     },
     PlantedDefect {
-        what: "past the page cache: a last block that has grown",
+        what: "direct output: a grown last block isn't rewritten",
         file: "crates/record/src/output/direct.rs",
         from: "let mut at = self.clean / block * block;",
         to: "let mut at = self.clean.next_multiple_of(block);",
     },
     PlantedDefect {
-        what: "past the page cache: what a failed write leaves",
+        what: "direct output: a failed write leaves its bytes",
         file: "crates/record/src/output/direct.rs",
         from: "&self.buffer.bytes()[self.clean..self.len]",
         to: "&self.buffer.bytes()[self.clean..self.clean]",
     },
     PlantedDefect {
-        what: "a next file whose ledger begins with the file before",
+        what: "a next file's ledger includes the previous file",
         file: "crates/record/src/capture/stats.rs",
         from: "self.before.clone_from(&self.now);",
         to: "",
     },
     PlantedDefect {
-        what: "a last block that is not compressed any more",
-        file: "crates/record/src/output/file/ending.rs",
-        from: "let _ = self.pack().and_then(|()| self.check());",
-        to: "let _ = self.check();",
+        what: "the last block isn't compressed",
+        file: "crates/record/src/output/file.rs",
+        from: "and the file is completed all the same.\n            let _ = self.pack().and_then(|()| self.check());",
+        to: "\n            let _ = self.check();",
     },
     PlantedDefect {
-        what: "a CPU that came back, whose events nobody knows",
+        what: "a returned CPU's events lack their ids",
         file: "crates/record/src/recording/hotplug.rs",
-        from: "self.shared.with_output(|output| output.add_ids(&self.description, &ids));",
-        to: "self.shared.with_output(|_| Ok::<(), crate::output::OutputError>(()));",
+        from: "self.capture.shared.with_output(|output| output.add_ids(&self.description, &ids));",
+        to: "self.capture.shared.with_output(|_| Ok::<(), crate::output::OutputError>(()));",
     },
     PlantedDefect {
-        what: "samples of a lower rate that weigh as those of the first",
+        what: "samples at a lower rate get the weight of the first rate",
         file: "crates/replay/src/profile/sink.rs",
-        from: "head.period.unwrap_or(of_event)",
-        to: "head.period.map_or(of_event, |_| 1_001_001)",
+        from: "head.period.unwrap_or(event.period)",
+        to: "head.period.map_or(event.period, |_| 1_001_001)",
     },
     PlantedDefect {
-        what: "a thread that begins without its parent's name",
+        what: "a new thread lacks its parent's name",
         file: "crates/replay/src/threads.rs",
         from: "let comm = parent.and_then(|parent| parent.comm.clone());",
         to: "let comm = parent.and_then(|parent| parent.comm.clone()).filter(|_| task.pid == task.ppid);",
     },
     PlantedDefect {
-        what: "a mapping that hides more than it replaces",
-        file: "crates/symbols/src/address_space/pieces.rs",
+        what: "a mapping hides more than it replaces",
+        file: "crates/symbols/src/address_space.rs",
         from: "let after = overlapped.last().filter(|old| old.end > end);",
         to: "let after = overlapped.last().filter(|old| old.end > end + 0x1000);",
     },
 ];
 
-/// What is copied of the project.
+/// The parts of the project that are copied.
 const COPIED: [&str; 7] =
     ["Cargo.toml", "Cargo.lock", "crates", "bench", "fuzz", "simulate", "tidy"];
 
@@ -149,13 +149,13 @@ fn main() -> anyhow::Result<()> {
     let root = PathBuf::from("target/planted");
     let tree = root.join("tree");
     if tree.exists() {
-        fs::remove_dir_all(&tree).context("the copy of the last time can't be removed")?;
+        fs::remove_dir_all(&tree).context("the previous copy can't be removed")?;
     }
     fs::create_dir_all(&tree)?;
     for part in COPIED {
         run(Command::new("cp").args(["-a", part]).arg(&tree))?;
     }
-    // What was built of the copy of the last time may have a defect in it.
+    // The previous build may contain a defect: give its file a new time, so that cargo rebuilds it.
     for planted in &PLANTED {
         let path = tree.join(planted.file);
         fs::write(&path, fs::read(&path)?)?;
@@ -172,14 +172,14 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plants a defect, looks for it, and takes it out again. What was found, if anything.
+/// Plants a defect, simulates, and restores the source. Returns the failure that found the defect, if any.
 fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
     let path = tree.join(planted.file);
     let source = fs::read_to_string(&path)?;
     let places = source.matches(planted.from).count();
     ensure!(
         places == 1,
-        "'{}': its place is there {places} times in {}",
+        "'{}': {} contains the text to replace {places} times",
         planted.what,
         planted.file
     );
@@ -190,7 +190,7 @@ fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Opt
 }
 
 fn find(tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
-    // What crates from elsewhere were built into is used again.
+    // Sharing the target folder saves rebuilding the dependencies.
     let target = fs::canonicalize("target")?;
     let mut build = Command::new("cargo");
     build.args(["build", "--quiet", "-p", "tare-simulate", "--bin", "tare-simulate"]);
@@ -213,4 +213,19 @@ fn find(tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
 fn run(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_defect_has_one_place_in_the_sources() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for planted in &PLANTED {
+            let source = fs::read_to_string(root.join(planted.file))
+                .unwrap_or_else(|error| panic!("'{}': {}: {error}", planted.what, planted.file));
+            assert_eq!(source.matches(planted.from).count(), 1, "'{}'", planted.what);
+        }
+    }
 }
