@@ -20,7 +20,7 @@ use tare_replay::{
 use tare_symbols::SymbolOptions;
 use tare_trace::lock::{LockKey, RecordedLocks, lock_document, lock_table};
 use tare_trace::sched::{
-    Sched, SchedOptions, Task, Tracepoints, cpu_table, sorted, sums_document, task_table,
+    Sched, SchedOptions, Task, Tracepoints, cpu_table, sorted_tasks, sums_document, task_table,
 };
 
 use crate::input_file::with_file;
@@ -187,8 +187,8 @@ impl Exports {
         let (Some(event), Some(raw)) = (sample.event, sample.fields.raw) else { return };
         let time_ns = sample.time_ns.unwrap_or(0);
         let cpu = head.cpu.unwrap_or(0);
-        if let Some(happened) = self.switches.decode(event, raw, Task::default(), cpu) {
-            black_box(self.sched.take(time_ns, &happened));
+        if let Some(action) = self.switches.decode(event, raw, Task::default(), cpu) {
+            black_box(self.sched.add_action(time_ns, &action));
         }
         let tid = head.tid.unwrap_or(0).cast_unsigned();
         self.locks.add(event, time_ns, tid, cpu, raw, sample.fields.callchain);
@@ -253,7 +253,7 @@ pub(crate) fn export(input: &[u8]) {
             assert_eq!(check(&written), Ok(()), "{:.200}", String::from_utf8_lossy(&written));
         }
         sched.finish(None);
-        let tasks = sorted(&sched, tare_trace::sched::SortKey::Runtime);
+        let tasks = sorted_tasks(&sched, tare_trace::sched::SortKey::Runtime);
         let rows = locks.rows(LockKey::Total, &Default::default());
         let texts = [task_table(&tasks), cpu_table(&sched, true), lock_table(&rows, true)];
         texts.iter().for_each(|text| assert_eq!(strict::plain(text.as_bytes()), Ok(())));

@@ -277,6 +277,23 @@ pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> 
     writeln!(out)
 }
 
+/// The first of a command's JSON lines.
+#[derive(Serialize)]
+struct JsonHeader<'a> {
+    kind: &'static str,
+    version: u32,
+    tool: &'a str,
+}
+
+/// Writes the first of a command's JSON lines. Their `version` is raised when a field changes its
+/// meaning or is removed, not when one is added.
+///
+/// # Errors
+/// Those of `out`.
+pub fn json_header(out: &mut dyn Write, version: u32, tool: &str) -> io::Result<()> {
+    json_line(out, &JsonHeader { kind: "recording", version, tool })
+}
+
 /// What gives most samples without a function's name one.
 #[derive(Debug, Serialize)]
 struct NamingAdviceJson<'a> {

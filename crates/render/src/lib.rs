@@ -37,7 +37,7 @@ pub use column::{
 pub use counts::{counted, counts};
 pub use graph::{Amount, Graph, Style};
 pub use header::header;
-pub use json::{json, json_line, live_json};
+pub use json::{json, json_header, json_line, live_json};
 pub use layout::{EventGroup, Layout};
 pub use ledger::{ledger_lines, ledger_summary};
 pub use live::{LiveFigures, live_line};

@@ -1,4 +1,4 @@
-//! Prints addresses with their symbols: one beside a sample, or a call chain below it.
+//! Prints addresses with their symbols: one in the line of a sample, or a call chain below it.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 use crate::options::ScriptOptions;
 use crate::pending::{FrameRequest, PendingLines, call_address, may_have_lines};
 
-/// Limit of cached texts: most addresses occur many times.
+/// Maximum number of cached texts. Most addresses occur many times.
 const CACHED: usize = 1 << 16;
 
 /// The text of a symbol.
@@ -90,15 +90,12 @@ impl AddressPrinter {
         let mut chain = std::mem::take(&mut self.chain);
         machine.callchain(sample, self.max_stack, &mut chain);
         let needs_debug_info = self.inline || fields.contains(Fields::SRCLINE);
-        let mut mode_before = None;
-        for CodeAddress { mode, address: ip } in &chain {
-            // The first address of each mode is where the CPU was; the others are return addresses.
-            let is_caller = mode_before.replace(*mode) == Some(*mode);
-            let at = machine.dso_address(*mode, sample.fields.head.pid.unwrap_or(-1), *ip);
+        for (CodeAddress { mode, address: ip }, is_caller) in chain_addresses(&chain) {
+            let at = machine.dso_address(mode, sample.fields.head.pid.unwrap_or(-1), ip);
             let begin = text.len();
             if fields.contains(Fields::IP) {
                 // An address in a file outlives the process, unlike one in its address space.
-                let printed = at.filter(|at| is_user(machine, *at)).map_or(*ip, |at| at.address);
+                let printed = at.filter(|at| is_user(machine, *at)).map_or(ip, |at| at.address);
                 text.push(b'\t');
                 hex(text, printed, 16);
             }
@@ -185,6 +182,13 @@ impl AddressPrinter {
         }
         SymbolText { text: text.into(), ends_chain }
     }
+}
+
+/// Iterates over the addresses of a call chain, each with whether it is a return address. The first
+/// address of each mode isn't one: it is where the CPU was.
+pub(crate) fn chain_addresses(chain: &[CodeAddress]) -> impl Iterator<Item = (CodeAddress, bool)> {
+    let mut mode_before = None;
+    chain.iter().map(move |at| (*at, mode_before.replace(at.mode) == Some(at.mode)))
 }
 
 fn is_user(machine: &Machine, at: DsoAddress) -> bool {

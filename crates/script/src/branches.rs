@@ -16,7 +16,7 @@ use crate::pending::may_have_lines;
 pub(crate) struct BranchPrinter {
     blocks: BranchBlocks,
     max_blocks: Option<usize>,
-    /// Files without position-independent code, whose addresses are absolute.
+    /// Whether a file's code has fixed addresses, which are printed as they are.
     is_fixed: HashMap<DsoId, bool>,
 }
 
@@ -162,8 +162,8 @@ fn add_own_instruction(text: &mut Vec<u8>, instruction: Option<&Instruction>, fi
     }
 }
 
-/// Adds a line with an instruction. A branch has its flags, cycles and instructions per cycle
-/// behind it; `cycles` is the running sum of a sample's branches.
+/// Adds a line with an instruction, and after a branch its flags, cycles and instructions per cycle.
+/// `cycles` is the running sum of a sample's branches.
 fn add_instruction(
     text: &mut Vec<u8>,
     executed: &ExecutedInstruction,

@@ -15,28 +15,24 @@ use tare_format::abi::Sampling;
 use tare_format::ledger::Ledger;
 use tare_format::record::Sample;
 use tare_profile::Losses;
-use tare_render::{CopiedStacks, json_line};
+use tare_render::{CopiedStacks, json_header, json_line};
 use tare_replay::{
     CodeAddress, CpuMode, DsoAddress, Machine, Replayed, SampleFilter, Sink, Tracepoints,
 };
 use tare_symbols::{NameSource, ResolvedFrames};
 
+use crate::address::chain_addresses;
 use crate::error::ScriptError;
 use crate::lines::LineBuffer;
 use crate::options::ScriptOptions;
 use crate::pending::{call_address, may_have_lines, threads};
 
-/// Version of the layout. It is raised when a field changes its meaning or is removed, not when one
-/// is added.
+/// Version of the layout: see [`json_header`].
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum JsonLine<'a> {
-    Recording {
-        version: u32,
-        tool: &'static str,
-    },
     Sample(Box<JsonSample>),
     End {
         samples: u64,
@@ -101,7 +97,7 @@ struct JsonFrame {
     call: Option<DsoAddress>,
 }
 
-/// Limit of samples that wait for debug info.
+/// Maximum number of samples that wait for debug info.
 const WAITING: usize = 1 << 14;
 
 /// Prints each sample as a JSON object.
@@ -123,7 +119,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
     /// Fails if `out` can't be written.
     pub fn new(options: &'a ScriptOptions, filter: SampleFilter, out: W) -> io::Result<Self> {
         let mut lines = LineBuffer::new(out);
-        json_line(lines.text(), &JsonLine::Recording { version: VERSION, tool: "tare script" })?;
+        json_header(lines.text(), VERSION, "tare script")?;
         Ok(Self {
             options,
             filter,
@@ -182,13 +178,8 @@ impl<'a, W: Write> JsonSink<'a, W> {
     }
 
     fn callchain(&self, machine: &mut Machine, pid: i32) -> Vec<JsonFrame> {
-        let mut mode_before = None;
-        let frames = self.chain.iter().map(|at| {
-            // The first address of each mode is where the CPU was; the others are return addresses.
-            let is_caller = mode_before.replace(at.mode) == Some(at.mode);
-            self.frame(machine, pid, *at, is_caller)
-        });
-        frames.collect()
+        let addresses = chain_addresses(&self.chain);
+        addresses.map(|(at, is_caller)| self.frame(machine, pid, at, is_caller)).collect()
     }
 
     fn frame(
@@ -215,7 +206,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
         frame
     }
 
-    /// Adds the samples that wait for debug info.
+    /// Looks up debug info for the samples that wait for it, and adds them.
     fn add_waiting(&mut self, machine: &Machine) -> io::Result<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let debug_info = DebugFrames::look_up(machine, &waiting);
@@ -229,7 +220,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
         Ok(())
     }
 
-    /// Prints the object behind the last sample.
+    /// Prints the object after the last sample.
     ///
     /// # Errors
     /// Fails if the output can't be written.

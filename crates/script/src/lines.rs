@@ -1,4 +1,4 @@
-//! Batches lines before they are written.
+//! Collects lines and writes them in batches.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Where lines go: all to one output, or the samples of each event to an output of their own.
+//! The outputs of lines: one for all, or one more for the samples of each event.
 
 use std::io::{self, Write};
 
@@ -36,7 +36,7 @@ impl PrinterOutput<'_> {
     }
 }
 
-/// All outputs of a recording.
+/// The outputs of a recording.
 pub(crate) struct Outputs<'a> {
     options: &'a ScriptOptions,
     arch: Vec<u8>,

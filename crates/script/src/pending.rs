@@ -13,7 +13,7 @@ use tare_symbols::{DsoKind, Frame};
 /// Bytes of text with gaps that wait for debug info.
 pub(crate) const BLOCK: usize = 1 << 22;
 
-/// Limit of cached lookups: most addresses occur many times.
+/// Maximum number of cached lookups. Most addresses occur many times.
 const CACHED: usize = 1 << 18;
 
 /// A request for the functions and source lines of an address.
@@ -42,7 +42,7 @@ struct TextGap {
 enum GapContent {
     /// A text for each frame, between `front` and `end`.
     Frames { front: Box<[u8]>, end: &'static [u8], request: FrameRequest },
-    /// File and line, behind a tab.
+    /// File and line, after a tab.
     Line(DsoAddress),
     /// The source line, unless the thread printed the same one last.
     Source { tid: i32, at: DsoAddress },
@@ -193,8 +193,8 @@ impl PendingLines {
     }
 }
 
-/// Returns the text of each frame, as perf prints it: ` name+0x12 (file)`, or ` name+0x12 (inlined)`
-/// for an inlined function, with file and line below.
+/// Formats each frame as perf does: ` name+0x12 (file)`, or ` name+0x12 (inlined)` for an inlined
+/// function, with file and line below.
 fn frame_texts(machine: &Machine, request: &FrameRequest, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
     let symbol = machine.symbol(request.at);
     // A call that doesn't return may be a function's last instruction. The return address is then in

@@ -25,7 +25,7 @@ pub(crate) struct LinePrinter<'a> {
     addresses: AddressPrinter,
     branches: BranchPrinter,
     tracepoints: Tracepoints,
-    /// The time that relative times count from.
+    /// The time from which relative times count; shared by all outputs.
     since_ns: Rc<Cell<Option<u64>>>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> LinePrinter<'a> {
     }
 
     /// Learns events. A stream describes them one by one.
-    fn learn(&mut self, description: &Description) -> Result<(), ScriptError> {
+    fn learn_events(&mut self, description: &Description) -> Result<(), ScriptError> {
         if self.events.len() == description.events().len() {
             return Ok(());
         }
@@ -116,13 +116,13 @@ impl<'a> LinePrinter<'a> {
     ///
     /// # Errors
     /// Fails if the user named a field that samples lack.
-    pub(crate) fn sample(
+    pub(crate) fn add_sample(
         &mut self,
         text: &mut Vec<u8>,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<(), ScriptError> {
-        self.learn(sample.description)?;
+        self.learn_events(sample.description)?;
         let Some(event) = sample.event.and_then(|event| self.events.get(event)) else {
             return Ok(());
         };
@@ -181,7 +181,7 @@ impl<'a> LinePrinter<'a> {
         }
     }
 
-    /// Adds the fields behind the event's name.
+    /// Adds the fields after the event's name.
     fn add_details(
         &mut self,
         text: &mut Vec<u8>,
@@ -219,17 +219,17 @@ impl<'a> LinePrinter<'a> {
     ///
     /// # Errors
     /// Fails if the user named a field that samples lack.
-    pub(crate) fn record(
+    pub(crate) fn add_record(
         &mut self,
         text: &mut Vec<u8>,
         machine: &Machine,
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<(), ScriptError> {
         let printed = &self.options.records;
-        let Some(task) = records::task(record.fields, record.raw.kind, printed) else {
+        let Some(task) = records::find_task(record.fields, record.raw.kind, printed) else {
             return Ok(());
         };
-        self.learn(record.description)?;
+        self.learn_events(record.description)?;
         if record.raw.kind != kind::FINISHED_ROUND
             && let Some(event) = self.events.get(record.event.unwrap_or(0))
         {

@@ -1,4 +1,4 @@
-//! Which records are printed besides samples, and the task that each names.
+//! Which records are printed besides samples, and where the task of each is found.
 
 use tare_format::record::{Record, kind};
 
@@ -14,12 +14,16 @@ pub(crate) enum RecordTask {
         /// The thread.
         tid: i32,
     },
-    /// In the sample id behind the record (`sample_id_all`).
+    /// In the sample id at the end of the record (`sample_id_all`).
     Trailer,
 }
 
 /// Returns where the task of a record is found, or `None` if the record isn't printed.
-pub(crate) fn task(record: &Record<'_>, kind: u32, printed: &PrintedRecords) -> Option<RecordTask> {
+pub(crate) fn find_task(
+    record: &Record<'_>,
+    kind: u32,
+    printed: &PrintedRecords,
+) -> Option<RecordTask> {
     let (is_printed, task) = match record {
         Record::Mmap(mmap) => (printed.maps, RecordTask::Body { pid: mmap.pid, tid: mmap.tid }),
         Record::Comm(comm) => (printed.tasks, RecordTask::Body { pid: comm.pid, tid: comm.tid }),

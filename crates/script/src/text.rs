@@ -62,8 +62,8 @@ impl<'a> TextSink<'a> {
         self.outputs.samples_per_event()
     }
 
-    /// A stream describes itself in records before the kernel's first one, so the header waits for
-    /// that one.
+    /// Prints the header above the first line, and learns events. A stream describes itself in records
+    /// before the kernel's first one, so the header waits for that record.
     fn begin_record<T>(&mut self, record: &Replayed<'_, T>) -> Result<(), ScriptError> {
         if record.raw.kind < kind::USER_TYPE_START
             && let Some(header) = self.header.take()
@@ -93,7 +93,7 @@ impl Sink for TextSink<'_> {
         self.begin_record(sample)?;
         if self.filter.passes(machine, sample) {
             let output = self.outputs.for_sample(sample.event.unwrap_or(0));
-            output.printer.sample(output.lines.text(), machine, sample)?;
+            output.printer.add_sample(output.lines.text(), machine, sample)?;
             output.end_record(machine)?;
         }
         Ok(ControlFlow::Continue(()))
@@ -109,7 +109,7 @@ impl Sink for TextSink<'_> {
         }
         self.begin_record(record)?;
         let output = self.outputs.main();
-        output.printer.record(output.lines.text(), machine, record)?;
+        output.printer.add_record(output.lines.text(), machine, record)?;
         output.end_record(machine)?;
         Ok(ControlFlow::Continue(()))
     }

@@ -4,7 +4,7 @@ use crate::flags::Flags;
 use crate::structs::StructBytes;
 use crate::text;
 
-/// A socket's address.
+/// Formats a socket's address.
 pub(crate) fn address(flags: &Flags, bytes: &[u8]) -> String {
     let f = StructBytes(bytes);
     let family = flags.number("family", f.half(0).into());
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_any_length_are_no_panic() {
+    fn formats_addresses_of_any_length() {
         let flags = Flags::default();
         for family in 0..20 {
             for length in 0..130 {

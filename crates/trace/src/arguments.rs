@@ -10,7 +10,7 @@ use crate::structs::{self, StructBytes, octal, pointer};
 use crate::text;
 
 impl Invocation<'_> {
-    /// The arguments, up to the first that the kernel has yet to write.
+    /// Formats the arguments, up to the first whose value the kernel has yet to write.
     pub(crate) fn arguments(&self) -> String {
         if let Some(arguments) = special::clone(self) {
             return arguments;
@@ -29,7 +29,7 @@ impl Invocation<'_> {
                 text.push_str(", ");
             }
             text.push_str(&argument);
-            // What the kernel writes into this argument follows it.
+            // The kernel's results in this structure are printed after it.
             if matches!(kind, ArgumentKind::Struct { name: "cloneargs", .. })
                 && self.returned.is_none()
             {
@@ -43,7 +43,7 @@ impl Invocation<'_> {
         text
     }
 
-    /// Returns one argument's text, or `None` if it isn't shown.
+    /// Formats one argument; `None` if it isn't printed.
     fn argument(&self, at: usize, kind: ArgumentKind) -> Option<String> {
         let value = self.values[at];
         Some(match kind {
@@ -58,15 +58,15 @@ impl Invocation<'_> {
                 self.vectors(at, self.values[usize::from(count)])
             }
             ArgumentKind::Address { out, .. } => match self.bytes(at) {
-                Some(bytes) if !(out && self.failed()) => address(self.flags, bytes),
+                Some(bytes) if !(out && self.has_failed()) => address(self.flags, bytes),
                 _ => pointer(value),
             },
             ArgumentKind::SocketOption { out, .. } => match self.bytes(at) {
-                Some(bytes) if !(out && self.failed()) => option(bytes),
+                Some(bytes) if !(out && self.has_failed()) => socket_option(bytes),
                 _ => pointer(value),
             },
             ArgumentKind::Struct { name, when, items } => {
-                let shown = when.enter || when.success && !self.failed() || when.failure;
+                let shown = when.enter || when.success && !self.has_failed() || when.failure;
                 let bytes = self.bytes(at).filter(|_| shown);
                 bytes
                     .and_then(|bytes| self.structure(at, name, items, bytes))
@@ -91,7 +91,7 @@ impl Invocation<'_> {
                 let after = self.bytes_after(at).map(|bytes| StructBytes(bytes).int(0));
                 let before = StructBytes(bytes).int(0);
                 match after {
-                    Some(after) if after != before && !self.failed() => {
+                    Some(after) if after != before && !self.has_failed() => {
                         Some(format!("[{before} => {after}]"))
                     }
                     _ => Some(format!("[{before}]")),
@@ -105,7 +105,7 @@ impl Invocation<'_> {
                 Some(format!("[{}{first}, {}{second}]", f.int(0), f.int(4)))
             }
             Items::One if name == "uring" => {
-                let after = self.bytes_after(at).filter(|_| !self.failed());
+                let after = self.bytes_after(at).filter(|_| !self.has_failed());
                 Some(structs::uring(
                     self.flags,
                     StructBytes(after.unwrap_or(bytes)),
@@ -160,10 +160,10 @@ impl Invocation<'_> {
         u8::try_from(at).map_or_else(|_| String::new(), |at| self.descriptor(at))
     }
 
-    /// A buffer that the call filled.
+    /// Formats a buffer that the call filled.
     fn output(&self, at: usize, word: &str) -> String {
         match (self.bytes(at), self.returned) {
-            (Some(bytes), Some((result, _))) if !self.failed() => {
+            (Some(bytes), Some((result, _))) if !self.has_failed() => {
                 let length = u64::try_from(result).unwrap_or(0);
                 match word {
                     "outraw" => text::hex(bytes, length, self.string),
@@ -245,7 +245,7 @@ impl Invocation<'_> {
     fn message(&self, at: usize) -> String {
         let Some(bytes) = self.bytes(at) else { return pointer(self.values[at]) };
         let f = StructBytes(bytes);
-        if self.name == "recvmsg" && self.failed() {
+        if self.name == "recvmsg" && self.has_failed() {
             return format!("{{msg_namelen={}}}", f.int(8));
         }
         let name = match self.part(at, ChunkPart::Name, 0) {
@@ -266,7 +266,7 @@ impl Invocation<'_> {
         )
     }
 
-    /// The vectors of a message are a second whole chunk.
+    /// Formats the vectors of a message: the second chunk of [`ChunkPart::Whole`].
     fn message_vectors(&self, at: usize, count: u64) -> String {
         let Some(bytes) = self
             .chunks(at)
@@ -311,7 +311,7 @@ impl Invocation<'_> {
     }
 }
 
-/// The value of a socket option.
-fn option(bytes: &[u8]) -> String {
+/// Formats the value of a socket option.
+fn socket_option(bytes: &[u8]) -> String {
     if bytes.len() == 4 { format!("[{}]", StructBytes(bytes).int(0)) } else { text::quoted(bytes) }
 }

@@ -13,11 +13,11 @@ const CLASSES: &str = include_str!("tables/classes.txt");
 /// A word in a list that names neither a call nor a class.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnknownCall {
-    /// No architecture that this machine runs has this call.
+    /// No ABI of this machine has this call.
     #[error("there is no system call '{0}'")]
     Call(String),
     /// There is no such class.
-    #[error("there is no class '%{0}'; there are {classes}", classes = class_names().join(", "))]
+    #[error("there is no class '%{0}'; the classes are {classes}", classes = class_names().join(", "))]
     Class(String),
 }
 
@@ -26,6 +26,7 @@ pub enum UnknownCall {
 pub struct CallSelection {
     /// The selected names; `None` selects all calls.
     only: Option<BTreeSet<&'static str>>,
+    /// Names that are excluded nevertheless.
     not: BTreeSet<&'static str>,
 }
 
@@ -39,25 +40,25 @@ impl CallSelection {
     pub fn parse(text: &str) -> Result<Self, UnknownCall> {
         let text = ["trace=", "t="].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text);
         let names = CallNames::default();
-        let mut chosen = Self::default();
-        let mut rest_is_left_out = false;
+        let mut selection = Self::default();
+        let mut excludes_all = false;
         for (at, word) in text.split(',').map(str::trim).filter(|word| !word.is_empty()).enumerate()
         {
             let without = word.strip_prefix('!');
-            rest_is_left_out |= at == 0 && without.is_some();
+            excludes_all |= at == 0 && without.is_some();
             let word = without.unwrap_or(word);
             let found = match word {
                 "all" => names.calls().map(|(_, name)| name).collect(),
                 "none" => BTreeSet::new(),
-                _ => named(&names, word)?,
+                _ => find_calls(&names, word)?,
             };
-            if rest_is_left_out || without.is_some() {
-                chosen.not.extend(found);
+            if excludes_all || without.is_some() {
+                selection.not.extend(found);
             } else {
-                chosen.only.get_or_insert_default().extend(found);
+                selection.only.get_or_insert_default().extend(found);
             }
         }
-        Ok(chosen)
+        Ok(selection)
     }
 
     /// Like [`Self::parse`], but returns words with a colon as tracepoints, as system and name:
@@ -74,9 +75,9 @@ impl CallSelection {
                 None => calls.push(word),
             }
         }
-        let none = calls.is_empty() && !tracepoints.is_empty();
-        let chosen = Self::parse(&if none { "none".to_owned() } else { calls.join(",") })?;
-        Ok((chosen, tracepoints))
+        let has_no_calls = calls.is_empty() && !tracepoints.is_empty();
+        let calls = if has_no_calls { "none".to_owned() } else { calls.join(",") };
+        Ok((Self::parse(&calls)?, tracepoints))
     }
 
     /// Whether a call of this name is selected. A call without a name is selected only if all are.
@@ -94,12 +95,12 @@ impl CallSelection {
     /// Whether this call is selected.
     #[must_use]
     pub fn has_call(&self, names: &CallNames, call: Call) -> bool {
-        self.has(names.known(call))
+        self.has(names.find(call))
     }
 }
 
 /// Returns the calls that one word names.
-fn named(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
+fn find_calls(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
     if let Some(class) = word.strip_prefix('%') {
         let class = if class == "net" { "network" } else { class };
         let found = class_lines()
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_classes_and_what_is_left_out() {
+    fn selects_and_excludes_names_and_classes() {
         assert!(has("", "read") && has("openat,%net", "bind") && has("trace=%file", "openat"));
         assert!(!has("openat,%network", "read") && !has("%file,!openat", "openat"));
         assert!(has("%file,!openat", "execve") && has("!futex", "read"));
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn words_with_a_colon_are_tracepoints() {
+    fn returns_words_with_a_colon_as_tracepoints() {
         let (calls, points) = CallSelection::with_tracepoints("sched:sched_*").unwrap();
         assert!(!calls.has(Some("read")) && !calls.has(None));
         assert_eq!(points, [("sched".to_owned(), "sched_*".to_owned())]);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_names_nothing_is_refused() {
+    fn refuses_unknown_calls_and_classes() {
         assert_eq!(CallSelection::parse("opneat"), Err(UnknownCall::Call("opneat".to_owned())));
         let error = CallSelection::parse("%flie").unwrap_err().to_string();
         assert!(error.contains("'%flie'") && error.contains("%file, %fstat"), "{error}");

@@ -66,10 +66,10 @@ impl CopiedStacks {
     ) -> Result<(), E> {
         let Self { mappings, queue } = self;
         let complete_ns = mappings.collect(is_over);
-        while let Some(record) = queue.pop_before(complete_ns) {
-            mappings.hand_over_until(record.time_ns, |_| Ok(()))?;
+        while let Some((time_ns, record)) = queue.pop_before(complete_ns) {
+            mappings.hand_over_until(time_ns, |_| Ok(()))?;
             if let Some(stacks) = mappings.stacks() {
-                each(stacks, &record.bytes)?;
+                each(stacks, record)?;
             }
         }
         mappings.hand_over_until(u64::MAX, |_| Ok(()))

@@ -1,4 +1,4 @@
-//! The files behind descriptors, after their numbers: `3</etc/passwd>`.
+//! Formats the files behind descriptors, as in `3</etc/passwd>`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ const FIFO: u32 = 0o010_000;
 const TCP_LISTEN: u16 = 10;
 
 impl Invocation<'_> {
-    /// Returns the file behind an argument's descriptor, in `<` and `>`; empty if it isn't known.
+    /// Formats the file of an argument's descriptor, in `<` and `>`; empty if the file is unknown.
     pub(crate) fn descriptor(&self, at: u8) -> String {
         let chunks = || self.chunks(usize::from(at));
         let description = chunks()
@@ -27,7 +27,7 @@ impl Invocation<'_> {
         let inode = description.inode;
         let kind = description.mode & TYPE;
         let details = self.descriptors == DescriptorInfo::Details;
-        let what = match kind {
+        let target = match kind {
             SOCKET if details => socket(&description),
             SOCKET if description.is_disconnected => format!("socket:[{inode}]"),
             FIFO if description.is_disconnected => format!("pipe:[{inode}]"),
@@ -43,8 +43,8 @@ impl Invocation<'_> {
             CHARACTER if details => device("char", description.device),
             _ => String::new(),
         };
-        let gone = description.is_unlinked && what.starts_with('/');
-        format!("<{what}{numbers}>{}", if gone { "(deleted)" } else { "" })
+        let is_deleted = description.is_unlinked && target.starts_with('/');
+        format!("<{target}{numbers}>{}", if is_deleted { "(deleted)" } else { "" })
     }
 }
 

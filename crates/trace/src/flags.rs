@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// Tables by name. A line of the text may continue a table that an earlier line began.
+/// Tables of names by number. A line of the text may continue a table that an earlier line began.
 #[derive(Clone, Debug)]
 pub(crate) struct Flags(HashMap<&'static str, Vec<(u64, &'static str)>>);
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_and_numbers() {
+    fn names_flags_and_numbers() {
         let flags = Flags::default();
         assert_eq!(flags.flags("prot", 3), "PROT_READ|PROT_WRITE");
         assert_eq!(

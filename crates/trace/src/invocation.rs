@@ -37,8 +37,8 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl<'a> Invocation<'a> {
-    /// Whether the call failed or is still in progress.
-    pub(crate) fn failed(&self) -> bool {
+    /// Whether the call has failed; also true while it is in progress.
+    pub(crate) fn has_failed(&self) -> bool {
         self.returned.is_none_or(|(result, _)| (-4095..0).contains(&result))
     }
 

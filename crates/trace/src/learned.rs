@@ -67,12 +67,12 @@ impl<F> Default for EventFields<F> {
 }
 
 impl<F> EventFields<F> {
-    /// Adds the events that are new in the description. `of` selects the fields of a tracepoint
-    /// named `system:name`.
+    /// Adds the events that are new in the description. `select` returns the fields to read of a
+    /// tracepoint named `system:name`.
     pub(crate) fn learn(
         &mut self,
         description: &Description,
-        of: impl Fn(&str, &Format) -> Option<F>,
+        select: impl Fn(&str, &Format) -> Option<F>,
     ) {
         if self.fields.len() == description.events().len() && !self.fields.is_empty() {
             return;
@@ -85,7 +85,7 @@ impl<F> EventFields<F> {
         for event in description.events().iter().skip(self.fields.len()) {
             let id = event.attr.config;
             let is_new = event.attr.kind == PERF_TYPE_TRACEPOINT && !self.seen.contains(&id);
-            let fields = || of(&data.name(id)?, data.format(id)?);
+            let fields = || select(&data.name(id)?, data.format(id)?);
             let fields = is_new.then(fields).flatten();
             self.seen.push(id);
             self.fields.push(fields);
@@ -98,9 +98,9 @@ impl<F> EventFields<F> {
         self.fields.push(fields);
     }
 
-    /// Whether `holds` is true for any event.
-    pub(crate) fn any(&self, holds: impl Fn(&F) -> bool) -> bool {
-        self.fields.iter().flatten().any(holds)
+    /// Whether `fits` holds for the fields of any event.
+    pub(crate) fn has_any(&self, fits: impl Fn(&F) -> bool) -> bool {
+        self.fields.iter().flatten().any(fits)
     }
 
     /// Returns the fields of an event, and the byte order.

@@ -39,7 +39,7 @@ pub use lines::{LineOptions, Lines};
 pub use names::{Abi, CallNames, Errno};
 pub use perf::{Faults, PerfError, PerfEvents, PerfOptions};
 pub use record::{InterveningEvent, TraceRecord};
-pub use short_time::nanoseconds;
+pub use short_time::parse_nanoseconds;
 pub use summary::{CallRow, Subject, Summary};
 pub use summary_text::subjects;
 pub use tare_kernel::bpf::PerfFallback;

@@ -79,7 +79,7 @@ impl CallNames {
 
     /// Returns the name of a call, if its number has one.
     #[must_use]
-    pub fn known(&self, call: Call) -> Option<&'static str> {
+    pub fn find(&self, call: Call) -> Option<&'static str> {
         self.table(call.compat).name(call.number)
     }
 
@@ -87,7 +87,7 @@ impl CallNames {
     /// `unknown` beyond the kernel's table.
     #[must_use]
     pub fn name(&self, call: Call) -> Cow<'static, str> {
-        match self.known(call) {
+        match self.find(call) {
             Some(name) => Cow::Borrowed(name),
             None if call.number == Call::BEYOND => Cow::Borrowed("unknown"),
             None => Cow::Owned(format!("syscall_{:#x}", call.number)),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_installed_headers() {
+    fn call_numbers_match_the_installed_headers() {
         let folder = "/usr/include/x86_64-linux-gnu/asm";
         for (abi, file) in [(Abi::X86_64, "unistd_64.h"), (Abi::I386, "unistd_32.h")] {
             let Some(header) = header(&format!("{folder}/{file}"), "__NR_") else { return };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_the_installed_headers() {
+    fn errors_match_the_installed_headers() {
         let names = Errno::default();
         for file in ["errno-base.h", "errno.h"] {
             let path = format!("/usr/include/asm-generic/{file}");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_architecture_has_its_own_numbers() {
+    fn names_calls_of_every_architecture() {
         for (abi, number) in
             [(Abi::X86_64, 59), (Abi::I386, 11), (Abi::Aarch64, 221), (Abi::Arm, 11)]
         {

@@ -7,39 +7,65 @@ use std::collections::VecDeque;
 
 use tare_format::limits::SORT_BYTES;
 
+/// Bytes of records that left the queue before their memory is used again.
+const GARBAGE_BYTES: usize = 1 << 20;
+
 /// Records in time order; records of one time keep their order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct RecordQueue {
     records: VecDeque<QueuedRecord>,
+    /// The records' bytes in order of arrival, including those of records that left the queue.
+    bytes: Vec<u8>,
+    /// Bytes of the records in the queue.
     held_bytes: usize,
 }
 
-/// A record as the programs wrote it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct QueuedRecord {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
-    pub(crate) time_ns: u64,
-    pub(crate) bytes: Box<[u8]>,
+#[derive(Clone, Copy, Debug)]
+struct QueuedRecord {
+    time_ns: u64,
+    start: usize,
+    len: usize,
 }
 
 impl RecordQueue {
-    /// Adds a record. Programs write records nearly in time order, so its place is near the end.
+    /// Adds a record. `time_ns` is its time by `CLOCK_MONOTONIC`.
     pub(crate) fn push(&mut self, time_ns: u64, bytes: &[u8]) {
+        if self.bytes.len() - self.held_bytes > self.held_bytes.max(GARBAGE_BYTES) {
+            self.remove_garbage();
+        }
+        let queued = QueuedRecord { time_ns, start: self.bytes.len(), len: bytes.len() };
+        self.bytes.extend_from_slice(bytes);
         self.held_bytes += bytes.len();
-        let at = self.records.partition_point(|queued| queued.time_ns <= time_ns);
-        self.records.insert(at, QueuedRecord { time_ns, bytes: bytes.into() });
+        // Programs write records nearly in time order.
+        if self.records.back().is_none_or(|youngest| youngest.time_ns <= time_ns) {
+            self.records.push_back(queued);
+        } else {
+            let at = self.records.partition_point(|other| other.time_ns <= time_ns);
+            self.records.insert(at, queued);
+        }
     }
 
     /// Removes the oldest record if it is older than `time_ns`, or if the queue holds more than
-    /// [`SORT_BYTES`].
-    pub(crate) fn pop_before(&mut self, time_ns: u64) -> Option<QueuedRecord> {
-        let oldest = self.records.front()?;
+    /// [`SORT_BYTES`]. Returns its time and its bytes.
+    pub(crate) fn pop_before(&mut self, time_ns: u64) -> Option<(u64, &[u8])> {
+        let oldest = *self.records.front()?;
         if oldest.time_ns >= time_ns && self.held_bytes <= SORT_BYTES {
             return None;
         }
-        let oldest = self.records.pop_front()?;
-        self.held_bytes -= oldest.bytes.len();
-        Some(oldest)
+        self.records.pop_front();
+        self.held_bytes -= oldest.len;
+        Some((oldest.time_ns, &self.bytes[oldest.start..oldest.start + oldest.len]))
+    }
+
+    /// Moves the bytes of the records in the queue to the front.
+    fn remove_garbage(&mut self) {
+        let mut kept = Vec::with_capacity(2 * self.held_bytes);
+        for queued in &mut self.records {
+            let start = kept.len();
+            kept.extend_from_slice(&self.bytes[queued.start..queued.start + queued.len]);
+            queued.start = start;
+        }
+        self.bytes = kept;
     }
 }
 
@@ -53,12 +79,12 @@ mod tests {
         for (time_ns, byte) in [(10, 1), (30, 2), (20, 3), (20, 4), (40, 5)] {
             queue.push(time_ns, &[byte]);
         }
-        let mut bytes = Vec::new();
-        while let Some(record) = queue.pop_before(40) {
-            bytes.extend_from_slice(&record.bytes);
+        let mut handed_out = Vec::new();
+        while let Some((_, bytes)) = queue.pop_before(40) {
+            handed_out.extend_from_slice(bytes);
         }
-        assert_eq!(bytes, [1, 3, 4, 2]);
-        assert_eq!(queue.pop_before(u64::MAX).map(|record| record.time_ns), Some(40));
+        assert_eq!(handed_out, [1, 3, 4, 2]);
+        assert_eq!(queue.pop_before(u64::MAX), Some((40, &[5][..])));
         assert_eq!(queue.held_bytes, 0);
     }
 
@@ -69,7 +95,23 @@ mod tests {
         queue.push(20, &bytes);
         assert_eq!(queue.pop_before(0), None);
         queue.push(10, &bytes);
-        assert_eq!(queue.pop_before(0).map(|record| record.time_ns), Some(10));
+        assert_eq!(queue.pop_before(0).map(|(time_ns, _)| time_ns), Some(10));
         assert_eq!(queue.pop_before(0), None);
+    }
+
+    #[test]
+    fn uses_the_memory_of_earlier_records_again() {
+        let mut queue = RecordQueue::default();
+        let record = |number: u64| vec![number.to_le_bytes()[0]; 1000];
+        let count = 10 * GARBAGE_BYTES as u64 / 1000;
+        for number in 0..count {
+            queue.push(number, &record(number));
+            if number >= 100 {
+                let oldest = number - 100;
+                assert_eq!(queue.pop_before(number), Some((oldest, &record(oldest)[..])));
+            }
+        }
+        assert_eq!((queue.records.len(), queue.held_bytes), (100, 100_000));
+        assert!(queue.bytes.capacity() <= 3 * GARBAGE_BYTES, "{}", queue.bytes.capacity());
     }
 }

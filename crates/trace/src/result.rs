@@ -7,7 +7,7 @@ use crate::names::Errno;
 use crate::special;
 use crate::structs::{self, StructBytes, octal};
 
-/// Returns the text after ` = `.
+/// Formats the text after ` = `.
 pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
     let Some((value, _)) = call.returned else { return "?".to_owned() };
     if (-4095..0).contains(&value) {
@@ -22,8 +22,8 @@ pub(crate) fn result(call: &Invocation<'_>, errnos: &Errno) -> String {
         }
         _ => format!("{value}{}", call.descriptor(RESULT)),
     };
-    match more(call, value) {
-        Some((value, more)) => format!("{value} ({more})"),
+    match annotation(call, value) {
+        Some((value, annotation)) => format!("{value} ({annotation})"),
         None => text,
     }
 }
@@ -46,7 +46,7 @@ fn error(errno: u32, errnos: &Errno) -> String {
 }
 
 /// Returns strace's annotation of a result, and the number in its notation.
-fn more(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
+fn annotation(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
     let flags = u64::try_from(value).unwrap_or(0);
     let decimal = value.to_string();
     match call.name {

@@ -1,8 +1,8 @@
-//! Short durations on the command line.
+//! Durations on the command line.
 
 /// Parses a duration with a unit: 500ns, 10us, 1.5ms, 2s.
 #[must_use]
-pub fn nanoseconds(text: &str) -> Option<u64> {
+pub fn parse_nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
     let unit = match unit {
         "ns" => 1.0,
@@ -21,11 +21,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times() {
+    fn parses_durations_with_units() {
         assert_eq!(
-            ["500ns", "1.5us", "2ms", "1s"].map(nanoseconds),
+            ["500ns", "1.5us", "2ms", "1s"].map(parse_nanoseconds),
             [500, 1500, 2_000_000, 1_000_000_000].map(Some)
         );
-        assert_eq!(["1", "ms", "-1ms", "1m", "1e99s"].map(nanoseconds), [None; 5]);
+        assert_eq!(["1", "ms", "-1ms", "1m", "1e99s"].map(parse_nanoseconds), [None; 5]);
     }
 }

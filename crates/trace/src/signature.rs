@@ -5,11 +5,11 @@
 //! fd at pid sig                       numbers that name something
 //! f/TABLE e/TABLE                     flags, and enumerated numbers, of tables/flags.txt
 //! path text                           a string, read at the call
-//! in/N out                            bytes: as many as argument N says; as many as the call returned
+//! in/N out                            bytes: their number is in argument N; it is the result
 //! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after failure
-//! <TYPE*N >TYPE*r                     as many structures as argument N says, or as the call returned
+//! <TYPE*N >TYPE*r                     structures: their number is in argument N; it is the result
 //! ```
-//! Other words are arguments of one call or a few.
+//! Other words are arguments of a few calls.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use tare_kernel::bpf::{CallPlan, CopyRule, CopyTime};
 /// How an argument is read and printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
-    /// An argument with a word of its own.
+    /// An argument that only its word describes.
     Word(&'static str),
     /// Flags of a table.
     Flags(&'static str),
@@ -47,7 +47,7 @@ pub(crate) enum Items {
 }
 
 impl ArgumentKind {
-    /// Whether the argument is a pointer regardless of the other arguments.
+    /// Whether the argument is a pointer, whatever the other arguments are.
     pub(crate) fn is_pointer(self) -> bool {
         match self {
             Self::Word(word) => matches!(word, "path" | "text" | "argv" | "envp" | "msg"),
@@ -110,14 +110,14 @@ impl Default for Signatures {
             lines
                 .map(|line| {
                     let mut words = line.split(' ');
-                    (words.next().unwrap_or_default(), words.map(kind).collect())
+                    (words.next().unwrap_or_default(), words.map(parse_kind).collect())
                 })
                 .collect(),
         )
     }
 }
 
-fn kind(word: &'static str) -> ArgumentKind {
+fn parse_kind(word: &'static str) -> ArgumentKind {
     let argument = |text: &str| text.parse().unwrap_or(0);
     if let Some((class, rest)) = word.split_once('/') {
         return match class {
@@ -153,7 +153,7 @@ impl Signatures {
 
     /// Returns what the kernel has to copy. `string`: bytes of a string to print. Structures of
     /// 32-bit tasks (`compat`) have other layouts, so only unstructured data is copied for them.
-    /// `descriptors`: also copy what descriptors stand for.
+    /// `descriptors`: also copy the files of descriptors.
     pub(crate) fn plan(
         &self,
         call: &str,
@@ -169,7 +169,7 @@ impl Signatures {
                 ArgumentKind::Struct { name: "fds", when, .. } if descriptors => {
                     (CopyRule::Descriptors, *when)
                 }
-                kind => copied(*kind, string, compat).unwrap_or_default(),
+                kind => copy_rule(*kind, string, compat).unwrap_or_default(),
             };
         }
         plan.returns_descriptor = descriptors && RETURN_DESCRIPTORS.contains(&call);
@@ -227,7 +227,8 @@ pub(crate) const PATH: u16 = 4096;
 /// Bytes of an array of structures that are printed.
 const ARRAY: u16 = 512;
 
-fn copied(kind: ArgumentKind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
+/// Returns what the kernel copies for an argument, and when.
+fn copy_rule(kind: ArgumentKind, string: u16, compat: bool) -> Option<(CopyRule, CopyTime)> {
     // One byte more than is printed shows that the string continues; its NUL byte takes another.
     let one = string.saturating_add(1).min(PATH);
     let terminated = string.saturating_add(2).min(PATH);
@@ -285,7 +286,7 @@ mod tests {
     use crate::names::CallNames;
 
     #[test]
-    fn every_word_means_something() {
+    fn signatures_name_known_calls_tables_and_structures() {
         let signatures = Signatures::default();
         let flags = Flags::default();
         let names: Vec<_> = CallNames::default().calls().map(|(_, name)| name).collect();
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_copy_what_is_shown() {
+    fn plans_copy_the_memory_that_is_printed() {
         let signatures = Signatures::default();
         let plan = signatures.plan("openat", false, 32, false);
         assert_eq!(plan.arguments[1], (CopyRule::Text(4096), ENTER));

@@ -1,4 +1,4 @@
-//! Arguments that only one call or a few have.
+//! Arguments that only a few calls have.
 
 use crate::invocation::Invocation;
 use crate::structs::{self, StructBytes, pointer};
@@ -18,7 +18,7 @@ pub(crate) fn open_flags(call: &Invocation<'_>, value: u64) -> String {
     format!("{access}{known}{rest}")
 }
 
-/// Formats such an argument; `None` if it isn't printed.
+/// Formats an argument by its word in the table of signatures; `None` if it isn't printed.
 pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<String> {
     let value = call.values[at];
     let low = value & 0xffff_ffff;
@@ -59,8 +59,10 @@ pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<Strin
             None => pointer(value),
         },
         "fdset" => descriptors(call.bytes(at), call.values[0]).unwrap_or_else(|| pointer(value)),
-        "cpuset" | "ocpuset" => cpus(call.bytes(at).filter(|_| word == "cpuset" || !call.failed()))
-            .unwrap_or_else(|| pointer(value)),
+        "cpuset" | "ocpuset" => {
+            cpus(call.bytes(at).filter(|_| word == "cpuset" || !call.has_failed()))
+                .unwrap_or_else(|| pointer(value))
+        }
         "mremapto" => return (before & 6 != 0).then(|| pointer(value)),
         "prctlarg" | "prctlmore" => return prctl(call, at, value),
         "futexop" => futex_operation(call, low),
@@ -143,9 +145,9 @@ fn futex(call: &Invocation<'_>, at: usize, word: &str) -> Option<String> {
 
 fn fcntl(call: &Invocation<'_>, value: u64) -> Option<String> {
     let low = value & 0xffff_ffff;
-    if matches!(call.values[1] & 0xffff_ffff, 5 | 36) && !call.failed() {
-        let told = call.bytes_after(2)?;
-        return Some(structs::flock(call.flags, StructBytes(told), true));
+    if matches!(call.values[1] & 0xffff_ffff, 5 | 36) && !call.has_failed() {
+        let bytes = call.bytes_after(2)?;
+        return Some(structs::flock(call.flags, StructBytes(bytes), true));
     }
     Some(match call.values[1] & 0xffff_ffff {
         1 | 3 | 9 | 11 | 1025 | 1032 | 1034 => return None,
@@ -181,9 +183,9 @@ fn prctl(call: &Invocation<'_>, at: usize, value: u64) -> Option<String> {
     }
 }
 
-/// Counts the directory entries that were read, if all of them were copied.
+/// Counts the directory entries that the call returned; `None` if not all of them were copied.
 fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
-    let (result, _) = call.returned.filter(|_| !call.failed())?;
+    let (result, _) = call.returned.filter(|_| !call.has_failed())?;
     let all = u64::try_from(result).ok()?;
     if all == 0 {
         return Some(0);
@@ -229,7 +231,8 @@ fn clone_flags(call: &Invocation<'_>, value: u64) -> String {
     if all.is_empty() { "0".to_owned() } else { all.join("|") }
 }
 
-/// Formats clone(2). strace names its arguments, because their order varies between architectures.
+/// Formats the arguments of clone(2). strace names them, because their order varies between
+/// architectures. `None` for any other call.
 pub(crate) fn clone(call: &Invocation<'_>) -> Option<String> {
     if call.name != "clone" {
         return None;

@@ -47,7 +47,7 @@ pub(crate) struct UserFrame {
     pub(crate) address: u64,
 }
 
-/// Lines in the cache; beyond that it is cleared.
+/// Maximum number of cached lines; beyond it the cache is cleared.
 const MOST_LINES: usize = 100_000;
 
 impl Stacks {
@@ -69,7 +69,7 @@ impl Stacks {
             return;
         }
         for mapping in procfs::mappings(&text) {
-            self.map(&Mmap {
+            self.add_mapping(&Mmap {
                 pid,
                 tid: pid,
                 start: mapping.start,
@@ -84,7 +84,7 @@ impl Stacks {
         }
     }
 
-    pub(crate) fn map(&mut self, mmap: &Mmap<'_>) {
+    pub(crate) fn add_mapping(&mut self, mmap: &Mmap<'_>) {
         let start = mmap.start;
         let end = start.saturating_add(mmap.len);
         let (kind, pgoff) = match mmap.path {
@@ -106,6 +106,7 @@ impl Stacks {
         self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
     }
 
+    /// Copies a process's mappings to its new child.
     pub(crate) fn fork(&mut self, parent: i32, child: i32) {
         self.spaces.fork(parent, child);
     }
@@ -130,27 +131,29 @@ impl Stacks {
             .and_then(|recorded| Registers::by_perf_number(|number| recorded.get(number)));
         let copy = sample.stack_user.map(|stack| stack.bytes);
         let pid = sample.head.pid.unwrap_or(0);
-        self.chain(pid, registers.as_ref().zip(copy), frame_pointers)
+        self.chain_lines(pid, registers.as_ref().zip(copy), frame_pointers)
     }
 
     /// Returns the lines of the callers of a function that has just returned.
-    pub(crate) fn callers(&mut self, pid: i32, of: &CopiedStack<'_>) -> Vec<String> {
-        let mut lines: Vec<_> = of.kernel().map(|address| self.kernel_line(address)).collect();
-        let by_number = |number| Some(of.register(Register::by_perf_number(number)?));
+    pub(crate) fn callers(&mut self, pid: i32, copied: &CopiedStack<'_>) -> Vec<String> {
+        let mut lines: Vec<_> = copied.kernel().map(|address| self.kernel_line(address)).collect();
+        let by_number = |number| Some(copied.register(Register::by_perf_number(number)?));
         let Some(registers) = Registers::by_perf_number(by_number) else { return lines };
-        let mut copy = of.bytes.to_vec();
+        let mut copy = copied.bytes.to_vec();
         let start = registers.stack_pointer();
-        for (at, is) in of.replaced() {
+        for (at, original) in copied.replaced() {
             let place = at.checked_sub(start).and_then(|at| usize::try_from(at).ok());
             if let Some(word) = place.and_then(|at| copy.get_mut(at..at.checked_add(8)?)) {
-                word.copy_from_slice(&is.to_ne_bytes());
+                word.copy_from_slice(&original.to_ne_bytes());
             }
         }
-        lines.extend(self.chain(pid, Some((&registers, &copy)), Vec::new()));
+        lines.extend(self.chain_lines(pid, Some((&registers, &copy)), Vec::new()));
         lines
     }
 
-    fn chain(
+    /// Returns the lines of a call chain, unwound from a copied stack or, failing that, by frame
+    /// pointers.
+    fn chain_lines(
         &mut self,
         pid: i32,
         copied: Option<(&Registers, &[u8])>,

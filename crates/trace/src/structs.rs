@@ -4,8 +4,7 @@
 use crate::flags::Flags;
 use crate::text;
 
-/// StructBytes at offsets. Bytes beyond the end read as 0; the length was checked when the structure was
-/// copied.
+/// The bytes of a structure, whose fields are read at offsets. Bytes beyond the end read as 0.
 #[derive(Clone, Copy)]
 pub(crate) struct StructBytes<'a>(pub(crate) &'a [u8]);
 
@@ -243,8 +242,8 @@ fn sigaction(flags: &Flags, f: StructBytes<'_>) -> String {
     )
 }
 
-/// Formats a lock; if the kernel filled it (`told`), with its owner.
-pub(crate) fn flock(flags: &Flags, f: StructBytes<'_>, told: bool) -> String {
+/// Formats a lock, with its owner if the kernel filled the structure (`is_filled`).
+pub(crate) fn flock(flags: &Flags, f: StructBytes<'_>, is_filled: bool) -> String {
     let kind = match f.half(0) {
         0 => "F_RDLCK",
         1 => "F_WRLCK",
@@ -256,7 +255,7 @@ pub(crate) fn flock(flags: &Flags, f: StructBytes<'_>, told: bool) -> String {
         flags.number("whence", f.half(2).into()),
         f.signed(8),
         f.signed(16),
-        if told { format!(", l_pid={}", f.int(24)) } else { String::new() }
+        if is_filled { format!(", l_pid={}", f.int(24)) } else { String::new() }
     )
 }
 
@@ -298,9 +297,10 @@ fn statfs(f: StructBytes<'_>) -> String {
     )
 }
 
-/// Formats the parameters of a ring; if the kernel `answered`, also its result.
-pub(crate) fn uring(flags: &Flags, f: StructBytes<'_>, answered: bool) -> String {
-    if !answered {
+/// Formats the parameters of io_uring_setup(2), with the results if the kernel filled the structure
+/// (`is_filled`).
+pub(crate) fn uring(flags: &Flags, f: StructBytes<'_>, is_filled: bool) -> String {
+    if !is_filled {
         return format!(
             "{{flags={}, sq_thread_cpu={}, sq_thread_idle={}}}",
             flags.flags("uringsetup", f.word(8).into()),
@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_stand_for_something() {
+    fn formats_modes_devices_signals_and_limits() {
         let flags = Flags::default();
         assert_eq!(mode(0o100_644), "S_IFREG|0644");
         assert_eq!(mode(0o041_777), "S_IFDIR|S_ISVTX|0777");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_of_any_length_are_no_panic() {
+    fn formats_structures_of_any_length() {
         let flags = Flags::default();
         for name in
             ["stat", "statx", "sigaction", "siginfo", "utsname", "uring", "statfs", "sysinfo"]

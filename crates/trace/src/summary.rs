@@ -62,7 +62,7 @@ impl CallRow {
 
     /// Returns the number of failed calls.
     #[must_use]
-    pub fn failed(&self) -> u64 {
+    pub fn failed_calls(&self) -> u64 {
         self.errors.values().sum()
     }
 }

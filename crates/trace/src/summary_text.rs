@@ -91,7 +91,7 @@ fn text(out: &mut String, histograms: bool, summary: &Summary) -> fmt::Result {
         if number > 0 {
             writeln!(
                 out,
-                "tare: {} found no room in the kernel's table",
+                "tare: {} did not fit into the kernel's table",
                 if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
             )?;
         }
@@ -108,7 +108,7 @@ fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
     for row in rows {
         let micro = |ns: f64| ns / 1e3;
         let percent = if total == 0 { 0.0 } else { 100.0 * row.total_ns as f64 / total as f64 };
-        let failed = row.failed();
+        let failed = row.failed_calls();
         let failed = if failed == 0 { String::new() } else { failed.to_string() };
         write!(
             out,
@@ -129,7 +129,7 @@ fn table(out: &mut String, histograms: bool, rows: &[CallRow]) -> fmt::Result {
         }
     }
     let calls: u64 = rows.iter().map(|row| row.calls).sum();
-    let failed: u64 = rows.iter().map(CallRow::failed).sum();
+    let failed: u64 = rows.iter().map(CallRow::failed_calls).sum();
     writeln!(out, "{:6.2} {:12.3} {calls:9} {failed:7}{:46}total", 100.0, total as f64 / 1e6, "")
 }
 

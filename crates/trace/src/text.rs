@@ -1,4 +1,4 @@
-//! Bytes of traced programs in strace's notation. They never reach a terminal unescaped.
+//! Bytes of traced programs in strace's notation, which escapes all but printable ASCII.
 
 use std::fmt::Write as _;
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_raw() {
+    fn escapes_all_but_printable_ascii() {
         assert_eq!(quoted(b"a\0\x80\"\\\n\tb\x1b[2J"), r#""a\0\200\"\\\n\tb\33[2J""#);
         assert_eq!(quoted(b"\x001\x07x"), r#""\0001\7x""#);
         for byte in 0..=255 {
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_no_brackets_of_their_own() {
+    fn escapes_angle_brackets_in_paths() {
         assert_eq!(path(b"a<b>1\x1b\n"), r"a\74b\0761\33\n");
     }
 
     #[test]
-    fn what_is_cut_is_said() {
+    fn marks_cut_text_with_dots() {
         assert_eq!(buffer(b"abcdef", 6, 3), "\"abc\"...");
         assert_eq!(buffer(b"abc", 3, 3), "\"abc\"");
         assert_eq!(string(b"abcdef\0", 6), "\"abcdef\"");

@@ -46,9 +46,10 @@ pub enum TraceError {
 }
 
 /// What a line-by-line trace lacks with perf events.
-const LINES_LACK: &str = "without what pointers and descriptors lead to (paths are addresses)";
+const LINES_LACK: &str =
+    "with paths and other pointers as addresses, and without the files of descriptors";
 /// What sums lack with perf events.
-const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses some";
+const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses records";
 
 /// Returns the fallback for errors that concern this process or kernel rather than the traced
 /// target.
@@ -125,7 +126,7 @@ impl Tracer {
         }
     }
 
-    /// Returns descriptors that become readable when much waits to be read.
+    /// Returns descriptors that become readable when a ring buffer has many records.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (calls, perf) = match &self.0 {
             CallSource::Bpf(calls) => (Some(&**calls), None),
@@ -198,9 +199,9 @@ impl MergedCalls {
             Ok(())
         })?;
         let complete_ns = between.collect(is_over);
-        while let Some(queued) = queue.pop_before(complete_ns) {
-            between.hand_over_until(queued.time_ns, &mut each)?;
-            let Some(record) = CallRecord::parse(&queued.bytes) else { continue };
+        while let Some((time_ns, bytes)) = queue.pop_before(complete_ns) {
+            between.hand_over_until(time_ns, &mut each)?;
+            let Some(record) = CallRecord::parse(bytes) else { continue };
             if let TaskEvent::Enter { call, .. } = record.event {
                 between.begin_call(record.tid, call);
             }
@@ -251,8 +252,8 @@ impl SumTracer {
         }
     }
 
-    /// Returns descriptors that become readable when much waits to be read; none if the kernel
-    /// sums.
+    /// Returns descriptors that become readable when a ring buffer has many records; none if the
+    /// kernel makes the sums.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let perf = match &self.0 {
             SumSource::Bpf(_) => None,

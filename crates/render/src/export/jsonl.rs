@@ -1,7 +1,7 @@
 //! JSON lines: an object for each sample.
 //!
 //! ```text
-//! {"kind":"recording","version":1,"tool":"tare 0.1.0","command_line":[..],..}
+//! {"kind":"recording","version":1,"tool":"tare export"}
 //! {"kind":"sample","event":"cpu-clock","time_ns":..,"pid":..,"tid":..,"comm":..,"cpu":..,"period":..,"stack":[{"function":..,"dso":..,"code":".."},..]}
 //! {"kind":"end","samples":..,"events":{..},"losses":[..],"ledger":{..},"session":{..}}
 //! ```
@@ -16,12 +16,12 @@ use tare_format::ledger::Ledger;
 use tare_profile::{FrameId, Profile, StringId};
 
 use super::{ExportFormat, ExportWriter, Exporter};
-use crate::json_line;
 use crate::samples::{
     FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
 };
+use crate::{json_header, json_line};
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Version of the layout: see [`json_header`].
 const VERSION: u32 = 1;
 
 /// Writes an object a line.
@@ -36,10 +36,6 @@ pub struct JsonLines {
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum JsonLine<'a> {
-    Recording {
-        version: u32,
-        tool: &'static str,
-    },
     Sample(SampleLine<'a>),
     End {
         samples: u64,
@@ -99,7 +95,7 @@ impl JsonLines {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
         }
-        json_line(&mut self.out, &JsonLine::Recording { version: VERSION, tool: "tare export" })
+        json_header(&mut self.out, VERSION, "tare export")
     }
 }
 

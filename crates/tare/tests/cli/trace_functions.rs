@@ -177,7 +177,7 @@ fn running_processes_are_looked_at() {
     let text = stderr(&output);
     let calls = text.lines().filter(|line| line.contains(&format!("latency/{pid} "))).count();
     assert!(calls > 3 && text.contains(":work($arg1="), "{text}");
-    assert!(text.contains("us each were the probe's"), "{text}");
+    assert!(text.contains("us to each, and an empty function"), "{text}");
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn with_perfmon_and_a_readable_tracefs_perf_events_show_calls() {
     let text = stderr(&output);
     let ours: Vec<_> = text.lines().filter(|line| line.starts_with("tare:")).collect();
     assert_eq!((status(&output), ours.len()), (1, 1), "{text}");
-    assert!(ours[0].contains("perf events") && ours[0].contains("paths are addresses"), "{text}");
+    assert!(ours[0].contains("perf events") && ours[0].contains("pointers as addresses"), "{text}");
     assert!(text.contains("openat(AT_FDCWD, 0x"), "{text}");
     assert!(text.contains(", O_RDONLY) = -1 ENOENT (No such file or directory)"), "{text}");
     assert!(text.contains("exit_group(1) ") && text.ends_with("+++ exited with 1 +++\n"), "{text}");

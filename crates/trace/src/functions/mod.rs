@@ -30,23 +30,23 @@ pub struct FunctionOptions {
 }
 
 /// Explains why the kernel refuses a probe, with the remedy if there is one.
-fn no_probe(location: &ProbeLocation, error: &io::Error) -> String {
-    let of_kernel = matches!(location, ProbeLocation::Kernel { .. });
-    let why = match (error.kind(), error.raw_os_error(), of_kernel) {
+fn explain_refusal(location: &ProbeLocation, error: &io::Error) -> String {
+    let is_kernel = matches!(location, ProbeLocation::Kernel { .. });
+    let why = match (error.kind(), error.raw_os_error(), is_kernel) {
         // sysfs lists no such PMU.
         (io::ErrorKind::NotFound, None, true) => "this kernel has no kprobes (CONFIG_KPROBES)",
         (io::ErrorKind::NotFound, None, false) => {
             "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)"
         }
         (io::ErrorKind::NotFound, _, true) => {
-            "the kernel has no such function (/proc/kallsyms lists those that it has)"
+            "the kernel has no such function; /proc/kallsyms lists its functions"
         }
-        (io::ErrorKind::InvalidInput, _, true) => "the kernel takes no probe there",
+        (io::ErrorKind::InvalidInput, _, true) => "the kernel accepts no probe there",
         (io::ErrorKind::InvalidInput, _, false) => {
-            "no instruction begins there that a probe can stand in for"
+            "no instruction that a probe can replace begins there"
         }
         (io::ErrorKind::PermissionDenied, ..) => {
-            "not allowed; run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` says how)"
+            "not allowed; run tare as root, or with CAP_BPF and CAP_PERFMON (`tare doctor` shows how)"
         }
         _ => return error.to_string(),
     };
@@ -81,7 +81,7 @@ impl FunctionTracer {
                 || TraceError::Place { place: String::new(), why: error.to_string() },
                 |plan| TraceError::Place {
                     place: printable(&plan.name).into_owned(),
-                    why: no_probe(&plan.location, &error),
+                    why: explain_refusal(&plan.location, &error),
                 },
             ),
         })?;
@@ -91,8 +91,8 @@ impl FunctionTracer {
         Ok(Self { probes, slowest })
     }
 
-    /// Returns descriptors that become readable when one of the slowest calls returns, or much
-    /// waits to be read.
+    /// Returns descriptors that become readable when one of the slowest calls returns, or when a
+    /// ring buffer has many records.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let slowest = self.slowest.iter().flat_map(CopiedStacks::files);
         std::iter::once(self.probes.file()).chain(slowest)

@@ -42,12 +42,12 @@ impl FunctionCall {
         }
     }
 
-    fn list(&self) -> String {
+    fn argument_list(&self) -> String {
         let one = |(name, value): &(String, String)| format!("{}={value}", printable(name));
         self.arguments.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// Formats the call as an object; `returns`: the probe has a return part.
+    /// Formats the call as an object; `returns`: the probe observes returns.
     fn json(&self, returns: bool) -> Value {
         let arguments: Map<_, _> =
             self.arguments.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -67,28 +67,28 @@ impl FunctionCall {
         object
     }
 
-    /// Formats the call as an object that names its function.
+    /// Formats the call as an object that names its probe.
     #[must_use]
-    pub fn json_of(&self, of: &FunctionRow) -> Value {
-        let mut object = self.json(of.returns);
+    pub fn json_with_probe(&self, row: &FunctionRow) -> Value {
+        let mut object = self.json(row.returns);
         object["type"] = json!("call");
-        object["probe"] = json!(of.name);
+        object["probe"] = json!(row.name);
         object
     }
 
     /// Formats the call as `perf trace` formats events; times are relative to `since_ns`.
     #[must_use]
-    pub fn line(&self, of: &FunctionRow, since_ns: u64) -> String {
+    pub fn line(&self, row: &FunctionRow, since_ns: u64) -> String {
         let at_ms = self.time_ns.saturating_sub(since_ns) as f64 / 1e6;
-        let took = if of.returns {
+        let took = if row.returns {
             format!("({:9.3} ms)", self.duration_ns as f64 / 1e6)
         } else {
             " ".repeat(14)
         };
         let comm = &self.comm;
         let tid = self.tid;
-        let name = printable(&of.name);
-        format!("{at_ms:10.3} {took}: {comm}/{tid} {name}({})\n", self.list())
+        let name = printable(&row.name);
+        format!("{at_ms:10.3} {took}: {comm}/{tid} {name}({})\n", self.argument_list())
     }
 }
 
@@ -97,7 +97,7 @@ impl FunctionCall {
 pub struct FunctionRow {
     /// Its name.
     pub name: String,
-    /// Whether the probe sees returns; a static tracepoint doesn't.
+    /// Whether the probe observes returns; one on a static tracepoint doesn't.
     pub returns: bool,
     /// The sums.
     pub sums: PlaceSums,
@@ -174,7 +174,7 @@ impl FunctionRow {
 
     fn slowest_lines(&self, into: &mut String) {
         for call in &self.slowest {
-            let arguments = call.list();
+            let arguments = call.argument_list();
             let separator = if arguments.is_empty() { "" } else { ": " };
             let ms = call.duration_ns as f64 / 1e6;
             // Writing to a String can't fail.
@@ -219,7 +219,7 @@ impl FunctionsSeen {
         if missing > 0 {
             let _ = writeln!(
                 into,
-                "tare: {missing} calls found no room and are not shown (they are in the sums): --ring-size {}M gives more",
+                "tare: {missing} calls did not fit into the ring buffer: they are in the sums, but not shown; --ring-size {}M makes it larger",
                 (ring_bytes >> 20).max(1) * 4
             );
         }
@@ -246,7 +246,7 @@ fn table(rows: &[FunctionRow], histograms: bool, cost: Option<ProbeCost>) -> Str
     if let Some(cost) = cost.filter(|_| calls > 0) {
         let _ = writeln!(
             into,
-            "tare: {calls} {}, about {:.1} us each were the probe's; a function that does nothing seems to take {:.1} us",
+            "tare: {calls} {}; the probe added about {:.1} us to each, and an empty function is measured as {:.1} us",
             noun(calls),
             cost.call_ns / 1e3,
             cost.empty_ns / 1e3
@@ -255,8 +255,11 @@ fn table(rows: &[FunctionRow], histograms: bool, cost: Option<ProbeCost>) -> Str
     let open = rows.iter().filter(|row| row.returns);
     let open: u64 = open.map(|row| row.sums.calls.saturating_sub(row.sums.returned)).sum();
     if open > 0 {
-        let _ =
-            writeln!(into, "tare: {open} {} had no return that was seen, and no time", noun(open));
+        let _ = writeln!(
+            into,
+            "tare: {open} {} without a duration: no return was observed",
+            noun(open)
+        );
     }
     into
 }

@@ -46,7 +46,7 @@ impl CallFormatter {
             .flat_map(|number| [false, true].map(|compat| Call { number, compat }));
         numbers.filter(|call| calls.has_call(&self.names, *call)).map(move |call| {
             let plan = |name| self.signatures.plan(name, call.compat, string, descriptors);
-            (call, self.names.known(call).map_or_else(CallPlan::default, plan))
+            (call, self.names.find(call).map_or_else(CallPlan::default, plan))
         })
     }
 
@@ -58,7 +58,7 @@ impl CallFormatter {
         name: &'a str,
         returned: Option<(i64, &'a [u8])>,
     ) -> Invocation<'a> {
-        let known = self.names.known(pending.call);
+        let known = self.names.find(pending.call);
         Invocation {
             name,
             kinds: known.and_then(|name| self.signatures.get(name)),
@@ -75,7 +75,7 @@ impl CallFormatter {
     /// Counts the arguments that are pointers for certain but whose memory could be read neither at
     /// the call nor at its return.
     pub(super) fn count_unreadable(&self, pending: &PendingCall, at_return: &[u8]) -> usize {
-        let name = self.names.known(pending.call).unwrap_or_default();
+        let name = self.names.find(pending.call).unwrap_or_default();
         let kinds = self.signatures.get(name).unwrap_or_default();
         let arguments = |payload: &[u8], is_readable: bool| -> HashSet<u8> {
             let chunks = chunks(payload).filter(|chunk| chunk.bytes.is_some() == is_readable);

@@ -231,7 +231,7 @@ impl Lines {
         let name = self.formatter.names.name(pending.call);
         self.unreadable += self.formatter.count_unreadable(&pending, returned.1) as u64;
         let invocation = self.formatter.invocation(&pending, &name, Some(returned));
-        if self.options.failures && !invocation.failed()
+        if self.options.failures && !invocation.has_failed()
             || duration_ns < self.options.min_duration_ns
         {
             return;

@@ -5,7 +5,7 @@ use crate::stacks::UserFrame;
 /// Files that implement locks with futexes.
 const FILES: [&str; 6] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++.so"];
 
-/// Prefixes of such functions if they are linked into the program.
+/// Prefixes of lock functions, which may also be linked into the program.
 const FUNCTIONS: [&str; 19] = [
     "__lll_",
     "lll_",
@@ -28,7 +28,7 @@ const FUNCTIONS: [&str; 19] = [
     "runtime.",
 ];
 
-fn is_locks(frame: &UserFrame) -> bool {
+fn is_lock_code(frame: &UserFrame) -> bool {
     let file = frame.file.rsplit('/').next().unwrap_or_default();
     let name = frame.symbol.as_deref().unwrap_or_default();
     let name = name.trim_start_matches('<');
@@ -36,9 +36,9 @@ fn is_locks(frame: &UserFrame) -> bool {
         || FUNCTIONS.iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the waiting function; the outermost frame if all belong to such libraries.
+/// Returns the first frame outside lock code, or the outermost frame if there is none.
 pub(super) fn caller(frames: &[UserFrame]) -> Option<&UserFrame> {
-    frames.iter().find(|frame| !is_locks(frame)).or(frames.last())
+    frames.iter().find(|frame| !is_lock_code(frame)).or(frames.last())
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_of_locks_are_stepped_over() {
+    fn skips_frames_of_lock_libraries() {
         let frame = |symbol: &str, file: &str| UserFrame {
             symbol: Some(symbol.to_owned()),
             file: file.to_owned(),

@@ -33,7 +33,7 @@ pub(super) struct Wait {
 pub(super) struct ContentionSums {
     waits: HashMap<Waiter, Vec<Wait>>,
     by_chain: HashMap<(u32, Vec<u64>), LockSums>,
-    no_room: u64,
+    uncounted_waits: u64,
 }
 
 impl ContentionSums {
@@ -65,7 +65,7 @@ impl ContentionSums {
         let is_full = self.by_chain.len() >= CHAINS;
         let key = (wait.flags, wait.chain);
         if is_full && !self.by_chain.contains_key(&key) {
-            self.no_room += 1;
+            self.uncounted_waits += 1;
             return;
         }
         let new = || LockSums {
@@ -89,8 +89,8 @@ impl ContentionSums {
     }
 
     /// Number of waits that didn't fit in the table.
-    pub(super) fn no_room(&self) -> u64 {
-        self.no_room
+    pub(super) fn uncounted_waits(&self) -> u64 {
+        self.uncounted_waits
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_within_others_end_with_their_own_lock() {
+    fn ends_nested_waits_by_their_lock() {
         let mut sums = ContentionSums::default();
         sums.begin(5, 0, wait(0x10, 33, 100));
         sums.begin(5, 1, wait(0x20, 1, 110));

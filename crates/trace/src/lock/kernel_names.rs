@@ -4,30 +4,30 @@ use std::collections::{BTreeSet, HashMap};
 
 use tare_symbols::{KallsymsLine, LOCK_SECTIONS};
 
-/// Prefixes of the functions between a lock and the tracing program.
-const LOOKING: [&[u8]; 3] = [b"bpf_", b"__bpf_trace_", b"__traceiter_"];
+/// Prefixes of the functions that a lock calls to run a tracing program.
+const TRACER_PREFIXES: [&[u8]; 3] = [b"bpf_", b"__bpf_trace_", b"__traceiter_"];
 
 /// A kernel function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelName {
     pub(super) name: String,
     /// Whether it belongs to lock code.
-    pub(super) is_locks: bool,
-    /// Whether it lies between a lock and the tracing program.
-    pub(super) is_looking: bool,
+    pub(super) is_lock_code: bool,
+    /// Whether it belongs to the tracing program, or leads from the lock to it.
+    pub(super) is_tracer: bool,
 }
 
 impl KernelName {
-    /// Classifies a function by its name; `is_locks`: it belongs to lock code.
+    /// Classifies a function by its name; `is_lock_code`: it belongs to lock code.
     #[must_use]
-    pub fn new(name: String, is_locks: bool) -> Self {
-        let is_looking = LOOKING.iter().any(|prefix| name.as_bytes().starts_with(prefix));
-        Self { name, is_locks, is_looking }
+    pub fn new(name: String, is_lock_code: bool) -> Self {
+        let is_tracer = TRACER_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix));
+        Self { name, is_lock_code, is_tracer }
     }
 }
 
-/// Returns the functions that contain these addresses, from the text of `/proc/kallsyms`. Hidden
-/// and unknown ones are missing.
+/// Returns the functions that contain these addresses, from the text of `/proc/kallsyms`. Addresses
+/// that it hides or doesn't know are missing.
 pub(super) fn names(kallsyms: &[u8], addresses: &BTreeSet<u64>) -> HashMap<u64, KernelName> {
     let mut symbols: Vec<(u64, &[u8])> = Vec::new();
     let mut bounds = [[0; 2]; LOCK_SECTIONS.len()];
@@ -65,11 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locks_are_known_by_their_section() {
+    fn recognizes_lock_code_by_its_section() {
         let text = b"0 T hidden\n1000 T __sched_text_start\n1000 T mutex_lock\n2000 T __sched_text_end\n3000 t fdget_pos\n3000 t other\n4000 t bpf_prog_x\t[bpf]\n5000 D data\n";
         let found = names(text, &BTreeSet::from([0xfff, 0x1010, 0x3001, 0x4001]));
         let of = |address| {
-            found.get(&address).map(|name| (name.name.as_str(), name.is_locks, name.is_looking))
+            found.get(&address).map(|name| (name.name.as_str(), name.is_lock_code, name.is_tracer))
         };
         assert_eq!(of(0xfff), None);
         assert!(of(0x1010).unwrap().1);

@@ -70,7 +70,7 @@ impl PerfLocks {
     /// Number of waits that didn't fit in the table, plus records lost because ring buffers were
     /// full.
     pub(super) fn missing(&self) -> u64 {
-        self.sums.no_room() + self.events.missing()
+        self.sums.uncounted_waits() + self.events.missing()
     }
 }
 

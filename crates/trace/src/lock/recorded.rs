@@ -10,17 +10,17 @@ use thiserror::Error;
 
 use super::contention::{ContentionSums, Wait};
 use super::kernel_names::KernelName;
-use super::rows::{LockKey, LockRow, merged, of_kernel};
+use super::rows::{LockKey, LockRow, kernel_row, merged};
 use crate::learned::{EventFields, FieldBytes};
 
 /// The recording has no lock events.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "the recording lacks lock:contention_begin or lock:contention_end, or their fields: `tare record -a -g -e lock:contention_begin,lock:contention_end` has what is shown"
+    "the recording has no lock:contention_begin and lock:contention_end, or not their fields; record with `tare record -a -g -e lock:contention_begin,lock:contention_end`"
 )]
 pub struct NoLockEvents;
 
-/// The fields that are read of a tracepoint.
+/// The fields to read of a tracepoint.
 #[derive(Clone, Copy, Debug)]
 enum LockFields {
     Begin { lock: FieldBytes, flags: FieldBytes },
@@ -57,7 +57,7 @@ impl RecordedLocks {
     /// Whether there are events for both begins and ends.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        let any = |is: fn(&LockFields) -> bool| self.events.any(is);
+        let any = |is: fn(&LockFields) -> bool| self.events.has_any(is);
         any(|fields| matches!(fields, LockFields::Begin { .. }))
             && any(|fields| matches!(fields, LockFields::End { .. }))
     }
@@ -81,7 +81,7 @@ impl RecordedLocks {
         match self.events.get(event) {
             Some((&LockFields::Begin { lock, flags }, endian)) => {
                 let flags = flags.number(raw, endian).cast_unsigned();
-                let chain = callchain.map(kernels_part).unwrap_or_default();
+                let chain = callchain.map(kernel_frames).unwrap_or_default();
                 let lock = lock.long(raw, endian);
                 self.sums.begin(tid, cpu, Wait { lock, flags, since_ns: time_ns, chain });
             }
@@ -101,18 +101,18 @@ impl RecordedLocks {
     /// Returns the sums by caller; `names` holds the kernel's functions.
     #[must_use]
     pub fn rows(&self, by: LockKey, names: &HashMap<u64, KernelName>) -> Vec<LockRow> {
-        merged(self.sums.read().iter().map(|sums| of_kernel(sums, names)), by)
+        merged(self.sums.read().iter().map(|sums| kernel_row(sums, names)), by)
     }
 
     /// Number of waits that didn't fit in the table.
     #[must_use]
-    pub fn no_room(&self) -> u64 {
-        self.sums.no_room()
+    pub fn uncounted_waits(&self) -> u64 {
+        self.sums.uncounted_waits()
     }
 }
 
 /// Returns the kernel addresses of a call chain, innermost first.
-fn kernels_part(chain: Words<'_>) -> Vec<u64> {
+fn kernel_frames(chain: Words<'_>) -> Vec<u64> {
     let marker = |at: &u64| *at >= PERF_CONTEXT_MAX;
     let from = chain.iter().skip_while(|at| *at != PERF_CONTEXT_KERNEL).skip(1);
     from.take_while(|at| !marker(at)).collect()
@@ -123,11 +123,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_kernels_frames_are_taken() {
+    fn takes_only_kernel_frames() {
         let words = [PERF_CONTEXT_KERNEL, 1, 2, PERF_CONTEXT_MAX + 7, 3];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let chain = Words::new(&bytes, tare_format::Endian::NATIVE);
-        assert_eq!(kernels_part(chain), [1, 2]);
-        assert!(kernels_part(Words::new(&[], tare_format::Endian::NATIVE)).is_empty());
+        assert_eq!(kernel_frames(chain), [1, 2]);
+        assert!(kernel_frames(Words::new(&[], tare_format::Endian::NATIVE)).is_empty());
     }
 }

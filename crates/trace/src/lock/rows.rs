@@ -40,8 +40,8 @@ pub struct LockRow {
     pub max_ns: u64,
     /// The call chain with the longest total wait: its functions, innermost first. Untrusted.
     pub stack: Vec<String>,
-    /// That chain's total wait in nanoseconds.
-    pub(super) of_stack_ns: u64,
+    /// The total wait of `stack` in nanoseconds.
+    pub(super) stack_total_ns: u64,
 }
 
 impl LockRow {
@@ -85,7 +85,7 @@ pub(super) fn kind_name(flags: u32) -> &'static str {
 }
 
 /// Builds a row without a caller.
-pub(super) fn row(sums: &LockSums, kind: &'static str) -> LockRow {
+pub(super) fn row_without_caller(sums: &LockSums, kind: &'static str) -> LockRow {
     LockRow {
         kind,
         caller: "[unknown]".to_owned(),
@@ -94,18 +94,18 @@ pub(super) fn row(sums: &LockSums, kind: &'static str) -> LockRow {
         total_ns: sums.total_ns,
         max_ns: sums.max_ns,
         stack: Vec::new(),
-        of_stack_ns: sums.total_ns,
+        stack_total_ns: sums.total_ns,
     }
 }
 
-/// Builds the row of a kernel lock. The tracing program itself may be missing from kallsyms, so
-/// everything above the last frame that leads to it is dropped too.
-pub(super) fn of_kernel(sums: &LockSums, names: &HashMap<u64, KernelName>) -> LockRow {
+/// Builds the row of a kernel lock. kallsyms may not list the tracing program, so all frames up to
+/// the outermost one that leads to it are dropped.
+pub(super) fn kernel_row(sums: &LockSums, names: &HashMap<u64, KernelName>) -> LockRow {
     let frames: Vec<_> = sums.frames.iter().map(|address| names.get(address)).collect();
-    let is_looking = |frame: &Option<&KernelName>| frame.is_some_and(|name| name.is_looking);
-    let from = frames.iter().rposition(is_looking).map_or(0, |at| at + 1);
-    let is_locks = |frame: &&Option<&KernelName>| frame.is_some_and(|name| name.is_locks);
-    let own = frames[from..].iter().take_while(is_locks).count();
+    let is_tracer = |frame: &Option<&KernelName>| frame.is_some_and(|name| name.is_tracer);
+    let from = frames.iter().rposition(is_tracer).map_or(0, |at| at + 1);
+    let is_lock_code = |frame: &&Option<&KernelName>| frame.is_some_and(|name| name.is_lock_code);
+    let own = frames[from..].iter().take_while(is_lock_code).count();
     let name = |(address, name): (&u64, &Option<&KernelName>)| {
         name.map_or_else(|| format!("[{address:#x}]"), |name| name.name.clone())
     };
@@ -115,7 +115,7 @@ pub(super) fn of_kernel(sums: &LockSums, names: &HashMap<u64, KernelName>) -> Lo
         LockKind::Kernel(flags) => kind_name(flags),
         LockKind::Futex(_) => "futex",
     };
-    let row = row(sums, kind);
+    let row = row_without_caller(sums, kind);
     let caller = stack.first().or(all.last()).cloned();
     LockRow { caller: caller.unwrap_or(row.caller), stack, ..row }
 }
@@ -132,8 +132,8 @@ pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<Lo
         sum.waits += row.waits;
         sum.total_ns += row.total_ns;
         sum.max_ns = sum.max_ns.max(row.max_ns);
-        if row.of_stack_ns > sum.of_stack_ns {
-            (sum.of_stack_ns, sum.stack) = (row.of_stack_ns, row.stack);
+        if row.stack_total_ns > sum.stack_total_ns {
+            (sum.stack_total_ns, sum.stack) = (row.stack_total_ns, row.stack);
         }
     }
     let mut all: Vec<_> = all.into_values().collect();
@@ -182,7 +182,7 @@ pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
     into
 }
 
-/// Formats a document. `missing`: waits and call chains that didn't fit in the tables.
+/// Formats a document. `missing`: numbers of waits and call chains that didn't fit in the tables.
 #[must_use]
 pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
     let lock = |row: &LockRow| {
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_one_caller_are_one() {
+    fn merges_rows_of_one_caller() {
         let row = |caller: &str, total_ns, stack: &str| LockRow {
             kind: "mutex",
             caller: caller.to_owned(),
@@ -219,7 +219,7 @@ mod tests {
             total_ns,
             max_ns: total_ns,
             stack: vec![stack.to_owned()],
-            of_stack_ns: total_ns,
+            stack_total_ns: total_ns,
         };
         let rows = [row("a", 1, "x"), row("b", 5, "y"), row("a", 7, "z")];
         let rows = merged(rows.into_iter(), LockKey::Total);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_called_as_perf_calls_them() {
+    fn names_kinds_as_perf_does() {
         let names = [1, 3, 5, 2, 4, 8, 10, 18, 20, 32, 33, 0].map(kind_name);
         let wanted = [
             "spinlock",

@@ -13,14 +13,14 @@ use tare_symbols::SymbolOptions;
 use super::callers::caller;
 use super::kernel_names::names;
 use super::perf::PerfLocks;
-use super::rows::{LockKey, LockRow, merged, of_kernel, row};
+use super::rows::{LockKey, LockRow, kernel_row, merged, row_without_caller};
 use crate::copied_stacks::CopiedStacks;
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
 
 /// Size in bytes of each CPU's ring buffer of mapping records.
 const RING_BYTES: u32 = 1 << 20;
-/// What the kernel's symbols are read from.
+/// The file with the kernel's symbols.
 const KALLSYMS: &str = "/proc/kallsyms";
 
 /// What to trace.
@@ -34,7 +34,8 @@ pub struct LockOptions {
     pub symbols: SymbolOptions,
 }
 
-const LACKS: &str = "without futexes; each wait costs more, and a full ring buffer loses some";
+/// What the sums lack with perf events.
+const LACKS: &str = "without futexes; each wait costs more, and a full ring buffer loses records";
 
 /// Sums of waits, made in the kernel if BPF is available.
 #[derive(Debug)]
@@ -111,9 +112,9 @@ impl LockTracer {
             LockSource::Bpf(all) => (all.locks.read().map_err(TraceError::Bpf)?, &all.chains),
             LockSource::Perf(perf) => (perf.read(), &no_chains),
         };
-        let is_kernels = |sums: &&LockSums| matches!(sums.kind, LockKind::Kernel(_));
+        let is_kernel = |sums: &&LockSums| matches!(sums.kind, LockKind::Kernel(_));
         let addresses: BTreeSet<u64> =
-            sums.iter().filter(is_kernels).flat_map(|sums| sums.frames.iter().copied()).collect();
+            sums.iter().filter(is_kernel).flat_map(|sums| sums.frames.iter().copied()).collect();
         // If kallsyms can't be read, callers are printed as addresses.
         let kallsyms = if addresses.is_empty() {
             Vec::new()
@@ -122,8 +123,8 @@ impl LockTracer {
         };
         let names = names(&kallsyms, &addresses);
         let rows = sums.iter().map(|sums| match sums.kind {
-            LockKind::Kernel(_) => of_kernel(sums, &names),
-            LockKind::Futex(_) => of_futex(sums, chains.get(&sums.chain)),
+            LockKind::Kernel(_) => kernel_row(sums, &names),
+            LockKind::Futex(_) => futex_row(sums, chains.get(&sums.chain)),
         });
         Ok(merged(rows, by))
     }
@@ -181,8 +182,8 @@ impl InKernel {
     }
 }
 
-fn of_futex(sums: &LockSums, frames: Option<&Vec<UserFrame>>) -> LockRow {
-    let row = row(sums, "futex");
+fn futex_row(sums: &LockSums, frames: Option<&Vec<UserFrame>>) -> LockRow {
+    let row = row_without_caller(sums, "futex");
     let Some(frames) = frames else { return row };
     let name = |frame: &UserFrame| {
         frame.symbol.clone().unwrap_or_else(|| format!("[{:#x}]", frame.address))

@@ -196,11 +196,11 @@ impl Decoder {
         }
     }
 
-    /// Records what is mapped where.
+    /// Keeps the address spaces up to date.
     fn learn_mappings(&mut self, record: &Record<'_>) {
         let Some(stacks) = &mut self.stacks else { return };
         match record {
-            Record::Mmap(mmap) => stacks.map(mmap),
+            Record::Mmap(mmap) => stacks.add_mapping(mmap),
             Record::Comm(comm) if comm.is_exec => stacks.forget(comm.pid),
             Record::Fork(task) => stacks.fork(task.ppid, task.pid),
             Record::Exit(task) if task.pid == task.tid => stacks.forget(task.pid),

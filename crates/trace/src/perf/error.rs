@@ -18,13 +18,15 @@ pub enum PerfError {
         source: std::io::Error,
     },
     /// `perf_event_open(2)` refuses an event to this user.
-    #[error("the event {event} is not allowed to this user")]
+    #[error("this user may not open the event {event}")]
     NotPermitted {
         /// The event, as other commands' `-e` names it.
         event: String,
     },
     /// The limit on open files is reached.
-    #[error("the limit of open files is too low for an event on each of {cpus} CPUs and each task")]
+    #[error(
+        "the limit on open files (`ulimit -n`) is too low for an event on each of {cpus} CPUs and each task"
+    )]
     TooManyFiles {
         /// Number of CPUs.
         cpus: usize,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! open      an event of each kind per task and CPU; events of a CPU share a ring buffer
-//! drain     ring buffers -> time order -> decode: samples become call records
+//! drain     ring buffers -> time order -> decode: samples become trace records
 //! ```
 //! A sample holds the numbers of a call, but not the memory its pointers point to.
 
@@ -27,8 +27,8 @@ pub use open::{Faults, PerfOptions};
 use crate::record::TraceRecord;
 use crate::stacks::Stacks;
 
-/// Nanoseconds that a record may take from its timestamp until it is in its ring buffer.
-const UNDER_WAY_NS: u64 = 50_000_000;
+/// Longest time in nanoseconds from a record's timestamp until the record is in its ring buffer.
+const WRITE_DELAY_NS: u64 = 50_000_000;
 
 /// Open events and their decoder. Dropping it closes the events.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl PerfEvents {
     /// further record can appear; with `is_over` none can.
     pub(crate) fn collect(&mut self, is_over: bool) -> u64 {
         let before_ns =
-            if is_over { u64::MAX } else { monotonic_ns().saturating_sub(UNDER_WAY_NS) };
+            if is_over { u64::MAX } else { monotonic_ns().saturating_sub(WRITE_DELAY_NS) };
         self.rings.drain(before_ns);
         before_ns
     }

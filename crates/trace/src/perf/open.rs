@@ -28,7 +28,7 @@ pub struct Faults {
 impl Faults {
     /// Parses the words of `perf trace -F`; without a text no faults, `None` for an unknown word.
     #[must_use]
-    pub fn named(text: Option<&str>) -> Option<Self> {
+    pub fn parse(text: Option<&str>) -> Option<Self> {
         let (major, minor) = match text {
             None => (false, false),
             Some("all") => (true, true),
@@ -53,13 +53,13 @@ pub struct PerfOptions {
     pub tracepoints: Vec<(String, String)>,
     /// The cgroup of each call.
     pub cgroups: bool,
-    /// The call chain of each call, with where to look for symbols.
+    /// The call chain of each call; the value says where to look for symbols.
     pub stacks: Option<SymbolOptions>,
     /// Tracepoints whose raw data is passed on, as `system` and `name`.
     pub raw: Vec<(&'static str, &'static str)>,
     /// The kernel's call chain with each sample of `raw`.
     pub chains: bool,
-    /// Only track mappings, for stacks that others copy.
+    /// Only trace the mappings of processes, to unwind stacks that BPF programs copy.
     pub only_mappings: bool,
 }
 
@@ -117,14 +117,14 @@ struct UnopenedEvent {
     kind: TraceEventKind,
     attr: Attr,
     name: String,
-    /// If it can't be opened, the others suffice.
+    /// Whether tracing works without it.
     optional: bool,
 }
 
 const FIELDS: u32 = abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME;
 
-/// `PERF_REG_X86_AX` and `PERF_REG_ARM64_X0`. Any register would do: only the ABI that precedes
-/// registers is needed.
+/// `PERF_REG_X86_AX` and `PERF_REG_ARM64_X0`. Any register would do: the kernel puts the task's ABI
+/// before the registers, and only that is read.
 const ANY_REGISTER: u64 = 1;
 
 fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
@@ -140,13 +140,14 @@ fn attr(kind: u32, config: u64, fields: u32, ring_bytes: u32) -> Attr {
     }
 }
 
-/// An event to open; a kernel without the signal tracepoint is no error.
-fn planned(kind: TraceEventKind, attr: Attr, name: &str) -> UnopenedEvent {
+/// Describes an event to open. The signal tracepoint is optional, because kernels may lack it.
+fn unopened_event(kind: TraceEventKind, attr: Attr, name: &str) -> UnopenedEvent {
     let optional = matches!(kind, TraceEventKind::Signal);
     UnopenedEvent { kind, attr, name: name.to_owned(), optional }
 }
 
-fn plan(
+/// Returns the events to open.
+fn plan_events(
     wanted: &PerfOptions,
     ring_bytes: u32,
     host: &Host,
@@ -157,14 +158,14 @@ fn plan(
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
     threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.is_some());
-    let mut all = vec![planned(TraceEventKind::Threads, threads, "dummy")];
+    let mut all = vec![unopened_event(TraceEventKind::Threads, threads, "dummy")];
     for (is_wanted, major, name, config) in [
         (wanted.faults.major, true, "major-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
         (wanted.faults.minor, false, "minor-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MIN),
     ] {
         if is_wanted {
             let attr = software(config, abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_ADDR);
-            all.push(planned(TraceEventKind::Fault { major }, attr, name));
+            all.push(unopened_event(TraceEventKind::Fault { major }, attr, name));
         }
     }
     let no_tracepoints = wanted.tracepoints.is_empty() && wanted.raw.is_empty();
@@ -175,39 +176,44 @@ fn plan(
     let traced = |config, fields| attr(abi::PERF_TYPE_TRACEPOINT, config, fields, ring_bytes);
     if wanted.calls {
         let cgroup = if wanted.cgroups { abi::PERF_SAMPLE_CGROUP } else { 0 };
-        let of_calls = |id| traced(id, abi::PERF_SAMPLE_RAW | cgroup);
-        let mut enter = of_calls(tracefs.id("raw_syscalls", "sys_enter")?);
+        let call_event = |id| traced(id, abi::PERF_SAMPLE_RAW | cgroup);
+        let mut enter = call_event(tracefs.id("raw_syscalls", "sys_enter")?);
         enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
         enter.sample_regs_user = ANY_REGISTER;
         copy_stack(&mut enter, wanted);
-        all.push(planned(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"));
-        let exit = of_calls(tracefs.id("raw_syscalls", "sys_exit")?);
-        all.push(planned(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"));
+        all.push(unopened_event(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"));
+        let exit = call_event(tracefs.id("raw_syscalls", "sys_exit")?);
+        all.push(unopened_event(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"));
         if let Ok(id) = tracefs.id("signal", "signal_deliver") {
-            all.push(planned(TraceEventKind::Signal, of_calls(id), "signal:signal_deliver"));
+            all.push(unopened_event(
+                TraceEventKind::Signal,
+                call_event(id),
+                "signal:signal_deliver",
+            ));
         }
     }
     if wanted.copies_stacks() && !wanted.calls {
         let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
         copy_stack(&mut stack, wanted);
-        all.push(planned(TraceEventKind::Stack, stack, "raw_syscalls:sys_enter"));
+        all.push(unopened_event(TraceEventKind::Stack, stack, "raw_syscalls:sys_enter"));
     }
     for (at, (system, name)) in wanted.raw.iter().enumerate() {
         let chain = if wanted.chains { abi::PERF_SAMPLE_CALLCHAIN } else { 0 };
         let fields = abi::PERF_SAMPLE_RAW | abi::PERF_SAMPLE_CPU | chain;
         let mut raw = traced(tracefs.id(system, name)?, fields);
         raw.flags.set(Flags::EXCLUDE_CALLCHAIN_USER, wanted.chains);
-        all.push(planned(TraceEventKind::Raw(at), raw, &format!("{system}:{name}")));
+        all.push(unopened_event(TraceEventKind::Raw(at), raw, &format!("{system}:{name}")));
     }
     for (name, id, format) in tracepoints(&wanted.tracepoints, &tracefs)? {
         let point = Tracepoint { name: name.clone(), format };
         let kind = TraceEventKind::Tracepoint(Box::new(point));
-        all.push(planned(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
+        all.push(unopened_event(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
     }
     Ok(all)
 }
 
-/// Adds what a call chain is made of to the samples, if call chains are requested.
+/// Adds the parts of a call chain to an event's samples if call chains are requested: the chain by
+/// frame pointers, registers and the stack.
 fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
     if !wanted.copies_stacks() {
         return;
@@ -222,20 +228,20 @@ fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
 
 /// Returns name, id and format of each requested tracepoint.
 fn tracepoints(
-    asked: &[(String, String)],
+    requested: &[(String, String)],
     tracefs: &Tracefs,
 ) -> Result<Vec<(String, u64, Option<Format>)>, PerfError> {
     let mut all = Vec::new();
-    for (system, pattern) in asked {
+    for (system, pattern) in requested {
         let names = tracefs.events(system)?;
         let before = all.len();
-        for name in names.iter().filter(|name| fits(pattern, name)) {
+        for name in names.iter().filter(|name| matches(pattern, name)) {
             let format = tracefs.format(system, name)?;
             let format = Format::parse(&String::from_utf8_lossy(&format));
             all.push((format!("{system}:{name}"), tracefs.id(system, name)?, format));
         }
         if all.len() == before {
-            // Fails with an error that names the request.
+            // No tracepoint matches: this fails with an error that names the pattern.
             tracefs.id(system, pattern)?;
         }
     }
@@ -243,7 +249,7 @@ fn tracepoints(
 }
 
 /// Whether a name matches a pattern in which `*` matches anything.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(first) else { return false };
     let mut parts: Vec<_> = rest.split('*').collect();
@@ -299,7 +305,7 @@ pub(super) fn open(
         ring_bytes,
         opened: OpenTracepoints::default(),
     };
-    for planned in plan(wanted, ring_bytes, host)? {
+    for planned in plan_events(wanted, ring_bytes, host)? {
         opening.open(planned)?;
     }
     Ok(opening.opened)
@@ -325,7 +331,7 @@ impl Opening<'_> {
                     }
                     Err(errno) => return Err(self.refused(&planned.name, errno)),
                 };
-                keep_off_own(&planned.kind, self.tasks.is_none(), &*event);
+                exclude_own_process(&planned.kind, self.tasks.is_none(), &*event);
                 ids.push(event.id().map_err(|errno| self.refused(&planned.name, errno))?);
                 let added = self.opened.rings.add(cpu, event, self.ring_bytes as usize);
                 added.map_err(|error| match error {
@@ -349,9 +355,9 @@ impl Opening<'_> {
     }
 }
 
-/// Excludes this process from a trace of the whole machine: otherwise each line it prints would
-/// cause another.
-fn keep_off_own(kind: &TraceEventKind, whole_machine: bool, event: &dyn EventFile) {
+/// Excludes this process from a trace of the whole machine: otherwise each line that it prints would
+/// cause another one.
+fn exclude_own_process(kind: &TraceEventKind, whole_machine: bool, event: &dyn EventFile) {
     let is_traced = !matches!(
         kind,
         TraceEventKind::Threads | TraceEventKind::Fault { .. } | TraceEventKind::Raw(_)
@@ -370,9 +376,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_any_text() {
         let cases = [("sched_*", "sched_switch"), ("*", "x"), ("a*b*c", "axxbyyc"), ("ab", "ab")];
-        assert!(cases.iter().all(|(pattern, name)| fits(pattern, name)));
-        assert!(!fits("sched_*", "signal") && !fits("a*b*c", "acb") && !fits("ab", "abc"));
+        assert!(cases.iter().all(|(pattern, name)| matches(pattern, name)));
+        assert!(!matches("sched_*", "signal") && !matches("a*b*c", "acb") && !matches("ab", "abc"));
     }
 }

@@ -10,11 +10,11 @@ use crate::learned::{EventFields, FieldBytes};
 /// The recording has no context switches.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "the recording has no sched:sched_switch with its fields: `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task` has all that is shown"
+    "the recording has no sched:sched_switch, or not its fields; record with `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task`"
 )]
 pub struct NoSchedEvents;
 
-/// The fields that are read of a tracepoint.
+/// The fields to read of a tracepoint; a task is its id and its name.
 #[derive(Clone, Copy, Debug)]
 enum SchedFields {
     Switch { prev: (FieldBytes, FieldBytes), state: FieldBytes, next: (FieldBytes, FieldBytes) },
@@ -62,7 +62,7 @@ impl Tracepoints {
     /// Whether there is a tracepoint of context switches.
     #[must_use]
     pub fn has_switches(&self) -> bool {
-        self.0.any(|fields| matches!(fields, SchedFields::Switch { .. }))
+        self.0.has_any(|fields| matches!(fields, SchedFields::Switch { .. }))
     }
 
     /// Whether [`Self::decode`] understands this event.
@@ -84,7 +84,7 @@ impl Tracepoints {
         let (fields, endian) = self.0.get(event)?;
         let task = |(tid, comm): (FieldBytes, FieldBytes)| {
             let tid = tid.number(raw, endian);
-            Task { tid, pid: None, comm: comm.text(raw), is_meant: true }
+            Task { tid, pid: None, comm: comm.text(raw), is_selected: true }
         };
         Some(match *fields {
             SchedFields::Switch { prev, state, next } => {

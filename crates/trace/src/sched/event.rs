@@ -9,8 +9,8 @@ pub struct Task<'a> {
     pub pid: Option<i32>,
     /// Thread name. Untrusted.
     pub comm: &'a [u8],
-    /// Whether the task is selected.
-    pub is_meant: bool,
+    /// Whether the user selected the task.
+    pub is_selected: bool,
 }
 
 /// The state in which a task leaves its CPU: `prev_state` of `sched:sched_switch`.
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_those_of_the_kernel() {
+    fn names_states_as_the_kernel_does() {
         let letters =
             [0, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x100].map(|bits| State(bits).letter());
         assert_eq!(letters.iter().collect::<String>(), "RSDTtXZPIR");

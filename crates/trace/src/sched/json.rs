@@ -11,9 +11,9 @@ pub const JSON_VERSION: u32 = 1;
 
 /// Formats a switch as a JSON object.
 #[must_use]
-pub fn switch_object(happened: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
-    let SchedAction::Switch { cpu, prev, state, next } = happened else { return None };
-    prev.is_meant.then(|| {
+pub fn switch_object(action: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
+    let SchedAction::Switch { cpu, prev, state, next } = action else { return None };
+    prev.is_selected.then(|| {
         json!({
             "time_ns": slice.time_ns,
             "cpu": cpu,
@@ -67,7 +67,7 @@ pub fn sums_document(sched: &Sched, tasks: &[&TaskSums], all: bool, missing: u64
         "tasks": tasks,
         "cpus": cpus,
         "missing_records": missing,
-        "switches_without_room": sched.no_room(),
+        "switches_without_room": sched.uncounted_switches(),
     })
 }
 

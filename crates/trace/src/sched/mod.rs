@@ -20,6 +20,6 @@ pub use event::{SchedAction, Slice, State, Task};
 pub use json::{JSON_VERSION, sums_document, switch_object};
 pub use slices::{Sched, SchedOptions};
 pub use sums::{CpuSums, TaskSums, Waits};
-pub use table::{SortKey, cpu_table, histogram_lines, sorted, task_table};
+pub use table::{SortKey, cpu_table, histogram_lines, sorted_tasks, task_table};
 pub use timehist::{Timehist, TimehistOptions};
 pub use tracer::SchedTracer;

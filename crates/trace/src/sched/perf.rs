@@ -103,12 +103,12 @@ impl PerfSched {
                 let comm = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 let current = Task { tid, comm, ..Task::default() };
                 followed.processes.insert(current.tid, process.cast_signed());
-                let Some(mut happened) = tracepoints.decode(event, raw, current, cpu) else {
+                let Some(mut action) = tracepoints.decode(event, raw, current, cpu) else {
                     return Ok(());
                 };
-                followed.complete(&mut happened);
-                followed.learn_names(&happened);
-                each(time_ns, &happened)
+                followed.complete(&mut action);
+                followed.learn_names(&action);
+                each(time_ns, &action)
             }
             // The command's execve renames it.
             TraceRecord::Name { tid, .. } if followed.waiting == Some(tid.cast_signed()) => {
@@ -123,7 +123,8 @@ impl PerfSched {
                         tid.cast_signed(),
                         process.cast_signed(),
                     );
-                    let task = Task { tid: tid.cast_signed(), is_meant: true, ..Task::default() };
+                    let task =
+                        Task { tid: tid.cast_signed(), is_selected: true, ..Task::default() };
                     each(record.time_ns, &SchedAction::Begin(task))
                 }
                 _ => Ok(()),
@@ -148,8 +149,8 @@ impl FollowedThreads {
         }
     }
 
-    fn learn_names(&mut self, happened: &SchedAction<'_>) {
-        let SchedAction::Switch { prev, next, .. } = happened else { return };
+    fn learn_names(&mut self, action: &SchedAction<'_>) {
+        let SchedAction::Switch { prev, next, .. } = action else { return };
         for task in [prev, next] {
             let mut name = [0; 16];
             name.iter_mut().zip(task.comm).for_each(|(to, from)| *to = *from);
@@ -157,13 +158,13 @@ impl FollowedThreads {
         }
     }
 
-    fn complete(&self, happened: &mut SchedAction<'_>) {
+    fn complete(&self, action: &mut SchedAction<'_>) {
         let complete = |task: &mut Task<'_>| {
             task.pid = self.processes.get(&task.tid).copied();
             let is_others = task.pid != Some(self.own) && self.waiting != Some(task.tid);
-            task.is_meant = (self.all || self.tids.contains(&task.tid)) && is_others;
+            task.is_selected = (self.all || self.tids.contains(&task.tid)) && is_others;
         };
-        match happened {
+        match action {
             SchedAction::Switch { prev, next, .. } => {
                 complete(prev);
                 complete(next);

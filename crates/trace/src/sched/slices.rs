@@ -10,7 +10,7 @@ const TASKS: usize = 1 << 16;
 /// Maximum number of CPUs; Linux has at most 8,192.
 const CPUS: usize = 1 << 13;
 
-/// What is counted.
+/// Which time and CPUs are counted.
 #[derive(Clone, Debug)]
 pub struct SchedOptions {
     /// Start of the counted time.
@@ -61,7 +61,7 @@ pub struct Sched {
     cpus: Vec<Cpu>,
     first_ns: Option<u64>,
     last_ns: u64,
-    no_room: u64,
+    uncounted_switches: u64,
 }
 
 impl Sched {
@@ -75,19 +75,19 @@ impl Sched {
             cpus: Vec::new(),
             first_ns: None,
             last_ns: 0,
-            no_room: 0,
+            uncounted_switches: 0,
         }
     }
 
     /// Adds an action. For a switch, returns the slice that it ends, if it lies in the counted
     /// time.
-    pub fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> Option<Slice> {
-        match happened {
+    pub fn add_action(&mut self, time_ns: u64, action: &SchedAction<'_>) -> Option<Slice> {
+        match action {
             SchedAction::Switch { cpu, prev, state, next } => {
-                return self.switch(time_ns, *cpu, prev, *state, next);
+                return self.add_switch(time_ns, *cpu, prev, *state, next);
             }
             SchedAction::Wakeup { task, .. } => {
-                if let Some(known) = self.known(task)
+                if let Some(known) = self.known_task(task)
                     && known.ready_ns == 0
                 {
                     known.ready_ns = time_ns;
@@ -101,9 +101,9 @@ impl Sched {
         None
     }
 
-    /// Returns the state of a selected task; `None` also if there is no room for another.
-    fn known(&mut self, task: &Task<'_>) -> Option<&mut KnownTask> {
-        if task.tid == 0 || !task.is_meant {
+    /// Returns the state of a task; `None` if the task isn't selected or the table is full.
+    fn known_task(&mut self, task: &Task<'_>) -> Option<&mut KnownTask> {
+        if task.tid == 0 || !task.is_selected {
             return None;
         }
         if self.known.len() >= TASKS && !self.known.contains_key(&task.tid) {
@@ -115,8 +115,8 @@ impl Sched {
     /// Replaces the state of a task that left its CPU, or removes it, and returns the previous one.
     fn exchange(&mut self, task: &Task<'_>, now: Option<KnownTask>) -> KnownTask {
         let before = match now {
-            Some(now) => self.known(task).map(|known| std::mem::replace(known, now)),
-            None => self.known.remove(&task.tid).filter(|_| task.is_meant),
+            Some(now) => self.known_task(task).map(|known| std::mem::replace(known, now)),
+            None => self.known.remove(&task.tid).filter(|_| task.is_selected),
         };
         before.unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl Sched {
         self.cpus.get_mut(at)
     }
 
-    fn switch(
+    fn add_switch(
         &mut self,
         time_ns: u64,
         cpu: u32,
@@ -143,7 +143,7 @@ impl Sched {
         // isn't the one that was switched in.
         let is_known = of_cpu.current.is_none_or(|(tid, _)| tid == prev.tid);
         let since_ns = std::mem::replace(&mut of_cpu.since_ns, time_ns);
-        of_cpu.current = Some((next.tid, next.is_meant));
+        of_cpu.current = Some((next.tid, next.is_selected));
         let since_ns = if is_known { since_ns } else { 0 };
         let idle = (prev.tid == 0).then(|| std::mem::replace(&mut of_cpu.idle_left_ns, time_ns));
         let known = match idle {
@@ -171,7 +171,7 @@ impl Sched {
         }
         self.first_ns = self.first_ns.or(Some(if since_ns > 0 { begin_ns } else { end_ns }));
         self.last_ns = self.last_ns.max(end_ns);
-        self.add(cpu, prev, &slice, state, known.last_cpu);
+        self.add_slice(cpu, prev, &slice, state, known.last_cpu);
         Some(slice)
     }
 
@@ -179,7 +179,14 @@ impl Sched {
         self.options.cpus.is_empty() || self.options.cpus.contains(&cpu)
     }
 
-    fn add(&mut self, cpu: u32, task: &Task<'_>, slice: &Slice, state: State, before: Option<u32>) {
+    fn add_slice(
+        &mut self,
+        cpu: u32,
+        task: &Task<'_>,
+        slice: &Slice,
+        state: State,
+        before: Option<u32>,
+    ) {
         if self.options.only_slices {
             return;
         }
@@ -187,11 +194,11 @@ impl Sched {
         if let Some(of_cpu) = self.cpu(cpu) {
             of_cpu.sums.add(task, slice, has_moved);
         }
-        if task.tid == 0 || !task.is_meant {
+        if task.tid == 0 || !task.is_selected {
             return;
         }
         if self.sums.len() >= TASKS && !self.sums.contains_key(&task.tid) {
-            self.no_room += 1;
+            self.uncounted_switches += 1;
             return;
         }
         let sums = self.sums.entry(task.tid).or_insert_with(|| TaskSums::new(task.tid));
@@ -206,13 +213,13 @@ impl Sched {
             if !cpus.is_empty() && !cpus.iter().any(|cpu| *cpu as usize == number) {
                 continue;
             }
-            let Some((tid, is_meant)) = cpu.current.take().filter(|_| cpu.since_ns > 0) else {
+            let Some((tid, is_selected)) = cpu.current.take().filter(|_| cpu.since_ns > 0) else {
                 continue;
             };
             let run_ns = end_ns.saturating_sub(cpu.since_ns.max(self.options.from_ns));
             if tid == 0 {
                 cpu.sums.idle_ns += run_ns;
-            } else if is_meant {
+            } else if is_selected {
                 cpu.sums.run_ns += run_ns;
                 if let Some(sums) = self.sums.get_mut(&tid) {
                     sums.run_ns += run_ns;
@@ -240,8 +247,8 @@ impl Sched {
 
     /// Number of switches of tasks that didn't fit in the table.
     #[must_use]
-    pub fn no_room(&self) -> u64 {
-        self.no_room
+    pub fn uncounted_switches(&self) -> u64 {
+        self.uncounted_switches
     }
 }
 
@@ -250,7 +257,7 @@ mod tests {
     use super::*;
 
     fn task(tid: i32) -> Task<'static> {
-        Task { tid, pid: Some(tid), comm: b"x", is_meant: true }
+        Task { tid, pid: Some(tid), comm: b"x", is_selected: true }
     }
 
     fn switch(cpu: u32, prev: i32, state: u64, next: i32) -> SchedAction<'static> {
@@ -263,7 +270,7 @@ mod tests {
 
     /// Task 7 sleeps from 20, is woken at 50, waits until 60 and runs on the other CPU until 100.
     #[test]
-    fn a_sleep_a_wait_and_a_run() {
+    fn measures_a_sleep_a_wait_and_a_run() {
         let mut sched = Sched::new(SchedOptions::default());
         let events = [
             (10, switch(0, 0, 0, 7)),
@@ -275,15 +282,15 @@ mod tests {
             (100, switch(1, 7, 0x100, 8)),
         ];
         let slices: Vec<_> =
-            events.iter().map(|(time_ns, happened)| sched.take(*time_ns, happened)).collect();
+            events.iter().map(|(time_ns, action)| sched.add_action(*time_ns, action)).collect();
         let last = slices[6].unwrap();
         assert_eq!((last.run_ns, last.wait_ns, last.delay_ns), (40, 40, 10));
         assert_eq!(slices[0].unwrap().since_ns, None);
         sched.finish(Some(110));
-        let of = |tid| sched.tasks().find(|sums| sums.tid == tid).unwrap();
-        assert_eq!((of(7).run_ns, of(7).migrations, of(7).preempted), (50, 1, 1));
+        let sums = |tid| sched.tasks().find(|sums| sums.tid == tid).unwrap();
+        assert_eq!((sums(7).run_ns, sums(7).migrations, sums(7).preempted), (50, 1, 1));
         // It continues at 100, and its wait from 60 to 100 ends with its next slice.
-        assert_eq!((of(8).run_ns, of(8).preempted, of(8).waits.count), (40, 1, 0));
+        assert_eq!((sums(8).run_ns, sums(8).preempted, sums(8).waits.count), (40, 1, 0));
         let cpus: Vec<_> =
             sched.cpus().map(|(cpu, sums)| (cpu, sums.run_ns, sums.idle_ns)).collect();
         assert_eq!(cpus, [(0, 10, 90), (1, 80, 0)]);
@@ -292,13 +299,13 @@ mod tests {
 
     /// As in `perf sched timehist`: the idle task of a CPU waits while another runs there.
     #[test]
-    fn an_idle_task_waits_for_its_cpu() {
+    fn counts_time_of_others_as_the_idle_tasks_wait() {
         let mut sched = Sched::new(SchedOptions::default());
         let events = [(10, 0, 0, 7), (15, 1, 8, 0), (20, 0, 7, 0), (45, 1, 0, 8), (50, 0, 0, 7)];
         let slices: Vec<_> = events
             .iter()
             .map(|&(time_ns, cpu, prev, next)| {
-                let slice = sched.take(time_ns, &switch(cpu, prev, 1, next)).unwrap();
+                let slice = sched.add_action(time_ns, &switch(cpu, prev, 1, next)).unwrap();
                 (slice.wait_ns, slice.run_ns)
             })
             .collect();
@@ -306,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_that_is_asked_for_counts() {
+    fn counts_only_the_selected_time() {
         let options = SchedOptions { from_ns: 15, to_ns: 40, ..SchedOptions::default() };
         let mut sched = Sched::new(options);
         let events = [(10, 0, 7), (20, 7, 8), (50, 8, 0), (60, 0, 7)];
         let slices: Vec<_> = events
             .iter()
-            .map(|&(time_ns, prev, next)| sched.take(time_ns, &switch(0, prev, 1, next)))
+            .map(|&(time_ns, prev, next)| sched.add_action(time_ns, &switch(0, prev, 1, next)))
             .map(|slice| slice.map(|slice| (slice.time_ns, slice.run_ns)))
             .collect();
         assert_eq!(slices, [None, Some((20, 5)), Some((40, 20)), None]);

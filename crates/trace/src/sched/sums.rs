@@ -130,7 +130,7 @@ pub struct CpuSums {
 
 impl CpuSums {
     pub(super) fn add(&mut self, task: &Task<'_>, slice: &Slice, has_moved: bool) {
-        if !task.is_meant {
+        if !task.is_selected {
             return;
         }
         self.switches += 1;

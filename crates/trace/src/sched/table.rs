@@ -31,7 +31,7 @@ pub enum SortKey {
 
 /// Returns the tasks in display order.
 #[must_use]
-pub fn sorted(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
+pub fn sorted_tasks(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
     let mut tasks: Vec<_> = sched.tasks().collect();
     tasks.sort_by(|a, b| {
         let order = match by {
@@ -46,7 +46,7 @@ pub fn sorted(sched: &Sched, by: SortKey) -> Vec<&TaskSums> {
     tasks
 }
 
-fn waits(into: &mut String, waits: &Waits) {
+fn add_waits(into: &mut String, waits: &Waits) {
     let micro = |ns: f64| ns / 1e3;
     let _ = write!(
         into,
@@ -78,7 +78,7 @@ pub fn task_table(tasks: &[&TaskSums]) -> String {
             Some(pid) => format!("{comm}[{}/{pid}]", task.tid),
             None => format!("{comm}[{}]", task.tid),
         };
-        line(&mut into, &label, task);
+        add_line(&mut into, &label, task);
         if task.waits.count > 0 {
             let ns = task.waits.max_at_ns;
             let _ = write!(into, " {:>5}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000);
@@ -90,12 +90,12 @@ pub fn task_table(tasks: &[&TaskSums]) -> String {
         all.migrations += task.migrations;
         all.waits.add_all(&task.waits);
     }
-    line(&mut into, "total", &all);
+    add_line(&mut into, "total", &all);
     into.push('\n');
     into
 }
 
-fn line(into: &mut String, label: &str, task: &TaskSums) {
+fn add_line(into: &mut String, label: &str, task: &TaskSums) {
     let _ = write!(
         into,
         "{label:<TASK$} {:>11.3} {:>9} {:>9} {:>10}",
@@ -104,7 +104,7 @@ fn line(into: &mut String, label: &str, task: &TaskSums) {
         task.preempted,
         task.migrations
     );
-    waits(into, &task.waits);
+    add_waits(into, &task.waits);
 }
 
 /// Formats a line per CPU. Shares are of the observed time; with `all`, the idle time too.
@@ -131,14 +131,14 @@ pub fn cpu_table(sched: &Sched, all: bool) -> String {
                 write!(into, " {:>11.3} {:>7.2}", sums.idle_ns as f64 / 1e6, percent(sums.idle_ns));
         }
         let _ = write!(into, " {:>9} {:>10}", sums.switches, sums.migrations);
-        waits(&mut into, &sums.waits);
+        add_waits(&mut into, &sums.waits);
         into.push('\n');
     }
     into
 }
 
-/// Formats a distribution, one line per power of two, from the shortest to the longest. Buckets are
-/// first nanosecond, first nanosecond beyond, count.
+/// Formats a distribution, one line per power of two, from the shortest to the longest duration. A
+/// bucket is its first nanosecond, the first one beyond it, and its count.
 #[must_use]
 pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String {
     let mut powers: BTreeMap<u32, u64> = BTreeMap::new();

@@ -9,7 +9,7 @@ use super::event::{SchedAction, Slice, Task};
 /// Width of the task column; longer names push the other columns.
 const TASK: usize = 30;
 
-/// What lines show.
+/// Optional lines and columns.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct TimehistOptions {
@@ -51,21 +51,21 @@ impl Timehist {
         Self { options }
     }
 
-    /// Appends the line of an action, if it has one; `slice` is what a switch ended.
+    /// Appends the line of an action, if it has one; `slice` is the one that a switch ended.
     pub fn add(
         &self,
         time_ns: u64,
-        happened: &SchedAction<'_>,
+        action: &SchedAction<'_>,
         slice: Option<&Slice>,
         into: &mut Vec<u8>,
     ) {
-        match happened {
+        match action {
             SchedAction::Switch { cpu, prev, state, next } => {
-                let Some(slice) = slice.filter(|_| prev.is_meant) else { return };
-                place(into, slice.time_ns, *cpu);
-                name(into, prev);
+                let Some(slice) = slice.filter(|_| prev.is_selected) else { return };
+                add_place(into, slice.time_ns, *cpu);
+                add_task(into, prev);
                 for ns in [slice.wait_ns, slice.delay_ns, slice.run_ns] {
-                    milliseconds(into, ns);
+                    add_milliseconds(into, ns);
                 }
                 if self.options.state {
                     let letter = if prev.tid == 0 { 'I' } else { state.letter() };
@@ -76,18 +76,20 @@ impl Timehist {
                 }
                 into.push(b'\n');
             }
-            SchedAction::Wakeup { cpu, waker, task } if self.options.wakeups && task.is_meant => {
-                between(into, time_ns, *cpu, waker);
+            SchedAction::Wakeup { cpu, waker, task }
+                if self.options.wakeups && task.is_selected =>
+            {
+                begin_line(into, time_ns, *cpu, waker);
                 into.extend_from_slice(b"awakened: ");
-                label(into, task);
+                add_label(into, task);
                 into.push(b'\n');
             }
             SchedAction::Migrate { cpu, mover, task, from, to }
-                if self.options.migrations && task.is_meant =>
+                if self.options.migrations && task.is_selected =>
             {
-                between(into, time_ns, *cpu, mover);
+                begin_line(into, time_ns, *cpu, mover);
                 into.extend_from_slice(b"migrated: ");
-                label(into, task);
+                add_label(into, task);
                 let _ = writeln!(into, " cpu {from} => {to}");
             }
             _ => {}
@@ -95,30 +97,31 @@ impl Timehist {
     }
 }
 
-fn between(into: &mut Vec<u8>, time_ns: u64, cpu: u32, current: &Task<'_>) {
-    place(into, time_ns, cpu);
-    name(into, current);
+/// Begins the line of an action that isn't a switch: place and task, and no times.
+fn begin_line(into: &mut Vec<u8>, time_ns: u64, cpu: u32, current: &Task<'_>) {
+    add_place(into, time_ns, cpu);
+    add_task(into, current);
     let _ = write!(into, "{:35}", "");
 }
 
 // These functions write most of the output, so they bypass `std::fmt`.
 
-fn place(into: &mut Vec<u8>, time_ns: u64, cpu: u32) {
-    padded(into, time_ns / 1_000_000_000, 8);
+fn add_place(into: &mut Vec<u8>, time_ns: u64, cpu: u32) {
+    add_padded(into, time_ns / 1_000_000_000, 8);
     into.push(b'.');
     into.extend_from_slice(&last_digits::<6>(time_ns / 1_000));
     into.extend_from_slice(b" [");
     if cpu < 10_000 {
         into.extend_from_slice(&last_digits::<4>(cpu.into()));
     } else {
-        padded(into, cpu.into(), 4);
+        add_padded(into, cpu.into(), 4);
     }
     into.extend_from_slice(b"]  ");
 }
 
-fn name(into: &mut Vec<u8>, task: &Task<'_>) {
+fn add_task(into: &mut Vec<u8>, task: &Task<'_>) {
     let start = into.len();
-    let is_ascii = label(into, task);
+    let is_ascii = add_label(into, task);
     let written = &into[start..];
     let width = if is_ascii {
         written.len()
@@ -131,7 +134,7 @@ fn name(into: &mut Vec<u8>, task: &Task<'_>) {
 
 /// Appends `comm[tid/pid]`, `comm[tid]` for a process's first thread, or `<idle>`. Returns whether
 /// it is ASCII.
-fn label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
+fn add_label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
     if task.tid == 0 {
         into.extend_from_slice(b"<idle>");
         return true;
@@ -143,30 +146,30 @@ fn label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
         into.extend_from_slice(printable(task.comm).as_bytes());
     }
     into.push(b'[');
-    number(into, task.tid);
+    add_number(into, task.tid);
     if let Some(pid) = task.pid.filter(|pid| *pid != task.tid) {
         into.push(b'/');
-        number(into, pid);
+        add_number(into, pid);
     }
     into.push(b']');
     is_ascii
 }
 
-fn number(into: &mut Vec<u8>, number: i32) {
+fn add_number(into: &mut Vec<u8>, number: i32) {
     if number < 0 {
         into.push(b'-');
     }
-    padded(into, u64::from(number.unsigned_abs()), 1);
+    add_padded(into, u64::from(number.unsigned_abs()), 1);
 }
 
-fn milliseconds(into: &mut Vec<u8>, ns: u64) {
+fn add_milliseconds(into: &mut Vec<u8>, ns: u64) {
     let us = ns / 1_000;
     if us < 10_000 {
         let [ms, a, b, c] = last_digits(us);
         into.extend_from_slice(&[b' ', b' ', b' ', b' ', b' ', b' ', ms, b'.', a, b, c]);
     } else {
         into.extend_from_slice(b"  ");
-        padded(into, us / 1_000, 5);
+        add_padded(into, us / 1_000, 5);
         into.push(b'.');
         into.extend_from_slice(&last_digits::<3>(us));
     }
@@ -183,7 +186,7 @@ fn last_digits<const COUNT: usize>(mut number: u64) -> [u8; COUNT] {
 }
 
 /// Appends a number, padded with spaces to `width`.
-fn padded(into: &mut Vec<u8>, mut number: u64, width: usize) {
+fn add_padded(into: &mut Vec<u8>, mut number: u64, width: usize) {
     // A u64 has at most 20 digits.
     let mut text = [b' '; 20];
     let mut at = text.len();
@@ -204,12 +207,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_perf() {
+    fn formats_lines_as_perf_does() {
         let mut text = Vec::new();
         let options =
             TimehistOptions { wakeups: true, state: true, next: true, ..Default::default() };
         let lines = Timehist::new(options, &mut text);
-        let task = |tid, comm| Task { tid, pid: Some(7), comm, is_meant: true };
+        let task = |tid, comm| Task { tid, pid: Some(7), comm, is_selected: true };
         let slice = Slice {
             time_ns: 79_371_874_569_999,
             wait_ns: 14_999,

@@ -11,8 +11,9 @@ use super::event::{SchedAction, State, Task};
 use super::perf::PerfSched;
 use crate::tracer::{TraceError, neither, step_back};
 
+/// What a trace lacks with perf events.
 const LACKS: &str =
-    "each switch of the whole machine costs more, and a full ring buffer loses some";
+    "each switch of the whole machine costs more, and a full ring buffer loses records";
 
 /// Traces scheduler events as they happen.
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl SchedTracer {
         }
     }
 
-    /// Returns descriptors that become readable when much waits to be read.
+    /// Returns descriptors that become readable when a ring buffer has many records.
     pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let (programs, perf) = match &self.source {
             SchedSource::Bpf(programs) => (Some(programs.file()), None),
@@ -80,13 +81,13 @@ impl SchedTracer {
         mut each: impl FnMut(u64, &SchedAction<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let own = self.own;
-        let idle_is_meant = self.follows_all;
+        let selects_idle = self.follows_all;
         match &mut self.source {
             SchedSource::Bpf(programs) => {
                 if is_over {
                     programs.stop();
                 }
-                programs.drain(|record| each(record.time_ns, &action(&record, own, idle_is_meant)))
+                programs.drain(|record| each(record.time_ns, &action(&record, own, selects_idle)))
             }
             SchedSource::Perf(perf) => perf.drain(is_over, each),
         }
@@ -105,12 +106,12 @@ impl SchedTracer {
 }
 
 /// Returns the action that a record describes. `own` is this process, which isn't selected.
-fn action<'a>(record: &SchedRecord<'a>, own: i32, idle_is_meant: bool) -> SchedAction<'a> {
+fn action<'a>(record: &SchedRecord<'a>, own: i32, selects_idle: bool) -> SchedAction<'a> {
     let task = |task: &SchedTask<'a>| {
         let tid = task.tid.cast_signed();
         let pid = task.process.cast_signed();
-        let is_meant = if tid == 0 { idle_is_meant } else { task.is_followed && pid != own };
-        Task { tid, pid: Some(pid), comm: task.comm, is_meant }
+        let is_selected = if tid == 0 { selects_idle } else { task.is_followed && pid != own };
+        Task { tid, pid: Some(pid), comm: task.comm, is_selected }
     };
     let cpu = record.cpu;
     let subject = task(&record.task);

@@ -4,7 +4,7 @@ use regex_lite::Regex;
 use tare_profile::Filter;
 use tare_render::Layout;
 use tare_replay::ProfileOptions;
-use tare_trace::nanoseconds;
+use tare_trace::parse_nanoseconds;
 
 use super::events::event_switch;
 use crate::cli::raw;
@@ -101,7 +101,7 @@ fn pattern(option: &str, typed: &str) -> Result<Regex, Refusal> {
 pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
     let quantum = &raw.keys.time_quantum;
     let quantum_ns =
-        nanoseconds(quantum).filter(|quantum_ns| *quantum_ns > 0).ok_or_else(|| {
+        parse_nanoseconds(quantum).filter(|quantum_ns| *quantum_ns > 0).ok_or_else(|| {
             Refusal::usage(format!(
                 "--time-quantum {quantum}: give a time such as 10ms, 2s or 500us"
             ))

@@ -9,7 +9,8 @@ use tare_kernel::bpf::SumKey;
 use tare_kernel::command::find_in_path;
 use tare_kernel::host::Host;
 use tare_trace::{
-    CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions, nanoseconds,
+    CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions,
+    parse_nanoseconds,
 };
 
 use super::{size, symbols, targets};
@@ -122,7 +123,7 @@ impl Trace {
                 .map_err(|error| Refusal::usage(format!("--calls: {error}")))
         })?;
         let wanted = PerfOptions {
-            faults: Faults::named(raw.faults.as_deref())
+            faults: Faults::parse(raw.faults.as_deref())
                 .ok_or_else(|| Refusal::usage("--faults: give all, maj or min"))?,
             switches: raw.switches,
             tracepoints,
@@ -152,7 +153,7 @@ fn view(
         ));
     }
     let min_duration_ns = raw.min_duration.as_deref().map_or(Ok(0), |text| {
-        nanoseconds(text).ok_or_else(|| {
+        parse_nanoseconds(text).ok_or_else(|| {
             Refusal::usage(format!(
                 "--min-duration {text}: give a time such as 500ns, 10us, 1ms or 2s"
             ))

@@ -44,7 +44,8 @@ fn trace_live(lock: &Lock, traced: &TraceTarget) -> Outcome {
     Ok(ended.exit())
 }
 
-/// Prints the rows. `missing`: waits and call chains that did not fit into the kernel's maps.
+/// Prints the rows. `missing`: numbers of waits and call chains that did not fit into the kernel's
+/// tables.
 fn show(
     lock: &Lock,
     out: &mut impl Write,

@@ -1,4 +1,4 @@
-//! `tare lock -i`: the tracepoints of contention in a recording.
+//! `tare lock -i`: reads the tracepoints of lock contention from a recording.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
     let mut symbols = lock.options.symbols.clone();
     let mut recording = open(input, &mut symbols, &progress)?;
     let mut out = create(lock.output.as_deref().unwrap_or(Path::new("-")))?;
-    let mut sink = Reading::default();
+    let mut sink = LockSink::default();
     let replay = Replay::new(ReplayOptions { symbols, ..ReplayOptions::default() });
     let losses = replay.run(&mut recording, &mut sink)?;
     sink.locks.learn(recording.description());
@@ -29,19 +29,20 @@ pub(super) fn run(lock: &Lock, input: &Path) -> Outcome {
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     drop(progress);
-    let missing = (sink.locks.no_room() + losses.lost_records, 0);
+    let missing = (sink.locks.uncounted_waits() + losses.lost_records, 0);
     super::show(lock, &mut out, sink.locks.rows(lock.key, &sink.names), missing)?;
     tare_render::loss_lines(&losses).iter().for_each(|line| say(line));
     Ok(Exit::Success)
 }
 
+/// Collects waits and, at the end, the names of the kernel functions in their call chains.
 #[derive(Default)]
-struct Reading {
+struct LockSink {
     locks: RecordedLocks,
     names: HashMap<u64, KernelName>,
 }
 
-impl Sink for Reading {
+impl Sink for LockSink {
     type Error = anyhow::Error;
 
     fn event_filter(&self) -> Option<EventFilter> {
@@ -77,8 +78,8 @@ impl Sink for Reading {
             let symbol = machine.dso_address(CpuMode::Kernel, -1, address);
             if let Some(symbol) = symbol.and_then(|at| machine.symbol(at).ok()) {
                 let name = machine.symbol_name(symbol).to_owned();
-                let is_locks = machine.is_lock_function(address);
-                self.names.insert(address, KernelName::new(name, is_locks));
+                let is_lock_code = machine.is_lock_function(address);
+                self.names.insert(address, KernelName::new(name, is_lock_code));
             }
         }
         Ok(())

@@ -26,7 +26,7 @@ pub(super) fn run(options: &Sched, traced: &TraceTarget, ring_bytes: u32) -> Out
     let files = clones(tracer.files())?;
     let mut output = SchedOutput::new(options, out, 0, u64::MAX);
     let ended = session.wait(&files, |is_end| {
-        tracer.drain(is_end, |time_ns, happened| output.take(time_ns, happened))?;
+        tracer.drain(is_end, |time_ns, action| output.add_action(time_ns, action))?;
         if is_end { Ok(()) } else { output.flush() }
     })?;
     let missing = tracer.missing().map_err(explain)?;

@@ -7,13 +7,13 @@ use serde_json::json;
 use tare_render::count;
 use tare_trace::sched::{
     JSON_VERSION, Sched, SchedAction, SchedOptions, Timehist, Waits, cpu_table, histogram_lines,
-    sorted, sums_document, switch_object, task_table,
+    sorted_tasks, sums_document, switch_object, task_table,
 };
 
 use crate::cli::resolved::sched::{self as resolved, SchedForm};
 use crate::exit::say;
 
-/// Bytes of text that are collected before a write.
+/// Bytes of text per write.
 const CHUNK: usize = 1 << 16;
 
 /// Lists context switches, or sums them up.
@@ -21,13 +21,13 @@ pub(super) struct SchedOutput<'a> {
     options: &'a resolved::Sched,
     out: BufWriter<Box<dyn Write>>,
     sched: Sched,
-    /// Where each switch is a line of text.
+    /// `Some` if each switch becomes a line of text.
     lines: Option<Timehist>,
     text: Vec<u8>,
 }
 
 impl<'a> SchedOutput<'a> {
-    /// Begins. What is not from `from_ns` to `to_ns` doesn't count.
+    /// Creates the output. Only the time from `from_ns` to `to_ns` counts.
     pub(super) fn new(
         options: &'a resolved::Sched,
         out: BufWriter<Box<dyn Write>>,
@@ -51,13 +51,17 @@ impl<'a> SchedOutput<'a> {
         Self { options, out, sched, lines, text }
     }
 
-    /// Takes an event.
-    pub(super) fn take(&mut self, time_ns: u64, happened: &SchedAction<'_>) -> anyhow::Result<()> {
-        let slice = self.sched.take(time_ns, happened);
+    /// Adds an action.
+    pub(super) fn add_action(
+        &mut self,
+        time_ns: u64,
+        action: &SchedAction<'_>,
+    ) -> anyhow::Result<()> {
+        let slice = self.sched.add_action(time_ns, action);
         match (&self.lines, self.options.form) {
-            (Some(lines), _) => lines.add(time_ns, happened, slice.as_ref(), &mut self.text),
+            (Some(lines), _) => lines.add(time_ns, action, slice.as_ref(), &mut self.text),
             (None, SchedForm::Timehist(_)) => {
-                if let Some(object) = slice.and_then(|slice| switch_object(happened, &slice)) {
+                if let Some(object) = slice.and_then(|slice| switch_object(action, &slice)) {
                     self.text.extend_from_slice(format!("{object}\n").as_bytes());
                 }
             }
@@ -78,8 +82,8 @@ impl<'a> SchedOutput<'a> {
         self.out.flush().context("cannot write the results")
     }
 
-    /// Nothing more happens; it is this time, where that is known. `all` tasks were asked for, and
-    /// `missing` records of them found no room.
+    /// Writes the sums and flushes. `time_ns` is the end of the trace, if known; `all`: all tasks
+    /// were selected; `missing`: number of lost records.
     pub(super) fn finish(
         mut self,
         time_ns: Option<u64>,
@@ -88,7 +92,7 @@ impl<'a> SchedOutput<'a> {
     ) -> anyhow::Result<()> {
         self.sched.finish(time_ns);
         if let SchedForm::Sums { by, histogram } = self.options.form {
-            let tasks = sorted(&self.sched, by);
+            let tasks = sorted_tasks(&self.sched, by);
             if self.options.json {
                 let document = sums_document(&self.sched, &tasks, all, missing);
                 self.text = format!("{document:#}\n").into_bytes();
@@ -104,9 +108,12 @@ impl<'a> SchedOutput<'a> {
             }
         }
         self.flush()?;
-        let no_room = self.sched.no_room();
-        if no_room > 0 {
-            say(&format!("{} not counted: the table of tasks is full", count(no_room, "switch")));
+        let uncounted_switches = self.sched.uncounted_switches();
+        if uncounted_switches > 0 {
+            say(&format!(
+                "{} not counted, because the table of tasks is full",
+                count(uncounted_switches, "switch")
+            ));
         }
         Ok(())
     }

@@ -29,8 +29,8 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     }
     let out: Box<dyn std::io::Write> = out;
     let output = SchedOutput::new(options, BufWriter::new(out), from_ns, to_ns);
-    let shown = TaskFilter::new(options, recorded);
-    let mut sink = Reading { output, tracepoints: Tracepoints::default(), recorded, shown };
+    let detail = TaskDetail::new(options, recorded);
+    let mut sink = SchedSink { output, tracepoints: Tracepoints::default(), recorded, detail };
     let reads_ahead = matches!(options.form, SchedForm::Timehist(_));
     let options =
         ReplayOptions { detail: SampleDetail::Samples, reads_ahead, ..ReplayOptions::default() };
@@ -48,16 +48,16 @@ pub(super) fn run(options: &Sched, recorded: &RecordedSource) -> Outcome {
     Ok(Exit::Success)
 }
 
-/// What is needed of tasks beyond what a tracepoint says of them.
+/// What is looked up about tasks besides the fields of the tracepoints.
 #[derive(Clone, Copy)]
-struct TaskFilter {
-    /// Who wakes and moves others.
+struct TaskDetail {
+    /// Process and name of tasks that wake or move others.
     others: bool,
-    /// The processes of all tasks.
+    /// The process of every task, not only of those that leave a CPU.
     processes: bool,
 }
 
-impl TaskFilter {
+impl TaskDetail {
     fn new(options: &Sched, recorded: &RecordedSource) -> Self {
         let others =
             matches!(options.form, SchedForm::Timehist(form) if form.wakeups || form.migrations);
@@ -65,15 +65,16 @@ impl TaskFilter {
     }
 }
 
-struct Reading<'a> {
+/// Decodes the scheduler's tracepoints and passes them to the output.
+struct SchedSink<'a> {
     output: SchedOutput<'a>,
     tracepoints: Tracepoints,
     recorded: &'a RecordedSource,
-    shown: TaskFilter,
+    detail: TaskDetail,
 }
 
-impl Reading<'_> {
-    /// Adds what the recording knows of a task, and whether it is asked for.
+impl SchedSink<'_> {
+    /// Adds the process and name that the recording has of a task, and whether the task is selected.
     fn complete<'a>(&self, machine: &'a Machine, task: &mut Task<'a>, wants_process: bool) {
         let RecordedSource { pids, tids, .. } = self.recorded;
         task.pid = task.pid.filter(|pid| *pid > 0);
@@ -87,12 +88,12 @@ impl Reading<'_> {
         let all = pids.is_empty() && tids.is_empty();
         let is_listed =
             || tids.contains(&task.tid) || task.pid.is_some_and(|pid| pids.contains(&pid));
-        task.is_meant = all || is_listed();
+        task.is_selected = all || is_listed();
     }
 
-    fn complete_all<'a>(&self, machine: &'a Machine, happened: &mut SchedAction<'a>) {
-        let TaskFilter { others, processes } = self.shown;
-        match happened {
+    fn complete_all<'a>(&self, machine: &'a Machine, action: &mut SchedAction<'a>) {
+        let TaskDetail { others, processes } = self.detail;
+        match action {
             SchedAction::Switch { prev, next, .. } => {
                 self.complete(machine, prev, true);
                 self.complete(machine, next, processes);
@@ -109,7 +110,7 @@ impl Reading<'_> {
     }
 }
 
-impl Sink for Reading<'_> {
+impl Sink for SchedSink<'_> {
     type Error = anyhow::Error;
 
     fn event_filter(&self) -> Option<EventFilter> {
@@ -135,13 +136,13 @@ impl Sink for Reading<'_> {
         let Some(event) = sample.event else { return Ok(ControlFlow::Continue(())) };
         let Some(raw) = sample.fields.raw else { return Ok(ControlFlow::Continue(())) };
         let current =
-            Task { tid: head.tid.unwrap_or(-1), pid: head.pid, comm: b"", is_meant: true };
+            Task { tid: head.tid.unwrap_or(-1), pid: head.pid, comm: b"", is_selected: true };
         let cpu = head.cpu.unwrap_or(0);
-        let Some(mut happened) = self.tracepoints.decode(event, raw, current, cpu) else {
+        let Some(mut action) = self.tracepoints.decode(event, raw, current, cpu) else {
             return Ok(ControlFlow::Continue(()));
         };
-        self.complete_all(machine, &mut happened);
-        self.output.take(time_ns, &happened)?;
+        self.complete_all(machine, &mut action);
+        self.output.add_action(time_ns, &action)?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -152,8 +153,8 @@ impl Sink for Reading<'_> {
     ) -> anyhow::Result<ControlFlow<()>> {
         let _ = machine;
         if let (Record::Fork(task), Some(time_ns)) = (record.fields, record.time_ns) {
-            let task = Task { tid: task.tid, pid: Some(task.pid), comm: b"", is_meant: true };
-            self.output.take(time_ns, &SchedAction::Begin(task))?;
+            let task = Task { tid: task.tid, pid: Some(task.pid), comm: b"", is_selected: true };
+            self.output.add_action(time_ns, &SchedAction::Begin(task))?;
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::cli::resolved::trace::Trace;
 use crate::exit::say;
 
-/// Bytes of text that are collected before a write.
+/// Bytes of text per write.
 const CHUNK: usize = 1 << 16;
 
 pub(super) fn run(

@@ -1,4 +1,4 @@
-//! `tare trace --data FILE`: a recording of the system calls, by the recorder.
+//! `tare trace --data FILE`: records the system calls with `tare record`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,6 +31,6 @@ pub(super) fn run(trace: &Trace, file: &Path, ring_bytes: Option<u32>) -> Outcom
     }
     match Tare::parse_typed(words)?.command {
         TareCommand::Record(raw) => crate::command::record::run(*raw.0, true),
-        _ => unreachable!("these are words of tare record"),
+        _ => unreachable!("the words begin with `tare record`"),
     }
 }

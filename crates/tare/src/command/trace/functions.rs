@@ -1,5 +1,5 @@
-//! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions, their durations, and the call
-//! chains of the slowest.
+//! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions, their durations, and the
+//! callers of the slowest.
 
 use std::io::{self, Write};
 
@@ -43,7 +43,7 @@ pub(super) fn run(
                 return Ok(());
             }
             if trace.json {
-                return writeln!(out, "{}", shown.json_of(&rows[probe]));
+                return writeln!(out, "{}", shown.json_with_probe(&rows[probe]));
             }
             let since_ns = *first_ns.get_or_insert(shown.time_ns);
             out.write_all(shown.line(&rows[probe], since_ns).as_bytes())

@@ -15,10 +15,10 @@ use crate::cli::resolved::trace::{TraceScope, TraceTarget};
 use crate::command::supervise::{Ending, Supervisor};
 use crate::exit::{Exit, Refusal};
 
-/// How long a record waits in the kernel at most: few records don't wake tare by themselves.
+/// Longest time between two drains: a ring buffer with few records doesn't wake tare.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A trace that is being set up. The command, if there is one, is held.
+/// A trace that is being set up. The command, if there is one, waits for its execve.
 pub(crate) struct TraceSession<'a> {
     traced: &'a TraceTarget,
     pub(crate) host: Host,
@@ -35,8 +35,7 @@ pub(crate) struct EndedTrace {
 }
 
 impl<'a> TraceSession<'a> {
-    /// Forks the command. This comes before any program is loaded, so that the trace has none of
-    /// that.
+    /// Forks the command. To be called before tracing starts, so that the fork isn't traced.
     ///
     /// # Errors
     /// Fails if the command isn't found or can't be forked, or if a target process doesn't exist.
@@ -58,7 +57,7 @@ impl<'a> TraceSession<'a> {
         Ok(Self { traced, host, signals, targets, child })
     }
 
-    /// The tasks that the kernel's programs follow.
+    /// Returns the tasks to follow.
     pub(crate) fn follow(&self) -> FollowedTasks {
         let child = self.child.as_ref().map(WaitingChild::pid);
         match (&self.traced.target, child) {
@@ -68,9 +67,8 @@ impl<'a> TraceSession<'a> {
         }
     }
 
-    /// Lets the command go, and waits until the trace ends. Calls `drain(false)` when one of
-    /// `files` is readable, and every [`DRAIN_INTERVAL`] if there are files; `drain(true)` at the
-    /// end.
+    /// Starts the command and waits until the trace ends. Calls `drain(false)` when one of `files`
+    /// is readable, and at least every [`DRAIN_INTERVAL`] if there are files; then `drain(true)`.
     ///
     /// # Errors
     /// Fails if the command can't be executed or waited for, or if `drain` fails.
@@ -104,7 +102,7 @@ impl<'a> TraceSession<'a> {
     }
 }
 
-/// Duplicates a tracer's descriptors: the tracer is borrowed while it drains.
+/// Duplicates a tracer's descriptors, because the tracer itself is borrowed while it drains.
 pub(crate) fn clones<'a>(
     files: impl Iterator<Item = BorrowedFd<'a>>,
 ) -> anyhow::Result<Vec<OwnedFd>> {
@@ -113,12 +111,12 @@ pub(crate) fn clones<'a>(
 }
 
 impl EndedTrace {
-    /// Time from letting the command go until the end.
+    /// Returns the time in nanoseconds from the command's start to the end of the trace.
     pub(crate) fn elapsed_ns(&self) -> u64 {
         u64::try_from(self.elapsed.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The status to exit with.
+    /// Returns the status to exit with.
     pub(crate) fn exit(&self) -> Exit {
         self.ending.exit()
     }

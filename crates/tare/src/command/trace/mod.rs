@@ -1,7 +1,7 @@
-//! `tare trace`: system calls, and what they cost.
+//! `tare trace`: system calls and functions, with their durations.
 //!
 //! `live` runs a trace; `calls` prints each call, `summary` is `-s`, `functions` is `--probe`,
-//! `--kprobe` and `--usdt`, and `data` is `--data`, which records.
+//! `--kprobe` and `--usdt`, and `data` is `--data`, which records into a file.
 
 mod calls;
 mod data;
@@ -59,12 +59,12 @@ pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWrite
     Ok(BufWriter::new(out))
 }
 
-/// The command's words, as documents show them.
+/// Returns the command's words for a JSON document.
 fn command_words(traced: &TraceTarget) -> Vec<Cow<'_, str>> {
     traced.command.iter().map(|word| word.to_string_lossy()).collect()
 }
 
-/// Words the error, with the remedy.
+/// Adds the remedy to the error.
 pub(super) fn explain(error: TraceError) -> anyhow::Error {
     let remedy = match &error {
         TraceError::NoProcess(_) => return Refusal::usage(error.to_string()).into(),

@@ -16,7 +16,7 @@ use crate::exit::say;
 /// Version of the JSON document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
-/// How the summary is grouped and printed.
+/// Which calls are summed up, and how the sums are grouped and printed.
 pub(super) struct SummaryView<'a> {
     pub(super) calls: &'a CallSelection,
     pub(super) by: SumKey,
