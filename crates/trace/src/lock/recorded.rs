@@ -16,7 +16,7 @@ use crate::learned::{EventFields, FieldBytes};
 /// The recording has no lock events.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "the recording has no lock:contention_begin and lock:contention_end, or not their fields; record with `tare record -a -g -e lock:contention_begin,lock:contention_end`"
+    "the recording lacks lock:contention_begin, lock:contention_end or their fields; record with `tare record -a -g -e lock:contention_begin,lock:contention_end`"
 )]
 pub struct NoLockEvents;
 

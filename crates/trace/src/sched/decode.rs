@@ -10,7 +10,7 @@ use crate::learned::{EventFields, FieldBytes};
 /// The recording has no context switches.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
-    "the recording has no sched:sched_switch, or not its fields; record with `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task`"
+    "the recording lacks sched:sched_switch or its fields; record with `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task`"
 )]
 pub struct NoSchedEvents;
 
