@@ -36,7 +36,7 @@ fn is_lock_code(frame: &UserFrame) -> bool {
         || FUNCTIONS.iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the first frame outside lock code, or the outermost frame if there is none.
+/// Returns the first frame outside lock code; if all are within, the outermost one.
 pub(super) fn caller(frames: &[UserFrame]) -> Option<&UserFrame> {
     frames.iter().find(|frame| !is_lock_code(frame)).or(frames.last())
 }

@@ -175,22 +175,7 @@ fn plan_events(
     let tracefs = Tracefs::find(host)?;
     let traced = |config, fields| attr(abi::PERF_TYPE_TRACEPOINT, config, fields, ring_bytes);
     if wanted.calls {
-        let cgroup = if wanted.cgroups { abi::PERF_SAMPLE_CGROUP } else { 0 };
-        let call_event = |id| traced(id, abi::PERF_SAMPLE_RAW | cgroup);
-        let mut enter = call_event(tracefs.id("raw_syscalls", "sys_enter")?);
-        enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
-        enter.sample_regs_user = ANY_REGISTER;
-        copy_stack(&mut enter, wanted);
-        all.push(unopened_event(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"));
-        let exit = call_event(tracefs.id("raw_syscalls", "sys_exit")?);
-        all.push(unopened_event(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"));
-        if let Ok(id) = tracefs.id("signal", "signal_deliver") {
-            all.push(unopened_event(
-                TraceEventKind::Signal,
-                call_event(id),
-                "signal:signal_deliver",
-            ));
-        }
+        all.extend(plan_calls(wanted, ring_bytes, &tracefs)?);
     }
     if wanted.copies_stacks() && !wanted.calls {
         let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
@@ -208,6 +193,30 @@ fn plan_events(
         let point = Tracepoint { name: name.clone(), format };
         let kind = TraceEventKind::Tracepoint(Box::new(point));
         all.push(unopened_event(kind, traced(id, abi::PERF_SAMPLE_RAW), &name));
+    }
+    Ok(all)
+}
+
+/// Returns the events that trace system calls and signals.
+fn plan_calls(
+    wanted: &PerfOptions,
+    ring_bytes: u32,
+    tracefs: &Tracefs,
+) -> Result<Vec<UnopenedEvent>, PerfError> {
+    let cgroup = if wanted.cgroups { abi::PERF_SAMPLE_CGROUP } else { 0 };
+    let fields = abi::PERF_SAMPLE_RAW | cgroup;
+    let traced = |id| attr(abi::PERF_TYPE_TRACEPOINT, id, fields, ring_bytes);
+    let mut enter = traced(tracefs.id("raw_syscalls", "sys_enter")?);
+    enter.sample_type |= u64::from(abi::PERF_SAMPLE_REGS_USER);
+    enter.sample_regs_user = ANY_REGISTER;
+    copy_stack(&mut enter, wanted);
+    let exit = traced(tracefs.id("raw_syscalls", "sys_exit")?);
+    let mut all = vec![
+        unopened_event(TraceEventKind::Enter, enter, "raw_syscalls:sys_enter"),
+        unopened_event(TraceEventKind::Exit, exit, "raw_syscalls:sys_exit"),
+    ];
+    if let Ok(id) = tracefs.id("signal", "signal_deliver") {
+        all.push(unopened_event(TraceEventKind::Signal, traced(id), "signal:signal_deliver"));
     }
     Ok(all)
 }
