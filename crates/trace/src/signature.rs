@@ -5,9 +5,10 @@
 //! fd at pid sig                       numbers that name something
 //! f/TABLE e/TABLE                     flags, and enumerated numbers, of tables/flags.txt
 //! path text                           a string, read at the call
-//! in/N out                            bytes: their number is in argument N; it is the result
+//! in/N                                bytes, read at the call; argument N holds their number
+//! out                                 bytes, read after success; the result is their number
 //! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after failure
-//! <TYPE*N >TYPE*r                     structures: their number is in argument N; it is the result
+//! <TYPE*N >TYPE*r                     several structures; argument N, or the result, is their number
 //! ```
 //! Other words are arguments of a few calls.
 
@@ -151,8 +152,8 @@ impl Signatures {
         self.0.get(call).map(Vec::as_slice)
     }
 
-    /// Returns what the kernel has to copy. `string`: bytes of a string to print. Structures of
-    /// 32-bit tasks (`compat`) have other layouts, so only unstructured data is copied for them.
+    /// Returns what the kernel has to copy. `string`: bytes of a string to print. Many structures of
+    /// 32-bit tasks (`compat`) have another layout; those are not copied.
     /// `descriptors`: also copy the files of descriptors.
     pub(crate) fn plan(
         &self,

@@ -1,4 +1,4 @@
-//! `tare lock`: who waits for locks, against programs that know how long they waited.
+//! `tare lock`: waits for locks, compared with the times that the waiting programs measure.
 
 use std::collections::HashMap;
 use std::process::{Command, Output};
@@ -12,9 +12,10 @@ fn lock(args: &[&str]) -> Output {
     tare().arg("lock").args(args).output().unwrap()
 }
 
-/// Whether one run of a program that waits for a lock is told within 3% of its own clock, and with its
-/// caller. On a loaded machine the program may lose its CPU between the lock and its clock.
-fn is_told(kind: &str, caller: &str) -> Result<(), String> {
+/// Runs a program that waits for a lock. Fails if tare's time differs by more than 3% from the program's
+/// own, or has another caller. On a loaded machine the program may lose its CPU between the lock and
+/// its clock.
+fn compare_with_own_time(kind: &str, caller: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("locks.json");
     let program = workload("contended");
@@ -37,14 +38,15 @@ fn is_told(kind: &str, caller: &str) -> Result<(), String> {
 }
 
 #[test]
-fn waits_are_those_of_the_waiting_thread_and_callers_have_names() {
+fn measures_the_waits_that_the_program_measures() {
     if !can_trace() {
         return;
     }
     for (kind, caller) in [("futex", "take_mutex"), ("kernel", "fdget_pos")] {
         let mut last = String::new();
-        let is_told = (0..10).any(|_| is_told(kind, caller).map_err(|why| last = why).is_ok());
-        assert!(is_told, "{kind}: {last}");
+        let is_near =
+            (0..10).any(|_| compare_with_own_time(kind, caller).map_err(|why| last = why).is_ok());
+        assert!(is_near, "{kind}: {last}");
     }
 }
 
@@ -64,7 +66,7 @@ fn call_chains_reach_main_without_frame_pointers() {
 }
 
 #[test]
-fn running_processes_are_looked_at_with_a_time_out() {
+fn traces_running_processes_until_a_timeout() {
     if !can_trace() {
         return;
     }
@@ -76,9 +78,8 @@ fn running_processes_are_looked_at_with_a_time_out() {
     assert!(rows.iter().any(|row| row["caller"] == "take_mutex"), "{found}");
 }
 
-/// Of a lock that two threads wait for, by a recording: its caller, and how often it was waited for.
 #[test]
-fn recordings_have_the_callers_and_waits_that_perf_reads() {
+fn reads_callers_and_waits_of_a_recording() {
     if !is_root() || !can_trace() {
         return;
     }
@@ -97,18 +98,18 @@ fn recordings_have_the_callers_and_waits_that_perf_reads() {
     let rows = document["locks"].as_array().unwrap();
     let is_it = |row: &&Value| row["caller"].as_str().unwrap().contains("fdget_pos");
     let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("{document}"));
-    // How often both threads meet there is up to the machine.
+    // The number of collisions depends on the machine.
     assert!(row["contended"].as_u64().unwrap() > 0 && row["type"] == "mutex", "{row}");
     let text = lock(&["-i", path, "--stacks", "-E", "3"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("contended") && text.contains(" > "), "{text}");
-    beside_perf(path, rows);
+    compare_with_perf(path, rows);
 }
 
-/// Waits for mutexes are as many as the events say, read by perf: from the first begin of a thread to its end.
-///
-/// perf's own sum isn't it: perf 6.1 takes no notice of an end whose callers no begin had, and so makes one wait of two.
-fn beside_perf(path: &str, rows: &[Value]) {
+/// Compares the number of waits for mutexes with the events that perf prints: a wait lasts from a
+/// thread's first begin to its end. The sums of `perf lock` don't serve: perf 6.1 ignores an end with
+/// other callers than its begin, and so merges two waits.
+fn compare_with_perf(path: &str, rows: &[Value]) {
     let perf =
         Command::new("perf").args(["script", "-i", path, "-G", "-F", "tid,event,trace"]).output();
     let Some(perf) = perf.ok().filter(|perf| perf.status.success()) else {
@@ -136,7 +137,7 @@ fn beside_perf(path: &str, rows: &[Value]) {
 }
 
 #[test]
-fn recordings_without_locks_are_refused() {
+fn refuses_recordings_without_locks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data").display().to_string();
     let record = tare().args(["record", "-q", "-e", "cpu-clock", "-o", &file, "true"]).output();
@@ -148,7 +149,7 @@ fn recordings_without_locks_are_refused() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn refuses_invalid_options() {
     for (args, says) in [
         (&[][..], "-p PID"),
         (&["contention"], "tare lock"),

@@ -1,4 +1,5 @@
-//! `tare sched`: who ran and who waited for a CPU, live and of recordings, beside perf's.
+//! `tare sched`: which tasks ran and which waited for a CPU, live and in recordings, compared with
+//! perf.
 
 use std::process::{Command, Output};
 
@@ -13,14 +14,14 @@ fn sched(args: &[&str]) -> Output {
 
 /// A line of `perf sched timehist`: time, CPU, task, and microseconds of wait, delay and run.
 #[derive(Debug, PartialEq)]
-struct Line {
+struct TimehistLine {
     time: String,
     cpu: String,
     task: String,
     us: [u64; 3],
 }
 
-fn lines(text: &[u8]) -> Vec<Line> {
+fn lines(text: &[u8]) -> Vec<TimehistLine> {
     let text = String::from_utf8_lossy(text);
     let line = |line: &str| {
         let (place, rest) = line.trim().split_once("]  ")?;
@@ -29,12 +30,13 @@ fn lines(text: &[u8]) -> Vec<Line> {
         let (task, times) = words.split_at_checked(words.len().checked_sub(3)?)?;
         let us = |text: &str| text.replace('.', "").parse::<u64>().ok();
         let us = [us(times[0])?, us(times[1])?, us(times[2])?];
-        Some(Line { time: time.to_owned(), cpu: cpu.to_owned(), task: task.join(" "), us })
+        Some(TimehistLine { time: time.to_owned(), cpu: cpu.to_owned(), task: task.join(" "), us })
     };
     text.lines().filter_map(line).collect()
 }
 
-/// Records the scheduler's events of some work by perf; says why the test is skipped where it can't.
+/// Records the scheduler's events of a workload with perf; if that fails, prints why the test is
+/// skipped.
 fn recorded(file: &str) -> bool {
     let work = "for i in 1 2 3 4 5; do sleep 0.01 & true; (while [ $((n += 1)) -lt 20000 ]; do :; done) & done; wait";
     let args = ["sched", "record", "-o", file, "--", "sh", "-c", work];
@@ -50,7 +52,7 @@ fn recorded(file: &str) -> bool {
 }
 
 #[test]
-fn each_switch_is_as_perf_has_it() {
+fn prints_switches_as_perf_does() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let file = file.to_str().unwrap();
@@ -73,7 +75,7 @@ fn each_switch_is_as_perf_has_it() {
         compared += 1;
         assert!(ours.us[0].abs_diff(perf.us[0]) <= 1, "{ours:?} {perf:?}");
         assert!(ours.us[2].abs_diff(perf.us[2]) <= 1, "{ours:?} {perf:?}");
-        // Before 6.13 perf has no delay of a task that was preempted.
+        // perf before 6.13 has no delay for preempted tasks.
         let is_preempted = perf.us[1] == 0 && ours.us[1].abs_diff(perf.us[0]) <= 1;
         assert!(is_preempted || ours.us[1].abs_diff(perf.us[1]) <= 1, "{ours:?} {perf:?}");
     }
@@ -81,7 +83,7 @@ fn each_switch_is_as_perf_has_it() {
 }
 
 #[test]
-fn sums_of_a_recording_are_those_of_its_switches() {
+fn sums_up_the_switches_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let file = file.to_str().unwrap();
@@ -137,13 +139,13 @@ fn chrome_traces_draw_each_cpu() {
     assert!(of_cpus.iter().any(|event| is_sleep(event)), "{of_cpus:?}");
 }
 
-/// The tasks of this name.
+/// Returns the tasks with this name.
 fn named<'a>(sums: &'a Value, comm: &str) -> Vec<&'a Value> {
     sums["tasks"].as_array().unwrap().iter().filter(|task| task["comm"] == comm).collect()
 }
 
 #[test]
-fn a_command_is_followed_with_its_children_and_nothing_of_tare() {
+fn follows_a_command_and_its_children_without_tare() {
     if !can_trace() {
         return;
     }
@@ -155,7 +157,7 @@ fn a_command_is_followed_with_its_children_and_nothing_of_tare() {
     assert_eq!(named(&sums, "sh").len(), 1, "{sums}");
     assert!(named(&sums, "tare").is_empty(), "{sums}");
     for task in named(&sums, "sleep") {
-        // It slept, so it was woken, and waited for a CPU for however short a time.
+        // It slept, so it was woken and waited for a CPU, if only briefly.
         assert!(task["switches"].as_u64() >= Some(2), "{task}");
         assert!(task["wait"]["count"].as_u64() >= Some(1), "{task}");
         assert!(task["run_ns"].as_u64() > Some(0), "{task}");
@@ -168,7 +170,7 @@ fn a_command_is_followed_with_its_children_and_nothing_of_tare() {
 }
 
 #[test]
-fn running_processes_and_the_whole_machine_are_seen() {
+fn traces_running_processes_and_the_whole_machine() {
     if !can_trace() {
         return;
     }
@@ -187,7 +189,7 @@ fn running_processes_and_the_whole_machine_are_seen() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn refuses_invalid_input_and_options() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
     let file = file.to_str().unwrap();

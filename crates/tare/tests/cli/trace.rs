@@ -1,4 +1,4 @@
-//! `tare trace`: system calls of real programs, seen by programs in the kernel.
+//! `tare trace -s`: sums of the system calls of real programs, made by BPF programs.
 
 use std::process::{Command, Output};
 
@@ -10,13 +10,13 @@ fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
 }
 
-/// Whether this machine takes the programs; says why the test is skipped if not.
+/// Whether BPF programs can be loaded here; if not, prints why the test is skipped.
 pub(crate) fn can_trace() -> bool {
     let output = trace(&["-s", "true"]);
     let text = stderr(&output);
     let can = status(&output) == 0 && !text.contains("by perf events instead");
     if !can {
-        // A program that the kernel refuses is no reason to skip.
+        // If the kernel rejects a program, the test fails.
         assert!(!text.contains("can't be attached"), "{text}");
         println!("skipped: {text}");
     }
@@ -29,7 +29,7 @@ fn summary(args: &[&str]) -> Value {
     document(&output)
 }
 
-/// The rows of a call.
+/// Returns the rows of a call.
 fn rows<'a>(document: &'a Value, call: &str) -> Vec<&'a Value> {
     document["calls"].as_array().unwrap().iter().filter(|row| row["call"] == call).collect()
 }
@@ -56,7 +56,7 @@ fn counts_are_exact_over_threads_and_children() {
         let number = |text: &str| text.parse::<u64>().unwrap();
         let wanted = (number(threads) + number(children)) * number(each);
         assert_eq!(calls(&document, "getppid"), wanted, "{command:?} {by:?}");
-        // The command's own execve, and none of what its parent did before.
+        // The command's execve is counted; calls of the child before it are not.
         assert_eq!(calls(&document, "execve"), 1, "{command:?} {by:?}");
         assert_eq!(document["missing_calls"], 0);
         let row = rows(&document, "getppid")[0];
@@ -85,7 +85,7 @@ fn counts_are_exact_over_threads_and_children() {
 }
 
 #[test]
-fn durations_are_those_of_a_sleep() {
+fn measures_the_duration_of_a_sleep() {
     if !can_trace() {
         return;
     }
@@ -98,7 +98,7 @@ fn durations_are_those_of_a_sleep() {
 }
 
 #[test]
-fn errors_have_names_and_calls_can_be_chosen() {
+fn names_errors_and_selects_calls() {
     if !can_trace() {
         return;
     }
@@ -143,7 +143,7 @@ fn running_processes_are_traced_with_their_children() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn refuses_invalid_options() {
     let missing = trace(&["-s", "-p", "999999999"]);
     assert_eq!((status(&missing), stderr(&missing).lines().count()), (2, 1), "{missing:?}");
     for args in [&["-s"][..], &["-s", "-e", "opneat", "true"], &["-s", "-a", "-p", "1"]] {
@@ -151,7 +151,7 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-/// The ids of the programs that are in the kernel.
+/// Returns the ids of the loaded BPF programs that may be tare's.
 fn programs() -> Option<Vec<u64>> {
     let output = Command::new("bpftool").args(["-j", "prog", "show"]).output().ok()?;
     let programs: Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -170,14 +170,14 @@ fn programs() -> Option<Vec<u64>> {
 }
 
 #[test]
-fn nothing_is_left_in_the_kernel_by_a_tracer_that_is_killed() {
+fn a_killed_tracer_leaves_no_program_in_the_kernel() {
     if !can_trace() {
         return;
     }
     if programs().is_none() {
         return println!("skipped: bpftool isn't installed");
     }
-    // Other tests' programs come and go: only what this test's tracers loaded is looked for.
+    // Programs of tests that run at the same time disappear, too.
     for milliseconds in [1, 20, 40, 60, 90, 130, 200, 400] {
         let mut tracer = ProcessGuard::spawn(
             tare().args(["trace", "-s", "sleep", "0.5"]).stderr(std::process::Stdio::null()),

@@ -1,4 +1,4 @@
-//! `tare trace --data`: a recording, by BPF programs or, where these can't be had, by perf events.
+//! `tare trace --data`: records with BPF programs or, if they can't be loaded, with perf events.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,15 +12,15 @@ use crate::trace_who::without_btf;
 /// The number of getppid(2).
 const GETPPID: &str = if cfg!(target_arch = "x86_64") { "NR 110" } else { "NR 173" };
 
-/// Who records.
+/// The source of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallRecorder {
     Programs,
     Events,
 }
 
-/// Both, as far as they can be had here; says so where one can't.
-fn ways() -> Vec<CallRecorder> {
+/// Returns the sources that work here; prints why a source is skipped.
+fn recorders() -> Vec<CallRecorder> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
     let can = |by: &CallRecorder| {
@@ -28,7 +28,7 @@ fn ways() -> Vec<CallRecorder> {
         let can = status(&output) == 0
             && stderr(&output).contains("by perf events instead") == (*by == CallRecorder::Events);
         if !can {
-            // A program that the kernel refuses is no reason to skip.
+            // If the kernel rejects a program, the test fails.
             assert!(!stderr(&output).contains("can't be attached"), "{output:?}");
             println!("skipped: {by:?}: {}", stderr(&output));
         }
@@ -45,14 +45,14 @@ fn record(by: CallRecorder, file: &Path, words: &str) -> Output {
     }
 }
 
-/// What `tare script` says of a recording, a line a sample.
+/// Returns the lines of `tare script`, one per sample.
 fn script(file: &Path) -> String {
     let output = tare().args(["script", "-i"]).arg(file).output().unwrap();
     assert_eq!(status(&output), 0, "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The lines of an event that speak of this call.
+/// Counts the lines of an event that name this call.
 fn count_lines(text: &str, event: &str, call: &str) -> usize {
     let event = format!("raw_syscalls:{event}: ");
     let call = format!("{call} ");
@@ -63,7 +63,7 @@ fn report(file: &Path) -> Value {
     document(&tare().args(["report", "--json", "-i"]).arg(file).output().unwrap())
 }
 
-/// The ledger's rows of `sys_enter` and `sys_exit`: samples, and those that were lost.
+/// Returns the ledger's numbers of samples and lost samples of `sys_enter` and `sys_exit`.
 fn counts(file: &Path) -> [(u64, u64); 2] {
     let document = report(file);
     let ledger = &document["ledger"];
@@ -75,19 +75,18 @@ fn counts(file: &Path) -> [(u64, u64); 2] {
     })
 }
 
-/// One program, recorded in both ways: the same calls in the same order, and the command's status.
 #[test]
-fn both_ways_record_the_same() {
+fn both_sources_record_the_same_calls_in_the_same_order() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
     let mut recorded: Vec<Vec<String>> = Vec::new();
-    for by in ways() {
+    for by in recorders() {
         let output = record(by, &file, "sh -c \"cd /; umask 077; exit 5\"");
         assert_eq!(status(&output), 5, "{output:?}");
         assert!(stderr(&output).contains("none lost"), "{output:?}");
         let text = script(&file);
         assert!(text.lines().all(|line| line.trim_start().starts_with("sh ")), "{text}");
-        // The first is the return of execve(2).
+        // The first line is the return of execve(2).
         let calls = text.lines().map(|line| {
             let (_, event) = line.split_once("raw_syscalls:").unwrap();
             event.split([' ', '=']).take(3).collect::<Vec<_>>().join(" ")
@@ -102,11 +101,11 @@ fn both_ways_record_the_same() {
 }
 
 #[test]
-fn data_has_each_call_of_threads_and_children() {
+fn records_each_call_of_threads_and_children() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
     let workload = workload("calls");
-    for by in ways() {
+    for by in recorders() {
         for (threads, children, each) in [(8, 0, 4000), (0, 1000, 20)] {
             let words = format!("{} {threads} {children} {each}", workload.display());
             let output = record(by, &file, &words);
@@ -122,9 +121,8 @@ fn data_has_each_call_of_threads_and_children() {
     }
 }
 
-/// perf reads as many samples, and finds them in order.
 #[test]
-fn perf_reads_what_the_programs_wrote() {
+fn perf_reads_all_samples_in_time_order() {
     if !can_trace() {
         return;
     }
@@ -154,9 +152,9 @@ fn perf_reads_what_the_programs_wrote() {
     assert_eq!(text.matches("getppid()").count(), 24 * 500, "{}", status(&shown));
 }
 
-/// What finds no room is counted, by event and by CPU: with what is there it is all.
+/// Samples and lost samples add up to the number of calls, by event.
 #[test]
-fn a_full_ring_buffer_loses_what_it_says() {
+fn counts_the_samples_that_a_full_ring_buffer_loses() {
     if !can_trace() {
         return;
     }
@@ -180,17 +178,17 @@ fn a_full_ring_buffer_loses_what_it_says() {
     let losses = &document["ledger"]["losses"];
     let records = |loss: &Value| loss["records"].as_u64().unwrap();
     let of_cpus: u64 = losses.as_array().unwrap().iter().map(records).sum();
-    // What was lost last, before the end, is known by event alone.
+    // The last losses are known by event only, not by CPU.
     assert!(0 < of_cpus && of_cpus <= lost, "{losses} {some:?}");
     assert!(text.contains(" LOST;"), "{text}");
 }
 
 #[test]
-fn data_of_a_process_has_its_children_and_of_all_has_not_the_recorder() {
+fn records_children_of_a_process_and_not_the_recorder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.data");
     let go = folder.path().join("go");
-    for by in ways() {
+    for by in recorders() {
         let line = format!(
             "while [ ! -e {} ]; do sleep 0.05; done; cat /proc/self/comm >/dev/null; mkdir /proc/x 2>/dev/null",
             go.display()

@@ -11,7 +11,7 @@ fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
 }
 
-/// Whether this machine takes such programs; says why the test is skipped if not.
+/// Whether functions can be probed here; if not, prints why the test is skipped.
 fn can_probe() -> bool {
     if !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
         println!("skipped: this kernel has no uprobes by perf events");
@@ -20,7 +20,7 @@ fn can_probe() -> bool {
     crate::trace::can_trace()
 }
 
-/// The probes that tracefs knows.
+/// Returns the probes that tracefs lists.
 fn probes() -> String {
     ["kprobe_events", "uprobe_events"]
         .map(|name| {
@@ -29,8 +29,8 @@ fn probes() -> String {
         .concat()
 }
 
-/// What is written with `--json`, and the output of the command.
-fn written(args: &[&str]) -> (String, Output) {
+/// Returns the JSON that tare writes, and the output of the command.
+fn json_and_output(args: &[&str]) -> (String, Output) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("calls.json");
     let output = trace(&[&["--json", "-o", file.to_str().unwrap()], args].concat());
@@ -39,7 +39,7 @@ fn written(args: &[&str]) -> (String, Output) {
 }
 
 fn summary(args: &[&str]) -> (Value, Output) {
-    let (text, output) = written(args);
+    let (text, output) = json_and_output(args);
     (serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")), output)
 }
 
@@ -47,13 +47,13 @@ fn ns(probe: &Value, name: &str) -> f64 {
     probe[name].as_f64().unwrap_or_else(|| panic!("{name}: {probe}"))
 }
 
-/// Within so many percent.
+/// Whether a value is within this many percent of the expected one.
 fn near(percent: f64, wanted: f64, got: f64) -> bool {
     (got / wanted - 1.0).abs() * 100.0 <= percent
 }
 
 #[test]
-fn durations_are_those_that_the_program_measures() {
+fn measures_the_durations_that_the_program_measures() {
     if !can_probe() {
         return;
     }
@@ -72,7 +72,7 @@ fn durations_are_those_that_the_program_measures() {
     assert_eq!((&seen["calls"], &seen["returned"]), (&Value::from(60), &Value::from(60)));
     assert!(near(5.0, own.iter().sum::<f64>(), ns(seen, "total_ns")), "{seen}");
     assert!(near(5.0, own[59], ns(seen, "max_ns")), "{own:?} {seen}");
-    // Between the two in the middle; each duration comes three times.
+    // The median lies between the two durations in the middle; each occurs three times.
     let p50 = ns(seen, "p50_ns");
     assert!(own[29] * 0.95 <= p50 && p50 <= own[30] * 1.05, "{own:?} {p50}");
     let p99 = ns(seen, "p99_ns");
@@ -83,7 +83,7 @@ fn durations_are_those_that_the_program_measures() {
 }
 
 #[test]
-fn the_slowest_calls_have_arguments_and_callers() {
+fn prints_arguments_and_callers_of_the_slowest_calls() {
     if !can_probe() {
         return;
     }
@@ -129,7 +129,7 @@ fn a_probed_caller_of_a_probed_function_is_in_its_stack() {
 }
 
 #[test]
-fn calls_are_counted_exactly() {
+fn counts_calls_exactly() {
     if !can_probe() {
         return;
     }
@@ -146,13 +146,13 @@ fn calls_are_counted_exactly() {
 }
 
 #[test]
-fn children_are_followed_and_others_are_not() {
+fn follows_children_and_no_other_process() {
     if !can_probe() {
         return;
     }
     let latency = workload("latency");
     let program = latency.to_str().unwrap();
-    // Beside the command, another runs the same file.
+    // A process outside the command runs the same file.
     let mut other = Command::new(program);
     let _other = ProcessGuard::spawn(other.arg("100000").stdout(Stdio::null()));
     let probe = format!("{program}:work");
@@ -162,7 +162,7 @@ fn children_are_followed_and_others_are_not() {
 }
 
 #[test]
-fn running_processes_are_looked_at() {
+fn traces_running_processes() {
     if !can_probe() {
         return;
     }
@@ -181,14 +181,14 @@ fn running_processes_are_looked_at() {
 }
 
 #[test]
-fn each_call_is_an_object_with_json() {
+fn prints_each_call_as_a_json_object() {
     if !can_probe() {
         return;
     }
     let latency = workload("latency");
     let program = latency.to_str().unwrap();
     let probe = format!("{program}:work ms=%si:string");
-    let (text, _) = written(&["--each", "--probe", &probe, "--", program, "4"]);
+    let (text, _) = json_and_output(&["--each", "--probe", &probe, "--", program, "4"]);
     let objects: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(objects.len(), 5, "{objects:?}");
@@ -197,7 +197,7 @@ fn each_call_is_an_object_with_json() {
 }
 
 #[test]
-fn places_that_programs_name_are_counted() {
+fn counts_static_probes() {
     if !can_probe() {
         return;
     }
@@ -207,7 +207,7 @@ fn places_that_programs_name_are_counted() {
         return println!("skipped: there is no sys/sdt.h (systemtap-sdt-dev)");
     }
     let before = probes();
-    // Without a file: the command's own. The second has a counter of who looks.
+    // Without a file, the command's own is probed. The second probe has a semaphore.
     let (document, output) =
         summary(&["--usdt", "tare:turn", "--usdt", "tare:watched", "--", program, "5001"]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -226,7 +226,7 @@ fn places_that_programs_name_are_counted() {
 }
 
 #[test]
-fn a_kernel_without_kprobes_says_so() {
+fn names_the_missing_kernel_option_without_kprobes() {
     if !crate::trace::can_trace() {
         return;
     }
@@ -242,7 +242,7 @@ fn a_kernel_without_kprobes_says_so() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn refuses_invalid_probes_and_options() {
     let latency = workload("latency");
     let program = latency.to_str().unwrap();
     let place = |text: &str| format!("{program}:{text}");
@@ -267,7 +267,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn killed_tracers_leave_nothing() {
+fn killed_tracers_leave_no_probe() {
     if !can_probe() {
         return;
     }
@@ -282,7 +282,7 @@ fn killed_tracers_leave_nothing() {
         std::thread::sleep(std::time::Duration::from_millis(wait_ms));
         tracer.end();
     }
-    // The function's first byte is its own again, in whoever runs it: the program ends well.
+    // The function's first byte is restored, so the program succeeds.
     let bare = Command::new(program).arg("2").output().unwrap();
     assert!(bare.status.success());
     wait_until("the probes are gone", || probes() == before);

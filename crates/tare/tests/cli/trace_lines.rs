@@ -1,4 +1,4 @@
-//! `tare trace` without `-s`: a line for each system call, held against strace's.
+//! `tare trace` without `-s`: a line for each system call, compared with strace's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +13,9 @@ fn trace(args: &[&str]) -> Output {
     tare().arg("trace").args(args).output().unwrap()
 }
 
-/// Lines of a tracer on stderr, without what differs from run to run: addresses (also without
-/// random layout: tracers differ in what they leave on the stack), process ids, random bytes.
+/// Returns the lines of a tracer on stderr, without the parts that differ between runs: addresses
+/// (even with a fixed layout, because tracers leave different data on the stack), process ids and
+/// random bytes.
 fn lines(tracer: &[&str], program: &[&str]) -> Option<Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("setarch");
@@ -26,13 +27,12 @@ fn lines(tracer: &[&str], program: &[&str]) -> Option<Vec<String>> {
     Some(text.lines().map(|line| plain(line, &mut ids)).collect())
 }
 
-/// How long a call took, in seconds, as `-T` has it at the end of a line.
+/// Returns the duration of a call in seconds, which `-T` prints at the end of the line.
 fn duration(line: &str) -> Option<f64> {
     line.strip_suffix('>')?.rsplit_once('<')?.1.parse().ok()
 }
 
-/// Numbers of at least three digits that a line names as a task's get the number of their
-/// appearance, wherever they stand from then on.
+/// Replaces the ids of tasks, of at least three digits, by the order of their first appearance.
 fn plain(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_task = ["getpid(", "set_tid_address(", "fork(", "clone", "fork resumed", "getpgid("];
     if is_task.iter().any(|call| line.contains(call))
@@ -67,7 +67,8 @@ fn plain(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     if line.contains("getrandom(") { "getrandom".to_owned() } else { without_inodes(&out) }
 }
 
-/// Numbers of inodes and ports differ from run to run, too: `<pipe:[4711]>`, `<TCP:[127.0.0.1:4711]>`.
+/// Replaces the numbers of inodes and ports, which differ between runs: `<pipe:[4711]>`,
+/// `<TCP:[127.0.0.1:4711]>`.
 fn without_inodes(line: &str) -> String {
     let mut parts = line.split(":[");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -83,7 +84,7 @@ fn without_inodes(line: &str) -> String {
     out
 }
 
-/// How many of both there are, each as often as in both.
+/// Counts the lines that both have, each as often as both have it.
 fn in_common(ours: &[String], theirs: &[String]) -> usize {
     let mut left = theirs.to_vec();
     let found = |line: &&String| {
@@ -97,7 +98,7 @@ fn pairs(lines: &[String]) -> BTreeSet<&str> {
     lines.iter().filter_map(|line| line.rsplit_once(" = ")).map(|(call, _)| call).collect()
 }
 
-/// How much of what both tracers say is alike.
+/// How many lines of two tracers agree.
 #[derive(Debug, Default)]
 struct Likeness {
     all: usize,
@@ -108,7 +109,7 @@ struct Likeness {
 }
 
 impl Likeness {
-    /// Adds a program, traced by both with these options.
+    /// Traces a program with both, with these options.
     fn add(&mut self, program: &[&str], strace: &[&str], tare: &[&str]) {
         let theirs = lines(&[&["strace", "-f", "-q"], strace].concat(), program).unwrap();
         let tare = [&[env!("CARGO_BIN_EXE_tare"), "trace"], tare].concat();
@@ -145,7 +146,7 @@ fn has_strace() -> bool {
 }
 
 #[test]
-fn lines_are_those_of_strace() {
+fn prints_lines_as_strace_does() {
     if !can_trace() || !has_strace() {
         return;
     }
@@ -161,7 +162,7 @@ fn lines_are_those_of_strace() {
 }
 
 #[test]
-fn descriptors_are_those_of_strace() {
+fn prints_descriptors_as_strace_does() {
     if !can_trace() || !has_strace() {
         return;
     }
@@ -181,7 +182,7 @@ fn descriptors_are_those_of_strace() {
 }
 
 #[test]
-fn descriptors_have_the_names_of_their_files() {
+fn prints_the_files_of_descriptors() {
     if !can_trace() {
         return;
     }
@@ -198,10 +199,9 @@ fn descriptors_have_the_names_of_their_files() {
     assert!(text.contains(&format!("AT_FDCWD<{}>", path.display())), "{text}");
 }
 
-/// Each call's chain leads to the program's first function, by programs in the kernel and by perf
-/// events alone.
+/// With BPF programs and with perf events alone.
 #[test]
-fn calls_have_their_chains() {
+fn call_chains_reach_the_programs_first_function() {
     if !can_trace() {
         return;
     }
@@ -233,7 +233,7 @@ fn calls_have_their_chains() {
 }
 
 #[test]
-fn what_happens_between_calls_stands_there() {
+fn prints_events_between_calls() {
     if !can_trace() {
         return;
     }
@@ -249,7 +249,7 @@ fn what_happens_between_calls_stands_there() {
     assert!(between.contains("switched out {waits}"), "{text}");
     assert!(between.contains("switched in {off_cpu=0.1"), "{text}");
     assert!(text.contains("--- minor-fault {addr=0x"), "{text}");
-    // None of the child's before its execve, and one end.
+    // Nothing of the child before its execve is traced, and it exits once.
     assert_eq!(text.matches("+++ exited with 0 +++").count(), 1, "{text}");
     let objects = trace(&[&["--json"], &options[..], &["sleep", "0.01"]].concat());
     let objects = String::from_utf8(objects.stdout).unwrap();
@@ -266,7 +266,7 @@ fn what_happens_between_calls_stands_there() {
 }
 
 #[test]
-fn calls_failures_and_durations_are_chosen() {
+fn selects_calls_failures_and_durations() {
     if !can_trace() {
         return;
     }
@@ -275,14 +275,14 @@ fn calls_failures_and_durations_are_chosen() {
     assert_eq!(status(&chosen), 1, "{text}");
     assert!(text.contains("openat(AT_FDCWD, \"/no/such/file\", O_RDONLY) = -1 ENOENT (No such file or directory)\n"), "{text}");
     assert!(!text.contains("execve(") && !text.contains("mmap("), "{text}");
-    // cat and tare write to stderr in pieces: the trace goes to a file of its own.
+    // cat and tare would mix their output on stderr, so the trace goes to a file.
     let file = tempfile::NamedTempFile::new().unwrap();
     trace(&["-o", file.path().to_str().unwrap(), "--failures", "cat", "/no/such/file"]);
     let failed = std::fs::read_to_string(file.path()).unwrap();
     assert!(failed.lines().all(|line| line.contains(" = -1 ")), "{failed}");
     assert!(failed.contains("/no/such/file"), "{failed}");
     let slow = stderr(&trace(&["-T", "--min-duration", "100ms", "sleep", "0.2"]));
-    // On a busy machine any call may take as long; whatever is shown did.
+    // On a busy machine other calls may take as long, too.
     let durations = slow.lines().map(|line| (line, duration(line).unwrap()));
     let (naps, others): (Vec<_>, Vec<_>) =
         durations.partition(|(line, _)| line.starts_with("clock_nanosleep("));
@@ -296,7 +296,7 @@ fn calls_failures_and_durations_are_chosen() {
 }
 
 #[test]
-fn json_is_an_object_a_line() {
+fn prints_a_json_object_per_line() {
     if !can_trace() {
         return;
     }
@@ -316,9 +316,9 @@ fn json_is_an_object_a_line() {
     assert!(objects.iter().any(|object| object["end"] == "exited with 4"), "{text}");
 }
 
-/// 2,000 names of any bytes, and as many calls with pointers to nothing.
+/// With 2,000 names of any bytes, and 2,000 calls with invalid pointers.
 #[test]
-fn hostile_programs_reach_no_terminal() {
+fn escapes_bytes_of_hostile_programs() {
     if !can_trace() {
         return;
     }
@@ -338,7 +338,7 @@ fn hostile_programs_reach_no_terminal() {
 }
 
 #[test]
-fn tasks_of_32_bit_calls_have_their_own_names() {
+fn names_32_bit_calls() {
     if !can_trace() || !cfg!(target_arch = "x86_64") {
         return;
     }
@@ -356,9 +356,9 @@ fn tasks_of_32_bit_calls_have_their_own_names() {
     assert!(stderr(&output).contains("getppid() "), "{output:?}");
 }
 
-/// Each record that found no room is counted, and told where it is missing.
+/// In the lines where they are missing, and at the end.
 #[test]
-fn a_ring_that_overflows_says_what_is_missing() {
+fn counts_the_records_that_a_full_ring_buffer_loses() {
     if !can_trace() {
         return;
     }
@@ -379,7 +379,7 @@ fn a_ring_that_overflows_says_what_is_missing() {
 }
 
 #[test]
-fn a_whole_machine_is_traced_without_the_tracer() {
+fn traces_the_whole_machine_except_the_tracer() {
     if !can_trace() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Who may trace, and what `tare trace` does where BPF programs can't be loaded: perf events.
+//! Which users may trace, and the fallback to perf events if BPF programs can't be loaded.
 
 use std::process::{Command, Output};
 
@@ -11,19 +11,19 @@ use crate::trace::can_trace;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
-/// Runs `tare trace` on a kernel that doesn't describe its types.
+/// Runs `tare trace` as on a kernel without BTF, where BPF programs can't be loaded.
 pub(crate) fn without_btf(words: &str) -> Output {
     tare_without_btf(&format!("trace {words}"))
 }
 
-/// The same of any command.
+/// Runs a command of tare as on a kernel without BTF.
 fn tare_without_btf(words: &str) -> Output {
     sh(&format!(
         "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} {words}'"
     ))
 }
 
-/// Whether perf events on system calls can be opened here; says why the test is skipped if not.
+/// Whether perf events on system calls can be opened here; if not, prints why the test is skipped.
 fn can_step_back() -> bool {
     let output = without_btf("-s true");
     let can = status(&output) == 0 && stderr(&output).contains("no BTF");
@@ -33,7 +33,7 @@ fn can_step_back() -> bool {
     can
 }
 
-/// What `setpriv` is told so that a user has these capabilities alone.
+/// Returns a `setpriv` command that leaves an unprivileged user only these capabilities.
 fn capabilities(names: &str) -> String {
     format!(
         "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all{names} --ambient-caps=-all{names}"
@@ -46,7 +46,7 @@ fn calls(document: &Value, call: &str) -> u64 {
 }
 
 #[test]
-fn nobody_is_told_what_is_missing() {
+fn names_the_missing_capabilities_to_a_user() {
     let Some(nobody) = Unprivileged::new() else { return };
     for args in [&["-s", "true"][..], &["true"]] {
         let refused = nobody.tare("trace", args);
@@ -54,7 +54,7 @@ fn nobody_is_told_what_is_missing() {
         assert!(stderr(&refused).contains("CAP_BPF and CAP_PERFMON"), "{refused:?}");
         assert_eq!(stderr(&refused).lines().count(), 1, "{refused:?}");
     }
-    // tracefs is root's.
+    // Only root can read tracefs.
     let tare = nobody.path().display().to_string();
     let output = sh(&format!("{} {tare} trace -s true", capabilities(",+perfmon")));
     let text = stderr(&output);
@@ -63,7 +63,7 @@ fn nobody_is_told_what_is_missing() {
 }
 
 #[test]
-fn root_of_a_container_is_told_what_is_missing() {
+fn names_the_missing_capabilities_to_root_of_a_container() {
     let output = sh(&format!("unshare -Ur {TARE} trace -s true"));
     if stderr(&output).starts_with("unshare:") {
         return println!("skipped: {}", stderr(&output));
@@ -109,7 +109,7 @@ fn with_perfmon_and_a_readable_tracefs_perf_events_show_calls() {
 }
 
 #[test]
-fn sums_of_perf_events_are_those_of_the_programs() {
+fn perf_events_count_calls_exactly() {
     if !can_step_back() {
         return;
     }
@@ -135,7 +135,7 @@ fn sums_of_perf_events_are_those_of_the_programs() {
 }
 
 #[test]
-fn lines_of_perf_events_have_ends_and_signals() {
+fn perf_events_show_ends_and_signals() {
     if !can_step_back() {
         return;
     }
@@ -149,9 +149,8 @@ fn lines_of_perf_events_have_ends_and_signals() {
     assert_eq!((of("end", "exited with 0"), of("end", "killed by a signal")), (1, 1), "{text}");
 }
 
-/// A running process is followed with what it starts, and the tracer is not among all.
 #[test]
-fn perf_events_follow_processes_and_leave_the_tracer_out() {
+fn perf_events_follow_children_and_exclude_the_tracer() {
     if !can_step_back() {
         return;
     }
@@ -176,14 +175,12 @@ fn perf_events_follow_processes_and_leave_the_tracer_out() {
     let all = without_btf(&format!("-a -e write --timeout 300 -o {}", out.display()));
     assert_eq!(status(&all), 0, "{all:?}");
     let text = std::fs::read_to_string(&out).unwrap();
-    // Each line of the tracer's own would make another.
+    // Each line that the tracer writes would cause another one.
     assert!(!text.contains("+++ exited with") || text.lines().count() < 100_000);
 }
 
-/// `tare sched` and `tare lock` by perf events: tasks are followed, and locks of the kernel have their
-/// callers.
 #[test]
-fn scheduling_and_locks_are_seen_without_bpf() {
+fn perf_events_show_followed_tasks_and_callers_of_locks() {
     if !can_step_back() {
         return;
     }

@@ -6,7 +6,7 @@ use super::event::{SchedAction, Slice};
 use super::slices::Sched;
 use super::sums::{TaskSums, Waits};
 
-/// Version of the documents; it rises when a field changes its meaning or disappears.
+/// Version of the documents: raised when a field changes its meaning or is removed.
 pub const JSON_VERSION: u32 = 1;
 
 /// Formats a switch as a JSON object.
@@ -30,7 +30,7 @@ pub fn switch_object(action: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
     })
 }
 
-/// Formats the sums as a document. `all`: all tasks were selected; `missing`: lost records.
+/// Formats the sums as a document. `all`: all tasks were selected; `missing`: number of lost records.
 #[must_use]
 pub fn sums_document(sched: &Sched, tasks: &[&TaskSums], all: bool, missing: u64) -> Value {
     let tasks: Vec<_> = tasks

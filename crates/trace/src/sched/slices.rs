@@ -299,7 +299,7 @@ mod tests {
 
     /// As in `perf sched timehist`: the idle task of a CPU waits while another runs there.
     #[test]
-    fn counts_time_of_others_as_the_idle_tasks_wait() {
+    fn an_idle_task_waits_while_another_task_runs() {
         let mut sched = Sched::new(SchedOptions::default());
         let events = [(10, 0, 0, 7), (15, 1, 8, 0), (20, 0, 7, 0), (45, 1, 0, 8), (50, 0, 0, 7)];
         let slices: Vec<_> = events

@@ -18,13 +18,13 @@ pub(crate) enum LockSource {
     Live(TraceTarget),
 }
 
-/// Resolved options.
+/// The resolved options of `tare lock`.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) source: LockSource,
     pub(crate) options: LockOptions,
     pub(crate) key: LockKey,
-    /// Most rows to show.
+    /// Maximum number of rows to print.
     pub(crate) entries: usize,
     pub(crate) stacks: bool,
     pub(crate) output: Option<PathBuf>,
@@ -35,7 +35,7 @@ impl Lock {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::LockArgs) -> Result<Self, Refusal> {
         let key = match raw.key {
             LockSort::Contended => LockKey::Contended,

@@ -11,7 +11,7 @@ use crate::cli::perf;
 use crate::cli::raw::{self, SchedSort};
 use crate::exit::Refusal;
 
-/// What of a recording is taken.
+/// A recording, and the tasks and times to read from it.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedSource {
     /// `-` is standard input.
@@ -35,22 +35,22 @@ pub(crate) enum SchedSource {
 /// Form of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SchedForm {
-    /// Each switch.
+    /// A line for each switch.
     Timehist(TimehistOptions),
     /// Totals per task.
     Sums {
         by: SortKey,
-        /// With a histogram of waits.
+        /// Whether to print a histogram of waits.
         histogram: bool,
     },
 }
 
-/// Resolved options.
+/// The resolved options of `tare sched`.
 #[derive(Clone, Debug)]
 pub(crate) struct Sched {
     pub(crate) source: SchedSource,
     pub(crate) form: SchedForm,
-    /// CPUs to show; empty: all.
+    /// The CPUs to count; empty for all.
     pub(crate) cpus: Vec<u32>,
     pub(crate) output: Option<PathBuf>,
     pub(crate) json: bool,
@@ -60,7 +60,7 @@ impl Sched {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::SchedArgs) -> Result<Self, Refusal> {
         let form = if raw.timehist {
             let raw::SchedArgs { wakeups, migrations, state, next, .. } = raw;

@@ -17,64 +17,63 @@ use super::{size, symbols, targets};
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Whose calls.
+/// The tasks to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TraceScope {
-    /// The command's.
+    /// The command and its children.
     Command,
-    /// Running processes'.
+    /// Running processes and their children.
     Processes(Vec<i32>),
-    /// The whole machine; with a command until it ends.
+    /// The whole machine, until the command exits if there is one.
     All,
 }
 
 /// Form of the output.
 #[derive(Clone, Debug)]
 pub(crate) enum TraceView {
-    /// Sums.
+    /// Sums of calls.
     Summary {
-        /// Of these calls.
+        /// The calls to sum up.
         calls: CallSelection,
-        /// Of what each.
+        /// How calls are grouped: by call, or by call and thread or cgroup.
         by: SumKey,
-        /// With histograms.
+        /// Whether to print histograms.
         histograms: bool,
     },
-    /// Each call.
+    /// A line for each call.
     Calls {
-        /// Which, and how.
+        /// The calls to print, and their layout.
         lines: LineOptions,
-        /// What is shown between them.
+        /// The events to print between calls.
         wanted: Box<PerfOptions>,
         /// Size of the ring buffer in bytes, a power of two.
         ring_bytes: u32,
     },
     /// Calls of functions.
     FunctionProbes(Box<FunctionProbes>),
-    /// Nothing: all goes into this file. How much may wait in the kernel for each CPU, where that is
-    /// told.
+    /// A recording in this file. The size of each CPU's ring buffer in bytes, if given.
     Data(PathBuf, Option<u32>),
 }
 
 /// Probed functions and places.
 #[derive(Clone, Debug)]
 pub(crate) struct FunctionProbes {
-    /// Which.
+    /// The functions and places.
     pub(crate) probes: Vec<Probe>,
-    /// Whether each call is shown.
+    /// Whether to print each call.
     pub(crate) each: bool,
-    /// Shortest shown call, in nanoseconds.
+    /// Shortest duration of a printed call, in nanoseconds.
     pub(crate) min_duration_ns: u64,
-    /// With histograms.
+    /// Whether to print histograms.
     pub(crate) histograms: bool,
-    /// Number of slowest calls to show, and size of the ring buffer.
+    /// The tracer's options.
     pub(crate) options: FunctionOptions,
 }
 
 /// Default size of the ring buffer in bytes.
 pub(crate) const RING_BYTES: u32 = 8 << 20;
 
-/// Traced tasks, and for how long.
+/// The tasks to trace, and for how long.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceTarget {
     pub(crate) command: Vec<OsString>,
@@ -83,8 +82,10 @@ pub(crate) struct TraceTarget {
 }
 
 impl TraceTarget {
+    /// Resolves the options that name tasks.
+    ///
     /// # Errors
-    /// Fails without a process, or for an id that no process has.
+    /// Fails if they name no task, or an id that no process can have.
     pub(super) fn new(
         pids: &[i32],
         all: bool,
@@ -103,7 +104,7 @@ impl TraceTarget {
     }
 }
 
-/// Resolved options.
+/// The resolved options of `tare trace`.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     pub(crate) traced: TraceTarget,
@@ -116,7 +117,7 @@ impl Trace {
     /// Resolves the typed options.
     ///
     /// # Errors
-    /// Fails with a usage message if an option makes no sense.
+    /// Fails with a usage message if an option is invalid.
     pub(crate) fn new(raw: raw::TraceArgs) -> Result<Self, Refusal> {
         let (calls, tracepoints) = raw.calls.as_deref().map_or(Ok(Default::default()), |text| {
             CallSelection::with_tracepoints(text)
@@ -210,7 +211,7 @@ pub(super) fn ring_bytes(typed: Option<&str>) -> Result<u32, Refusal> {
     })
 }
 
-/// The functions and places that are asked for.
+/// Returns the functions and places to probe.
 fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refusal> {
     let path = std::env::var_os("PATH");
     let find = |name: &str| find_in_path(name.as_ref(), path.as_deref());
