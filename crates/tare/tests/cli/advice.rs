@@ -1,4 +1,4 @@
-//! What messages advise: the remedy is the one that helps, and no tip is a trap.
+//! The advice in error messages: the named remedy works, and a suggested command does no harm.
 
 use crate::support::{ProcessGuard, Unprivileged, sh, status, stderr, tare};
 
@@ -57,7 +57,7 @@ fn a_tip_is_near_and_runs_nothing() {
         let text = refused(args);
         assert!(text.starts_with("tare: ") && text.contains(args[1]), "{text}");
         assert!(!text.contains("similar") && !text.contains("-- -"), "{args:?}: {text}");
-        // What perf has and tare lacks is answered with the reason.
+        // An option that perf has and tare lacks gets an answer with the reason.
         let all = format!("tare {} --help", args[0]);
         assert!(text.contains(&all) || text.contains(" is not supported"), "{args:?}: {text}");
     }

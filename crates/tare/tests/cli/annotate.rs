@@ -1,4 +1,4 @@
-//! `tare annotate`, against perf.
+//! `tare annotate`, compared with perf.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use crate::recorded::RecordingFolder;
 use crate::support::{document, stderr, tare, workload};
 use crate::tmux::{Terminal, tare as binary};
 
-/// A recording of a program that works.
+/// Records a busy program.
 fn recorded(words: &[&str]) -> RecordingFolder {
     let folder = RecordingFolder::new();
     let output = folder.run(&[&["-q", "-F", "1999", "--"], words].concat());

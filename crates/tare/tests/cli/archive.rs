@@ -1,4 +1,4 @@
-//! `tare archive`, and what reads archives.
+//! `tare archive`, and the commands that read archives.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{is_root, stderr, tare};
 use crate::symbols::{SPIN, build_id, compile};
 
-/// A recording whose program is stripped, its debug file in a folder that must be named, and a
+/// A recording of a stripped program, whose debug file is in a folder that must be named, and of a
 /// program without a build id.
 struct RecordedProgram {
     folder: tempfile::TempDir,
@@ -55,19 +55,19 @@ impl RecordedProgram {
         tare.env("TMPDIR", self.path()).output().unwrap()
     }
 
-    /// Packs it.
+    /// Packs the recording.
     fn archive(&self) -> String {
         let output = self.tare("archive perf.data -o all.tar.zst --debug-dir debug");
         assert!(output.status.success(), "{}", stderr(&output));
         stderr(&output)
     }
 
-    /// Runs tare where there is nothing but tare and the archive.
+    /// Runs tare in a root file system that holds only tare and the archive.
     fn elsewhere(&self, line: &str) -> Output {
         let root = self.path().join("elsewhere");
         if !root.exists() {
             let tare = env!("CARGO_BIN_EXE_tare");
-            // Not where the recorded programs had them.
+            // Under other paths than when the programs were recorded.
             self.sh(&format!(
                 "mkdir -p elsewhere/x elsewhere/tmp; cp {tare} elsewhere/x/tare; cp $(ldd {tare} | grep -o '/[^ ]*') elsewhere/x; cp all.tar.zst elsewhere"
             ));

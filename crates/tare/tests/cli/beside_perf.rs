@@ -1,4 +1,4 @@
-//! What perf prints of a drawn recording, beside what tare does.
+//! Compares tare's output for synthetic recordings with perf's.
 
 use crate::drawn::{
     ADDR, BRANCHES, DATA, DATA_SRC, DrawnEvent, DrawnSample, INNER, NAMELESS, OUTER, PHYS_ADDR,
@@ -17,7 +17,7 @@ fn cycles(count: u64) -> u64 {
     count << 4
 }
 
-/// A program that calls and jumps, also where the kernel returns to it.
+/// A program with calls, jumps and returns from the kernel.
 fn branches(oldest: (u64, u64, u64)) -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let call = (OUTER + 4, INNER, PREDICTED | cycles(3));
@@ -39,7 +39,7 @@ fn branches(oldest: (u64, u64, u64)) -> Option<SyntheticProgram> {
     SyntheticProgram::new(&[event], &samples)
 }
 
-/// Loads and stores, each of another kind.
+/// Loads and stores, one of each kind.
 fn memory() -> Option<SyntheticProgram> {
     let more = ADDR | WEIGHT_STRUCT | DATA_SRC | PHYS_ADDR;
     let event = DrawnEvent { name: "loads", kind: (4, 0x1cd), more };
@@ -69,7 +69,7 @@ fn memory() -> Option<SyntheticProgram> {
     SyntheticProgram::new(&[event], &samples)
 }
 
-/// Lines without what stands around a table, and without spaces at their ends.
+/// The lines of a table, without its frame and trailing spaces.
 fn rows(lines: &[String]) -> Vec<String> {
     let rows = lines.iter().map(|line| line.trim_end().to_owned());
     rows.filter(|line| !line.is_empty() && !line.starts_with("# ") && line != "#").collect()
@@ -158,7 +158,7 @@ fn each_event_has_a_file_that_is_perfs() {
     };
     for more in ["--ns", "--deltatime"] {
         let words = ["script", "--per-event-dump", more];
-        // perf looks at a file's size before all is written.
+        // perf prints a file's size before it has written all of it.
         let said = |lines: Vec<String>| -> Vec<String> {
             lines.iter().map(|line| line.split(" MB ").nth(1).unwrap().to_owned()).collect()
         };
@@ -196,7 +196,7 @@ fn held(drawn: &SyntheticProgram, option: &str, lists: &[&str], mode: &[&str]) {
         let words = [&["report", "--stdio", option, columns][..], mode].concat();
         let mut ours = rows(&drawn.tare(&words));
         let mut theirs = rows(&drawn.perf(&words));
-        // Rows that weigh the same come in an order of perf's own.
+        // perf orders rows of equal weight in its own way.
         ours.sort_unstable();
         theirs.sort_unstable();
         assert_eq!(ours, theirs, "{option} {columns}");
@@ -204,7 +204,7 @@ fn held(drawn: &SyntheticProgram, option: &str, lists: &[&str], mode: &[&str]) {
     }
 }
 
-// Where a key has "symbol" in its name perf adds a column, and crashes with branches: `-F` doesn't.
+// For keys with "symbol" in their name, perf adds a column and crashes on branches; with `-F` it doesn't.
 #[test]
 fn keys_of_branches_are_those_of_perf() {
     let Some(drawn) = branches(FROM_KERNEL) else { return };
@@ -229,7 +229,7 @@ fn branches_are_rows_where_they_were_recorded_as_in_perf() {
         let words = [&["report", "--stdio"], words].concat();
         let mut ours = rows(&drawn.tare(&words));
         let mut theirs = rows(&drawn.perf(&words));
-        // Rows that weigh the same come in an order of perf's own.
+        // perf orders rows of equal weight in its own way.
         ours.sort_unstable();
         theirs.sort_unstable();
         assert_eq!(ours, theirs, "{words:?}");
@@ -251,7 +251,7 @@ fn branches_are_rows_on_a_terminal_too() {
     };
     let screen = open("");
     assert!(screen.contains("Source Symbol") && screen.contains("[.] _start"), "{screen}");
-    // A filter is on where branches went to.
+    // The filter applies to the branches' targets.
     terminal.press(&["/"]);
     terminal.type_in("_start");
     terminal.press(&["Enter"]);
@@ -267,7 +267,7 @@ fn branches_are_rows_on_a_terminal_too() {
     assert_eq!(terminal.assert_sane(), 0);
 }
 
-/// Loops in two functions, each of whose branches takes the same cycles.
+/// Loops in two functions whose branches all take the same number of cycles.
 fn loops() -> Option<SyntheticProgram> {
     let event = DrawnEvent { name: "cycles", kind: (0, 0), more: BRANCHES };
     let in_outer = (OUTER + 4, OUTER + 1, PREDICTED | cycles(700));
@@ -287,7 +287,7 @@ fn loops() -> Option<SyntheticProgram> {
     SyntheticProgram::new(&[event], &samples)
 }
 
-// perf 6.1 reads memory that it has freed, and crashes: the layout is that of its sources.
+// perf 6.1 crashes here (use after free), so the expected layout comes from its sources.
 #[test]
 fn blocks_between_branches_have_their_cycles() {
     let Some(drawn) = loops() else { return };
@@ -303,7 +303,7 @@ fn blocks_between_branches_have_their_cycles() {
     ];
     assert_eq!(blocks(&[]), all);
     assert_eq!(blocks(&["--percent-limit", "17"]), all[..2]);
-    // Samples weigh the same each; where no branches were recorded there are samples too.
+    // Without branches all samples have equal weight.
     assert!(!blocks(&["--no-branch-stack"])[0].contains("->"));
     let Some(drawn) = memory() else { return };
     let text = drawn.tare(&["report", "--stdio", "--total-cycles"]).join("\n");
@@ -333,8 +333,8 @@ fn keys_of_memory_accesses_are_those_of_perf() {
     let keys = ["local_weight", "weight", "addr", "local_ins_lat", "ins_lat", "dso_size,comm"];
     held(&drawn, "-s", &keys, &[]);
     held(&drawn, "-F", &["overhead,symbol_iaddr", "overhead,symbol_size"], &["--mem-mode"]);
-    // perf has the letter of the code for data, and takes lines of the cache apart by file offsets
-    // whose names it looks up by addresses: their numbers are the same.
+    // perf marks data with the letter for code, and names cache lines by looking up file offsets as
+    // addresses, so only the numbers are compared.
     let shares = |words: &[&str], lines: &[String]| -> Vec<String> {
         let rows = lines.iter().filter_map(|line| line.split_whitespace().next());
         let rows: Vec<_> = rows.map(str::to_owned).collect();

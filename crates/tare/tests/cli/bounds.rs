@@ -1,4 +1,4 @@
-//! How much memory a recording can make its reader take, however it is made: its own size and
+//! No recording, however hostile, makes its reader use more memory than the recording's size plus
 //! 64 MiB.
 
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use crate::support::workload;
 
-/// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`: without a time records count in the order in which they
-/// lie there, and nothing waits.
+/// `PERF_SAMPLE_IP` and `PERF_SAMPLE_TID`. Without times, records are processed in file order and none
+/// waits in the sort window.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1;
 
-/// What reading may take beside the input's size, in bytes.
+/// Memory that reading may use beyond the input's size, in bytes.
 const ALLOWED: u64 = 64 << 20;
 
 fn attr() -> Attr {
@@ -29,7 +29,7 @@ fn attr() -> Attr {
     }
 }
 
-/// A recording, record by record.
+/// A hostile recording, built record by record.
 struct Hostile {
     stream: Vec<u8>,
     encoder: Encoder,
@@ -80,7 +80,7 @@ impl Hostile {
     }
 }
 
-/// What a command of tare's took at most, in bytes, and what it wrote.
+/// Runs tare and returns its peak memory in bytes and its output.
 fn peak(words: &[&str], file: &Path, folder: &TempDir) -> (u64, String) {
     let told = folder.path().join("peak");
     let mut command = Command::new(workload("peak"));
@@ -89,15 +89,15 @@ fn peak(words: &[&str], file: &Path, folder: &TempDir) -> (u64, String) {
     command.env_remove("HOME").env_remove("DEBUGINFOD_URLS");
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    // 1: there is nothing to be shown.
+    // Status 1 means that there is nothing to show.
     let is_orderly = output.status.code().is_some_and(|code| code < 2);
     assert!(is_orderly && !text.contains("panicked"), "{words:?}: {} {text:.2000}", output.status);
     let kib: u64 = std::fs::read_to_string(&told).unwrap().trim().parse().unwrap();
     (kib << 10, text)
 }
 
-/// A command takes at most [`ALLOWED`] beside the size of what it reads and what an empty recording
-/// takes. What it wrote.
+/// Asserts that a command uses at most [`ALLOWED`] beyond its input's size and the memory for an empty
+/// recording. Returns its output.
 fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     let mut empty = Hostile::new();
     empty.sample(1, 1);
@@ -112,8 +112,8 @@ fn bounded(words: &[&str], files: &[&Path], folder: &TempDir) -> String {
     text
 }
 
-/// 64,000 children of a process with 60,000 mappings, each of which maps something: 120 GB where each
-/// has a list of its own.
+/// 64,000 children of a process with 60,000 mappings, each with a further mapping. A copied list per child
+/// would take 120 GB.
 #[test]
 fn copies_of_a_large_address_space() {
     const MAPPINGS: u64 = 60_000;
@@ -136,7 +136,7 @@ fn copies_of_a_large_address_space() {
     }
 }
 
-/// A few events that all claim the file's ids, some a million each.
+/// A few events that share the file's table of ids, a million ids each.
 #[test]
 fn ids_that_events_share() {
     const EVENTS: u64 = 4000;
@@ -165,8 +165,8 @@ fn ids_that_events_share() {
     }
 }
 
-/// 100,000 sampled functions, each of whose names is the rest of one of 1 MiB: 1.6 GB where each is
-/// kept.
+/// 100,000 sampled functions whose names are suffixes of one name of 1 MiB. Copied names would take
+/// 1.6 GB.
 #[test]
 fn names_that_overlap() {
     const SYMBOLS: u32 = 100_000;
@@ -191,7 +191,7 @@ fn names_that_overlap() {
     }
 }
 
-/// An ELF library with so many functions of 16 bytes, whose names overlap.
+/// An ELF library with `symbols` functions of 16 bytes whose names overlap.
 fn library(symbols: u32) -> Vec<u8> {
     const HEADER: u64 = 64;
     const NAME: usize = 1 << 20;

@@ -12,20 +12,19 @@ use crate::support::{ProcessGuard, sh};
 
 /// Chromium with one page.
 pub(crate) struct Browser {
-    /// It goes before its folder does.
+    /// Declared first, so that the process ends before its folder is removed.
     child: ProcessGuard,
     commands: File,
     answers: BufReader<File>,
     number: u64,
     session: Option<String>,
-    /// What was told without being asked for.
+    /// Events that arrived while waiting for an answer.
     told: Vec<Value>,
     folder: tempfile::TempDir,
 }
 
 impl Browser {
-    /// Opens a page and waits until it says that it is ready; `None`, with the reason on stdout,
-    /// where there is no Chromium.
+    /// Opens a page and waits until it is ready. Without Chromium, prints the reason and returns `None`.
     pub(crate) fn open(page: &Path, scheme: &str) -> Option<Self> {
         if !Command::new("chromium").arg("--version").output().is_ok_and(|out| out.status.success())
         {
@@ -75,7 +74,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// Calls a method, and returns its result.
+    /// Calls a DevTools method and returns its result.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
@@ -96,7 +95,7 @@ impl Browser {
         }
     }
 
-    /// What an expression of JavaScript is, a promise's value too.
+    /// Evaluates a JavaScript expression and awaits it if it is a promise.
     pub(crate) fn js(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut result = self.call("Runtime.evaluate", &params);
@@ -110,7 +109,7 @@ impl Browser {
         text.as_str().unwrap().to_owned()
     }
 
-    /// Presses a key, with what it types.
+    /// Presses a key and types its text.
     pub(crate) fn key(&mut self, key: &str) {
         let text = if key.chars().count() == 1 { key } else { "" };
         for (kind, text) in [("keyDown", text), ("keyUp", "")] {
@@ -127,7 +126,7 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", &event);
     }
 
-    /// Drags from one place to another; without a way between them, clicks.
+    /// Drags from one point to another; if they are equal, clicks.
     pub(crate) fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
         self.pointer("mouseMoved", from.0, from.1);
         self.pointer("mousePressed", from.0, from.1);
@@ -139,7 +138,7 @@ impl Browser {
         self.pointer("mouseReleased", to.0, to.1);
     }
 
-    /// Requests but for the page itself, errors, and what was written to the console.
+    /// Requests other than for the page itself, errors, and console messages.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
         self.js("new Promise((done) => setTimeout(done, 50))");
         let methods = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];

@@ -1,5 +1,5 @@
-//! `tare record --max-overhead`: rates follow the budget, every change is in the recording, and
-//! weights stay right.
+//! `tare record --max-overhead`: rates follow the budget, the recording notes every change, and samples
+//! keep the right weight.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn record(folder: &Path, options: &[&str], script: &str) -> BudgetRecording {
     BudgetRecording { ledger, changes, said, file }
 }
 
-/// What the first rate costs a busy CPU by the figures that the recording names.
+/// The cost of the first rate for a busy CPU, from the figures in the recording.
 fn share_of_rate(recorded: &BudgetRecording) -> f64 {
     let us = recorded.ledger.events[0].sample_cost.as_ref().unwrap().us.value;
     recorded.changes[0].hz[0] as f64 * us * 1e-6
@@ -70,7 +70,7 @@ fn a_busy_program_is_sampled_within_the_budget_and_its_samples_stand_for_all_of_
         "{}",
         recorded.said
     );
-    // The kernel's own period, of whichever rate: no sample stands for more or less than its time.
+    // Each sample carries the kernel's period for its own rate, so the weights add up to the CPU time.
     let coverage = recorded.ledger.events[0].coverage.unwrap().percent().unwrap();
     assert!((75.0..150.0).contains(&coverage), "{coverage}: {}", recorded.said);
     let report =
@@ -91,7 +91,7 @@ fn forks_and_sleep_have_their_samples_and_the_floor_says_that_it_won() {
     let floor = record(folder.path(), &["--max-overhead", "0.01%", "--min-rate", "99"], BURNER);
     assert!(floor.changes.iter().all(|change| change.hz[0] == 99), "{:?}", floor.changes);
     assert!(floor.said.contains("budget: exceeded for "), "{}", floor.said);
-    // Until its very end, not until the last look.
+    // The ledger covers the time to the end, not only to the last check.
     let ledger = &floor.ledger;
     assert!(
         ledger.budget.as_ref().unwrap().floor_ns as f64 > 0.99 * ledger.recorded_ns as f64,

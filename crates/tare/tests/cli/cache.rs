@@ -1,4 +1,4 @@
-//! What was looked up is kept by build id: a second report needs nothing of the binary.
+//! Symbols are cached by build id, so a second report doesn't need the binary.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl CachedRecording {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The kept files, by name.
+    /// The cached files, by name.
     fn kept(&self) -> Vec<PathBuf> {
         let Ok(files) = std::fs::read_dir(self.folder.path().join("cache/tare/symbols")) else {
             return Vec::new();
@@ -89,7 +89,7 @@ fn a_second_report_is_the_first_ones_also_without_the_binary() {
     assert_eq!(recorded.kept(), kept);
 }
 
-/// Who reads an archive has another cache.
+/// The reader of an archive has its own cache.
 #[test]
 fn an_archive_has_files_whose_symbols_are_kept() {
     let Some(recorded) = CachedRecording::new() else { return };
@@ -112,7 +112,8 @@ fn an_archive_has_files_whose_symbols_are_kept() {
     assert!(list.contains(&format!("{rest}/debug")), "{list}");
 }
 
-/// Cut, changed, or another user's to write: a reason or another look, and never a wrong name.
+/// A cache file that is truncated, changed or writable by another user leads to a new lookup or a reason,
+/// never to a wrong name.
 #[test]
 fn what_was_damaged_is_looked_up_again() {
     let Some(recorded) = CachedRecording::new() else { return };

@@ -1,4 +1,4 @@
-//! `tare diff`: recordings of two sides.
+//! `tare diff`: comparing two sets of recordings.
 
 use std::path::Path;
 use std::process::Output;
@@ -17,7 +17,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Records `steps` with its first function so much longer: less than a tenth of a second.
+/// Records the workload `steps` with its first function `percent` longer; it runs less than 0.1 s.
 fn record(folder: &Path, name: &str, percent: &str) {
     record_rounds(folder, name, percent, "30");
 }
@@ -31,7 +31,8 @@ fn record_rounds(folder: &Path, name: &str, percent: &str, rounds: &str) {
     assert_eq!(status(&recorded), 0, "{}", stderr(&recorded));
 }
 
-/// A folder with five recordings a side: a1 to a5, and b1 to b5, whose parse takes twice as long.
+/// A folder with five recordings per side: a1 to a5, and b1 to b5, whose function `parse` takes twice as
+/// long.
 fn ten_recordings() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for number in 1..=5 {

@@ -1,5 +1,5 @@
-//! `tare doctor` on the machine that runs the tests: as root, as nobody, with few files, in a
-//! cgroup namespace.
+//! `tare doctor` on the test machine: as root, as an unprivileged user, with few descriptors, in a cgroup
+//! namespace.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -43,7 +43,7 @@ fn text_has_a_verdict_and_no_colour_in_a_pipe() {
     }
 }
 
-/// Every shortcoming says what it costs, and nothing else does.
+/// Each shortcoming states its cost, and no other item does.
 #[test]
 fn shortcomings_have_their_price() {
     let document = document(&Command::new(TARE).args(["doctor", "--json"]).output().unwrap());
@@ -58,7 +58,7 @@ fn shortcomings_have_their_price() {
     }
 }
 
-/// Nobody gets the same items as root, and answers of their own.
+/// An unprivileged user gets the same items as root, with different answers.
 #[test]
 fn as_an_unprivileged_user() {
     if !is_root() {
@@ -109,12 +109,12 @@ fn with_few_files() {
     let files = item(&low, "open_files");
     assert_eq!(files["state"], "limited");
     assert!(files["found"].as_str().unwrap().starts_with("20 ("), "{files}");
-    // One descriptor is enough to ask with: every event is closed before the next.
+    // One descriptor suffices: doctor closes each event before it opens the next.
     let one = document(&shell("ulimit -n 4; exec \"$1\" doctor --json"));
     assert_eq!(one["abilities"], low["abilities"]);
 }
 
-/// The mounts of a new cgroup namespace start above its top: doctor says so and goes on.
+/// In a new cgroup namespace the mounts start above its root: doctor reports that and continues.
 #[test]
 fn in_a_cgroup_namespace() {
     let output = Command::new("unshare").args(["--cgroup", TARE, "doctor", "--json"]).output();
@@ -126,7 +126,7 @@ fn in_a_cgroup_namespace() {
     }
 }
 
-/// Without a readable `/proc` and `/sys`, as some containers have it.
+/// Some containers have no readable `/proc` and `/sys`.
 #[test]
 fn without_proc_and_sys() {
     let script =

@@ -1,5 +1,5 @@
-//! Recordings of what this machine's CPU can't sample, drawn by the tests: branch stacks, memory
-//! accesses. perf reads the same files.
+//! Synthetic recordings with data that this machine's CPU can't sample: branch stacks, memory accesses. perf
+//! reads the same files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, ki
 
 use crate::support::{stderr, tare};
 
-/// IP, TID, TIME, CPU, PERIOD, and IDENTIFIER in front.
+/// IP, TID, TIME, CPU, PERIOD and IDENTIFIER.
 const USUAL: u64 = 1 | 2 | 4 | 1 << 7 | 1 << 8 | 1 << 16;
 pub(crate) const ADDR: u64 = 1 << 3;
 pub(crate) const CALLCHAIN: u64 = 1 << 5;
@@ -22,7 +22,7 @@ pub(crate) const PHYS_ADDR: u64 = 1 << 19;
 const DATA_PAGE_SIZE: u64 = 1 << 22;
 pub(crate) const WEIGHT_STRUCT: u64 = 1 << 24;
 
-/// Where the program's functions and data are, on x86-64.
+/// Addresses of the program's functions and data, on x86-64.
 pub(crate) const CODE: u64 = 0x40_1000;
 pub(crate) const DATA: u64 = 0x40_2000;
 pub(crate) const OUTER: u64 = CODE;
@@ -64,16 +64,16 @@ names: .fill 64,1,2
 .balign 4096
 ";
 
-/// An event whose samples have more than the usual.
+/// An event whose samples have additional fields.
 pub(crate) struct DrawnEvent {
     pub(crate) name: &'static str,
-    /// `PERF_TYPE_*` and its number.
+    /// `PERF_TYPE_*` and config.
     pub(crate) kind: (u32, u64),
     /// `PERF_SAMPLE_*`.
     pub(crate) more: u64,
 }
 
-/// A sample; what its event doesn't have is left out.
+/// A sample; fields that its event doesn't record are left out.
 #[derive(Clone, Default)]
 pub(crate) struct DrawnSample {
     pub(crate) event: usize,
@@ -81,20 +81,20 @@ pub(crate) struct DrawnSample {
     pub(crate) addr: u64,
     pub(crate) period: u64,
     pub(crate) chain: Vec<u64>,
-    /// From, to, and flags.
+    /// Source, target and flags of each branch.
     pub(crate) branches: Vec<(u64, u64, u64)>,
     pub(crate) weight: u64,
     pub(crate) data_src: u64,
     pub(crate) phys_addr: u64,
 }
 
-/// A folder with a program, its source, and a recording of it that never was made.
+/// A folder with a program, its source, and a synthetic recording of it.
 pub(crate) struct SyntheticProgram {
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl SyntheticProgram {
-    /// `None`, with a word, where perf isn't installed or the machine isn't what the program is for.
+    /// Without perf or on another architecture, prints the reason and returns `None`.
     pub(crate) fn new(events: &[DrawnEvent], samples: &[DrawnSample]) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") || Command::new("perf").arg("version").output().is_err() {
             println!("skipped: perf isn't installed, or this is no x86-64");
@@ -122,7 +122,7 @@ impl SyntheticProgram {
             config: event.kind.1,
             sampling: Sampling::Period(1000),
             sample_type: USUAL | event.more,
-            // Any branch of programs and of the kernel, where there are any.
+            // PERF_SAMPLE_BRANCH_ANY of user space and kernel, if the event has branches.
             branch_sample_type: if event.more & BRANCHES == 0 { 0 } else { 1 | 2 | 1 << 3 },
             flags: Flags::SAMPLE_ID_ALL | Flags::COMM | Flags::TASK | Flags::MMAP2,
             ..Attr::default()
@@ -168,14 +168,14 @@ impl SyntheticProgram {
         std::fs::write(self.file(), [&ending.header[..], &data, &ending.tail].concat()).unwrap();
     }
 
-    /// Lines that perf prints.
+    /// perf's output lines.
     pub(crate) fn perf(&self, words: &[&str]) -> Vec<String> {
         let mut perf = Command::new("perf");
         perf.args(words).args(["-i", "perf.data"]).current_dir(self.folder.path());
         lines(&perf.env("LC_ALL", "C").env("HOME", self.folder.path()).output().unwrap())
     }
 
-    /// Lines that tare prints.
+    /// tare's output lines.
     pub(crate) fn tare(&self, words: &[&str]) -> Vec<String> {
         let mut tare = tare();
         tare.args(words).args(["-i", "perf.data"]).current_dir(self.folder.path());

@@ -1,4 +1,4 @@
-//! The grammar of `-e`, through the binary.
+//! The grammar of `-e`.
 
 use std::process::{Command, Output};
 
@@ -79,7 +79,7 @@ fn what_is_wrong_is_said_with_its_position_and_the_command_does_not_run() {
             "one line where stderr is no terminal"
         );
     }
-    // script(1) of util-linux gives it a terminal, which gets a mark below the place.
+    // script(1) of util-linux provides a terminal, on which the message marks the position.
     let line = format!("{} stat -e cs,nonsense true", env!("CARGO_BIN_EXE_tare"));
     let marked = Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
     let marked = String::from_utf8_lossy(&marked.stdout).replace('\r', "");

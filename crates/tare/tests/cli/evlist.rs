@@ -1,4 +1,4 @@
-//! `tare evlist`, `buildid-list`, `kallsyms` and `version`, beside perf's commands of these names.
+//! `tare evlist`, `buildid-list`, `kallsyms` and `version` compared with perf's commands.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn text(program: &mut Command, args: &[&str], file: Option<&Path>) -> Option<Str
     Some(String::from_utf8_lossy(&program.output().ok()?.stdout).into_owned())
 }
 
-/// Both print the same lines, in any order.
+/// Asserts that both print the same lines, in any order.
 fn compare(args: &[&str], file: Option<&Path>, line: impl Fn(&str) -> String) {
     let lines = |text: String| {
         let mut lines: Vec<_> = text.lines().map(&line).filter(|line| !line.is_empty()).collect();
@@ -47,7 +47,7 @@ fn events_are_listed_as_perf_lists_them() {
     compare(&["evlist"], Some(&file), whole);
     compare(&["evlist", "-F"], Some(&file), whole);
     compare(&["evlist", "-g"], Some(&file), whole);
-    // Not every reader knows every bit, and the size of the structure is the writer's.
+    // The tools know different bits, and the size of the structure depends on the writer.
     let known = |line: &str| {
         let shown = |word: &&str| !word.starts_with("size: ");
         line.trim().split(", ").filter(shown).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! `tare export`: each format holds what the report says. Other tools read them in `./x peers`.
+//! `tare export`: each format agrees with the report. `./x peers` has other tools read them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn export(format: &str, file: &Path, args: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// What each function of the report weighs itself.
+/// The own weight of each function in the report.
 fn reported(file: &Path) -> BTreeMap<String, u64> {
     let args = ["report", "--json", "--no-children", "-g", "none", "--sort", "sym", "-i"];
     let report = document(&tare().args(args).arg(file).output().unwrap());

@@ -1,4 +1,4 @@
-//! `tare flame`: what it writes, and what it refuses. The page itself: `flame_page`.
+//! `tare flame`: its output and its refusals. `flame_page` tests the page.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

@@ -8,15 +8,15 @@ use crate::support::{status, stderr, tare};
 
 const HOSTILE: &str = "</script><script>document.title='hacked'</script><img/src=x>";
 
-/// A sample of each of `chains` call chains, of two threads, in a second and a half. Function 1
-/// calls all; `heavy` is sampled more often.
+/// Samples of `chains` call chains by two threads within 1.5 s. Function 1 calls all of them; `heavy` has more
+/// samples.
 fn made(folder: &Path, name: &str, chains: u64, heavy: u64) -> PathBuf {
     let mut made = SampleStream::new(&[10, 11]);
     for chain in 0..chains + heavy {
         let number = if chain < chains { chain } else { 0 };
         let digits = (0..5).map(|at| number / 10_u64.pow(at) % 10 + 10 * u64::from(at));
         let middle = digits.flat_map(|digit| [100 + 2 * digit, 101 + 2 * digit]);
-        // The innermost function first.
+        // Innermost function first.
         let leaf = if number == 0 { 7 } else { 1000 + number % 20_000 };
         let functions: Vec<u64> = [leaf].into_iter().chain(middle).chain([1]).collect();
         let time_ns = 1_000_000_000 + chain * 1_500_000_000 / (chains + heavy);
@@ -60,7 +60,7 @@ fn a_hundred_thousand_chains_are_shown_searched_and_zoomed() {
         box.value = 'function_1(00|01)$'; box.dispatchEvent(new Event('input'));
         return performance.now() - begin; })()";
     println!("a search took {} ms of {bytes} bytes", browser.js(search));
-    // The last digit of a chain's number is 0 in every tenth of them.
+    // Every tenth chain's number ends in 0.
     assert_eq!(browser.text("matched"), "10.00% matched");
     browser.js("document.getElementById('graph').focus()");
     browser.key("Escape");

@@ -1,11 +1,9 @@
-//! The examples of the help and of the documents: what they show must be a command line that tare
-//! takes.
+//! tare accepts each command line shown as an example in the help and in the documents.
 
 use clap::{CommandFactory, Parser};
 use tare::cli::raw::Tare;
 
-/// Panics where tare doesn't take the example. `line` is as one types it, perhaps with a pipe or a
-/// comment behind it.
+/// Panics if tare rejects the example. `line` may end with a pipe or a comment.
 fn must_parse(place: &str, line: &str) {
     let typed =
         [" | ", " >", "  "].iter().fold(line, |rest, end| rest.split(end).next().unwrap_or(rest));

@@ -1,5 +1,4 @@
-//! Lines of source and inlined functions, through every command that shows them: of programs with
-//! debug info of several kinds.
+//! Source lines and inlined functions in every command that shows them, for several kinds of debug info.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -8,7 +7,7 @@ use crate::support::{document, stderr, tare};
 use crate::symbols::compile;
 use crate::tmux::{self, Terminal};
 
-/// Two functions that are put into another, one into the other; all time goes by in line 4.
+/// Two nested inlined functions; line 4 takes all the time.
 const NESTED: &str = r"
 volatile unsigned long n;
 static inline __attribute__((always_inline)) void innermost(void) {
@@ -22,18 +21,18 @@ __attribute__((noinline)) void outer(void) { between(); n = 1; }
 int main(void) { outer(); return 0; }
 ";
 
-/// A recording of that program with call chains, which keep frame pointers.
+/// A recording of that program with frame-pointer call chains.
 struct Nested {
     folder: tempfile::TempDir,
     file: PathBuf,
 }
 
 impl Nested {
-    /// Of a build with these flags; `None`, with the reason, where nothing here builds or records it.
+    /// Builds with these flags and records. If that isn't possible, prints the reason and returns `None`.
     fn record(flags: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
-        // gcc's ranges of inlined functions are empty with DWARF 4 and statement frontiers.
+        // With DWARF 4 and statement frontiers, gcc emits empty ranges for inlined functions.
         let usual = ["-fno-omit-frame-pointer", "-gno-statement-frontiers"];
         let flags = [&usual[..], flags].concat();
         let binary = compile(path, NESTED, "nested", &flags)?;
@@ -147,7 +146,7 @@ fn firefox(nested: &Nested) {
     assert!(text(&functions["fileName"][function(innermost)]).ends_with("/nested.c"));
 }
 
-/// Inlined functions have their names and their file.
+/// Inlined functions have their names and files.
 fn pprof(nested: &Nested) {
     let file = nested.file.with_extension("pb.gz");
     nested.run(&format!("export -f pprof -o {} --inline", file.display()));
@@ -163,7 +162,7 @@ fn the_interactive_report_has_lines_and_inlined_functions_too() {
     let tare = tmux::tare();
     let file = nested.file.display().to_string();
     let report = format!("{} report -i {file} --no-children", tare.display());
-    // The letter opens the call graph of the first row as a tree.
+    // The key opens the call graph of the first row as a tree.
     for (option, is_there) in [(" --inline", true), ("", false)] {
         terminal.run(&format!("clear; {report}{option}"));
         terminal.wait_loaded();

@@ -1,13 +1,12 @@
-//! Code that just-in-time compilers make: perf maps and jitdumps, of a program made for it and of
-//! the runtimes that this machine has.
+//! Code from just-in-time compilers: perf maps and jitdumps of a test program and of the installed runtimes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stderr, tare};
 
-/// Compiles two functions one after the other into the same memory, and writes both into a
-/// jitdump: half a second each.
+/// Compiles two functions into the same memory, one after the other, runs each for half a second, and writes
+/// both into a jitdump.
 const REPLACES: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -70,7 +69,7 @@ fn compile(folder: &Path) -> PathBuf {
     binary
 }
 
-/// Records a command, a thousand samples a second.
+/// Records a command at 1000 Hz.
 fn record(file: &Path, options: &[&str], command: &mut Command) -> Option<String> {
     let mut record = tare();
     record.args(["record", "-e", "cpu-clock:u", "-F", "999", "-o"]).arg(file).args(options);
@@ -91,7 +90,7 @@ fn show(arguments: &[&str], file: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The functions of the samples, in order of time.
+/// The functions of the samples in time order.
 fn in_time(file: &Path) -> Vec<String> {
     let text = show(&["script", "-F", "ip,sym"], file);
     text.lines().filter_map(|line| Some(line.trim().split_once(' ')?.1.to_owned())).collect()
@@ -101,14 +100,14 @@ fn report(file: &Path) -> String {
     show(&["report", "--no-children", "-g", "none"], file)
 }
 
-/// The share of a report's first line with a text, in percent.
+/// The share on a report's first line that contains a text, in percent.
 fn share(report: &str, symbol: &str) -> f64 {
     let shares = report.lines().filter(|line| line.contains(symbol) && !line.starts_with('#'));
     let percent = |line: &str| line.trim().split('%').next().unwrap().parse::<f64>();
     shares.filter_map(|line| percent(line).ok()).sum()
 }
 
-/// With the kernel's own clock, the dump's, and one that is decades ahead.
+/// Records with perf's clock, with the dump's clock, and with one that is decades ahead.
 #[test]
 fn code_that_was_replaced_has_the_name_of_each_samples_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +129,7 @@ fn code_that_was_replaced_has_the_name_of_each_samples_time() {
     }
 }
 
-/// A recording of perf says nothing of `CLOCK_MONOTONIC`, unless it is asked to go by it.
+/// A perf recording uses CLOCK_MONOTONIC only on request.
 #[test]
 fn without_a_common_clock_the_last_name_is_shown_and_said_to_be() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +149,7 @@ fn without_a_common_clock_the_last_name_is_shown_and_said_to_be() {
     }
 }
 
-/// What another user left is not believed, unless it is the user of the recorded process.
+/// tare ignores another user's files, except those of the recorded process's user.
 #[test]
 fn dumps_of_the_processs_user_are_believed() {
     if !is_root() {
@@ -175,7 +174,7 @@ fn dumps_of_the_processs_user_are_believed() {
     assert!(report.contains("the perf map or jitdump is not trusted"), "{report}");
 }
 
-/// Numbers of processes are used again: what is kept is known by the process's start, too.
+/// Pids are reused, so cached maps are identified by the process's start time too.
 #[test]
 fn kept_dumps_outlive_their_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +205,7 @@ fn kept_dumps_outlive_their_files() {
     assert!(share(&report, "compiled_later") > 10.0, "{report}");
 }
 
-/// A file for a runtime, in a folder of its own.
+/// A program for a runtime, in its own folder.
 struct Program {
     folder: tempfile::TempDir,
     path: PathBuf,
@@ -224,7 +223,7 @@ impl Program {
         self.report_with(&["--no-children"], runtime, options, recorded)
     }
 
-    /// Records what a runtime makes of it, and reports that.
+    /// Records a runtime executing it and returns the report.
     fn report_with(
         &self,
         reported: &[&str],
@@ -235,7 +234,7 @@ impl Program {
         let file = self.folder.path().join("perf.data");
         let mut command = Command::new(runtime);
         let said = record(&file, recorded, command.args(options).arg(&self.path))?;
-        // Those that write a perf map say their number.
+        // Runtimes that write a perf map print their pid.
         let report = show(&[&["report", "-g", "none"], reported].concat(), &file);
         if let Some(pid) = said.lines().next().and_then(|line| line.parse::<u32>().ok()) {
             let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
@@ -245,12 +244,12 @@ impl Program {
     }
 }
 
-/// The first of programs that says yes to something.
+/// The first program that accepts an option.
 fn runtime(programs: &[&str], test: &[&str]) -> Option<PathBuf> {
     runtimes(programs.iter().map(PathBuf::from), test).into_iter().next()
 }
 
-/// Those of programs that say yes to something.
+/// The programs that accept an option.
 fn runtimes(programs: impl Iterator<Item = PathBuf>, test: &[&str]) -> Vec<PathBuf> {
     let programs: Vec<_> = programs.collect();
     let works = |program: &&PathBuf| {
@@ -264,7 +263,7 @@ fn runtimes(programs: impl Iterator<Item = PathBuf>, test: &[&str]) -> Vec<PathB
     found
 }
 
-/// The same program of each version that is installed in a folder of its own.
+/// The program in each installed version's folder.
 fn versions(folder: &Path, program: &str) -> Vec<PathBuf> {
     let folders = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let real = folders.filter_map(|folder| folder.path().canonicalize().ok());
@@ -273,7 +272,7 @@ fn versions(folder: &Path, program: &str) -> Vec<PathBuf> {
     programs.filter(|program| program.exists()).collect()
 }
 
-// By the time of the CPU: on a loaded machine a second holds little but a runtime's start.
+// Measure CPU time: on a busy machine a second may pass during the runtime's start.
 const JAVASCRIPT: &str = "
 function hot_javascript(n) { let s = 0; for (let i = 0; i < n; i++) { s = (s * 31 + i) % 1000003; } return s; }
 const used = () => { const cpu = process.cpuUsage(); return cpu.user + cpu.system; };
@@ -298,7 +297,7 @@ fn node_names_its_code_in_perf_maps_and_jitdumps() {
 
 const JAVA: &str = r#"
 public class Hot {
-    static final boolean ASKS_NOBODY = false;
+    static final boolean RUNS_NO_JCMD = false;
     static long hotJava(int n) { long s = 0; for (int i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s; }
     public static void main(String[] a) throws Exception {
         String pid = Long.toString(ProcessHandle.current().pid());
@@ -307,14 +306,14 @@ public class Hot {
         long end = threads.getCurrentThreadCpuTime() + 1500000000L, x = 0;
         while (threads.getCurrentThreadCpuTime() < end) x += hotJava(2000000);
         if (x == 1) System.out.println(x);
-        if (ASKS_NOBODY) return;
+        if (RUNS_NO_JCMD) return;
         String jcmd = System.getProperty("java.home") + "/bin/jcmd";
         new ProcessBuilder(jcmd, pid, "Compiler.perfmap").redirectErrorStream(true).start().waitFor();
     }
 }
 "#;
 
-/// Of each version that is installed.
+/// Runs with each installed version.
 #[test]
 fn a_jvm_names_its_code_when_jcmd_asks_it_to_or_at_its_end() {
     let installed = versions(Path::new("/usr/lib/jvm"), "java");
@@ -325,11 +324,11 @@ fn a_jvm_names_its_code_when_jcmd_asks_it_to_or_at_its_end() {
         let Some(report) = program.report(&java, &["-XX:+PreserveFramePointer"], &[]) else {
             return;
         };
-        // The loop may have been compiled into its caller.
+        // The loop may be inlined into its caller.
         let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
         assert!(compiled > 5.0, "{java:?}: {report}");
         let gone =
-            Program::new("Hot.java", &JAVA.replace("ASKS_NOBODY = false", "ASKS_NOBODY = true"));
+            Program::new("Hot.java", &JAVA.replace("RUNS_NO_JCMD = false", "RUNS_NO_JCMD = true"));
         let flags = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"];
         let Some(report) = gone.report(&java, &flags, &[]) else { return };
         let compiled = share(&report, "Hot.hotJava") + share(&report, "Hot.main");
@@ -352,8 +351,8 @@ end = time.process_time() + 1
 while time.process_time() < end: outer_python(5000)
 ";
 
-/// The interpreter's loop runs in a trampoline of each function: the names are in call chains, each
-/// in its caller's place, also of an interpreter that has no frame pointers.
+/// The interpreter runs each function in its own trampoline, so call chains contain the names in the right
+/// order, also if the interpreter has no frame pointers.
 #[test]
 fn python_names_its_functions_with_the_perf_trampoline() {
     let home = std::env::var_os("HOME").unwrap_or_default();
@@ -394,7 +393,7 @@ print(os.getpid())
 
 #[test]
 fn wasmtime_names_its_code_in_a_jitdump() {
-    // `./x test` puts it there.
+    // `./x test` installs it there.
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/wasmtime/bin/python3");
     let Some(python) = runtime(&[kept, "python3"], &["-c", "import wasmtime"]) else { return };
     let program = Program::new("hot_wasm.py", WASM);

@@ -1,5 +1,4 @@
-//! `tare record --keep-binaries`: names of files that are gone, built again, or never to be seen
-//! from here.
+//! `tare record --keep-binaries`: symbols of files that are deleted, rebuilt, or not visible from here.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{is_root, stderr, tare};
 use crate::symbols::{SPIN, build_id, compile, names};
 
-/// Records a line of shell, run in a folder.
+/// Records a shell command in a folder.
 fn record_line(folder: &Path, line: &str, options: &[&str]) -> Option<Output> {
     let mut record = tare();
     record.args(["record", "-e", "cpu-clock", "-o", "perf.data"]).args(options);
@@ -21,7 +20,7 @@ fn record_line(folder: &Path, line: &str, options: &[&str]) -> Option<Output> {
     Some(output)
 }
 
-/// The functions of a report, with what the recording kept and with nothing.
+/// The functions of a report with the kept binaries and without them.
 fn shown(folder: &Path, options: &[&str]) -> Vec<String> {
     names("report", &folder.join("perf.data"), Some(&folder.join("home")), options)
 }
@@ -85,7 +84,7 @@ fn builds_that_ran_one_after_the_other_are_told_apart() {
     }
     let both = shown(folder, &[]);
     assert!(has(&both, "hot_function") && has(&both, "other_function"), "{both:?}");
-    // Without what was kept each has its own name or none.
+    // Without the kept binaries each function has its own name or none.
     compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]).unwrap();
     let Some(_) = record_line(folder, line, &[]) else { return };
     let report = shown(folder, &["--buildid-dir", "/nowhere"]);
@@ -112,7 +111,7 @@ fn perf_reads_what_is_kept_and_it_is_kept_once() {
             assert!(text.contains("hot_function"), "{text} {}", stderr(&theirs));
         }
     }
-    // Again, with a file that is there already.
+    // Once more, with an existing file.
     compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]).unwrap();
     let Some(output) = record_line(folder, "./spin", &["--keep-binaries"]) else { return };
     assert!(stderr(&output).contains("kept 0 files with 0 B"), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! The kernel's own files: vmlinux and modules, of a kernel that doesn't run here.
+//! vmlinux and modules of a kernel that doesn't run here.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ void do_work(unsigned long by) {
 void _start(void) { do_work(1); }
 ";
 
-/// Code in three sections, one of which is freed when the module has started.
+/// Code in three sections, one of which the kernel frees after the module has started.
 const MODULE: &str = r#"
 volatile unsigned long m;
 static inline __attribute__((always_inline)) void step(unsigned long by) { m += by; m ^= by; }
@@ -32,22 +32,22 @@ __attribute__((section(".text.other"))) void module_other(unsigned long by) { st
 
 const RELEASE: &str = "9.9.9-test";
 
-/// Where the image was linked, how far it was moved when it was started, and where the module lay.
+/// The image's link address, its offset at boot, and the module's address.
 const LINKED: u64 = 0x8100_0000;
 const MOVED: u64 = 0x1230_0000;
 const BASE: u64 = 0xffff_ffff_c0a0_0000;
 
 /// A machine as a folder, and its recording.
-struct Machine {
+struct MachineFolder {
     folder: tempfile::TempDir,
     file: PathBuf,
     vmlinux: PathBuf,
     module: PathBuf,
 }
 
-impl Machine {
-    /// Compiles image and module, and writes a recording with a sample at every byte of them;
-    /// `None`, with the reason, where nothing here compiles.
+impl MachineFolder {
+    /// Compiles image and module and writes a recording with a sample at every byte of them. Without a
+    /// compiler, prints the reason and returns `None`.
     fn new() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -76,7 +76,7 @@ impl Machine {
         Some(machine)
     }
 
-    /// Writes the recording, of a loader that leaves so many bytes before the module's last section.
+    /// Writes the recording as if the loader left `gap` bytes before the module's last section.
     fn write(&self, kernel_id: &str, gap: u64) {
         let text = LINKED + MOVED;
         let image =
@@ -110,7 +110,7 @@ impl Machine {
         lines.collect()
     }
 
-    /// Where the kernel puts a function of the module: its sections with code one behind the other.
+    /// The kernel's address of a function of the module, whose code sections are loaded one after the other.
     fn loaded(&self, name: &str, at: u64) -> Option<u64> {
         if name == "module_start" {
             return None;
@@ -145,7 +145,7 @@ impl Machine {
         tare.args(&words[1..]).env_remove("HOME").env_remove("XDG_CACHE_HOME").output().unwrap()
     }
 
-    /// Each sample's address, function and line, and the functions that were inlined there.
+    /// Each sample's address, function, line and inlined functions.
     fn lines(&self, options: &[&str]) -> Vec<(u64, String, String)> {
         let words = [&["script", "-F", "ip,sym,srcline", "--no-inline", "-G"], options].concat();
         let output = self.tare(&words);
@@ -170,7 +170,7 @@ impl Machine {
         found
     }
 
-    /// What binutils say of the image's lines and of the module's.
+    /// The lines of image and module according to binutils.
     fn expected(&self) -> Vec<(u64, String, String)> {
         let mut expected = Vec::new();
         for (name, at, size) in self.functions(&self.vmlinux) {
@@ -208,13 +208,13 @@ fn addr2line(file: &Path, section: Option<&str>, at: u64) -> String {
 
 #[test]
 fn functions_and_lines_are_those_of_vmlinux_and_of_the_module() {
-    let Some(machine) = Machine::new() else { return };
+    let Some(machine) = MachineFolder::new() else { return };
     machine.put(&machine.module, "lib/modules/9.9.9-test/kernel/my-mod.ko");
     let expected = machine.expected();
     assert!(expected.len() > 100, "{expected:?}");
     let vmlinux = machine.vmlinux.to_str().unwrap().to_owned();
     assert_eq!(machine.lines(&["-k", &vmlinux]), expected);
-    // Found by its build id, wherever debug files of kernels are.
+    // tare finds it by build id in the folders for kernel debug files.
     machine.put(&machine.vmlinux, "usr/lib/debug/boot/vmlinux-9.9.9-test");
     assert_eq!(machine.lines(&[]), expected);
     std::fs::remove_dir_all(machine.folder.path().join("root/usr")).unwrap();
@@ -228,7 +228,7 @@ fn functions_and_lines_are_those_of_vmlinux_and_of_the_module() {
 
 #[test]
 fn every_command_takes_a_vmlinux() {
-    let Some(machine) = Machine::new() else { return };
+    let Some(machine) = MachineFolder::new() else { return };
     let vmlinux = machine.vmlinux.to_str().unwrap();
     for words in [
         &["report", "--stdio", "--sort", "sym,srcline"][..],
@@ -256,7 +256,7 @@ fn every_command_takes_a_vmlinux() {
 
 #[test]
 fn a_vmlinux_of_another_build_is_refused() {
-    let Some(machine) = Machine::new() else { return };
+    let Some(machine) = MachineFolder::new() else { return };
     let other = "00112233445566778899aabbccddeeff00112233";
     machine.write(other, 0);
     let vmlinux = machine.vmlinux.to_str().unwrap();
@@ -277,11 +277,10 @@ fn a_vmlinux_of_another_build_is_refused() {
     assert!(stderr(&output).contains("/nowhere/vmlinux: "), "{}", stderr(&output));
 }
 
-/// Of a module without debug info, as distributions ship it: compressed, listed by depmod, its debug
-/// file elsewhere.
+/// A module as distributions ship it: compressed, listed by depmod, with its debug file elsewhere.
 #[test]
 fn modules_are_read_compressed_and_have_debug_files() {
-    let Some(machine) = Machine::new() else { return };
+    let Some(machine) = MachineFolder::new() else { return };
     let folder = machine.folder.path();
     let expected: Vec<_> = machine.expected().into_iter().filter(|(at, ..)| *at >= BASE).collect();
     run("objcopy", &["--only-keep-debug", "my-mod.ko", "my-mod.debug"], folder);
@@ -326,21 +325,21 @@ fn modules_are_read_compressed_and_have_debug_files() {
         }
         std::fs::remove_file(root.join(path)).unwrap();
     }
-    // A damaged one is none.
+    // A damaged file is ignored.
     let path = root.join("lib/modules/9.9.9-test/other/my-mod.ko.xz");
     std::fs::write(&path, b"\xfd7zXZ\0 and no more").unwrap();
     assert!(of_module(machine.lines(&[])).iter().all(|(_, name, _)| name.starts_with('[')));
 }
 
-/// A loader that puts stubs between sections: the list of the kernel's symbols knows where they lie.
+/// A loader that puts stubs between sections, whose addresses are in kallsyms.
 #[test]
 fn a_running_kernels_list_says_where_a_modules_sections_lie() {
-    let Some(machine) = Machine::new() else { return };
+    let Some(machine) = MachineFolder::new() else { return };
     let root = machine.folder.path().join("root");
     let id = build_id(&machine.module);
     machine.put(&machine.module, "lib/modules/9.9.9-test/kernel/my-mod.ko");
     let expected: Vec<_> = machine.expected().into_iter().filter(|(at, ..)| *at >= BASE).collect();
-    // This start of the machine the module lies elsewhere, and its second section 0x100 higher.
+    // At this boot the module has another address, and its second section lies 0x100 higher.
     let now = 0x10_0000;
     let moved = |name: &str, at: u64| at + now + if name == "module_other" { 0x100 } else { 0 };
     let symbols: Vec<String> = machine

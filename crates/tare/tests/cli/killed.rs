@@ -1,5 +1,5 @@
-//! Recorders and tracers that are killed at any moment: nothing of theirs stays in the kernel, and a
-//! cgroup goes with the next run.
+//! Kills recorders and tracers at random moments: no BPF object or probe of theirs stays in the kernel, and
+//! the next run removes a leftover cgroup.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::support::{
 };
 use crate::trace::can_trace;
 
-/// How often each of them is killed.
+/// Kills per command.
 const TIMES: u64 = 4;
 
-/// What a process holds in the kernel: kinds that bpftool knows, and ids.
+/// BPF objects in the kernel: kind and id, from bpftool.
 fn held(pid: u32) -> BTreeSet<(&'static str, String)> {
     let folder = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten();
     let texts = folder.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
@@ -44,7 +44,7 @@ fn exists(object: &(&'static str, String)) -> bool {
     output.status.success()
 }
 
-/// Some moment within so many milliseconds.
+/// A random delay of up to `milliseconds`.
 fn moment(most: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Duration::from_micros(u64::from(now.subsec_nanos()) / 7 % (most * 1000))
@@ -76,7 +76,7 @@ fn whoever_is_killed_leaves_nothing_loaded() {
             killed.args(way).args(command).stdout(Stdio::null()).stderr(Stdio::null());
             let mut killed = ProcessGuard::spawn(&mut killed);
             if time == 0 {
-                // Once in the midst of it, on a machine as slow as it may be.
+                // One kill while the recording is certainly running, even on a slow machine.
                 let pid = killed.id();
                 wait_until("programs are loaded", || {
                     held(pid).iter().any(|(kind, _)| *kind == "link")
@@ -87,7 +87,7 @@ fn whoever_is_killed_leaves_nothing_loaded() {
             let held = held(killed.id());
             seen += held.len();
             killed.end();
-            // The kernel takes some back a moment later.
+            // The kernel frees some of them asynchronously.
             wait_until(&format!("{way:?}: {held:?} is gone"), || !held.iter().any(exists));
         }
     }

@@ -24,7 +24,7 @@ fn section<'a>(document: &'a Value, kind: &str) -> &'a Value {
         .expect("a section of this kind")
 }
 
-/// Everything that is not available says why, and what is available is counted by `tare stat`.
+/// Each unavailable event has a reason, and `tare stat` counts each available one.
 #[test]
 fn what_is_listed_as_available_can_be_counted() {
     let document = json(&list(&["--json"]));
@@ -120,11 +120,11 @@ fn a_closed_pipe_ends_it_quietly() {
     );
 }
 
-/// An ordinary user gets the reasons that concern users, and no failure.
+/// For an ordinary user the command succeeds and gives the reasons that concern users.
 #[test]
 fn it_works_without_privileges() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root, to become somebody else");
+        println!("skipped: needs root to become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `tare record` where the machine is in trouble: docs/internals/reliability.md has the list.
+//! `tare record` on a machine in trouble; docs/internals/reliability.md lists the cases.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use tare_trace::CallNames;
 use crate::recorded::{RecordingFolder, read, samples_of, send, wait_for};
 use crate::support::{ProcessGuard, Unprivileged, is_root, sh, stderr, tare, workload};
 
-/// The ledger and the file say the same, of samples and of what was lost.
+/// Asserts that ledger and file agree on samples and losses.
 fn check(place: &RecordingFolder, what: &str) -> usize {
     let found = read(&place.file());
     let ledger = found.ledger.unwrap_or_else(|| panic!("{what}: no ledger"));
@@ -22,8 +22,8 @@ fn check(place: &RecordingFolder, what: &str) -> usize {
     found.samples
 }
 
-/// Ends with a status of its own or the command's, in time, and says what is wrong where something
-/// is.
+/// Asserts that tare exits in time, with its own or the command's status, and with a message if something
+/// went wrong.
 fn is_orderly(output: &Output, what: &str) {
     let said = stderr(output);
     assert!(!said.contains("panicked"), "{what}: {said}");
@@ -32,7 +32,7 @@ fn is_orderly(output: &Output, what: &str) {
     assert!(status == 0 || said.contains("tare:"), "{what}: {status} {said:?}");
 }
 
-/// The rings are full long before it goes on.
+/// The rings fill up long before the recorder continues.
 #[test]
 fn a_recorder_that_stood_still_counts_what_it_missed() {
     let place = RecordingFolder::new();
@@ -94,10 +94,10 @@ fn few_descriptors_are_called_by_their_limit() {
     assert!(said.starts_with("tare: ") && said.contains("ulimit -"), "{said}");
 }
 
-/// With a filter as containers have them, each system call that a recording makes fails in turn.
+/// A seccomp filter, as containers have, makes each system call of a recording fail in turn.
 #[test]
 fn a_filter_that_refuses_any_system_call_is_survived() {
-    // Without these no program begins, ends, has memory or a voice, or they have no error to give.
+    // Without these a program can't start, exit, allocate or print; or they never fail.
     const VITAL: [&str; 15] = [
         "execve",
         "exit_group",
@@ -150,7 +150,7 @@ fn a_filter_that_refuses_any_system_call_is_survived() {
     }
 }
 
-/// As `fsfreeze` does before a snapshot is taken: writes wait.
+/// Freezes the file system, as `fsfreeze` does before a snapshot, so that writes wait.
 #[test]
 fn a_disk_that_hangs_costs_samples_and_no_more() {
     const HANGS: &str = r#"mount -o loop "$1" "$2" || exit 99
@@ -224,8 +224,7 @@ fn without_proc_and_sys_there_is_a_recording_or_a_reason() {
     }
 }
 
-/// Numbers of processes come again after some hundred, in a namespace of processes of its own (Linux
-/// 6.14: before, the limit was the machine's).
+/// Pids are reused after some hundred, in a pid namespace with its own limit (Linux 6.14 and later).
 #[test]
 fn numbers_of_processes_that_come_again_are_kept_apart() {
     const WRAPS: &str = r#"echo 400 >/proc/sys/kernel/pid_max || exit 99
@@ -260,8 +259,8 @@ fn numbers_of_processes_that_come_again_are_kept_apart() {
     assert!(of("true") + of("false") > 0.9 * all, "{all} samples, {} of true", of("true"));
 }
 
-/// The recorder and what it writes are within a cgroup's limit: where that is too little, it is
-/// killed as by anybody, and what it had flushed can be read.
+/// The recorder and its page cache count toward a cgroup's memory limit. If that kills the recorder, the
+/// flushed part of its file is readable.
 #[test]
 fn a_limit_on_memory_is_held_or_leaves_a_file() {
     const LIMITED: &str = r#"group=/sys/fs/cgroup/memory; limit=memory.limit_in_bytes

@@ -1,4 +1,4 @@
-//! Recordings of what never ran, the same on every machine.
+//! Synthetic recordings that are the same on every machine.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const SAMPLE_TYPE: u64 = 0x27;
 const CODE: u64 = 0x10_0000;
 const PID: u64 = 10;
 
-/// A stream of samples of one process, whose functions have numbers and, by a perf map, names.
+/// A stream of samples of one process. Functions have numbers; a perf map gives them names.
 pub(crate) struct SampleStream {
     stream: Vec<u8>,
     names: String,
@@ -64,7 +64,7 @@ impl SampleStream {
         self.stream.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     }
 
-    /// A sample in these functions, the innermost first.
+    /// Adds a sample with these functions, innermost first.
     pub(crate) fn sample(&mut self, tid: u64, time_ns: u64, functions: &[u64]) {
         let address = |number: &u64| CODE + number * 16 + 8;
         let user = u64::MAX - 511; // PERF_CONTEXT_USER
@@ -74,7 +74,7 @@ impl SampleStream {
         self.record(kind::PERF_RECORD_SAMPLE, 2, &words);
     }
 
-    /// So many records were lost.
+    /// Adds a LOST record.
     pub(crate) fn lost(&mut self, records: u64, time_ns: u64) {
         self.record(kind::PERF_RECORD_LOST, 0, &[1, records, PID | PID << 32, time_ns]);
     }
@@ -84,7 +84,7 @@ impl SampleStream {
         writeln!(self.names, "{:x} 10 {name}", CODE + function * 16).unwrap();
     }
 
-    /// Writes the stream, and the perf map where `--symfs` of this folder finds it.
+    /// Writes the stream, and the perf map where `--symfs` with this folder finds it.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> PathBuf {
         let maps = folder.join("tmp");
         std::fs::create_dir_all(&maps).unwrap();

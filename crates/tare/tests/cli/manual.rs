@@ -1,10 +1,10 @@
-//! What is installed beside the program: manual pages, and completions for shells.
+//! The installed manual pages and shell completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The pages and completions, in a folder that goes with the test.
+/// Writes the pages and completions into a temporary folder.
 fn made() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let generator = Path::new(env!("CARGO_BIN_EXE_tare")).with_file_name("examples/manual");
@@ -14,7 +14,7 @@ fn made() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A program's output; `None`, with a word, where it isn't installed.
+/// A program's output. If the program isn't installed, prints that and returns `None`.
 fn run(program: &str, args: &[&str]) -> Option<Output> {
     let output = Command::new(program).args(args).output();
     if output.is_err() {

@@ -1,5 +1,5 @@
-//! `tare overhead`: short studies on the real kernel. Times are never asserted, only what holds on
-//! any machine.
+//! `tare overhead`: short studies on the real kernel. The tests assert no times, only properties that hold
+//! on any machine.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn state() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// A short study as its document; it must succeed.
+/// Runs a short study, which must succeed, and returns its document.
 fn studied(state: &Path, args: &[&str]) -> Value {
     let mut all = vec!["--json", "-e", "cpu-clock"];
     all.extend(args);
@@ -95,8 +95,7 @@ fn the_interrupts_are_those_of_the_samples() {
     let cost = &rows(&study)[0]["cost"];
     let samples = cost["traced_samples"].as_u64().unwrap();
     let interrupts = cost["traced_interrupts"].as_u64().unwrap();
-    // A timer that is late delivers two samples at once only where the hypervisor held the CPU
-    // back.
+    // A late timer delivers two samples at once only if the hypervisor delayed the CPU.
     assert!(
         samples > 100 && interrupts <= samples && interrupts * 100 >= samples * 95,
         "{interrupts} interrupts, {samples} samples"
@@ -104,8 +103,7 @@ fn the_interrupts_are_those_of_the_samples() {
     assert!(cost["handler_us"]["high"].as_f64() < cost["stolen_us"]["high"].as_f64(), "{cost}");
 }
 
-/// Without privileges the stolen time and what loops lose are left, and the rest is named with its
-/// remedy.
+/// Without privileges a study measures stolen time and interference, and names the remedy for the rest.
 #[test]
 fn as_an_unprivileged_user() {
     let Some(nobody) = Unprivileged::new() else { return };
@@ -125,7 +123,7 @@ fn as_an_unprivileged_user() {
         ],
     );
     if !output.status.success() && stderr(&output).contains("perf_event_paranoid") {
-        println!("skipped: this kernel lets nobody sample without privileges");
+        println!("skipped: this kernel requires privileges to sample");
         return;
     }
     let document: Value =
@@ -341,7 +339,7 @@ fn nonsense_is_refused_before_anything_is_measured() {
     }
 }
 
-/// The page in a browser: it draws, complains of nothing, and asks the network for nothing.
+/// The page draws in a browser, logs no error and makes no network request.
 #[test]
 fn the_page_draws_in_a_browser() {
     let browser = ["chromium", "chromium-browser", "google-chrome"]
@@ -371,12 +369,12 @@ fn the_page_draws_in_a_browser() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(dom.matches("<svg").count(), 3, "{dom}");
     assert!(dom.contains("<polyline") && dom.contains("What sampling costs"));
-    // A date as people read it, and rates as they write them.
+    // The page shows a readable date and rates with separators.
     assert!(dom.contains(" UTC, for ") && dom.contains("Hz (logarithmic)"), "{dom}");
     assert!(dom.contains("\n500\n") && dom.contains("\n1,000\n"), "{dom}");
     assert!(!stderr(&output).contains("CONSOLE"), "{}", stderr(&output));
     let net: String = std::fs::read_to_string(&log).unwrap_or_default();
-    // What Chromium asks for by itself, whatever the page: its updates, its dictionary, the time.
+    // Chromium itself requests updates, a dictionary and the time.
     let own = [".google.com/", ".googleapis.com/", ".gvt1.com/"];
     let urls = net.split("\"url\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let of_page = |url: &&str| {

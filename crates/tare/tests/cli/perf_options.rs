@@ -1,5 +1,4 @@
-//! docs/perf-options.md: it has all of perf's options and commands, and what tare lacks of them is
-//! refused in its words.
+//! docs/perf-options.md lists all of perf's options and commands, and tare's refusals use its wording.
 
 use std::process::Command;
 
@@ -7,7 +6,7 @@ use tare::cli::perf::{self, COMMANDS, PerfOption, Support, ValueKind};
 
 use crate::support::{status, stderr, tare};
 
-/// Options as the installed perf lists them: the letter and the name.
+/// The options that the installed perf lists: letter and name.
 fn listed(command: &str) -> Option<Vec<(Option<char>, Option<String>)>> {
     let Ok(output) = Command::new("perf").args([command, "-h"]).output() else {
         println!("skipped: perf is not installed");
@@ -63,7 +62,7 @@ fn the_table_has_each_command_of_the_installed_perf() {
     }
 }
 
-/// Words of the command line for an option.
+/// The command-line words for an option.
 fn typed(option: &PerfOption) -> Vec<String> {
     let value = (option.value == ValueKind::Required).then(|| "1".to_owned());
     [Some(option.typed()), value].into_iter().flatten().collect()
@@ -115,8 +114,7 @@ fn refuses_unsupported_commands_with_the_tables_reason() {
     }
 }
 
-/// Examples of perf's manual pages for these commands, without those whose options tare
-/// lacks.
+/// Examples in perf's manual pages for these commands, except those with options that tare lacks.
 const EXAMPLES: [&str; 35] = [
     "report -F +period,sample",
     "report --time 10%/2",

@@ -1,4 +1,4 @@
-//! Each option of perf's that docs/perf-options.md calls the same is tried.
+//! Tries each option of perf that docs/perf-options.md calls the same.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -7,7 +7,7 @@ use tare::cli::perf::{self, PerfOption, Support, ValueKind};
 
 use crate::support::{is_root, status, stderr, tare};
 
-/// A folder that goes with it.
+/// A temporary folder.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -23,7 +23,7 @@ fn run(folder: &Path, words: &[&str]) -> Output {
     tare.output().unwrap()
 }
 
-/// perf.data of a shell that starts programs, in a folder of its own.
+/// A temporary folder with perf.data of a shell that starts programs.
 fn recording(name: &str) -> Scratch {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -36,7 +36,7 @@ fn recording(name: &str) -> Scratch {
     folder
 }
 
-/// What follows an option.
+/// The argument of an option.
 const VALUES: [(&str, &str); 59] = [
     ("report field-separator", ";"),
     ("column-widths", "8,10"),
@@ -99,7 +99,7 @@ const VALUES: [(&str, &str); 59] = [
     ("timeout", "1000"),
 ];
 
-/// What must stand before some options.
+/// Options that an option requires before it.
 const BEFORE: [(&str, &[&str]); 13] = [
     ("interval-clear", &["-I", "10"]),
     ("record cgroup", &["-e", "cpu-clock"]),
@@ -116,7 +116,7 @@ const BEFORE: [(&str, &[&str]); 13] = [
     ("addr-range", &["-S", "0x4007a0"]),
 ];
 
-/// Where the kernel may refuse, as this machine may lack what it takes. Bad usage it is not.
+/// Options that the kernel may refuse on this machine. That isn't a usage error.
 const OF_MACHINES: [&str; 10] = [
     "branch-any",
     "branch-filter",
@@ -130,13 +130,13 @@ const OF_MACHINES: [&str; 10] = [
     "weight",
 ];
 
-/// What the list has for an option of a command, or for all options of that name.
+/// Looks up an option in a list, by command and option or by option alone.
 fn find_option<T: Copy>(list: &[(&str, T)], command: &str, name: &str) -> Option<T> {
     let here = format!("{command} {name}");
     list.iter().find(|(what, _)| *what == here || *what == name).map(|(_, found)| *found)
 }
 
-/// The command line that tries an option, as it would be typed.
+/// The command line that tries an option.
 fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     let name = option.long.unwrap_or("g");
     let mut words = vec![command.to_owned()];
@@ -161,7 +161,7 @@ fn trial(command: &str, option: &PerfOption, letter: bool) -> Vec<String> {
     if command == "top" {
         words.extend(["--timeout", "60"].map(str::to_owned));
         words.extend((!["stdio", "tui"].contains(&name)).then(|| "--stdio".to_owned()));
-        // Next to no samples: a screen of the whole machine reads the kernel's symbols first.
+        // A low rate, because a screen of the whole machine reads the kernel's symbols first.
         let is_of_rates = ["count", "freq"].contains(&name);
         words.extend((!is_of_rates).then(|| "-c1000000000000".to_owned()));
     }

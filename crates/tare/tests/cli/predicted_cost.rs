@@ -1,4 +1,4 @@
-//! What `tare record` and `tare report` say that sampling cost.
+//! The cost of sampling that `tare record` and `tare report` print.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::support::{stderr, tare};
 
 const BURNER: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"];
 
-/// The line that the recorder says, and what the recording says of it.
+/// The recorder's message about cost, and the ledger's figures.
 fn recorded(folder: &Path, options: &[&str]) -> (String, Value) {
     let file = folder.join("perf.data");
     let mut record = tare();
@@ -72,8 +72,7 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
         assert!(study.status.success(), "{}", stderr(&study));
         recorded(folder.path(), &["--no-calibrate"])
     };
-    // Rates that a busy hypervisor delivers too little of are left out of lines, and a line needs
-    // two.
+    // On a busy hypervisor some rates get too few samples and are excluded; a fit needs two rates.
     let mut tries = std::iter::repeat_with(calibrated).take(3);
     let (line, ledger) = tries
         .find(|(line, _)| line.contains("by a study"))
@@ -92,7 +91,7 @@ fn the_cost_is_an_estimate_until_the_host_is_calibrated() {
     assert!((expected - share).abs() < 1e-3 * expected, "{expected} {share}");
 }
 
-/// What is kept of samples' costs.
+/// The stored costs of a sample.
 fn kept(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder.join("tare/overhead"));
     files.into_iter().flatten().map(|file| file.unwrap().path()).collect()
@@ -101,8 +100,7 @@ fn kept(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_recording_measures_once_where_nobody_did() {
     let folder = tempfile::tempdir().unwrap();
-    // A machine with much else to do may leave the loop too few samples, and then the next recording
-    // measures.
+    // On a busy machine the loop may get too few samples; the next recording then measures.
     let mut tries = std::iter::repeat_with(|| recorded(folder.path(), &[])).take(5);
     let Some((line, first)) = tries.find(|(line, _)| !line.contains("an estimate")) else {
         return println!("skipped: the loop had too few samples, five times");
@@ -115,7 +113,7 @@ fn a_recording_measures_once_where_nobody_did() {
     let [file] = &kept(folder.path())[..] else { panic!("{:?}", kept(folder.path())) };
     let written = std::fs::metadata(file).unwrap().modified().unwrap();
     let (_, second) = recorded(folder.path(), &[]);
-    assert_eq!((took(&second), cost(&second)), (0, cost(&first)), "the next one goes by it");
+    assert_eq!((took(&second), cost(&second)), (0, cost(&first)), "the next recording uses it");
     assert_eq!(std::fs::metadata(file).unwrap().modified().unwrap(), written);
     let page = folder.path().join("page.html");
     let mut flame = tare();
@@ -123,7 +121,7 @@ fn a_recording_measures_once_where_nobody_did() {
     assert!(flame.status().unwrap().success());
     assert!(std::fs::read_to_string(page).unwrap().contains("by a recording"), "the page says so");
 
-    // What was measured on other CPUs says nothing here.
+    // A measurement on other CPUs doesn't apply here.
     let text = std::fs::read_to_string(file).unwrap();
     let model = text.lines().find(|line| line.contains("cpu_model")).unwrap();
     std::fs::write(file, text.replace(model, r#""cpu_model": "another""#)).unwrap();

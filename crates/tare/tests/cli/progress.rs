@@ -1,4 +1,4 @@
-//! The line on stderr's terminal that says how far a command has come.
+//! The progress line on stderr's terminal.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,14 +9,14 @@ use crate::made::SampleStream;
 use crate::support::sh;
 use crate::tmux::{Terminal, tare};
 
-/// A stream that goes on for as long as the file is open: a command that reads it can't end.
+/// A stream that stays open, so that the command reading it can't finish.
 fn begun(folder: &Path) -> File {
     let mut made = SampleStream::new(&[10]);
     (0..100).for_each(|at| made.sample(10, 1_000_000_000 + at * 1_000_000, &[2, 1]));
     made.name(1, "outer");
     made.name(2, "inner");
     let bytes = std::fs::read(made.write(folder, "made.data")).unwrap();
-    // Also for reading: opening it waits for nobody.
+    // Open for reading too, so that opening doesn't block.
     let mut stream = File::options().read(true).write(true).open(folder.join("fifo")).unwrap();
     stream.write_all(&bytes).unwrap();
     stream
@@ -56,7 +56,7 @@ fn where_nobody_could_see_it_or_it_would_be_in_the_way_there_is_none() {
     for (before, after) in [
         ("", "report --stdio -i fifo >out 2>err"),
         ("TERM=dumb", "report --stdio -i fifo >out"),
-        // What is printed goes on meanwhile.
+        // Output continues while the line is shown.
         ("", "script -i fifo"),
         ("", "script -i fifo | cat >out"),
     ] {
@@ -65,7 +65,7 @@ fn where_nobody_could_see_it_or_it_would_be_in_the_way_there_is_none() {
         while rustix::io::ioctl_fionread(&stream).unwrap() > 0 {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Longer than what is shown has to take.
+        // Longer than the delay before the line appears.
         std::thread::sleep(Duration::from_millis(1800));
         let screen = terminal.screen();
         assert!(!screen.contains("B of fifo"), "{before} {after}: {screen}");

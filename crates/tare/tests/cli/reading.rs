@@ -1,5 +1,4 @@
-//! What `tare report` and `tare script` make of recordings of all kinds, through the binary, beside
-//! `perf` where it reads the same.
+//! `tare report` and `tare script` on recordings of all kinds, compared with perf where perf can read them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -24,7 +23,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Rows of tables, with single spaces, in order of text.
+/// Rows of a table with single spaces, sorted.
 fn rows(table: &str) -> Vec<String> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let mut rows: Vec<_> =
@@ -33,8 +32,7 @@ fn rows(table: &str) -> Vec<String> {
     rows
 }
 
-/// Records with perf into a folder that goes with the test; `None`, with the reason, where it
-/// can't.
+/// Records with perf into a temporary folder. If perf can't, prints the reason and returns `None`.
 fn recorded(options: &[&str], command: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
@@ -128,7 +126,7 @@ fn folders_of_perf_record_threads_are_read() {
     let theirs = perf(&[&["script", "-i", path][..], &fields].concat());
     assert_eq!(sorted(&ours), sorted(&theirs));
     assert!(!stderr(&ours).contains("too late"), "{}", stderr(&ours));
-    // perf cuts a name that is longer than those it knew when it laid out the column.
+    // perf truncates names that are longer than those it knew when it chose the column's width.
     let args = ["report", "--stdio", "--sort", "comm", "-w", "0,16", "-i", path];
     let by_comm = stdout(&read("report", &file, &["--sort", "comm"]));
     assert_eq!(rows(&by_comm), rows(&stdout(&perf(&args))));
@@ -195,7 +193,7 @@ fn inverted_graphs_begin_with_the_callers_as_in_perf() {
 }
 
 mod made {
-    //! Streams that are made record by record.
+    //! Streams built record by record.
 
     use tare_format::abi::{Attr, Flags, Sampling};
     use tare_format::file::note;
@@ -216,7 +214,7 @@ mod made {
         }
     }
 
-    /// What a stream begins with; the event is not named.
+    /// The start of a stream with an unnamed event.
     pub(super) fn beginning() -> Vec<u8> {
         let event = EventDescription { attr: attr(), ids: vec![1], name: "unnamed".into() };
         let description = Description { events: vec![event], ..Description::default() };
@@ -242,7 +240,7 @@ mod made {
         record(kind::PERF_RECORD_SAMPLE, 2, &body)
     }
 
-    /// A command that was followed among all tasks, and whose children each fork one child.
+    /// A command followed by events on whole CPUs, whose children each fork one child.
     pub(super) fn generations(count: i32) -> Vec<u8> {
         let follow =
             Follow { mode: FollowMode::System, root: 10, tasks: None, ..Follow::default() };

@@ -1,5 +1,4 @@
-//! `tare record` from its start to each of its ends: what is in the recording afterwards, what
-//! isn't, and what is said.
+//! `tare record` from its start to each way of ending: contents of the recording, and messages.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +7,7 @@ use std::time::Duration;
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
 use crate::support::{PidFileGuard, ProcessGuard, Unprivileged, is_root, sh, stderr};
 
-/// Some work that ends by itself.
+/// A short command.
 const BUSY: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"];
 
 #[test]
@@ -42,7 +41,7 @@ fn a_command_leaves_samples_a_ledger_and_its_status() {
     assert!(text.contains("tare: overhead ") && text.contains(" (recorder: "), "{text}");
     let Some(lines) = perf_script(&["-F", "tid,time"], &place.file()) else { return };
     assert_eq!(lines.len(), found.samples);
-    // Nothing of tare's own is in there: the command is a process of its own.
+    // The recording holds only the command's process, nothing of tare.
     assert!(!found.tids.contains(&ledger.recorder.pid));
 }
 
@@ -54,7 +53,7 @@ fn quiet_is_quiet() {
     assert!(read(&place.file()).finished);
 }
 
-/// The threads that tracepoints name: in fields of theirs, and as those that they happened to.
+/// The threads that tracepoints name: in their fields, and as the current thread.
 fn named(script: &[String], tids: &[i32]) -> usize {
     let names = |line: &&String| {
         let (tid, fields) = line.trim_start().split_once(' ').unwrap_or_default();
@@ -217,7 +216,7 @@ fn a_running_process_is_recorded_and_left_alone() {
     let lines = perf_script(&["-F", "comm,dso,ip"], &place.file());
     assert!(lines.is_none_or(|lines| lines.iter().any(|line| line.contains("sh"))));
     assert!(busy.try_wait().unwrap().is_none(), "the process ended");
-    // The end of the process is the end of its recording.
+    // The recording ends with the process.
     let mut recorder =
         ProcessGuard::spawn(&mut place.record(&["-e", "cpu-clock", "-q", "-p", &pid]));
     std::thread::sleep(Duration::from_millis(300));
@@ -291,7 +290,7 @@ fn closed_descriptors_and_few_of_them() {
     ));
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
     let text = stderr(&output);
-    // One more keeps the command's counts from its children's.
+    // One more descriptor separates the command's counts from its children's.
     assert!(
         text.lines().count() == 1
             && text.contains(&format!("{} file descriptors are needed", 40 * cpus + 1))
@@ -325,7 +324,7 @@ fn what_finds_no_room_is_counted() {
     assert_eq!(samples_of(&ledger), found.samples);
     assert_eq!(ledger.rings.bytes, 4096);
     assert!(lost > 0 && stderr(&output).contains(" LOST"), "{ledger:?}");
-    // The last losses of a ring are told to nobody but the event, as no further record came.
+    // The kernel reports a ring's last losses only in the event's count, because no further record follows.
     let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
     assert!(
         by_ring == found.lost && by_ring > 0 && by_ring <= lost,
@@ -350,7 +349,7 @@ fn the_last_seconds_alone() {
         times.iter().map(|line| line.trim().trim_end_matches(':').parse().unwrap()).collect();
     let span = times.last().unwrap() - times.first().unwrap();
     assert!(span < 0.9 * ledger.recorded_ns as f64 / 1e9, "{span} s of {ledger:?}");
-    // What tells of processes is older, and there.
+    // Records about processes are older and still present.
     let Some(lines) = perf_script(&["-F", "comm,dso,ip"], &place.file()) else { return };
     assert!(
         lines.iter().filter(|line| !line.trim().is_empty()).all(|line| !line.contains(":-1")),

@@ -1,5 +1,5 @@
-//! Commands that make cgroups below the one that `tare record --follow=cgroup` gave them: nothing
-//! is left behind, or it is said what is; who is in one of them has not left.
+//! Commands that make cgroups below the one from `tare record --follow=cgroup`: tare removes them or names
+//! what it leaves, and records the tasks in them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn own_cgroup() -> Option<PathBuf> {
     Cgroups::read(&Host::default()).for_events?.own
 }
 
-/// Records a shell that knows its own cgroup's folder as `$own`.
+/// Records a shell whose variable `$own` is the folder of its cgroup.
 fn record(place: &RecordingFolder, line: &str) -> Option<(String, Follow)> {
     let top = own_cgroup().filter(|_| is_root())?;
     let line = format!("own={}/$(sed -n 's|^0::.*/||p' /proc/self/cgroup); {line}", top.display());
@@ -65,7 +65,7 @@ fn a_daemon_in_a_cgroup_below_outlives_the_command_and_has_not_left() {
     assert!(!cgroup.contains("tare-"), "{cgroup}");
 }
 
-/// A mount keeps a cgroup from being removed: that is said.
+/// A mount keeps a cgroup from being removed, and tare reports it.
 #[test]
 fn what_cannot_be_removed_is_named() {
     let place = RecordingFolder::new();

@@ -1,10 +1,10 @@
-//! `tare record` of whole CPUs with a command: what its process did while it was tare's own child,
-//! waiting to be let go, is in no recording.
+//! `tare record` of whole CPUs with a command: the recording excludes what the command's process did before
+//! its execve, as tare's waiting child.
 
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of};
 use crate::support::{is_root, sh, stderr, tare};
 
-/// The words of recording system calls on whole CPUs in so many ways.
+/// Options that record system calls on whole CPUs in several ways.
 const WAYS: [&[&str]; 5] = [
     &["-a"],
     &["-a", "--readers", "2"],
@@ -35,7 +35,7 @@ fn what_the_waiting_child_does_is_in_no_file() {
                 names.iter().all(|line| line.trim_start().starts_with("sh ")),
                 "{way:?}: {names:?}"
             );
-            // The new program is there from its first system call on: execve returns in it.
+            // The new program's first event is the return of its execve.
             assert!(
                 names[0].contains("NR 59 = 0") || cfg!(not(target_arch = "x86_64")),
                 "{names:?}"
@@ -51,7 +51,7 @@ fn what_the_waiting_child_does_is_in_no_file() {
     }
 }
 
-/// A child that never executes anything leaves nothing.
+/// A child that never executes a program leaves no samples.
 #[test]
 fn a_child_that_executes_nothing_has_no_samples() {
     if !is_root() {

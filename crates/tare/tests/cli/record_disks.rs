@@ -1,5 +1,5 @@
-//! `tare record --output-path direct` on file systems of several kinds, each in an image of its own
-//! that no other process sees mounted.
+//! `tare record --output-path direct` on several file systems, each an image mounted in a private
+//! namespace.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 use crate::recorded::{read, samples_of};
 use crate::support::{is_root, stderr, tare};
 
-/// Mounts an image, records into it, and copies the recording out, with what the page cache has of
-/// it. The mount ends with the namespace.
+/// Mounts an image, records into it, and copies out the recording and its size in the page cache. The mount
+/// ends with the namespace.
 const IN_IMAGE: &str = r#"image=$1 dir=$2 out=$3 lower=$4 room=$5; shift 5
 mount -o loop "$image" "$dir" || exit 99
 if [ "$lower" = overlay ]; then
@@ -31,8 +31,8 @@ struct DiskRecording {
     output: Output,
 }
 
-/// Records by page faults with stacks, which is some megabytes, on a file system of this kind;
-/// `None`, with the reason, where it can't be had.
+/// Records page faults with stack copies, some megabytes, on a file system of this kind. If it isn't
+/// available, prints the reason and returns `None`.
 fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<DiskRecording> {
     if !is_root() {
         println!("skipped: mounting takes root");
@@ -46,7 +46,7 @@ fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<DiskRecording> {
     let below = if kind == "overlay" { "ext4" } else { kind };
     let program = format!("mkfs.{below}");
     let mut make = Command::new(&program);
-    // No room that is root's alone.
+    // No blocks reserved for root.
     make.args(["-m", "0"].iter().filter(|_| below == "ext4")).arg("-q").arg(&image);
     let made = make.stdin(Stdio::null()).output();
     if !made.as_ref().is_ok_and(|made| made.status.success()) {
@@ -67,7 +67,7 @@ fn record_on(kind: &str, room: &str, way: &[&str]) -> Option<DiskRecording> {
     Some(DiskRecording { folder, output })
 }
 
-/// What of the file the page cache has, its length, and what it takes on the disk: in bytes.
+/// Bytes of the file in the page cache, its length, and its size on disk.
 fn sizes(folder: &Path) -> [u64; 3] {
     let numbers = |file: &str| -> Vec<u64> {
         let text = fs::read_to_string(folder.join(file)).unwrap();
@@ -90,15 +90,15 @@ fn direct_output_leaves_the_page_cache_alone_where_the_file_system_lets_it() {
         assert!(found.finished && found.samples > 1000, "{kind}: {found:?}");
         assert_eq!(samples_of(&found.ledger.unwrap()), found.samples, "{kind}");
         let [cached, len, taken] = sizes(folder.path());
-        // A machine with much else to do is too slow at times.
+        // A busy machine is sometimes too slow.
         if text.contains("the disk was too slow") {
             println!("skipped: {kind}, {way}: what the page cache has of it");
             continue;
         }
-        // Of what auto begins with as much is forgotten as the disk has taken by the end.
+        // `auto` starts in the page cache and drops from it what has reached the disk by the end.
         let most = if way.ends_with("auto") { 6 << 20 } else { 1 << 20 };
         assert!(len > 8 << 20 && cached < most, "{kind}: {cached} of {len} bytes are cached");
-        // What was allocated ahead was given back.
+        // The space allocated ahead was freed.
         assert!(taken < len + (1 << 20), "{kind}: {len} bytes take {taken}");
     }
 }
@@ -119,7 +119,7 @@ fn direct_output_goes_on_by_writes_where_it_is_of_no_use() {
 #[test]
 fn a_disk_of_any_kind_that_gets_full_keeps_a_whole_file() {
     for kind in ["ext4", "xfs"] {
-        // How much of the last few blocks XFS gives away differs: compressed data may find no room.
+        // XFS varies in how much of the last blocks it hands out, so compressed data may not fit.
         let auto = "--output-path=auto";
         let direct = "--output-path=direct";
         let ways = [&[direct][..], &[auto], &["-z", direct]];

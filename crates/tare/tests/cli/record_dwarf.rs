@@ -1,4 +1,4 @@
-//! `tare record --call-graph dwarf`: what takes a copied stack apart is in mappings of data, too.
+//! `tare record --call-graph dwarf` also records data mappings, because unwind tables may lie there.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use tare_format::record::Record;
 use crate::recorded::{RecordingFolder, perf_script};
 use crate::support::{ProcessGuard, stderr, tare};
 
-/// Mappings of each file that a recording tells of: of code, and of data.
+/// The numbers of code and data mappings of each file in a recording.
 fn mappings(path: &Path) -> BTreeMap<String, (usize, usize)> {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut mappings: BTreeMap<String, (usize, usize)> = BTreeMap::new();
@@ -25,7 +25,7 @@ fn mappings(path: &Path) -> BTreeMap<String, (usize, usize)> {
     mappings
 }
 
-/// The program and its C library, of both kinds.
+/// Asserts that program and C library have mappings of both kinds.
 fn has_data(mappings: &BTreeMap<String, (usize, usize)>, what: &str) {
     let libc =
         mappings.iter().find(|(path, _)| path.contains("/libc.so") || path.contains("/libc-"));
@@ -53,12 +53,12 @@ fn copied_stacks_come_with_mappings_of_data() {
     assert!(mappings(&place.file()).values().all(|(_, data)| *data == 0), "fp needs none");
 }
 
-/// perf 6.1 of Debian has no unwinder that gets beyond a first frame; others do.
+/// Debian's perf 6.1 has no unwinder and stops at the first frame.
 #[test]
 fn copied_stacks_are_whole() {
     let place = RecordingFolder::new();
     let options = ["--call-graph=dwarf,32768", "-e", "cpu-clock:u", "-F", "2500", "--"];
-    // One run takes a dozen samples.
+    // One run yields about twelve samples.
     let often = format!("for i in $(seq 40); do {} list; done", env!("CARGO_BIN_EXE_tare"));
     let output = place.run(&[&options[..], &["sh", "-c", &often]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -70,7 +70,7 @@ fn copied_stacks_are_whole() {
     let script = tare().args(["script", "-F", "comm,ip,sym", "-i"]).arg(place.file()).output();
     let script = script.unwrap();
     let (good, all) = whole(&String::from_utf8_lossy(&script.stdout));
-    // Some stacks are longer than the copy.
+    // Some stacks exceed the copy.
     assert!(all > 20 && good * 10 > all * 6, "{good} of {all} by tare");
     let unwinds = Command::new("perf").args(["version", "--build-options"]).output();
     let unwinds = unwinds

@@ -1,5 +1,4 @@
-//! `tare record` into several files, and into one of limited size: each file tells of itself, and
-//! of nothing else.
+//! `tare record` into a series of files and into a file of limited size: each file describes itself alone.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use tare_format::file::Reader;
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of, send, wait_for};
 use crate::support::{ProcessGuard, is_root, stderr};
 
-/// Many page faults, each a sample.
+/// Many page faults; each is a sample.
 const FORKS: [&str; 3] = ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
 const FAULTS: [&str; 7] = ["-e", "page-faults", "-c", "1", "--no-call-graph", "-m", "64"];
 
@@ -25,7 +24,7 @@ fn recordings(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Each file's ledger counts what is in that file; returns the samples of all.
+/// Asserts that each file's ledger counts that file; returns the total number of samples.
 fn check_ledgers(files: &[PathBuf]) -> usize {
     let check = |file: &PathBuf| {
         let found = read(file);
@@ -40,7 +39,7 @@ fn check_ledgers(files: &[PathBuf]) -> usize {
     files.iter().map(check).sum()
 }
 
-/// What the ledger's last lines on stderr count.
+/// The number of samples in the ledger's last lines on stderr.
 fn said(text: &str) -> usize {
     let line = text.lines().rfind(|line| line.contains(" samples in ")).unwrap();
     line.trim_start_matches("tare: ").split(' ').next().unwrap().replace(',', "").parse().unwrap()
@@ -59,7 +58,7 @@ fn files_that_fill_one_after_the_other_have_ledgers_of_their_own() {
         assert!(files.len() > 2, "{way:?}: {files:?}");
         let samples = check_ledgers(&files);
         assert!(samples > 1000, "{way:?}: {samples}");
-        // What is said at the end is of all of them.
+        // The final message sums up all files.
         assert_eq!(said(&stderr(&output)), samples, "{way:?}: {}", stderr(&output));
     }
 }
@@ -72,7 +71,7 @@ fn a_file_becomes_hardly_larger_than_it_may() {
     let said = "it has reached its size limit";
     assert_eq!(stderr(&output).matches(said).count(), 1, "{}", stderr(&output));
     let len = std::fs::metadata(place.file()).unwrap().len();
-    // What describes the recording comes on top.
+    // The description of the recording is additional.
     assert!((300 << 10..400 << 10).contains(&len), "{len}");
     check_ledgers(&[place.file()]);
 }
@@ -99,7 +98,7 @@ fn files_end_after_a_time() {
     assert_eq!(said(&stderr(&output)), check_ledgers(&files));
 }
 
-/// Waits until there are so many recordings.
+/// Waits until `count` recordings exist.
 fn wait_for_files(folder: &Path, number: usize) {
     let patience = Instant::now() + Duration::from_secs(20);
     while recordings(folder).len() < number {
@@ -148,7 +147,7 @@ fn sigusr2_has_what_there_is_written() {
     }
 }
 
-/// Records of a kind, by their place among all, and of those that name this process.
+/// Positions of all records of a kind, and of those that name this process.
 fn places(path: &Path, pid: u32) -> (Vec<usize>, Vec<usize>, usize) {
     let mut reader = Reader::open(std::fs::File::open(path).unwrap()).unwrap();
     let mut comms = Vec::new();

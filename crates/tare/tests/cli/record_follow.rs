@@ -1,5 +1,5 @@
-//! `tare record --follow`: each way sees the command's children as far as it promises, says what it
-//! saw, and leaves nothing behind.
+//! `tare record --follow`: each mode sees the command's children as documented, reports its coverage, and
+//! cleans up.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tare_kernel::host::Host;
 
 use crate::support::{ProcessGuard, Unprivileged, is_root, stderr, tare};
 
-/// Many short children.
+/// Starts many short-lived children.
 const CHILDREN: [&str; 3] =
     ["sh", "-c", "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done"];
 
@@ -79,7 +79,7 @@ fn transient_cgroups() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the command can have a cgroup here; says that a test is skipped if not.
+/// Whether the command can get a cgroup here; otherwise prints that the test is skipped.
 fn has_cgroup() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.data");
@@ -98,8 +98,8 @@ fn has_cgroup() -> bool {
     is_root() && why.is_none()
 }
 
-/// Coverage of the first event, in percent. Interrupts and stolen time land in samples, and a busy
-/// machine has many of both.
+/// Coverage of the first event, in percent. Samples include interrupts and stolen time, which are large on a
+/// busy machine.
 fn coverage(ledger: &Ledger) -> f64 {
     ledger.events[0].coverage.unwrap().percent().unwrap()
 }
@@ -169,7 +169,7 @@ fn inherited_events_miss_children_and_say_so() {
     }
 }
 
-/// Clocks tick by themselves, page faults don't.
+/// Clock events fire regularly; page faults don't.
 #[test]
 fn inherited_clocks_have_a_fixed_period_and_say_so() {
     let recorded =
@@ -219,7 +219,7 @@ fn the_choice_steps_down_and_says_why() {
     }
 }
 
-/// A command that leaves a process behind, and one whose child goes to another cgroup.
+/// A command that leaves a process behind, and one whose child moves to another cgroup.
 #[test]
 fn who_outlives_the_command_or_leaves_is_counted() {
     if !has_cgroup() {
@@ -250,7 +250,7 @@ fn who_outlives_the_command_or_leaves_is_counted() {
     assert!(left.said.contains("left the command's cgroup"), "{}", left.said);
 }
 
-/// What the command reads of its limits is the same as without tare.
+/// The command sees the same limits as without tare.
 #[test]
 fn limits_are_those_that_the_command_would_have_had() {
     if !has_cgroup() {
@@ -270,8 +270,7 @@ fn limits_are_those_that_the_command_would_have_had() {
     assert_eq!(String::from_utf8(inside.stdout).unwrap(), String::from_utf8(bare.stdout).unwrap());
 }
 
-/// Killed recorders leave their cgroups with the commands in them. Once these are gone, the next
-/// run sweeps.
+/// Killed recorders leave cgroups with running commands. After these exit, the next run removes the cgroups.
 #[test]
 fn what_killed_recorders_leave_is_swept() {
     if !has_cgroup() {
@@ -290,7 +289,7 @@ fn what_killed_recorders_leave_is_swept() {
     }
 }
 
-/// Every second run is killed. Returns the cgroup that it leaves.
+/// Runs a recorder and kills every second one. Returns the cgroup that it leaves.
 fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     let killed = number.is_multiple_of(2);
     let file = folder.join(number.to_string());
@@ -313,7 +312,7 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
         std::thread::sleep(Duration::from_millis(5));
     }
     if killed {
-        // The command runs by then.
+        // By now the command runs.
         while made.as_ref().is_some_and(|path| {
             std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().is_empty()
         }) {
@@ -328,7 +327,7 @@ fn run_and_kill(number: u32, folder: &Path) -> Option<PathBuf> {
     made
 }
 
-/// What went wrong comes with what was said.
+/// Returns the difference together with the recorder's messages.
 #[test]
 fn a_command_that_cannot_run_leaves_no_cgroup() {
     let before = transient_cgroups().len();
@@ -338,8 +337,7 @@ fn a_command_that_cannot_run_leaves_no_cgroup() {
     assert!(transient_cgroups().len() <= before + 3, "others may run at the same time");
 }
 
-/// What samples miss the kernel counts all the same: page faults and time by command name, of
-/// children none of which need have a sample.
+/// With exact counts, page faults and time by command name are right even for children without samples.
 #[test]
 fn exact_weights_are_what_each_command_counted() {
     let line =
@@ -368,17 +366,16 @@ fn exact_weights_are_what_each_command_counted() {
     };
     let [sh, date, expr] = ["sh", "date", "expr"].map(|comm| of("page-faults", comm));
     assert!(((sh + date + expr) / total - 1.0).abs() < 0.02, "{sh} {date} {expr} of {total}");
-    // The shell forks them, and they do what they do alone.
+    // The shell only forks them; all their page faults are their own.
     assert!(expr > 200.0 * alone("expr") && expr < 200.0 * (alone("expr") + 60.0), "{expr}");
-    // The few that have to read from a disk are major ones.
+    // The few faults that read from the disk are major faults.
     let minor = of("minor-faults", "date") / date;
     assert!((0.98..=1.0).contains(&minor), "{minor} {}", String::from_utf8_lossy(&json.stdout));
     let time: f64 = ["sh", "date", "expr"].map(|comm| of("task-clock", comm)).iter().sum();
     let ledger = recorded.ledger();
     let used = ledger.command.as_ref().unwrap();
-    // A task's events end before its exit does: a tenth of what such short ones use comes after.
-    // task-clock also has the time that a hypervisor takes from a task; the loop runs one process
-    // at a time.
+    // A task's events stop before its exit completes; for such short tasks a tenth of the time comes after.
+    // task-clock includes stolen time; the loop runs one process at a time.
     let used_ns = (used.user_ns + used.system_ns) as f64;
     assert!(
         time > 0.7 * used_ns && time < 1.1 * used_ns.max(ledger.recorded_ns as f64),

@@ -1,5 +1,5 @@
-//! `tare record` whose file somebody truncates or deletes meanwhile: that is noticed and said, the
-//! rest is kept, and the status is tare's own failure.
+//! The output file is truncated or deleted during `tare record`: tare reports it, keeps the rest, and exits
+//! with its own failure status.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use crate::recorded::{RecordingFolder, perf_script, read, samples_of};
 use crate::support::{stderr, tare};
 
-/// A shell that is busy for some tenths of a second.
+/// A shell loop of some tenths of a second.
 const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
 
 const WAYS: [&[&str]; 6] = [
@@ -19,7 +19,7 @@ const WAYS: [&[&str]; 6] = [
     &["-z", "--output-path=direct"],
 ];
 
-/// Records a command that is busy, does something to the file, and is busy again.
+/// Records a command that works, changes the file, and works again.
 fn record(way: &[&str], place: &RecordingFolder, does: &str) -> Output {
     let command = format!("{BUSY}; {does}; {BUSY}; {BUSY}; exit 3");
     let words = ["-e", "cpu-clock", "-F", "4000", "--flush-interval", "50", "--", "sh", "-c"];
@@ -27,7 +27,7 @@ fn record(way: &[&str], place: &RecordingFolder, does: &str) -> Output {
     command.current_dir(place.folder.path()).output().unwrap()
 }
 
-/// The one line that says why the recording ended.
+/// The message that gives the reason why the recording ended.
 fn why(output: &Output) -> String {
     let text = stderr(output);
     let lines: Vec<_> = text.lines().filter(|line| line.contains("ended early")).collect();
@@ -35,7 +35,7 @@ fn why(output: &Output) -> String {
     lines[0].to_owned()
 }
 
-/// What the ledger counts is what is there, and what both tare and perf read.
+/// Asserts that the ledger counts the samples that tare and perf read.
 fn check(file: &Path, what: &str) -> usize {
     let found = read(file);
     let ledger = found.ledger.unwrap();
@@ -82,7 +82,7 @@ fn a_file_that_is_deleted_is_there_again() {
     }
 }
 
-/// Another file that has the name by then is somebody else's.
+/// A new file under the same name isn't touched.
 #[test]
 fn a_file_of_the_same_name_is_left_alone() {
     let place = RecordingFolder::new();
@@ -96,7 +96,7 @@ fn a_file_of_the_same_name_is_left_alone() {
     assert!(check(&other, "another name") > 50);
 }
 
-/// The end finds it, too: nothing is written in between.
+/// tare notices at the end as well, if it wrote nothing in between.
 #[test]
 fn a_file_that_is_deleted_at_the_end_is_noticed() {
     let place = RecordingFolder::new();
@@ -109,7 +109,7 @@ fn a_file_that_is_deleted_at_the_end_is_noticed() {
     check(&place.file(), "at the end");
 }
 
-/// A rename takes the file along: nothing is wrong with that.
+/// Renaming the file is harmless.
 #[test]
 fn a_file_that_is_renamed_is_whole() {
     let place = RecordingFolder::new();

@@ -1,6 +1,5 @@
-//! `tare record` while a CPU goes offline and comes back. Everything else on the machine notices,
-//! too: only where the kernel's command line has the word `tare_hotplug`, as in a guest, or with
-//! `TARE_TEST_HOTPLUG=1`.
+//! `tare record` while a CPU goes offline and comes back. This disturbs the whole machine, so it runs only if
+//! the kernel's command line contains `tare_hotplug`, as in a guest, or with `TARE_TEST_HOTPLUG=1`.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::support::{ProcessGuard, is_root, stderr, tare};
 
 const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
 
-/// CPU 1, offline; it is back when this is dropped, also where the test fails.
+/// Takes CPU 1 offline until it is dropped, also if the test fails.
 struct Offline;
 
 impl Offline {
@@ -30,7 +29,7 @@ impl Drop for Offline {
     }
 }
 
-/// Whether a CPU may be taken from this machine.
+/// Whether this machine allows taking a CPU offline.
 fn may_take_a_cpu() -> bool {
     let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     is_root()
@@ -38,7 +37,7 @@ fn may_take_a_cpu() -> bool {
             || std::env::var_os("TARE_TEST_HOTPLUG").is_some())
 }
 
-/// When the samples of CPU 1 were made.
+/// Times of CPU 1's samples.
 fn times_of_cpu_1(path: &Path) -> Vec<u64> {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut times = Vec::new();
@@ -81,8 +80,8 @@ fn a_cpu_that_comes_back_is_recorded_again() {
     }
 }
 
-/// Two events, so that ids matter. Recorders at the same time share no software event that counts:
-/// Linux 6.18 gives samples of all of them the id of one.
+/// Two events, so that ids matter. They are clocks: for counting software events in concurrent recorders
+/// Linux 6.18 gives all samples the id of one.
 fn start(place: &RecordingFolder, way: &[&str]) -> Child {
     let mut command = place.record(&["-a", "-e", "cpu-clock,task-clock", "-F", "1000"]);
     command.args(["--no-call-graph", "--timeout", "4000"]).args(way).stderr(Stdio::piped());
@@ -92,7 +91,7 @@ fn start(place: &RecordingFolder, way: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Holds a recording, of which this was said, against what happened.
+/// Compares a recording and its messages with what happened.
 fn check(path: &Path, is_plain: bool, said: &str) {
     let mut times = times_of_cpu_1(path);
     times.sort_unstable();
@@ -115,7 +114,7 @@ fn check(path: &Path, is_plain: bool, said: &str) {
     }
 }
 
-/// The longest time between two of these.
+/// The longest interval between two of the times.
 fn longest_pause(times_ns: &[u64]) -> (u64, u64) {
     let pauses = times_ns.windows(2).map(|pair| (pair[0], pair[1]));
     pauses.max_by_key(|(from_ns, to_ns)| to_ns - from_ns).unwrap()

@@ -1,5 +1,5 @@
-//! The marks that `tare record` sets (`FINISHED_ROUND`): nothing that follows one is older than what
-//! came before the mark before it.
+//! The round marks of `tare record` (`FINISHED_ROUND`): no record after a mark is older than the records
+//! before the previous mark.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,10 +10,10 @@ use tare_format::record::kind;
 use crate::recorded::RecordingFolder;
 use crate::support::stderr;
 
-/// How many marks a recording has, and how many records come too late for them.
+/// The number of marks, and of records that violate their order.
 fn marks(path: &Path) -> (usize, usize) {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
-    // The newest record before the last mark, before the one before that, and of all.
+    // The newest record before the last mark, before the previous one, and overall.
     let mut before_last = 0;
     let mut before_previous = 0;
     let mut newest = 0;
@@ -26,14 +26,14 @@ fn marks(path: &Path) -> (usize, usize) {
             continue;
         }
         let time_ns = entry.description.lookup().time_ns(&entry.record).unwrap_or(0);
-        // What was described has no time.
+        // Synthesized records have no time.
         late += usize::from(time_ns > 0 && time_ns < before_previous);
         newest = newest.max(time_ns);
     }
     (marks, late)
 }
 
-/// What rings held that were overwritten is older than what tells of processes.
+/// Records from overwritten rings are older than the synthesized records about processes.
 #[test]
 fn what_was_overwritten_comes_before_any_mark() {
     let place = RecordingFolder::new();

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::blocked::{BlockedTimes, stolen_ns};
 use crate::support::{document, status, stderr, tare, workload};
 
-/// A recording, and what the recorder said; `None` where this machine takes no BPF programs, which is
-/// said.
+/// Records and returns the recorder's output. If BPF programs can't be loaded, prints that and returns
+/// `None`.
 fn record(file: &Path, options: &[&str], command: &[&str]) -> Option<Output> {
     let mut tare = tare();
     tare.args(["record", "--off-cpu", "-o"]).arg(file).args(options).arg("--").args(command);
@@ -33,7 +33,7 @@ fn event<'a>(document: &'a Value, name: &str) -> &'a Value {
     events.find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name}: {document}"))
 }
 
-/// Nanoseconds of a program's waits, by reason: `symbol` is the innermost frame.
+/// Nanoseconds of a program's waits for a reason, which is the innermost frame.
 fn waited(document: &Value, comm: &str, reason: &str) -> u64 {
     let entries = event(document, "offcpu-time")["entries"].as_array().unwrap().iter();
     let symbol = format!("off-CPU ({reason})");
@@ -43,13 +43,13 @@ fn waited(document: &Value, comm: &str, reason: &str) -> u64 {
         .sum()
 }
 
-/// The same of those that a function waits in.
+/// Nanoseconds of the waits for a reason in a function.
 fn waited_in(document: &Value, reason: &str, function: &str) -> u64 {
     let entries = event(document, "offcpu-time")["entries"].as_array().unwrap().iter();
     let symbol = format!("off-CPU ({reason})");
     entries
         .filter(|entry| entry["symbol"] == symbol.as_str())
-        // Where a stack found no room, the reason stands alone.
+        // A wait whose stack was lost has only the reason.
         .flat_map(|entry| entry["graph"].as_array().into_iter().flatten())
         .filter(|node| node["symbol"] == function)
         .map(|node| node["total"]["period"].as_u64().unwrap())
@@ -182,7 +182,7 @@ fn single_long_waits_have_their_times_and_short_ones_are_counted() {
     );
 }
 
-/// A process that waits all the time, from before the recording to after its end.
+/// A process that waits from before the recording until after its end.
 #[test]
 fn waits_count_from_the_beginning_to_the_end_of_a_recording() {
     let folder = tempfile::tempdir().unwrap();

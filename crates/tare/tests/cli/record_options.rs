@@ -1,5 +1,5 @@
-//! `tare record` with each of its options: tare and perf read the recording, and find as many
-//! samples as the ledger says; perf also copies it.
+//! `tare record` with each of its options: tare and perf read the recording and find as many samples as the
+//! ledger states; perf also copies it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{ProcessGuard, is_root, left_out, sh, stderr, tare};
 
-/// Some milliseconds of work, system calls and children.
+/// A few milliseconds of work with system calls and children.
 const WORK: [&str; 3] =
     ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; /bin/true; /bin/true"];
 
-/// Runs perf on a recording: its stdout.
+/// Runs perf on a recording and returns its stdout.
 fn perf(args: &[&str], file: &Path) -> String {
     let output = Command::new("perf")
         .args(args)
@@ -25,7 +25,7 @@ fn perf(args: &[&str], file: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What the ledger's line says: `1,234 samples in 0.1 s`.
+/// The number in the ledger's line: `1,234 samples in 0.1 s`.
 fn samples_of_ledger(text: &str) -> usize {
     let line = text
         .lines()
@@ -34,36 +34,36 @@ fn samples_of_ledger(text: &str) -> usize {
     line.rsplit(' ').next().unwrap_or_default().replace(',', "").parse().unwrap()
 }
 
-/// Runs tare on a recording: its stdout.
+/// Runs tare on a recording and returns its stdout.
 fn own(args: &[&str], file: &Path) -> Output {
     let output = tare().args(args).arg("-i").arg(file).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "tare {args:?}: {}", stderr(&output));
     output
 }
 
-/// Samples by `tare report --stats`.
+/// The number of samples according to `tare report --stats`.
 fn samples_of_own_stats(file: &Path) -> usize {
     samples_of_stats(&String::from_utf8_lossy(&own(&STATS, file).stdout))
 }
 
-/// Samples by `tare script`, with those that it says it leaves out.
+/// The number of samples that `tare script` prints or reports as left out.
 fn samples_of_own_script(file: &Path) -> usize {
     let output = own(&SCRIPT, file);
     samples_of_script(&String::from_utf8_lossy(&output.stdout)) + left_out(&output)
 }
 
-/// Samples by what `report --stats` prints.
+/// Parses the number of samples that `report --stats` prints.
 fn samples_of_stats(text: &str) -> usize {
     let line = text.lines().find(|line| line.contains(" SAMPLE events:"));
     line.map_or(0, |line| line.split_whitespace().nth(2).unwrap_or_default().parse().unwrap())
 }
 
-/// Samples by what `script` prints, which shows each in a line.
+/// Counts the samples that `script` prints, one per line.
 fn samples_of_script(text: &str) -> usize {
     text.lines().filter(|line| !line.trim().is_empty()).count()
 }
 
-/// Whether recordings can be made and checked here.
+/// Whether this machine can make and check recordings.
 fn ready() -> bool {
     let there = Command::new("perf").arg("--version").output().is_ok();
     if !there {
@@ -75,7 +75,7 @@ fn ready() -> bool {
 const SCRIPT: [&str; 3] = ["script", "-F", "comm,tid,event"];
 const STATS: [&str; 2] = ["report", "--stats"];
 
-/// Samples in the copy that `perf inject` makes.
+/// The number of samples in `perf inject`'s copy.
 fn samples_of_copy(file: &Path) -> usize {
     let copy = file.with_extension("copy");
     perf(&["inject", "-o", copy.to_str().unwrap()], file);
@@ -84,8 +84,7 @@ fn samples_of_copy(file: &Path) -> usize {
     samples
 }
 
-/// Records with these options, a command of its own where they name none, and has perf and tare
-/// read what came out.
+/// Records with these options, and a default command if they name none, and checks what perf and tare read.
 fn check(options: &str, command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let options_typed = shlex::split(options).unwrap();
@@ -120,8 +119,7 @@ fn check(options: &str, command: &[&str]) {
         "perf inject, tare record {options}: {said}"
     );
     let by_script = sum(&|file| samples_of_script(&perf(&SCRIPT, file)));
-    // A group's sample is shown once for each member that went on; what is left out is counted as
-    // samples.
+    // script prints a group's sample once per member that counted on, but counts left-out samples once.
     let by_own_script = sum(&samples_of_own_script);
     assert!(
         by_own_script == by_script || options.contains(":S") && by_own_script <= by_script,
@@ -137,7 +135,7 @@ fn check(options: &str, command: &[&str]) {
     }
 }
 
-/// Each with some dozen samples of the command, two at a time.
+/// Runs all options, two at a time, each with some dozen samples.
 fn check_all(options: &[&str]) {
     if !ready() {
         return;
@@ -239,11 +237,11 @@ fn where_and_when() {
     }
 }
 
-/// Without call chains: of a stream perf prints them even where they are not asked for.
+/// Without call chains, which perf prints for a stream even if they weren't requested.
 const RECORD: &str = "\"$TARE\" record -e cpu-clock -c 100000 --no-call-graph";
 
-/// The same bytes are read as a stream and as a file, by both. perf 6.1 says `Couldn't decompress
-/// data` to small compressed streams, its own too.
+/// tare and perf read the same bytes as a stream and as a file. perf 6.1 fails on small compressed streams,
+/// including its own, with `Couldn't decompress data`.
 fn check_stream(stream: &Path, in_ledger: usize, is_compressed: bool) {
     let read = |reader: &str, words: &[&str]| {
         let output = Command::new(reader)
@@ -307,7 +305,7 @@ fn streams() {
     }
 }
 
-/// Only what runs between the orders is recorded.
+/// Only the time between `enable` and `disable` is recorded.
 #[test]
 fn a_command_switches_its_own_recording() {
     if !ready() {
@@ -361,7 +359,7 @@ fn cgroups() {
     check("-e cs,faults -G /,/", &WORK);
 }
 
-/// What the machine lacks is refused with the remedy, and nothing is written.
+/// Options that the machine doesn't support are refused with a remedy, and no file is written.
 #[test]
 fn refusals_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `tare record`: where the bytes go, and what is left where they can't go on.
+//! `tare record`: output paths, and what remains when writing fails.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use tare_format::record::kind::PERF_RECORD_SAMPLE;
 
 use crate::support::{PidFileGuard, ProcessGuard, Tmpfs, is_root, left_out, stderr, tare};
 
-/// Each process has some hundred page faults, and each sample a copy of its stack.
+/// Processes with some hundred page faults each; each sample has a stack copy.
 const FORKS: &str = "i=0; while [ $i -lt 800 ]; do /bin/true; i=$((i+1)); done";
 
 fn record(options: &[&str]) -> Command {
@@ -31,8 +31,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// How many samples a file holds, by our own reader, and whether it misses nothing. `None`: it is
-/// no recording yet.
+/// The number of samples that tare's reader finds, and whether the file is complete. `None` if the file isn't
+/// a recording yet.
 fn look(path: &Path) -> Option<(usize, bool)> {
     let mut reader = Reader::open(File::open(path).ok()?).ok()?;
     let mut samples = 0;
@@ -42,14 +42,14 @@ fn look(path: &Path) -> Option<(usize, bool)> {
     Some((samples, reader.losses().is_empty()))
 }
 
-/// How many samples a recording holds that misses nothing.
+/// The number of samples in a recording, which must be complete.
 fn samples(path: &Path) -> usize {
     let (samples, is_whole) = look(path).unwrap();
     assert!(is_whole, "{}", path.display());
     samples
 }
 
-/// A file that perf reads too, with as many samples as we do.
+/// Asserts that perf reads the file and finds as many samples as tare.
 fn samples_of_both(path: &Path) -> usize {
     let samples = samples(path);
     let Ok(output) = Command::new("perf")
@@ -71,7 +71,7 @@ fn samples_of_both(path: &Path) -> usize {
     samples
 }
 
-/// auto goes past the page cache on the way.
+/// `auto` switches to direct output during the recording.
 const WAYS: [&[&str]; 7] = [
     &["--output-path=write"],
     &["--output-path=mmap"],
@@ -103,7 +103,7 @@ fn a_full_disk_ends_the_recording_with_a_file_that_fills_it() {
     }
 }
 
-/// Two sizes of the file's end: descriptions of tracepoints make it larger.
+/// Two sizes of the file's end, which descriptions of tracepoints enlarge.
 #[test]
 fn a_full_disk_ends_a_compressed_recording_of_tracepoints() {
     for path in ["write", "mmap", "direct"] {
@@ -143,7 +143,7 @@ fn a_limit_on_the_size_of_files_ends_the_recording_and_kills_nobody() {
         assert!(len <= size && len > size * 9 / 10, "{way:?}: {len}");
         assert!(samples_of_both(&path) > 100, "{way:?}");
     }
-    // The command has the signal's default: it is killed by its own writing.
+    // The command has SIGXFSZ's default disposition and is killed by its own write.
     let mut command = Command::new("prlimit");
     command
         .args(["--fsize=1000000", env!("CARGO_BIN_EXE_tare"), "record", "-o"])
@@ -199,7 +199,7 @@ fn what_is_there_is_kept_and_links_in_shared_folders_are_not_followed() {
     fs::set_permissions(&old, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(fs::read_to_string(&old).unwrap(), "before");
 
-    // In a folder of one's own a link leads to the file.
+    // In a private folder tare follows a symbolic link.
     let link = folder.path().join("link");
     let target = folder.path().join("target");
     fs::write(&target, "before").unwrap();
@@ -228,7 +228,7 @@ fn what_is_there_is_kept_and_links_in_shared_folders_are_not_followed() {
     assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -237,11 +237,11 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Kills a recorder so many milliseconds after its first samples.
+/// Kills a recorder `milliseconds` after its first samples.
 fn kill_and_read(recorder: &mut Command, way: &[&str], at: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (path, command) =
-        (folder.path().join("perf.data"), PidFileGuard(folder.path().join("pid")));
+    let path = folder.path().join("perf.data");
+    let command = PidFileGuard(folder.path().join("pid"));
     let line = format!("echo $$ > {}; while :; do /bin/true; done", command.0.display());
     let mut recorder = ProcessGuard::spawn(
         recorder

@@ -1,4 +1,4 @@
-//! `tare record` and itself: its threads, its system calls, and how it ends when nobody listens.
+//! `tare record`'s own threads and system calls, and its end when its reader is gone.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ fn priorities(pid: u32) -> Vec<(String, u32, u32)> {
     let of = |task: std::io::Result<std::fs::DirEntry>| {
         let text = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
         let (name, rest) = text.split_once('(').unwrap().1.rsplit_once(") ").unwrap();
-        // The first of these words is the third field.
+        // The first word here is the third field of `stat`.
         let word = |field: usize| rest.split(' ').nth(field - 3).unwrap().parse().unwrap();
         (name.to_owned(), word(41), word(40))
     };
@@ -41,7 +41,7 @@ fn reading_has_the_priority_that_is_asked_for() {
     let threads = priorities(recorder.id());
     send("INT", &recorder);
     assert_eq!(recorder.wait().unwrap().code(), Some(130));
-    // SCHED_FIFO is 1. Compressing is not reading.
+    // SCHED_FIFO is 1. Only reader threads have it, not the compressing one.
     let expected = |name: &str| if name == "tare-output" { (0, 0) } else { (1, 5) };
     assert_eq!(threads.len(), 3);
     assert!(
@@ -87,14 +87,14 @@ fn several_threads_read_every_record_once() {
         assert_eq!((ledger.cost.readers, samples_of(&ledger)), (2, found.samples), "{way:?}");
         let by_ring: u64 = ledger.losses.iter().map(|loss| loss.records).sum();
         assert_eq!(by_ring, found.lost, "{way:?}");
-        // Where a mark came too early, perf would say that events are out of order.
+        // If a mark came too early, perf would report events out of order.
         let Some(lines) = perf_script(&["-F", "time"], &place.file()) else { return };
         assert!(lines.len() == found.samples && lines.is_sorted(), "{way:?}");
     }
 }
 
-/// Own system calls of a recording that lasts so long: as the kernel counts them, everything
-/// included, and as the ledger does.
+/// The recorder's system calls in a recording of this length: by the kernel's count of the whole process, and
+/// by the ledger.
 fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
     let place = RecordingFolder::new();
     let counts = place.folder.path().join("counts");
@@ -103,7 +103,7 @@ fn system_calls(options: &[&str], seconds: &str) -> (f64, f64) {
     let record = place.record(
         &[&["-e", "cpu-clock", "-F", "4000", "--flush-interval", "5", "-q"], options].concat(),
     );
-    // The shell's work and that of what it starts is the same however long the recording is.
+    // The shell and its children make the same calls however long the recording is.
     let busy = format!("timeout {seconds} sh -c 'while :; do :; done'; true");
     let output = stat
         .arg(record.get_program())
@@ -131,7 +131,7 @@ fn the_ledger_knows_the_recorders_system_calls() {
         &["--readers", "2"],
     ];
     for options in ways {
-        // What starting and ending take is in both, and falls out of the difference.
+        // Both include start and exit, which cancel in the difference.
         let short = system_calls(options, "0.2");
         let long = system_calls(options, "1.2");
         let kernel = long.0 - short.0;
@@ -153,7 +153,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         )
     };
     let output = sh(&line("-- sh -c 'timeout 0.5 sh -c \"while :; do :; done\"; exit 3'"));
-    // How the command is followed is said before.
+    // The message about --follow comes first.
     assert!(
         stderr(&output)
             .lines()
@@ -185,7 +185,7 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
             && text.lines().last().unwrap().contains("signal 2"),
         "{text}"
     );
-    // Who comes late gets everything.
+    // A late reader gets everything.
     let recorder = spawn();
     std::thread::sleep(Duration::from_millis(300));
     let saved = place.folder.path().join("saved");
@@ -197,7 +197,7 @@ fn a_fifo_that_nobody_reads_can_be_given_up() {
     assert!(perf_script(&["-F", "time"], &saved).is_none_or(|lines| lines.len() < 1000));
 }
 
-/// Where nothing is kept, a flush would tell nobody anything.
+/// With output to /dev/null a flush would have no effect.
 #[test]
 fn nobody_is_woken_to_flush_what_is_not_kept() {
     let wake_ups = |file: &str| -> u32 {
@@ -215,7 +215,7 @@ fn nobody_is_woken_to_flush_what_is_not_kept() {
     assert!(not_kept + 2 <= kept, "{not_kept} {kept}");
 }
 
-/// What comes at a known rate needs less room than what comes as it happens.
+/// Rings for events at a known rate are smaller than for other events.
 #[test]
 fn rings_are_as_large_as_what_comes_in_some_seconds() {
     if !is_root() {

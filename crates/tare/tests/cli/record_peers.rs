@@ -1,6 +1,5 @@
-//! What `tare record` writes, read by perf (`report`, `script`, `inject`), by the crate
-//! `linux-perf-data` and by the project's own reader: all find the same samples, and step over the
-//! notes.
+//! perf (`report`, `script`, `inject`), the crate `linux-perf-data` and the project's own reader find the same
+//! samples in tare's recordings and skip its notes.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,7 +14,7 @@ use tare_format::ledger::Ledger;
 
 use crate::support::{is_root, stderr, tare};
 
-/// Some user time, system calls, and processes that come and go.
+/// A command with user time, system calls and short-lived processes.
 const WORKLOAD: [&str; 3] = [
     "sh",
     "-c",
@@ -37,14 +36,13 @@ const OPTIONS: &[&[&str]] = &[
     &["-G", "/", "-e", "cpu-clock"],
 ];
 
-/// Runs perf on a recording, which it gets as a stream: `inject` of perf 6.1 takes the header of a
-/// stream in a file, also of its own, for a record. `None`, with the reason on stdout, where it
-/// isn't there.
+/// Runs perf on a recording through a pipe, because `inject` of perf 6.1 takes the header of a stream in a
+/// file for a record. Without perf, prints the reason and returns `None`.
 fn perf_on_stream(words: &[&str], input: &Path) -> Option<String> {
     perf_with(Command::new("perf").args(words).args(["-i", "-"]).stdin(File::open(input).unwrap()))
 }
 
-/// Runs perf on a recording; `None`, with the reason on stdout, where it isn't there.
+/// Runs perf on a recording. Without perf, prints the reason and returns `None`.
 fn perf(words: &[&str], input: &Path) -> Option<String> {
     perf_with(Command::new("perf").args(words).arg("-i").arg(input).stdin(Stdio::null()))
 }
@@ -64,7 +62,7 @@ fn samples_of_perf(path: &Path) -> Option<usize> {
     let script = perf(&["script", "-F", "tid,time,event"], path)?;
     let samples = dump.lines().filter(|line| line.contains(": PERF_RECORD_SAMPLE(")).count();
     let lines = script.lines().filter(|line| line.contains(": ")).count();
-    // A sample that holds the counts of a group is a line for each member that counted on.
+    // perf prints a sample with a group's counts once per member that counted on.
     assert!(lines >= samples, "script {lines}, report {samples}");
     Some(samples)
 }
@@ -77,7 +75,7 @@ fn samples_of_crate(path: &Path, options: &[&str]) -> usize {
         if let PerfFileRecord::EventRecord { record, .. } = record {
             let kind = record.record_type;
             samples += usize::from(kind == RecordType::SAMPLE);
-            // It doesn't know the counts that samples of a group hold.
+            // The crate doesn't parse group counts in samples.
             if !options.iter().any(|option| option.ends_with(":S")) {
                 record.parse().unwrap_or_else(|error| {
                     panic!("linux-perf-data: {options:?}: {kind:?}: {error}")
@@ -88,7 +86,7 @@ fn samples_of_crate(path: &Path, options: &[&str]) -> usize {
     samples
 }
 
-/// Samples, and the notes.
+/// The numbers of samples and of notes.
 fn samples_of_reader(path: &Path) -> (usize, Vec<Vec<u8>>) {
     let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
     let mut samples = 0;
@@ -99,7 +97,7 @@ fn samples_of_reader(path: &Path) -> (usize, Vec<Vec<u8>>) {
     (samples, reader.description().notes().to_vec())
 }
 
-/// `false`, with the reason on stdout, where this can't be recorded here.
+/// Makes a recording. If this machine can't, prints the reason and returns `false`.
 fn record(options: &[&str], output: &str, stdout: Stdio) -> bool {
     let done = tare()
         .arg("record")
@@ -115,7 +113,7 @@ fn record(options: &[&str], output: &str, stdout: Stdio) -> bool {
     done.status.success()
 }
 
-/// perf copies the recording, and finds the same samples in the copy.
+/// perf copies the recording and finds the same samples in the copy.
 fn injected(path: &Path, copy: &Path, samples: usize) {
     let words = ["inject", "-o", copy.to_str().unwrap()];
     let is_stream = std::fs::read(path).unwrap().starts_with(b"PERFILE2\x10");
@@ -161,7 +159,7 @@ fn a_stream_has_the_samples_and_the_notes() {
     injected(&path, &folder.path().join("copy"), samples);
 }
 
-/// What is in the compressed records only perf tells here.
+/// Only perf reads compressed records here.
 #[test]
 fn perf_reads_compressed_recordings_with_their_notes() {
     let folder = tempfile::tempdir().unwrap();

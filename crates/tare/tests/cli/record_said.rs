@@ -1,4 +1,4 @@
-//! What `tare record` says when it has recorded, and the sizes that it and others say.
+//! The messages after a recording, and the sizes that tare and other programs report.
 
 use std::fs::File;
 

@@ -1,5 +1,5 @@
-//! Programs whose call chains are known at each sample (`workloads/known`): what is recorded and
-//! unwound is held against them.
+//! Compares recorded and unwound stacks with programs whose call chain is known at each sample
+//! (`workloads/known`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::recorded::RecordingFolder;
 use crate::support::{stderr, tare};
 
-/// Of stacks, how many are exactly one of the program's chains, and how many there are.
+/// The number of stacks that equal one of the program's chains, and of all stacks.
 fn judged(program: &Path, place: &RecordingFolder) -> (u64, u64, String) {
     let output = |command: &mut Command| {
         let output = command.output().unwrap();
@@ -38,7 +38,7 @@ fn known(program: &Path, seconds: &str, options: &[&str]) -> RecordingFolder {
     place
 }
 
-/// A program of `workloads/known`, compiled if need be; `None` where there is no compiler for it.
+/// A compiled program of `workloads/known`; `None` without a compiler for it.
 fn program(name: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("workloads");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/known/build.sh");
@@ -73,7 +73,7 @@ fn chains_are_exactly_those_of_the_program() {
     }
 }
 
-/// Of a copy that is too small, frame pointers know the rest, and its size is known.
+/// If the copy is too small, frame pointers supply the rest, and the report names the size that would do.
 #[test]
 fn frame_pointers_mend_what_a_small_copy_lacks() {
     let Some(program) = program("known-fp") else { return };
@@ -95,7 +95,7 @@ fn frame_pointers_mend_what_a_small_copy_lacks() {
     assert!(said.contains("continued by frame pointers"), "{said}");
 }
 
-/// What is printed doesn't depend on the number of CPUs that it may use.
+/// The output doesn't depend on the number of CPUs that tare may use.
 #[test]
 fn one_cpu_unwinds_as_several() {
     let Some(program) = program("known") else { return };
@@ -114,7 +114,7 @@ fn one_cpu_unwinds_as_several() {
     assert!(one.stdout.len() > 10_000);
 }
 
-/// A report says which files' code keeps no frame pointers, where call chains hang on these.
+/// A report names the files without frame pointers if call chains depend on them.
 #[test]
 fn chains_that_miss_callers_are_named() {
     if !cfg!(target_arch = "x86_64") {
@@ -131,8 +131,7 @@ fn chains_that_miss_callers_are_named() {
     assert_eq!(said("known-fp"), None);
 }
 
-/// A function of hand-written assembly without call frames, which calls nothing, and a recursion of
-/// so many kilobytes.
+/// An assembly leaf function without unwind tables, and a recursion of `kilobytes`.
 const ASSEMBLY_AND_DEPTH: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +156,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What a report says of copied stacks, in words and as JSON.
+/// The report's text and JSON about copied stacks.
 fn said_of_copies(program: &Path, kilobytes: &str, how: &str) -> (String, serde_json::Value) {
     let place = known(program, kilobytes, &["--call-graph", how]);
     let read = |args: &[&str]| {
@@ -174,7 +173,7 @@ fn said_of_copies(program: &Path, kilobytes: &str, how: &str) -> (String, serde_
     (line.to_owned(), copied)
 }
 
-/// Code that nothing is known of ends a stack, and a report says so, with the file.
+/// Code without unwind tables ends a stack, and the report names the file.
 #[test]
 fn assembly_without_call_frames_truncates_and_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,8 +189,7 @@ fn assembly_without_call_frames_truncates_and_is_named() {
     assert!(reason["dso"].as_str().unwrap().ends_with("/bare"), "{copied}");
 }
 
-/// The size that is named would have held the stacks, and where the kernel makes no such copy, that
-/// is said.
+/// The report names a size that would have held the stacks, or states that the kernel can't copy as much.
 #[test]
 fn the_size_that_would_have_sufficed_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,7 +202,7 @@ fn the_size_that_would_have_sufficed_is_named() {
     let (line, copied) = said_of_copies(&program, "20", &format!("dwarf,{bytes}"));
     let number = |name: &str| copied[name].as_u64().unwrap();
     assert!(number("whole") * 100 >= number("stacks") * 98, "{line}");
-    // The stack grows beyond where it was when the program began.
+    // The stack grows beyond its initial mapping.
     let (line, copied) = said_of_copies(&program, "900", "dwarf");
     assert!(line.contains("is the largest copy: dwarf+fp"), "{line}");
     assert_eq!(copied["sufficient"]["bytes"], 65_528, "{copied}");

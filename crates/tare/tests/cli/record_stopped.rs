@@ -1,5 +1,4 @@
-//! What `tare record` says where a recording ended early, or where too little was recorded to say
-//! much: of what is in the file, and why.
+//! The messages of `tare record` after a recording that ended early or holds too little for conclusions.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,14 +11,14 @@ const FORKS: [&str; 4] =
     ["--", "sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done"];
 const FAULTS: [&str; 7] = ["-e", "page-faults", "-c", "1", "--no-call-graph", "-m", "64"];
 
-/// The number at the beginning of the ledger's first line.
+/// The number at the start of the ledger's first line.
 fn said(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().rfind(|line| line.contains(" samples in ")).unwrap();
     line.trim_start_matches("tare: ").split(' ').next().unwrap().replace(',', "").parse().unwrap()
 }
 
-/// Nothing is said of what the command did, as what follows the end of a recording is not recorded.
+/// No message describes the command's totals, because the recording ended before the command.
 fn blames_nobody(output: &Output, file: &Path, what: &str) {
     let text = stderr(output);
     let found = read(file);
@@ -69,7 +68,7 @@ fn a_full_disk_blames_nobody_and_only_what_is_in_the_file_counts() {
     }
 }
 
-/// The highest rate there is can't be made higher.
+/// At the highest rate the message doesn't advise a higher one.
 #[test]
 fn the_highest_rate_is_not_to_be_made_higher() {
     let place = RecordingFolder::new();
@@ -79,7 +78,7 @@ fn the_highest_rate_is_not_to_be_made_higher() {
     assert!(!stderr(&output).contains("higher rate"), "{}", stderr(&output));
 }
 
-/// Of an event that happened a few times, sampled by a rate, nobody can say which share was seen.
+/// For a rare event sampled by rate, tare claims no coverage.
 #[test]
 fn a_share_of_next_to_nothing_is_not_told() {
     let place = RecordingFolder::new();
@@ -93,7 +92,7 @@ fn a_share_of_next_to_nothing_is_not_told() {
     }
 }
 
-/// The kernel takes the events of an ordinary user from a task that gets other rights.
+/// The kernel removes an ordinary user's events from a task that gains privileges.
 #[test]
 fn a_program_with_other_rights_is_named_where_it_cannot_be_recorded() {
     let Some(nobody) = Unprivileged::new() else { return };
@@ -129,7 +128,7 @@ fn a_program_with_other_rights_is_named_where_it_cannot_be_recorded() {
     assert!(!text.contains("short-lived children"), "{text}");
 }
 
-/// A new name in a folder is on the disk once the folder is (`fsync(2)`).
+/// A new file name is durable only after fsync(2) of its folder.
 #[test]
 fn sync_has_names_on_the_disk_too() {
     if !is_root() {
@@ -157,7 +156,7 @@ fn sync_has_names_on_the_disk_too() {
             .unwrap()
     };
     assert_eq!(synced(&[]), 0);
-    // When it is made, and when it is complete.
+    // Once when the file is created and once when it is complete.
     assert_eq!(synced(&["--sync"]), 1);
     assert_eq!(synced(&["--sync", "--timestamp-filename"]), 2);
 }

@@ -1,5 +1,5 @@
-//! `tare record` into several files: each stands for itself, whatever tells which tasks are the
-//! command's, and none repeats what another holds.
+//! `tare record` into a series of files: each is self-contained in every mode of `--follow`, and none repeats
+//! another's samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::support::{ProcessGuard, is_root, left_out, stderr, tare};
 
 const CLOCK: [&str; 6] = ["-e", "cpu-clock", "-F", "1000", "--flush-interval", "50"];
 
-/// A shell that is busy for some tenths of a second.
+/// A shell loop of some tenths of a second.
 const BUSY: &str = "i=0; while [ $i -lt 250000 ]; do i=$((i+1)); done";
 
 /// The recordings in a folder, oldest first.
@@ -26,7 +26,7 @@ fn recordings(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What `tare script` shows of a recording, by thread, and how many samples it leaves out.
+/// The samples that `tare script` prints, by thread, and the number that it leaves out.
 fn shown(file: &Path) -> (BTreeMap<i32, usize>, usize) {
     let output = tare().args(["script", "-G", "-F", "tid", "-i"]).arg(file).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -37,7 +37,7 @@ fn shown(file: &Path) -> (BTreeMap<i32, usize>, usize) {
     (by_tid, left_out(&output))
 }
 
-/// Samples that `tare report` counts in a recording.
+/// The number of samples that `tare report` counts.
 fn reported(file: &Path) -> u64 {
     let output =
         tare().args(["report", "-G", "--sort", "comm", "--json", "-i"]).arg(file).output().unwrap();
@@ -50,7 +50,7 @@ fn reported(file: &Path) -> u64 {
     entries.iter().map(|entry| entry["own"]["samples"].as_u64().unwrap()).sum()
 }
 
-/// Whether commands can be followed by a cgroup here.
+/// Whether `--follow=cgroup` works here.
 fn modes() -> &'static [&'static str] {
     if !is_root() {
         return &[];
@@ -65,7 +65,7 @@ fn modes() -> &'static [&'static str] {
     }
 }
 
-/// Every file of a recording has samples of the command that are shown.
+/// Asserts that each file of a series shows samples of the command.
 fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &str) {
     let files = recordings(place.folder.path());
     assert!(files.len() >= at_least, "{what}: {files:?}");
@@ -76,7 +76,7 @@ fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &
         assert_eq!(lines + left_out, samples, "{what}: {}", file.display());
         assert_eq!(reported(file), lines as u64, "{what}: {}", file.display());
         if !what.contains("system") {
-            // What the waiting child did is a sample or two, and in the first file.
+            // The waiting child has a sample or two, in the first file.
             assert!(left_out <= 3, "{what}: {left_out} of {samples} in {}", file.display());
         }
     }
@@ -88,7 +88,7 @@ fn each_file_shows_the_command(place: &RecordingFolder, at_least: usize, what: &
 #[test]
 fn files_by_size_and_time_show_the_command() {
     for &mode in modes() {
-        // Two seconds at least, however fast the machine is.
+        // At least two seconds, also on a fast machine.
         let command =
             format!("end=$(($(date +%s) + 3)); while [ $(date +%s) -lt $end ]; do {BUSY}; done");
         for (options, files) in [
@@ -96,7 +96,7 @@ fn files_by_size_and_time_show_the_command() {
             (&["--switch-output=20K", "--call-graph=dwarf,512"], 4),
         ] {
             if mode == "--follow=system" && files > 2 {
-                // On a busy machine such small files have samples of others alone.
+                // On a busy machine such a small file may hold samples of other processes only.
                 continue;
             }
             let place = RecordingFolder::new();
@@ -108,8 +108,7 @@ fn files_by_size_and_time_show_the_command() {
     }
 }
 
-/// A process that nobody waits for is a child of another one by then: what is known of running
-/// processes doesn't tell that it is the command's.
+/// An orphan has a new parent by then, so /proc doesn't show that it belongs to the command.
 #[test]
 fn files_on_sigusr2_show_the_command_and_what_it_left_behind() {
     for &mode in modes() {

@@ -18,7 +18,7 @@ use crate::trace::can_trace;
 
 const TARE: &str = env!("CARGO_BIN_EXE_tare");
 
-/// An empty document where nothing was recorded.
+/// The report's document; an empty one if there are no samples.
 fn report(file: &Path) -> Value {
     let output =
         tare().args(["report", "--json", "--no-children", "-i"]).arg(file).output().unwrap();
@@ -29,7 +29,7 @@ fn report(file: &Path) -> Value {
     document(&output)
 }
 
-/// The entries of waits.
+/// The entries of off-CPU time.
 fn entries(document: &Value) -> impl Iterator<Item = &Value> {
     let mut events = document["events"].as_array().unwrap().iter();
     let event = events.find(|event| event["event"] == "offcpu-time");
@@ -85,7 +85,7 @@ fn one_of_five(is_right: impl Fn() -> Result<(), String>) {
     assert!(found.is_ok(), "{found:?}");
 }
 
-/// A disk of its own whose reads are slow for the tasks of a cgroup. Both are gone with it.
+/// A loop device whose reads are slow for the tasks of a cgroup. Device and cgroup are removed on drop.
 struct SlowDisk {
     _image: tempfile::NamedTempFile,
     device: PathBuf,
@@ -93,7 +93,7 @@ struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// `None`, with the reason on stdout, where it can't be had.
+    /// If it can't be made, prints the reason and returns `None`.
     fn new(bytes_a_second: u64) -> Option<Self> {
         let said = |why: String| println!("skipped: no disk with slow reads: {why}");
         if !is_root() {
@@ -128,7 +128,7 @@ impl SlowDisk {
     }
 }
 
-/// Where cgroups that slow disks down are, their file, and what stands before its number.
+/// The mount of the cgroup controller that limits disks, its file, and the prefix of the limit there.
 fn throttling(mounts: &str) -> Option<(PathBuf, &'static str, &'static str)> {
     let find = |kind: &str, option: &str| {
         let mut lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -178,8 +178,8 @@ fn waits_for_a_slow_disk_are_those_that_the_program_knows() {
     });
 }
 
-/// The call chains of a program's waits in a function, from the innermost frame to the outermost one
-/// of who ended them.
+/// The call chains of a program's waits in a function: from the innermost frame of the wait to the outermost
+/// frame of the waker.
 fn chains(file: &Path, comm: &str, function: &str) -> Vec<Vec<String>> {
     let script =
         tare().args(["script", "-F", "comm,event,ip,sym", "-i"]).arg(file).output().unwrap();
@@ -216,7 +216,7 @@ fn each_process_of_a_pipeline_is_woken_by_the_one_before() {
         let waits: Vec<_> = chains.iter().filter(is_wait).collect();
         assert!(!waits.is_empty(), "{comm} doesn't wait: {chains:#?}");
         for chain in waits {
-            // A wait that goes on at the end has none.
+            // A wait that is still in progress at the end has no waker.
             let Some(at) = chain.iter().position(|frame| frame.starts_with("woken by ")) else {
                 continue;
             };
@@ -224,7 +224,7 @@ fn each_process_of_a_pipeline_is_woken_by_the_one_before() {
             let below = &chain[at..];
             assert!(chain[..at].iter().any(|frame| frame == "_start"), "{comm}: {chain:#?}");
             let is_there = |name| below.iter().any(|frame| frame == name);
-            // The one that wakes when it ends stands in none of these functions.
+            // A waker that is exiting is in none of these functions.
             let ends = below.iter().any(|frame| frame.contains("do_exit"));
             assert!(of_waker.is_none_or(is_there) || ends, "{comm}: {chain:#?}");
         }
@@ -273,7 +273,7 @@ fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
         let names = entries(&document).map(|entry| entry["comm"].to_string()).collect::<Vec<_>>();
         Ok((waited(&document, "sleep", "sleep"), recorded_ns(&document), names))
     };
-    // Two sleepers of ours sleep all the time, one of them in the cgroup.
+    // Two processes sleep all the time, one of them in the cgroup.
     let of_all = tries(|| {
         let (ns, recorded, _) = record(&[])?;
         if ns > recorded * 3 / 2 { Ok(()) } else { Err(format!("{ns} of {recorded}")) }
@@ -290,14 +290,14 @@ fn a_cgroups_waits_are_those_of_its_tasks_and_a_machines_those_of_all() {
     assert_eq!((of_all, of_cgroup), (Ok(()), Ok(())));
 }
 
-/// Runs tare on a kernel that doesn't describe its types.
+/// Runs tare as on a kernel without BTF.
 fn without_btf(words: &str) -> Output {
     sh(&format!(
         "LC_ALL=C exec unshare -m sh -c 'mount -t tmpfs none /sys/kernel/btf && exec {TARE} {words}'"
     ))
 }
 
-/// Whether perf events on switches can be opened here; says why the test is skipped if not.
+/// Whether perf events on context switches can be opened here; otherwise prints why the test is skipped.
 fn can_step_back() -> bool {
     let output = without_btf("record --off-cpu -o /dev/null true");
     let text = stderr(&output);
@@ -366,7 +366,7 @@ fn perf_events_tell_of_processes_machines_and_forks() {
         assert_eq!(status(&output), 0, "{output:?}");
         let document = report(&file);
         let recorded = recorded_ns(&document);
-        // Nothing is known of where it waits: it did before, and did not wake.
+        // It began to wait before the recording and didn't wake, so its reason is unknown.
         let slept = waited(&document, "sleep", "interruptible");
         assert!(slept + recorded / 5 >= recorded, "{whose}: {slept} of {recorded}");
         let own = document["ledger"]["recorder"]["pid"].to_string();
@@ -376,7 +376,7 @@ fn perf_events_tell_of_processes_machines_and_forks() {
         assert!(!waits.any(|line| line.split_whitespace().next() == Some(&own)), "{whose}: {own}");
     }
     sleeper.end();
-    // A kernel may have no events of a CPU's idle task any more: here none is idle.
+    // Newer kernels have no events of idle tasks, so keep all CPUs busy.
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let _busy: Vec<_> = (0..cpus).map(|_| ProcessGuard::busy()).collect();
     let output = without_btf(&format!(

@@ -1,4 +1,4 @@
-//! Recordings that tests make, and what is in them.
+//! Recordings made by tests, and their contents.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl RecordingFolder {
         self.folder.path().join("perf.data")
     }
 
-    /// `tare record -o` the file.
+    /// A command `tare record -o FILE`.
     pub(crate) fn record(&self, args: &[&str]) -> Command {
         let mut command = tare();
         command.arg("record").arg("-o").arg(self.file()).args(args).stdin(Stdio::null());
@@ -38,18 +38,18 @@ impl RecordingFolder {
     }
 }
 
-/// What a recording holds.
+/// Contents of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct RecordingContents {
     pub(crate) samples: usize,
-    /// Records that `LOST` records tell of.
+    /// The sum of the counts in LOST records.
     pub(crate) lost: u64,
     pub(crate) reads: usize,
     pub(crate) marks: usize,
-    /// Threads that samples name.
+    /// Thread ids in samples.
     pub(crate) tids: Vec<i32>,
     pub(crate) ledger: Option<Ledger>,
-    /// Whether its end was written.
+    /// Whether the file's end was written.
     pub(crate) finished: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn read(path: &Path) -> RecordingContents {
     found.ledger =
         reader.description().notes().iter().filter_map(|note| Ledger::from_note(note)).next_back();
     let bytes = std::fs::read(path).unwrap();
-    // Feature bit 0 is that of the table behind data that still grow.
+    // Feature bit 0 marks the provisional table behind growing data.
     found.finished = bytes[72] & 1 == 0;
     found
 }
@@ -99,7 +99,7 @@ pub(crate) fn samples_of(ledger: &Ledger) -> usize {
     ledger.events.iter().map(|event| usize::try_from(event.samples).unwrap()).sum()
 }
 
-/// Waits until a recording has begun: its first bytes are there.
+/// Waits until a recording's first bytes are in its file.
 pub(crate) fn wait_for(path: &Path) {
     let patience = Instant::now() + Duration::from_secs(20);
     while std::fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0 {

@@ -1,4 +1,4 @@
-//! `tare report`, through the binary, beside `perf report --stdio` of the same recordings.
+//! `tare report` compared with `perf report --stdio` on the same recordings.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub(super) fn perf_report(file: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Recordings that perf made once for all tests; `None`, with the reason, where it can't.
+/// Recordings that perf makes once for all tests. If perf can't, prints the reason and returns `None`.
 pub(super) struct Recordings {
     folder: PathBuf,
 }
@@ -54,7 +54,7 @@ impl Recordings {
         }
     }
 
-    /// Records once per run of the tests, whose processes cargo-nextest tells which run it is.
+    /// Records once per test run; cargo-nextest gives its processes the run's id.
     fn make() -> Result<Self, String> {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -95,8 +95,7 @@ impl Recordings {
     }
 }
 
-/// The rows of a table with single spaces, in order of text: rows of one weight may come in any
-/// order.
+/// The rows of a table with single spaces, sorted, because rows of equal weight have no fixed order.
 pub(super) fn rows(table: &str) -> Vec<String> {
     let lines = table.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let mut rows: Vec<_> =
@@ -105,8 +104,7 @@ pub(super) fn rows(table: &str) -> Vec<String> {
     rows
 }
 
-/// Names that perf makes up for entries of procedure linkage tables, and addresses, are not
-/// compared.
+/// Leaves out addresses and the names that perf invents for PLT entries.
 fn comparable(rows: Vec<String>) -> Vec<String> {
     rows.into_iter()
         .filter(|row| {
@@ -134,8 +132,8 @@ fn figures_are_those_of_perf_for_each_combination_of_keys() {
         "cpu,dso,comm,sym",
     ];
     for name in ["plain", "all"] {
-        // What else ran on the machine may have symbols that differ by the demangler. perf cuts
-        // names of threads that others renamed: at a width that it took from earlier names.
+        // The demanglers may differ for other programs' symbols. perf truncates names of renamed threads
+        // to the width of earlier names.
         let of_others = ["dso", "sym", "comm", "pid"];
         let is_fit =
             |keys: &&str| name == "plain" || !of_others.iter().any(|key| keys.contains(key));
@@ -198,7 +196,7 @@ fn filters_hide_rows_and_leave_the_shares() {
     assert!(gzip.contains("# comm: gzip") && !gzip.contains("sort"), "{gzip}\n{all}");
 }
 
-/// The graphs below each row, by the row: the lines of a graph are compared with their indentation.
+/// The call graph below each row, as lines with their indentation.
 fn graphs(table: &str) -> BTreeMap<String, Vec<String>> {
     let mut graphs = BTreeMap::new();
     let mut row = String::new();
@@ -230,8 +228,8 @@ fn call_graphs_are_those_of_perf() {
         let mut compared = 0;
         for (row, lines) in theirs.iter().filter(|(_, lines)| known(lines)) {
             let Some(own) = ours.get(row) else { continue };
-            // Branches of one weight may come in any order: names are compared with where in the
-            // line they stand.
+            // Branches of equal weight have no fixed order: compare sorted lines that include the name's
+            // column.
             let sorted = |lines: &[String]| {
                 let mut lines: Vec<_> = lines
                     .iter()
@@ -283,8 +281,7 @@ fn threads_have_the_counts_that_were_recorded() {
     assert!(ours.len() > 4, "{ours:?}");
 }
 
-/// The record of a thread that ended has the counts of all events of the group, whichever of them
-/// it is about.
+/// The READ record of an exited thread has the counts of all events of the group.
 #[test]
 fn counts_of_a_group_are_those_of_each_event() {
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report-group");
@@ -393,8 +390,7 @@ fn time_selects_samples() {
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(2), 1));
 }
 
-/// The shares of all branches below the entries of a document, in percent of its samples, and the
-/// limit that it names.
+/// The shares of all branches in a document, in percent of its samples, and the limit that it states.
 fn branches(file: &Path, args: &[&str]) -> (Vec<f64>, serde_json::Value) {
     let args = [args, &["--sort", "comm", "--json"]].concat();
     let text = stdout(&report(file, &args));

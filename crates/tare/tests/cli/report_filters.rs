@@ -1,22 +1,22 @@
-//! Which samples `tare report` shows, beside `perf report` with the same options.
+//! Filters of `tare report` compared with those of `perf report`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{stderr, tare};
 
-/// A recording of two shells that count, gone at the end.
-struct Recording(PathBuf);
+/// A recording of two shells that run loops, in a temporary folder.
+struct FilteredRecording(PathBuf);
 
-impl Drop for Recording {
+impl Drop for FilteredRecording {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-fn recording(name: &str) -> Recording {
+fn recording(name: &str) -> FilteredRecording {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let file = Recording(folder.join(format!("{name}.{}.data", std::process::id())));
+    let file = FilteredRecording(folder.join(format!("{name}.{}.data", std::process::id())));
     let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
     let line = format!("sh -c '{count}; :' & sh -c '{count}; ls / >/dev/null'; wait");
     let output = tare()
@@ -29,7 +29,7 @@ fn recording(name: &str) -> Recording {
     file
 }
 
-/// The words of the lines that a program prints of a recording.
+/// The lines that a program prints of a recording, split into words.
 fn lines(program: &mut Command, file: &Path, args: &[&str]) -> Option<Vec<Vec<String>>> {
     let output = program.args(args).arg("-i").arg(file).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -51,12 +51,12 @@ fn rows_and_shares_are_perfs() {
     let usual = ["report", "--stdio", "--no-children", "-g", "none", "-q"];
     for case in [
         &["-s", "pid", "--pid", first][..],
-        // By process: else perf looks at the first that got into a row.
+        // Sort by process; otherwise perf filters by a row's first sample.
         &["-s", "pid,dso", "--pid", last],
         &["-s", "pid", "--tid", first],
         &["-s", "cpu", "-C", cpu],
         &["-s", "comm", "-C", "0,1"],
-        // By function, for the same reason.
+        // Sort by function for the same reason.
         &["-s", "comm,dso,sym", "--symbol-filter", "strcmp"],
         &["-s", "comm,dso", "-F", "+sample"],
     ] {

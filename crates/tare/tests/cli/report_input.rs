@@ -1,4 +1,4 @@
-//! Which recordings `tare report` reads: streams, damaged files, hostile names, the recorder itself.
+//! Inputs of `tare report`: streams, damaged files, hostile names, recordings of the recorder itself.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -72,7 +72,7 @@ fn what_is_no_recording_is_refused_in_a_line() {
     assert_eq!(unknown.status.code(), Some(2));
 }
 
-/// The kernel takes any bytes as a thread's name.
+/// The kernel accepts any bytes as a thread name.
 #[test]
 fn hostile_names_do_nothing_to_a_terminal() {
     let Some(made) = Recordings::get() else { return };
@@ -99,7 +99,7 @@ fn hostile_names_do_nothing_to_a_terminal() {
     }
 }
 
-/// Sampled often enough, a recorder of the whole machine is among what it records.
+/// At a high rate a recorder of the whole machine samples itself.
 #[test]
 fn samples_of_the_recorder_are_left_out_and_counted() {
     if !is_root() {
@@ -118,7 +118,7 @@ fn samples_of_the_recorder_are_left_out_and_counted() {
         serde_json::from_str(&stdout(&report(&file, &[&["--json"], args].concat()))).unwrap()
     };
     let samples = |document: &serde_json::Value| document["events"][0]["samples"].as_u64().unwrap();
-    // Both ways through a recording.
+    // report and script read recordings in different ways.
     for args in [["--sort", "comm", "-g", "none"], ["--sort", "comm,sym", "-g", "none"]] {
         let without = document(&args);
         let with = document(&[&args[..], &["--include-self"]].concat());

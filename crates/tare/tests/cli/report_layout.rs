@@ -1,12 +1,11 @@
-//! How `tare report` lays rows out, beside `perf report` with the same options on the same
-//! recording.
+//! Layout of `tare report` compared with that of `perf report`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{status, stderr, tare};
 
-/// A recording of a shell that starts programs, in a folder of its own.
+/// A recording of a shell that starts programs, in a temporary folder.
 struct ShellRecording(tempfile::TempDir);
 
 impl ShellRecording {
@@ -24,8 +23,8 @@ impl ShellRecording {
         self.0.path().join("perf.data")
     }
 
-    /// The rows that both print, without blanks beside `separator`s, in order of text: rows of the
-    /// same weight may stand in any order.
+    /// The rows of both tools without spaces beside separators, sorted, because rows of equal weight have no
+    /// fixed order.
     fn compare(&self, options: &[&str]) {
         let ours = self.rows(&mut tare(), options);
         let theirs = self.rows(&mut Command::new("perf"), options);
@@ -39,7 +38,7 @@ impl ShellRecording {
         let text = report(program, &self.file(), options);
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        // What has no name is shown by its address in the file, in perf by that in memory.
+        // tare prints the file address of an unnamed function, perf the memory address.
         let lines = lines.filter(|line| !line.contains("0x"));
         let mut rows: Vec<_> =
             lines.map(words).map(|row| row.replace(" ;", ";").replace(" ,", ",")).collect();
@@ -90,8 +89,7 @@ fn rows_are_laid_out_as_perf_lays_them_out() {
     recorded.compare(&["--no-children", "-s", "comm", "-g", "folded,0,callee", "--max-stack", "4"]);
 }
 
-/// Of whatever it called, a function whose callees are ignored has the samples. (perf does so only
-/// where call graphs are shown.)
+/// A function whose callees are ignored gets their samples. (perf does so only with call graphs.)
 #[test]
 fn ignored_callees_are_their_callers() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
@@ -107,7 +105,7 @@ fn ignored_callees_are_their_callers() {
     assert_eq!(share(&["--no-children", "--ignore-callees", "do_syscall_64"]), Some(total));
 }
 
-/// A value that all rows have stands above them, unless nothing else would be left in a row.
+/// A value that all rows share is printed above them, unless the rows would be empty without it.
 #[test]
 fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
@@ -117,7 +115,7 @@ fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
     assert!(rows.iter().any(|row| row.ends_with(" sh")), "{rows:?}");
 }
 
-/// Both name each chain, and what it weighs, in the same order.
+/// Both tools print each chain and its weight in the same order.
 #[test]
 fn a_flat_graph_has_the_chains_of_a_folded_one() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
@@ -157,13 +155,13 @@ fn events_of_a_group_stand_side_by_side() {
     assert!(shares.len() > 3 && shares.is_sorted_by(|left, right| left >= right), "{by_second}");
 }
 
-/// A graph whose shares are those of the branch above names what it leaves out.
+/// A graph with shares relative to the parent branch states what it leaves out.
 #[test]
 fn a_fractal_graph_is_relative_to_the_branch_above() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);
     let options = ["--no-children", "-s", "comm", "-c", "sh", "-g", "fractal,callee,0"];
     let text = report(&mut tare(), &recorded.file(), &options);
-    // The branches of the first level are set off by twelve blanks.
+    // First-level branches are indented by twelve spaces.
     let share = |line: &str| -> Option<f64> {
         let branch = line.strip_prefix("            ")?.trim_start_matches(['|', ' ']);
         let level = line.len() - line.trim_start_matches([' ', '|']).len();

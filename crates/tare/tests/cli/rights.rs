@@ -1,4 +1,4 @@
-//! What a recorder that root started may still do once it records: `docs/security.md`.
+//! The capabilities that a recorder started by root keeps: see `docs/security.md`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ const SYS_ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 const CHECKPOINT_RESTORE: u32 = 40;
 
-/// The capabilities that a thread may use.
+/// The permitted capabilities of a thread.
 fn permitted(task: &Path) -> u64 {
     let status = std::fs::read_to_string(task.join("status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:")).unwrap();
@@ -23,7 +23,7 @@ fn has(set: u64, capability: u32) -> bool {
     set >> capability & 1 == 1
 }
 
-/// Those of each thread of a process, by the thread's number.
+/// The permitted capabilities of each thread of a process, by tid.
 fn of_threads(pid: u32) -> BTreeMap<u32, u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of = |task: std::io::Result<std::fs::DirEntry>| {
@@ -48,7 +48,7 @@ fn what_is_needed_no_longer_is_given_up() {
         let args = [&args[..], &["--", "sh", "-c", &command]].concat();
         let recorder = ProcessGuard::spawn(&mut place.record(&args));
         wait_for(&told);
-        // The main thread gives up its own before it lets the command go.
+        // The main thread drops its capabilities before it releases the command.
         let threads = of_threads(recorder.id());
         assert!(threads.len() > 2, "{threads:?}");
         for (tid, set) in &threads {

@@ -1,4 +1,4 @@
-//! `tare script` against `perf script`, line by line, on recordings that perf makes.
+//! `tare script` compared with `perf script`, line by line, on recordings made by perf.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 
 use crate::support::{ProcessGuard, is_root, stderr, tare};
 
-/// Some user time, short-lived processes, system calls, a sleep.
+/// A command with user time, short-lived processes, system calls and a sleep.
 const WORKLOAD: &str = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done; ls -R /usr/share/doc >/dev/null; sleep 0.05";
 
-pub(super) struct Recording {
+pub(super) struct ScriptRecording {
     pub(super) path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// `None`, with the reason, where perf can't record this here.
-pub(super) fn record(options: &[&str]) -> Option<Recording> {
+/// Records with perf. If perf can't, prints the reason and returns `None`.
+pub(super) fn record(options: &[&str]) -> Option<ScriptRecording> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
     perf_record(
@@ -25,8 +25,8 @@ pub(super) fn record(options: &[&str]) -> Option<Recording> {
     )
 }
 
-/// The same as the stream that perf writes to a pipe.
-fn record_stream(options: &[&str]) -> Option<Recording> {
+/// Records the same as a stream, as perf writes it to a pipe.
+fn record_stream(options: &[&str]) -> Option<ScriptRecording> {
     let folder = tempfile::tempdir().unwrap();
     let saved = File::create(folder.path().join("perf.data")).unwrap();
     perf_record(Command::new("perf").args(["record", "-o", "-"]).stdout(saved), options, folder)
@@ -36,11 +36,11 @@ fn perf_record(
     perf: &mut Command,
     options: &[&str],
     folder: tempfile::TempDir,
-) -> Option<Recording> {
+) -> Option<ScriptRecording> {
     let path = folder.path().join("perf.data");
     perf.arg("--no-bpf-event").args(options).args(["--", "sh", "-c", WORKLOAD]);
     match perf.stdin(Stdio::null()).stderr(Stdio::piped()).output() {
-        Ok(done) if done.status.success() => Some(Recording { path, _folder: folder }),
+        Ok(done) if done.status.success() => Some(ScriptRecording { path, _folder: folder }),
         Ok(done) => {
             println!("skipped: perf record {options:?}: {}", stderr(&done));
             None
@@ -56,7 +56,7 @@ pub(super) fn lines(mut command: Command, path: &Path, options: &[&str]) -> Vec<
     printed(command.arg("script").arg("-i").arg(path).stdin(Stdio::null()), options)
 }
 
-/// The same, of a stream that it reads.
+/// The lines of `perf script` for a stream.
 fn lines_of_stream(mut command: Command, path: &Path, options: &[&str]) -> Vec<String> {
     printed(command.args(["script", "-i", "-"]).stdin(File::open(path).unwrap()), options)
 }
@@ -67,7 +67,7 @@ fn printed(script: &mut Command, options: &[&str]) -> Vec<String> {
     String::from_utf8_lossy(&done.stdout).lines().map(str::to_owned).collect()
 }
 
-/// The ways in which a line may differ from perf's: only in the symbol. `None`: it may not.
+/// The prefix of a line up to its symbol, if the line may differ from perf's there.
 fn allowed(ours: &str, theirs: &str) -> Option<&'static str> {
     // Front with the address, and the file.
     let around = |line: &'_ str| {
@@ -86,19 +86,19 @@ fn allowed(ours: &str, theirs: &str) -> Option<&'static str> {
     }
 }
 
-/// Both print the same lines but for one in a hundred, which differ as is allowed.
+/// Asserts that both print the same lines, except that 1% may differ in the symbol.
 pub(super) fn same(recording: &[&str], options: &[&str]) {
     let Some(recorded) = record(recording) else { return };
     same_file(&recorded.path, recording, options);
 }
 
-/// The same of a recording that is there.
+/// The same assertion for an existing recording.
 pub(crate) fn same_file(path: &Path, recording: &[&str], options: &[&str]) {
     let theirs = lines(Command::new("perf"), path, &[options, &["--no-inline"]].concat());
     same_lines(&lines(tare(), path, options), &theirs, recording, options);
 }
 
-/// The same of a stream, and of a stream that was saved as a file.
+/// The same assertion for a stream, and for a stream saved as a file.
 fn same_stream(recording: &[&str]) {
     let Some(recorded) = record_stream(recording) else { return };
     let theirs = lines_of_stream(Command::new("perf"), &recorded.path, &["--no-inline"]);
@@ -116,7 +116,7 @@ fn same_lines(ours: &[String], theirs: &[String], recording: &[&str], options: &
         different.iter().filter(|(ours, theirs)| allowed(ours, theirs).is_none()).take(5).collect();
     assert!(wrong.is_empty(), "{recording:?} {options:?} ours, theirs: {wrong:#?}");
     println!("{recording:?}: {} of {} lines have another symbol", different.len(), ours.len());
-    // One function that others call often is some lines more.
+    // A function that many others call accounts for several lines.
     let few = different.len() <= 3 + ours.len() / 100;
     assert!(
         few,
@@ -150,8 +150,8 @@ fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
     let busy = busy.id().to_string();
     same(&["-e", "cpu-clock", "-g", "-F", "500", "-p", &busy], &[]);
     same(&["-e", "cpu-clock", "-F", "500", "-t", &busy], &[]);
-    // Tracepoints: where recorders at the same time have a software event of the same kind, as those
-    // of other tests, Linux 6.18 gives samples of all of them the id of one.
+    // Tracepoints, because for software events of concurrent recorders, such as other tests', Linux 6.18
+    // gives all samples the id of one.
     same(&["-a", "-e", "sched:sched_switch", "-G", "/"], &[]);
     same(&["-e", "sched:sched_switch", "-C", "0"], &[]);
     same(&["-e", "cpu-clock", "-D", "5"], &[]);
@@ -161,8 +161,8 @@ fn other_targets_clocks_and_rings_are_printed_as_by_perf() {
     same_in_any_order(&["-e", "cs/overwrite/,cpu-clock"]);
 }
 
-/// perf takes marks between rounds for the truth about overwritten rings, too: where much happens
-/// its lines are out of order, and it knows names and mappings too late or too early for them.
+/// perf trusts round marks even for overwritten rings. On a busy machine its lines are then out of order, and it
+/// applies names and mappings too early or too late.
 fn same_in_any_order(recording: &[&str]) {
     let Some(recorded) = record(recording) else { return };
     let fields = ["-F", "tid,time,event,ip"];
@@ -196,8 +196,7 @@ fn streams_are_printed_as_by_perf() {
 
 #[test]
 fn whole_machines_are_printed_as_by_perf() {
-    // Symbols of the kernel alone: what else happens to run may be C++, whose names perf writes
-    // differently.
+    // Compare only kernel symbols: other programs may be C++, whose names perf demangles differently.
     same(&["-e", "cpu-clock:k", "-a", "-F", "500"], &[]);
     same(&["-e", "cpu-clock:k", "-a", "-g", "--kernel-callchains", "-F", "500"], &[]);
     same(
@@ -206,7 +205,7 @@ fn whole_machines_are_printed_as_by_perf() {
     );
 }
 
-/// Our frames of a copied stack are perf's, as far as it knows where they lie, and more.
+/// tare unwinds every frame of a copied stack that perf finds, and more.
 #[test]
 fn copied_stacks_are_unwound_as_far_as_by_perf() {
     let Some(recorded) = record(&["-e", "cpu-clock", "--call-graph", "dwarf"]) else { return };
@@ -225,8 +224,8 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
     let theirs = stacks(lines(Command::new("perf"), &recorded.path, &["--no-inline"]));
     let ours = stacks(lines(tare(), &recorded.path, &[]));
     assert_eq!(ours.len(), theirs.len());
-    // perf leaves out frames of the dynamic linker and of libraries in the middle, and of 3 to 5 in a
-    // hundred stacks it takes another word for a return address: they must be the only difference.
+    // perf skips frames of the dynamic linker and of some libraries, and misreads a return address in 3% to
+    // 5% of the stacks. No other differences are allowed.
     let has_all = |(ours, theirs): &(&Vec<String>, &Vec<String>)| {
         let mut ours = ours.iter();
         theirs.iter().all(|line| ours.any(|own| own == line))
@@ -241,8 +240,7 @@ fn copied_stacks_are_unwound_as_far_as_by_perf() {
         "{as_far}, {all} of {}: {other:#?}",
         ours.len()
     );
-    // Of the few that differ perf may have more frames: all of them together have as many but for
-    // the same share.
+    // In the few stacks that differ perf may have more frames, but in total at most the same share more.
     let [ours, theirs] = [&ours, &theirs].map(|stacks| stacks.iter().map(Vec::len).sum::<usize>());
     assert!(ours * 20 >= theirs * 19, "{ours} {theirs}: {other:#?}");
 }
@@ -381,7 +379,7 @@ fn what_can_not_be_read_is_one_line() {
     );
 }
 
-/// Names of threads and files can turn the direction of a terminal's text, or hide in it.
+/// Names of threads and files may contain characters that reverse or hide text on a terminal.
 #[test]
 fn names_that_turn_text_are_escaped() {
     let folder = tempfile::tempdir().unwrap();

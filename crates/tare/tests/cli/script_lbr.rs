@@ -1,5 +1,4 @@
-//! Recordings of `perf record --call-graph lbr`: the user part of a call chain is the CPU's own list
-//! of calls.
+//! Recordings of `perf record --call-graph lbr`, where the user part of a call chain is the CPU's call stack.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +21,7 @@ const KERNEL_MARK: u64 = 0xffff_ffff_ffff_ff80;
 const USER_MARK: u64 = 0xffff_ffff_ffff_fe00;
 const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 
-/// Where the CPU was, the recorded chain, and of each call from where to where it went, the
-/// innermost first.
+/// A sample: its address, the recorded chain, and source and target of each call, innermost first.
 struct BranchSample<'a> {
     ip: u64,
     misc: u16,
@@ -32,7 +30,7 @@ struct BranchSample<'a> {
 }
 
 const SAMPLES: [BranchSample<'_>; 4] = [
-    // Of the frame pointers' chain nothing is left but where the user part begins.
+    // The frame-pointer chain only contributes the start of the user part.
     BranchSample {
         ip: 0x40_0150,
         misc: 2,
@@ -45,13 +43,13 @@ const SAMPLES: [BranchSample<'_>; 4] = [
         chain: &[KERNEL_MARK, IN_KERNEL, IN_KERNEL + 8, USER_MARK, 0x40_0150],
         calls: &[(0x40_0210, 0x40_0140)],
     },
-    // Without calls it is the chain.
+    // Without calls the recorded chain is used.
     BranchSample { ip: 0x40_0150, misc: 2, chain: &[USER_MARK, 0x40_0150, 0x40_0220], calls: &[] },
-    // A thread of the kernel.
+    // A kernel thread.
     BranchSample { ip: IN_KERNEL, misc: 1, chain: &[KERNEL_MARK, IN_KERNEL], calls: &[] },
 ];
 
-/// What `perf script` makes of these: it prints offsets in files.
+/// The expected output of `perf script`, with offsets in files.
 const EXPECTED: [&[u64]; 4] = [
     &[0x140, 0x210, 0x320, 0x430],
     &[IN_KERNEL, IN_KERNEL + 8, 0x140, 0x210],
@@ -105,7 +103,7 @@ fn recording(branch_sample_type: u64) -> Vec<u8> {
     stream
 }
 
-/// The addresses of each stack that was printed.
+/// The addresses of each printed stack.
 fn chains(text: &str) -> Vec<Vec<u64>> {
     let stacks = text.split("\n\n").filter(|stack| !stack.trim().is_empty());
     let address = |line: &str| u64::from_str_radix(line.split_whitespace().next()?, 16).ok();
@@ -133,10 +131,10 @@ fn chains_of_the_branch_stack_are_those_of_perf() {
     let entries = all["events"][0]["entries"].as_array().unwrap();
     let called = entries.iter().find(|entry| entry["dso"].as_str() == Some("called"));
     let called = called.unwrap_or_else(|| panic!("{all}"));
-    // The sample of the kernel that has calls of the program's counts among what that called.
+    // The kernel sample with calls of the program counts as a callee of the program.
     let samples = |of: &str| called[of]["samples"].as_u64();
     assert_eq!((samples("own"), samples("total")), (Some(2), Some(3)), "{called}");
-    // A file without a mark that branches are calls has chains of frame pointers.
+    // Without the flag that branches are a call stack, the frame-pointer chains are used.
     std::fs::write(&file, recording(1)).unwrap();
     assert_eq!(printed(&file)[0], [0x150, 0x999]);
     std::fs::write(&file, recording(CALLS)).unwrap();
@@ -144,7 +142,7 @@ fn chains_of_the_branch_stack_are_those_of_perf() {
         && let Some(lines) = perf_script(&["-F", "ip"], &file)
     {
         let mut theirs = chains(&lines.join("\n"));
-        // perf reads on behind an empty list of branches.
+        // perf reads past an empty branch list.
         theirs[2] = EXPECTED[2].to_vec();
         assert_eq!(theirs, EXPECTED, "perf's own");
     }

@@ -1,4 +1,4 @@
-//! Tracepoints in `tare script`, beside those of `perf script`.
+//! Tracepoints in `tare script` compared with `perf script`.
 
 use std::fs::File;
 use std::process::Command;
@@ -13,8 +13,7 @@ use crate::support::tare;
 #[test]
 fn tracepoints_are_printed_as_by_perf() {
     same(&["-a", "-e", "sched:*"], &[]);
-    // On whole machines only events of the kernel: of other programs both print the same addresses,
-    // and not always the same C++.
+    // On the whole machine, only kernel events: the tools demangle other programs' C++ names differently.
     same(&["-a", "-e", "raw_syscalls:*", "-e", "context-switches"], &[]);
     same(&["-e", "syscalls:*"], &[]);
     same(&["-e", "kmem:*"], &[]);
@@ -42,8 +41,8 @@ fn tracepoints_are_printed_as_by_perf() {
     );
 }
 
-/// perf drops the brackets of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format:
-/// it prints a name for each of the last three bits always.
+/// perf ignores the parentheses of `flags & (0x40000 | 0x80000 | 0x100000 | 0x200000)` in this format, so it
+/// always prints names for the last three bits.
 fn flags_of_timers_are_those_of_the_raw_bytes() {
     const NAMES: [(u32, &str); 4] =
         [(0x4_0000, "M"), (0x8_0000, "D"), (0x10_0000, "P"), (0x20_0000, "I")];
@@ -64,7 +63,7 @@ fn flags_of_timers_are_those_of_the_raw_bytes() {
     let mut recorded = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
         if let Ok(sample) = Sample::from_record(&entry.record, entry.description.lookup()) {
-            // The field's place in the format of this event since Linux 6.6.
+            // The field's offset in this event's format since Linux 6.6.
             recorded.extend(
                 sample
                     .raw
@@ -87,7 +86,7 @@ fn flags_of_timers_are_those_of_the_raw_bytes() {
     );
 }
 
-/// The share of the kernel's expressions that are understood.
+/// The share of the kernel's print formats that tare parses.
 #[test]
 fn the_formats_of_this_kernel_are_understood() {
     let Ok(systems) = std::fs::read_dir("/sys/kernel/tracing/events") else {

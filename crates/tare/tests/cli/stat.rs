@@ -1,4 +1,4 @@
-//! `tare stat` as users and their scripts meet it: statuses, what the command inherits, targets.
+//! `tare stat`: exit statuses, what the command inherits, and targets.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn the_status_is_the_commands_own() {
         (127, "tare: 'no-such-program': command not found\n")
     );
     assert_eq!(status(&stat(&["/etc/passwd"])), 126);
-    // execve's own refusal, seen only by the child.
+    // execve fails in the child.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
     fs::write(&script, "#!/no/such/interpreter\n").unwrap();
@@ -89,8 +89,7 @@ fn a_full_disk_is_said_even_if_the_command_succeeds() {
 
 #[test]
 fn the_command_inherits_what_it_would_have_had() {
-    // Descriptors, signal dispositions and mask, limits, terminal, group: the same with and without
-    // tare.
+    // Descriptors, signal dispositions and mask, limits, terminal and group are the same as without tare.
     let look = "cat </proc/self/status | grep -E '^(Sig|Shd)(Blk|Ign|Cgt)'; ulimit -a; for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; ps -o pgid=,sid=,tty=,nice= $$ | \
                 sed 's/^ *//'";
     let own = env!("CARGO_BIN_EXE_tare");
@@ -124,7 +123,7 @@ fn the_command_inherits_what_it_would_have_had() {
             );
             let text = fs::read_to_string(out).unwrap();
             assert!(text.contains("SigIgn"), "{text}");
-            // A new session has a new number each time.
+            // Each new session has another id.
             text.lines()
                 .map(|line| {
                     if line.contains('?') {
@@ -147,7 +146,7 @@ fn the_command_inherits_what_it_would_have_had() {
 fn no_zombie_and_no_process_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("mark");
-    // The child waits when opening fails; it must end without having run.
+    // If opening events fails, the waiting child must exit without executing the command.
     let line = format!(
         "ulimit -n 12; {} stat -a -e page-faults,cs,migrations,faults,minor-faults,major-faults,dummy,cpu-clock touch {}; ps -e -o ppid=,stat=,comm= | grep -w $$ | grep -v -w -e ps -e grep -e sh",
         env!("CARGO_BIN_EXE_tare"),
@@ -162,7 +161,7 @@ fn no_zombie_and_no_process_is_left() {
 #[test]
 fn three_hundred_events_at_once() {
     let events = vec!["page-faults"; 300].join(",");
-    // The soft limit of 20 files is raised for tare, and the command still has it.
+    // tare raises its own soft limit of 20 files; the command keeps it.
     let output = sh(&format!(
         "ulimit -Sn 20; {} stat -x, -e {events} sh -c 'ulimit -n'",
         env!("CARGO_BIN_EXE_tare")
@@ -199,7 +198,7 @@ fn running_processes_and_threads() {
         let named = clock(&[option, &id, "--per-thread"]);
         assert!(named.starts_with(&format!("sh-{id},")), "{named}");
     }
-    // Its end ends the measurement.
+    // The measurement ends with the process.
     for option in ["-p", "-t"] {
         if option == "-t" {
             busy = ProcessGuard::spawn(Command::new("sleep").arg("0.4"));

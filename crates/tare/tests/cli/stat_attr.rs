@@ -1,12 +1,11 @@
-//! Command lines of `tare stat` and the `perf_event_attr` that the kernel is handed for them:
-//! tests/golden/stat_attr.txt. What events mean on other machines is tested in
-//! crates/measure/tests/event.
+//! Command lines of `tare stat` and the `perf_event_attr` that the kernel gets for them:
+//! tests/golden/stat_attr.txt. Tests of crates/events cover events of other machines.
 
 use crate::support::{is_root, sh, stderr};
 
 const GOLDEN: &str = include_str!("../../../../tests/golden/stat_attr.txt");
 
-/// What `-vv` prints, an event a line: `name: field value, field value`.
+/// The output of `-vv`, one event per line: `name: field value, field value`.
 fn attributes(line: &str) -> String {
     let command =
         line.replacen("tare stat", &format!("{} stat -vv", env!("CARGO_BIN_EXE_tare")), 1);

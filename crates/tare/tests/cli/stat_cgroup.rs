@@ -1,4 +1,4 @@
-//! `tare stat` on cgroups that the test makes, as root, where the machine counts cgroups.
+//! `tare stat` on cgroups made by the test; needs root and a kernel that counts cgroups.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use tare_kernel::host::Host;
 
 use crate::support::{is_root, stat, stderr};
 
-/// A cgroup of the test's own, gone with it, and what runs inside.
+/// A cgroup with its processes; both are removed on drop.
 struct TestCgroup {
     folder: PathBuf,
     inside: Option<Child>,
@@ -28,8 +28,7 @@ impl TestCgroup {
         self.folder.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Starts a loop that moves into the cgroup first, and waits until it has. It ends by itself if
-    /// the test can't end it.
+    /// Starts a loop in the cgroup and waits until it has moved there. A timeout ends it if the test can't.
     fn keep_busy(&mut self) {
         let script = format!(
             "echo $$ > {}/cgroup.procs; exec timeout 30 sh -c 'while :; do :; done'",
@@ -54,14 +53,14 @@ impl TestCgroup {
 impl Drop for TestCgroup {
     fn drop(&mut self) {
         if let Some(inside) = &mut self.inside {
-            // timeout(1) passes SIGTERM on to the loop.
+            // timeout(1) forwards SIGTERM to the loop.
             let _ = rustix::process::kill_process(
                 rustix::process::Pid::from_child(inside),
                 rustix::process::Signal::TERM,
             );
             let _ = inside.wait();
         }
-        // A process that ended leaves its cgroup a moment later.
+        // An exited process leaves its cgroup with a delay.
         for _ in 0..1000 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -71,7 +70,7 @@ impl Drop for TestCgroup {
     }
 }
 
-/// The milliseconds of task-clock, a line each; with `-A` the CPU stands before them.
+/// The milliseconds of task-clock by line; with `-A` each line starts with the CPU.
 fn clocks(args: &[&str]) -> Vec<f64> {
     let output = stat(&[&["-x,"], args, &["sleep", "0.1"]].concat());
     let text = stderr(&output);
@@ -84,7 +83,8 @@ fn cgroups_each_in_turn_and_by_cpu() {
     if !is_root() {
         return;
     }
-    let (Some(mut busy), Some(idle)) = (TestCgroup::new("busy"), TestCgroup::new("idle")) else {
+    let pair = TestCgroup::new("busy").zip(TestCgroup::new("idle"));
+    let Some((mut busy, idle)) = pair else {
         println!("skipped: no cgroups that can be counted");
         return;
     };

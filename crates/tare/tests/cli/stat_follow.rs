@@ -1,5 +1,5 @@
-//! `tare stat --follow`: a cgroup counts what inherited events count, says what else is in it, and
-//! is gone afterwards.
+//! `tare stat --follow`: a cgroup's counts equal inherited counts, the output states the difference, and the
+//! cgroup is removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn transient_cgroups(of: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the command can have a cgroup here; says that a test is skipped if not.
+/// Whether the command can get a cgroup here; otherwise prints that the test is skipped.
 fn has_cgroup() -> bool {
     let tried = is_root().then(|| stat(&["--follow=cgroup", "-e", "page-faults", "true"]));
     let why = tried.filter(|tried| !tried.status.success()).map(|tried| stderr(&tried));
@@ -36,7 +36,7 @@ fn has_cgroup() -> bool {
     is_root() && why.is_none()
 }
 
-/// Counts by event, as `-x,` has them.
+/// Counts by event from `-x,` output.
 fn counts(follow: &str) -> BTreeMap<String, f64> {
     let output = tare()
         .args(["stat", "-x,", follow, "-e", "task-clock,page-faults,context-switches"])
@@ -61,7 +61,7 @@ fn a_cgroup_counts_what_children_inherit() {
     let own = counts("--follow=cgroup");
     let ratio = |event: &str| own[event] / inherited[event];
     assert!((ratio("page-faults") - 1.0).abs() < 0.03, "{own:?} {inherited:?}");
-    // These differ from run to run, and with what else the machine does.
+    // These vary between runs and with the machine's load.
     for event in ["context-switches", "task-clock"] {
         assert!((0.3..3.3).contains(&ratio(event)), "{event}: {own:?} {inherited:?}");
     }
@@ -98,7 +98,7 @@ fn what_a_count_cannot_follow_is_refused() {
     }
 }
 
-/// Interrupted or killed: the first leaves nothing, what the second leaves the next run sweeps.
+/// An interrupted run leaves nothing; the next run removes what a killed one leaves.
 #[test]
 fn nothing_is_left_behind() {
     if !has_cgroup() {

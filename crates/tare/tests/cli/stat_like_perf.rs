@@ -1,5 +1,5 @@
-//! `-x` and `-j` beside the real `perf stat`: the same columns, keys and order, and the same counts
-//! where they are certain.
+//! `-x` and `-j` compared with `perf stat`: the same columns, keys and order, and the same deterministic
+//! counts.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::support::{ProcessGuard, is_root, sh, stat, status, stderr};
 
-/// perf's lines for the same arguments, or a skip.
+/// perf's lines for the same arguments; without perf, prints that the test is skipped.
 fn perf(args: &[&str]) -> Option<Vec<String>> {
     run_perf(args).map(|output| lines(&stderr(&output)))
 }
@@ -29,8 +29,8 @@ fn lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What stands in a column, without the digits of a measured number: `2.34` and `17.10` are alike,
-/// `2.34` and `17` are not.
+/// The shape of a column, which hides a number's digits: `2.34` and `17.10` are alike, `2.34` and `17`
+/// aren't.
 fn shape(column: &str) -> String {
     let trimmed = column.trim_start();
     let padded = if trimmed.len() < column.len() { "padded " } else { "" };
@@ -40,13 +40,12 @@ fn shape(column: &str) -> String {
     let percent = if trimmed.ends_with('%') { "%" } else { "" };
     match is_number {
         true => format!("{padded}number.{decimals}{percent}"),
-        // A rate is in the unit that its size asks for.
+        // The unit of a rate depends on its size.
         false => column.trim_start_matches(['K', 'M', 'G']).to_owned(),
     }
 }
 
-/// Options under which both tools are asked for their machine forms. Events are named, as tare
-/// leaves out by default what is missing.
+/// Options to compare. They name events, because tare's defaults leave out missing events.
 const CASES: [&[&str]; 12] = [
     &["-e", "task-clock,page-faults,context-switches", "true"],
     &["-e", "{task-clock,page-faults}", "true"],
@@ -145,7 +144,7 @@ fn certain_counts_are_the_same() {
 
 #[test]
 fn what_is_missing_looks_as_in_perf() {
-    // Only where this machine has no cycles.
+    // Only on a machine without cycles.
     for case in [
         &["-x,", "-e", "cycles,page-faults", "true"][..],
         &["-x,", "-r2", "-e", "cycles,page-faults", "true"],
@@ -170,8 +169,8 @@ fn a_separator_of_the_users_choice() {
     assert!(sh("true").status.success());
 }
 
-/// perf sends SIGTERM when the time is up, and that end is no failure; what the command says itself
-/// about that signal is.
+/// After the timeout perf sends SIGTERM. A command that dies of it is no failure; a command that exits with
+/// its own status is.
 #[test]
 fn the_end_that_was_asked_for_has_perfs_status() {
     let cases: [&[&str]; 4] = [
@@ -203,7 +202,7 @@ fn the_summary_column_is_perfs() {
     for case in cases {
         let Some(theirs) = perf(&[&["-x,"], case].concat()) else { return };
         let ours = lines(&stderr(&stat(&[&["-x,"], case].concat())));
-        // The last interval, which ends with the command, may fall together with its end.
+        // The last interval may coincide with the command's end.
         let totals = |lines: &[String]| {
             let is_interval = |line: &String| {
                 let first = line.split(',').next().unwrap_or_default();
@@ -216,7 +215,7 @@ fn the_summary_column_is_perfs() {
     }
 }
 
-/// Rows, their order and their units, with `<not supported>` where the machine lacks an event.
+/// Rows, order and units are perf's, with `<not supported>` for events that the machine lacks.
 #[test]
 fn the_default_events_have_perfs_rows() {
     if !is_root() {
@@ -276,7 +275,7 @@ fn the_title_is_perfs() {
     }
 }
 
-/// Of an option that is typed twice the last one counts, unless perf adds them up.
+/// The last of a repeated option counts, unless perf accumulates it.
 #[test]
 fn repeated_options_mean_what_they_mean_to_perf() {
     if !is_root() {

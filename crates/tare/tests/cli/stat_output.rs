@@ -1,4 +1,4 @@
-//! What `tare stat` writes, and where: missing events, repeated runs, files, hostile names.
+//! Output of `tare stat`: missing events, repeated runs, files, hostile names.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn only_the_time() {
 
 #[test]
 fn a_missing_event_is_a_reason_and_a_verdict_only_if_wanted() {
-    // Type 4242 is nobody's PMU.
+    // No PMU has type 4242.
     let output = stat(&["-x,", "-e", "4242:1,page-faults:u", "true"]);
     assert_eq!(
         (status(&output), csv_values(&output)[0].as_str()),
@@ -133,7 +133,7 @@ fn which(program: &str) -> std::path::PathBuf {
         .expect("coreutils")
 }
 
-/// What is said beside the results would be taken for one of them.
+/// Machine-readable output contains no messages.
 #[test]
 fn machine_forms_on_stderr_are_data_and_nothing_else() {
     for events in [&[][..], &["-e", "4242:1,page-faults:u"]] {
@@ -147,7 +147,7 @@ fn machine_forms_on_stderr_are_data_and_nothing_else() {
         let text = of("--json");
         serde_json::from_str::<Value>(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     }
-    // Elsewhere the reason is told.
+    // Other outputs contain the reason.
     let output = stat(&["-x,", "-o", "-", "-e", "4242:1", "true"]);
     assert!(stderr(&output).starts_with("tare: not counted: 4242:1 ("), "{output:?}");
 }
@@ -160,7 +160,7 @@ fn an_event_that_was_never_counted_has_a_running_share_of_zero() {
     assert_eq!(document["events"][0]["scaled"], false, "{document}");
 }
 
-/// perf keeps counts in a file with `stat record`. Nobody means a command that is called so.
+/// perf has `stat record`; a user who types it doesn't mean a command called `record`.
 #[test]
 fn perfs_own_subcommands_are_not_run_as_commands() {
     use std::os::unix::fs::PermissionsExt;
@@ -203,7 +203,7 @@ fn levels_of_all_events_part_their_counts() {
     if !is_root() {
         return;
     }
-    // 256 pages are touched first by the kernel's own copy; a few more or less differ from run to run.
+    // The kernel's copy touches 256 pages first; a few more or less vary between runs.
     let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=1", "status=none"];
     let count = |more: &[&str]| {
         let output = stat(&[&["-x,", "-e", "page-faults"], more, &dd].concat());

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::support::{ProcessGuard, is_root, signal, status, stderr, tare, wait_until};
 
-/// The commands that run a program, with options that keep their output small.
+/// The commands that run a program, with options for short output.
 const RUNNERS: [&[&str]; 5] = [
     &["stat", "-e", "page-faults:u"],
     &["record", "-q", "-e", "task-clock:u", "-o", "recording.data"],
@@ -44,7 +44,7 @@ fn start(folder: &Path, runner: &[&str], setup: &str, script: &str) -> Child {
     child
 }
 
-/// The middle column is an option of tare's, the last one the status to expect.
+/// Columns: script, tare's options, expected status.
 #[test]
 fn each_runner_exits_as_its_command_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn start_top(target: &Child, options: &[&str]) -> Child {
 }
 
 fn finish(mut child: Child) -> Output {
-    // Reads on, so that `top` doesn't end because of a closed or full pipe.
+    // Keep reading, so that `top` doesn't end at a closed or full pipe.
     let mut rest = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
     child.wait_with_output().unwrap()

@@ -1,12 +1,11 @@
-//! What the tests of the binary share.
+//! Helpers for tests of the binary.
 
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The path of a workload of `workloads/`, compiled if need be. A machine without a C compiler
-/// can't build tare either.
+/// The path of a compiled workload from `workloads/`. Building tare needs a C compiler anyway.
 pub(crate) fn workload(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("workloads");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/build.sh");
@@ -15,8 +14,7 @@ pub(crate) fn workload(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// tare, with the C locale's messages, and with no place to keep what it measures: a recording ends
-/// without measuring what a sample costs.
+/// A tare command in the C locale without a state folder, so that recordings don't calibrate.
 pub(crate) fn tare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
     command.env("LC_ALL", "C").env("XDG_STATE_HOME", "/dev/null");
@@ -48,7 +46,7 @@ pub(crate) fn spawn_stat(args: &[&str]) -> Child {
         .expect("tare was built")
 }
 
-/// The first column of `-x,` lines on stderr.
+/// The first column of the `-x,` lines on stderr.
 pub(crate) fn csv_values(output: &Output) -> Vec<String> {
     stderr(output)
         .lines()
@@ -66,7 +64,7 @@ pub(crate) fn status(output: &Output) -> i32 {
     output.status.code().expect("tare itself is not killed")
 }
 
-/// Waits until something holds, for half a minute at most: machines under test are slow at times.
+/// Waits up to 30 s until a condition holds, because test machines may be slow.
 pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
@@ -80,8 +78,7 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
         .expect("the process is there");
 }
 
-/// Samples that `tare script` leaves out, as they are of tare's own child before it executed the
-/// command.
+/// The number of samples that `tare script` leaves out because they precede the command's execve.
 pub(crate) fn left_out(output: &Output) -> usize {
     let text = stderr(output);
     let line = text.lines().find_map(|line| {
@@ -91,7 +88,7 @@ pub(crate) fn left_out(output: &Output) -> usize {
     line.map_or(0, |number| number.replace(',', "").parse().expect("a number"))
 }
 
-/// Whether the tests run as root; says that the rest of the test is skipped if not.
+/// Whether the tests run as root; otherwise prints that the rest of the test is skipped.
 pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -100,8 +97,7 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A process that would not end by itself: it is killed and reaped with its guard, also where the
-/// test fails.
+/// A process that is killed and reaped on drop, also if the test fails.
 #[derive(Debug)]
 pub(crate) struct ProcessGuard(Child);
 
@@ -110,7 +106,7 @@ impl ProcessGuard {
         Self(command.spawn().expect("the program is there"))
     }
 
-    /// A shell that only counts.
+    /// A shell in an endless loop.
     pub(crate) fn busy() -> Self {
         Self::spawn(
             Command::new("sh")
@@ -120,9 +116,9 @@ impl ProcessGuard {
         )
     }
 
-    /// Kills it now.
+    /// Kills and reaps the process.
     pub(crate) fn end(&mut self) {
-        // It may have ended before.
+        // It may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -143,7 +139,7 @@ impl DerefMut for ProcessGuard {
 }
 
 impl Drop for ProcessGuard {
-    /// A recorder is asked first: it then ends its command too.
+    /// Sends SIGTERM first, so that a recorder also ends its command.
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
             let _ = rustix::process::kill_process(
@@ -161,13 +157,12 @@ impl Drop for ProcessGuard {
     }
 }
 
-/// The process whose number somebody else writes into a file; it is killed with its guard, also
-/// where the test fails.
+/// A process whose pid another process writes to a file; it is killed on drop, also if the test fails.
 #[derive(Debug)]
 pub(crate) struct PidFileGuard(pub(crate) PathBuf);
 
 impl PidFileGuard {
-    /// Its number, once the whole line is there.
+    /// The pid, once the line is complete.
     pub(crate) fn pid(&self) -> Option<u32> {
         std::fs::read_to_string(&self.0).ok()?.strip_suffix('\n')?.parse().ok()
     }
@@ -185,13 +180,13 @@ impl Drop for PidFileGuard {
     }
 }
 
-/// A user without any privilege, and a copy of tare that it can execute.
+/// An unprivileged user, and a copy of tare that it can execute.
 pub(crate) struct Unprivileged {
     folder: tempfile::TempDir,
 }
 
 impl Unprivileged {
-    /// `None`, with the reason on stdout, where the tests can't become another user.
+    /// If the tests can't become another user, prints the reason and returns `None`.
     pub(crate) fn new() -> Option<Self> {
         use std::os::unix::fs::PermissionsExt;
         if !is_root() {
@@ -210,12 +205,12 @@ impl Unprivileged {
         self.folder.path().join("tare")
     }
 
-    /// Runs `tare stat` as nobody.
+    /// Runs `tare stat` as the user `nobody`.
     pub(crate) fn stat(&self, args: &[&str]) -> Output {
         self.tare("stat", args)
     }
 
-    /// Runs one of tare's commands as nobody.
+    /// Runs one of tare's commands as the user `nobody`.
     pub(crate) fn tare(&self, name: &str, args: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
         command
@@ -227,7 +222,7 @@ impl Unprivileged {
     }
 }
 
-/// A file system of so many bytes, which is gone at the end.
+/// A tmpfs of `bytes`, unmounted on drop.
 pub(crate) struct Tmpfs(pub(crate) tempfile::TempDir);
 
 impl Tmpfs {

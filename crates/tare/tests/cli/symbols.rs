@@ -1,12 +1,12 @@
-//! Where names of functions come from, through the binary: `report` and `script` of programs that
-//! were rebuilt, stripped or compiled at run time, and of other kernels.
+//! Sources of function names: `report` and `script` of programs that were rebuilt, stripped or compiled at run
+//! time, and of other kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{is_root, stderr, tare};
 
-/// Spins in a function of its own; with system calls, so that samples lie in the kernel too.
+/// A program that spins in its own function and makes system calls, so that the kernel has samples too.
 pub(crate) const SPIN: &str = r#"
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@ __attribute__((noinline)) void hot_function(void) {
 int main(void) { hot_function(); return 0; }
 "#;
 
-/// Runs code in anonymous memory, at its front and 0x800 bytes behind, and says where that is.
+/// A program that runs code in anonymous memory, at its start and at 0x800, and prints the address.
 const JIT: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -44,8 +44,8 @@ int main(void) {
 }
 "#;
 
-/// Spins in functions of templates: one with an empty pack, one whose result is an expression of a
-/// dependent type, and one with numbers.
+/// A program that spins in template functions: with an empty pack, with a dependent result type, and with
+/// numbers.
 const TEMPLATES: &str = r#"
 volatile unsigned long n;
 inline void spin() { for (long i = 0; i < 60000000; i++) n++; }
@@ -58,7 +58,7 @@ template <unsigned long N> __attribute__((noinline)) int number() { spin(); retu
 int main() { return look(1) + expression(2) + number<15>() - 18; }
 "#;
 
-/// Compiles C; `None`, with the reason, where nothing here can.
+/// Compiles C. Without a compiler, prints the reason and returns `None`.
 pub(crate) fn compile(folder: &Path, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
     compile_with("cc", folder, source, &format!("{name}.c"), flags)
 }
@@ -94,7 +94,7 @@ pub(crate) fn record(command: &Path, to: &Path) -> Option<Output> {
     Some(output)
 }
 
-/// The functions that a command of tare shows, each once, the weightiest first.
+/// The distinct functions in tare's output, heaviest first.
 pub(crate) fn names(
     command: &str,
     file: &Path,
@@ -112,7 +112,7 @@ pub(crate) fn names(
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    // `12.34%  [.] name` and `  ffff1234 name`.
+    // Lines look like `12.34%  [.] name` or `  ffff1234 name`.
     let skip = if command == "report" { 2 } else { 1 };
     let name = |line: &str| line.split_whitespace().skip(skip).collect::<Vec<_>>().join(" ");
     let mut names: Vec<String> = lines.map(name).collect();
@@ -124,7 +124,7 @@ pub(crate) fn has(names: &[String], wanted: &str) -> bool {
     names.iter().any(|name| name == wanted)
 }
 
-/// `report` and `script` of one recording both show a function, or both don't.
+/// Asserts that `report` and `script` agree on whether they show a function.
 pub(crate) fn both_show(
     file: &Path,
     home: Option<&Path>,
@@ -150,7 +150,8 @@ pub(crate) fn run(program: &str, args: &[&str], folder: &Path) {
 #[test]
 fn both_commands_find_a_rebuilt_program_in_the_build_id_cache() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(binary) = compile(folder, SPIN, "spin", &["-Wl,--build-id=sha1"]) else { return };
     if record(&binary, &file).is_none() {
         return;
@@ -172,7 +173,8 @@ fn a_stripped_programs_debug_file_is_found_by_its_link() {
         [("spin.debug", false), (".debug/spin.debug", false), ("lib", false), ("spin.debug", true)]
     {
         let folder = tempfile::tempdir().unwrap();
-        let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+        let file = folder.path().join("perf.data");
+        let folder = folder.path();
         let Some(binary) = compile(folder, SPIN, "spin", &["-Wl,--build-id=none"]) else { return };
         run("objcopy", &["--only-keep-debug", "spin", "spin.debug"], folder);
         run("objcopy", &["--strip-all", "--add-gnu-debuglink=spin.debug", "spin"], folder);
@@ -264,7 +266,8 @@ fn only_maps_of_root_and_of_the_reader_are_believed() {
 #[test]
 fn templates_are_named_as_in_the_source() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(binary) = compile_with("c++", folder, TEMPLATES, "templates.cpp", &[]) else { return };
     if record(&binary, &file).is_none() {
         return;
@@ -274,7 +277,7 @@ fn templates_are_named_as_in_the_source() {
     }
 }
 
-/// How many functions of the kernel have names in a report.
+/// The number of kernel functions with names in a report.
 fn kernel_names(file: &Path, options: &[&str]) -> usize {
     let mut all = vec!["--dsos", "[kernel.kallsyms]"];
     all.extend(options);
@@ -282,7 +285,7 @@ fn kernel_names(file: &Path, options: &[&str]) -> usize {
     names.iter().filter(|name| !name.starts_with("0x")).count()
 }
 
-/// Replaces each occurrence of some bytes in a file, and says how many there were.
+/// Replaces each occurrence of some bytes in a file and returns their number.
 fn patch(from: &Path, to: &Path, old: &[u8], new: &[u8]) -> usize {
     assert_eq!(old.len(), new.len());
     let mut bytes = std::fs::read(from).unwrap();
@@ -298,7 +301,8 @@ fn patch(from: &Path, to: &Path, old: &[u8], new: &[u8]) -> usize {
 #[test]
 fn another_kernels_recording_has_no_names_of_this_kernel() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(binary) = compile(folder, SPIN, "spin", &[]) else { return };
     if record(&binary, &file).is_none() {
         return;
@@ -311,7 +315,7 @@ fn another_kernels_recording_has_no_names_of_this_kernel() {
     let other_release = [&vec![b'9'; release.len() - 1][..], b"\0"].concat();
     let arch = [std::env::consts::ARCH.as_bytes(), b"\0"].concat();
     let other_arch = [&vec![b'z'; arch.len() - 1][..], b"\0"].concat();
-    // Without the kernel's build id, which says more.
+    // Without the kernel's build id, which would identify it more precisely.
     let notes = std::fs::read("/sys/kernel/notes").unwrap_or_default();
     if let Some(at) = (0..notes.len()).find(|at| notes[*at..].starts_with(b"GNU\0")) {
         patch(&file, &file, &notes[at + 4..at + 24], &[0; 20]);
@@ -328,7 +332,8 @@ fn another_kernels_recording_has_no_names_of_this_kernel() {
 #[test]
 fn a_kernels_build_id_under_the_path_of_its_image_is_the_kernels() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(binary) = compile(folder, SPIN, "spin", &[]) else { return };
     let mut perf = Command::new("perf");
     perf.args(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&file).arg("--").arg(&binary);

@@ -1,4 +1,4 @@
-//! Debug files from Debian's debuginfod on loopback, and what of its answers is kept.
+//! Debug files from Debian's debuginfod on loopback, and the cache of its answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::{ProcessGuard, stderr, tare, wait_until};
 use crate::symbols::{SPIN, build_id, compile, record, run};
 
-/// A server of the ELF files in a folder; `None`, with the reason, where it isn't installed.
+/// A server of the ELF files in a folder. If debuginfod isn't installed, prints the reason and returns `None`.
 fn server(folder: &Path, wanted: &str) -> Option<(ProcessGuard, String)> {
     if Command::new("debuginfod").arg("--version").output().is_err() {
         println!("skipped: debuginfod is not installed");
@@ -33,7 +33,7 @@ fn has(port: u16, id: &str) -> Option<bool> {
     Some(answer.ends_with(b" 200 OK"))
 }
 
-/// A program that is gone, and what a server has of it.
+/// A deleted program whose debug file a server has.
 struct MissingProgram {
     folder: tempfile::TempDir,
     file: PathBuf,
@@ -77,7 +77,7 @@ fn debian_s_server_has_what_is_gone() {
     let Some((mut process, url)) = server(&folder.join("served"), &gone.id) else { return };
     let cache = folder.join("cache");
     let nobody = gone.report("", &cache);
-    assert!(!shows(&nobody) && !cache.exists(), "nobody is asked who wasn't named");
+    assert!(!shows(&nobody) && !cache.exists(), "tare asks only configured servers");
     let output = gone.report(&format!("ima:ignore {url}"), &cache);
     assert!(shows(&output), "{output:?}");
     assert_eq!(stderr(&output), "", "no progress where stderr is no terminal");
@@ -86,7 +86,7 @@ fn debian_s_server_has_what_is_gone() {
     process.end();
     let output = gone.report(&url, &cache);
     assert!(shows(&output) && stderr(&output).is_empty(), "from the cache: {output:?}");
-    // elfutils finds it there too, and believes that there is no other.
+    // elfutils uses the same cache, including its note that a file doesn't exist.
     let other = "00".repeat(20);
     std::fs::create_dir(cache.join(&other)).unwrap();
     let find = |id: &str| {
@@ -117,7 +117,7 @@ fn what_the_server_lacks_is_noted_as_elfutils_does() {
     find.args(["executable", &gone.id]).env("DEBUGINFOD_CACHE_PATH", &cache);
     let said = stderr(&find.env("DEBUGINFOD_URLS", "http://127.0.0.1:1").output().unwrap());
     assert!(said.contains("No such file"), "it doesn't ask: {said}");
-    // And the other way round: what elfutils noted is not asked for.
+    // Conversely, tare doesn't ask for what elfutils noted as missing.
     std::fs::remove_dir_all(&cache).unwrap();
     std::fs::create_dir(&cache).unwrap();
     let mut find = Command::new("debuginfod-find");
@@ -125,7 +125,7 @@ fn what_the_server_lacks_is_noted_as_elfutils_does() {
     find.env("DEBUGINFOD_URLS", &url).output().unwrap();
     assert_eq!(miss.metadata().unwrap().len(), 0);
     let output = gone.report("http://127.0.0.1:1", &cache);
-    assert_eq!(stderr(&output), "", "nobody is asked");
+    assert_eq!(stderr(&output), "", "tare asks no server");
     assert!(served.join("spin").exists());
 }
 
@@ -142,7 +142,7 @@ fn a_server_that_never_answers_is_left_after_a_while() {
     assert!(start.elapsed() < Duration::from_secs(20), "it goes on and on");
 }
 
-/// A server with a certificate that only `SSL_CERT_FILE` makes a trusted one.
+/// A server whose certificate is trusted only through `SSL_CERT_FILE`.
 #[test]
 fn servers_are_asked_by_https_too() {
     let Some(gone) = MissingProgram::record() else { return };

@@ -1,4 +1,4 @@
-//! Which file an address belongs to: separate debug files, and files that aren't where they were.
+//! Finding the file of an address: separate debug files, and moved or deleted files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{ProcessGuard, document, is_root, stderr, tare, wait_until};
 use crate::symbols::{SPIN, both_show, build_id, compile, names, record, run};
 
-/// Runs a file from memory, and goes on until it is killed.
+/// A program that executes a file from memory and spins until it is killed.
 const FROM_MEMORY: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,7 +22,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// A stripped program, its recording, and its debug file beside nothing that leads to it.
+/// A stripped program, its recording, and its debug file in a folder that tare doesn't know.
 struct Stripped {
     folder: tempfile::TempDir,
     file: PathBuf,
@@ -50,7 +50,7 @@ impl Stripped {
         std::fs::copy(&self.debug, at).unwrap();
     }
 
-    /// Whether both commands show the function, with these variables of the environment.
+    /// Whether both commands show the function, with these environment variables.
     fn shows(&self, options: &[&str], environment: &[(&str, &Path)]) -> bool {
         let shown = ["report", "script"].map(|command| {
             let mut tare = tare();
@@ -90,7 +90,7 @@ fn a_debug_file_is_found_by_build_id() {
         stripped.put(&cache.join(place).join(&stripped.id).join("debuginfo"));
         assert!(stripped.shows(&[], &[(variable, &cache)]), "{variable} {place}");
     }
-    // A file of another build is none, wherever it lies.
+    // A debug file of another build is ignored, wherever it lies.
     let other = folder.join("other");
     std::fs::create_dir(&other).unwrap();
     let source = SPIN.replace("hot_function", "other_function");
@@ -128,14 +128,14 @@ fn the_report_says_what_would_name_most_samples() {
     let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
     let line = text.lines().find(|line| line.contains("% would have a function's name: ")).unwrap();
     assert!(line.ends_with(&format!("({} is stripped)", stripped.binary.display())), "{line}");
-    // With names there is nothing to say.
+    // If names are found, there is no advice.
     let named = stripped.folder.path().join("named");
     let (front, rest) = stripped.id.split_at(2);
     stripped.put(&named.join(format!(".build-id/{front}/{rest}.debug")));
     assert_eq!(said(&["--debug-dir", named.to_str().unwrap()], None), (None, None));
 }
 
-/// Instead of a debug file there is something that can't be read to an end.
+/// A file without end takes the place of a debug file.
 #[test]
 fn what_is_no_regular_file_is_passed_over() {
     let Some(stripped) = Stripped::record() else { return };
@@ -164,7 +164,7 @@ fn endless(folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     compile(folder, &source, "spin", flags)
 }
 
-/// Records a process that goes on afterwards.
+/// Records a process that continues afterwards.
 fn attach(process: &ProcessGuard, to: &Path) -> bool {
     let mut record = tare();
     record.args(["record", "-q", "-e", "cpu-clock", "-p", &process.id().to_string(), "-o"]);
@@ -175,7 +175,7 @@ fn attach(process: &ProcessGuard, to: &Path) -> bool {
     output.status.success()
 }
 
-/// The process has become the program, and runs.
+/// Waits until the process has executed the program.
 fn wait_for(process: &ProcessGuard, program: &str) {
     let comm = format!("/proc/{}/comm", process.id());
     wait_until("the program runs", || {
@@ -187,7 +187,8 @@ fn wait_for(process: &ProcessGuard, program: &str) {
 fn a_deleted_program_has_names_while_it_runs() {
     for flags in [["-Wl,--build-id=sha1"], ["-Wl,--build-id=none"]] {
         let folder = tempfile::tempdir().unwrap();
-        let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+        let file = folder.path().join("perf.data");
+        let folder = folder.path();
         let Some(binary) = endless(folder, &flags) else { return };
         let mut process = ProcessGuard::spawn(&mut Command::new(&binary));
         wait_for(&process, "spin");
@@ -196,7 +197,7 @@ fn a_deleted_program_has_names_while_it_runs() {
             return;
         }
         assert!(both_show(&file, None, &[], "hot_function"), "{flags:?}");
-        // Another program takes its place, and then it ends.
+        // Another program takes its place; then the process exits.
         let source = SPIN.replace("hot_function", "other_function");
         compile(folder, &source, "spin", &flags).unwrap();
         assert!(both_show(&file, None, &[], "hot_function"), "{flags:?}");
@@ -210,7 +211,8 @@ fn a_deleted_program_has_names_while_it_runs() {
 #[test]
 fn a_program_in_memory_has_names_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(binary) = endless(folder, &[]) else { return };
     let starter = compile(folder, FROM_MEMORY, "start", &[]).unwrap();
     let process = ProcessGuard::spawn(Command::new(starter).arg(&binary));
@@ -230,7 +232,8 @@ fn a_program_on_a_private_file_system_has_names_while_it_runs() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let (folder, file) = (folder.path(), folder.path().join("perf.data"));
+    let file = folder.path().join("perf.data");
+    let folder = folder.path();
     let Some(_) = endless(folder, &[]) else { return };
     let private = folder.join("private");
     std::fs::create_dir(&private).unwrap();

@@ -1,5 +1,5 @@
-//! Files that are made to hurt whoever looks for names, as what a user meets: where a perf map should
-//! be, as the program that was recorded, and from a debuginfod. Each ends, with a reason.
+//! Hostile files in place of a perf map, as the recorded program, and from a debuginfod: tare finishes and
+//! gives a reason.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::stderr;
 use crate::symbols::{SPIN, compile, record, record_jit, run};
 
-/// Debug info whose functions are each other's and their own origins.
+/// Debug info whose functions refer to each other and to themselves as origin.
 const CYCLIC: &str = r#"
 __asm__(
 ".section .debug_abbrev,\"\",@progbits\n"
@@ -30,7 +30,7 @@ __asm__(
 ".text\n");
 "#;
 
-/// Reads a recording within a minute and 1 GiB of address space.
+/// Reads a recording with a limit of one minute and 1 GiB of address space.
 fn read(words: &str, file: &Path, environment: &[(&str, &str)]) -> Output {
     let tare = env!("CARGO_BIN_EXE_tare");
     let line = format!("ulimit -v 1048576; exec timeout -s KILL 60 {tare} {words} -i \"$1\"");
@@ -57,7 +57,7 @@ fn a_fifo_stands_in_place_of_a_perf_map() {
     assert!(said.contains("it must be a regular file"), "{said:.2000}");
 }
 
-/// The program runs as any other: what isn't loaded can be anything.
+/// The program runs normally, because the kernel doesn't load the hostile sections.
 #[test]
 fn the_recorded_programs_symbols_share_a_long_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,8 +81,8 @@ fn the_recorded_programs_symbols_share_a_long_name() {
     }
 }
 
-/// Thousands of symbols, each of whose names is the rest of one of 1 MiB, in a table that claims
-/// entries of the largest size.
+/// Thousands of symbols whose names are suffixes of one name of 1 MiB, in a table that claims entries of the
+/// largest size.
 fn damage_symbols(file: &mut Vec<u8>) {
     const SYMTAB: u32 = 2;
     let word = |file: &[u8], at: usize| u64::from_le_bytes(*file[at..].first_chunk().unwrap());
@@ -123,7 +123,7 @@ fn the_recorded_programs_debug_info_goes_round_in_circles() {
     }
 }
 
-/// A server that sends whatever it is asked for, byte after byte, for ever.
+/// A server that answers every request with an endless stream of single bytes.
 #[test]
 fn a_debuginfod_sends_without_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,14 +153,14 @@ fn a_debuginfod_sends_without_end() {
     assert!(kept <= 1_000_000, "{kept} bytes are kept");
 }
 
-/// Answers until nobody reads any more.
+/// Sends until the reader is gone.
 fn send_for_ever(mut stream: TcpStream) {
     let asked = stream.read(&mut [0; 4096]);
     let begun = asked.and_then(|_| stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
     while begun.is_ok() && stream.write_all(&[0; 1 << 16]).is_ok() {}
 }
 
-/// Bytes of all files below a folder.
+/// Total size of the files below a folder.
 fn walk(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {

@@ -1,5 +1,5 @@
-//! The smallest program there is: no count of it may hold anything of tare. On hardware counters
-//! the same is tested by vm/checks.sh.
+//! Counts of the smallest program contain nothing of tare. vm/checks.sh tests the same with hardware
+//! counters.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn it_faults_in_one_page_itself() {
 
 #[test]
 fn it_makes_one_system_call_and_returns_from_execve_alone() {
-    // Only root can read tracefs, as a rule.
+    // Usually only root can read tracefs.
     if let Err(error) = std::fs::read("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id") {
         println!("skipped: tracepoints: {error}");
         return;

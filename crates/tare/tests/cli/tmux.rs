@@ -1,4 +1,4 @@
-//! A terminal for tests: tmux, which is typed into and whose screen is read.
+//! A terminal for tests: types into tmux and reads its screen.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// A shell in a terminal of its own. The terminal is gone with its guard.
+/// A shell in its own tmux server, which is killed on drop.
 pub(crate) struct Terminal {
     folder: tempfile::TempDir,
-    /// Marks that were waited for.
+    /// Number of marks waited for so far.
     marks: Cell<u32>,
 }
 
 impl Terminal {
-    /// A terminal of this size; `None`, with the reason on stdout, where there is no tmux.
+    /// A terminal of this size. Without tmux, prints the reason and returns `None`.
     pub(crate) fn new(width: u16, height: u16) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             println!("skipped: tmux isn't installed");
@@ -49,7 +49,7 @@ impl Terminal {
         tmux.output().unwrap()
     }
 
-    /// A folder that is gone with the terminal.
+    /// The terminal's temporary folder.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -64,7 +64,7 @@ impl Terminal {
         self.tmux(&["send-keys", "-l", text]);
     }
 
-    /// Types a line of shell.
+    /// Types a shell command and Enter.
     pub(crate) fn run(&self, line: &str) {
         self.type_in(line);
         self.press(&["Enter"]);
@@ -76,17 +76,17 @@ impl Terminal {
         self.tmux(&["resize-window", "-x", &width, "-y", &height]);
     }
 
-    /// What is on the screen, without blanks at the ends of lines.
+    /// The screen's text without trailing spaces.
     pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    /// The same with the sequences that set colours.
+    /// The screen's text with colour sequences.
     pub(crate) fn colored(&self) -> Vec<u8> {
         self.tmux(&["capture-pane", "-p", "-e"]).stdout
     }
 
-    /// Waits until the screen is as wanted, and returns it.
+    /// Waits until the screen meets a condition and returns it.
     pub(crate) fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -99,23 +99,23 @@ impl Terminal {
         }
     }
 
-    /// Waits until the screen has this text.
+    /// Waits until the screen contains this text.
     pub(crate) fn wait_for(&self, text: &str) -> String {
         self.wait(text, |screen| screen.contains(text))
     }
 
-    /// Waits until a report is whole, and returns the screen.
+    /// Waits until a report is complete and returns the screen.
     pub(crate) fn wait_loaded(&self) -> String {
         self.wait("a report", |screen| screen.contains("Missing: ") && !screen.contains("loading"))
     }
 
-    /// Waits until the screen no longer has this text.
+    /// Waits until the screen no longer contains this text.
     pub(crate) fn wait_without(&self, text: &str) -> String {
         self.wait(text, |screen| !screen.contains(text))
     }
 
-    /// In the shell: asserts that lines are edited and shown, as a sane terminal has it, and that
-    /// the screen, the cursor and the mouse are the shell's; returns the last exit status.
+    /// Asserts that the terminal is sane again in the shell (line editing, echo, screen, cursor, mouse), and
+    /// returns the last exit status.
     pub(crate) fn assert_sane(&self) -> u32 {
         self.wait_for_shell();
         let mark = self.marks.get() + 1;
@@ -141,7 +141,7 @@ impl Terminal {
         status.unwrap_or_else(|| panic!("no status in\n{history}")).trim().parse().unwrap()
     }
 
-    /// Waits until the program has ended or stopped: what is typed before is the program's.
+    /// Waits until the program has exited or stopped; the shell gets the next input.
     pub(crate) fn wait_for_shell(&self) {
         self.wait("the shell", |_| self.foreground() == self.shell());
     }
@@ -152,7 +152,7 @@ impl Terminal {
         Pid::from_raw(shell).unwrap()
     }
 
-    /// The process that runs in the foreground of the terminal.
+    /// The terminal's foreground process.
     pub(crate) fn foreground(&self) -> Pid {
         let shell = self.shell().as_raw_nonzero();
         let stat = std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap();

@@ -1,4 +1,4 @@
-//! `tare top`: what runs now, as text, as JSON, and on a terminal.
+//! `tare top` as text, as JSON, and on a terminal.
 
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ use tare_tui::{Binding, LIVE_BINDINGS};
 use crate::support::{ProcessGuard, is_root, stderr, tare, wait_until, workload};
 use crate::tmux::{Terminal, tare as binary};
 
-/// A program that computes in functions of its own, for so many seconds.
+/// A program that computes in its own functions for `seconds`.
 fn busy(seconds: &str) -> ProcessGuard {
     ProcessGuard::spawn(
         Command::new(workload("mix")).args([seconds, "100", "2"]).stdout(Stdio::null()),
@@ -20,7 +20,7 @@ fn top(args: &[&str]) -> Output {
     tare().arg("top").args(args).output().unwrap()
 }
 
-/// The documents of `--json`, one a line.
+/// The documents of `--json`, one per line.
 fn documents(output: &Output) -> Vec<Value> {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let documents = text.lines().map(|line| {
@@ -69,7 +69,7 @@ fn json_has_a_document_a_line_with_what_watching_costs() {
 #[test]
 fn copied_stacks_are_unwound_while_they_are_recorded() {
     let program = busy("30");
-    // Beyond one window, so that something is forgotten.
+    // Longer than one window, so that old samples leave.
     let options = ["-d", "0.3", "--window", "0.8", "--timeout", "3000", "--call-graph", "dwarf"];
     let output = top(&[&["--json", "-F", "300", "-p", &pid(&program)], &options[..]].concat());
     let documents = documents(&output);
@@ -77,7 +77,7 @@ fn copied_stacks_are_unwound_while_they_are_recorded() {
     let rows = last["events"][0]["entries"].as_array().unwrap();
     let row = rows.iter().find(|row| row["symbol"] == "sixty");
     let graph = row.unwrap_or_else(|| panic!("{last}"))["graph"].to_string();
-    // No frame pointer leads beyond the function that the C library starts a thread with.
+    // Frame pointers end at the C library's thread start function.
     assert!(graph.contains("start_thread") && graph.contains("clone3"), "{graph}");
     let unwound = &last["loss"]["copied_stacks"];
     assert!(unwound["whole"].as_u64().unwrap() > 10, "{last}");
@@ -87,7 +87,7 @@ fn copied_stacks_are_unwound_while_they_are_recorded() {
 fn what_is_sampled_ends_it_and_what_is_older_than_the_window_is_gone() {
     let mut program = busy("30");
     let id = pid(&program);
-    // The program ends between the first second and the last.
+    // The program exits between the first second and the last.
     let mut watching = tare();
     watching.args(["top", "--json", "-p", &id, "-d", "0.5"]);
     let watching = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -102,7 +102,7 @@ fn what_is_sampled_ends_it_and_what_is_older_than_the_window_is_gone() {
     };
     assert!(with_samples(&documents(&output)) > 0, "{output:?}");
 
-    // A process that has stopped has no samples any more: those it had leave the window.
+    // A stopped process gets no samples; its old samples leave the window.
     let mut program = busy("30");
     let id = pid(&program);
     let mut watching = tare();
@@ -160,7 +160,7 @@ fn a_budget_is_kept_by_lower_rates() {
     let hz: Vec<_> =
         documents(&output).iter().filter_map(|one| one["live"]["hz"].as_u64()).collect();
     assert!(!hz.is_empty() && hz.iter().all(|hz| *hz < 20_000), "{output:?}");
-    // Nobody knows what a tracepoint's sample costs: the usual budget is given up for it.
+    // The cost of a tracepoint's sample is unknown, so `top` drops its default budget.
     let output =
         top(&["-a", "-e", "sched:sched_switch", "--stdio", "-d", "0.3", "--timeout", "900"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -254,7 +254,7 @@ fn on_a_terminal_it_is_shown_typed_into_and_ended() {
     assert!(paused.contains("Samples: "), "{paused}");
     terminal.press(&["Space"]);
     terminal.wait_without(", paused");
-    // The instructions of what is hottest.
+    // The instructions of the hottest function.
     terminal.press(&["/"]);
     terminal.type_in("sixty");
     terminal.press(&["Enter", "a"]);

@@ -10,7 +10,7 @@ use crate::recorded::RecordingFolder;
 use crate::support::{tare, workload};
 use crate::tmux::{Terminal, tare as binary};
 
-/// A recording with call chains of a program that calls what it is told to.
+/// A recording with call chains of a program whose calls the test chooses.
 fn recorded() -> RecordingFolder {
     let folder = RecordingFolder::new();
     let mix = workload("mix");
@@ -41,7 +41,7 @@ fn signals_panics_and_sizes_leave_the_terminal_as_it_was() {
     assert!(narrow.contains('%') && narrow.contains("[.] "), "{narrow}");
     terminal.resize(100, 24);
     terminal.wait_for("Shared Object");
-    // Ctrl-Z, and a signal from elsewhere.
+    // Ctrl-Z, and a signal from another process.
     terminal.press(&["C-z"]);
     terminal.wait_for("Stopped");
     terminal.assert_sane();
@@ -70,7 +70,7 @@ fn signals_panics_and_sizes_leave_the_terminal_as_it_was() {
 fn names_in_a_recording_do_nothing_to_the_terminal() {
     let Some(terminal) = Terminal::new(120, 24) else { return };
     let folder = RecordingFolder::new();
-    // Clears the screen, sets the title, turns the text around, joins its neighbours, takes two cells.
+    // Characters that clear the screen, set the title, reverse the text, combine, and take two cells.
     let name = "a\u{1b}[2J\u{1b}]0;x\u{7}\u{202e}e\u{301}漢";
     let program: PathBuf = folder.folder.path().join(name);
     std::fs::copy(workload("mix"), &program).unwrap();

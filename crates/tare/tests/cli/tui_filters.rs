@@ -1,4 +1,4 @@
-//! The filters of the interactive report: those of the command line, and those that are typed.
+//! Filters of the interactive report: from the command line and typed.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn recorded() -> RecordingFolder {
     folder
 }
 
-/// Share and function of the first rows of a text, which leaves out columns of one name.
+/// Share and function of a text report's first rows.
 fn rows(text: &str) -> Vec<(String, String)> {
     let row = |line: &str| {
         let share = line.split_whitespace().next()?.strip_suffix('%')?;
@@ -42,7 +42,7 @@ fn text(file: &Path, options: &[&str]) -> Vec<(String, String)> {
     rows(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// The first number of each line that `tare script` prints of a field, without repetitions.
+/// The distinct first numbers of the lines that `tare script` prints for a field.
 fn ids(file: &Path, field: &str) -> Vec<String> {
     let output = tare().args(["script", "-G", "-F", field, "-i"]).arg(file).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

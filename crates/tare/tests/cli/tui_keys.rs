@@ -9,7 +9,7 @@ use crate::recorded::RecordingFolder;
 use crate::support::tare;
 use crate::tmux::{Terminal, tare as binary};
 
-/// `main -> outer -> hot, warm`, with lines, faults and frame pointers.
+/// A program `main -> outer -> hot, warm` with debug info, page faults and frame pointers.
 const SOURCE: &str = "\
 #include <stdlib.h>
 #include <time.h>
@@ -28,25 +28,25 @@ int main(void) {
 }
 ";
 
-/// What shows that a key did something.
+/// The visible effect of a key.
 enum Response {
-    /// The screen then has what it didn't have.
+    /// The screen newly shows a text.
     Has(&'static str),
-    /// It no longer has what it had.
+    /// The screen no longer shows a text.
     Lacks(&'static str),
-    /// It differs, in colours too.
+    /// The screen differs, including colours.
     Changes,
-    /// The cursor is in another line.
+    /// The cursor is on another line.
     Moves,
-    /// The program ends.
+    /// The program exits.
     Ends,
-    /// It stops.
+    /// The program stops (SIGTSTP).
     Stops,
 }
 
 use Response::{Changes, Ends, Has, Lacks, Moves, Stops};
 
-/// A key's trial: keys that are pressed before, and after to take it back.
+/// A trial of a key: keys to press before, and after it to undo it.
 struct Trial {
     before: &'static [&'static str],
     wanted: Response,
@@ -104,10 +104,10 @@ fn trial(action: Action, view: View) -> Trial {
     Trial { before, wanted, after }
 }
 
-/// The same of what moves among lines, opens them or has them in another order.
+/// Trials of keys that move between lines, open them or reorder them.
 fn trial_of_lines(action: Action, view: View) -> Trial {
     let on_page = view == View::Text;
-    // Over time the cursor is in all lines.
+    // The moves reach every line.
     let moves = if view == View::Timeline { Changes } else { Moves };
     let (before, wanted, after): (&[_], _, &[_]) = match action {
         Action::Up | Action::PageUp | Action::First => (&["End"], moves, &[]),
@@ -137,7 +137,7 @@ fn trial_of_lines(action: Action, view: View) -> Trial {
     Trial { before, wanted, after }
 }
 
-/// The same of what is done with a function's instructions.
+/// Trials of keys in the view of a function's instructions.
 fn trial_of_code(action: Action) -> Trial {
     let (before, wanted, after): (&[_], _, &[_]) = match action {
         Action::Jump => (&["/", "j", "Enter"], Moves, &[]),
@@ -154,7 +154,7 @@ fn trial_of_code(action: Action) -> Trial {
         Action::NextFunction => (&[], Changes, &[]),
         Action::PreviousFunction => (&["Right"], Changes, &[]),
         Action::Figure => (&[], Has("each with its period"), &["t", "t"]),
-        // What is shown may move instead, with the cursor in the same line of the screen.
+        // The view may scroll instead, with the cursor on the same screen line.
         Action::Hottest => (&["End"], Changes, &[]),
         Action::NextHottest | Action::PreviousHottest => (&["H"], Changes, &[]),
         _ => panic!("{action:?} has no trial"),
@@ -162,7 +162,7 @@ fn trial_of_code(action: Action) -> Trial {
     Trial { before, wanted, after }
 }
 
-/// What tmux calls a key of the table.
+/// tmux's name for a key of the table.
 fn typed(key: &str) -> String {
     match key {
         "UNTAB" => "BTab".to_owned(),
@@ -190,17 +190,16 @@ impl Walk {
         self.terminal.wait_loaded();
     }
 
-    /// Presses keys, and waits until all of them were taken in: of a key that does nothing a
-    /// message says so.
+    /// Presses keys and waits until all are handled; an unknown key at the end causes a message.
     fn press(&self, keys: &[&str]) {
         for part in keys.split_inclusive(|key| *key == "Escape") {
             self.terminal.press(part);
             if part.ends_with(&["Escape"]) {
-                // What follows at once would be a key with Alt.
+                // A key directly after Escape would be Alt with that key.
                 std::thread::sleep(std::time::Duration::from_millis(100));
             }
         }
-        // In turn: the message of the last one may still be there.
+        // Alternate two keys, because the last message may still be visible.
         let unbound = if self.presses.replace(self.presses.get() + 1).is_multiple_of(2) {
             "F11"
         } else {
@@ -212,7 +211,7 @@ impl Walk {
         self.terminal.wait(&what, |screen| screen.contains(&message));
     }
 
-    /// The screen with its colours, but for the last line.
+    /// The screen with its colours, without the last line.
     fn above(&self) -> String {
         let screen = String::from_utf8_lossy(&self.terminal.colored()).into_owned();
         let lines: Vec<_> = screen.lines().collect();
@@ -238,11 +237,11 @@ impl Walk {
         }
         self.press(&[key]);
         if view == View::Tree {
-            // It keeps its cursor and what is open, and the last line may be one that nothing called.
+            // The view keeps its cursor and open rows; the last line may be a function without callers.
             self.press(&["C", "Home"]);
         }
         if view == View::Flame {
-            // A search goes on from what was found before: nothing else is called main.
+            // A search continues from the last match, and only one function is called main.
             self.press(&["C-f", "m", "a", "i", "n", "Enter"]);
         }
     }
@@ -289,7 +288,7 @@ impl Walk {
     }
 }
 
-/// The first line that is reversed.
+/// The first line in reverse video.
 fn cursor(colored: &str) -> Option<usize> {
     let is_reversed = |line: &str| {
         let codes = line.split("\x1b[").skip(1).filter_map(|part| part.split_once('m'));
@@ -331,7 +330,7 @@ fn each_key_does_what_its_help_says() {
     for binding in BINDINGS {
         let views = if binding.views.is_empty() { &[View::Functions] } else { binding.views };
         for (at, view) in views.iter().enumerate() {
-            // Each key once, and each view once.
+            // Try each key once and each view once.
             let keys = if at == 0 { binding.keys } else { &binding.keys[..1] };
             for key in keys {
                 let first = BINDINGS.iter().find(|one| {

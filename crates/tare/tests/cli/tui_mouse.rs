@@ -26,14 +26,14 @@ fn lines_titles_views_menus_and_ranges_are_clicked() {
     let line = format!("{} report -i made.data --symfs .", binary().display());
     terminal.run(&format!("cd {}; {line}", terminal.folder().display()));
     terminal.wait_loaded();
-    // The first row is in the fifth line; the cursor is there.
+    // The first row is on the fifth line, with the cursor.
     mouse(&terminal, 0, 10, 5);
     terminal.wait_for("- 100.00% main");
     mouse(&terminal, 0, 10, 5);
     terminal.wait_without("- 100.00% main");
     mouse(&terminal, 0, 16, 4);
     terminal.wait_for("sorted by Self");
-    // The first line is parse now.
+    // The first row is now parse.
     mouse(&terminal, 0, 10, 5);
     mouse(&terminal, 65, 10, 5);
     mouse(&terminal, 64, 10, 5);
@@ -41,7 +41,7 @@ fn lines_titles_views_menus_and_ranges_are_clicked() {
     terminal.wait_for("Zoom into file");
     mouse(&terminal, 0, 1, 1);
     terminal.wait_without("Zoom into file");
-    // `3 tree` and `5 time` in the last line.
+    // `3 tree` and `5 time` on the last line.
     mouse(&terminal, 0, 26, 20);
     terminal.wait_for("Self    Function");
     mouse(&terminal, 0, 43, 20);

@@ -1,4 +1,4 @@
-//! Screens of the interactive report, of a recording that is the same everywhere.
+//! Screens of the interactive report for a synthetic recording.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::tmux::{Terminal, tare as binary};
 
 const GOLDEN: &str = include_str!("../../../../tests/golden/tui.txt");
 
-/// Two threads that serve requests, one of which parses more; some records were lost.
+/// Two threads that serve requests; one of them parses more. Some records were lost.
 fn made(folder: &Path) {
     const MAIN: u64 = 1;
     const SERVE: u64 = 2;
@@ -57,8 +57,8 @@ fn screens_are_as_they_were_looked_at() {
             std::thread::sleep(std::time::Duration::from_secs(1));
             shown += &text(&terminal.screen());
         } else {
-            // A screen may be read while it is drawn.
-            let what = format!("{title}: a change that was looked at: TARE_WRITE_GOLDEN=1");
+            // The capture may happen while the screen is being drawn.
+            let what = format!("{title}: after reviewing the change: TARE_WRITE_GOLDEN=1");
             terminal.wait(&what, |screen| GOLDEN.contains(&text(screen)));
         }
     };
@@ -68,7 +68,7 @@ fn screens_are_as_they_were_looked_at() {
     terminal.type_in("allocate");
     terminal.press(&["Enter", "2"]);
     show("who calls a function, and what it calls");
-    // Typed ahead, as far as one may: the second key is of what the first led to.
+    // Typed ahead: the second key applies to the result of the first.
     terminal.press(&["4", "Down", "Down"]);
     show("flame graph");
     terminal.press(&["5", "b"]);

@@ -1,12 +1,11 @@
-//! Probes in programs: counted and recorded, with nothing left behind.
+//! Uprobes: counting and recording leave no probe behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{is_root, stat, stderr, tare};
 
-/// A program that calls its function `tick` a hundred times, and `ticks` once; `None` where there
-/// is no C compiler.
+/// A program that calls `tick` a hundred times and `ticks` once; `None` without a C compiler.
 fn program(folder: &Path) -> Option<PathBuf> {
     let source = "static volatile int sum;\n\
                   __attribute__((noinline)) void tick(int n) { sum += n; }\n\
@@ -24,7 +23,7 @@ fn program(folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The probes that tracefs knows.
+/// The probes defined in tracefs.
 fn probes() -> String {
     std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default()
 }
@@ -53,7 +52,7 @@ fn calls_and_returns_are_counted() {
     assert_eq!(probes(), before);
 }
 
-/// The kernel can't hand a probe down: an inherited one would let forks fail.
+/// The kernel can't inherit a uprobe event: forks would fail.
 #[test]
 fn a_command_with_probes_can_fork() {
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +67,8 @@ fn a_command_with_probes_can_fork() {
 fn calls_are_recorded_with_the_function() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
-    let (path, file) = (program.to_str().unwrap(), folder.path().join("perf.data"));
+    let path = program.to_str().unwrap();
+    let file = folder.path().join("perf.data");
     let event = format!("uprobe:{path}:tick");
     let output =
         tare().args(["record", "-q", "-e", &event, "-o"]).arg(&file).arg(path).output().unwrap();
@@ -86,11 +86,11 @@ fn calls_are_recorded_with_the_function() {
     assert_eq!(calls, 100, "{script}");
 }
 
-/// A probe that perf made, and that goes with its guard.
+/// A probe made by perf, removed on drop.
 struct PerfProbe(String);
 
 impl PerfProbe {
-    /// `None`, with the reason, where perf can't make it.
+    /// If perf can't make it, prints the reason and returns `None`.
     fn new(program: &str) -> Option<Self> {
         let group = format!("tare_test_{}", std::process::id());
         let made = Command::new("perf")
@@ -120,8 +120,9 @@ impl Drop for PerfProbe {
 fn probes_of_perf_are_printed_as_by_perf() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = can_probe().then(|| program(folder.path())).flatten() else { return };
-    let (path, file, before) =
-        (program.to_str().unwrap(), folder.path().join("perf.data"), probes());
+    let path = program.to_str().unwrap();
+    let file = folder.path().join("perf.data");
+    let before = probes();
     let Some(probe) = PerfProbe::new(path) else { return };
     let options = ["-g", "-e", &format!("{}:tick", probe.0)];
     let mut perf = Command::new("perf");

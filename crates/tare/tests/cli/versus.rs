@@ -1,4 +1,4 @@
-//! `tare stat --vs` through the binary.
+//! `tare stat --vs`.
 
 use std::process::{Command, Output, Stdio};
 
@@ -184,7 +184,7 @@ fn an_interrupt_shows_what_was_measured() {
     let count = folder.path().join("count");
     let mut child =
         child.env("COUNT", &count).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Once A has run eight times, at least six pairs are whole.
+    // After eight runs of A at least six pairs are complete.
     while std::fs::read_to_string(&count).map_or(0, |text| text.len()) < 8 {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Recordings that tests write themselves, record by record: of machines that this one isn't.
+//! Recordings of other machines, written by the tests record by record.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use tare_format::record::{FileId, Mmap, RecordHeader, kind};
 /// `PERF_SAMPLE_IP`, `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME` and `PERF_SAMPLE_CALLCHAIN`.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 5;
 
-/// What a call chain's kernel part begins with (`PERF_CONTEXT_KERNEL`).
+/// The start of a call chain's kernel part (`PERF_CONTEXT_KERNEL`).
 const KERNEL_PART: u64 = u64::MAX - 127;
 
 /// `PERF_RECORD_MISC_KERNEL`.
 const KERNEL: u16 = 1;
 
-/// A recording of a kernel's code.
+/// A recording of kernel code.
 pub(crate) struct WrittenKernel<'a> {
     pub(crate) release: &'a str,
-    /// Name or path, build id, first address, bytes, offset.
+    /// Mappings: name or path, build id, first address, size in bytes, offset.
     pub(crate) mappings: Vec<(&'a str, &'a str, u64, u64, u64)>,
-    /// Where samples were, each with a call chain of one address.
+    /// Addresses of the samples; each call chain is that address alone.
     pub(crate) addresses: Vec<u64>,
 }
 
@@ -81,7 +81,7 @@ impl WrittenKernel<'_> {
     }
 }
 
-/// Bytes by their hexadecimal digits.
+/// Parses hexadecimal digits.
 fn hex(digits: &str) -> Vec<u8> {
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
     (0..digits.len()).step_by(2).map(byte).collect()
