@@ -1,6 +1,12 @@
-//! System calls (names, selection, sums), scheduling (`sched`) and lock contention (`lock`).
+//! Traces system calls, calls of functions, scheduling (`sched`) and lock contention (`lock`).
 //!
-//! The BPF programs that record them are in `tare_kernel::bpf`. Nothing here prints.
+//! ```text
+//! BPF programs (tare_kernel::bpf)        \
+//! perf events (perf), if BPF can't trace  -> TraceRecord -> Lines: text or JSON, as in strace
+//!                                                       \-> Summary: sums of calls
+//! ```
+//! BPF programs also make sums in the kernel: of calls, of functions and of waits for locks. Nothing
+//! here prints.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -94,8 +94,8 @@ fn with_perfmon_and_a_readable_tracefs_perf_events_show_calls() {
     }
     let tare = nobody.path().display().to_string();
     // CAP_DAC_READ_SEARCH stands for a tracefs that a group may read.
-    let as_nobody = capabilities(",+perfmon,+dac_read_search");
-    let output = sh(&format!("{as_nobody} {tare} trace -e openat,exit_group cat /no/such"));
+    let as_user = capabilities(",+perfmon,+dac_read_search");
+    let output = sh(&format!("{as_user} {tare} trace -e openat,exit_group cat /no/such"));
     let text = stderr(&output);
     let ours: Vec<_> = text.lines().filter(|line| line.starts_with("tare:")).collect();
     assert_eq!((status(&output), ours.len()), (1, 1), "{text}");
@@ -104,7 +104,7 @@ fn with_perfmon_and_a_readable_tracefs_perf_events_show_calls() {
     assert!(text.contains(", O_RDONLY) = -1 ENOENT (No such file or directory)"), "{text}");
     assert!(text.contains("exit_group(1) ") && text.ends_with("+++ exited with 1 +++\n"), "{text}");
     assert!(!text.contains("read(") && !text.contains("execve("), "{text}");
-    let sums = sh(&format!("{as_nobody} {tare} trace -s --json sh -c :"));
+    let sums = sh(&format!("{as_user} {tare} trace -s --json sh -c :"));
     assert_eq!(calls(&document(&sums), "execve"), 1, "{sums:?}");
 }
 
