@@ -27,7 +27,7 @@ impl Estimate {
     /// The 20% trimmed mean of one figure per round, with a bootstrap interval from five rounds on.
     pub(crate) fn from_figures(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
-        let value = TrimmedMean::of_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
+        let value = TrimmedMean::from_sorted(&figures).map_or(f64::NAN, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&figures, &mut fastrand::Rng::with_seed(1));
         Self {
             value,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tare_format::control::Orders;
 use tare_format::ledger::Ledger;
 use tare_measure::count::{Key, Metric};
-use tare_measure::stat::{Columns, Line, Span, Value, csv, json_lines};
+use tare_measure::stat::{Columns, Span, StatLine, Value, csv, json_lines};
 
 use crate::strict;
 
@@ -47,7 +47,7 @@ pub(crate) fn stat(input: &[u8]) {
     let value = f64::from_bits(u64::from_le_bytes(*number));
     let value = if value.abs() < 1e30 { value } else { 0.5 };
     let bits = number[0];
-    let line = Line {
+    let line = StatLine {
         key: Key::Thread(7),
         thread: Some(name()),
         locations: 1,
@@ -69,14 +69,14 @@ pub(crate) fn stat(input: &[u8]) {
     let lines = [line.clone(), line];
     for separator in [",", ";", "\t", "::"] {
         let mut text = Vec::new();
-        assert!(csv::lines(&mut text, separator, columns, span, &lines).is_ok());
+        assert!(csv::write_lines(&mut text, separator, columns, span, &lines).is_ok());
         assert_eq!(strict::plain(&text), Ok(()));
         let text = String::from_utf8_lossy(&text);
         let counts: Vec<_> = text.lines().map(|line| line.split(separator).count()).collect();
         assert_eq!(counts, [fields; 2], "{text:.200}");
     }
     let mut text = Vec::new();
-    assert!(json_lines::lines(&mut text, columns, span, &lines).is_ok());
+    assert!(json_lines::write_lines(&mut text, columns, span, &lines).is_ok());
     assert_eq!(strict::json_lines(&text), Ok(()), "{:.200}", String::from_utf8_lossy(&text));
 }
 

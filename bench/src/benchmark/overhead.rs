@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tare_measure::overhead::load::Kind;
-use tare_measure::overhead::rates::{Figure, Row, fits};
+use tare_measure::overhead::load::LoadKind;
+use tare_measure::overhead::rates::{CostFigure, RateRow, fit_figures};
 
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
@@ -74,7 +74,7 @@ pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "0"])?;
     let mut findings = Vec::new();
     let mut table = Vec::new();
-    for load in Kind::ALL.map(Kind::name) {
+    for load in LoadKind::ALL.map(LoadKind::name) {
         let losses = studies.iter().filter_map(|study| {
             rows(study)[0]["losses"].as_array()?.iter().find(|loss| loss["load"] == load)
         });
@@ -87,7 +87,7 @@ pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
             holds_zero,
             0.8,
         ));
-        if load == Kind::Counting.name() {
+        if load == LoadKind::Counting.name() {
             let half_widths =
                 lost.iter().map(|lost| (number(&lost["high"]) - number(&lost["low"])) / 2.0);
             findings.push(at_most(
@@ -206,16 +206,17 @@ pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
             setting,
             &["--rates", "0,100,500,2000,4000,10000", "--loops", "counting", "--pairs", "100"],
         )?;
-        let (left_out, fitted): (Vec<Row>, Vec<Row>) = Vec::<Row>::deserialize(&study["rows"])?
-            .into_iter()
-            .partition(|row| row.asked_hz == LEFT_OUT);
-        let fits = fits(&fitted);
+        let (left_out, fitted): (Vec<RateRow>, Vec<RateRow>) =
+            Vec::<RateRow>::deserialize(&study["rows"])?
+                .into_iter()
+                .partition(|row| row.asked_hz == LEFT_OUT);
+        let fits = fit_figures(&fitted);
         let line = fits
             .iter()
-            .find(|fitted| fitted.figure == Figure::Handler)
+            .find(|fitted| fitted.figure == CostFigure::Handler)
             .context("no handler's cost: this needs root")?;
         let row = left_out.first().context("no row of the rate that is left out")?;
-        let measured = row.share(Figure::Handler).context("no handler's cost")?;
+        let measured = row.share(CostFigure::Handler).context("no handler's cost")?;
         ratios.push(line.fit.predict(row.delivered_hz).value / measured.value);
     }
     let good = share(ratios.iter().map(|ratio| (0.8..=1.2).contains(ratio)));

@@ -1,7 +1,7 @@
 //! Counting for `tare stat`, the statistics of its comparisons, the cost of sampling, and what a
 //! machine allows.
 //!
-//! Nothing here records: this crate judges recorders and must not link them.
+//! This crate judges recorders, so it must not link one.
 #![forbid(unsafe_code)]
 
 pub mod compare;

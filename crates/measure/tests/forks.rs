@@ -1,20 +1,21 @@
-//! What docs/internals/forks.md claims of the ways to follow forks: `cargo run --release -p tare-measure
-//! --example forks` prints its tables.
+//! Tests the claims of docs/internals/forks.md about the ways to follow forks.
+//!
+//! `cargo run --release -p tare-measure --example forks` prints the document's table.
 
 #[path = "../examples/forks/simulation.rs"]
 mod simulation;
 
-use simulation::{POLICIES, Policy, Setting, lifetime_ns, simulate};
+use simulation::{POLICIES, Policy, Setting, draw_lifetime_ns, simulate};
 
 fn setting(policy: Policy, cpus: usize, rate: f64) -> Setting {
     Setting { policy, cpus, events: 1, rate, tasks: 4_000, seed: 7 }
 }
 
-/// Half of the tasks are over before a millisecond, and a few use much of the time.
+/// Half of the tasks run for less than a millisecond, and a few use much of the time.
 #[test]
 fn lifetimes_have_a_heavy_tail() {
     let mut rng = fastrand::Rng::with_seed(3);
-    let mut lives: Vec<f64> = (0..10_000).map(|_| lifetime_ns(&mut rng)).collect();
+    let mut lives: Vec<f64> = (0..10_000).map(|_| draw_lifetime_ns(&mut rng)).collect();
     lives.sort_by(f64::total_cmp);
     let all: f64 = lives.iter().sum();
     let longest: f64 = lives[9_900..].iter().sum();
@@ -22,7 +23,7 @@ fn lifetimes_have_a_heavy_tail() {
 }
 
 #[test]
-fn events_of_cpus_see_all_time_at_the_rate_that_was_asked_for_on_any_machine() {
+fn per_cpu_events_sample_all_time_at_the_requested_rate() {
     for cpus in [1, 8, 256] {
         let outcome = simulate(&setting(Policy::PerCpu, cpus, 1000.0));
         assert!(
@@ -34,7 +35,7 @@ fn events_of_cpus_see_all_time_at_the_rate_that_was_asked_for_on_any_machine() {
 }
 
 #[test]
-fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
+fn inherited_events_are_cloned_for_each_cpu_and_lose_the_end_of_each_child() {
     for policy in POLICIES.into_iter().filter(|policy| *policy != Policy::PerCpu) {
         let small = simulate(&setting(policy, 1, 1000.0));
         let large = simulate(&Setting { events: 5, ..setting(policy, 256, 1000.0) });
@@ -44,7 +45,7 @@ fn inherited_events_are_cloned_for_every_cpu_and_lose_the_rest_of_each_child() {
 }
 
 #[test]
-fn a_start_at_period_1_interrupts_more_and_a_stale_or_average_one_sees_fewer_tasks() {
+fn period_1_interrupts_more_and_a_stale_or_average_period_samples_fewer_tasks() {
     let at = |policy, rate| simulate(&setting(policy, 1, rate));
     let one = at(Policy::One, 4000.0);
     let stale = at(Policy::Stale, 4000.0);

@@ -1,5 +1,6 @@
-//! What docs/internals/statistics.md claims, with fewer trials than its tables: `cargo run --release -p
-//! tare-measure --example paired` prints those.
+//! Tests the claims of docs/internals/statistics.md, with fewer trials than its tables.
+//!
+//! `cargo run --release -p tare-measure --example paired` prints the tables.
 
 #[path = "../examples/paired/simulation.rs"]
 mod simulation;
@@ -7,7 +8,7 @@ mod simulation;
 use simulation::{designs, false_alarms, found_at_detectable, verdicts};
 
 #[test]
-fn pairs_find_what_blocks_drown() {
+fn pairs_find_a_difference_that_blocks_hide() {
     let equal = designs(1.0, 100);
     let planted = designs(1.03, 100);
     assert!(equal.blocks > 0.3, "drift between blocks looks like a difference: {}", equal.blocks);
@@ -34,7 +35,7 @@ fn equal_commands_pass_and_three_percent_are_found() {
 }
 
 #[test]
-fn the_smallest_detectable_ratio_is_found_mostly_but_not_always() {
+fn the_smallest_detectable_ratio_is_found_in_most_comparisons() {
     let (ratio, found) = found_at_detectable(40, 20);
     assert!(1.01 < ratio && ratio < 1.1, "{ratio}");
     assert!((0.5..0.99).contains(&found), "{found}");

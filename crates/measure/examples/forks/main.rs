@@ -1,4 +1,6 @@
-//! The tables of docs/internals/forks.md: `cargo run --release -p tare-measure --example forks`.
+//! Prints the table of docs/internals/forks.md that compares starting periods.
+//!
+//! Run it with `cargo run --release -p tare-measure --example forks`.
 #![allow(clippy::print_stdout)]
 
 mod simulation;

@@ -1,22 +1,22 @@
-//! A sequence of short processes under events that sample at a frequency: which tasks are sampled
-//! how often, depending on where a child's period starts.
+//! Simulates a sequence of short processes under events that sample at a frequency: how often each
+//! task is sampled depends on the period at which a child starts.
 //!
 //! Occurrences are nanoseconds of CPU time, so every task's desired period is 1e9 / rate. As in the
 //! kernel (`perf_adjust_period`), each sample moves the period an eighth of the way there.
 
 use fastrand::Rng;
 
-/// Time that a task stays on a CPU. Per-task events exist once per CPU, and each counts separately.
+/// Nanoseconds that a task stays on a CPU. Each CPU has its own copy of a per-task event.
 const SLICE_NS: f64 = 10e6;
 
 /// The initial period of a new task's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// At period 1, as where the parent's event was never on that CPU.
+    /// 1, as for a parent that never ran on that CPU.
     One,
-    /// The parent's period, fixed since the first program's start; 1 on CPUs where that never ran.
+    /// The period that the first program reached at its start; 1 on CPUs where it never ran.
     Stale,
-    /// At the average period of all tasks before (the kernel patch of 2017).
+    /// The average period of all earlier tasks (the kernel patch of 2017).
     Average,
     /// No per-task events: each CPU's events continue across tasks.
     PerCpu,
@@ -39,12 +39,12 @@ pub(crate) struct Setting {
 
 /// The results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct ForksOutcome {
     /// Interrupts a second of CPU time, all events together.
     pub(crate) interrupts: f64,
     /// Events that a fork copies.
     pub(crate) cloned: f64,
-    /// Share of the CPU time that no sample stands for.
+    /// Share of the CPU time that no sample represents.
     pub(crate) unseen: f64,
     /// Share of the tasks that have no sample.
     pub(crate) tasks_unseen: f64,
@@ -52,18 +52,18 @@ pub(crate) struct Outcome {
 
 /// An event of a task on a CPU, or of a CPU.
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct PeriodicEvent {
     period: f64,
     /// Counted since the last sample.
     since: f64,
 }
 
-impl Event {
-    fn at(period: f64) -> Self {
+impl PeriodicEvent {
+    fn starting_at(period: f64) -> Self {
         Self { period: period.max(1.0), since: 0.0 }
     }
 
-    /// Counts; returns the number of samples, and the time they stand for.
+    /// Counts for some time. Returns the number of samples, and the time that they represent.
     fn run(&mut self, mut time_ns: f64, wanted: f64) -> (u64, f64) {
         let mut samples = 0;
         let mut stands_for = 0.0;
@@ -79,33 +79,33 @@ impl Event {
     }
 }
 
-/// CPU time of a task: mostly some 0.3 ms, with a heavy tail (Pareto, exponent 1.3, cut at 2 s).
-pub(crate) fn lifetime_ns(rng: &mut Rng) -> f64 {
+/// Draws a task's CPU time: mostly about 0.3 ms, with a heavy tail (Pareto, exponent 1.3, at most
+/// 2 s).
+pub(crate) fn draw_lifetime_ns(rng: &mut Rng) -> f64 {
     (0.2e6 * (1.0 - rng.f64()).powf(-1.0 / 1.3)).min(2e9)
 }
 
-/// Runs the tasks one after the other, each in slices on CPUs drawn by chance. All events are
-/// alike, so that one is followed.
-pub(crate) fn simulate(setting: &Setting) -> Outcome {
+/// Runs the tasks one after the other, each in slices on random CPUs. All events behave alike, so
+/// one is simulated.
+pub(crate) fn simulate(setting: &Setting) -> ForksOutcome {
     let Setting { policy, cpus, events, rate, tasks, seed } = *setting;
     let mut rng = Rng::with_seed(seed);
     let wanted = 1e9 / rate;
-    // The first program, the shell, starts up in some 5 ms on two CPUs: there its events come to a
-    // period.
-    let mut first = vec![Event::at(1.0); cpus];
+    // The first program, a shell, runs for about 5 ms on two CPUs. Its events reach a period there.
+    let mut first = vec![PeriodicEvent::starting_at(1.0); cpus];
     for cpu in [0, cpus / 2] {
         first[cpu].run(2.5e6, wanted);
     }
     let stale: Vec<f64> = first.iter().map(|event| event.period).collect();
-    let mut of_cpus = vec![Event::at(wanted); cpus];
+    let mut of_cpus = vec![PeriodicEvent::starting_at(wanted); cpus];
     let mut average = 1.0;
     let mut used = 0.0;
     let mut seen = 0.0;
     let mut samples = 0;
     let mut silent = 0;
     for _ in 0..tasks {
-        let mut of_task: Vec<Option<Event>> = vec![None; cpus];
-        let mut left = lifetime_ns(&mut rng);
+        let mut of_task: Vec<Option<PeriodicEvent>> = vec![None; cpus];
+        let mut left = draw_lifetime_ns(&mut rng);
         used += left;
         let mut samples_of_task = 0;
         while left > 0.0 {
@@ -120,7 +120,7 @@ pub(crate) fn simulate(setting: &Setting) -> Outcome {
             let event = if policy == Policy::PerCpu {
                 &mut of_cpus[cpu]
             } else {
-                of_task[cpu].get_or_insert(Event::at(start))
+                of_task[cpu].get_or_insert(PeriodicEvent::starting_at(start))
             };
             let (number, stands_for) = event.run(slice, wanted);
             samples_of_task += number;
@@ -132,7 +132,7 @@ pub(crate) fn simulate(setting: &Setting) -> Outcome {
             average += (event.period - average) / 8.0;
         }
     }
-    Outcome {
+    ForksOutcome {
         interrupts: samples as f64 * events as f64 / (used / 1e9),
         cloned: if policy == Policy::PerCpu { 0.0 } else { (events * cpus) as f64 },
         unseen: 1.0 - seen / used,

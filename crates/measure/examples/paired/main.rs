@@ -1,4 +1,6 @@
-//! Prints the tables of docs/internals/statistics.md: `cargo run --release -p tare-measure --example paired`.
+//! Prints the tables of docs/internals/statistics.md.
+//!
+//! Run it with `cargo run --release -p tare-measure --example paired`.
 #![allow(clippy::print_stdout)]
 
 mod simulation;
@@ -6,13 +8,13 @@ mod simulation;
 use simulation::{designs, false_alarms, found_at_detectable, verdicts};
 
 const TRIALS: u64 = 1000;
-/// Each of these judges eleven metrics over hundreds of pairs.
+/// Fewer than `TRIALS`: each judges eleven metrics over hundreds of pairs.
 const COMPARISONS: u64 = 300;
 
 fn main() {
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!("30 runs of each command, {TRIALS} trials: p < 0.05\n");
-    println!("| how | equal commands | B takes 3% more |\n|---|---|---|");
+    println!("| method | equal commands | B takes 3% more |\n|---|---|---|");
     let equal = designs(1.0, TRIALS);
     let planted = designs(1.03, TRIALS);
     println!(
@@ -31,15 +33,13 @@ fn main() {
         percent(planted.paired)
     );
 
-    println!(
-        "\nEqual commands, {TRIALS} trials: p < 0.05\n\n| looked at | false alarms |\n|---|---|"
-    );
+    println!("\nEqual commands, {TRIALS} trials: p < 0.05\n\n| tested | false alarms |\n|---|---|");
     let alarms = false_alarms(TRIALS);
     println!("| time, 30 pairs | {} |", percent(alarms.one));
     println!("| any of 11 metrics, 30 pairs | {} |", percent(alarms.any));
     println!("| any of 11 metrics, 30 pairs, Holm | {} |", percent(alarms.any_holm));
     println!(
-        "| time, stopping at the first p < 0.05, looked at every 5 pairs up to 200 | {} |",
+        "| time, stopping at the first p < 0.05, tested every 5 pairs up to 200 | {} |",
         percent(alarms.until_significant)
     );
     println!(
@@ -47,9 +47,9 @@ fn main() {
         percent(alarms.until_narrow)
     );
 
-    println!("\nThe whole rule, {COMPARISONS} comparisons each\n");
+    println!("\nAll rules together, {COMPARISONS} comparisons each\n");
     println!(
-        "| B / A in time | no difference in time | slower | any wrong verdict | any metric undecided | interval holds the ratio | pairs |"
+        "| B / A in time | no difference in time | slower | any wrong verdict | any metric undecided | interval contains the ratio | pairs |"
     );
     println!("|---|---|---|---|---|---|---|");
     for ratio in [1.0, 1.005, 1.01, 1.02, 1.03] {
@@ -59,7 +59,7 @@ fn main() {
     }
 
     println!(
-        "\nPlanting the ratio that the runs say they would find in 80%, {COMPARISONS} comparisons each\n"
+        "\nSimulating the ratio that the judge reports as detectable in 80%, {COMPARISONS} comparisons each\n"
     );
     println!("| pairs | smallest detectable ratio | found |\n|---|---|---|");
     for pairs in [15, 30, 100, 400] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tare_measure::compare::pairs::{self, Bench, Plan, Progress};
+use tare_measure::compare::pairs::{self, Bench, ComparisonPlan, Progress};
 use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
 use tare_measure::statistics::{holm, median, signed_rank};
 
@@ -91,9 +91,9 @@ impl Bench for Simulated {
     fn progress(&mut self, _: &Progress<'_>) {}
 }
 
-fn plan(seed: u64) -> Plan {
-    let precision = Plan::precision_for(MIN_EFFECT);
-    Plan {
+fn plan(seed: u64) -> ComparisonPlan {
+    let precision = ComparisonPlan::precision_for(MIN_EFFECT);
+    ComparisonPlan {
         warmup: 1,
         min_pairs: 10,
         max_pairs: 10_000,
@@ -105,7 +105,7 @@ fn plan(seed: u64) -> Plan {
 
 fn fixed_pairs(ratio: f64, pairs: usize, seed: u64) -> Vec<Pair> {
     pairs::make(
-        &Plan { min_pairs: pairs, max_pairs: pairs, ..plan(seed) },
+        &ComparisonPlan { min_pairs: pairs, max_pairs: pairs, ..plan(seed) },
         &mut Simulated::new(ratio, seed),
     )
     .0

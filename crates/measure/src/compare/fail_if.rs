@@ -26,7 +26,7 @@ pub struct Condition {
 pub struct BadCondition {
     /// The condition as given.
     pub text: String,
-    /// The character that it goes wrong at, from 1.
+    /// The number of the first invalid character, from 1.
     pub position: usize,
     /// The error.
     pub problem: &'static str,
@@ -37,15 +37,15 @@ pub struct BadCondition {
 pub enum Judgement {
     /// The whole interval lies beyond the limit.
     Fails,
-    /// It doesn't.
+    /// The interval reaches the limit, or is on the right side of it.
     Passes,
-    /// There is no such metric, or too few pairs for an interval: a gate must not take that for a
-    /// pass.
+    /// There is no such metric, or there are too few pairs for an interval. A gate must not treat
+    /// this as a pass.
     Unknown,
 }
 
 impl Condition {
-    /// Whether these results fail it.
+    /// Checks the condition against the results.
     #[must_use]
     pub fn judge(&self, results: &[MetricVerdict]) -> Judgement {
         let Some(interval) = results
@@ -108,31 +108,31 @@ mod tests {
     use super::*;
     use crate::compare::{Measurement, Metric, Pair, Rules, Side, judge};
 
-    fn parsed(text: &str) -> (String, bool, f64) {
+    fn parse(text: &str) -> (String, bool, f64) {
         let condition: Condition = text.parse().unwrap();
         (condition.metric, condition.above, condition.limit)
     }
 
     #[test]
     fn reads_conditions() {
-        assert_eq!(parsed("time>+2%"), ("time".into(), true, 0.02));
-        assert_eq!(parsed("page-faults > 5 %"), ("page-faults".into(), true, 0.05));
-        assert_eq!(parsed("cpu-time<-1.5%"), ("cpu-time".into(), false, -0.015));
+        assert_eq!(parse("time>+2%"), ("time".into(), true, 0.02));
+        assert_eq!(parse("page-faults > 5 %"), ("page-faults".into(), true, 0.05));
+        assert_eq!(parse("cpu-time<-1.5%"), ("cpu-time".into(), false, -0.015));
         assert_eq!(
-            parsed("cpu/event=0x3c,umask=1/u>0%"),
+            parse("cpu/event=0x3c,umask=1/u>0%"),
             ("cpu/event=0x3c,umask=1/u".into(), true, 0.0)
         );
     }
 
     #[test]
-    fn shows_them_as_typed() {
+    fn formats_conditions_as_typed() {
         for text in ["time>+2%", "cpu-time<-1.5%", "sched:sched_switch>+7%"] {
             assert_eq!(text.parse::<Condition>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn says_where_a_condition_goes_wrong() {
+    fn errors_have_the_position_of_the_invalid_part() {
         for (text, position, problem) in [
             ("time", 5, "no '>' or '<' after the metric"),
             ("", 1, "no '>' or '<' after the metric"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fails_only_when_the_whole_interval_is_beyond() {
+    fn fails_only_if_the_whole_interval_is_beyond_the_limit() {
         let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
         // B is 2% to 4% above A.
         let pairs: Vec<Pair> = (0..30)

@@ -1,4 +1,4 @@
-//! From pairs to a verdict for every metric.
+//! Judges pairs of runs: a verdict for every metric.
 
 use fastrand::Rng;
 
@@ -7,10 +7,10 @@ use crate::statistics::{
     Interval, TrimmedMean, bootstrap_interval, holm, median, signed_rank, smallest_detectable,
 };
 
-/// The p (after Holm) that a difference must fall below.
+/// The limit for the p of a difference, after Holm's correction.
 const LEVEL: f64 = 0.05;
 
-/// What counts as a difference.
+/// The rules for a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The minimum relevant effect, a share: 0.01 for 1%.
@@ -24,7 +24,7 @@ pub struct Rules {
 pub enum Scale {
     /// B / A.
     Ratio,
-    /// B - A, in the metric's unit: a run had zero, which has no ratio.
+    /// B - A, in the metric's unit. Used if any run has a zero, which has no ratio.
     Difference,
 }
 
@@ -35,10 +35,10 @@ pub struct Effect {
     pub scale: Scale,
     /// The 20% trimmed mean over the pairs (of log-ratios, for a ratio).
     pub estimate: f64,
-    /// Its 95% bootstrap interval; none for fewer than five pairs.
+    /// Its 95% bootstrap interval; `None` for fewer than five pairs.
     pub interval: Option<Interval>,
-    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; none
-    /// for so few pairs that nothing could be.
+    /// The smallest effect (a ratio above 1, or a difference above 0) found with 80% power; `None`
+    /// if the pairs are too few to find any.
     pub detectable: Option<f64>,
 }
 
@@ -57,7 +57,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In words, which for time are `faster` and `slower`.
+    /// Words the verdict; for time with `faster` and `slower`.
     #[must_use]
     pub fn words(self, metric: &Metric) -> &'static str {
         match (self, metric) {
@@ -71,16 +71,16 @@ impl Verdict {
     }
 }
 
-/// One metric, judged.
+/// The verdict on a metric, with the figures behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricVerdict {
     /// The metric.
     pub metric: Metric,
-    /// Pairs in which both runs have it.
+    /// Number of pairs in which both runs have the metric.
     pub pairs: usize,
     /// Median of A's runs in these pairs.
     pub median_a: f64,
-    /// Median of B's.
+    /// Median of B's runs.
     pub median_b: f64,
     /// The difference.
     pub effect: Effect,
@@ -93,8 +93,8 @@ pub struct MetricVerdict {
 }
 
 impl MetricVerdict {
-    /// The interval of B relative to A, as a share: 0.02 for 2% more. Where A's median is zero a
-    /// difference is infinitely more.
+    /// The interval of B relative to A, as a share: 0.02 for 2% more. If A's median is zero, a
+    /// difference is infinite.
     #[must_use]
     pub fn relative(&self) -> Option<Interval> {
         let Interval { low, high } = self.effect.interval?;
@@ -107,7 +107,7 @@ impl MetricVerdict {
     }
 }
 
-/// Judges every metric that at least one pair has on both sides.
+/// Judges every metric that both runs of at least one pair have.
 ///
 /// ```text
 /// d = ln B - ln A for each pair (B - A where any run had zero),  centre = 20% trimmed mean of d
@@ -168,7 +168,8 @@ impl<'a> Column<'a> {
 
     fn judge(self, p: f64, p_holm: f64, level: f64, rules: &Rules) -> MetricVerdict {
         let relevant = self.relevant(rules.min_effect);
-        let centre = TrimmedMean::of_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
+        let centre =
+            TrimmedMean::from_sorted(&self.differences).map_or(0.0, |trimmed| trimmed.mean);
         let interval = bootstrap_interval(&self.differences, &mut Rng::with_seed(rules.seed));
         let verdict = if p_holm < LEVEL && centre.abs() >= relevant {
             if centre < 0.0 { Verdict::Less } else { Verdict::More }
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_difference_is_found_with_its_size() {
+    fn finds_a_clear_difference_with_its_size() {
         let a: Vec<f64> = (0..30).map(|i| 10_000.0 + f64::from(i % 7)).collect();
         let b: Vec<f64> = a.iter().enumerate().map(|(i, x)| x * 1.05 + (i % 3) as f64).collect();
         let judged = judged_counts(&a, &b);
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_make_it_a_difference_and_fractions_of_a_count_are_not_relevant() {
+    fn zeros_are_compared_by_difference_and_fractions_of_a_count_are_not_relevant() {
         let a: Vec<f64> = (0..40).map(|i| f64::from(i % 2)).collect();
         let half_more: Vec<f64> =
             a.iter().enumerate().map(|(i, x)| x + (i / 2 % 2) as f64).collect();
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_counts_leave_their_pairs_out() {
+    fn pairs_with_a_missing_count_are_left_out() {
         let mut pairs = pairs_of_counts(&[5.0; 8], &[5.0; 8]);
         pairs[3].b.counts[0] = None;
         let metrics = Metric::all(["e", "never"].map(|name| (name.to_owned(), String::new(), 1.0)));
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn more_metrics_ask_for_a_smaller_p() {
+    fn more_metrics_require_a_smaller_p() {
         let run = |seconds: f64, i: u32| Measurement {
             elapsed: Duration::from_secs_f64(seconds * (1.0 + f64::from(i) / 1e5)),
             counts: vec![Some(1e6); 40],

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// One of the two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The command after `--`: what B is compared with.
+    /// The command after `--`, the baseline.
     A,
     /// The command given to `--vs`.
     B,
@@ -14,14 +14,14 @@ pub enum Side {
 /// Measurements of one run of one command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {
-    /// From letting it go to its end.
+    /// Time from the command's release to its end.
     pub elapsed: Duration,
-    /// User and system time, its waited-for children included.
+    /// User and system time, including that of children it waited for.
     pub cpu: Duration,
     /// The largest resident set of any one of its processes, in bytes.
     pub peak_memory: u64,
-    /// One count per event, scaled if it was multiplexed, in the events' order; none where it was
-    /// not counted.
+    /// The count of each event, in the events' order; scaled if the event was multiplexed, `None` if
+    /// it wasn't counted.
     pub counts: Vec<Option<f64>>,
 }
 
@@ -36,7 +36,7 @@ pub struct Pair {
     pub b: Measurement,
 }
 
-/// One thing that is compared.
+/// A compared quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
     /// Elapsed time, in seconds.
@@ -47,7 +47,7 @@ pub enum Metric {
     PeakMemory,
     /// An event.
     Event {
-        /// Its place in [`Measurement::counts`].
+        /// Its index in [`Measurement::counts`].
         index: usize,
         /// Its name as the user gave it.
         name: String,
@@ -59,7 +59,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Time, CPU time, peak memory, then these events (name, unit, size of one count).
+    /// Lists time, CPU time, peak memory, then the events (name, unit, size of one count).
     #[must_use]
     pub fn all(events: impl IntoIterator<Item = (String, String, f64)>) -> Vec<Self> {
         let events = events
@@ -69,7 +69,7 @@ impl Metric {
         [Self::Time, Self::CpuTime, Self::PeakMemory].into_iter().chain(events).collect()
     }
 
-    /// Its name, as in tables and in `--fail-if`.
+    /// Its name in tables and in `--fail-if`.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -90,8 +90,8 @@ impl Metric {
         }
     }
 
-    /// The smallest difference between two runs that it can show: no smaller average difference is
-    /// worth a verdict.
+    /// Its resolution: the smallest difference between two runs. Smaller average differences get no
+    /// verdict.
     #[must_use]
     pub fn step(&self) -> f64 {
         match self {

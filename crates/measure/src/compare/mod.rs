@@ -1,13 +1,13 @@
-//! Comparing two commands, A and B, by pairs of runs.
+//! Compares two commands, A and B, by pairs of runs.
 //!
 //! ```text
 //! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
 //! ```
 //!
-//! [`runs`] compares what many recordings of two sides hold.
+//! [`runs`] compares several recordings on two sides.
 //!
-//! Nothing here starts a process or reads a clock: [`pairs::Bench`] does, so all of it runs on
-//! made-up measurements too.
+//! Nothing here starts a process or reads a clock; [`pairs::Bench`] does, so tests use simulated
+//! measurements.
 
 mod fail_if;
 mod judge;

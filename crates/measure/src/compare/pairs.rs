@@ -1,4 +1,4 @@
-//! Making pairs of runs until the time ratio is known well enough.
+//! Makes pairs of runs until the time ratio is known precisely enough.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use fastrand::Rng;
 use super::metric::{Measurement, Pair, Side};
 use crate::statistics::{TrimmedMean, bootstrap_interval};
 
-/// How many runs to make.
+/// The limits for the number of runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// Runs of each command before the first pair, thrown away.
+pub struct ComparisonPlan {
+    /// Runs of each command before the first pair; their results are discarded.
     pub warmup: usize,
-    /// Pairs to make in any case.
+    /// Minimum number of pairs.
     pub min_pairs: usize,
-    /// Never more pairs than this.
+    /// Maximum number of pairs.
     pub max_pairs: usize,
-    /// No pair beyond `min_pairs` starts after this time, the warm-up included.
+    /// No pair after the first `min_pairs` starts later than this, counted from the warm-up.
     pub max_time: Duration,
-    /// Enough once the 95% interval of the time ratio's logarithm has at most this half width.
+    /// Half width of the 95% interval of the time ratio's logarithm that is narrow enough to stop.
     pub precision: f64,
-    /// Decides the order within the pairs.
+    /// Seed of the order within pairs.
     pub seed: u64,
 }
 
-impl Plan {
-    /// The half width to aim at: half the minimum relevant effect (a share: 0.01 for 1%), so that a
-    /// difference of that size stands clear of zero.
+impl ComparisonPlan {
+    /// Returns the precision for a minimum relevant effect (a share: 0.01 for 1%): half of it, so
+    /// that the interval of such a difference excludes zero.
     #[must_use]
     pub fn precision_for(min_effect: f64) -> f64 {
         min_effect.ln_1p() / 2.0
     }
 
-    /// The fewest pairs after which a signed-rank p can fall below 5% when Holm corrects for this
-    /// many metrics: metrics · 2 / 2ⁿ < 0.05.
+    /// Returns the minimum number of pairs n with which a signed-rank p can fall below 5% after
+    /// Holm's correction for this number of metrics: metrics · 2 / 2ⁿ < 0.05.
     #[must_use]
     pub fn fewest_pairs(metrics: usize) -> usize {
         let mut pairs = 1;
@@ -46,15 +46,15 @@ impl Plan {
     }
 }
 
-/// What runs the commands, and tells the time.
+/// Runs the commands, and reads a clock.
 pub trait Bench {
-    /// Why a run could not be made.
+    /// The reason why a run failed.
     type Error;
 
     /// Runs one command once.
     ///
     /// # Errors
-    /// The run could not be made, or its result is not to be used: no further runs are made.
+    /// Fails if the command can't run, or its result must not be used. This ends the comparison.
     fn run(&mut self, side: Side) -> Result<Measurement, Self::Error>;
 
     /// Time since any fixed point.
@@ -68,18 +68,18 @@ pub trait Bench {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// The plan.
-    pub plan: &'a Plan,
-    /// Pairs made.
+    pub plan: &'a ComparisonPlan,
+    /// Number of pairs made.
     pub pairs: usize,
-    /// Time spent, the warm-up included.
+    /// Time spent, including the warm-up.
     pub spent: Duration,
-    /// Half width of the interval of the time ratio's logarithm, when last computed.
+    /// Half width of the interval of the time ratio's logarithm, as last computed.
     pub half_width: Option<f64>,
 }
 
 impl Progress<'_> {
-    /// The share of the way, 0 to 1, to the nearest of the three ends. Half widths fall with the
-    /// root of the number of pairs.
+    /// Estimates the completed share, 0 to 1, by the limit that is nearest. The half width falls
+    /// with the root of the number of pairs.
     #[must_use]
     pub fn share(&self) -> f64 {
         let share = |done: f64, all: f64| if all > 0.0 { done / all } else { 1.0 };
@@ -89,65 +89,66 @@ impl Progress<'_> {
             if half > 0.0 { (self.plan.precision / half).powi(2) } else { 1.0 }
         });
         let limited = made.max(timed).max(known);
-        // All of the first pairs are made whatever the time.
+        // The first `min_pairs` are made regardless of the time.
         let first = share(self.pairs as f64, self.plan.min_pairs as f64);
         limited.min(first).min(1.0)
     }
 }
 
-/// Why no more pairs are made.
+/// The reason why no more pairs are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop<E> {
     /// The time ratio's interval is narrow enough.
     Precise,
     /// `max_pairs` were made.
     MaxPairs,
-    /// `max_time` was over.
+    /// `max_time` has passed.
     MaxTime,
-    /// A run failed; the half pair that it belongs to is dropped.
+    /// A run failed; its incomplete pair is dropped.
     Failed(E),
 }
 
-/// Makes pairs until the plan is fulfilled, and returns them with the reason for stopping.
-/// Significance plays no part: stopping on it would find differences between equal commands.
-pub fn make<B: Bench>(plan: &Plan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
+/// Makes pairs until a limit of the plan is reached. Returns them with the reason for stopping.
+///
+/// Significance isn't a reason to stop: it would find differences between equal commands.
+pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
     let mut rng = Rng::with_seed(plan.seed);
     let begin = bench.now();
     for _ in 0..plan.warmup {
-        if let Err(error) = pair(&mut rng, bench) {
+        if let Err(error) = run_pair(&mut rng, bench) {
             return (Vec::new(), Stop::Failed(error));
         }
     }
     let mut pairs = Vec::new();
     let mut half_width = None;
-    let mut look_at = plan.min_pairs;
+    let mut next_check = plan.min_pairs;
     loop {
         let spent = bench.now().saturating_sub(begin);
         bench.progress(&Progress { plan, pairs: pairs.len(), spent, half_width });
         if pairs.len() >= plan.max_pairs {
             return (pairs, Stop::MaxPairs);
         }
-        if pairs.len() >= look_at {
+        if pairs.len() >= next_check {
             half_width = time_half_width(&pairs, plan);
             if half_width.is_some_and(|half| half <= plan.precision) {
                 return (pairs, Stop::Precise);
             }
-            // Some 5% more pairs: each look is one more chance to stop on a width that is too
-            // narrow by luck.
-            look_at = pairs.len() + 1 + pairs.len() / 20;
+            // Check again after 5% more pairs: each check is another chance to stop on an interval
+            // that is narrow by luck.
+            next_check = pairs.len() + 1 + pairs.len() / 20;
         }
         if pairs.len() >= plan.min_pairs && spent >= plan.max_time {
             return (pairs, Stop::MaxTime);
         }
-        match pair(&mut rng, bench) {
+        match run_pair(&mut rng, bench) {
             Ok(pair) => pairs.push(pair),
             Err(error) => return (pairs, Stop::Failed(error)),
         }
     }
 }
 
-/// One run of each command, in an order drawn at random.
-fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
+/// Runs each command once, in random order.
+fn run_pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     if rng.bool() {
         let a = bench.run(Side::A)?;
         Ok(Pair { first: Side::A, a, b: bench.run(Side::B)? })
@@ -158,13 +159,13 @@ fn pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
 }
 
 /// Returns the half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as
-/// much as a short run, so it runs only once a formula says that the interval may be narrow enough.
-fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
+/// much as a short run, so it runs only if an approximation is narrow enough.
+fn time_half_width(pairs: &[Pair], plan: &ComparisonPlan) -> Option<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     let mut logs: Vec<f64> =
         pairs.iter().map(|pair| seconds(&pair.b).ln() - seconds(&pair.a).ln()).collect();
     logs.sort_by(f64::total_cmp);
-    let half_width = TrimmedMean::of_sorted(&logs)?.half_width()?;
+    let half_width = TrimmedMean::from_sorted(&logs)?.half_width()?;
     if half_width > plan.precision {
         return Some(half_width);
     }
@@ -175,8 +176,8 @@ fn time_half_width(pairs: &[Pair], plan: &Plan) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Runs that take `a` and `b` seconds with noise of up to `noise` of that, on a clock that
-    /// moves with them.
+    /// Simulated runs of `a` and `b` seconds, with noise of up to the share `noise`, on a clock that
+    /// advances with them.
     struct SimulatedRuns {
         a: f64,
         b: f64,
@@ -224,8 +225,8 @@ mod tests {
         }
     }
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> ComparisonPlan {
+        ComparisonPlan {
             warmup: 0,
             min_pairs: 10,
             max_pairs: 1000,
@@ -236,41 +237,43 @@ mod tests {
     }
 
     #[test]
-    fn stops_when_precise_not_before_the_fewest_pairs() {
+    fn stops_when_precise_but_not_before_the_minimum_of_pairs() {
         let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(1.0, 1.0, 1e-6));
         assert_eq!((pairs.len(), stop), (10, Stop::Precise));
     }
 
     #[test]
-    fn a_wide_interval_goes_on_however_large_the_difference() {
+    fn continues_while_the_interval_is_wide_even_if_the_difference_is_large() {
         let (pairs, stop) = make(&plan(), &mut SimulatedRuns::new(0.1, 0.5, 0.08));
         assert_eq!(stop, Stop::Precise);
         assert!(pairs.len() > 50, "{} pairs", pairs.len());
     }
 
     #[test]
-    fn limits_of_pairs_and_time_hold() {
-        let (pairs, stop) =
-            make(&Plan { max_pairs: 13, ..plan() }, &mut SimulatedRuns::new(1.0, 1.0, 1.0));
+    fn stops_at_the_limits_of_pairs_and_time() {
+        let (pairs, stop) = make(
+            &ComparisonPlan { max_pairs: 13, ..plan() },
+            &mut SimulatedRuns::new(1.0, 1.0, 1.0),
+        );
         assert_eq!((pairs.len(), stop), (13, Stop::MaxPairs));
         let (pairs, stop) = make(
-            &Plan { max_time: Duration::from_secs(40), ..plan() },
+            &ComparisonPlan { max_time: Duration::from_secs(40), ..plan() },
             &mut SimulatedRuns::new(1.0, 1.0, 1.0),
         );
         assert_eq!(stop, Stop::MaxTime);
         assert!((17..=23).contains(&pairs.len()), "{} pairs of 2 s in 40 s", pairs.len());
         let (pairs, _) = make(
-            &Plan { max_time: Duration::ZERO, ..plan() },
+            &ComparisonPlan { max_time: Duration::ZERO, ..plan() },
             &mut SimulatedRuns::new(1.0, 1.0, 1.0),
         );
-        assert_eq!(pairs.len(), 10, "the fewest pairs are made in any case");
+        assert_eq!(pairs.len(), 10, "the minimum of pairs is made regardless of time");
     }
 
     #[test]
-    fn order_is_random_within_whole_pairs_and_follows_the_seed() {
+    fn order_within_pairs_is_random_and_follows_the_seed() {
         let order = |seed| {
             let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
-            make(&Plan { warmup: 2, max_pairs: 100, seed, ..plan() }, &mut made);
+            make(&ComparisonPlan { warmup: 2, max_pairs: 100, seed, ..plan() }, &mut made);
             made.order
         };
         assert_eq!(order(1), order(1));
@@ -290,20 +293,20 @@ mod tests {
         assert_eq!((pairs.len(), stop), (3, Stop::Failed("failed")));
         let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
         made.fail_at = Some(0);
-        let (pairs, stop) = make(&Plan { warmup: 1, ..plan() }, &mut made);
+        let (pairs, stop) = make(&ComparisonPlan { warmup: 1, ..plan() }, &mut made);
         assert_eq!((pairs.len(), stop), (0, Stop::Failed("failed")));
     }
 
     #[test]
-    fn progress_runs_from_none_to_all() {
+    fn progress_runs_from_0_to_1() {
         let mut made = SimulatedRuns::new(1.0, 1.0, 1.0);
-        make(&Plan { max_pairs: 20, ..plan() }, &mut made);
+        make(&ComparisonPlan { max_pairs: 20, ..plan() }, &mut made);
         assert_eq!((made.shares[0], made.shares[20]), (0.0, 1.0));
     }
 
     #[test]
     fn fewest_pairs_by_hand() {
         // 2 / 2⁶ = 0.031; 7 · 2 / 2⁹ = 0.027; 300 · 2 / 2¹⁴ = 0.037.
-        assert_eq!([1, 7, 300].map(Plan::fewest_pairs), [6, 9, 14]);
+        assert_eq!([1, 7, 300].map(ComparisonPlan::fewest_pairs), [6, 9, 14]);
     }
 }

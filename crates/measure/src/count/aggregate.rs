@@ -10,28 +10,28 @@ use tare_events::Unavailable;
 /// How counts are summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Everything, into one row an event.
+    /// A row for each event.
     #[default]
     All,
-    /// Nothing: a row for each CPU.
+    /// A row for each CPU.
     Cpu,
     /// A row for each thread.
     Thread,
-    /// The CPUs of a core.
+    /// A row for each core.
     Core,
-    /// The CPUs of a die.
+    /// A row for each die.
     Die,
-    /// The CPUs of a socket.
+    /// A row for each socket.
     Socket,
-    /// The CPUs of a NUMA node.
+    /// A row for each NUMA node.
     Node,
-    /// The CPUs of a cluster of cores.
+    /// A row for each cluster of cores.
     Cluster,
-    /// The CPUs that share a cache of this level, counted from 1; 0: the last level.
+    /// A row for the CPUs that share a cache of this level, counted from 1; 0 is the last level.
     Cache(u8),
 }
 
-/// The subject of a row.
+/// What a row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     /// All locations.
@@ -40,37 +40,36 @@ pub enum Key {
     Cpu(u32),
     /// A thread.
     Thread(i32),
-    /// A core, die, socket or node.
+    /// A core, die, socket, node, cluster or cache.
     Topology(CpuGroup),
 }
 
-/// The result of counting.
+/// The result of counting an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Outcome {
-    /// A count, to be scaled where it was not on a counter for all of the time.
+pub enum CountOutcome {
+    /// A count. It must be scaled if the event was on a counter for only a part of the time.
     Counted(Count),
-    /// It was open, but never on a counter.
+    /// The event was open, but never on a counter.
     NotCounted,
-    /// It could not be opened.
+    /// The event could not be opened.
     Unavailable(Unavailable),
 }
 
-/// A line of results.
+/// The sum of an event's counts over the locations of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct CountRow {
     /// What the row covers.
     pub key: Key,
     /// Number of CPUs or threads.
     pub locations: usize,
-    /// The number of the event in [`super::Counters::as_slice`].
+    /// The index of the event in [`super::Counters::as_slice`].
     pub event: usize,
     /// The sum.
-    pub outcome: Outcome,
+    pub outcome: CountOutcome,
 }
 
-impl Outcome {
-    /// Returns the estimate for the whole enabled time, in the event's own occurrences, if there is
-    /// a count.
+impl CountOutcome {
+    /// Returns the estimate for the whole enabled time, in occurrences; `None` without a count.
     #[must_use]
     pub fn scaled(&self) -> Option<f64> {
         match self {
@@ -87,15 +86,15 @@ impl Outcome {
     }
 }
 
-/// The rows of a snapshot: by event, and within it by key, for `All`, `Cpu` and `Thread`; by key,
-/// and within it by event, for the parts of a machine.
+/// Sums the counts of a snapshot into rows. For `All`, `Cpu` and `Thread` the rows are sorted by
+/// event, then by key; for others by key, then by event.
 #[must_use]
-pub fn rows(
+pub fn sum_counts(
     counters: &[Counter],
     snapshot: &Snapshot,
     by: Aggregation,
     topology: &Topology,
-) -> Vec<Row> {
+) -> Vec<CountRow> {
     let mut all = Vec::new();
     for (event, counter) in
         counters.iter().enumerate().filter(|&(event, _)| first_instance(counters, event) == event)
@@ -110,25 +109,25 @@ pub fn rows(
         };
         let mut keyed: Vec<(Key, Option<Count>)> = instances
             .flat_map(locations)
-            .map(|(at, count)| (key(at, by, topology), count))
+            .map(|(at, count)| (find_key(at, by, topology), count))
             .collect();
         keyed.sort_by_key(|&(key, _)| key);
         let rows = keyed.chunk_by(|a, b| a.0 == b.0).map(|same| {
             let counts: Vec<_> = same.iter().map(|&(_, count)| count).collect();
-            Row {
+            CountRow {
                 key: same[0].0,
                 locations: same.len(),
                 event,
-                outcome: Outcome::from_counts(counter, &counts),
+                outcome: CountOutcome::from_counts(counter, &counts),
             }
         });
         all.extend(rows);
         if keyed.is_empty() {
-            all.push(Row {
+            all.push(CountRow {
                 key: Key::All,
                 locations: 0,
                 event,
-                outcome: Outcome::from_counts(counter, &[]),
+                outcome: CountOutcome::from_counts(counter, &[]),
             });
         }
     }
@@ -138,22 +137,24 @@ pub fn rows(
     all
 }
 
-/// The first event that is the same one of another instance of the PMU, as with the memory
-/// controllers of a package: such instances share a name and are summed into one row.
+/// Finds the first event that is the same on another instance of the PMU, like the memory
+/// controllers of a package. Instances share a name and are summed into one row.
 fn first_instance(counters: &[Counter], event: usize) -> usize {
-    let of = |nth: usize| &counters[nth].subject;
+    let subject = |nth: usize| &counters[nth].subject;
     let is_instance =
         |subject: &Subject| matches!(subject.event.cpus, Some(PmuCpus::OnePerPackage(_)));
-    if !is_instance(of(event)) {
+    if !is_instance(subject(event)) {
         return event;
     }
     let same = |a: &Subject, b: &Subject| {
         a.event.name == b.event.name && a.event.pmu != b.event.pmu && a.cgroup == b.cgroup
     };
-    (0..event).find(|&other| is_instance(of(other)) && same(of(other), of(event))).unwrap_or(event)
+    (0..event)
+        .find(|&other| is_instance(subject(other)) && same(subject(other), subject(event)))
+        .unwrap_or(event)
 }
 
-fn key(at: Location, by: Aggregation, topology: &Topology) -> Key {
+fn find_key(at: Location, by: Aggregation, topology: &Topology) -> Key {
     match (by, at) {
         (Aggregation::All, _) | (_, Location::Command) => Key::All,
         (_, Location::Task(tid)) => Key::Thread(tid),

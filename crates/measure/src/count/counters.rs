@@ -1,4 +1,4 @@
-//! Events opened on a scope.
+//! Opens events on a scope.
 
 use std::ffi::CString;
 
@@ -11,14 +11,14 @@ use tare_events::{
     Event, EventGroup, OpenError, Unavailable, is_cpu_pmu, is_kernel_only, restrict_to_user_mode,
 };
 
-/// Both times are always read: a count without them can't be built.
+/// Every count is read with its enabled and running times.
 const READ_FORMAT: ReadFormat =
     ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
 /// When events start counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// In the first instruction of the program that the task executes (`enable_on_exec`); of no
+    /// At the first instruction of the program that the task executes (`enable_on_exec`). Has no
     /// effect on CPUs and cgroups.
     OnExec,
     /// At [`Counters::enable`].
@@ -28,42 +28,42 @@ pub enum Start {
 /// Whether a task's children are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inheritance {
-    /// Children and new threads count.
+    /// Children and new threads are counted.
     Children,
-    /// The task alone.
+    /// Only the task is counted.
     None,
 }
 
 /// How events are opened.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct CounterOptions {
     /// When counting starts.
     pub start: Start,
-    /// Whether children count.
+    /// Whether children are counted.
     pub inheritance: Inheritance,
-    /// An event that this user may not count is left out instead of ending it all: for events that
-    /// the user did not ask for by name.
+    /// Leaves out an event that this user may not count, instead of failing. For default events,
+    /// which the user didn't request by name.
     pub leave_out_forbidden: bool,
     /// The machine is known to have no CPU PMU: hardware events aren't tried, which saves 7% of the
     /// CPU time of `tare stat true`.
     pub no_cpu_pmu: bool,
-    /// Groups are pinned to their counters: they count all of the time or fail to read.
+    /// Pins groups to their counters: they count all the time, or reading them fails.
     pub pinned: bool,
 }
 
-/// An event, and the cgroup it is counted in.
+/// An event with the cgroup in which it is counted.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The event as it was opened: the kernel may be left out where this user may not count it.
+    /// The event as it was opened; the kernel may be excluded for lack of permission.
     pub event: Event,
-    /// The cgroup that it counts.
+    /// The name of the cgroup.
     pub cgroup: Option<String>,
 }
 
-/// One event of a measurement, with a file for each task or CPU that it counts.
+/// An event of a measurement, with a descriptor for each location.
 #[derive(Debug)]
 pub struct Counter {
-    /// What it counts.
+    /// The event and its cgroup.
     pub subject: Subject,
     /// The attributes last passed to the kernel, successfully or not.
     pub attr: Attr,
@@ -78,12 +78,12 @@ struct OpenedFile {
 }
 
 impl Counter {
-    /// Returns the locations the event is opened on, in result order.
+    /// Returns the locations of the event, in result order.
     pub fn locations(&self) -> impl Iterator<Item = Location> {
         self.files.iter().map(|opened| opened.at)
     }
 
-    /// Why it has no count anywhere; `None` where it counts somewhere.
+    /// The reason why it has no count on any location; `None` if it counts on one.
     #[must_use]
     pub fn unavailable(&self) -> Option<Unavailable> {
         if self.files.is_empty() {
@@ -119,24 +119,24 @@ pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
 }
 
 impl Counters {
-    /// Opens every group on every place of the scope, disabled.
+    /// Opens every group on every location of the scope, disabled.
     ///
     /// # Errors
-    /// See [`OpenError`]; an event that this machine lacks is no error but has a reason
-    /// ([`Counter::unavailable`]).
+    /// See [`OpenError`]. A missing event isn't an error: [`Counter::unavailable`] returns the
+    /// reason.
     pub fn open(
         kernel: &dyn Kernel,
         groups: &[EventGroup],
         scope: &Scope,
-        options: Options,
+        options: CounterOptions,
     ) -> Result<Self, OpenError> {
-        let mut opening =
-            Opening { kernel, scope, options, needed: needed_files(groups, scope), opened: 0 };
+        let needed = needed_files(groups, scope);
+        let mut opener = GroupOpener { kernel, scope, options, needed, opened: 0 };
         let mut counters = Vec::new();
         for copy in 0..scope.copies() {
             for (number, group) in groups.iter().enumerate() {
                 let cgroup = scope.cgroup(copy, number);
-                let mut members = opening.group(group, cgroup)?;
+                let mut members = opener.open(group, cgroup)?;
                 if group.weak
                     && members
                         .iter()
@@ -144,7 +144,7 @@ impl Counters {
                 {
                     members.clear();
                     for event in &group.events {
-                        members.extend(opening.group(
+                        members.extend(opener.open(
                             &EventGroup { events: vec![event.clone()], ..EventGroup::default() },
                             cgroup,
                         )?);
@@ -156,7 +156,7 @@ impl Counters {
         Ok(Self { counters })
     }
 
-    /// Every event, in the order of results.
+    /// The events, in result order.
     #[must_use]
     pub fn as_slice(&self) -> &[Counter] {
         &self.counters
@@ -167,23 +167,23 @@ impl Counters {
         locations.filter(|place| place.leads).filter_map(|opened| opened.file.as_deref().ok())
     }
 
-    /// Starts counting everywhere.
+    /// Starts counting on all locations.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses to enable an event.
     pub fn enable(&self) -> Result<(), Errno> {
         self.leaders().try_for_each(EventFile::enable)
     }
 
-    /// Stops counting everywhere.
+    /// Stops counting on all locations.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses to disable an event.
     pub fn disable(&self) -> Result<(), Errno> {
         self.leaders().try_for_each(EventFile::disable)
     }
 
-    /// Reads the counts. One that can't be read (a pinned event without a counter) is `None`.
+    /// Reads the counts. A count that can't be read (of a pinned event without a counter) is `None`.
     #[must_use]
     pub fn read(&self) -> Snapshot {
         let read = |file: &dyn EventFile| {
@@ -198,17 +198,20 @@ impl Counters {
     }
 }
 
-struct Opening<'a> {
+/// Opens groups, and counts their descriptors.
+struct GroupOpener<'a> {
     kernel: &'a dyn Kernel,
     scope: &'a Scope,
-    options: Options,
+    options: CounterOptions,
+    /// Descriptors that all groups need.
     needed: usize,
+    /// Descriptors opened so far.
     opened: usize,
 }
 
-impl Opening<'_> {
-    /// Opens a group at every place of its leader.
-    fn group(
+impl GroupOpener<'_> {
+    /// Opens a group on every location of its leader.
+    fn open(
         &mut self,
         group: &EventGroup,
         cgroup: Option<&Cgroup>,
@@ -224,8 +227,8 @@ impl Opening<'_> {
         let locations = self.scope.locations(leader, cgroup);
         let several = locations.len() > 1;
         for (at, target) in locations {
-            match self.group_at(&mut members, at, target) {
-                // A thread that ended between being listed and being opened has nothing to count.
+            match self.open_at(&mut members, at, target) {
+                // The thread exited after the threads were listed.
                 Err(OpenError::NoSuchTask(_)) if several => members
                     .iter_mut()
                     .for_each(|member| member.files.retain(|opened| opened.at != at)),
@@ -240,8 +243,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Opens every member of a group at one place; the first that opens leads.
-    fn group_at(
+    /// Opens every member of a group on a location. The first that opens is the leader.
+    fn open_at(
         &mut self,
         members: &mut [Counter],
         at: Location,
@@ -249,7 +252,7 @@ impl Opening<'_> {
     ) -> Result<(), OpenError> {
         let mut leader = None;
         for index in 0..members.len() {
-            let file = self.event(members, index, leader, target)?;
+            let file = self.open_event(members, index, leader, target)?;
             let leads = leader.is_none() && file.is_ok();
             members[index].files.push(OpenedFile { at, file, leads });
             leader = leader.or(leads.then_some(index));
@@ -257,8 +260,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Opens one event at one location, dropping optional attributes that the kernel refuses.
-    fn event(
+    /// Opens an event on a location, without optional attributes that the kernel refuses.
+    fn open_event(
         &mut self,
         members: &mut [Counter],
         index: usize,
@@ -267,7 +270,7 @@ impl Opening<'_> {
     ) -> Result<Result<Box<dyn EventFile>, Unavailable>, OpenError> {
         let per_cpu = self.scope.is_per_cpu();
         if self.options.no_cpu_pmu && is_cpu_pmu(&members[index].subject.event.attr) {
-            members[index].attr = self.attr(&members[index].subject.event, leader.is_none());
+            members[index].attr = self.build_attr(&members[index].subject.event, leader.is_none());
             return Ok(Err(Unavailable::NoPmu));
         }
         loop {
@@ -275,7 +278,7 @@ impl Opening<'_> {
             let leader =
                 leader.and_then(|leader| before[leader].files.last()?.file.as_deref().ok());
             let Counter { subject: Subject { event, .. }, attr, .. } = &mut rest[0];
-            *attr = self.attr(event, leader.is_none());
+            *attr = self.build_attr(event, leader.is_none());
             let errno = match self.kernel.open(attr, target, leader) {
                 Ok(file) => {
                     self.opened += 1;
@@ -296,13 +299,13 @@ impl Opening<'_> {
                 }
                 *event = user;
             } else {
-                return self.refusal(event, errno, target, per_cpu).map(Err);
+                return self.classify_refusal(event, errno, target, per_cpu).map(Err);
             }
         }
     }
 
-    /// Classifies a refusal: the event has no count for a reason, or counting fails.
-    fn refusal(
+    /// Classifies a refusal: either this event is unavailable, or counting fails.
+    fn classify_refusal(
         &self,
         event: &Event,
         errno: Errno,
@@ -318,12 +321,11 @@ impl Opening<'_> {
         Err(OpenError::from_errno(errno, &event.name, target, self.opened, self.needed))
     }
 
-    /// The attribute with what depends on the scope and the options.
-    fn attr(&self, event: &Event, leads: bool) -> Attr {
+    /// Completes an event's attribute by the scope and the options.
+    fn build_attr(&self, event: &Event, leads: bool) -> Attr {
         let mut attr = event.attr.clone();
         attr.read_format = READ_FORMAT;
-        // Precision concerns samples only, and x86 kernels refuse it on counting events
-        // (`x86_pmu_hw_config`).
+        // x86 kernels refuse precision on counting events (`x86_pmu_hw_config`).
         attr.precise_ip = 0;
         // Members start and stop with their leader.
         attr.flags.set(Flags::DISABLED, leads);

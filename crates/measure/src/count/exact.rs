@@ -1,24 +1,22 @@
-//! `--exact`: which groups fit on the counters together, found out by asking the kernel.
+//! `--exact`: finds out which groups fit on the counters together, by opening them.
 
 use rustix::io::Errno;
 use tare_format::abi::Count;
 use tare_kernel::open::Kernel;
 
-use super::{Counters, Inheritance, Options, Scope, Start};
+use super::{CounterOptions, Counters, Inheritance, Scope, Start};
 use tare_events::EventGroup;
 use tare_events::OpenError;
 
-/// Sets of groups, each of which counts without multiplexing, in the order of the groups.
+/// Sets of groups, as indices in ascending order. Each set counts without multiplexing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactSets(pub Vec<Vec<usize>>);
 
-/// Packs groups into as few sets as a first fit finds, so that all groups of a set are on counters
-/// at once.
+/// Packs groups into sets by first fit, so that all groups of a set are on counters at once.
 ///
-/// Each candidate set is opened pinned on `scope`, enabled and read: a pinned group that finds no
-/// counter reads as end of file (`perf_event_open(2)`). Groups that this machine lacks fit
-/// anywhere, as they take no counter; a group that doesn't fit even alone gets a set of its own and
-/// will read as not counted.
+/// Each candidate set is opened pinned on `scope`, enabled and read: a pinned group without a
+/// counter reads as end of file (`perf_event_open(2)`). Unavailable groups fit into any set, as they
+/// take no counter. A group that doesn't fit even alone gets its own set and reads as not counted.
 ///
 /// # Errors
 /// See [`OpenError`].
@@ -55,7 +53,7 @@ fn fits(
     scope: &Scope,
 ) -> Result<bool, OpenError> {
     let chosen: Vec<EventGroup> = set.iter().map(|&index| groups[index].clone()).collect();
-    let options = Options {
+    let options = CounterOptions {
         start: Start::WhenEnabled,
         inheritance: Inheritance::None,
         leave_out_forbidden: true,

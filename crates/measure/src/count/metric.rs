@@ -1,4 +1,4 @@
-//! Figures derived from counts, with the names that `perf stat` gives them.
+//! Derives figures from counts, with the names of `perf stat`.
 
 use tare_format::abi::bindings as sys;
 use tare_format::abi::{Attr, Flags};
@@ -10,9 +10,9 @@ use super::{Key, Subject};
 pub struct Metric {
     /// Its value, in its unit.
     pub value: f64,
-    /// The text after it: `insn per cycle`, `of all branches`, `K/sec`.
+    /// The text after the value: `insn per cycle`, `of all branches`, `K/sec`.
     pub unit: String,
-    /// Whether it is a share in percent.
+    /// Whether the value is a percentage.
     pub percent: bool,
 }
 
@@ -21,7 +21,7 @@ impl Metric {
         Self { value, unit: unit.to_owned(), percent: false }
     }
 
-    /// Occurrences a second, in a unit that leaves one to three digits before the point.
+    /// Creates a rate, in a unit that leaves one to three digits before the decimal point.
     fn rate(per_second: f64) -> Self {
         let (value, unit) = [(1e9, "G/sec"), (1e6, "M/sec"), (1e3, "K/sec")]
             .into_iter()
@@ -31,7 +31,7 @@ impl Metric {
     }
 }
 
-/// The hardware events that figures are made of.
+/// The hardware events that figures are derived from.
 mod hardware {
     use super::sys;
     pub(super) const CYCLES: u64 = sys::PERF_COUNT_HW_CPU_CYCLES as u64;
@@ -44,10 +44,11 @@ mod hardware {
     pub(super) const STALLED_BACKEND: u64 = sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND as u64;
 }
 
-/// The low 32 bits of a generic event's config; above them sits the PMU's type on hybrid machines.
+/// The bits of a generic event's config that select the event. On hybrid machines the higher bits
+/// are the PMU's type.
 const EVENT_MASK: u64 = 0xffff_ffff;
 
-/// Divisor and unit of a share among hardware events: `numerator / denominator`.
+/// Ratios of hardware events: numerator, denominator, unit, and whether the value is a percentage.
 const RATIOS: [(u64, u64, &str, bool); 5] = [
     (hardware::INSTRUCTIONS, hardware::CYCLES, "insn per cycle", false),
     (hardware::BRANCH_MISSES, hardware::BRANCHES, "of all branches", true),
@@ -56,6 +57,7 @@ const RATIOS: [(u64, u64, &str, bool); 5] = [
     (hardware::STALLED_BACKEND, hardware::CYCLES, "backend cycles idle", true),
 ];
 
+/// Caches, with the unit of their miss rate.
 const CACHES: [(u32, &str); 6] = [
     (sys::PERF_COUNT_HW_CACHE_L1D, "of all L1-dcache accesses"),
     (sys::PERF_COUNT_HW_CACHE_L1I, "of all L1-icache accesses"),
@@ -69,19 +71,19 @@ fn is_clock(attr: &Attr) -> bool {
     attr.kind == sys::PERF_TYPE_SOFTWARE && attr.config <= u64::from(sys::PERF_COUNT_SW_TASK_CLOCK)
 }
 
-/// A count as figures are made of: what, where, how many.
+/// A count from which figures are derived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricInput {
     /// What the row covers.
     pub key: Key,
-    /// The number of its subject.
+    /// The index of its subject.
     pub subject: usize,
-    /// Occurrences, scaled to all of the enabled time; nanoseconds for clocks. `None` where it was
-    /// not counted.
+    /// Occurrences, scaled to the whole enabled time; nanoseconds for clocks. `None` if it wasn't
+    /// counted.
     pub value: Option<f64>,
 }
 
-/// Events that can be related: same privilege levels, same cgroup.
+/// The counts that can be related to a subject: with the same key and cgroup.
 struct ComparableCounts<'a> {
     subjects: &'a [Subject],
     values: &'a [MetricInput],
@@ -90,14 +92,16 @@ struct ComparableCounts<'a> {
 }
 
 impl ComparableCounts<'_> {
-    fn count(&self, fits: impl Fn(&Attr) -> bool, same_levels: bool) -> Option<f64> {
+    /// Finds the count of an event that satisfies `is_wanted`, if `same_levels` only with the same
+    /// privilege levels.
+    fn count(&self, is_wanted: impl Fn(&Attr) -> bool, same_levels: bool) -> Option<f64> {
         const LEVELS: Flags = Flags::EXCLUDE_USER.union(Flags::EXCLUDE_KERNEL);
         let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
         let comparable =
             self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
                 let subject = &self.subjects[valued.subject];
                 subject.cgroup == self.of.cgroup
-                    && fits(&subject.event.attr)
+                    && is_wanted(&subject.event.attr)
                     && (!same_levels || levels(subject) == levels(self.of))
             })?;
         comparable.value
@@ -113,15 +117,15 @@ impl ComparableCounts<'_> {
     }
 }
 
-/// The figure that goes with a count, where the other counts for it are among `values`.
-/// `elapsed_ns` is the time that all cover.
+/// Derives the figure that is shown beside a count; `None` if `values` lacks the other count that
+/// the figure needs. `elapsed_ns` is the time that all counts cover.
 ///
 /// - clocks: CPUs utilized = clock / elapsed;
 /// - ratios of hardware and cache events: see the tables above;
 /// - cycles: GHz = cycles / task-clock;
 /// - everything else: occurrences per second of task-clock.
 #[must_use]
-pub fn metric(
+pub fn derive_metric(
     subjects: &[Subject],
     values: &[MetricInput],
     of: MetricInput,
@@ -135,10 +139,10 @@ pub fn metric(
     if is_clock(attr) {
         return (elapsed_ns > 0.0).then(|| Metric::plain(value / elapsed_ns, "CPUs utilized"));
     }
-    if let Some(ratio) = ratio(&comparable, attr, value) {
+    if let Some(ratio) = derive_ratio(&comparable, attr, value) {
         return Some(ratio);
     }
-    // Energy, bytes and the like have a unit of their own, and no rate per second of CPU time.
+    // Counts with a unit, like energy or bytes, have no rate per second of CPU time.
     if !of.event.unit.is_empty() {
         return None;
     }
@@ -149,7 +153,7 @@ pub fn metric(
     Some(Metric::rate(value / clock_ns * 1e9))
 }
 
-fn ratio(comparable: &ComparableCounts<'_>, attr: &Attr, value: f64) -> Option<Metric> {
+fn derive_ratio(comparable: &ComparableCounts<'_>, attr: &Attr, value: f64) -> Option<Metric> {
     let share = |whole: f64, unit: &str, percent: bool| {
         (whole > 0.0).then(|| Metric {
             value: value / whole * if percent { 100.0 } else { 1.0 },
@@ -164,8 +168,8 @@ fn ratio(comparable: &ComparableCounts<'_>, attr: &Attr, value: f64) -> Option<M
             share(comparable.hardware(whole)?, unit, percent)
         }
         sys::PERF_TYPE_HW_CACHE => {
-            // linux/perf_event.h: config = cache | operation << 8 | result << 16; a miss goes with
-            // the accesses of its kind.
+            // linux/perf_event.h: config = cache | operation << 8 | result << 16. Misses are shown
+            // as a share of the accesses by the same operation.
             let miss = u64::from(sys::PERF_COUNT_HW_CACHE_RESULT_MISS) << 16;
             let &(_, unit) =
                 CACHES.iter().find(|&&(cache, _)| u64::from(cache) == attr.config & 0xff)?;

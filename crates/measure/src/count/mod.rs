@@ -1,7 +1,7 @@
-//! Counting: events opened on a scope, read as snapshots, summed into rows.
+//! Opens events on a scope, reads them as snapshots, and sums these into rows.
 //!
 //! ```text
-//! [EventGroup] x Scope -> Counters -> Snapshot -> (difference, sum) -> [Row] -> metrics
+//! [EventGroup] x Scope -> Counters -> Snapshot -> (difference, sum) -> [CountRow] -> metrics
 //! ```
 
 mod aggregate;
@@ -14,10 +14,10 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use aggregate::{Aggregation, Key, Outcome, Row, rows};
-pub use counters::{Counter, Counters, Inheritance, Options, Start, Subject, needed_files};
+pub use aggregate::{Aggregation, CountOutcome, CountRow, Key, sum_counts};
+pub use counters::{Counter, CounterOptions, Counters, Inheritance, Start, Subject, needed_files};
 pub use exact::{ExactSets, plan_exact};
-pub use metric::{Metric, MetricInput, metric};
+pub use metric::{Metric, MetricInput, derive_metric};
 pub use repeated::{RepeatedCounts, RepeatedRow};
 pub use scope::{Cgroup, Location, Pairing, Scope};
 pub use snapshot::Snapshot;

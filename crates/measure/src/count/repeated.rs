@@ -1,15 +1,15 @@
-//! Rows of several runs, put together.
+//! Merges the rows of several runs.
 
-use super::{Key, Outcome, Row};
+use super::{CountOutcome, CountRow, Key};
 
-/// One row over all runs.
+/// A row of all runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RepeatedRow {
     /// What the row covers.
     pub key: Key,
     /// Number of CPUs or threads in the last run.
     pub locations: usize,
-    /// The number of the subject.
+    /// The index of the subject.
     pub subject: usize,
     /// The scaled count of each run that counted it.
     pub values: Vec<f64>,
@@ -18,7 +18,7 @@ pub struct RepeatedRow {
     /// Nanoseconds on a counter, over all runs.
     pub running_ns: u64,
     /// Result of the last run that had the row.
-    pub last: Outcome,
+    pub last: CountOutcome,
 }
 
 /// The rows of all runs so far, in the order of the first run that had them.
@@ -28,19 +28,17 @@ pub struct RepeatedCounts {
 }
 
 impl RepeatedCounts {
-    /// Adds the rows of a run. `subject` tells the number of a row's event among all subjects.
-    pub fn add(&mut self, rows: &[Row], subject: impl Fn(usize) -> usize) {
+    /// Adds the rows of a run. `subject` converts the index of a row's event to that of its subject.
+    pub fn add(&mut self, rows: &[CountRow], subject: impl Fn(usize) -> usize) {
         for (nth, row) in rows.iter().enumerate() {
             let number = subject(row.event);
             let same = |known: &RepeatedRow| known.key == row.key && known.subject == number;
-            // Runs of the same events have the same rows in the same order.
+            // Runs of the same events usually have the same rows in the same order.
             let guess = self.rows.get(nth).is_some_and(same).then_some(nth);
             let at = guess.or_else(|| self.rows.iter().position(same)).unwrap_or_else(|| {
-                let key = row.key;
-                let locations = row.locations;
                 self.rows.push(RepeatedRow {
-                    key,
-                    locations,
+                    key: row.key,
+                    locations: row.locations,
                     subject: number,
                     values: Vec::new(),
                     enabled_ns: 0,
@@ -50,16 +48,17 @@ impl RepeatedCounts {
                 self.rows.len() - 1
             });
             let known = &mut self.rows[at];
-            if let Outcome::Counted(count) = row.outcome {
+            if let CountOutcome::Counted(count) = row.outcome {
                 known.enabled_ns = known.enabled_ns.saturating_add(count.enabled_ns());
                 known.running_ns = known.running_ns.saturating_add(count.running_ns());
                 known.values.extend(count.scaled());
             }
-            known.last = if known.values.is_empty() || matches!(row.outcome, Outcome::Counted(_)) {
-                row.outcome
-            } else {
-                known.last
-            };
+            known.last =
+                if known.values.is_empty() || matches!(row.outcome, CountOutcome::Counted(_)) {
+                    row.outcome
+                } else {
+                    known.last
+                };
         }
     }
 

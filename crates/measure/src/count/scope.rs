@@ -1,4 +1,4 @@
-//! What is counted: a command, tasks, CPUs, cgroups.
+//! The targets of a measurement: a command, tasks, CPUs, cgroups.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use tare_events::{Event, PmuCpus};
 pub struct Cgroup {
     /// The name as the user gave it.
     pub name: String,
-    /// Its folder, in the hierarchy that perf_event counts by.
+    /// Its folder, in the cgroup hierarchy of perf_event.
     pub folder: OwnedFd,
 }
 
@@ -28,9 +28,9 @@ pub enum Scope {
         /// The CPUs.
         cpus: CpuList,
     },
-    /// Running threads and their children.
+    /// Running threads, by their ids, and their children.
     Tasks(Vec<i32>),
-    /// Everything on these CPUs.
+    /// All tasks on these CPUs.
     Cpus(CpuList),
     /// Cgroups, on these CPUs.
     Cgroups {
@@ -38,22 +38,22 @@ pub enum Scope {
         cgroups: Vec<Option<Cgroup>>,
         /// The CPUs.
         cpus: CpuList,
-        /// Which events count which cgroups.
+        /// How event groups are assigned to cgroups.
         pairing: Pairing,
     },
 }
 
-/// Which event groups count which cgroups.
+/// How event groups are assigned to cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
     /// Every group counts every cgroup (`--for-each-cgroup`).
     EachWithAll,
-    /// The first group counts the first cgroup, the second the second; a single cgroup goes with
-    /// all (`-G`).
+    /// The first group counts the first cgroup, the second the second, and so on. A single cgroup is
+    /// counted by all groups (`-G`).
     InTurn,
 }
 
-/// One place that an event is open at.
+/// Where an event is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Location {
     /// The command and its descendants.
@@ -65,7 +65,7 @@ pub enum Location {
 }
 
 impl Scope {
-    /// How many times the event list is opened: once, or once per cgroup.
+    /// The number of times that the event list is opened: once, or once per cgroup.
     #[must_use]
     pub fn copies(&self) -> usize {
         match self {
@@ -87,13 +87,13 @@ impl Scope {
         }
     }
 
-    /// Whether it counts whole CPUs, which needs more rights than counting one's own tasks.
+    /// Whether it counts whole CPUs, which needs more permissions than counting own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
         matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandInCgroup { .. })
     }
 
-    /// Location an event is to be opened, in the order of results.
+    /// Returns the locations of an event with their targets for the kernel, in result order.
     #[must_use]
     pub fn locations(
         &self,

@@ -2,7 +2,8 @@
 
 use tare_format::abi::Count;
 
-/// `[event][place]`, in the order of [`super::Counters`]; `None` where there is nothing to read.
+/// Counts by event and location, in the order of [`super::Counters`]; `None` for a count that
+/// couldn't be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot(pub(super) Vec<Vec<Option<Count>>>);
 
@@ -19,7 +20,7 @@ impl Snapshot {
         self.zip(earlier, Count::since)
     }
 
-    /// The sum with another snapshot of counters on the same events and locations.
+    /// Returns the sum with another snapshot of the same events and locations.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, Count::plus)

@@ -1,4 +1,4 @@
-//! Counting on a scripted kernel: refusals, limits, multiplexing, targets that end.
+//! Counts on a scripted kernel: refusals, limits, multiplexing, threads that exit.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::PERF_TYPE_HARDWARE;
@@ -11,7 +11,7 @@ use super::*;
 use tare_events::{Event, EventGroup, PmuCpus, Sources, parse};
 use tare_events::{OpenError, Unavailable};
 
-const OPTIONS: Options = Options {
+const OPTIONS: CounterOptions = CounterOptions {
     start: Start::OnExec,
     inheritance: Inheritance::Children,
     leave_out_forbidden: false,
@@ -64,7 +64,7 @@ fn cpus_are_not_inherited_and_wait_to_be_enabled() {
         .collect();
     assert_eq!(flags, [Flags::DISABLED, Flags::empty(), Flags::DISABLED, Flags::empty()]);
     counters.enable().unwrap();
-    // One call a leader; the group follows.
+    // One call for each leader; the kernel enables its group.
     assert_eq!(kernel.calls(), ["enable 3", "enable 5"]);
 }
 
@@ -76,9 +76,9 @@ fn a_machine_without_pmu_counts_the_rest() {
 }
 
 #[test]
-fn what_is_known_to_be_missing_is_not_tried() {
+fn hardware_events_are_not_tried_without_a_pmu() {
     let kernel = Scripted::new();
-    let options = Options { no_cpu_pmu: true, ..OPTIONS };
+    let options = CounterOptions { no_cpu_pmu: true, ..OPTIONS };
     let counters = Counters::open(
         &kernel,
         &events("{cycles,faults},r1a,L1-dcache-loads"),
@@ -94,7 +94,7 @@ fn what_is_known_to_be_missing_is_not_tried() {
 }
 
 #[test]
-fn the_next_member_leads_where_the_leader_is_missing() {
+fn the_next_member_leads_if_the_leader_is_unavailable() {
     let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Refuse(Errno::NOENT));
     let counters = open(&kernel, "{cycles,page-faults,faults}", &Scope::Command(7)).unwrap();
     let disabled: Vec<bool> =
@@ -106,7 +106,7 @@ fn the_next_member_leads_where_the_leader_is_missing() {
 }
 
 #[test]
-fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
+fn without_permission_for_the_kernel_user_mode_is_counted_and_named() {
     let closed = |attr: &Attr, _: EventTarget| !attr.flags.contains(Flags::EXCLUDE_KERNEL);
     let kernel = Scripted::new().rule(closed, ScriptedAnswer::Refuse(Errno::ACCESS));
     let counters = open(&kernel, "page-faults,context-switches", &Scope::Command(7)).unwrap();
@@ -117,9 +117,9 @@ fn without_rights_over_the_kernel_user_mode_is_counted_and_named() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_left_out_where_it_is_forbidden() {
+fn forbidden_default_events_are_left_out() {
     let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::PERM));
-    let options = Options { leave_out_forbidden: true, ..OPTIONS };
+    let options = CounterOptions { leave_out_forbidden: true, ..OPTIONS };
     let counters = Counters::open(
         &kernel,
         &events("page-faults"),
@@ -131,7 +131,7 @@ fn what_nobody_asked_for_is_left_out_where_it_is_forbidden() {
 }
 
 #[test]
-fn too_many_files_says_how_many_are_needed() {
+fn too_many_files_states_the_needed_number() {
     let kernel = Scripted::new().files(3);
     let scope = Scope::Cpus("0-1".parse().unwrap());
     let error = open(&kernel, "page-faults,faults", &scope).unwrap_err();
@@ -140,7 +140,7 @@ fn too_many_files_says_how_many_are_needed() {
 }
 
 #[test]
-fn refused_settings_name_the_event_alone() {
+fn refused_settings_make_only_their_event_unavailable() {
     let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Refuse(Errno::INVAL));
     let counters = open(&kernel, "cycles:G,page-faults", &Scope::Command(7)).unwrap();
     assert_eq!(reasons(&counters), [Some(Unavailable::Refused), None]);
@@ -159,7 +159,7 @@ fn a_weak_group_that_does_not_fit_is_opened_one_by_one() {
 }
 
 #[test]
-fn precision_is_for_samples_only() {
+fn counting_events_have_no_precision() {
     let kernel =
         Scripted::new().rule(|attr, _| attr.precise_ip > 0, ScriptedAnswer::Refuse(Errno::INVAL));
     assert_eq!(
@@ -173,14 +173,17 @@ fn the_instances_of_an_uncore_pmu_are_one_row() {
     let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Count(5, 9, 9));
     let instance = |pmu: &str, kind| {
         let mut event = Event::new("reads".to_owned(), Attr { kind, ..Attr::default() });
-        (event.pmu, event.cpus) =
-            (Some(pmu.to_owned()), Some(PmuCpus::OnePerPackage("0".parse().unwrap())));
+        event.pmu = Some(pmu.to_owned());
+        event.cpus = Some(PmuCpus::OnePerPackage("0".parse().unwrap()));
         EventGroup { events: vec![event], ..EventGroup::default() }
     };
     let groups = [instance("uncore_imc_0", 20), instance("uncore_imc_1", 21)];
     let counters =
         Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
-    let rows = rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
+    let sum = |counters: &Counters| {
+        sum_counts(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default())
+    };
+    let rows = sum(&counters);
     assert_eq!((rows.len(), rows[0].outcome.scaled(), rows[0].event), (1, Some(10.0), 0));
     let mut groups = groups;
     groups[1].events[0].name = "imc/reads/".to_owned();
@@ -189,13 +192,12 @@ fn the_instances_of_an_uncore_pmu_are_one_row() {
     assert_eq!(names.collect::<Vec<_>>(), ["reads [uncore_imc_0]", "uncore_imc_1/reads/"]);
     let counters =
         Counters::open(&kernel, &groups, &Scope::Cpus("0-1".parse().unwrap()), OPTIONS).unwrap();
-    let rows =
-        super::rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default());
+    let rows = sum(&counters);
     assert_eq!((rows.len(), rows[1].outcome.scaled()), (2, Some(5.0)));
 }
 
 #[test]
-fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
+fn exited_threads_are_skipped_unless_all_have_exited() {
     let kernel = Scripted::new()
         .rule(|_, target| target == EventTarget::Task(8), ScriptedAnswer::Refuse(Errno::SRCH));
     let counters = open(&kernel, "page-faults", &Scope::Tasks(vec![7, 8, 9])).unwrap();
@@ -210,7 +212,7 @@ fn a_thread_that_ended_meanwhile_is_skipped_but_not_the_last() {
 }
 
 #[test]
-fn a_filter_is_attached_at_every_place_and_a_bad_one_ends_it() {
+fn a_filter_is_attached_on_every_location_and_an_invalid_one_fails() {
     let kernel = Scripted::new();
     let mut groups = events("page-faults");
     groups[0].events[0].filter = Some("prev_pid != 0".to_owned());
@@ -224,36 +226,36 @@ fn a_filter_is_attached_at_every_place_and_a_bad_one_ends_it() {
     ));
 }
 
-fn rows_of(kernel: &Scripted, text: &str, scope: &Scope) -> Vec<Row> {
+fn rows_of(kernel: &Scripted, text: &str, scope: &Scope) -> Vec<CountRow> {
     let counters = open(kernel, text, scope).unwrap();
-    rows(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default())
+    sum_counts(counters.as_slice(), &counters.read(), Aggregation::All, &Topology::default())
 }
 
 #[test]
 fn multiplexed_counts_are_scaled_and_show_their_share() {
     let kernel = Scripted::new().rule(hardware, ScriptedAnswer::Count(10, 100, 25));
     let row = rows_of(&kernel, "cycles", &Scope::Cpus("0-3".parse().unwrap())).remove(0);
-    let Outcome::Counted(count) = row.outcome else { panic!("{row:?}") };
+    let CountOutcome::Counted(count) = row.outcome else { panic!("{row:?}") };
     assert_eq!((count.value(), count.scaled(), row.locations), (40, Some(160.0), 4));
     assert!((count.running_share() - 0.25).abs() < 1e-12);
 }
 
 #[test]
-fn what_never_ran_is_not_counted_and_what_never_happened_is_zero() {
+fn an_event_without_a_counter_is_not_counted_and_one_that_never_occurs_is_zero() {
     let kernel = Scripted::new()
         .rule(hardware, ScriptedAnswer::Count(0, 100, 0))
         .rule(|attr, _| attr.config == 3, ScriptedAnswer::NoCounter);
-    assert_eq!(rows_of(&kernel, "cycles", &Scope::Command(7))[0].outcome, Outcome::NotCounted);
+    assert_eq!(rows_of(&kernel, "cycles", &Scope::Command(7))[0].outcome, CountOutcome::NotCounted);
     assert_eq!(
         rows_of(&kernel, "context-switches", &Scope::Command(7))[0].outcome,
-        Outcome::NotCounted
+        CountOutcome::NotCounted
     );
     let idle = rows_of(&kernel, "page-faults", &Scope::Command(7)).remove(0);
     assert_eq!(idle.outcome.scaled(), Some(0.0));
 }
 
 #[test]
-fn exact_sets_hold_what_fits_together() {
+fn exact_sets_contain_groups_that_fit_together() {
     let sets = |counters, text| {
         plan_exact(&Scripted::new().counters(counters), &events(text), &Scope::Tasks(vec![1]))
             .unwrap()
@@ -265,7 +267,7 @@ fn exact_sets_hold_what_fits_together() {
         [vec![0, 1, 3], vec![2, 4]]
     );
     assert_eq!(sets(2, "{cycles,instructions},branches,cache-misses"), [vec![0], vec![1, 2]]);
-    // A group that never fits has a set of its own, and will say that it was not counted.
+    // A group that never fits gets its own set, and reads as not counted.
     assert_eq!(sets(1, "{cycles,instructions},branches"), [vec![0], vec![1]]);
 }
 
@@ -280,7 +282,7 @@ fn differences_and_sums_of_snapshots() {
 }
 
 #[test]
-fn figures_need_their_other_count_at_the_same_levels() {
+fn ratios_need_both_counts_at_the_same_privilege_levels() {
     let subjects: Vec<Subject> =
         events("cycles:u,instructions:u,instructions,task-clock,page-faults,branch-misses:u")
             .into_iter()
@@ -297,10 +299,11 @@ fn figures_need_their_other_count_at_the_same_levels() {
         valued(5, 1.0),
     ];
     let figure = |nth: usize| {
-        metric(&subjects, &values, values[nth], 2e9).map(|metric| (metric.value, metric.unit))
+        derive_metric(&subjects, &values, values[nth], 2e9)
+            .map(|metric| (metric.value, metric.unit))
     };
     assert_eq!(figure(1), Some((1.5, "insn per cycle".to_owned())));
-    // `instructions` of all levels has no cycles of all levels beside it.
+    // There are no cycles of all levels for `instructions` of all levels.
     assert_eq!(figure(2), Some((400.0, "/sec".to_owned())));
     assert_eq!(figure(3), Some((0.5, "CPUs utilized".to_owned())));
     assert_eq!(figure(4), Some((2.5, "K/sec".to_owned())));

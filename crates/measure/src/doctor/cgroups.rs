@@ -1,4 +1,4 @@
-//! Counting cgroups, and making them.
+//! Checks whether cgroups can be counted and created.
 
 use std::path::Path;
 
@@ -20,15 +20,15 @@ fn version_2(cgroups: &Cgroups) -> Item {
     let item = |found: String| Item::ok(Group::Cgroups, "cgroup_v2", "version 2", found);
     match &cgroups.v2 {
         Some(Hierarchy { mount, own: Some(own) }) if own == mount => {
-            item(format!("at {}; own cgroup: its top", mount.display()))
+            item(format!("at {}; own cgroup: the root", mount.display()))
         }
         Some(Hierarchy { mount, own: Some(own) }) => {
             item(format!("at {}; own cgroup: {}", mount.display(), own.display()))
         }
         Some(Hierarchy { mount, own: None }) => {
-            item(format!("at {}; where the own cgroup lies in it is not told", mount.display()))
+            item(format!("at {}; tare's own cgroup in it is unknown", mount.display()))
         }
-        None => item("not mounted".to_owned()).short(
+        None => item("not mounted".to_owned()).with_shortcoming(
             State::Missing,
             "commands can't be put into a cgroup of their own",
             vec![mount_v2(cgroups)],
@@ -59,7 +59,7 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
                 "CONFIG_CGROUP_PERF=y",
                 "in the build of the kernel, and no cgroup_disable=perf_event at boot",
             );
-            return item("the kernel has none").short(State::Missing, COST, vec![build]);
+            return item("the kernel has none").with_shortcoming(State::Missing, COST, vec![build]);
         }
     };
     let Some(hierarchy) = &cgroups.for_events else {
@@ -71,7 +71,7 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
         } else {
             mount_v2(cgroups)
         };
-        return item(&format!("{version}, which is not mounted")).short(
+        return item(&format!("{version}, which is not mounted")).with_shortcoming(
             State::Missing,
             COST,
             vec![mount],
@@ -96,7 +96,7 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
     };
     match facts.probe().cgroup(std::os::fd::AsFd::as_fd(&folder), facts.some_cpu()) {
         Ok(()) => item(&format!("yes, {version}")),
-        Err(why) => item(&format!("{version}; {}", events::reason(why))).short(
+        Err(why) => item(&format!("{version}; {}", events::reason(why))).with_shortcoming(
             State::Missing,
             COST,
             remedy::refused(facts, why, 0),
@@ -105,14 +105,18 @@ fn counting(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
 }
 
 fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
-    const COST: &str = "a command can't be counted as a cgroup of its own, which costs less than inheriting where it forks a lot";
+    const COST: &str = "a command can't be counted in a cgroup of its own, which costs less than inheritance for commands that fork a lot";
     let item =
         |found: &str| Item::ok(Group::Cgroups, "cgroup_delegation", "own child cgroups", found);
     let Some(hierarchy) = &cgroups.v2 else {
-        return item("no version 2").short(State::Missing, COST, vec![mount_v2(cgroups)]);
+        return item("no version 2").with_shortcoming(
+            State::Missing,
+            COST,
+            vec![mount_v2(cgroups)],
+        );
     };
     let Some(own) = &hierarchy.own else {
-        return item("the own cgroup's folder is not known").short(
+        return item("tare's own cgroup is unknown").with_shortcoming(
             State::Missing,
             COST,
             vec![scope(facts, &hierarchy.mount)],
@@ -120,7 +124,7 @@ fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
     };
     let delegation = Delegation::read(&facts.host, own);
     if let Some(kind) = &delegation.odd_type {
-        return item(&format!("the own cgroup is of type '{kind}'")).short(
+        return item(&format!("the own cgroup is of type '{kind}'")).with_shortcoming(
             State::Missing,
             COST,
             vec![scope(facts, &hierarchy.mount)],
@@ -137,18 +141,18 @@ fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
         (Err(Errno::ROFS), _) | (_, Err(Errno::ROFS)) => {
             let remount = Remedy::command(
                 format!("sudo mount -o remount,rw {}", shell_word(&hierarchy.mount)),
-                "the container then manages cgroups",
+                "the container may then manage cgroups",
             );
-            item("mounted read-only").short(State::Missing, COST, vec![remount])
+            item("mounted read-only").with_shortcoming(State::Missing, COST, vec![remount])
         }
         (Err(why), _) | (_, Err(why)) => {
             let why = if why == Errno::ACCESS { "not allowed".to_owned() } else { why.to_string() };
-            item(&why).short(State::Missing, COST, vec![scope(facts, &hierarchy.mount)])
+            item(&why).with_shortcoming(State::Missing, COST, vec![scope(facts, &hierarchy.mount)])
         }
     }
 }
 
-/// Puts the shell, or tare, into a cgroup that belongs to this user.
+/// Returns the command that moves tare, or the shell, into a cgroup that belongs to this user.
 fn scope(facts: &Facts<'_>, mount: &Path) -> Remedy {
     if facts.host.path("/run/systemd/system").is_dir() {
         return Remedy::command(

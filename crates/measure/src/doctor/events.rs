@@ -14,7 +14,7 @@ use super::remedy::{self, shell_word};
 /// Whether each kind of counting works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Abilities {
-    /// Whether there is a PMU, be it allowed or not.
+    /// Whether there is a CPU PMU, even if this user may not use it.
     #[serde(skip)]
     pmu: bool,
     software: bool,
@@ -25,7 +25,7 @@ pub(super) struct Abilities {
 }
 
 impl Abilities {
-    /// One sentence on what works, and one on what doesn't.
+    /// States in a sentence what works, and in another what doesn't.
     pub(super) fn verdict(self) -> String {
         if !self.software {
             return "tare can count nothing here: the kernel refuses even a software event of an own program.".to_owned();
@@ -50,14 +50,15 @@ impl Abilities {
         let lacks = if lacks.is_empty() {
             String::new()
         } else {
-            format!(" Not {}.", joined(&lacks, "or"))
+            format!(" Not {}.", join_words(&lacks, "or"))
         };
-        format!("tare can count {}, {}.{lacks}", joined(&works, "and"), joined(&where_to, "and"))
+        let works = join_words(&works, "and");
+        format!("tare can count {works}, {}.{lacks}", join_words(&where_to, "and"))
     }
 }
 
-/// `a, b and c`.
-fn joined(words: &[&str], and: &str) -> String {
+/// Joins words as in `a, b and c`.
+fn join_words(words: &[&str], and: &str) -> String {
     match words {
         [] => String::new(),
         [one] => (*one).to_owned(),
@@ -81,17 +82,17 @@ pub(super) fn examine(facts: &Facts<'_>) -> (Abilities, Vec<Item>) {
     };
     let items = vec![
         paranoid(facts),
-        opens(facts, "software", "software events", 2, answers[0], "nothing can be counted"),
+        permission(facts, "software", "software events", 2, answers[0], "nothing can be counted"),
         hardware(facts, cycles),
-        opens(
+        permission(
             facts,
             "kernel_mode",
             "in the kernel",
             1,
             answers[1],
-            "counts hold user mode only; context switches and migrations read 0, tracepoints too",
+            "counts cover user mode only; context switches, migrations and tracepoints read 0",
         ),
-        opens(
+        permission(
             facts,
             "system_wide",
             "whole system",
@@ -121,9 +122,9 @@ fn paranoid(facts: &Facts<'_>) -> Item {
     };
     let forbids = match level {
         ..=-1 => "",
-        0 => "no fields of tracepoints",
-        1 => "no fields of tracepoints, not the whole system",
-        2 => "no fields of tracepoints, not the whole system, not the kernel",
+        0 => "no tracepoint fields",
+        1 => "no tracepoint fields, no system-wide events",
+        2 => "no tracepoint fields, no system-wide events, no kernel mode",
         3.. => "no events at all (a patch of this distribution)",
     };
     let forbids_all = level > 2 && facts.probe().own_user().is_err(); // patches differ in which capability lifts these levels
@@ -133,29 +134,30 @@ fn paranoid(facts: &Facts<'_>) -> Item {
     }
     let keep = Remedy::command(
         "echo kernel.perf_event_paranoid=0 | sudo tee /etc/sysctl.d/60-perf.conf",
-        "keeps the level over reboots; any user then counts the whole system",
+        "keeps the level after reboots; any user may then count the whole system",
     );
-    Item::ok(ID.0, ID.1, ID.2, level.to_string()).short(
+    Item::ok(ID.0, ID.1, ID.2, level.to_string()).with_shortcoming(
         State::Limited,
         format!("without CAP_PERFMON: {forbids}"),
         vec![keep],
     )
 }
 
-/// Why an event doesn't open, in a few words.
+/// Words a refusal.
 pub(super) fn reason(why: Refusal) -> String {
     match why {
         Refusal::NoSuchEvent => "the kernel has no such event".to_owned(),
         Refusal::Forbidden => "not allowed".to_owned(),
         Refusal::Seccomp => "a seccomp filter refuses perf_event_open".to_owned(),
         Refusal::NoEvents => "the kernel was built without events".to_owned(),
-        Refusal::NoFiles => "no file descriptor is left to ask with".to_owned(),
+        Refusal::NoFiles => "no file descriptor is left".to_owned(),
         Refusal::Other(errno) => format!("the kernel refuses: {errno}"),
     }
 }
 
-/// An event that opens unless it is forbidden; `level` is the paranoid level that would allow it.
-fn opens(
+/// Creates the item of an event that opens unless it is forbidden. `level` is the paranoid level that
+/// would allow it.
+fn permission(
     facts: &Facts<'_>,
     id: &'static str,
     title: &'static str,
@@ -168,22 +170,22 @@ fn opens(
         Ok(()) => item("yes".to_owned()),
         Err(why) => {
             let state = if why == Refusal::NoFiles { State::Unknown } else { State::Missing };
-            item(reason(why)).short(state, cost, remedy::refused(facts, why, level))
+            item(reason(why)).with_shortcoming(state, cost, remedy::refused(facts, why, level))
         }
     }
 }
 
 fn hardware(facts: &Facts<'_>, cycles: ProbeAnswer) -> Item {
-    const COST: &str = "cycles, instructions, cache and branch events are <not supported>; clocks and software events stand in";
+    const COST: &str = "cycles, instructions, cache and branch events are <not supported>; use clocks and software events";
     if cycles != Err(Refusal::NoSuchEvent) {
-        return opens(facts, "hardware", "hardware events", 2, cycles, COST);
+        return permission(facts, "hardware", "hardware events", 2, cycles, COST);
     }
     let place = if facts.hypervisor.is_some() {
         "no PMU in this virtual machine"
     } else {
-        "no PMU that the kernel knows"
+        "the kernel knows no PMU"
     };
-    Item::ok(Group::Events, "hardware", "hardware events", place).short(
+    Item::ok(Group::Events, "hardware", "hardware events", place).with_shortcoming(
         State::Missing,
         COST,
         remedy::virtual_pmu(facts.hypervisor),
@@ -203,7 +205,7 @@ fn other_processes(facts: &Facts<'_>) -> Item {
         Ok(rights) if rights.has(CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE) => {
             item("allowed")
         }
-        Ok(_) => item("own user's only").short(
+        Ok(_) => item("own user's only").with_shortcoming(
             State::Limited,
             "-p and -t refuse other users' processes",
             vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])],
@@ -211,31 +213,29 @@ fn other_processes(facts: &Facts<'_>) -> Item {
     }
 }
 
-/// Tracepoints lie in the kernel: they need tracefs to be looked up, and the kernel's part to be
-/// counted.
+/// Tracepoints need tracefs to be looked up, and permission for kernel mode to be counted.
 fn tracepoints(
     facts: &Facts<'_>,
     tracepoint: &Result<u64, TracefsError>,
     in_kernel: ProbeAnswer,
 ) -> Item {
-    const COST: &str = "sys:event and everything built on it can't be looked up";
+    const COST: &str = "sys:event can't be looked up, and commands based on tracepoints don't work";
     let item = |found: String| Item::ok(Group::Events, "tracepoints", "tracepoints", found);
     match tracepoint {
         Ok(_) => match in_kernel {
             Ok(()) => item("yes (tracefs is readable)".to_owned()),
-            Err(why) => item(format!("{}, though tracefs is readable", reason(why))).short(
-                State::Missing,
-                "sys:event counts nothing: tracepoints lie in the kernel",
-                remedy::refused(facts, why, 1),
-            ),
+            Err(why) => item(format!("{}, though tracefs is readable", reason(why)))
+                .with_shortcoming(
+                    State::Missing,
+                    "sys:event counts nothing: tracepoints are in the kernel",
+                    remedy::refused(facts, why, 1),
+                ),
         },
-        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned()).short(
-            State::Missing,
-            COST,
-            vec![remedy::tracefs(facts)],
-        ),
+        Err(TracefsError::NotMounted) => item("tracefs is not mounted".to_owned())
+            .with_shortcoming(State::Missing, COST, vec![remedy::tracefs(facts)]),
         Err(TracefsError::NotReadable { mount, .. }) => {
-            let group = "until reboot; your group then reads every tracepoint, and changes nothing";
+            let group =
+                "until reboot; your group may then read every tracepoint, but change nothing";
             let open = Remedy::command(
                 format!(
                     "sudo mount -o remount,gid=$(id -g),mode=750 {}",
@@ -245,7 +245,7 @@ fn tracepoints(
             );
             let everything = remedy::capabilities(facts, &["perfmon", "dac_read_search"]);
             let note = format!("{}; dac_read_search reads every file", everything.note);
-            item(format!("{mount} is closed to this user")).short(
+            item(format!("{mount} is closed to this user")).with_shortcoming(
                 State::Missing,
                 COST,
                 vec![open, Remedy { note, ..everything }],
@@ -256,7 +256,7 @@ fn tracepoints(
                 "CONFIG_FTRACE=y, CONFIG_EVENT_TRACING=y",
                 "in the build of the kernel",
             );
-            item("the kernel has no sched:sched_switch".to_owned()).short(
+            item("the kernel has no sched:sched_switch".to_owned()).with_shortcoming(
                 State::Missing,
                 COST,
                 vec![build],
@@ -269,7 +269,7 @@ fn tracepoints(
 }
 
 fn tracepoint_fields(facts: &Facts<'_>, tracepoint: Option<u64>) -> Item {
-    let cost = "samples of tracepoints carry no fields; counting them isn't touched";
+    let cost = "samples of tracepoints have no fields; counting them works";
     match tracepoint {
         None => Item::unknown(
             Group::Events,
@@ -277,7 +277,7 @@ fn tracepoint_fields(facts: &Facts<'_>, tracepoint: Option<u64>) -> Item {
             "tracepoint fields",
             "no tracepoint could be looked up",
         ),
-        Some(id) => opens(
+        Some(id) => permission(
             facts,
             "tracepoint_fields",
             "tracepoint fields",

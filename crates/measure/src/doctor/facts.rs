@@ -11,7 +11,7 @@ use tare_kernel::host::{
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::probe::AccessProbe;
 
-/// The machine, this process, and the kernel's answers. Tests describe other machines.
+/// The machine, this process, and the kernel's answers.
 pub(super) struct Facts<'a> {
     pub host: Host,
     pub kernel: &'a dyn Kernel,
@@ -27,11 +27,12 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    pub(super) fn of_this_machine() -> Self {
+    pub(super) fn for_this_machine() -> Self {
         Self::for_test(Host::default(), &System, bpf::try_load())
     }
 
-    /// A machine described by files and by a kernel that answers; limits are this process's.
+    /// Gathers the facts of a machine described by files and a scripted kernel. Limits are this
+    /// process's.
     pub(super) fn for_test(host: Host, kernel: &dyn Kernel, bpf: Result<(), Errno>) -> Facts<'_> {
         Facts {
             rights: host.rights(),
@@ -51,12 +52,12 @@ impl Facts<'_> {
         AccessProbe::new(self.kernel, self.rights.as_ref().ok())
     }
 
-    /// Whether this process has the capability, machine-wide; not where it can't be told.
+    /// Whether this process certainly has the capability in the machine's user namespace.
     pub(super) fn has(&self, capability: CapabilitySet) -> bool {
         self.rights.as_ref().is_ok_and(|rights| rights.has(capability))
     }
 
-    /// An online CPU to ask about.
+    /// Returns an online CPU; 0 if unknown.
     pub(super) fn some_cpu(&self) -> u32 {
         self.cpus.as_ref().ok().and_then(|cpus| cpus.as_slice().first().copied()).unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! One check of doctor.
+//! The result of a check.
 
 use serde::Serialize;
 
@@ -6,17 +6,17 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// Nothing is in the way.
+    /// It works without limits.
     Ok,
     /// It works in part.
     Limited,
-    /// It isn't there, or isn't allowed.
+    /// It is absent or forbidden.
     Missing,
-    /// This machine doesn't tell.
+    /// It can't be determined.
     Unknown,
 }
 
-/// The headings, in the order of the text.
+/// The heading of an item, in the order of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Group {
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-/// What lifts a limit.
+/// A way to lift a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Remedy {
     /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's,
@@ -81,7 +81,7 @@ impl Remedy {
     }
 }
 
-/// One thing, how it stands, and what to do about it.
+/// A capability with its state, its cost and its remedies.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Item {
     /// Its stable name.
@@ -91,7 +91,7 @@ pub(super) struct Item {
     pub state: State,
     /// The finding, or why it is unknown.
     pub found: String,
-    /// What is lost.
+    /// What doesn't work without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -116,7 +116,7 @@ impl Item {
         }
     }
 
-    /// This machine doesn't tell, for this reason.
+    /// Creates an item that can't be determined, with the reason.
     pub(super) fn unknown(
         group: Group,
         id: &'static str,
@@ -128,8 +128,8 @@ impl Item {
         Self { state: State::Unknown, ..Self::ok(group, id, title, why) }
     }
 
-    /// The same, as a shortcoming.
-    pub(super) fn short(
+    /// Turns the item into a shortcoming.
+    pub(super) fn with_shortcoming(
         self,
         state: State,
         cost: impl Into<String>,

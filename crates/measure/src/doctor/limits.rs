@@ -1,4 +1,4 @@
-//! Limits of this process and of the kernel's sampling.
+//! Checks the limits of this process and of sampling.
 
 use tare_kernel::host::CapabilitySet;
 
@@ -6,11 +6,12 @@ use super::facts::Facts;
 use super::item::{Group, Item, State};
 use super::remedy;
 
-/// Number of events that one would want on every CPU at a time.
+/// Sufficient number of events open on every CPU at a time.
 const WANTED_EVENTS: u64 = 64;
-/// KiB of ring buffer a CPU that keep bursts of events from being lost.
+/// Size of a CPU's ring buffer, in KiB, that is sufficient for bursts of samples.
 const WANTED_RING_KIB: u64 = 8192;
-/// Samples a second that a kernel allows unless it found its interrupts too slow.
+/// The kernel's default limit of the sampling rate, in Hz. It lowers the limit if its interrupts are
+/// slow.
 const USUAL_RATE: i64 = 100_000;
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
@@ -37,12 +38,12 @@ fn open_files(facts: &Facts<'_>) -> Item {
         return found;
     }
     let cost =
-        format!("some {events} events fit at a time with -a: each takes a file on every CPU");
-    found.short(State::Limited, cost, vec![remedy::more_files(facts)])
+        format!("about {events} events fit at a time with -a: each uses a file on every CPU");
+    found.with_shortcoming(State::Limited, cost, vec![remedy::more_files(facts)])
 }
 
-/// Rings of all of a user's recorders share `perf_event_mlock_kb` a CPU; more than that counts
-/// against `RLIMIT_MEMLOCK` (`perf_mmap`, `kernel/events/core.c`).
+/// All ring buffers of a user share `perf_event_mlock_kb` for each CPU; any excess counts against
+/// `RLIMIT_MEMLOCK` (`perf_mmap`, `kernel/events/core.c`).
 fn locked_memory(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Limits, "locked_memory", "ring buffers");
     let per_cpu = match facts.host.sysctl("kernel.perf_event_mlock_kb") {
@@ -59,7 +60,7 @@ fn locked_memory(facts: &Facts<'_>) -> Item {
     let unlimited =
         facts.has(CapabilitySet::IPC_LOCK) || facts.paranoid.as_ref().is_ok_and(|level| *level < 0);
     let Some(limit) = facts.locked_memory.current.filter(|_| !unlimited) else {
-        return Item::ok(ID.0, ID.1, ID.2, "of any size");
+        return Item::ok(ID.0, ID.1, ID.2, "no limit");
     };
     let share = per_cpu.saturating_add(limit / 1024 / facts.cpu_count());
     let found = Item::ok(
@@ -71,20 +72,24 @@ fn locked_memory(facts: &Facts<'_>) -> Item {
     if share >= WANTED_RING_KIB {
         return found;
     }
-    let wanted = WANTED_RING_KIB + rustix::param::page_size() as u64 / 1024; // each ring has a page in front of it
+    let wanted = WANTED_RING_KIB + rustix::param::page_size() as u64 / 1024; // plus the ring's control page
     let remedies = vec![
         remedy::sysctl(
             facts,
             "perf_event_mlock_kb",
             wanted,
-            "every user may then lock as much on each CPU",
+            "every user may then lock this much on each CPU",
         ),
         remedy::capabilities(facts, &["perfmon", "ipc_lock"]),
     ];
-    found.short(State::Limited, "samples in bursts can be lost; counting isn't touched", remedies)
+    found.with_shortcoming(
+        State::Limited,
+        "bursts of samples can be lost; counting isn't affected",
+        remedies,
+    )
 }
 
-/// A numeric setting, printed with its unit.
+/// Creates the item of a numeric kernel setting; `judge` gets its value.
 fn setting(
     facts: &Facts<'_>,
     id: &'static str,
@@ -110,7 +115,7 @@ fn sample_rate(facts: &Facts<'_>) -> Item {
         "sampling rate",
         "kernel.perf_event_max_sample_rate",
         |rate, item| {
-            let found = item(format!("at most {rate} samples a second and CPU"));
+            let found = item(format!("at most {rate} samples per second and CPU"));
             if rate >= USUAL_RATE {
                 return found;
             }
@@ -118,9 +123,9 @@ fn sample_rate(facts: &Facts<'_>) -> Item {
                 facts,
                 "perf_event_max_sample_rate",
                 USUAL_RATE,
-                "the kernel lowers it again where its interrupts are slow",
+                "the kernel lowers it again if its interrupts are slow",
             );
-            found.short(State::Limited, "higher rates are refused", vec![raise])
+            found.with_shortcoming(State::Limited, "higher rates are refused", vec![raise])
         },
     )
 }
@@ -148,27 +153,31 @@ fn stack_depth(facts: &Facts<'_>) -> Item {
             facts,
             "perf_event_max_stack",
             127,
-            "refused while somebody records stacks",
+            "refused while stacks are being recorded",
         );
-        found.short(State::Limited, "deeper stacks lose their outermost frames", vec![raise])
+        found.with_shortcoming(
+            State::Limited,
+            "deeper stacks lose their outermost frames",
+            vec![raise],
+        )
     })
 }
 
-/// The watchdog for hard lockups keeps one counter of each CPU's PMU for itself.
+/// The watchdog for hard lockups uses one hardware counter of each CPU.
 fn watchdog(facts: &Facts<'_>) -> Item {
     let has_pmu = facts.probe().cycles().is_ok();
     setting(facts, "nmi_watchdog", "NMI watchdog", "kernel.nmi_watchdog", |on, item| {
         match (on, has_pmu) {
             (0, _) => item("off".to_owned()),
             (_, false) => item("on, without a PMU".to_owned()),
-            (_, true) => item("on".to_owned()).short(
+            (_, true) => item("on".to_owned()).with_shortcoming(
                 State::Limited,
-                "it holds one hardware counter of each CPU, so that events share the others sooner",
+                "it uses one hardware counter of each CPU, so events are multiplexed sooner",
                 vec![remedy::sysctl(
                     facts,
                     "nmi_watchdog",
                     0,
-                    "hard lockups are then no longer noticed",
+                    "hard lockups are then not detected",
                 )],
             ),
         }

@@ -1,4 +1,4 @@
-//! The machine, the user, kernel symbols, and BPF.
+//! Checks the machine, the user, kernel symbols, and BPF.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -23,10 +23,8 @@ const CAPABILITIES: [(&str, CapabilitySet); 7] = [
 
 pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
     let container = match facts.container {
-        Container::No => "none seen",
-        Container::ImageOnly => {
-            "no: an image's files, with the machine's own processes and cgroups"
-        }
+        Container::No => "none detected",
+        Container::ImageOnly => "no: an image's files, but the machine's processes and cgroups",
         Container::Yes(Engine::Docker) => "yes, like Docker's",
         Container::Yes(Engine::Podman) => "yes, Podman's",
         Container::Yes(Engine::Kubernetes) => "yes, Kubernetes'",
@@ -34,13 +32,13 @@ pub(super) fn examine(facts: &Facts<'_>) -> Vec<Item> {
         Container::Yes(Engine::Unnamed) => "yes, by its namespaces",
     };
     let hypervisor = match facts.hypervisor {
-        None => "none seen",
+        None => "none detected",
         Some(Hypervisor::Amazon) => "yes, Amazon EC2",
         Some(Hypervisor::Google) => "yes, Google Compute Engine",
         Some(Hypervisor::Microsoft) => "yes, Hyper-V",
         Some(Hypervisor::Vmware) => "yes, VMware",
         Some(Hypervisor::Qemu) => "yes, QEMU or KVM",
-        Some(Hypervisor::Unnamed) => "yes, whose is not told",
+        Some(Hypervisor::Unnamed) => "yes, of unknown vendor",
     };
     vec![
         kernel(&facts.host),
@@ -86,14 +84,14 @@ fn cpus(facts: &Facts<'_>) -> Item {
         }
     };
     let topology = facts.host.topology(cpus);
-    let number = |place: &dyn Fn(u32) -> CpuGroup| {
-        cpus.as_slice().iter().map(|&cpu| place(cpu)).collect::<BTreeSet<_>>().len()
+    let number = |group: &dyn Fn(u32) -> CpuGroup| {
+        cpus.as_slice().iter().map(|&cpu| group(cpu)).collect::<BTreeSet<_>>().len()
     };
     let parts = [
-        counted(number(&|cpu| topology.package_of(cpu)), "package"),
-        counted(number(&|cpu| topology.die_of(cpu)), "die"),
-        counted(number(&|cpu| topology.core_of(cpu)), "core"),
-        counted(number(&|cpu| topology.node_of(cpu)), "node"),
+        with_plural(number(&|cpu| topology.package_of(cpu)), "package"),
+        with_plural(number(&|cpu| topology.die_of(cpu)), "die"),
+        with_plural(number(&|cpu| topology.core_of(cpu)), "core"),
+        with_plural(number(&|cpu| topology.node_of(cpu)), "node"),
     ];
     Item::ok(
         Group::Machine,
@@ -103,12 +101,12 @@ fn cpus(facts: &Facts<'_>) -> Item {
     )
 }
 
-fn counted(number: usize, name: &str) -> String {
+fn with_plural(number: usize, name: &str) -> String {
     format!("{number} {name}{}", if number == 1 { "" } else { "s" })
 }
 
 fn capabilities(facts: &Facts<'_>) -> Item {
-    const COST: &str = "what the paranoid level and tracefs forbid stays forbidden";
+    const COST: &str = "the limits of the paranoid level and of tracefs apply";
     let rights = match &facts.rights {
         Ok(rights) => rights,
         Err(error) => {
@@ -132,7 +130,7 @@ fn capabilities(facts: &Facts<'_>) -> Item {
         return item(found);
     }
     let only = if rights.machine_wide == Some(false) { ", in a user namespace only" } else { "" };
-    item(found + only).short(
+    item(found + only).with_shortcoming(
         State::Limited,
         COST,
         vec![remedy::capabilities(facts, &["perfmon", "sys_ptrace"])],
@@ -142,18 +140,18 @@ fn capabilities(facts: &Facts<'_>) -> Item {
 fn seccomp(facts: &Facts<'_>) -> Item {
     let item = |found: &str| Item::ok(Group::User, "seccomp", "seccomp filter", found);
     match facts.rights.as_ref().ok().and_then(|rights| rights.seccomp_filter) {
-        Some(true) => item("one; what it refuses is told below"),
+        Some(true) => item("one; the checks below show what it refuses"),
         Some(false) => item("none"),
         None => Item::unknown(
             Group::User,
             "seccomp",
             "seccomp filter",
-            "/proc/self/status doesn't tell",
+            "/proc/self/status has no line about it",
         ),
     }
 }
 
-/// `/sys/kernel/security/lockdown` reads `none [integrity] confidentiality`, the one that holds in
+/// `/sys/kernel/security/lockdown` reads `none [integrity] confidentiality`, with the active level in
 /// brackets.
 fn lockdown(host: &Host) -> Item {
     const FILE: &str = "/sys/kernel/security/lockdown";
@@ -180,19 +178,19 @@ fn lockdown(host: &Host) -> Item {
         "lockdown=integrity",
         "on the kernel's command line; root can then read the kernel's memory",
     );
-    item.short(
+    item.with_shortcoming(
         State::Limited,
         "BPF programs and probes that read the kernel's memory are refused",
         vec![boot],
     )
 }
 
-/// Checks whether `/proc/kallsyms` shows addresses; hidden ones are zero (`kallsyms_show_value`,
-/// `kernel/ksyms_common.c`).
+/// Checks whether `/proc/kallsyms` shows addresses. Hidden addresses are zero
+/// (`kallsyms_show_value`, `kernel/ksyms_common.c`).
 fn kernel_symbols(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Symbols, "kernel_pointers", "kernel addresses");
     const COST: &str = "the kernel's functions have no names in profiles";
-    // The first symbols may really be at zero, on kernels whose per-CPU data starts there.
+    // Kernels whose per-CPU data starts at zero have symbols there.
     let mut start = Vec::new();
     let read = std::fs::File::open(facts.host.path("/proc/kallsyms"))
         .and_then(|file| file.take(4096).read_to_end(&mut start));
@@ -208,7 +206,7 @@ fn kernel_symbols(facts: &Facts<'_>) -> Item {
         return Item::ok(ID.0, ID.1, ID.2, format!("shown (kptr_restrict {level})"));
     }
     let show = |number| {
-        remedy::sysctl(facts, "kptr_restrict", number, "addresses help who attacks the kernel")
+        remedy::sysctl(facts, "kptr_restrict", number, "addresses help attackers of the kernel")
     };
     let remedies = match restrict {
         Ok(2..) => vec![show(0), remedy::paranoid(facts, 1)],
@@ -217,7 +215,7 @@ fn kernel_symbols(facts: &Facts<'_>) -> Item {
         }
         _ => vec![remedy::capabilities(facts, &["perfmon", "syslog"]), show(0)],
     };
-    Item::ok(ID.0, ID.1, ID.2, format!("hidden (kptr_restrict {level})")).short(
+    Item::ok(ID.0, ID.1, ID.2, format!("hidden (kptr_restrict {level})")).with_shortcoming(
         State::Missing,
         COST,
         remedies,
@@ -229,7 +227,7 @@ pub(super) fn examine_bpf(facts: &Facts<'_>) -> Vec<Item> {
 }
 
 fn bpf(facts: &Facts<'_>) -> Item {
-    const COST: &str = "events of high rate can't be added up inside the kernel";
+    const COST: &str = "frequent events can't be summed inside the kernel";
     let item = |found: String| Item::ok(Group::Bpf, "bpf", "tracing programs", found);
     let level = facts
         .host
@@ -239,14 +237,14 @@ fn bpf(facts: &Facts<'_>) -> Item {
         Ok(()) => item("can be loaded".to_owned()),
         Err(Errno::NOSYS) => {
             let build = Remedy::setting("CONFIG_BPF_SYSCALL=y", "in the build of the kernel");
-            item("the kernel was built without bpf(2)".to_owned()).short(
+            item("the kernel was built without bpf(2)".to_owned()).with_shortcoming(
                 State::Missing,
                 COST,
                 vec![build],
             )
         }
         Err(Errno::PERM | Errno::ACCESS) => {
-            item(format!("not allowed (unprivileged_bpf_disabled {level})")).short(
+            item(format!("not allowed (unprivileged_bpf_disabled {level})")).with_shortcoming(
                 State::Missing,
                 COST,
                 vec![remedy::capabilities(facts, &["perfmon", "bpf"])],
@@ -255,9 +253,11 @@ fn bpf(facts: &Facts<'_>) -> Item {
         Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
             Item::unknown(Group::Bpf, "bpf", "tracing programs", errno)
         }
-        Err(errno) => {
-            item(format!("the kernel refuses: {errno}")).short(State::Missing, COST, Vec::new())
-        }
+        Err(errno) => item(format!("the kernel refuses: {errno}")).with_shortcoming(
+            State::Missing,
+            COST,
+            Vec::new(),
+        ),
     }
 }
 
@@ -265,12 +265,13 @@ fn btf(facts: &Facts<'_>) -> Item {
     const FILE: &str = "/sys/kernel/btf/vmlinux";
     let item = |found: &str| Item::ok(Group::Bpf, "btf", "kernel types (BTF)", found);
     match facts.host.path(FILE).metadata() {
-        Ok(_) => item("there"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => item("none").short(
-            State::Missing,
-            "BPF programs can't fit themselves to this kernel's structures",
-            vec![Remedy::setting("CONFIG_DEBUG_INFO_BTF=y", "in the build of the kernel")],
-        ),
+        Ok(_) => item("available"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => item("none")
+            .with_shortcoming(
+                State::Missing,
+                "BPF programs can't adapt to this kernel's structures",
+                vec![Remedy::setting("CONFIG_DEBUG_INFO_BTF=y", "in the build of the kernel")],
+            ),
         Err(error) => {
             Item::unknown(Group::Bpf, "btf", "kernel types (BTF)", format!("{FILE}: {error}"))
         }

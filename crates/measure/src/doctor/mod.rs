@@ -1,4 +1,4 @@
-//! `tare doctor`: what this machine and user can do, what each limit costs, and what lifts it.
+//! `tare doctor`: the abilities of this machine and user, the cost of each limit, and its remedies.
 
 mod cgroups;
 mod events;
@@ -14,14 +14,15 @@ use serde::Serialize;
 use self::facts::Facts;
 use self::item::{Group, Item};
 
-/// The version of the `--json` document: raised when a field or an id changes its meaning or goes.
+/// The version of the `--json` document. It rises if a field or an id changes its meaning or is
+/// removed.
 const VERSION: u32 = 1;
 
-/// All that doctor found.
+/// The results of all checks.
 #[derive(Debug, Serialize)]
 pub struct Report {
     version: u32,
-    /// What tare can do here, in a sentence.
+    /// States in a sentence what tare can count.
     verdict: String,
     /// Whether each kind of counting works.
     abilities: events::Abilities,
@@ -31,11 +32,11 @@ pub struct Report {
 impl Report {
     /// Checks this machine and user.
     #[must_use]
-    pub fn of_this_machine() -> Self {
-        examine(&Facts::of_this_machine())
+    pub fn for_this_machine() -> Self {
+        examine(&Facts::for_this_machine())
     }
 
-    /// As text, at most 100 columns wide but for commands; with colours on a terminal.
+    /// Formats the report as text of at most 100 columns; only commands may be longer.
     #[must_use]
     pub fn text(&self, color: bool) -> String {
         text::render(self, color)

@@ -1,4 +1,4 @@
-//! Remedies that several items share.
+//! Remedies for the limits that checks find.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -9,49 +9,47 @@ use tare_kernel::probe::Refusal;
 use super::facts::Facts;
 use super::item::Remedy;
 
-/// Changes a setting of the kernel, which belongs to the machine, not to a container.
+/// Changes a kernel setting. Settings belong to the machine, so a container can't change them.
 pub(super) fn sysctl(facts: &Facts<'_>, name: &str, value: impl Display, note: &str) -> Remedy {
-    let place = if confined(facts) { "on the container's host; " } else { "" };
+    let place = if is_in_container(facts) { "on the container's host; " } else { "" };
     Remedy::command(
         format!("sudo sysctl kernel.{name}={value}"),
         format!("{place}until reboot; {note}"),
     )
 }
 
-pub(super) fn confined(facts: &Facts<'_>) -> bool {
+pub(super) fn is_in_container(facts: &Facts<'_>) -> bool {
     matches!(facts.container, Container::Yes(_))
 }
 
 /// Returns the command that sets `kernel.perf_event_paranoid`, and what it allows every user.
 pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
     let note = match level {
-        -1 => {
-            "any user then reads everything that tracepoints tell, and locks memory without limit"
-        }
-        0 => "any user then counts the whole system",
-        1 => "any user then sees the kernel's part of own programs, and where the kernel lies",
-        _ => "any user then counts own programs in user mode",
+        -1 => "any user may then read all tracepoint data, and lock memory without limit",
+        0 => "any user may then count the whole system",
+        1 => "any user may then see the kernel's part of own programs, and kernel addresses",
+        _ => "any user may then count own programs in user mode",
     };
     sysctl(facts, "perf_event_paranoid", level, note)
 }
 
-/// Gives tare capabilities, named as in `perfmon`; in a user namespace none would help.
+/// Grants tare capabilities, named like `perfmon`. They have no effect in a user namespace.
 pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     if facts.rights.as_ref().is_ok_and(|rights| rights.machine_wide == Some(false)) {
         return Remedy::setting(
             "run tare outside of this user namespace",
-            "perf asks for rights in the machine's own",
+            "perf requires capabilities in the machine's user namespace",
         );
     }
-    granted(facts, names)
+    grant(facts, names)
 }
 
-/// Gives capabilities as the engine of this container does, or as file capabilities.
-fn granted(facts: &Facts<'_>, names: &[&str]) -> Remedy {
+/// Grants capabilities by the container's engine, or as file capabilities.
+fn grant(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     let upper = names.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
     let flags =
         || upper.iter().map(|name| format!("--cap-add={name}")).collect::<Vec<_>>().join(" ");
-    let risk = "what runs in the container then sees the machine's other processes too";
+    let risk = "programs in the container may then see the machine's other processes";
     match facts.container {
         Container::Yes(Engine::Kubernetes) => {
             let list =
@@ -66,13 +64,13 @@ fn granted(facts: &Facts<'_>, names: &[&str]) -> Remedy {
         }
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
             let list = names.iter().map(|name| format!("cap_{name}")).collect::<Vec<_>>().join(",");
-            let note = "in place of what the file had; whoever may run it then has these rights over all processes";
+            let note = "replaces the file's capabilities; anyone who may run it then has these rights over all processes";
             Remedy::command(format!("sudo setcap {list}+ep \"$(command -v tare)\""), note)
         }
     }
 }
 
-/// What lets an event through that was refused: the level that suffices, or a capability.
+/// Returns the remedies for a refused event; `level` is the paranoid level that suffices.
 pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy> {
     match why {
         Refusal::Forbidden => vec![paranoid(facts, level), capabilities(facts, &["perfmon"])],
@@ -85,35 +83,35 @@ pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy
     }
 }
 
-/// Engines' own profiles let the call pass with the capability, also where that one gives no
-/// rights.
+/// The profiles of container engines allow the call if the container has the capability, even if the
+/// capability itself has no effect.
 fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     let unconfined = |engine: &str| {
-        let note = "the container then reaches every system call; a profile that allows perf_event_open is narrower";
+        let note = "the container may then make every system call; a profile that allows perf_event_open is narrower";
         Remedy::command(format!("{engine} run --security-opt seccomp=unconfined …"), note)
     };
     match facts.container {
-        Container::Yes(Engine::Podman) => vec![granted(facts, &["perfmon"]), unconfined("podman")],
+        Container::Yes(Engine::Podman) => vec![grant(facts, &["perfmon"]), unconfined("podman")],
         Container::Yes(Engine::Docker | Engine::Unnamed) => {
-            vec![granted(facts, &["perfmon"]), unconfined("docker")]
+            vec![grant(facts, &["perfmon"]), unconfined("docker")]
         }
         Container::Yes(Engine::Kubernetes) => vec![
-            granted(facts, &["perfmon"]),
+            grant(facts, &["perfmon"]),
             Remedy::setting(
                 "securityContext: {seccompProfile: {type: Unconfined}}",
-                "the container then reaches every system call",
+                "the container may then make every system call",
             ),
         ],
         Container::Yes(Engine::Lxc) | Container::No | Container::ImageOnly => {
             vec![Remedy::setting(
                 "SystemCallFilter=perf_event_open",
-                "in the systemd unit, or whatever else set the filter",
+                "in the systemd unit, or in whatever else sets the filter",
             )]
         }
     }
 }
 
-/// Raises the limit of open files: for the shell alone where the hard limit allows.
+/// Raises the limit of open files of this shell, with root's help beyond the hard limit.
 pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     const PLENTY: u64 = 65_536;
     let hard = facts.open_files.maximum.unwrap_or(PLENTY);
@@ -123,8 +121,8 @@ pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     Remedy::command(format!("sudo prlimit --pid $$ --nofile={PLENTY}"), "for this shell")
 }
 
-/// What makes a hypervisor show a PMU: the vendors' own names of the settings, none of which was
-/// tried by the project (see docs/internals/untested.md). Compute Engine's is from its documentation of
+/// Returns the settings that make a hypervisor expose a PMU, by the vendors' names. None of them has
+/// been tested (see docs/internals/untested.md). Compute Engine's is from its documentation of
 /// `performanceMonitoringUnit`.
 pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     let amazon = || {
@@ -143,7 +141,7 @@ pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     let qemu = || {
         Remedy::setting(
             "QEMU: -cpu host,pmu=on; libvirt: <features><pmu state='on'/></features>",
-            "on the host, which must have one itself",
+            "on the host, which must have a PMU itself",
         )
     };
     match hypervisor {
@@ -168,7 +166,7 @@ pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     }
 }
 
-/// Makes tracefs seen.
+/// Makes tracefs available.
 pub(super) fn tracefs(facts: &Facts<'_>) -> Remedy {
     const PLACE: &str = "/sys/kernel/tracing";
     let engine = match facts.container {
@@ -186,7 +184,7 @@ pub(super) fn tracefs(facts: &Facts<'_>) -> Remedy {
     };
     Remedy::command(
         format!("{engine} run -v {PLACE}:{PLACE}:ro …"),
-        "the container then reads which tracepoints there are",
+        "the container may then list the tracepoints",
     )
 }
 

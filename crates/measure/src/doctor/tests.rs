@@ -42,7 +42,8 @@ fn commands(item: &Item) -> Vec<&str> {
         .collect()
 }
 
-/// What an unprivileged user has on paranoid level 2, with a PMU: user mode of own tasks.
+/// The kernel of an unprivileged user on paranoid level 2, with a PMU: it allows user mode of own
+/// tasks.
 fn paranoid_2() -> Scripted {
     Scripted::new().rule(
         |attr, target| {
@@ -110,7 +111,7 @@ fn unprivileged_on_level_2() {
     );
 }
 
-/// Docker's filter: `EPERM` on every event, root in a namespace of its own.
+/// Docker's filter refuses every event with `EPERM`; root is in its own user namespace.
 #[test]
 fn a_container_with_a_seccomp_filter() {
     let machine = machine(&[
@@ -148,7 +149,7 @@ fn a_container_with_a_seccomp_filter() {
 }
 
 #[test]
-fn the_cloud_says_which_setting_shows_a_pmu() {
+fn names_the_vendors_setting_that_exposes_a_pmu() {
     for (vendor, product, setting) in [
         ("Google", "Google Compute Engine", "performanceMonitoringUnit"),
         ("Amazon EC2", "m7i.large", ".metal"),
@@ -177,8 +178,7 @@ fn the_cloud_says_which_setting_shows_a_pmu() {
     }
 }
 
-/// Nothing can be read: everything is answered, and what isn't known says which file would have
-/// told.
+/// No file can be read: each check has a result, and an unknown one names the missing file.
 #[test]
 fn a_machine_without_files() {
     let report = report(&machine(&[]), &Scripted::new(), Ok(()));
@@ -225,7 +225,7 @@ fn few_files_and_little_memory() {
     facts.locked_memory = Rlimit { current: Some(64 * 1024), maximum: Some(64 * 1024) };
     let seen = examine(&facts);
     assert!(
-        item(&seen, "open_files").cost.as_ref().unwrap().starts_with("some 10 events"),
+        item(&seen, "open_files").cost.as_ref().unwrap().starts_with("about 10 events"),
         "{:?}",
         item(&seen, "open_files")
     );
@@ -246,7 +246,7 @@ fn few_files_and_little_memory() {
 }
 
 #[test]
-fn without_a_descriptor_nothing_is_claimed() {
+fn without_a_descriptor_checks_are_unknown() {
     let report = report(&machine(&[]), &Scripted::new().files(0), Err(Errno::MFILE));
     assert_eq!(
         [item(&report, "software").state, item(&report, "bpf").state],
@@ -254,7 +254,7 @@ fn without_a_descriptor_nothing_is_claimed() {
     );
 }
 
-/// Text that a file can hold reaches the terminal harmless and the document whole.
+/// Hostile text in files is escaped on the terminal and kept in the document.
 #[test]
 fn hostile_content() {
     let hostile = "6.1\u{1b}[31m\"\\\u{7}evil";
@@ -273,7 +273,8 @@ fn hostile_content() {
     assert!(document["items"][0]["found"].as_str().unwrap().starts_with(hostile));
 }
 
-/// Kernels that count per-CPU data from zero show zeros first, also to those who may see addresses.
+/// On kernels whose per-CPU data starts at zero the first symbols have zero addresses, even if
+/// addresses are shown.
 #[test]
 fn the_first_symbol_may_lie_at_zero() {
     let state = |symbols: &str| {
@@ -300,7 +301,7 @@ fn paths_are_quoted_in_commands() {
 }
 
 #[test]
-fn text_fits_and_colour_adds_nothing_else() {
+fn text_fits_and_colour_adds_only_escapes() {
     let report =
         report(&machine(&[("/proc/self/status", UNPRIVILEGED)]), &paranoid_2(), Err(Errno::PERM));
     let plain = text::render(&report, false);
@@ -316,7 +317,7 @@ fn text_fits_and_colour_adds_nothing_else() {
     assert_eq!(colored, plain);
 }
 
-/// Ids are part of the document's version: they don't change within one.
+/// Ids are part of the document's format: changing one requires a new version.
 #[test]
 fn ids_are_stable_and_unique() {
     let report = report(&machine(&[]), &Scripted::new(), Ok(()));

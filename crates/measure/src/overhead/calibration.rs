@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::Fit;
 use super::plan::CallGraph;
-use super::rates::{Figure, FittedFigure};
+use super::rates::{CostFigure, FittedFigure};
 use super::short::ShortMeasurement;
 use tare_format::ledger::{CostOrigin, Estimate};
 
-/// Raised when a field changes its meaning or goes.
+/// Version of the format. It rises if a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// The conditions that a calibration holds for.
+/// The conditions for which a calibration is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Conditions {
     /// The host's name.
@@ -20,36 +20,36 @@ pub struct Conditions {
     pub kernel: String,
     /// The event's name.
     pub event: String,
-    /// How the samples get their call chains.
+    /// The kind of call chains.
     pub call_graph: CallGraph,
-    /// CPU model; `None` in files of versions without it.
+    /// CPU model; `None` in files of versions without this field.
     #[serde(default)]
     pub cpu_model: Option<String>,
 }
 
-/// For files of versions that kept studies alone.
-fn study() -> CostOrigin {
+/// The origin in files of versions without this field, which stored only studies.
+fn default_origin() -> CostOrigin {
     CostOrigin::Study
 }
 
-/// The cost of a sample, as it was found on a host.
+/// The cost of a sample, as measured on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// See [`VERSION`].
     pub version: u32,
-    /// The conditions it is valid for.
+    /// The conditions for which it is valid.
     #[serde(rename = "place")]
     pub conditions: Conditions,
     /// Time of the measurement, in seconds since 1970.
     pub time: u64,
-    /// By what.
-    #[serde(default = "study")]
+    /// What measured it.
+    #[serde(default = "default_origin")]
     pub origin: CostOrigin,
-    /// The figure it is based on: the stolen time, if measured.
-    pub figure: Figure,
-    /// The line.
+    /// The figure on which it is based: the stolen time, if measured.
+    pub figure: CostFigure,
+    /// The line through the rates.
     pub fit: Fit,
-    /// Frames in the call chains that it was measured with.
+    /// Average number of frames in the samples' call chains.
     pub frames: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ impl Calibration {
         fits: &[FittedFigure],
         frames: Option<f64>,
     ) -> Option<Self> {
-        let order = [Figure::Stolen, Figure::Counting, Figure::Interrupt];
+        let order = [CostFigure::Stolen, CostFigure::Counting, CostFigure::Interrupt];
         let FittedFigure { figure, fit } =
             order.iter().find_map(|figure| fits.iter().find(|fitted| fitted.figure == *figure))?;
         Some(Self {
@@ -76,37 +76,37 @@ impl Calibration {
         })
     }
 
-    /// The stolen time of a sample, as a short measurement found it at one rate.
+    /// Creates a calibration from a short measurement of the stolen time at one rate.
     #[must_use]
-    pub fn of_one_rate(conditions: Conditions, time: u64, measured: &ShortMeasurement) -> Self {
+    pub fn from_one_rate(conditions: Conditions, time: u64, measured: &ShortMeasurement) -> Self {
         Self {
             version: VERSION,
             conditions,
             time,
             origin: CostOrigin::Calibration,
-            figure: Figure::Stolen,
-            fit: Fit::of_one_rate(measured.stolen_us),
+            figure: CostFigure::Stolen,
+            fit: Fit::from_one_rate(measured.stolen_us),
             frames: measured.frames,
         }
     }
 
-    /// Whether it can be gone by: anybody can have written the file that it was in, and what no
-    /// sample can cost is not believed.
+    /// Whether the version is known and the cost is possible. Another program may have written the
+    /// file.
     #[must_use]
-    pub fn is_sane(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let Estimate { value, low, high } = self.sample_us();
         let is_possible = |us: &f64| us.is_finite() && us.abs() < 1e6;
         self.version == VERSION && [low, value, high].iter().all(is_possible) && value > 0.0
     }
 
-    /// Microseconds that a sample costs.
+    /// The cost of a sample in microseconds.
     #[must_use]
     pub fn sample_us(&self) -> Estimate {
         self.fit.slope_us
     }
 
-    /// Returns the share of CPU time that this many samples cost a target that used this many
-    /// seconds.
+    /// Returns the cost of samples as a share of the CPU time that the target used; `None` if that is
+    /// zero.
     #[must_use]
     pub fn share(&self, samples: u64, cpu_seconds: f64) -> Option<Estimate> {
         (cpu_seconds > 0.0).then(|| self.fit.slope_us.times(samples as f64 * 1e-6 / cpu_seconds))
@@ -118,7 +118,7 @@ mod tests {
     use super::super::fit::Point;
     use super::*;
 
-    fn fitted(figure: Figure, us: f64) -> FittedFigure {
+    fn fitted(figure: CostFigure, us: f64) -> FittedFigure {
         let points = [100.0, 2000.0, 4000.0]
             .map(|hz| Point { hz, cost: Estimate::with_error(us * 1e-6 * hz, 1e-6) });
         FittedFigure { figure, fit: Fit::from_points(&points, None).unwrap() }
@@ -135,39 +135,39 @@ mod tests {
     }
 
     #[test]
-    fn goes_by_the_stolen_time_and_predicts_with_it() {
+    fn is_based_on_the_stolen_time_if_measured() {
         let fits = [
-            fitted(Figure::Handler, 0.4),
-            fitted(Figure::Stolen, 2.5),
-            fitted(Figure::Counting, 3.0),
+            fitted(CostFigure::Handler, 0.4),
+            fitted(CostFigure::Stolen, 2.5),
+            fitted(CostFigure::Counting, 3.0),
         ];
         let calibration = Calibration::from_fits(conditions(), 0, &fits, None).unwrap();
-        assert_eq!(calibration.figure, Figure::Stolen);
+        assert_eq!(calibration.figure, CostFigure::Stolen);
         assert!((calibration.share(8000, 2.0).unwrap().value - 0.01).abs() < 1e-6);
         assert_eq!(calibration.share(5, 0.0), None);
-        assert_eq!((calibration.origin, calibration.is_sane()), (CostOrigin::Study, true));
+        assert_eq!((calibration.origin, calibration.is_valid()), (CostOrigin::Study, true));
         assert_eq!(
             Calibration::from_fits(conditions(), 0, &fits[..1], None),
             None,
-            "the handler alone is not what a program loses"
+            "the handler's time alone isn't a program's loss"
         );
     }
 
     #[test]
-    fn a_short_measurement_is_one_rate_and_comes_back() {
+    fn a_short_measurement_is_stored_and_read_back() {
         let measured = ShortMeasurement {
             stolen_us: Estimate { value: 16.0, low: 15.0, high: 17.5 },
             samples: 900,
             frames: None,
         };
-        let calibration = Calibration::of_one_rate(conditions(), 7, &measured);
+        let calibration = Calibration::from_one_rate(conditions(), 7, &measured);
         let text = serde_json::to_string(&calibration).unwrap();
         let read: Calibration = serde_json::from_str(&text).unwrap();
         assert_eq!((&read, read.sample_us()), (&calibration, measured.stolen_us));
-        assert!(read.is_sane() && read.origin == CostOrigin::Calibration);
+        assert!(read.is_valid() && read.origin == CostOrigin::Calibration);
         let impossible = text.replace("16.0", "-16.0");
-        assert!(!serde_json::from_str::<Calibration>(&impossible).unwrap().is_sane());
-        // As versions before wrote them.
+        assert!(!serde_json::from_str::<Calibration>(&impossible).unwrap().is_valid());
+        // The format of earlier versions.
         let old = text.replace(r#""origin":"calibration","#, "").replace(r#","cpu_model":"c""#, "");
         let read: Calibration = serde_json::from_str(&old).unwrap();
         assert_eq!((read.origin, read.conditions.cpu_model), (CostOrigin::Study, None));

@@ -1,4 +1,4 @@
-//! A line through cost against rate, with its uncertainty and predictions.
+//! Fits a line through cost against rate, and predicts with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,55 +7,56 @@ use tare_format::ledger::Estimate;
 /// The cost at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Samples a second that were really delivered.
+    /// Delivered samples per second.
     pub hz: f64,
-    /// The share of CPU time that it cost.
+    /// The cost as a share of CPU time.
     pub cost: Estimate,
 }
 
 /// A point's distance from the line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Residual {
-    /// Samples a second that were delivered.
+    /// Delivered samples per second.
     pub hz: f64,
-    /// Measured less fitted, a share of CPU time.
+    /// Measured minus fitted cost, a share of CPU time.
     pub share: f64,
 }
 
-/// cost = intercept + slope · rate, by least squares weighted with 1 / variance of each point.
+/// The line cost = intercept + slope · rate, by least squares weighted with 1 / variance of each
+/// point.
 ///
-/// The variances are known (each point is a mean of many slices), so that intervals are normal
-/// ones. Where the points scatter more than their variances allow (χ² above its degrees of
-/// freedom), all errors are widened by √(χ² / freedom).
+/// The variances are known (each point is a mean of many slices), so intervals are normal. If the
+/// points scatter more than their variances allow (χ² above its degrees of freedom), all errors are
+/// widened by √(χ² / freedom).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Microseconds a sample.
+    /// The cost of a sample in microseconds.
     pub slope_us: Estimate,
-    /// The share of CPU time that no rate explains.
+    /// The cost at 0 Hz, a share of CPU time.
     pub intercept: Estimate,
     /// Residuals of the fitted points, by rate.
     pub residuals: Vec<Residual>,
-    /// χ² / degrees of freedom; none for two points, which any line fits.
+    /// χ² / degrees of freedom; `None` for two points, which a line always fits.
     pub chi2_per_freedom: Option<f64>,
     /// Covariance of the intercept (a share) and the slope (seconds).
     covariance: f64,
 }
 
-/// The highest rate that keeps within a budget.
+/// The highest rates within a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// The budget, a share of CPU time.
     pub share: f64,
-    /// Samples a second at which the line reaches it.
+    /// The rate at which the line reaches the budget.
     pub hz: f64,
-    /// At which the upper bound of the prediction does: the rate to choose.
+    /// The rate at which the upper bound of the prediction reaches the budget.
     pub safe_hz: f64,
 }
 
-/// The budgets that a study answers for, shares of CPU time.
+/// The budgets for which a study shows rates, as shares of CPU time.
 pub const BUDGETS: [f64; 4] = [0.005, 0.01, 0.02, 0.05];
 
-/// No rate above this is of interest: the kernel would spend all its time on samples.
+/// Maximum rate of a budget, in Hz. At higher rates the kernel would spend all its time on samples.
 const HIGHEST_HZ: f64 = 1e6;
 
 impl Fit {
@@ -70,13 +71,13 @@ impl Fit {
         if last.hz <= first.hz {
             return None;
         }
-        // No point is known better than a thousandth of itself: else a lucky one would draw the
-        // line alone.
+        // The relative error of a point is at least 0.1%: otherwise a point with a tiny error by
+        // chance would determine the line alone.
         let weight = |point: &Point| {
             point.cost.error().max(point.cost.value.abs() * 1e-3).max(1e-9).powi(-2)
         };
-        let sum = |of: &dyn Fn(&Point) -> f64| {
-            points.iter().map(|point| weight(point) * of(point)).sum::<f64>()
+        let sum = |value: &dyn Fn(&Point) -> f64| {
+            points.iter().map(|point| weight(point) * value(point)).sum::<f64>()
         };
         let w = sum(&|_| 1.0);
         let wx = sum(&|p| p.hz);
@@ -104,7 +105,7 @@ impl Fit {
 
     /// Returns the line through the origin with this cost per sample, in microseconds.
     #[must_use]
-    pub fn of_one_rate(sample_us: Estimate) -> Self {
+    pub fn from_one_rate(sample_us: Estimate) -> Self {
         Self {
             slope_us: sample_us,
             intercept: Estimate::exact(0.0),
@@ -124,10 +125,10 @@ impl Fit {
         Estimate::with_error(self.intercept.value + slope.value * hz, variance.max(0.0).sqrt())
     }
 
-    /// The highest rates within a budget; none where even the lowest isn't, or where the cost
-    /// doesn't grow with the rate.
+    /// Finds the highest rates within a budget; `None` if the predicted cost at 0 Hz exceeds it, or
+    /// the cost doesn't grow with the rate.
     #[must_use]
-    pub fn budget(&self, share: f64) -> Option<Budget> {
+    pub fn find_budget(&self, share: f64) -> Option<Budget> {
         if self.slope_us.low <= 0.0 {
             return None;
         }
@@ -149,7 +150,7 @@ impl Fit {
 mod tests {
     use super::*;
 
-    /// 2 us a sample on top of 0.1%, with this error of each point.
+    /// Returns points of 2 us per sample plus 0.1%, with this error.
     fn points(error: f64) -> Vec<Point> {
         [100.0, 500.0, 2000.0, 4000.0]
             .map(|hz| Point { hz, cost: Estimate::with_error(0.001 + 2e-6 * hz, error) })
@@ -157,23 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn a_line_comes_back_with_its_budgets() {
+    fn recovers_a_line_and_its_budgets() {
         let fit = Fit::from_points(&points(1e-5), None).unwrap();
         assert!(
             (fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9,
             "{fit:?}"
         );
         assert!(fit.predict(10_000.0).holds(0.021) && fit.predict(10_000.0).half_width() < 2e-4);
-        let budget = fit.budget(0.01).unwrap();
+        let budget = fit.find_budget(0.01).unwrap();
         assert!(
             (budget.hz - 4500.0).abs() < 1.0 && (4400.0..4500.0).contains(&budget.safe_hz),
             "{budget:?}"
         );
-        assert_eq!(fit.budget(0.0005), None, "the intercept alone is more");
+        assert_eq!(fit.find_budget(0.0005), None, "the intercept alone is more");
     }
 
     #[test]
-    fn what_was_found_at_zero_is_taken_off() {
+    fn the_result_at_0_hz_is_subtracted() {
         let fit =
             Fit::from_points(&points(1e-5), Some(&Estimate::with_error(0.001, 3e-4))).unwrap();
         assert!(fit.intercept.value.abs() < 1e-9 && (fit.intercept.error() - 3e-4).abs() < 1e-5);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn vague_points_count_less() {
+    fn imprecise_points_have_less_weight() {
         let mut points = points(1e-5);
         points.push(Point { hz: 5000.0, cost: Estimate::with_error(0.5, 0.3) });
         let fit = Fit::from_points(&points, None).unwrap();
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_beyond_the_errors_widens_them() {
+    fn scatter_beyond_the_errors_widens_the_intervals() {
         let mut bent = points(1e-6);
         bent[2].cost = Estimate::with_error(0.006, 1e-6);
         let straight = Fit::from_points(&points(1e-6), None).unwrap();
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_truth_as_often_as_they_say() {
+    fn intervals_have_their_stated_coverage() {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut normal = || (0..12).map(|_| rng.f64()).sum::<f64>() - 6.0;
         let held = (0..1000).filter(|_| {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rate_is_no_line() {
+    fn one_rate_has_no_fit() {
         assert_eq!(Fit::from_points(&points(1e-5)[..1], None), None);
         assert_eq!(Fit::from_points(&[], None), None);
     }

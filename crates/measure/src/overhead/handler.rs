@@ -1,5 +1,5 @@
-//! The cost of a sample in three nested figures: perf's handler, the interrupt around it, and the
-//! time stolen from the program.
+//! Measures the cost of a sample in three nested figures: perf's handler, the interrupt around it,
+//! and the time stolen from the program.
 //!
 //! ```text
 //! program ----|                                                        |---- program
@@ -8,71 +8,77 @@
 //!             |<------------------------ stolen ---------------------->|
 //! ```
 //! A pinned loop reads the CPU's clock in slices: first with no trace event open, then in rounds
-//! with none enabled, those of the handler, and those of the interrupt. Each sample's own time
-//! identifies its gap and spans, so ticks, other interrupts and a hypervisor's steal stay out.
+//! with none enabled, with those of the handler, and with those of the interrupt. Each sample's time
+//! identifies its gap and spans, so that ticks, other interrupts and a hypervisor's steal don't
+//! count.
 //!
-//! A trace event at a span's start costs after its timestamp, one at its end before it, so the span
-//! is longer by the cost of one event. The loop's gaps show that cost: those of traced samples are
-//! longer by two. (The kernel's check for a disabled trace event, some 20 ns, remains included.)
+//! The trace event at a span's start takes time after its timestamp, the one at its end before its
+//! timestamp, so the span is longer by the cost of one event. The loop's gaps show that cost: the gap
+//! of a traced sample is longer by two events. (The kernel's check for a disabled trace event, about
+//! 20 ns, remains included.)
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
 use tare_kernel::schedule;
 
-use super::plan::Plan;
+use super::plan::StudyPlan;
 use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::{Clock, Span, watch};
-use super::tracing::{Probe, Probes, Trace};
+use super::tracing::{Probes, Trace, TraceProbe};
 use crate::statistics::estimate;
 use crate::statistics::quantile;
 use tare_format::ledger::Estimate;
 
-/// A gap this long is no sample's: something else ran, or the hypervisor held the CPU back.
+/// Minimum length of a stall, in nanoseconds: a gap in which another program ran, or the hypervisor
+/// paused the CPU.
 const STALL_NS: u64 = 100_000;
-/// Maximum difference between the two clocks at one moment.
+/// Maximum difference between the two clocks, in nanoseconds.
 const SLACK_NS: u64 = 200;
-/// Quantiles of the stolen time that are reported.
+/// The reported quantiles of the stolen time.
 pub const SHARES: [f64; 11] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 
 /// The cost of one sample at one rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HandlerCost {
-    /// Microseconds in perf's own handler.
+    /// Microseconds in perf's handler.
     pub handler_us: Option<Estimate>,
     /// Microseconds in the interrupt.
     pub interrupt_us: Option<Estimate>,
-    /// Microseconds that the program does without.
+    /// Microseconds that the program loses.
     pub stolen_us: Option<Estimate>,
     /// The quantiles of the stolen time at [`SHARES`], in microseconds; empty without samples.
     pub stolen_quantiles_us: Vec<f64>,
     /// Cost of a trace event in the handler's span, in microseconds; it was subtracted.
     pub handler_tracing_us: Option<Estimate>,
-    /// Cost of a trace event in the interrupt's span.
+    /// Cost of a trace event in the interrupt's span, in microseconds; it was subtracted.
     pub interrupt_tracing_us: Option<Estimate>,
-    /// The share of CPU time in gaps that no sample made: ticks, other interrupts, steal of less
-    /// than 100 us at a time.
+    /// The share of CPU time in gaps without a sample: ticks, other interrupts, steal of less than
+    /// 100 us at a time.
     pub background: Option<Estimate>,
-    /// The share of CPU time in gaps of 100 us and more: other programs, steal.
+    /// The share of CPU time in gaps of 100 us or more: other programs, steal.
     pub stalls: f64,
-    /// Samples while the handler was traced.
+    /// Number of samples while the handler was traced.
     pub traced_samples: u64,
-    /// Traced spans that hold one of them: interrupts, as the kernel counted them.
+    /// Number of traced spans that contain such a sample.
     pub traced_interrupts: u64,
 }
 
-/// The slices of one mode of tracing: a figure a slice, times in nanoseconds a sample.
+/// The slices of one mode of tracing. Lists have a value for each slice; times are in nanoseconds per
+/// sample.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     stolen_ns: Vec<f64>,
-    /// The median gap of a sample, slice by slice; none without samples.
+    /// The median gap with one sample; `None` for a slice without samples.
     typical_ns: Vec<Option<f64>>,
     span_ns: Vec<f64>,
     background: Vec<f64>,
     stalled_ns: u64,
     elapsed_ns: u64,
+    /// The length of each gap with one sample, of all slices.
     singles_us: Vec<f64>,
     samples: u64,
+    /// Number of spans with samples.
     spans: u64,
 }
 
@@ -81,20 +87,20 @@ pub(super) struct Slices {
 struct SlicesByMode {
     /// No trace event is open.
     plain: Slices,
-    /// They are open and off, in rounds with the other two: what these differ by is what tracing
-    /// costs.
+    /// Trace events are open but disabled. The difference to the two other modes is the cost of
+    /// tracing.
     off: Slices,
     handler: Slices,
     interrupt: Slices,
 }
 
-/// Measures one rate. `step` is called after each slice, and ends it early by returning false: then
-/// there is no result.
+/// Measures the cost of a sample at a rate. `step` is called after each slice and round; if it
+/// returns false, the result is `None`.
 ///
 /// # Errors
-/// The event can't be sampled. Trace events that can't be opened leave their figure out.
-pub fn cost(
-    plan: &Plan,
+/// Fails if the event can't be sampled. If trace events can't be opened, their figure is left out.
+pub fn measure_cost(
+    plan: &StudyPlan,
     hz: u64,
     kernel: &dyn Kernel,
     probes: &Probes,
@@ -102,16 +108,16 @@ pub fn cost(
 ) -> Result<Option<(HandlerCost, DeliveredSamples)>, SamplerError> {
     let mut rng = Rng::with_seed(plan.seed ^ hz);
     let sampler = Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu)?;
-    let mut runner = SliceRunner { first: true, ..SliceRunner::new(plan.slice_ns, sampler) };
+    let mut runner = SliceRunner { real_time: true, ..SliceRunner::new(plan.slice_ns, sampler) };
     let mut slices = SlicesByMode::default();
     for _ in 0..plan.handler_slices() {
-        runner.slice(None, &mut slices.plain)?;
+        runner.run_slice(None, &mut slices.plain)?;
         if !step() {
             return Ok(None);
         }
     }
-    // Not before: the kernel calls into a trace event that is open and off, too.
-    let open = |probe: &Option<Probe>| {
+    // Opened only now: the kernel also spends time on open trace events that are disabled.
+    let open = |probe: &Option<TraceProbe>| {
         probe
             .as_ref()
             .filter(|_| hz > 0)
@@ -125,24 +131,24 @@ pub fn cost(
         rng.shuffle(&mut order);
         for mode in order.iter().filter(|_| traced) {
             match mode {
-                0 => runner.slice(None, &mut slices.off)?,
-                1 => runner.slice(handler.as_mut(), &mut slices.handler)?,
-                _ => runner.slice(interrupt.as_mut(), &mut slices.interrupt)?,
+                0 => runner.run_slice(None, &mut slices.off)?,
+                1 => runner.run_slice(handler.as_mut(), &mut slices.handler)?,
+                _ => runner.run_slice(interrupt.as_mut(), &mut slices.interrupt)?,
             }
         }
         if !step() {
             return Ok(None);
         }
     }
-    Ok(Some((sum_up(&slices, probes, &mut rng), runner.all)))
+    Ok(Some((summarize(&slices, probes, &mut rng), runner.all)))
 }
 
-/// What slices need.
+/// Runs slices of a loop under a sampler.
 #[derive(Debug)]
 pub(super) struct SliceRunner {
     slice_ns: u64,
-    /// Whether slices come before all other programs, where this user may have that.
-    first: bool,
+    /// Whether slices run with real-time priority, if this user may set it.
+    real_time: bool,
     clock: Clock,
     sampler: Sampler,
     /// Samples delivered in all slices.
@@ -150,24 +156,24 @@ pub(super) struct SliceRunner {
 }
 
 impl SliceRunner {
-    /// Takes 20 ms, to measure the clock.
+    /// Measures the clock first, which takes 20 ms.
     pub(super) fn new(slice_ns: u64, sampler: Sampler) -> Self {
         Self {
             slice_ns,
-            first: false,
+            real_time: false,
             clock: Clock::measure(),
             sampler,
             all: DeliveredSamples::default(),
         }
     }
 
-    /// A slice with the event on, traced or not.
-    pub(super) fn slice(
+    /// Runs a slice with the event enabled, and with `trace` if given.
+    pub(super) fn run_slice(
         &mut self,
         mut trace: Option<&mut Trace>,
         slices: &mut Slices,
     ) -> Result<(), SamplerError> {
-        let first = self.first.then(schedule::real_time);
+        let priority = self.real_time.then(schedule::real_time);
         let traces = trace.as_ref().is_none_or(|trace| trace.on().is_ok());
         self.sampler.on()?;
         let watched = watch(self.slice_ns, &self.clock);
@@ -176,7 +182,7 @@ impl SliceRunner {
         if let Some(trace) = trace.as_mut().filter(|trace| traces && trace.off().is_ok()) {
             spans = trace.take();
         }
-        drop(first);
+        drop(priority);
         let delivered = self.sampler.take();
         slices.add(watched.elapsed_ns, &watched.gaps, &spans, &delivered.times_ns);
         self.all.add(&delivered);
@@ -185,17 +191,18 @@ impl SliceRunner {
 }
 
 impl Slices {
-    /// Microseconds that a sample took from the loop; none for fewer than five slices.
+    /// Returns the time that a sample took from the loop, in microseconds; `None` for fewer than five
+    /// slices with samples.
     pub(super) fn stolen_us(&self, rng: &mut Rng) -> Option<Estimate> {
-        in_us(&self.stolen_ns, rng)
+        estimate_us(&self.stolen_ns, rng)
     }
 
-    /// Samples in all slices together.
+    /// The number of samples in all slices.
     pub(super) fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Adds a slice; all times ascend.
+    /// Adds a slice. `gaps`, `spans` and `times` must be in ascending order.
     fn add(&mut self, elapsed_ns: u64, gaps: &[Span], spans: &[Span], times: &[u64]) {
         self.elapsed_ns += elapsed_ns;
         let mut stolen = 0;
@@ -204,13 +211,14 @@ impl Slices {
         let mut singles = Vec::new();
         let mut rest = times;
         for gap in gaps {
-            let holds = within(&mut rest, gap, SLACK_NS);
-            match (gap.length() >= STALL_NS, holds) {
+            let held = take_within(&mut rest, gap, SLACK_NS);
+            match (gap.length() >= STALL_NS, held) {
                 (true, _) => self.stalled_ns += gap.length(),
                 (false, 0) => background += gap.length(),
                 (false, _) => {
-                    (stolen, samples) = (stolen + gap.length(), samples + holds);
-                    if holds == 1 {
+                    stolen += gap.length();
+                    samples += held;
+                    if held == 1 {
                         singles.push(gap.length() as f64);
                     }
                 }
@@ -226,11 +234,12 @@ impl Slices {
         let mut samples = 0;
         let mut rest = times;
         for span in spans {
-            let holds = within(&mut rest, span, 0);
-            if holds > 0 && span.length() < STALL_NS {
-                (inside, samples) = (inside + span.length(), samples + holds);
+            let held = take_within(&mut rest, span, 0);
+            if held > 0 && span.length() < STALL_NS {
+                inside += span.length();
+                samples += held;
             }
-            self.spans += u64::from(holds > 0);
+            self.spans += u64::from(held > 0);
         }
         if samples > 0 {
             self.span_ns.push(inside as f64 / samples as f64);
@@ -239,20 +248,21 @@ impl Slices {
     }
 }
 
-/// Counts the times that lie within a span; they and all before it are consumed.
-fn within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
+/// Counts the times within a span. Removes them, and all earlier times, from the list.
+fn take_within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
     let before = times.partition_point(|time| *time + slack < span.from);
     let until = times.partition_point(|time| *time <= span.to + slack);
     *times = &times[until..];
     until.saturating_sub(before) as u64
 }
 
-fn sum_up(slices: &SlicesByMode, probes: &Probes, rng: &mut Rng) -> HandlerCost {
+fn summarize(slices: &SlicesByMode, probes: &Probes, rng: &mut Rng) -> HandlerCost {
     let SlicesByMode { plain, off, handler, interrupt } = slices;
     let stolen_us = plain.stolen_us(rng);
-    let (handler_us, handler_tracing_us) = traced(handler, off, probes.handler.as_ref(), rng);
+    let (handler_us, handler_tracing_us) =
+        subtract_tracing(handler, off, probes.handler.as_ref(), rng);
     let (interrupt_us, interrupt_tracing_us) =
-        traced(interrupt, off, probes.interrupt.as_ref(), rng);
+        subtract_tracing(interrupt, off, probes.interrupt.as_ref(), rng);
     let all = [plain, off, handler, interrupt];
     let elapsed: u64 = all.iter().map(|slices| slices.elapsed_ns).sum();
     let stalled: u64 = all.iter().map(|slices| slices.stalled_ns).sum();
@@ -273,20 +283,20 @@ fn sum_up(slices: &SlicesByMode, probes: &Probes, rng: &mut Rng) -> HandlerCost 
     }
 }
 
-fn in_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
+fn estimate_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
     estimate(ns.iter().map(|ns| ns / 1e3), rng)
 }
 
-/// Returns a span's cost, and the cost of a trace event that was subtracted: half of the difference
-/// between traced and untraced samples of the same round.
-fn traced(
+/// Returns a span's length without the cost of tracing, and the cost of a trace event: half of the
+/// difference between traced and untraced samples of the same round.
+fn subtract_tracing(
     slices: &Slices,
     off: &Slices,
-    probe: Option<&Probe>,
+    probe: Option<&TraceProbe>,
     rng: &mut Rng,
 ) -> (Option<Estimate>, Option<Estimate>) {
-    let Some(span) = in_us(&slices.span_ns, rng) else { return (None, None) };
-    if matches!(probe, Some(Probe::Took { .. })) {
+    let Some(span) = estimate_us(&slices.span_ns, rng) else { return (None, None) };
+    if matches!(probe, Some(TraceProbe::Took { .. })) {
         return (Some(span), None);
     }
     let more = slices
@@ -294,7 +304,7 @@ fn traced(
         .iter()
         .zip(&off.typical_ns)
         .filter_map(|(with, without)| Some((with.as_ref()? - without.as_ref()?) / 2.0));
-    let event = in_us(&more.collect::<Vec<_>>(), rng);
+    let event = estimate_us(&more.collect::<Vec<_>>(), rng);
     (event.map(|event| span.minus(&event)), event)
 }
 
@@ -307,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_find_their_gaps_and_spans() {
+    fn samples_are_assigned_to_their_gaps_and_spans() {
         let mut slices = Slices::default();
         let gaps = [
             span(10_000, 12_000),
@@ -325,7 +335,7 @@ mod tests {
         assert_eq!(
             slices.stolen_ns,
             [2300.0],
-            "the mean of two; the second gap is a tick's, the last a stall"
+            "the mean of two; the second gap is a tick, the last a stall"
         );
         assert_eq!(slices.background, [0.0007]);
         assert_eq!(slices.stalled_ns, 150_000);
@@ -335,14 +345,14 @@ mod tests {
     }
 
     #[test]
-    fn what_tracing_costs_is_taken_off() {
+    fn the_cost_of_tracing_is_subtracted() {
         let with = |stolen: f64, span: f64| Slices {
             stolen_ns: vec![stolen; 9],
             typical_ns: vec![Some(stolen); 9],
             span_ns: vec![span; 9],
             ..Slices::default()
         };
-        let pair = Some(Probe::Pair { ids: [1, 2], filter: None });
+        let pair = Some(TraceProbe::Pair { ids: [1, 2], filter: None });
         let probes = Probes { handler: pair.clone(), interrupt: pair };
         let slices = SlicesByMode {
             plain: with(2400.0, 0.0),
@@ -350,7 +360,7 @@ mod tests {
             handler: with(3050.0, 700.0),
             interrupt: with(2950.0, 2200.0),
         };
-        let cost = sum_up(&slices, &probes, &mut Rng::with_seed(1));
+        let cost = summarize(&slices, &probes, &mut Rng::with_seed(1));
         let value = |estimate: Option<Estimate>| (estimate.unwrap().value * 1e3).round();
         assert_eq!((value(cost.handler_tracing_us), value(cost.handler_us)), (300.0, 400.0));
         assert_eq!(
@@ -360,12 +370,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_gap_holds_is_skipped() {
+    fn times_outside_of_spans_are_skipped() {
         let times = [5, 10, 20, 21, 30];
         let mut rest = &times[..];
-        assert_eq!(within(&mut rest, &span(9, 21), 0), 3);
+        assert_eq!(take_within(&mut rest, &span(9, 21), 0), 3);
         assert_eq!(rest, [30]);
-        assert_eq!(within(&mut rest, &span(40, 50), 0), 0);
+        assert_eq!(take_within(&mut rest, &span(40, 50), 0), 0);
         assert!(rest.is_empty());
     }
 }

@@ -1,43 +1,43 @@
-//! What sampling takes from a loop: short slices with sampling on and off, in random order, paired.
+//! Measures what a loop loses to sampling, by short slices with sampling on and off in random order.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::schedule;
 
-use super::load::{Kind, Load};
-use super::plan::Plan;
+use super::load::{Load, LoadKind};
+use super::plan::StudyPlan;
 use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::Clock;
 use crate::statistics::estimate;
 use tare_format::ledger::Estimate;
 
-/// Something that can be enabled for one slice and disabled for another.
+/// A profiler or event that can be enabled for one slice and disabled for another.
 pub trait Switch {
-    /// Starts it, and waits until it has.
+    /// Starts sampling, and waits until it has started.
     ///
     /// # Errors
-    /// It is gone, or doesn't answer.
+    /// Fails if the profiler has exited or doesn't answer, or the event can't be enabled.
     fn on(&mut self) -> Result<(), SwitchError>;
 
-    /// Stops it, and waits until it has.
+    /// Stops sampling, and waits until it has stopped.
     ///
     /// # Errors
-    /// It is gone, or doesn't answer.
+    /// Fails if the profiler has exited or doesn't answer, or the event can't be disabled.
     fn off(&mut self) -> Result<(), SwitchError>;
 }
 
-/// Why something can't be switched.
+/// A failure to switch sampling on or off.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// The event under study.
+    /// The event under study failed.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
-    /// A profiler.
+    /// A profiler failed.
     #[error("{0}")]
     Profiler(String),
 }
 
-/// The event alone: what no profiler can do without.
+/// The event without a profiler: the minimum cost of any profiler.
 #[derive(Debug)]
 pub struct EventAlone {
     sampler: Sampler,
@@ -46,7 +46,7 @@ pub struct EventAlone {
 }
 
 impl EventAlone {
-    /// Of an event that was opened.
+    /// Wraps an open event.
     #[must_use]
     pub fn new(sampler: Sampler) -> Self {
         Self { sampler, delivered: DeliveredSamples::default() }
@@ -65,30 +65,32 @@ impl Switch for EventAlone {
     }
 }
 
-/// What one profiler, or the event alone, cost one loop.
+/// What a loop lost to a profiler, or to the event alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     /// The loop.
-    pub load: Kind,
+    pub load: LoadKind,
     /// The profiler; `events` for the event alone.
     pub profiler: String,
     /// The share of its passes that the loop lost.
     pub lost: Estimate,
-    /// The same less that of the event alone, pair by pair; none for the event alone.
+    /// The loss beyond that of the event alone, as a mean over the rounds; `None` for the event
+    /// alone.
     pub beyond_events: Option<Estimate>,
-    /// Each round's share, as measured.
+    /// The share lost in each round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
 }
 
-/// Runs rounds of slices, each with nothing and with every switch once, in random order. `step` is
-/// called after each, and ends it early by returning false: then there is no result.
+/// Measures the losses of a loop in rounds. Each round has a slice without sampling and one for each
+/// switch, in random order. `step` is called after each round; if it returns false, the result is
+/// `None`.
 ///
 /// # Errors
-/// A switch failed.
-pub fn losses(
-    plan: &Plan,
-    kind: Kind,
+/// Fails if a switch fails.
+pub fn measure_losses(
+    plan: &StudyPlan,
+    kind: LoadKind,
     switches: &mut [(String, &mut dyn Switch)],
     clock: &Clock,
     rng: &mut Rng,
@@ -97,14 +99,14 @@ pub fn losses(
     let ticks = clock.ticks_in(plan.slice_ns);
     let mut load = Load::new(kind, plan.seed);
     let mut rounds = vec![Vec::with_capacity(plan.pairs); switches.len()];
-    // Nothing at all is the last place.
+    // The last index is the slice without sampling.
     let mut order: Vec<usize> = (0..=switches.len()).collect();
     let mut speeds = vec![0.0; order.len()];
     load.run(ticks);
     for _ in 0..plan.pairs {
         rng.shuffle(&mut order);
         for &at in &order {
-            let _first = schedule::real_time();
+            let _priority = schedule::real_time();
             if let Some((_, switch)) = switches.get_mut(at) {
                 switch.on()?;
             }
@@ -132,7 +134,7 @@ pub fn losses(
 
 impl Loss {
     fn from_rounds(
-        load: Kind,
+        load: LoadKind,
         profiler: String,
         rounds: &[Vec<f64>],
         at: usize,
@@ -152,44 +154,48 @@ mod tests {
     use tare_events::Event;
     use tare_format::abi::Attr;
 
-    /// Takes a share of the next slice by running through it.
-    struct LoopShare(u32, u32);
+    /// Counts how often it was switched on and off. Fails at the 30th time.
+    #[derive(Default)]
+    struct CountingSwitch {
+        on: u32,
+        off: u32,
+    }
 
-    impl Switch for LoopShare {
+    impl Switch for CountingSwitch {
         fn on(&mut self) -> Result<(), SwitchError> {
-            self.0 += 1;
+            self.on += 1;
             Ok(())
         }
         fn off(&mut self) -> Result<(), SwitchError> {
-            self.1 += 1;
-            if self.1 == 30 { Err(SwitchError::Profiler("gone".into())) } else { Ok(()) }
+            self.off += 1;
+            if self.off == 30 { Err(SwitchError::Profiler("gone".into())) } else { Ok(()) }
         }
     }
 
-    fn plan(pairs: usize) -> Plan {
+    fn plan(pairs: usize) -> StudyPlan {
         let event = Event::new("cpu-clock", Attr::default());
-        Plan {
+        StudyPlan {
             event,
             call_graph: CallGraph::None,
             rates: vec![0],
             cpu: 0,
             slice_ns: 100_000,
             pairs,
-            loads: vec![Kind::Counting],
+            loads: vec![LoadKind::Counting],
             seed: 1,
         }
     }
 
     #[test]
     fn every_round_has_every_switch_once() {
-        let mut one = LoopShare(0, 0);
-        let mut two = LoopShare(0, 0);
+        let mut one = CountingSwitch::default();
+        let mut two = CountingSwitch::default();
         let mut switches: Vec<(String, &mut dyn Switch)> =
             vec![("events".into(), &mut one), ("other".into(), &mut two)];
         let clock = Clock::measure();
-        let found = losses(
+        let found = measure_losses(
             &plan(12),
-            Kind::Counting,
+            LoadKind::Counting,
             &mut switches,
             &clock,
             &mut Rng::with_seed(1),
@@ -197,25 +203,39 @@ mod tests {
         )
         .unwrap()
         .unwrap();
-        assert_eq!((one.0, one.1, two.0, two.1), (12, 12, 12, 12));
+        assert_eq!((one.on, one.off, two.on, two.off), (12, 12, 12, 12));
         assert_eq!((found.len(), found[0].rounds.len()), (2, 12));
         assert!(found[0].beyond_events.is_none() && found[1].beyond_events.is_some());
     }
 
     #[test]
-    fn a_failing_switch_and_an_impatient_user_end_it() {
-        let mut one = LoopShare(0, 0);
+    fn a_failing_switch_or_a_false_step_ends_the_measurement() {
+        let mut one = CountingSwitch::default();
         let clock = Clock::measure();
         let mut switches: Vec<(String, &mut dyn Switch)> = vec![("events".into(), &mut one)];
         let mut rng = Rng::with_seed(1);
         assert!(
-            losses(&plan(5), Kind::Counting, &mut switches, &clock, &mut rng, &mut || false)
-                .unwrap()
-                .is_none()
+            measure_losses(
+                &plan(5),
+                LoadKind::Counting,
+                &mut switches,
+                &clock,
+                &mut rng,
+                &mut || false
+            )
+            .unwrap()
+            .is_none()
         );
         assert!(
-            losses(&plan(50), Kind::Counting, &mut switches, &clock, &mut rng, &mut || true)
-                .is_err()
+            measure_losses(
+                &plan(50),
+                LoadKind::Counting,
+                &mut switches,
+                &clock,
+                &mut rng,
+                &mut || true
+            )
+            .is_err()
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Loops whose throughput is measured while they are sampled.
+//! The loops whose throughput is measured while they are sampled.
 
 use std::hint::black_box;
 
@@ -6,23 +6,24 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::timestamp;
 
-/// The kinds of loops. None waits for its own stores: the speed of store forwarding changes with
-/// every interrupt.
+/// The kinds of loops. No loop depends on its own stores: every interrupt changes the speed of store
+/// forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Counts its passes, all in registers: the article's loop. Loses the time that samples take.
+pub enum LoadKind {
+    /// Counts its passes in registers, like the loop of the published study. It loses the time that
+    /// samples take.
     Counting,
-    /// Follows pointers through more memory than a core's own caches hold. Loses also the lines
-    /// that samples drive out.
+    /// Follows pointers through more memory than a core's caches hold. It also loses the cache lines
+    /// that samples evict.
     Memory,
-    /// Branches by a fixed random pattern that the CPU has learnt; it also loses what samples make
-    /// the CPU forget.
+    /// Branches by a fixed random pattern that the CPU has learnt. It also loses the branch
+    /// predictions that samples evict.
     Branchy,
 }
 
-impl Kind {
-    /// All of them.
+impl LoadKind {
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Counting, Self::Memory, Self::Branchy];
 
     /// Its name in tables.
@@ -36,19 +37,19 @@ impl Kind {
     }
 }
 
-/// Bytes that the memory loop goes through: beyond the second-level cache of any core.
+/// Bytes of the memory loop: more than the second-level cache of any core.
 const MEMORY_BYTES: usize = 16 << 20;
-/// Bytes of a cache line: one pointer in each.
+/// Bytes of a cache line; each has one pointer.
 const LINE: usize = 64;
-/// Branches of the pattern.
+/// Number of branches in the pattern.
 const PATTERN: usize = 4096;
-/// Steps between two readings of the clock: about ten microseconds.
+/// Steps of each kind between two readings of the clock: about ten microseconds.
 const STEPS: [u32; 3] = [8_000, 100, 2_000];
 
 /// A loop and its data.
 #[derive(Debug)]
 pub struct Load {
-    kind: Kind,
+    kind: LoadKind,
     words: Vec<u32>,
     place: u32,
     taken: [u32; 64],
@@ -57,25 +58,25 @@ pub struct Load {
 /// A loop's progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Passes a tick.
+    /// Passes per tick.
     pub speed: f64,
 }
 
 impl Load {
-    /// Makes a loop ready; the pattern follows the seed.
+    /// Prepares a loop; its pattern depends on the seed.
     #[must_use]
-    pub fn new(kind: Kind, seed: u64) -> Self {
+    pub fn new(kind: LoadKind, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let words = match kind {
-            Kind::Counting => Vec::new(),
-            Kind::Memory => one_cycle(MEMORY_BYTES / LINE, &mut rng),
-            Kind::Branchy => (0..PATTERN).map(|_| rng.u32(..2)).collect(),
+            LoadKind::Counting => Vec::new(),
+            LoadKind::Memory => create_cycle(MEMORY_BYTES / LINE, &mut rng),
+            LoadKind::Branchy => (0..PATTERN).map(|_| rng.u32(..2)).collect(),
         };
         Self { kind, words, place: 0, taken: [0; 64] }
     }
 
-    /// Runs for this many ticks of the CPU's clock. Never inlined: two copies at different
-    /// addresses differ in speed, the branchy one by 20%.
+    /// Runs for this number of ticks of the CPU's clock. Never inlined: copies at different addresses
+    /// differ in speed, those of the branchy loop by 20%.
     #[inline(never)]
     pub fn run(&mut self, ticks: u64) -> Progress {
         let steps = STEPS[self.kind as usize];
@@ -84,9 +85,9 @@ impl Load {
         let mut spent = 0;
         while spent < ticks {
             match self.kind {
-                Kind::Counting => self.place = count(self.place, steps),
-                Kind::Memory => self.place = chase(&self.words, self.place, steps),
-                Kind::Branchy => {
+                LoadKind::Counting => self.place = count(self.place, steps),
+                LoadKind::Memory => self.place = chase(&self.words, self.place, steps),
+                LoadKind::Branchy => {
                     self.place = branch(&self.words, &mut self.taken, self.place, steps);
                 }
             }
@@ -99,7 +100,7 @@ impl Load {
 }
 
 fn count(from: u32, steps: u32) -> u32 {
-    // A plain sum would be computed without a loop.
+    // The compiler would compute a plain sum without a loop.
     (0..steps).fold(from, |count, step| (count ^ step).rotate_left(7).wrapping_add(1))
 }
 
@@ -110,7 +111,7 @@ fn chase(lines: &[u32], from: u32, steps: u32) -> u32 {
 fn branch(pattern: &[u32], taken: &mut [u32; 64], from: u32, steps: u32) -> u32 {
     let mut sum = from;
     for step in 0..steps as usize {
-        // A store in one arm alone keeps the compiler from choosing without a branch.
+        // A store in only one arm prevents the compiler from replacing the branch by a selection.
         if pattern[step % PATTERN] == 0 {
             taken[step % 64] = sum;
             sum = sum.wrapping_add(1);
@@ -121,9 +122,9 @@ fn branch(pattern: &[u32], taken: &mut [u32; 64], from: u32, steps: u32) -> u32 
     sum
 }
 
-/// Places in memory, one in each line, each holding the next: one cycle through all of them in a
-/// random order (Sattolo).
-fn one_cycle(lines: usize, rng: &mut Rng) -> Vec<u32> {
+/// Creates a cycle of pointers, one in each cache line, through all lines in random order (Sattolo's
+/// algorithm).
+fn create_cycle(lines: usize, rng: &mut Rng) -> Vec<u32> {
     let stride = LINE / size_of::<u32>();
     let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();
     for last in (1..order.len()).rev() {
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_pointers_are_one_cycle() {
-        let words = one_cycle(64, &mut Rng::with_seed(1));
+        let words = create_cycle(64, &mut Rng::with_seed(1));
         let mut seen = std::collections::BTreeSet::new();
         let mut at = 0;
         while seen.insert(at) {
@@ -153,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn every_loop_moves_and_lasts_as_long_as_asked() {
-        for kind in Kind::ALL {
+    fn every_loop_makes_passes_for_the_requested_time() {
+        for kind in LoadKind::ALL {
             let begin = timestamp::ticks();
             let progress = Load::new(kind, 3).run(1_000_000);
             assert!(timestamp::ticks() - begin >= 1_000_000);

@@ -1,4 +1,4 @@
-//! The study behind `tare overhead`: what sampling costs on this machine.
+//! The study of `tare overhead`: measures the cost of sampling on this machine.
 //!
 //! ```text
 //! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
@@ -6,8 +6,8 @@
 //! `short` measures the stolen time alone, in a quarter of a second; `kept` stores both, and
 //! `predict` serves recordings.
 //!
-//! It opens events and rings itself: it judges recorders, so it uses none. docs/overhead.md
-//! describes the method.
+//! The study judges recorders, so it opens events and ring buffers itself. docs/overhead.md describes
+//! the method.
 
 pub mod calibration;
 pub mod fit;

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Why a thread can't be pinned.
+/// The reason why a thread can't be pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
     /// This process may not run on the requested CPU.
@@ -12,8 +12,8 @@ pub enum PinError {
     /// No CPU is allowed.
     #[error("no CPU is allowed")]
     None,
-    /// The kernel doesn't tell which CPUs are allowed.
-    #[error("cannot ask which CPUs are allowed: {0}")]
+    /// The allowed CPUs can't be read.
+    #[error("cannot read the allowed CPUs: {0}")]
     Ask(Errno),
     /// The kernel refuses.
     #[error("cannot run on CPU {cpu}: {errno}")]
@@ -25,7 +25,7 @@ pub enum PinError {
     },
 }
 
-/// This thread, pinned. As before when it goes.
+/// Pins this thread until it is dropped.
 #[derive(Debug)]
 pub struct PinnedThread {
     before: CpuSet,
@@ -34,15 +34,15 @@ pub struct PinnedThread {
 }
 
 impl PinnedThread {
-    /// Pins this thread to a CPU: the one asked for, or the last that it may run on.
+    /// Pins this thread to the requested CPU, or to the last on which it may run.
     ///
     /// # Errors
     /// See [`PinError`].
-    pub fn to(asked: Option<u32>) -> Result<Self, PinError> {
+    pub fn to(requested: Option<u32>) -> Result<Self, PinError> {
         let before = sched_getaffinity(None).map_err(PinError::Ask)?;
         let place = |cpu: u32| usize::try_from(cpu).ok().filter(|cpu| *cpu < CpuSet::MAX_CPU);
         let allowed = |cpu: &u32| place(*cpu).is_some_and(|cpu| before.is_set(cpu));
-        let cpu = match asked {
+        let cpu = match requested {
             Some(cpu) => Some(cpu).filter(allowed).ok_or(PinError::Forbidden(cpu))?,
             None => {
                 let all = 0..u32::try_from(CpuSet::MAX_CPU).unwrap_or(0);
@@ -61,14 +61,14 @@ impl PinnedThread {
         self.cpu
     }
 
-    fn leave(&self) {
-        // It was in force before: it can't be refused.
+    fn restore(&self) {
+        // This affinity was valid before, so the kernel accepts it.
         let _ = sched_setaffinity(None, &self.before);
     }
 
-    /// Runs `act` unpinned, so that what it starts inherits the original affinity.
-    pub fn aside<T>(&self, act: impl FnOnce() -> T) -> T {
-        self.leave();
+    /// Runs `act` unpinned, so that processes started by it inherit the original affinity.
+    pub fn run_unpinned<T>(&self, act: impl FnOnce() -> T) -> T {
+        self.restore();
         let result = act();
         let _ = sched_setaffinity(None, &self.on);
         result
@@ -77,7 +77,7 @@ impl PinnedThread {
 
 impl Drop for PinnedThread {
     fn drop(&mut self) {
-        self.leave();
+        self.restore();
     }
 }
 
@@ -86,11 +86,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_pinned_until_the_guard_goes() {
+    fn a_thread_is_pinned_until_the_guard_is_dropped() {
         let before = sched_getaffinity(None).unwrap();
         let pinned = PinnedThread::to(None).unwrap();
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        assert_eq!(pinned.aside(|| sched_getaffinity(None).unwrap()), before);
+        assert_eq!(pinned.run_unpinned(|| sched_getaffinity(None).unwrap()), before);
         drop(pinned);
         assert_eq!(sched_getaffinity(None).unwrap(), before);
         assert_eq!(PinnedThread::to(Some(1_000_000)).unwrap_err(), PinError::Forbidden(1_000_000));

@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::load::Kind;
+use super::load::LoadKind;
 use tare_events::Event;
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::PERF_SAMPLE_STACK_USER;
 
-/// How samples get their call chains.
+/// The kind of call chains in samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallGraph {
-    /// Not at all.
+    /// No call chains.
     None,
     /// The kernel follows frame pointers.
     Fp,
-    /// A sample holds a copy of the stack.
+    /// Samples contain a copy of the stack.
     Dwarf,
 }
 
 impl CallGraph {
-    /// Returns how an event's samples get their call chains.
+    /// Returns the kind of call chains in an event's samples.
     #[must_use]
     pub fn from_attr(attr: &Attr) -> Self {
         let has_stack = attr.sample_type & u64::from(PERF_SAMPLE_STACK_USER) != 0;
@@ -42,38 +42,38 @@ impl CallGraph {
     }
 }
 
-/// The default rates: those of the published study, and 0.
+/// The default rates in Hz: those of the published study, and 0.
 pub const RATES: [u64; 6] = [0, 100, 500, 2000, 4000, 100_000];
 
 /// The plan of a study.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct StudyPlan {
     /// The event whose samples are measured.
     pub event: Event,
-    /// What its samples hold.
+    /// The kind of call chains in its samples.
     pub call_graph: CallGraph,
-    /// Samples a second, ascending: the highest last, as the kernel may lower its limit there.
+    /// Rates in Hz, ascending: at a high rate the kernel may lower its limit for further ones.
     pub rates: Vec<u64>,
-    /// The CPU that everything happens on; the thread must be pinned to it.
+    /// The CPU of the study. The thread must be pinned to it.
     pub cpu: u32,
-    /// Length of a slice.
+    /// Length of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// Slices of each loop with each profiler, and as many without.
+    /// Number of slices of each loop with each profiler, and of slices without.
     pub pairs: usize,
     /// The loops.
-    pub loads: Vec<Kind>,
-    /// Decides the order of slices.
+    pub loads: Vec<LoadKind>,
+    /// Seed of the order of slices.
     pub seed: u64,
 }
 
-impl Plan {
-    /// Slices of each mode of tracing, to measure the handler's cost.
+impl StudyPlan {
+    /// The number of slices of each mode of tracing, to measure the handler's cost.
     #[must_use]
     pub fn handler_slices(&self) -> usize {
         (self.pairs / 5 * 4).max(5)
     }
 
-    /// Steps that the whole study takes, for progress bars.
+    /// The number of steps of the whole study, for progress bars.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.rates.len() * (2 * self.handler_slices() + self.pairs * self.loads.len())

@@ -1,23 +1,24 @@
-//! A small plot in the terminal: cost against rate.
+//! Plots cost against rate in the terminal.
 
-/// Columns and lines of the plot's inside.
+/// Width of the plot, in characters.
 const COLUMNS: usize = 60;
+/// Height of the plot, in lines.
 const LINES: usize = 12;
 
-/// Points that share a letter, and the line through them.
+/// Points drawn with the same letter, and the line through them.
 pub(super) struct Series {
     pub(super) letter: char,
-    /// Rate and share.
+    /// Rate in Hz and share of each point.
     pub(super) points: Vec<(f64, f64)>,
-    /// Share at a rate of 0, and more for each Hz.
+    /// The line: its share at 0 Hz, and its slope per Hz.
     pub(super) line: Option<(f64, f64)>,
 }
 
-/// Draws all series into one frame, from 0 to the highest rate and share; no lines where there is
-/// no point. Lines are dots; where points fall together the first letter stays.
+/// Draws all series, from 0 to the highest rate and share; returns nothing without points. Lines are
+/// drawn as dots. If points overlap, the letter of the first stays.
 pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let points = || series.iter().flat_map(|one| &one.points);
-    let highest = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
+    let highest = |value: fn(&(f64, f64)) -> f64| points().map(value).fold(0.0, f64::max);
     let hz = highest(|point| point.0);
     let share = highest(|point| point.1);
     if hz <= 0.0 || share <= 0.0 {
@@ -26,7 +27,7 @@ pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let mut grid = [[' '; COLUMNS]; LINES];
     let mut put = |x: f64, y: f64, letter: char| {
         let place = |part: f64, places: usize| -> Option<usize> {
-            // In 0..places by the test.
+            // The result is in 0..places.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             (0.0..=1.0).contains(&part).then(|| (part * (places - 1) as f64).round() as usize)
         };
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_lie_in_the_corners_and_on_their_line() {
+    fn draws_points_in_the_corners_and_the_line_between() {
         let series = [Series {
             letter: 's',
             points: vec![(0.0, 0.0), (4000.0, 0.01)],
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn draws_nothing_without_points() {
         assert!(draw(&[]).is_empty());
         assert!(draw(&[Series { letter: 's', points: vec![(0.0, 0.0)], line: None }]).is_empty());
     }

@@ -1,5 +1,5 @@
-//! The cost of a sample on this host: from a study, else from a recording's calibration, else
-//! published.
+//! Predicts the cost of a sample on this host: from a study, else from a recording's calibration,
+//! else from published figures.
 
 use std::cell::OnceCell;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use tare_kernel::open::Kernel;
 use super::calibration::{Calibration, Conditions};
 use super::kept::{self, StateFolder};
 use super::plan::CallGraph;
-use super::published::{IN_KERNEL, typical};
+use super::published::{IN_KERNEL, typical_cost};
 use super::short::{self, ShortError};
 use super::study::cpu_model;
 
@@ -26,22 +26,21 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Uses the results stored in a folder, if there is one.
+    /// Creates the costs of a host, with the results stored in a folder, if there is one.
     #[must_use]
     pub fn new(host: Host, folder: Option<StateFolder>) -> Self {
         Self { host, folder, names: OnceCell::new() }
     }
 
     /// Returns the cost of a sample of this event with these attributes: from a study or
-    /// calibration, if need be with another call graph, which `source` names. `interrupts`: whether
-    /// each sample is an interrupt, for which there are published figures. `None` for other events
-    /// that weren't measured.
+    /// calibration, possibly with another call graph, which `source` names. If neither exists and
+    /// each sample `interrupts` the CPU, returns a published figure, otherwise `None`.
     #[must_use]
     pub fn sample_cost(&self, event: &str, attr: &Attr, interrupts: bool) -> Option<SampleCost> {
         let cost = self
             .measured(event, CallGraph::from_attr(attr))
             .or_else(|| interrupts.then(|| self.published()))?;
-        // Samples of the kernel hold its part of their call chains.
+        // Only samples of the kernel include the kernel's part of the call chain.
         let has_kernel_chains =
             attr.has_callchain() && !attr.flags.contains(Flags::EXCLUDE_CALLCHAIN_KERNEL);
         Some(SampleCost { in_kernel: if has_kernel_chains { IN_KERNEL } else { 1.0 }, ..cost })
@@ -52,14 +51,14 @@ impl Costs {
     #[must_use]
     pub fn copied_stack_us(&self, event: &str) -> Option<f64> {
         let us = |call_graph: CallGraph| {
-            let found = self.calibration(event, call_graph)?;
+            let found = self.find_calibration(event, call_graph)?;
             (found.conditions.call_graph == call_graph).then_some(found.sample_us().value)
         };
         Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
     }
 
-    /// Measures the cost of a sample of this event, for at most the given time, and stores it. The
-    /// result is the same if storing fails.
+    /// Measures the cost of a sample of this event, for at most the given time, and stores it. A
+    /// failure to store it is ignored.
     ///
     /// # Errors
     /// See [`ShortError`].
@@ -77,12 +76,15 @@ impl Costs {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let conditions = Conditions {
             cpu_model: Some(cpu_model(&self.host)),
-            ..self.conditions(plain(event), call_graph)
+            ..self.conditions(strip_modifiers(event), call_graph)
         };
-        let found =
-            Calibration::of_one_rate(conditions, now.map_or(0, |since| since.as_secs()), &measured);
+        let found = Calibration::from_one_rate(
+            conditions,
+            now.map_or(0, |since| since.as_secs()),
+            &measured,
+        );
         if let Some(folder) = &self.folder {
-            // If storing fails, the next recording measures again.
+            // After a failure the next recording measures again.
             let _ = kept::save_calibration(folder, found.clone());
         }
         Ok(found)
@@ -100,24 +102,25 @@ impl Costs {
         }
     }
 
-    /// With this call graph, else with another.
-    fn calibration(&self, event: &str, call_graph: CallGraph) -> Option<Calibration> {
+    /// Finds a calibration with this call graph, or else with another. The event's modifiers may
+    /// differ.
+    fn find_calibration(&self, event: &str, call_graph: CallGraph) -> Option<Calibration> {
         let folder = self.folder.as_ref()?;
         let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf]
             .into_iter()
             .filter(|other| *other != call_graph);
-        let without = Some(plain(event)).filter(|plain| *plain != event);
+        let without = Some(strip_modifiers(event)).filter(|stripped| *stripped != event);
         let mut candidates = [call_graph].into_iter().chain(others).flat_map(|call_graph| {
             [Some(event), without].into_iter().flatten().map(move |event| (call_graph, event))
         });
         candidates.find_map(|(call_graph, event)| {
             let conditions = self.conditions(event, call_graph);
-            kept::calibration(folder, &conditions, &|| cpu_model(&self.host))
+            kept::find_calibration(folder, &conditions, &|| cpu_model(&self.host))
         })
     }
 
     fn measured(&self, event: &str, call_graph: CallGraph) -> Option<SampleCost> {
-        let found = self.calibration(event, call_graph)?;
+        let found = self.find_calibration(event, call_graph)?;
         let measured = found.conditions.call_graph;
         let but = if measured == call_graph {
             String::new()
@@ -141,21 +144,24 @@ impl Costs {
     }
 
     fn published(&self) -> SampleCost {
-        let typical = typical(self.host.hypervisor().is_some());
+        let typical = typical_cost(self.host.hypervisor().is_some());
         SampleCost {
             us: Estimate::exact(typical.us),
             in_kernel: 1.0,
             calibrated: false,
             origin: Some(CostOrigin::Estimate),
             exact: false,
-            source: format!("an estimate, as of {}: `tare overhead` measures it here", typical.of),
+            source: format!(
+                "an estimate, as of {}: `tare overhead` measures it here",
+                typical.source
+            ),
             time: None,
         }
     }
 }
 
-/// Without modifiers, which don't change a sample's cost.
-fn plain(event: &str) -> &str {
+/// Strips the modifiers, which don't change a sample's cost.
+fn strip_modifiers(event: &str) -> &str {
     event.split(':').next().unwrap_or(event)
 }
 
@@ -172,7 +178,7 @@ mod tests {
         Attr { sample_type, ..Attr::default() }
     }
 
-    /// A host, a folder for what is measured there, and the costs that are kept in it.
+    /// Creates a host with this kernel release, and a folder for its results.
     fn costs(base: &tempfile::TempDir, kernel: &str) -> Costs {
         let files = base.path().join("proc/sys/kernel");
         std::fs::create_dir_all(&files).unwrap();
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_call_graph_is_preferred_and_another_is_named() {
+    fn prefers_the_same_call_graph_and_names_another() {
         let base = tempfile::tempdir().unwrap();
         let here = costs(&base, "6.1");
         let folder = here.folder.as_ref().unwrap();
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_serves_until_there_is_a_study() {
+    fn a_study_replaces_a_calibration() {
         let base = tempfile::tempdir().unwrap();
         let here = costs(&base, "6.1");
         let folder = here.folder.as_ref().unwrap();
@@ -222,7 +228,8 @@ mod tests {
             samples: 900,
             frames: Some(8.0),
         };
-        kept::save_calibration(folder, Calibration::of_one_rate(conditions, 7, &measured)).unwrap();
+        kept::save_calibration(folder, Calibration::from_one_rate(conditions, 7, &measured))
+            .unwrap();
         let found = find(&here, "cpu-clock:u", true);
         assert_eq!(
             (found.us.value, found.origin, found.source.as_str()),

@@ -1,4 +1,4 @@
-//! What profilers cost a program: the result of `tare overhead --with` as text, JSON and CSV.
+//! The cost of profilers for a program: the result of `tare overhead --with` as text, JSON and CSV.
 
 use std::io::{self, Write};
 
@@ -6,28 +6,28 @@ use serde::Serialize;
 use serde_json::json;
 use tare_format::printable;
 
-use super::rounds::{Round, Stop};
+use super::rounds::{ProfiledRound, Stop};
 use crate::compare::{Measurement, Metric, MetricVerdict, Pair, Rules, Scale, Verdict, judge};
 
-/// Raised when a field changes its meaning or goes.
+/// Version of the document. It rises if a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
-/// A program, bare and under profilers.
+/// The measurements of a program, bare and under profilers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfiledProgram {
     /// The bare command.
     pub command: String,
     /// The cost of each profiler.
     pub profilers: Vec<ProfilerCost>,
-    /// The rounds that this is judged by.
-    pub rounds: Vec<Round>,
-    /// Why no more rounds were made, as named by [`stop_name`].
+    /// The rounds.
+    pub rounds: Vec<ProfiledRound>,
+    /// The reason why no more rounds were made, as named by [`stop_name`].
     pub stop: &'static str,
     /// Seconds that all rounds took.
     pub seconds: f64,
-    /// Decided the orders.
+    /// Seed of the order within rounds.
     pub seed: u64,
-    /// The smallest difference that matters, a share.
+    /// The minimum relevant effect, a share.
     pub min_effect: f64,
 }
 
@@ -43,13 +43,13 @@ pub struct ProfilerCost {
 impl ProfilerCost {
     /// Judges the profiler at this index (from 0) by all rounds.
     #[must_use]
-    pub fn judge(profiler: String, index: usize, rounds: &[Round], rules: &Rules) -> Self {
+    pub fn judge(profiler: String, index: usize, rounds: &[ProfiledRound], rules: &Rules) -> Self {
         let pairs: Vec<Pair> = rounds.iter().filter_map(|round| round.pair(index)).collect();
         Self { profiler, judged: judge(&pairs, &metrics(), rules) }
     }
 }
 
-/// What machine-readable forms call a reason to stop.
+/// Returns the name of a reason to stop in machine-readable formats.
 #[must_use]
 pub fn stop_name<E>(stop: &Stop<E>) -> &'static str {
     match stop {
@@ -60,7 +60,7 @@ pub fn stop_name<E>(stop: &Stop<E>) -> &'static str {
     }
 }
 
-/// Time, CPU time, page faults, context switches: of the profiler, the command, and all that they
+/// Lists the compared metrics. Each includes the profiler, the command, and the processes that they
 /// waited for.
 fn metrics() -> [Metric; 4] {
     let event = |index, name: &str| Metric::Event {
@@ -72,7 +72,7 @@ fn metrics() -> [Metric; 4] {
     [Metric::Time, Metric::CpuTime, event(0, "page-faults"), event(1, "context-switches")]
 }
 
-/// What one profiler adds to one metric.
+/// What a profiler adds to a metric.
 #[derive(Serialize)]
 struct AddedCost {
     metric: String,
@@ -83,7 +83,7 @@ struct AddedCost {
     added: f64,
     added_low: Option<f64>,
     added_high: Option<f64>,
-    /// Added, as a share of the bare command's; absent where that has a zero.
+    /// The added amount as a share of the bare command's; `None` if any run has a zero.
     share: Option<f64>,
     share_low: Option<f64>,
     share_high: Option<f64>,
@@ -117,11 +117,11 @@ impl AddedCost {
 }
 
 impl ProfiledProgram {
-    /// Writes one versioned JSON document, with every round.
+    /// Writes a versioned JSON document, with every round.
     ///
     /// # Errors
-    /// The writer's own.
-    pub fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Fails if writing to `out` fails.
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let run = |run: &Measurement| json!({ "time": run.elapsed.as_secs_f64(), "cpu-time": run.cpu.as_secs_f64(), "page-faults": run.counts[0], "context-switches": run.counts[1] });
         let cost = |cost: &ProfilerCost| json!({ "profiler": cost.profiler, "metrics": cost.judged.iter().map(AddedCost::from_verdict).collect::<Vec<_>>() });
         let document = json!({
@@ -142,8 +142,8 @@ impl ProfiledProgram {
     /// Writes a CSV line for each profiler and metric.
     ///
     /// # Errors
-    /// The writer's own.
-    pub fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Fails if writing to `out` fails.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "profiler,metric,unit,rounds,bare,profiled,added,added_low,added_high,share,share_low,share_high,p_holm,verdict"
@@ -176,8 +176,8 @@ impl ProfiledProgram {
     /// Writes a table for each profiler.
     ///
     /// # Errors
-    /// The writer's own.
-    pub fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Fails if writing to `out` fails.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let shown = |text: &str| printable(text).into_owned();
         writeln!(out, "\n What profilers add to '{}'", shown(&self.command))?;
         writeln!(
@@ -196,7 +196,7 @@ impl ProfiledProgram {
             )?;
             for judged in judged {
                 let added = AddedCost::from_verdict(judged);
-                let amount = |x: f64| amount(x, &judged.metric);
+                let amount = |x: f64| format_amount(x, &judged.metric);
                 let interval = match (added.added_low, added.added_high) {
                     (Some(low), Some(high)) => format!("[{}, {}]", amount(low), amount(high)),
                     _ => "-".to_owned(),
@@ -211,34 +211,34 @@ impl ProfiledProgram {
                     out,
                     "   {:<17}{bare:>12}{profiled:>12}{more:>12}  {interval:<24}{share:>9}  {}",
                     added.metric,
-                    verdict(judged)
+                    word_verdict(judged)
                 )?;
             }
             writeln!(out)?;
         }
         writeln!(
             out,
-            " bare, profiled: medians. added: trimmed mean over the rounds, the profiler's own start and end included."
+            " bare, profiled: medians. added: trimmed mean over the rounds, including the profiler's start and exit."
         )?;
         writeln!(
             out,
-            " Differences below {}% or one count don't matter (--min-effect).\n",
+            " Differences below {}% or one count are not relevant (--min-effect).\n",
             self.min_effect * 100.0
         )
     }
 }
 
-/// Returns the verdict in a word or two.
-fn verdict(judged: &MetricVerdict) -> &'static str {
+/// Words the verdict.
+fn word_verdict(judged: &MetricVerdict) -> &'static str {
     match judged.verdict {
         Verdict::More => "costs",
-        Verdict::Less => "takes less than bare: look for what differs",
+        Verdict::Less => "less than bare: check that both run the same",
         Verdict::NoDifference => "no cost seen",
-        Verdict::Undecided => "undecided: more runs, or a quieter machine",
+        Verdict::Undecided => "undecided: needs more runs or a quieter machine",
     }
 }
 
-fn amount(value: f64, metric: &Metric) -> String {
+fn format_amount(value: f64, metric: &Metric) -> String {
     match (metric, value.abs()) {
         (Metric::Time | Metric::CpuTime, size) if size < 1.0 => format!("{:.2} ms", value * 1e3),
         (Metric::Time | Metric::CpuTime, _) => format!("{value:.3} s"),
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_become_amounts_of_the_bare_run() {
+    fn ratios_become_added_amounts_and_shares() {
         let run = |seconds: f64, faults: f64| Measurement {
             elapsed: Duration::from_secs_f64(seconds),
             counts: vec![Some(faults), Some(0.0)],
@@ -272,6 +272,6 @@ mod tests {
             (added[0].added - 0.2).abs() < 1e-9 && (added[0].share.unwrap() - 0.1).abs() < 1e-9
         );
         assert_eq!(added[2].added.round(), 50.0);
-        assert_eq!((verdict(&judged[0]), verdict(&judged[3])), ("costs", "no cost seen"));
+        assert_eq!((word_verdict(&judged[0]), word_verdict(&judged[3])), ("costs", "no cost seen"));
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// One rate of a published study.
+/// The result of a published study at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRate {
-    /// Samples a second.
+    /// Samples per second.
     pub hz: f64,
     /// The share of CPU time in perf's handler.
     pub handler: f64,
@@ -13,9 +13,8 @@ pub struct PublishedRate {
     pub counting: f64,
 }
 
-/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Its method: trace events at the
-/// handler's entry and exit, summed up by a script; a counting loop run 5 times for 10 s at each
-/// rate.
+/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Method: a script summed trace events
+/// at the handler's entry and exit; a counting loop ran 5 times for 10 s at each rate.
 pub const XEON_E5530: [PublishedRate; 5] = [
     PublishedRate { hz: 100.0, handler: 0.000_180_35, counting: 0.0067 },
     PublishedRate { hz: 500.0, handler: 0.000_822_545, counting: 0.0073 },
@@ -24,29 +23,29 @@ pub const XEON_E5530: [PublishedRate; 5] = [
     PublishedRate { hz: 100_000.0, handler: 0.146_878_577, counting: 0.1421 },
 ];
 
-/// Factor by which a sample that interrupts the kernel costs more than one of a user-mode loop if
-/// call chains are recorded: the kernel looks its callers up in tables, which are seldom cached.
-/// `./x bench overhead-budget` shows both (`docs/overhead.md`).
+/// Cost of a sample in the kernel, relative to one of a user-mode loop, if call chains are recorded:
+/// the kernel looks its callers up in tables that are rarely cached. `./x bench overhead-budget`
+/// shows both (`docs/overhead.md`).
 pub const IN_KERNEL: f64 = 2.0;
 
-/// The cost of a sample where nothing was measured.
+/// The typical cost of a sample, for hosts without a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Typical {
-    /// Microseconds.
+pub struct TypicalCost {
+    /// Microseconds per sample.
     pub us: f64,
-    /// The origin of the figure, as part of a sentence.
-    pub of: &'static str,
+    /// The source of the figure, as part of a sentence.
+    pub source: &'static str,
 }
 
-/// The published figure of a machine of this kind: [`XEON_E5530`] at its highest rate, or the
+/// Returns the published figure of a machine of this kind: [`XEON_E5530`] at its highest rate, or the
 /// stolen time of the virtual machine of `docs/overhead.md` at 4000 Hz, where the timer's interrupt
 /// leaves the guest several times.
 #[must_use]
-pub fn typical(virtual_machine: bool) -> Typical {
+pub fn typical_cost(virtual_machine: bool) -> TypicalCost {
     if virtual_machine {
-        Typical { us: 5.4, of: "a virtual machine in docs/overhead.md" }
+        TypicalCost { us: 5.4, source: "a virtual machine in docs/overhead.md" }
     } else {
-        Typical { us: 1.5, of: "a Xeon E5530 of 2014" }
+        TypicalCost { us: 1.5, source: "a Xeon E5530 of 2014" }
     }
 }
 
@@ -57,6 +56,6 @@ mod tests {
     #[test]
     fn the_typical_cost_is_the_published_one() {
         let [.., PublishedRate { hz, handler, .. }] = XEON_E5530;
-        assert!((handler / hz * 1e6 - typical(false).us).abs() < 0.05);
+        assert!((handler / hz * 1e6 - typical_cost(false).us).abs() < 0.05);
     }
 }

@@ -1,69 +1,69 @@
-//! The whole study: every rate, the fits, and what interfered.
+//! Measures all rates of a study, and fits lines through them.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::open::Kernel;
 
 use super::fit::{Fit, Point};
-use super::handler::{HandlerCost, cost};
-use super::interference::{EventAlone, Loss, Switch, SwitchError, losses};
-use super::load::{Kind, Load};
-use super::plan::Plan;
+use super::handler::{HandlerCost, measure_cost};
+use super::interference::{EventAlone, Loss, Switch, SwitchError, measure_losses};
+use super::load::{Load, LoadKind};
+use super::plan::StudyPlan;
 use super::sampler::{DeliveredSamples, Sampler, SamplerError};
 use super::stolen::Clock;
 use super::tracing::Probes;
 use tare_format::ledger::Estimate;
 
-/// The pseudo-profiler: the event alone.
+/// The name of the event alone among the profilers.
 pub const EVENTS: &str = "events";
 
-/// For how long a profiler's own CPU time is watched.
+/// Time for which a profiler's own CPU time is measured, in nanoseconds.
 const STRETCH_NS: u64 = 2_000_000_000;
 
-/// Less than this share of the asked rate is a throttled row.
+/// Minimum delivered share of the requested rate; less counts as throttled.
 const DELIVERED_AT_LEAST: f64 = 0.9;
 
 /// The cost at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Samples a second that were asked for.
+pub struct RateRow {
+    /// Requested samples per second.
     pub asked_hz: u64,
-    /// And delivered.
+    /// Delivered samples per second, including lost ones.
     pub delivered_hz: f64,
     /// Samples in all slices of this rate.
     pub samples: u64,
     /// Lost samples.
     pub lost: u64,
-    /// Times that the kernel stopped the event for coming too often.
+    /// Number of times that the kernel throttled the event.
     pub throttles: u64,
-    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, if it changed.
+    /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, if it was lowered.
     pub limit_lowered_to: Option<i64>,
-    /// Frames in a call chain, on average; none without call graph.
+    /// Average number of frames in a call chain; `None` without call graph.
     pub frames: Option<f64>,
     /// The cost of a sample.
     pub cost: HandlerCost,
-    /// What loops lost.
+    /// The losses of loops.
     pub losses: Vec<Loss>,
-    /// What the profilers used while their slices ran.
+    /// The CPU time of profilers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub recorders: Vec<Recorder>,
+    pub recorders: Vec<ProfilerCpu>,
 }
 
-/// What a profiler used.
+/// The CPU time of a profiler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recorder {
+pub struct ProfilerCpu {
     /// Its name.
     pub profiler: String,
-    /// CPU seconds of its threads for each second that it samples a busy loop; its start and end
-    /// are apart.
+    /// CPU seconds of its threads for each second that it samples a busy loop, without its start and
+    /// exit.
     pub cpu_share: f64,
 }
 
-/// The line through the rates for one figure.
+/// The line through the rates of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FittedFigure {
     /// The figure.
-    pub figure: Figure,
+    pub figure: CostFigure,
     /// The line.
     pub fit: Fit,
 }
@@ -71,12 +71,12 @@ pub struct FittedFigure {
 /// A figure that grows with the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Figure {
-    /// perf's own handler.
+pub enum CostFigure {
+    /// The time in perf's handler.
     Handler,
-    /// The interrupt hooks it.
+    /// The time in the interrupt that runs the handler.
     Interrupt,
-    /// The time that the program does without.
+    /// The time stolen from the program.
     Stolen,
     /// Loss of the counting loop.
     Counting,
@@ -86,8 +86,8 @@ pub enum Figure {
     Branchy,
 }
 
-impl Figure {
-    /// All of them, from the inside out.
+impl CostFigure {
+    /// All figures, from the inside out.
     pub const ALL: [Self; 6] =
         [Self::Handler, Self::Interrupt, Self::Stolen, Self::Counting, Self::Memory, Self::Branchy];
 
@@ -98,22 +98,22 @@ impl Figure {
             Self::Handler => "handler",
             Self::Interrupt => "interrupt",
             Self::Stolen => "stolen",
-            Self::Counting => Kind::Counting.name(),
-            Self::Memory => Kind::Memory.name(),
-            Self::Branchy => Kind::Branchy.name(),
+            Self::Counting => LoadKind::Counting.name(),
+            Self::Memory => LoadKind::Memory.name(),
+            Self::Branchy => LoadKind::Branchy.name(),
         }
     }
 
-    fn load(self) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == self.name())
+    fn load(self) -> Option<LoadKind> {
+        LoadKind::ALL.into_iter().find(|kind| kind.name() == self.name())
     }
 }
 
-impl Row {
-    /// Whether the kernel throttled the event, or too many samples were lost: such a row isn't
-    /// fitted.
+impl RateRow {
+    /// Whether the kernel throttled the event, or more than 1% of the samples were lost. Such rows
+    /// aren't fitted.
     #[must_use]
-    pub fn throttled(&self) -> bool {
+    pub fn is_throttled(&self) -> bool {
         let short = self.delivered_hz < DELIVERED_AT_LEAST * self.asked_hz as f64;
         self.throttles > 0
             || self.limit_lowered_to.is_some()
@@ -121,42 +121,42 @@ impl Row {
             || self.lost * 100 > self.samples
     }
 
-    /// A figure as a share of CPU time.
+    /// Returns a figure as a share of CPU time; `None` if it wasn't measured.
     #[must_use]
-    pub fn share(&self, figure: Figure) -> Option<Estimate> {
+    pub fn share(&self, figure: CostFigure) -> Option<Estimate> {
         let us = match figure {
-            Figure::Handler => self.cost.handler_us,
-            Figure::Interrupt => self.cost.interrupt_us,
-            Figure::Stolen => self.cost.stolen_us,
+            CostFigure::Handler => self.cost.handler_us,
+            CostFigure::Interrupt => self.cost.interrupt_us,
+            CostFigure::Stolen => self.cost.stolen_us,
             _ => return self.loss(figure.load()?, EVENTS).map(|loss| loss.lost),
         };
         us.map(|us| us.times(self.delivered_hz * 1e-6))
     }
 
-    /// Returns a loop's loss to a profiler.
+    /// Finds a loop's loss to a profiler.
     #[must_use]
-    pub fn loss(&self, load: Kind, profiler: &str) -> Option<&Loss> {
+    pub fn loss(&self, load: LoadKind, profiler: &str) -> Option<&Loss> {
         self.losses.iter().find(|loss| loss.load == load && loss.profiler == profiler)
     }
 }
 
-/// The lines through these rows, for every figure that two rows or more have.
+/// Fits a line for every figure that at least two rows have. Throttled rows are left out.
 #[must_use]
-pub fn fits(rows: &[Row]) -> Vec<FittedFigure> {
-    let fitted = |figure: Figure| {
-        let points = rows.iter().filter(|row| row.asked_hz > 0 && !row.throttled());
+pub fn fit_figures(rows: &[RateRow]) -> Vec<FittedFigure> {
+    let fitted = |figure: CostFigure| {
+        let points = rows.iter().filter(|row| row.asked_hz > 0 && !row.is_throttled());
         let points: Vec<Point> = points
             .filter_map(|row| Some(Point { hz: row.delivered_hz, cost: row.share(figure)? }))
             .collect();
         let zero = rows.iter().find(|row| row.asked_hz == 0).and_then(|row| row.share(figure));
         Some(FittedFigure { figure, fit: Fit::from_points(&points, zero.as_ref())? })
     };
-    Figure::ALL.into_iter().filter_map(fitted).collect()
+    CostFigure::ALL.into_iter().filter_map(fitted).collect()
 }
 
-/// What the caller does while a study runs.
+/// The caller's part in a study.
 pub trait StudyHooks {
-    /// Why it may fail.
+    /// The reason for a failure.
     type Error: From<SwitchError>;
 
     /// Called after every step; false ends the study.
@@ -165,41 +165,41 @@ pub trait StudyHooks {
     /// Starts the profilers for a rate, switched off.
     ///
     /// # Errors
-    /// One can't be started.
-    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, Self::Error>;
+    /// Fails if a profiler can't be started.
+    fn start_profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, Self::Error>;
 
-    /// Called after a rate: the kernel's limit on rates, where it was lowered meanwhile. It is as
-    /// before when this returns, if this user may set it.
-    fn limit_lowered_to(&mut self) -> Option<i64>;
+    /// Called after each rate. Returns the kernel's limit on rates if the kernel lowered it, and
+    /// restores the previous limit if this user may set it.
+    fn take_lowered_limit(&mut self) -> Option<i64>;
 }
 
-/// A profiler that runs, attached to this process.
+/// A running profiler, attached to this process.
 pub trait Profiler: Switch {
-    /// CPU nanoseconds that it has used so far.
+    /// Returns the CPU time that it has used so far, in nanoseconds.
     fn cpu_ns(&mut self) -> u64;
 }
 
 /// A profiler that was started, switched off.
 pub struct AttachedProfiler {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The profiler.
     pub profiler: Box<dyn Profiler>,
 }
 
-/// Measures every rate of the plan; none where a step ended it.
+/// Measures every rate of the plan; `None` if a step ended the study.
 ///
 /// # Errors
-/// The event can't be sampled, or a profiler failed.
-pub fn rows<S: StudyHooks>(
-    plan: &Plan,
+/// Fails if the event can't be sampled, or a profiler fails.
+pub fn measure_rates<S: StudyHooks>(
+    plan: &StudyPlan,
     kernel: &dyn Kernel,
     probes: &Probes,
     hooks: &mut S,
-) -> Result<Option<Vec<Row>>, S::Error> {
+) -> Result<Option<Vec<RateRow>>, S::Error> {
     let mut rows = Vec::with_capacity(plan.rates.len());
     for &hz in &plan.rates {
-        match row(plan, hz, kernel, probes, hooks)? {
+        match measure_rate(plan, hz, kernel, probes, hooks)? {
             Some(row) => rows.push(row),
             None => return Ok(None),
         }
@@ -207,23 +207,20 @@ pub fn rows<S: StudyHooks>(
     Ok(Some(rows))
 }
 
-fn row<S: StudyHooks>(
-    plan: &Plan,
+fn measure_rate<S: StudyHooks>(
+    plan: &StudyPlan,
     hz: u64,
     kernel: &dyn Kernel,
     probes: &Probes,
     hooks: &mut S,
-) -> Result<Option<Row>, S::Error> {
+) -> Result<Option<RateRow>, S::Error> {
     let failed = |error: SamplerError| S::Error::from(SwitchError::from(error));
-    let Some((cost, looked_at)) =
-        cost(plan, hz, kernel, probes, &mut || hooks.step()).map_err(failed)?
-    else {
-        return Ok(None);
-    };
+    let measured = measure_cost(plan, hz, kernel, probes, &mut || hooks.step()).map_err(failed)?;
+    let Some((cost, delivered)) = measured else { return Ok(None) };
     let sampler =
         Sampler::open(kernel, &plan.event, plan.call_graph, hz, plan.cpu).map_err(failed)?;
     let mut alone = EventAlone::new(sampler);
-    let mut profilers = hooks.profilers(hz)?;
+    let mut profilers = hooks.start_profilers(hz)?;
     let mut rng = Rng::with_seed(plan.seed.wrapping_add(hz));
     let mut found = Vec::new();
     for &kind in &plan.loads {
@@ -233,7 +230,8 @@ fn row<S: StudyHooks>(
                 .iter_mut()
                 .map(|one| (one.name.clone(), &mut one.profiler as &mut dyn Switch)),
         );
-        match losses(plan, kind, &mut switches, &Clock::measure(), &mut rng, &mut || hooks.step())
+        let clock = Clock::measure();
+        match measure_losses(plan, kind, &mut switches, &clock, &mut rng, &mut || hooks.step())
             .map_err(S::Error::from)?
         {
             Some(losses) => found.extend(losses),
@@ -242,25 +240,25 @@ fn row<S: StudyHooks>(
     }
     let recorders = profilers
         .iter_mut()
-        .map(|one| Recorder::watch(&one.name, one.profiler.as_mut(), plan.seed));
+        .map(|one| ProfilerCpu::measure(&one.name, one.profiler.as_mut(), plan.seed));
     let recorders = recorders.collect::<Result<_, _>>().map_err(S::Error::from)?;
     let mut all = alone.delivered;
-    all.add(&looked_at);
-    Ok(Some(finish(hz, &all, cost, found, recorders, hooks.limit_lowered_to())))
+    all.add(&delivered);
+    Ok(Some(build_row(hz, &all, cost, found, recorders, hooks.take_lowered_limit())))
 }
 
-fn finish(
+fn build_row(
     hz: u64,
     all: &DeliveredSamples,
     cost: HandlerCost,
     losses: Vec<Loss>,
-    recorders: Vec<Recorder>,
+    recorders: Vec<ProfilerCpu>,
     limit_lowered_to: Option<i64>,
-) -> Row {
+) -> RateRow {
     let frames = (all.frames > 0).then(|| all.frames as f64 / all.samples.max(1) as f64);
     let &DeliveredSamples { samples, lost, throttles, on_ns, .. } = all;
     let delivered_hz = (samples + lost) as f64 * 1e9 / on_ns.max(1) as f64;
-    Row {
+    RateRow {
         asked_hz: hz,
         delivered_hz,
         samples,
@@ -274,12 +272,12 @@ fn finish(
     }
 }
 
-impl Recorder {
-    /// Watches a profiler for one stretch: switching it on and off as often as slices do costs more
-    /// than what it does in between.
-    fn watch(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
+impl ProfilerCpu {
+    /// Measures a profiler in one stretch. In slices it would use most CPU time for being switched on
+    /// and off.
+    fn measure(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
         let ticks = Clock::measure().ticks_in(STRETCH_NS);
-        let mut load = Load::new(Kind::Counting, seed);
+        let mut load = Load::new(LoadKind::Counting, seed);
         profiler.on()?;
         let began_ns = tare_kernel::timestamp::raw_ns();
         let cpu_ns = profiler.cpu_ns();
@@ -302,4 +300,76 @@ impl Switch for Box<dyn Profiler> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// Creates a row in which a sample steals 2 us, and the counting loop loses 0.1% plus 1% at 4000
+    /// Hz.
+    fn row(asked_hz: u64) -> RateRow {
+        let hz = asked_hz as f64;
+        let loss = Loss {
+            load: LoadKind::Counting,
+            profiler: EVENTS.into(),
+            lost: Estimate::with_error(0.001 + hz * 2.5e-6, 1e-4),
+            beyond_events: None,
+            rounds: vec![],
+        };
+        let cost = HandlerCost {
+            stolen_us: (asked_hz > 0).then(|| Estimate::with_error(2.0, 0.01)),
+            ..HandlerCost::default()
+        };
+        build_row(
+            asked_hz,
+            &DeliveredSamples {
+                samples: asked_hz,
+                on_ns: 1_000_000_000,
+                ..DeliveredSamples::default()
+            },
+            cost,
+            vec![loss],
+            vec![],
+            None,
+        )
+    }
+
+    fn slope(rows: &[RateRow], figure: CostFigure) -> Option<f64> {
+        fit_figures(rows)
+            .into_iter()
+            .find(|fitted| fitted.figure == figure)
+            .map(|fitted| fitted.fit.slope_us.value)
+    }
+
+    #[test]
+    fn fits_the_figures_that_rows_have() {
+        let rows = [0, 100, 2000, 4000].map(row);
+        assert!((slope(&rows, CostFigure::Stolen).unwrap() - 2.0).abs() < 0.01);
+        assert!((slope(&rows, CostFigure::Counting).unwrap() - 2.5).abs() < 0.01);
+        assert_eq!(slope(&rows, CostFigure::Handler), None);
+        let counting = fit_figures(&rows)
+            .into_iter()
+            .find(|fitted| fitted.figure == CostFigure::Counting)
+            .unwrap();
+        assert!(
+            counting.fit.intercept.value.abs() < 1e-6,
+            "the loss at 0 Hz is subtracted: {counting:?}"
+        );
+    }
+
+    #[test]
+    fn a_throttled_row_is_never_fitted() {
+        let spoil: [fn(&mut RateRow); 4] = [
+            |row| row.throttles = 1,
+            |row| row.limit_lowered_to = Some(50_000),
+            |row| row.delivered_hz *= 0.8,
+            |row| row.lost = row.samples / 50,
+        ];
+        for spoil in spoil {
+            let mut rows = [100, 2000, 4000, 100_000].map(row);
+            rows[3].cost.stolen_us = Some(Estimate::with_error(9.0, 0.01));
+            spoil(&mut rows[3]);
+            assert!(rows[3].is_throttled());
+            assert!((slope(&rows, CostFigure::Stolen).unwrap() - 2.0).abs() < 0.01);
+        }
+        assert!(!row(4000).is_throttled());
+    }
+}

@@ -1,4 +1,4 @@
-//! A command bare and under several profilers, in rounds: every variant once a round, in random
+//! Runs a command bare and under several profilers, in rounds: each variant once per round, in random
 //! order.
 
 use std::time::Duration;
@@ -8,34 +8,34 @@ use fastrand::Rng;
 use crate::compare::{Measurement, Pair, Side};
 use crate::statistics::{TrimmedMean, bootstrap_interval};
 
-/// How many rounds to make.
+/// The limits for the number of rounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct RoundPlan {
     /// Rounds before the first that counts.
     pub warmup: usize,
-    /// Rounds to make in any case.
+    /// Minimum number of rounds.
     pub min_rounds: usize,
-    /// Never more than this.
+    /// Maximum number of rounds.
     pub max_rounds: usize,
-    /// No round beyond `min_rounds` starts after this time.
+    /// No round after the first `min_rounds` starts later than this.
     pub max_time: Duration,
-    /// Enough once every profiler's time ratio is known to this half width of its logarithm.
+    /// Half width of the 95% interval of each time ratio's logarithm that is narrow enough to stop.
     pub precision: f64,
-    /// Decides the order within rounds.
+    /// Seed of the order within rounds.
     pub seed: u64,
 }
 
-/// Every variant once: the bare command first, then the profilers in their order.
+/// A run of each variant: 0 is the bare command, then the profilers follow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Round {
-    /// The order in which they ran.
+pub struct ProfiledRound {
+    /// The variants in the order in which they ran.
     pub order: Vec<usize>,
-    /// What each took.
+    /// The measurement of each variant.
     pub runs: Vec<Measurement>,
 }
 
-impl Round {
-    /// The bare run and that of one profiler (from 0) as a pair, for
+impl ProfiledRound {
+    /// Pairs the bare run with that of a profiler (from 0), for
     /// [`judge`](crate::compare::judge).
     #[must_use]
     pub fn pair(&self, profiler: usize) -> Option<Pair> {
@@ -45,27 +45,27 @@ impl Round {
     }
 }
 
-/// Why no more rounds were made.
+/// The reason why no more rounds were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop<E> {
-    /// Every time ratio is known well enough.
+    /// Every time ratio's interval is narrow enough.
     Precise,
     /// `max_rounds` were made.
     MaxRounds,
-    /// `max_time` was over.
+    /// `max_time` has passed.
     MaxTime,
     /// A run failed; its round is dropped.
     Failed(E),
 }
 
-/// Makes rounds of `variants` commands, the bare one included; `run` runs one, `now` tells the
-/// time.
+/// Makes rounds of `variants` commands, including the bare one, until a limit of the plan is reached.
+/// `run` runs a variant, and `now` reads a clock.
 pub fn make<E>(
-    plan: &Plan,
+    plan: &RoundPlan,
     variants: usize,
     run: &mut dyn FnMut(usize) -> Result<Measurement, E>,
     now: &mut dyn FnMut() -> Duration,
-) -> (Vec<Round>, Stop<E>) {
+) -> (Vec<ProfiledRound>, Stop<E>) {
     let mut rng = Rng::with_seed(plan.seed);
     let begin = now();
     let mut rounds = Vec::new();
@@ -74,18 +74,18 @@ pub fn make<E>(
         if made >= plan.max_rounds {
             return (rounds, Stop::MaxRounds);
         }
-        // Checked at growing intervals only: each check is another chance to stop on an interval
+        // Checked less often as rounds are made: each check is another chance to stop on an interval
         // that is narrow by luck.
         if made >= plan.min_rounds
             && (made - plan.min_rounds).is_multiple_of(1 + made / 20)
-            && precise(plan, variants, &rounds)
+            && is_precise(plan, variants, &rounds)
         {
             return (rounds, Stop::Precise);
         }
         if made >= plan.min_rounds && now().saturating_sub(begin) >= plan.max_time {
             return (rounds, Stop::MaxTime);
         }
-        match round(variants, run, &mut rng) {
+        match run_round(variants, run, &mut rng) {
             Ok(round) if number >= plan.warmup => rounds.push(round),
             Ok(_) => {}
             Err(error) => return (rounds, Stop::Failed(error)),
@@ -94,21 +94,21 @@ pub fn make<E>(
     (rounds, Stop::MaxRounds)
 }
 
-fn round<E>(
+fn run_round<E>(
     variants: usize,
     run: &mut dyn FnMut(usize) -> Result<Measurement, E>,
     rng: &mut Rng,
-) -> Result<Round, E> {
+) -> Result<ProfiledRound, E> {
     let mut order: Vec<usize> = (0..variants).collect();
     rng.shuffle(&mut order);
     let mut runs = vec![Measurement::default(); variants];
     for &at in &order {
         runs[at] = run(at)?;
     }
-    Ok(Round { order, runs })
+    Ok(ProfiledRound { order, runs })
 }
 
-fn precise(plan: &Plan, variants: usize, rounds: &[Round]) -> bool {
+fn is_precise(plan: &RoundPlan, variants: usize, rounds: &[ProfiledRound]) -> bool {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     (1..variants).all(|at| {
         let mut logs: Vec<f64> = rounds
@@ -116,7 +116,7 @@ fn precise(plan: &Plan, variants: usize, rounds: &[Round]) -> bool {
             .map(|round| (seconds(&round.runs[at]) / seconds(&round.runs[0])).ln())
             .collect();
         logs.sort_by(f64::total_cmp);
-        let roughly = TrimmedMean::of_sorted(&logs).and_then(|trimmed| trimmed.half_width());
+        let roughly = TrimmedMean::from_sorted(&logs).and_then(|trimmed| trimmed.half_width());
         roughly.is_some_and(|half| half <= plan.precision)
             && bootstrap_interval(&logs, &mut Rng::with_seed(plan.seed))
                 .is_some_and(|interval| interval.half_width() <= plan.precision)
@@ -127,8 +127,8 @@ fn precise(plan: &Plan, variants: usize, rounds: &[Round]) -> bool {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> RoundPlan {
+        RoundPlan {
             warmup: 1,
             min_rounds: 10,
             max_rounds: 60,
@@ -138,9 +138,13 @@ mod tests {
         }
     }
 
-    /// The bare command takes a second, each profiler 10% more than the variant before; with this
-    /// much noise.
-    fn made(plan: &Plan, noise: f64, fails_at: usize) -> (Vec<Round>, Stop<&'static str>, usize) {
+    /// Makes rounds in which the bare command takes a second and each profiler 10% more than the
+    /// variant before, with noise.
+    fn made(
+        plan: &RoundPlan,
+        noise: f64,
+        fails_at: usize,
+    ) -> (Vec<ProfiledRound>, Stop<&'static str>, usize) {
         let mut rng = Rng::with_seed(2);
         let mut runs = 0;
         let clock = std::cell::Cell::new(Duration::ZERO);
@@ -160,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn stops_when_every_ratio_is_known_or_a_limit_is_reached() {
+    fn stops_when_every_ratio_is_precise_or_at_a_limit() {
         let (rounds, stop, runs) = made(&plan(), 1e-3, 0);
         assert_eq!((rounds.len(), stop, runs), (10, Stop::Precise, 33));
         assert_eq!(made(&plan(), 0.5, 0).1, Stop::MaxRounds);
         assert_eq!(
-            made(&Plan { max_time: Duration::from_secs(50), ..plan() }, 0.5, 0).1,
+            made(&RoundPlan { max_time: Duration::from_secs(50), ..plan() }, 0.5, 0).1,
             Stop::MaxTime
         );
         let (rounds, stop, _) = made(&plan(), 1e-3, 11);
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_become_pairs_with_the_bare_run() {
+    fn pairs_the_bare_run_with_a_profiler() {
         let (rounds, ..) = made(&plan(), 1e-3, 0);
         for round in &rounds {
             let pair = round.pair(1).unwrap();

@@ -1,5 +1,5 @@
-//! The event under study, sampled on this thread: opened, switched on and off, its ring emptied. No
-//! recorder has a part in it.
+//! Samples the event under study on this thread, without a recorder: opens it, switches it on and
+//! off, and drains its ring buffer.
 
 use rustix::io::Errno;
 use tare_format::Endian;
@@ -16,63 +16,63 @@ use tare_kernel::ring::{Ring, RingError};
 use super::plan::CallGraph;
 use tare_events::Event;
 
-/// Bytes of a ring that any user may lock.
+/// Bytes of a ring buffer that any user may lock.
 const RING_BYTES: usize = 512 << 10;
-/// Bytes of a ring whose samples hold copies of stacks.
+/// Bytes of a ring buffer for samples with copied stacks.
 const STACKS_RING_BYTES: usize = 8 << 20;
-/// Bytes of stack in a sample, as recorders take them unless told.
+/// Bytes of a copied stack: the default of recorders.
 const STACK_BYTES: u32 = 8192;
 
-/// Why an event can't be sampled.
+/// The reason why an event can't be sampled.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    /// The kernel refuses it.
+    /// The kernel refuses to open it.
     #[error("'{event}' at {hz} Hz: {errno}")]
     Open {
         /// The event's name.
         event: String,
         /// The rate.
         hz: u64,
-        /// What the kernel says.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// It opens without a ring.
+    /// Its ring buffer can't be mapped.
     #[error("'{event}': {error}")]
     Ring {
         /// The event's name.
         event: String,
-        /// Why.
+        /// The error.
         error: RingError,
     },
-    /// It can't be switched.
+    /// It can't be enabled or disabled.
     #[error("switching '{event}' on or off: {errno}")]
     Switch {
         /// The event's name.
         event: String,
-        /// What the kernel says.
+        /// The kernel's error.
         errno: Errno,
     },
 }
 
-/// What the kernel delivered.
+/// The samples that the kernel delivered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeliveredSamples {
-    /// Samples read.
+    /// Number of samples read.
     pub samples: u64,
-    /// Samples that found no room in the ring.
+    /// Number of samples lost to a full ring buffer.
     pub lost: u64,
-    /// Times that the kernel stopped the event because it came too often.
+    /// Number of times that the kernel throttled the event.
     pub throttles: u64,
-    /// Frames of all call chains together.
+    /// Number of frames in all call chains.
     pub frames: u64,
-    /// How long the event was on while its thread ran, in nanoseconds.
+    /// Time that the event was enabled while its thread ran, in nanoseconds.
     pub on_ns: u64,
-    /// When each sample was taken, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    /// The time of each sample, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
     pub times_ns: Vec<u64>,
 }
 
 impl DeliveredSamples {
-    /// Adds what another stretch delivered, without its times.
+    /// Adds the numbers of other samples, without their times.
     pub fn add(&mut self, other: &Self) {
         self.samples += other.samples;
         self.lost += other.lost;
@@ -82,20 +82,20 @@ impl DeliveredSamples {
     }
 }
 
-/// An event that samples this thread while it is on.
+/// An event that samples this thread while it is enabled.
 #[derive(Debug)]
 pub struct Sampler {
     name: String,
     file: Box<dyn EventFile>,
-    /// None at 0 Hz: the event is switched like the others, and only counts.
+    /// `None` at 0 Hz, where the event only counts.
     ring: Option<Ring>,
     layout: Layout,
-    /// The event's time enabled when the ring was emptied before.
+    /// The event's enabled time when the ring buffer was last drained.
     on_ns_before: u64,
 }
 
 impl Sampler {
-    /// Opens the event on this thread and CPU, switched off.
+    /// Opens the event on this thread and CPU, disabled.
     ///
     /// # Errors
     /// See [`SamplerError`].
@@ -110,7 +110,7 @@ impl Sampler {
         Self::with_ring(kernel, event, call_graph, hz, cpu, bytes)
     }
 
-    /// Like [`Self::new`], with a ring of this size in bytes.
+    /// Like [`Self::open`], with a ring buffer of this size in bytes.
     ///
     /// # Errors
     /// See [`SamplerError`].
@@ -122,7 +122,7 @@ impl Sampler {
         cpu: u32,
         bytes: usize,
     ) -> Result<Self, SamplerError> {
-        let attr = attr(event, call_graph, hz);
+        let attr = build_attr(event, call_graph, hz);
         let refused = |errno| SamplerError::Open { event: event.name.clone(), hz, errno };
         // Thread 0 is this one.
         let file = kernel.open(&attr, EventTarget::TaskOnCpu(0, cpu), None).map_err(refused)?;
@@ -141,23 +141,23 @@ impl Sampler {
         SamplerError::Switch { event: self.name.clone(), errno }
     }
 
-    /// Samples from now on.
+    /// Enables the event.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses.
     pub fn on(&self) -> Result<(), SamplerError> {
         self.file.enable().map_err(|errno| self.failed(errno))
     }
 
-    /// No longer.
+    /// Disables the event.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses.
     pub fn off(&self) -> Result<(), SamplerError> {
         self.file.disable().map_err(|errno| self.failed(errno))
     }
 
-    /// The time that the event was enabled: a thread's event has none while other threads run.
+    /// Reads the event's enabled time. It doesn't advance while other threads run.
     fn on_ns(&self) -> u64 {
         let mut words = [0; 16];
         let read = self.file.read(&mut words);
@@ -165,7 +165,7 @@ impl Sampler {
         enabled.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 
-    /// Empties the ring.
+    /// Drains the ring buffer.
     pub fn take(&mut self) -> DeliveredSamples {
         let mut delivered = DeliveredSamples::default();
         let layout = self.layout;
@@ -173,14 +173,14 @@ impl Sampler {
         delivered.on_ns = on_ns.saturating_sub(self.on_ns_before);
         self.on_ns_before = on_ns;
         if let Some(ring) = &mut self.ring {
-            empty(ring, |record| delivered.note(record, &layout));
+            drain(ring, |record| delivered.add_record(record, &layout));
         }
         delivered
     }
 }
 
 impl DeliveredSamples {
-    fn note(&mut self, record: &RawRecord<'_>, layout: &Layout) {
+    fn add_record(&mut self, record: &RawRecord<'_>, layout: &Layout) {
         match record.kind {
             PERF_RECORD_SAMPLE => {
                 self.samples += 1;
@@ -199,23 +199,23 @@ impl DeliveredSamples {
     }
 }
 
-/// Hands out every record in a ring.
-pub(super) fn empty(ring: &mut Ring, mut each: impl FnMut(&RawRecord<'_>)) {
+/// Drains a ring buffer, and passes each record to `each`.
+pub(super) fn drain(ring: &mut Ring, mut each: impl FnMut(&RawRecord<'_>)) {
     let batch = ring.batch();
     let bytes = batch.slices().concat();
     batch.advance();
     Records::new(&bytes, Endian::NATIVE).for_each(|record| each(&record));
 }
 
-/// The event as a recorder would sample it.
-pub(super) fn attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
+/// Builds the attribute with which a recorder would sample the event.
+pub(super) fn build_attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
     let mut attr = event.attr.clone();
     attr.sampling = if hz == 0 { Sampling::None } else { Sampling::Frequency(hz) };
     attr.sample_type =
         bits(&[PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_PERIOD]);
     attr.read_format = ReadFormat::TOTAL_TIME_ENABLED;
     attr.flags |= Flags::DISABLED | Flags::USE_CLOCKID;
-    // CLOCK_MONOTONIC_RAW of linux/time.h, which the loop reads as well.
+    // CLOCK_MONOTONIC_RAW of linux/time.h, which the loop also reads.
     attr.clockid = 4;
     match call_graph {
         CallGraph::None => {}
@@ -231,8 +231,8 @@ pub(super) fn attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
     attr
 }
 
-/// The registers that unwinding takes: all general ones (`arch/*/include/uapi/asm/perf_regs.h`; the
-/// segments of x86 but cs and ss are refused by 64-bit kernels).
+/// The registers for unwinding: all general ones (`arch/*/include/uapi/asm/perf_regs.h`). 64-bit x86
+/// kernels refuse the segment registers other than cs and ss.
 const USER_REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff_0fff } else { (1 << 33) - 1 };
 
 fn bits(bits: &[u32]) -> u64 {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_an_event_that_only_counts() {
+    fn at_0_hz_the_event_only_counts() {
         let kernel = Scripted::new();
         let mut sampler = Sampler::open(&kernel, &event(), CallGraph::None, 0, 1).unwrap();
         sampler.on().unwrap();
@@ -262,11 +262,11 @@ mod tests {
     }
 
     #[test]
-    fn call_graphs_ask_for_what_a_recorder_asks_for() {
-        let dwarf = attr(&event(), CallGraph::Dwarf, 99);
+    fn call_graphs_have_a_recorders_attributes() {
+        let dwarf = build_attr(&event(), CallGraph::Dwarf, 99);
         assert_eq!((dwarf.sampling, dwarf.sample_stack_user), (Sampling::Frequency(99), 8192));
         assert!(dwarf.flags.contains(Flags::EXCLUDE_CALLCHAIN_USER));
-        assert_eq!(attr(&event(), CallGraph::Fp, 99).sample_stack_user, 0);
+        assert_eq!(build_attr(&event(), CallGraph::Fp, 99).sample_stack_user, 0);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The time that a sample steals, in a quarter of a second: what a recording can afford at its end,
-//! where no study was made.
+//! Measures the stolen time of a sample in a quarter of a second, for a recording on a host without a
+//! study.
 //!
-//! It is the study's own method ([`super::handler`]) at one rate: a pinned loop reads the CPU's clock
-//! while an event of this thread samples it. Each sample's own time says which gap is its own; the
-//! loop's other gaps (ticks, other interrupts, a hypervisor's steal) stay out.
+//! It uses the study's method ([`super::handler`]) at one rate: a pinned loop reads the CPU's clock
+//! while an event of this thread samples it. Each sample's time identifies its gap; the loop's other
+//! gaps (ticks, other interrupts, a hypervisor's steal) don't count.
 
 use std::time::Duration;
 
@@ -19,30 +19,31 @@ use super::pinned::{PinError, PinnedThread};
 use super::plan::CallGraph;
 use super::sampler::{Sampler, SamplerError};
 
-/// Samples a second: enough for an interval of a few percent, and few enough for caches to be what
-/// they are while a program is recorded.
+/// Sampling rate in Hz: enough for an interval of a few percent, and low enough that caches are as
+/// cold as during a recording.
 const HZ: u64 = 4000;
-/// How long a slice lasts.
+/// Length of a slice in nanoseconds.
 const SLICE_NS: u64 = 10_000_000;
-/// With fewer samples the figure says nothing.
+/// Minimum number of samples for a result.
 const LEAST_SAMPLES: u64 = 100;
-/// Bytes of the ring buffer: a slice's samples, beside ring buffers that a recording still has.
+/// Bytes of the ring buffer: enough for a slice, and within the limit of locked memory beside the
+/// ring buffers of a recording.
 const RING_BYTES: usize = 64 << 10;
-/// The same with copied stacks.
+/// Bytes of the ring buffer with copied stacks.
 const STACKS_RING_BYTES: usize = 512 << 10;
 
-/// What a sample costs, by a short measurement.
+/// The result of a short measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShortMeasurement {
-    /// Microseconds that the program does without.
+    /// Microseconds that a sample steals from the program.
     pub stolen_us: Estimate,
-    /// Samples that it comes from.
+    /// Number of samples.
     pub samples: u64,
-    /// Frames in their call chains; none without.
+    /// Average number of frames in their call chains; `None` without call chains.
     pub frames: Option<f64>,
 }
 
-/// Why nothing was measured.
+/// The reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ShortError {
     /// The loop can't be pinned.
@@ -76,12 +77,12 @@ pub fn measure(
     let hz = HZ.min(limit_hz);
     let sampler = Sampler::with_ring(kernel, &event, call_graph, hz, pinned.cpu(), bytes)?;
     let mut runner = SliceRunner::new(SLICE_NS, sampler);
-    // What the first samples find in no cache is not what most cost.
-    runner.slice(None, &mut Slices::default())?;
+    // The first samples cost more, as the kernel's code isn't cached.
+    runner.run_slice(None, &mut Slices::default())?;
     runner.all = super::sampler::DeliveredSamples::default();
     let mut slices = Slices::default();
     while timestamp::raw_ns().saturating_sub(began) + SLICE_NS <= time_ns {
-        runner.slice(None, &mut slices)?;
+        runner.run_slice(None, &mut slices)?;
     }
     let delivered = runner.all;
     let stolen_us = slices.stolen_us(&mut Rng::with_seed(1));
@@ -96,7 +97,8 @@ pub fn measure(
     }
 }
 
-/// The event alone. A loop is in user mode anyway, and sampling no more takes fewer rights.
+/// Reduces an attribute to its event, in user mode: the loop runs there, and sampling only user mode
+/// needs fewer permissions.
 fn in_user_mode(attr: &Attr) -> Event {
     let attr = Attr {
         kind: attr.kind,
@@ -123,7 +125,7 @@ mod tests {
         Attr {
             kind: PERF_TYPE_SOFTWARE,
             config: PERF_COUNT_SW_CPU_CLOCK.into(),
-            // What belongs to a recording, and not to the loop.
+            // Settings of a recording that must not be used for the loop.
             flags: Flags::INHERIT | Flags::ENABLE_ON_EXEC | Flags::EXCLUDE_USER,
             precise_ip: 3,
             ..Attr::default()
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_sampled_within_its_time() {
+    fn measures_the_stolen_time_of_a_loop() {
         let began = timestamp::raw_ns();
         let time = Duration::from_millis(150);
         match measure(&System, &cpu_clock(), CallGraph::Fp, u64::MAX, time) {
@@ -139,7 +141,7 @@ mod tests {
                 assert!(measured.stolen_us.value > 0.0, "{measured:?}");
                 assert!(measured.samples >= LEAST_SAMPLES && measured.frames.is_some());
             }
-            // Beside whatever else this machine does.
+            // The machine may be busy.
             Err(ShortError::TooFew(samples)) => println!("skipped: {samples} samples in 150 ms"),
             Err(error) => println!("skipped: {error}"),
         }
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_loops_user_mode_is_asked_for_and_a_refusal_is_told() {
+    fn samples_only_user_mode_and_reports_a_refusal() {
         let kernel = Scripted::new().rule(|_, _| true, ScriptedAnswer::Refuse(Errno::ACCESS));
         let time = Duration::from_millis(1);
         let error = measure(&kernel, &cpu_clock(), CallGraph::None, 1000, time).unwrap_err();

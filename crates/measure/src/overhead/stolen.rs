@@ -1,40 +1,39 @@
-//! Stolen time: what a loop that only reads the CPU's clock sees as gaps.
+//! Measures stolen time: the gaps in a loop that only reads the CPU's clock.
 
 use tare_kernel::timestamp;
 
-/// A time during which the loop did not run, or a stretch on some clock.
+/// A span of time on some clock, such as a gap in which the loop didn't run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its begin.
+    /// Its start.
     pub from: u64,
     /// Its end.
     pub to: u64,
 }
 
 impl Span {
-    /// Its length.
+    /// Its length, in the unit of the clock.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.to.saturating_sub(self.from)
     }
 }
 
-/// What a loop saw, times in nanoseconds of `CLOCK_MONOTONIC_RAW`.
+/// The gaps of a loop, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
 #[derive(Debug, Default)]
 pub struct StolenTimes {
-    /// How long it ran.
+    /// Time that the loop ran.
     pub elapsed_ns: u64,
-    /// Gaps, ascending. Each is a pass without its usual length.
+    /// Gaps, ascending. The usual length of a pass is subtracted from each.
     pub gaps: Vec<Span>,
 }
 
-/// A pass that takes longer than this many nanoseconds was interrupted: the loop's own pass takes
-/// some 20.
+/// Minimum length of an interrupted pass, in nanoseconds. A pass usually takes about 20 ns.
 const GAP_NS: u64 = 400;
-/// Gaps that one look has room for.
+/// Maximum number of gaps recorded by a call of [`watch`].
 const ROOM: usize = 1 << 14;
 
-/// Watches the clock for this long.
+/// Watches the clock for this number of nanoseconds, and records the gaps.
 #[must_use]
 pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
     let mut gaps = Vec::with_capacity(ROOM);
@@ -45,8 +44,7 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
     let mut passes = 0_u64;
     while last < end {
         let now = timestamp::ticks();
-        // The clocks of different cores may differ; the loop is pinned, but a hypervisor may move
-        // it.
+        // Time may go backwards: a hypervisor may move the pinned loop to a core with another clock.
         if now.saturating_sub(last) > threshold && gaps.len() < ROOM {
             gaps.push(Span { from: last, to: now });
         }
@@ -54,21 +52,21 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
         passes += 1;
     }
     let finish = Anchor::now();
-    let line = Line::through(&begin, &finish);
+    let line = ClockLine::through(&begin, &finish);
     let gap_ticks: u64 = gaps.iter().map(Span::length).sum();
     let own = (last.saturating_sub(begin.ticks).saturating_sub(gap_ticks)) / passes.max(1);
     let in_ns = |gap: &Span| Span { from: line.ns(gap.from + own), to: line.ns(gap.to) };
     StolenTimes { elapsed_ns: finish.ns - begin.ns, gaps: gaps.iter().map(in_ns).collect() }
 }
 
-/// How fast the CPU's clock ticks.
+/// The speed of the CPU's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     ticks_per_ns: f64,
 }
 
 impl Clock {
-    /// Measures it: takes 20 ms.
+    /// Measures the speed, for 20 ms.
     #[must_use]
     pub fn measure() -> Self {
         let begin = Anchor::now();
@@ -85,14 +83,14 @@ impl Clock {
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a positive number of seconds, not of years"
+        reason = "positive, and far below 2^64"
     )]
     pub fn ticks_in(&self, ns: u64) -> u64 {
         (ns as f64 * self.ticks_per_ns) as u64
     }
 }
 
-/// The same moment on both clocks.
+/// A moment on both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     ticks: u64,
@@ -100,7 +98,7 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// The closest of a few tries: an interrupt between the two readings would set them apart.
+    /// Reads both clocks a few times and returns the closest readings, without an interrupt between.
     fn now() -> Self {
         let one = |_| {
             let before = timestamp::ticks();
@@ -118,14 +116,14 @@ impl Anchor {
     }
 }
 
-/// From one clock to the other.
+/// Converts ticks to nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ClockLine {
     from: Anchor,
     ns_per_tick: f64,
 }
 
-impl Line {
+impl ClockLine {
     fn through(from: &Anchor, to: &Anchor) -> Self {
         let ticks = to.ticks.saturating_sub(from.ticks).max(1);
         Self { from: *from, ns_per_tick: to.ns.saturating_sub(from.ns) as f64 / ticks as f64 }
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watching_lasts_as_long_as_asked_and_sees_gaps_in_order() {
+    fn watches_for_the_requested_time_and_returns_gaps_in_order() {
         let watched = watch(30_000_000, &Clock::measure());
         assert!(watched.elapsed_ns >= 29_000_000, "{}", watched.elapsed_ns);
         assert!(watched.gaps.is_sorted_by(|a, b| a.to <= b.from));
@@ -154,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_map_both_ends() {
+    fn a_line_maps_both_ends_and_the_middle() {
         let from = Anchor { ticks: 100, ns: 5000 };
         let to = Anchor { ticks: 300, ns: 5100 };
-        let line = Line::through(&from, &to);
+        let line = ClockLine::through(&from, &to);
         assert_eq!([100, 200, 300].map(|ticks| line.ns(ticks)), [5000, 5050, 5100]);
     }
 }

@@ -1,4 +1,4 @@
-//! The result of a study, as JSON and CSV have it and as it is kept in a file.
+//! The result of a study, with its JSON, CSV and stored formats.
 
 use std::io::{self, Write};
 
@@ -10,28 +10,28 @@ use tare_kernel::host::Host;
 use super::calibration::{Calibration, Conditions};
 use super::fit::{BUDGETS, Budget};
 use super::published::{PublishedRate, XEON_E5530};
-use super::rates::{EVENTS, Figure, FittedFigure, Row};
+use super::rates::{CostFigure, EVENTS, FittedFigure, RateRow};
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Version of the format. It rises if a field changes its meaning or is removed, not if one is added.
 pub const VERSION: u32 = 1;
 
-/// The machine that a study was made on.
+/// The machine of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyHost {
     /// Its name.
     pub host: String,
     /// The kernel's release.
     pub kernel: String,
-    /// The model of its CPUs, or the architecture where the kernel doesn't tell.
+    /// The model of its CPUs, or the architecture if the kernel doesn't show the model.
     pub cpu_model: String,
-    /// How many CPUs are online.
+    /// Number of online CPUs.
     pub cpus: usize,
-    /// The hypervisor; `None` on bare metal.
+    /// The hypervisor; `None` if none was detected.
     pub virtual_machine: Option<String>,
 }
 
 impl StudyHost {
-    /// The machine that this is.
+    /// Describes this machine.
     #[must_use]
     pub fn detect(host: &Host) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl StudyHost {
     }
 }
 
-/// The model of the CPUs, or the architecture where the kernel doesn't tell.
+/// Returns the model of the CPUs, or the architecture if the kernel doesn't show the model.
 #[must_use]
 pub(super) fn cpu_model(host: &Host) -> String {
     let text = host.first_cpu();
@@ -52,57 +52,57 @@ pub(super) fn cpu_model(host: &Host) -> String {
     model.map_or(std::env::consts::ARCH, |(_, name)| name).to_owned()
 }
 
-/// One study: of an event with a call graph.
+/// A study of an event with a call graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// See [`VERSION`].
     pub version: u32,
     /// The machine.
     pub machine: StudyHost,
-    /// What the figures hold for.
+    /// The conditions for which the figures are valid.
     #[serde(rename = "place")]
     pub conditions: Conditions,
-    /// Seconds since 1970.
+    /// Time of the study, in seconds since 1970.
     pub time: u64,
-    /// How long it took.
+    /// Duration of the study.
     pub seconds: f64,
-    /// The CPU that it ran on.
+    /// The CPU of the study.
     pub cpu: u32,
-    /// Milliseconds of one slice.
+    /// Length of a slice in milliseconds.
     pub slice_ms: f64,
     /// Pairs of slices for each rate and loop.
     pub pairs: usize,
-    /// Decided the orders.
+    /// Seed of the order of slices.
     pub seed: u64,
-    /// Whether slices came before all other programs.
+    /// Whether slices ran with real-time priority.
     pub uninterrupted: bool,
-    /// `perf_event_max_sample_rate` before and after.
+    /// `perf_event_max_sample_rate` at the start.
     pub max_sample_rate: Option<i64>,
-    /// What each rate cost, ascending.
-    pub rows: Vec<Row>,
+    /// The costs by rate, ascending.
+    pub rows: Vec<RateRow>,
     /// The lines through the rates.
     pub fits: Vec<FittedFigure>,
-    /// What was in the way.
+    /// Remarks on conditions that affected the study.
     pub notes: Vec<String>,
 }
 
-/// What is kept of a study.
+/// The stored form of a study or calibration.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StudyRecord {
-    /// For those who predict with it; none where nothing could be fitted.
+    /// The calibration, for predictions; `None` if nothing could be fitted.
     pub calibration: Option<Calibration>,
-    /// Without its rounds; none where a recording measured.
+    /// The study without its rounds; `None` if a recording made the calibration.
     pub study: Option<Study>,
 }
 
 impl Study {
-    /// The line of a figure, where it could be fitted.
+    /// Finds the line of a figure; `None` if it couldn't be fitted.
     #[must_use]
-    pub fn fit(&self, figure: Figure) -> Option<&FittedFigure> {
+    pub fn fit(&self, figure: CostFigure) -> Option<&FittedFigure> {
         self.fits.iter().find(|fitted| fitted.figure == figure)
     }
 
-    /// The profilers, without the event alone.
+    /// Lists the profilers, without the event alone.
     #[must_use]
     pub fn profilers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -116,32 +116,36 @@ impl Study {
         names
     }
 
-    /// The highest rate that costs a program at most this share: by the upper bound of the stolen
-    /// time, which is known best, and lower where a loop loses more for certain. None where no rate
-    /// is low enough.
+    /// Finds the highest rate in Hz that costs a program at most this share of its CPU time: by the
+    /// upper bound of the stolen time, the most precise figure, and lower if a loop significantly
+    /// loses more. `None` if no rate is low enough.
     #[must_use]
     pub fn recommended_hz(&self, share: f64) -> Option<f64> {
-        let by_upper =
-            |fitted: &FittedFigure| fitted.fit.budget(share).map_or(0.0, |budget| budget.safe_hz);
+        let by_upper = |fitted: &FittedFigure| {
+            fitted.fit.find_budget(share).map_or(0.0, |budget| budget.safe_hz)
+        };
         let loops = || {
             self.fits.iter().filter(|fitted| {
-                matches!(fitted.figure, Figure::Counting | Figure::Memory | Figure::Branchy)
+                matches!(
+                    fitted.figure,
+                    CostFigure::Counting | CostFigure::Memory | CostFigure::Branchy
+                )
             })
         };
-        let mut hz = match self.fit(Figure::Stolen) {
+        let mut hz = match self.fit(CostFigure::Stolen) {
             Some(stolen) => by_upper(stolen),
             None => loops().map(by_upper).reduce(f64::min)?,
         };
         for fitted in loops() {
             if fitted.fit.predict(hz).low > share {
-                hz = fitted.fit.budget(share).map_or(0.0, |budget| budget.hz.min(hz));
+                hz = fitted.fit.find_budget(share).map_or(0.0, |budget| budget.hz.min(hz));
             }
         }
         let limit = self.max_sample_rate.map_or(f64::INFINITY, |limit| limit as f64);
         (hz >= 1.0).then(|| hz.min(limit))
     }
 
-    /// Without the rounds of each loss, which only plots need.
+    /// Copies the study without the rounds of each loss.
     fn without_rounds(&self) -> Self {
         let mut short = self.clone();
         for loss in short.rows.iter_mut().flat_map(|row| &mut row.losses) {
@@ -150,9 +154,9 @@ impl Study {
         short
     }
 
-    /// What is kept of it.
+    /// Converts the study to its stored form.
     #[must_use]
-    pub fn kept(&self) -> StudyRecord {
+    pub fn to_record(&self) -> StudyRecord {
         let frames = self.rows.iter().rev().find_map(|row| row.frames);
         let calibration =
             Calibration::from_fits(self.conditions.clone(), self.time, &self.fits, frames);
@@ -170,20 +174,20 @@ struct Document<'a> {
     published: Option<&'static [PublishedRate]>,
 }
 
-/// A study with what follows from it.
+/// A study with the figures derived from it.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
     study: &'a Study,
-    /// Asked rates of the rows that were left out of the fits.
+    /// Requested rates of the rows that were not fitted.
     throttled_hz: Vec<u64>,
-    budgets: Vec<BudgetsOf>,
+    budgets: Vec<FigureBudgets>,
     recommended: Vec<Recommended>,
 }
 
 #[derive(Serialize)]
-struct BudgetsOf {
-    figure: Figure,
+struct FigureBudgets {
+    figure: CostFigure,
     budgets: Vec<Budget>,
 }
 
@@ -195,19 +199,19 @@ struct Recommended {
 
 impl<'a> Described<'a> {
     fn new(study: &'a Study) -> Self {
-        let of = |fitted: &FittedFigure| BudgetsOf {
+        let budgets = |fitted: &FittedFigure| FigureBudgets {
             figure: fitted.figure,
-            budgets: BUDGETS.iter().filter_map(|share| fitted.fit.budget(*share)).collect(),
+            budgets: BUDGETS.iter().filter_map(|share| fitted.fit.find_budget(*share)).collect(),
         };
         Self {
             study,
             throttled_hz: study
                 .rows
                 .iter()
-                .filter(|row| row.throttled())
+                .filter(|row| row.is_throttled())
                 .map(|row| row.asked_hz)
                 .collect(),
-            budgets: study.fits.iter().map(of).collect(),
+            budgets: study.fits.iter().map(budgets).collect(),
             recommended: BUDGETS
                 .iter()
                 .map(|&share| Recommended { share, hz: study.recommended_hz(share) })
@@ -216,11 +220,11 @@ impl<'a> Described<'a> {
     }
 }
 
-/// Writes studies as one versioned JSON document, with the published figures if `overlay`.
+/// Writes studies as a versioned JSON document, with the published figures if `overlay`.
 ///
 /// # Errors
-/// The writer's own.
-pub fn json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
+/// Fails if writing to `out` fails.
+pub fn write_json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
     let document = Document {
         version: VERSION,
         tool: "tare overhead",
@@ -231,11 +235,11 @@ pub fn json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result
     writeln!(out)
 }
 
-/// Writes a CSV line for each figure; shares are of CPU time, absent figures have no line.
+/// Writes a CSV line for each figure. Shares are of CPU time; absent figures have no line.
 ///
 /// # Errors
-/// The writer's own.
-pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
+/// Fails if writing to `out` fails.
+pub fn write_csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
     writeln!(
         out,
         "event,call_graph,asked_hz,delivered_hz,throttled,profiler,figure,unit,value,low,high"
@@ -253,7 +257,7 @@ pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
                 let graph = study.conditions.call_graph.name();
                 let asked = row.asked_hz;
                 let delivered = row.delivered_hz;
-                let throttled = row.throttled();
+                let throttled = row.is_throttled();
                 writeln!(
                     out,
                     "{event},{graph},{asked},{delivered:.3},{throttled},{},{figure},{unit},{value},{low},{high}",
@@ -262,9 +266,9 @@ pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
             };
             let cost = &row.cost;
             let per_sample = [
-                (Figure::Handler, cost.handler_us),
-                (Figure::Interrupt, cost.interrupt_us),
-                (Figure::Stolen, cost.stolen_us),
+                (CostFigure::Handler, cost.handler_us),
+                (CostFigure::Interrupt, cost.interrupt_us),
+                (CostFigure::Stolen, cost.stolen_us),
             ];
             for (figure, us) in per_sample {
                 line(EVENTS, figure.name(), "us", us)?;
@@ -297,16 +301,16 @@ pub fn csv(out: &mut dyn Write, studies: &[Study]) -> io::Result<()> {
 pub(crate) mod tests {
     use crate::overhead::handler::{HandlerCost, SHARES};
     use crate::overhead::interference::Loss;
-    use crate::overhead::load::Kind;
+    use crate::overhead::load::LoadKind;
     use crate::overhead::plan::CallGraph;
-    use crate::overhead::rates::fits;
+    use crate::overhead::rates::fit_figures;
 
     use super::*;
 
-    fn row(asked_hz: u64) -> Row {
+    fn row(asked_hz: u64) -> RateRow {
         let hz = asked_hz as f64;
         let us = |us: f64| (asked_hz > 0).then(|| Estimate::with_error(us, 0.02));
-        let loss = |load: Kind, us: f64| Loss {
+        let loss = |load: LoadKind, us: f64| Loss {
             load,
             profiler: EVENTS.to_owned(),
             lost: Estimate::with_error(us * 1e-6 * hz, 2e-4),
@@ -325,10 +329,13 @@ pub(crate) mod tests {
             background: Some(Estimate::with_error(0.002, 1e-4)),
             ..HandlerCost::default()
         };
-        let losses =
-            vec![loss(Kind::Counting, 2.6), loss(Kind::Memory, 3.0), loss(Kind::Branchy, 2.8)];
+        let losses = vec![
+            loss(LoadKind::Counting, 2.6),
+            loss(LoadKind::Memory, 3.0),
+            loss(LoadKind::Branchy, 2.8),
+        ];
         let throttles = u64::from(asked_hz > 50_000);
-        Row {
+        RateRow {
             asked_hz,
             delivered_hz: hz,
             samples: asked_hz,
@@ -342,7 +349,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A made-up study.
+    /// Creates a study with invented figures.
     pub(crate) fn study() -> Study {
         let machine = StudyHost {
             host: "h".into(),
@@ -358,7 +365,7 @@ pub(crate) mod tests {
             call_graph: CallGraph::None,
             cpu_model: Some("c".into()),
         };
-        let rows: Vec<Row> = [0, 100, 2000, 4000, 100_000].into_iter().map(row).collect();
+        let rows: Vec<RateRow> = [0, 100, 2000, 4000, 100_000].into_iter().map(row).collect();
         Study {
             version: VERSION,
             machine,
@@ -371,20 +378,20 @@ pub(crate) mod tests {
             seed: 1,
             uninterrupted: true,
             max_sample_rate: Some(100_000),
-            fits: fits(&rows),
+            fits: fit_figures(&rows),
             rows,
             notes: vec!["a note".into()],
         }
     }
 
     #[test]
-    fn what_is_kept_comes_back_without_its_rounds() {
+    fn a_stored_study_is_read_back_without_its_rounds() {
         let study = study();
-        let text = serde_json::to_string(&study.kept()).unwrap();
-        let kept: StudyRecord = serde_json::from_str(&text).unwrap();
-        let read = kept.study.unwrap();
+        let text = serde_json::to_string(&study.to_record()).unwrap();
+        let record: StudyRecord = serde_json::from_str(&text).unwrap();
+        let read = record.study.unwrap();
         assert!(read.rows[1].losses[0].rounds.is_empty() && read.fits.len() == study.fits.len());
-        let calibration = kept.calibration.unwrap();
+        let calibration = record.calibration.unwrap();
         assert!(
             (calibration.sample_us().value - 2.5).abs() < 0.05
                 && calibration.conditions.event == "cpu-clock"
@@ -392,18 +399,20 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_recommended_rate_is_that_of_the_stolen_time_unless_a_loop_loses_more_for_certain() {
+    fn recommends_by_the_stolen_time_unless_a_loop_significantly_loses_more() {
         let mut study = study();
-        study.fits.retain(|fitted| !matches!(fitted.figure, Figure::Memory | Figure::Branchy));
-        let of = |figure| study.fit(figure).unwrap().fit.budget(0.01).unwrap();
+        study
+            .fits
+            .retain(|fitted| !matches!(fitted.figure, CostFigure::Memory | CostFigure::Branchy));
+        let budget = |figure| study.fit(figure).unwrap().fit.find_budget(0.01).unwrap();
         assert_eq!(
             study.recommended_hz(0.01),
-            Some(of(Figure::Stolen).safe_hz),
-            "2.6 us of the loop are not surely more"
+            Some(budget(CostFigure::Stolen).safe_hz),
+            "the loop's 2.6 us are not significantly more"
         );
         study.rows[2].losses[0].lost = Estimate::with_error(0.02, 1e-5);
         study.rows[3].losses[0].lost = Estimate::with_error(0.04, 1e-5);
-        study.fits = fits(&study.rows);
+        study.fits = fit_figures(&study.rows);
         let hz = study.recommended_hz(0.01).unwrap();
         assert!((900.0..1100.0).contains(&hz), "the loop loses 10 us a sample: {hz}");
         study.fits.clear();
@@ -413,7 +422,7 @@ pub(crate) mod tests {
     #[test]
     fn csv_has_a_line_for_each_figure() {
         let mut out = Vec::new();
-        csv(&mut out, &[study()]).unwrap();
+        write_csv(&mut out, &[study()]).unwrap();
         let text = String::from_utf8(out).unwrap();
         let columns = text.lines().next().unwrap().split(',').count();
         assert!(text.lines().all(|line| line.split(',').count() == columns));
@@ -425,9 +434,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_says_what_follows() {
+    fn json_has_throttled_rates_and_recommendations() {
         let mut out = Vec::new();
-        json(&mut out, &[study()], true).unwrap();
+        write_json(&mut out, &[study()], true).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(
             (document["version"].as_u64(), document["studies"][0]["throttled_hz"][0].as_u64()),

@@ -1,11 +1,11 @@
-//! A study for people: tables, lines, a plot, notes.
+//! Writes a study as text: tables, lines, a plot, notes.
 
 use std::io::{self, Write};
 
 use super::fit::BUDGETS;
-use super::load::Kind;
+use super::load::LoadKind;
 use super::published::XEON_E5530;
-use super::rates::{EVENTS, Figure, FittedFigure, Row};
+use super::rates::{CostFigure, EVENTS, FittedFigure, RateRow};
 use tare_format::ledger::Estimate;
 
 use super::plot::{self, Series};
@@ -13,13 +13,13 @@ use super::study::Study;
 use tare_format::printable;
 use tare_kernel::calendar_time::CalendarTime;
 
-/// The rate whose cost is shown as an example.
+/// The rate in Hz whose cost is shown as an example.
 const EXAMPLE_HZ: f64 = 1000.0;
 
 /// Writes a study as tables, a plot and notes, with the published figures if `overlay`.
 ///
 /// # Errors
-/// The writer's own.
+/// Fails if writing to `out` fails.
 pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     let shown = |text: &str| printable(text).into_owned();
     let machine = &study.machine;
@@ -29,7 +29,7 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         .map_or_else(String::new, |name| format!(", virtual machine ({})", shown(name)));
     writeln!(
         out,
-        "\n What samples of {} cost, call graph {}",
+        "\n Cost of samples of {}, call graph {}",
         shown(&study.conditions.event),
         study.conditions.call_graph.name()
     )?;
@@ -41,24 +41,28 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         " {host}, Linux {kernel}, {} x {model}{virtual_machine}, on CPU {}; {}, {:.0} s",
         machine.cpus,
         study.cpu,
-        date(study.time),
+        format_date(study.time),
         study.seconds
     )?;
-    table(
+    write_table(
         out,
-        "One sample, in microseconds and as a share of CPU time",
+        "Cost of a sample, in microseconds and as a share of CPU time",
         &cost_table(study, overlay),
     )?;
-    table(out, "What loops lose: shares of their passes", &loss_table(study, overlay))?;
+    write_table(out, "Losses of loops: shares of their passes", &loss_table(study, overlay))?;
     if !study.profilers().is_empty() {
-        table(
+        write_table(
             out,
             "Profilers: shares lost beyond the event alone, and their own CPU time",
             &profiler_table(study),
         )?;
     }
-    table(out, "Lines through the rates: cost = intercept + slope x rate", &fit_table(study))?;
-    for line in plot::draw(&series(study, overlay)) {
+    write_table(
+        out,
+        "Lines through the rates: cost = intercept + slope x rate",
+        &fit_table(study),
+    )?;
+    for line in plot::draw(&plot_series(study, overlay)) {
         writeln!(out, " {line}")?;
     }
     if !study.fits.is_empty() {
@@ -69,15 +73,15 @@ pub fn write(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()
         )?;
     }
     writeln!(out)?;
-    conclusion(study)
+    conclude(study)
         .iter()
         .chain(&study.notes)
         .try_for_each(|note| writeln!(out, " {}", shown(note)))?;
     writeln!(out)
 }
 
-/// A moment in seconds since 1970, to the minute, where the page's next reader may be: in UTC.
-pub(super) fn date(seconds: u64) -> String {
+/// Formats seconds since 1970 as date and time in UTC, as a page may be read in another time zone.
+pub(super) fn format_date(seconds: u64) -> String {
     match i64::try_from(seconds).ok().and_then(CalendarTime::utc) {
         Some(CalendarTime { year, month, day, hour, minute, .. }) => {
             format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
@@ -86,8 +90,8 @@ pub(super) fn date(seconds: u64) -> String {
     }
 }
 
-/// A line of headings, and lines of cells: the first column to the left, the others to the right.
-fn table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
+/// Writes a title and right-aligned rows; the first row has the headings.
+fn write_table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
     writeln!(out, "\n {title}")?;
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -109,23 +113,24 @@ fn headings(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn us(estimate: Option<Estimate>) -> String {
+fn format_us(estimate: Option<Estimate>) -> String {
     estimate.map_or_else(
         || "-".to_owned(),
         |us| format!("{:.2} [{:.2}, {:.2}]", us.value, us.low, us.high),
     )
 }
 
-/// A share as a percentage, with as many digits as its size asks for.
-pub(super) fn percent(estimate: Option<Estimate>) -> String {
+/// Formats a share as a percentage, with more digits if it is small and precise.
+pub(super) fn format_percent(estimate: Option<Estimate>) -> String {
     let Some(estimate) = estimate else { return "-".to_owned() };
     let Estimate { value, low, high } = estimate.times(100.0);
     let digits = if value.abs() < 0.1 && estimate.half_width() < 0.001 { 4 } else { 2 };
     format!("{value:.digits$} [{low:.digits$}, {high:.digits$}]")
 }
 
-fn rate(row: &Row) -> [String; 2] {
-    let mark = if row.throttled() { "*" } else { "" };
+/// Formats the requested and the delivered rate, with a mark if it is throttled.
+fn format_rate(row: &RateRow) -> [String; 2] {
+    let mark = if row.is_throttled() { "*" } else { "" };
     [row.asked_hz.to_string(), format!("{:.1}{mark}", row.delivered_hz)]
 }
 
@@ -149,29 +154,32 @@ pub(super) fn cost_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
     }
     let mut rows = vec![headings(&names)];
     for row in &study.rows {
-        let mut cells = rate(row).to_vec();
+        let mut cells = format_rate(row).to_vec();
         let cost = &row.cost;
-        cells.extend([cost.handler_us, cost.interrupt_us, cost.stolen_us].map(us));
-        // The places of 50% and 99% among the quantiles.
+        cells.extend([cost.handler_us, cost.interrupt_us, cost.stolen_us].map(format_us));
+        // The indices of 50% and 99% in `SHARES`.
         let quantiles = cost.stolen_quantiles_us.get(5).zip(cost.stolen_quantiles_us.get(9));
         cells.push(
             quantiles.map_or_else(|| "-".to_owned(), |(p50, p99)| format!("{p50:.2}, {p99:.2}")),
         );
-        cells.extend([Figure::Handler, Figure::Stolen].map(|figure| percent(row.share(figure))));
+        cells.extend(
+            [CostFigure::Handler, CostFigure::Stolen]
+                .map(|figure| format_percent(row.share(figure))),
+        );
         if frames {
             cells.push(row.frames.map_or_else(|| "-".to_owned(), |frames| format!("{frames:.1}")));
         }
         if overlay {
-            cells.push(published(row, |published| published.handler));
+            cells.push(format_published(row, |published| published.handler));
         }
         rows.push(cells);
     }
     rows
 }
 
-fn published(row: &Row, of: fn(&super::published::PublishedRate) -> f64) -> String {
+fn format_published(row: &RateRow, share: fn(&super::published::PublishedRate) -> f64) -> String {
     let found = XEON_E5530.iter().find(|published| published.hz == row.asked_hz as f64);
-    found.map_or_else(|| "-".to_owned(), |published| format!("{:.4}", of(published) * 100.0))
+    found.map_or_else(|| "-".to_owned(), |published| format!("{:.4}", share(published) * 100.0))
 }
 
 pub(super) fn loss_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
@@ -182,11 +190,13 @@ pub(super) fn loss_table(study: &Study, overlay: bool) -> Vec<Vec<String>> {
     }
     let mut rows = vec![headings(&names)];
     for row in &study.rows {
-        let mut cells = rate(row).to_vec();
-        cells.extend(Kind::ALL.map(|kind| percent(row.loss(kind, EVENTS).map(|loss| loss.lost))));
-        cells.push(percent(row.cost.background));
+        let mut cells = format_rate(row).to_vec();
+        cells.extend(
+            LoadKind::ALL.map(|kind| format_percent(row.loss(kind, EVENTS).map(|loss| loss.lost))),
+        );
+        cells.push(format_percent(row.cost.background));
         if overlay {
-            cells.push(published(row, |published| published.counting));
+            cells.push(format_published(row, |published| published.counting));
         }
         rows.push(cells);
     }
@@ -205,13 +215,13 @@ pub(super) fn profiler_table(study: &Study) -> Vec<Vec<String>> {
     for row in &study.rows {
         for name in study.profilers() {
             let beyond =
-                Kind::ALL.map(|kind| row.loss(kind, name).and_then(|loss| loss.beyond_events));
+                LoadKind::ALL.map(|kind| row.loss(kind, name).and_then(|loss| loss.beyond_events));
             if beyond.iter().all(Option::is_none) {
                 continue;
             }
             let own = row.recorders.iter().find(|recorder| recorder.profiler == name);
             let mut cells = vec![row.asked_hz.to_string(), printable(name).into_owned()];
-            cells.extend(beyond.map(percent));
+            cells.extend(beyond.map(format_percent));
             cells.push(
                 own.map_or_else(|| "-".to_owned(), |own| format!("{:.3}", own.cpu_share * 100.0)),
             );
@@ -224,7 +234,7 @@ pub(super) fn profiler_table(study: &Study) -> Vec<Vec<String>> {
 pub(super) fn fit_table(study: &Study) -> Vec<Vec<String>> {
     let mut names = vec![
         "figure".to_owned(),
-        "us a sample".to_owned(),
+        "us per sample".to_owned(),
         "intercept %".to_owned(),
         format!("at {EXAMPLE_HZ} Hz %"),
     ];
@@ -233,12 +243,12 @@ pub(super) fn fit_table(study: &Study) -> Vec<Vec<String>> {
     for FittedFigure { figure, fit } in &study.fits {
         let mut cells = vec![
             figure.name().to_owned(),
-            us(Some(fit.slope_us)),
-            percent(Some(fit.intercept)),
-            percent(Some(fit.predict(EXAMPLE_HZ))),
+            format_us(Some(fit.slope_us)),
+            format_percent(Some(fit.intercept)),
+            format_percent(Some(fit.predict(EXAMPLE_HZ))),
         ];
         cells.extend(BUDGETS.map(|share| {
-            fit.budget(share).map_or_else(
+            fit.find_budget(share).map_or_else(
                 || "-".to_owned(),
                 |budget| format!("{:.0} ({:.0})", budget.safe_hz, budget.hz),
             )
@@ -248,10 +258,10 @@ pub(super) fn fit_table(study: &Study) -> Vec<Vec<String>> {
     rows
 }
 
-fn series(study: &Study, overlay: bool) -> Vec<Series> {
-    let fitted = || study.rows.iter().filter(|row| !row.throttled());
+fn plot_series(study: &Study, overlay: bool) -> Vec<Series> {
+    let fitted = || study.rows.iter().filter(|row| !row.is_throttled());
     let mut all: Vec<Series> =
-        [(Figure::Stolen, 's'), (Figure::Counting, 'c'), (Figure::Handler, 'h')]
+        [(CostFigure::Stolen, 's'), (CostFigure::Counting, 'c'), (CostFigure::Handler, 'h')]
             .into_iter()
             .map(|(figure, letter)| Series {
                 letter,
@@ -280,28 +290,28 @@ fn series(study: &Study, overlay: bool) -> Vec<Series> {
     all
 }
 
-/// The sentence that most users want.
-pub(super) fn conclusion(study: &Study) -> Vec<String> {
+/// States the recommended rates, and explains the marks in the tables.
+pub(super) fn conclude(study: &Study) -> Vec<String> {
     let rates = BUDGETS.map(|share| match study.recommended_hz(share) {
         Some(hz) => format!("{:.0} Hz within {}%", hz, share * 100.0),
-        None => format!("no rate within {}% for certain", share * 100.0),
+        None => format!("no rate surely within {}%", share * 100.0),
     });
     let mut lines = Vec::new();
     if !study.fits.is_empty() {
         lines.push(format!("Recommended, at most: {}.", rates.join(", ")));
         lines.push(
-            "Hz within: by the upper bound of the prediction (by the line). Recommended: by the stolen time, less where a loop surely loses more."
+            "Hz within: by the upper bound of the prediction (by the line). Recommended: by the stolen time, lower if a loop significantly loses more."
                 .to_owned(),
         );
     }
-    if study.rows.iter().any(Row::throttled) {
+    if study.rows.iter().any(RateRow::is_throttled) {
         lines.push("* throttled: not fitted.".to_owned());
     }
     if let Some(row) =
-        study.rows.iter().rev().find(|row| row.cost.handler_us.is_some() && !row.throttled())
+        study.rows.iter().rev().find(|row| row.cost.handler_us.is_some() && !row.is_throttled())
     {
-        let event = us(row.cost.handler_tracing_us);
-        lines.push(format!("Handler and interrupt: by the kernel's trace events, whose own cost ({event} us each) is taken off."));
+        let event = format_us(row.cost.handler_tracing_us);
+        lines.push(format!("Handler and interrupt: by the kernel's trace events, minus their own cost ({event} us each)."));
     }
     lines
 }
@@ -311,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates() {
+    fn formats_dates() {
         for (seconds, wanted) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_399, "2000-02-28 23:59 UTC"),
@@ -321,7 +331,7 @@ mod tests {
             (4_107_542_400, "2100-03-01 00:00 UTC"),
             (32_503_680_000, "3000-01-01 00:00 UTC"),
         ] {
-            assert_eq!(date(seconds), wanted);
+            assert_eq!(format_date(seconds), wanted);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's trace events at the handler's entry and exit, as spans of time.
+//! Measures spans of time between the kernel's trace events at the handler's entry and exit.
 //!
 //! | event under study | handler | whole interrupt |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | the CPU's own (x86) | `nmi:nmi_handler`, which reports its duration | - |
 //! | the CPU's own (others) | `irq:irq_handler_entry/exit` | - |
 //!
-//! A span belongs to a sample if the sample's time lies in it.
+//! A span belongs to a sample if it contains the sample's time.
 
 use std::ffi::CString;
 
@@ -22,57 +22,58 @@ use tare_kernel::open::{EventFile, EventTarget, Kernel};
 use tare_kernel::ring::Ring;
 use tare_kernel::tracefs::{Tracefs, TracefsError};
 
-use super::sampler::empty;
+use super::sampler::drain;
 use super::stolen::Span;
 
-/// Bytes of the ring: a slice at 100,000 Hz.
+/// Bytes of the ring buffer: enough for a slice at 100,000 Hz.
 const RING_BYTES: usize = 1 << 20;
 
-/// Trace events that bracket something.
+/// Trace events that delimit a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// One at its begin, one at its end.
+pub enum TraceProbe {
+    /// An event at the start, and one at the end.
     Pair {
         /// Their ids in tracefs.
         ids: [u64; 2],
-        /// What the first of them lets through.
+        /// A filter for the first event.
         filter: Option<CString>,
     },
-    /// One at its end, that says how long it took.
+    /// An event at the end, with the length of the span.
     Took {
         /// Its id in tracefs.
         id: u64,
-        /// Where its raw data has the nanoseconds.
+        /// Offset of the length in nanoseconds in its raw data, in bytes.
         at: usize,
     },
 }
 
-/// What can be traced of an event's samples.
+/// The probes for an event's samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// perf's own handler.
-    pub handler: Option<Probe>,
-    /// The whole interrupt.
-    pub interrupt: Option<Probe>,
+    /// Delimits perf's handler.
+    pub handler: Option<TraceProbe>,
+    /// Delimits the interrupt.
+    pub interrupt: Option<TraceProbe>,
 }
 
 impl Probes {
-    /// Looks up the trace events that bracket the samples of an event.
+    /// Finds the trace events around the samples of an event.
     ///
     /// # Errors
-    /// tracefs isn't there, or this user may not look.
+    /// Fails if tracefs isn't mounted, or this user may not read it.
     pub fn find(attr: &Attr, host: &Host) -> Result<Self, TracefsError> {
         let tracefs = Tracefs::find(host)?;
-        let pair = |system: &str, stem: &str| -> Option<Probe> {
+        let pair = |system: &str, stem: &str| -> Option<TraceProbe> {
             let id = |end: &str| tracefs.id(system, &format!("{stem}_{end}")).ok();
-            Some(Probe::Pair { ids: [id("entry")?, id("exit")?], filter: None })
+            Some(TraceProbe::Pair { ids: [id("entry")?, id("exit")?], filter: None })
         };
         let clocks = [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from);
         if attr.kind == PERF_TYPE_SOFTWARE {
             if !clocks.contains(&attr.config) {
                 return Ok(Self::default());
             }
-            let handler = pair("timer", "hrtimer_expire").map(|probe| of_perf(probe, host));
+            let handler =
+                pair("timer", "hrtimer_expire").map(|probe| filter_perf_timer(probe, host));
             let interrupt =
                 pair("irq_vectors", "local_timer").or_else(|| pair("irq", "irq_handler"));
             return Ok(Self { handler, interrupt });
@@ -80,31 +81,32 @@ impl Probes {
         let took = || {
             let id = tracefs.id("nmi", "nmi_handler").ok()?;
             let (at, bytes) = tracefs.field_place("nmi", "nmi_handler", "delta_ns").ok()?;
-            (bytes == 8).then_some(Probe::Took { id, at })
+            (bytes == 8).then_some(TraceProbe::Took { id, at })
         };
         Ok(Self { handler: took().or_else(|| pair("irq", "irq_handler")), interrupt: None })
     }
 }
 
-/// Lets only perf's own timer through, where the kernel shows its address; without that there are
-/// only more records to look through.
-fn of_perf(probe: Probe, host: &Host) -> Probe {
-    let Probe::Pair { ids, .. } = probe else { return probe };
+/// Filters for perf's timer, if the kernel shows its address. Without the filter there are more
+/// records, but the same result.
+fn filter_perf_timer(probe: TraceProbe, host: &Host) -> TraceProbe {
+    let TraceProbe::Pair { ids, .. } = probe else { return probe };
     let symbols = host.read("/proc/kallsyms").unwrap_or_default();
     let address = symbols.lines().find_map(|line| {
         let mut words = line.split(' ');
-        let (address, _, name) = (words.next()?, words.next()?, words.next()?);
+        let address = words.next()?;
+        let name = words.nth(1)?;
         (name == "perf_swevent_hrtimer" && address.bytes().any(|digit| digit != b'0'))
             .then(|| address.to_owned())
     });
     let filter = address.and_then(|address| CString::new(format!("function == 0x{address}")).ok());
-    Probe::Pair { ids, filter }
+    TraceProbe::Pair { ids, filter }
 }
 
-/// Open trace events.
+/// The open trace events of a probe.
 #[derive(Debug)]
 pub struct Trace {
-    /// The leader; the event at the end is in its group.
+    /// The group's leader.
     first: Box<dyn EventFile>,
     _second: Option<Box<dyn EventFile>>,
     first_id: u64,
@@ -114,17 +116,17 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens them for this thread, switched off.
+    /// Opens the events on this thread and CPU, disabled.
     ///
     /// # Errors
-    /// The kernel's own.
-    pub fn open(kernel: &dyn Kernel, probe: &Probe, cpu: u32) -> Result<Self, Errno> {
+    /// Fails if the kernel refuses an event, its filter or its ring buffer.
+    pub fn open(kernel: &dyn Kernel, probe: &TraceProbe, cpu: u32) -> Result<Self, Errno> {
         let target = EventTarget::TaskOnCpu(0, cpu);
         let (ids, filter, took_at) = match probe {
-            Probe::Pair { ids, filter } => (ids.to_vec(), filter.as_deref(), None),
-            Probe::Took { id, at } => (vec![*id], None, Some(*at)),
+            TraceProbe::Pair { ids, filter } => (ids.to_vec(), filter.as_deref(), None),
+            TraceProbe::Took { id, at } => (vec![*id], None, Some(*at)),
         };
-        let attr = attr(ids[0], took_at.is_some());
+        let attr = build_attr(ids[0], took_at.is_some());
         let first = kernel.open(&attr, target, None)?;
         let ring = Ring::map(&*first, RING_BYTES).map_err(|_| Errno::NOMEM)?;
         if let Some(filter) = filter {
@@ -133,7 +135,7 @@ impl Trace {
         let second = match ids.get(1) {
             Some(id) => {
                 let second = kernel.open(
-                    &Attr { flags: attr.flags - Flags::DISABLED, ..self::attr(*id, false) },
+                    &Attr { flags: attr.flags - Flags::DISABLED, ..build_attr(*id, false) },
                     target,
                     Some(&*first),
                 )?;
@@ -152,32 +154,33 @@ impl Trace {
         })
     }
 
-    /// Traces from now on.
+    /// Enables the events.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses.
     pub fn on(&self) -> Result<(), Errno> {
         self.first.enable()
     }
 
-    /// No longer.
+    /// Disables the events.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// Fails if the kernel refuses.
     pub fn off(&self) -> Result<(), Errno> {
         self.first.disable()
     }
 
-    /// Empties the ring: what was bracketed, ascending, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
+    /// Drains the ring buffer. Returns the spans, ascending, in nanoseconds of
+    /// `CLOCK_MONOTONIC_RAW`.
     pub fn take(&mut self) -> Vec<Span> {
         let layout = self.layout;
         let first_id = self.first_id;
         let took_at = self.took_at;
         let mut spans = Vec::new();
         let mut began = None;
-        empty(&mut self.ring, |record| {
+        drain(&mut self.ring, |record| {
             if record.kind != PERF_RECORD_SAMPLE {
-                // Something was lost: what began before it has no end.
+                // Records were lost, perhaps the end of the current span.
                 began = None;
                 return;
             }
@@ -198,7 +201,7 @@ impl Trace {
     }
 }
 
-fn attr(id: u64, with_data: bool) -> Attr {
+fn build_attr(id: u64, with_data: bool) -> Attr {
     let raw = if with_data { PERF_SAMPLE_RAW } else { 0 };
     Attr {
         kind: PERF_TYPE_TRACEPOINT,
@@ -206,7 +209,7 @@ fn attr(id: u64, with_data: bool) -> Attr {
         sampling: Sampling::Period(1),
         sample_type: u64::from(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TIME | raw),
         flags: Flags::DISABLED | Flags::USE_CLOCKID,
-        // As the samples': CLOCK_MONOTONIC_RAW.
+        // CLOCK_MONOTONIC_RAW, like the samples.
         clockid: 4,
         ..Attr::default()
     }

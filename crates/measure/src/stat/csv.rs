@@ -1,5 +1,5 @@
-//! `-x`: the CSV columns of `perf stat` in its order (perf-stat(1), "CSV FORMAT"; checked against
-//! perf 6.1's output).
+//! `-x`: CSV with the columns of `perf stat`, in its order (perf-stat(1), "CSV FORMAT"; compared with
+//! the output of perf 6.1).
 //!
 //! ```text
 //! [time | summary] [key [locations]] value unit event [cgroup] [deviation%] running-ns running-% metric metric-unit
@@ -9,33 +9,33 @@ use std::io::{self, Write};
 
 use tare_format::printable;
 
-use super::line::{Line, Value};
+use super::line::{StatLine, Value};
 use super::{Columns, Span};
 use crate::count::Key;
 
 /// Writes lines with this separator between columns.
 ///
 /// # Errors
-/// The writer's own.
-pub fn lines(
+/// Fails if writing to `out` fails.
+pub fn write_lines(
     out: &mut dyn Write,
     separator: &str,
     columns: Columns,
     span: Span,
-    lines: &[Line],
+    lines: &[StatLine],
 ) -> io::Result<()> {
     let rows = if columns.metric_only {
-        metrics(columns, span, lines)
+        metric_rows(columns, span, lines)
     } else {
-        lines.iter().map(|line| fields(columns, span, line)).collect()
+        lines.iter().map(|line| line_fields(columns, span, line)).collect()
     };
-    rows.iter().try_for_each(|fields| writeln!(out, "{}", join(fields, separator)))
+    rows.iter().try_for_each(|fields| writeln!(out, "{}", join_fields(fields, separator)))
 }
 
-fn fields(columns: Columns, span: Span, line: &Line) -> Vec<String> {
+fn line_fields(columns: Columns, span: Span, line: &StatLine) -> Vec<String> {
     let mut fields = Vec::new();
-    prefix(&mut fields, columns, span, line);
-    fields.push(value(line));
+    push_prefix(&mut fields, columns, span, line);
+    fields.push(format_value(line));
     fields.push(line.unit.clone());
     fields.push(line.event.clone());
     fields.extend(line.cgroup.clone());
@@ -43,14 +43,14 @@ fn fields(columns: Columns, span: Span, line: &Line) -> Vec<String> {
     fields.push(line.running_ns.to_string());
     fields.push(format!("{:.2}", line.perf_running_percent()));
     let metric = line.metric.as_ref();
-    fields
-        .push(metric.map_or_else(String::new, |metric| metric_value(metric.value, metric.percent)));
+    let value = metric.map(|metric| format_metric(metric.value, metric.percent));
+    fields.push(value.unwrap_or_default());
     fields.push(metric.map_or_else(String::new, |metric| metric.unit.clone()));
     fields
 }
 
-/// Only the derived figures: a line for each key, a column for each event that has one.
-fn metrics(columns: Columns, span: Span, lines: &[Line]) -> Vec<Vec<String>> {
+/// Returns only the derived figures: a row for each key, with the columns of each figure.
+fn metric_rows(columns: Columns, span: Span, lines: &[StatLine]) -> Vec<Vec<String>> {
     let mut order: Vec<Key> = Vec::new();
     lines.iter().for_each(|line| {
         if !order.contains(&line.key) {
@@ -58,16 +58,16 @@ fn metrics(columns: Columns, span: Span, lines: &[Line]) -> Vec<Vec<String>> {
         }
     });
     let row = |key: Key| {
-        let of_key: Vec<&Line> = lines.iter().filter(|line| line.key == key).collect();
+        let of_key: Vec<&StatLine> = lines.iter().filter(|line| line.key == key).collect();
         let mut fields = Vec::new();
         if let Some(first) = of_key.first() {
-            prefix(&mut fields, columns, span, first);
+            push_prefix(&mut fields, columns, span, first);
         }
         for line in of_key {
             if let Some(metric) = &line.metric {
                 fields.extend([
                     line.event.clone(),
-                    metric_value(metric.value, metric.percent),
+                    format_metric(metric.value, metric.percent),
                     metric.unit.clone(),
                 ]);
             }
@@ -77,7 +77,7 @@ fn metrics(columns: Columns, span: Span, lines: &[Line]) -> Vec<Vec<String>> {
     order.into_iter().map(row).collect()
 }
 
-fn prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &Line) {
+fn push_prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &StatLine) {
     match span {
         Span::Interval(at) => fields.push(format!("{:6}.{:09}", at.as_secs(), at.subsec_nanos())),
         Span::Summary => fields.push(format!("{:>16}", "summary")),
@@ -94,7 +94,7 @@ fn prefix(fields: &mut Vec<String>, columns: Columns, span: Span, line: &Line) {
     }
 }
 
-fn value(line: &Line) -> String {
+fn format_value(line: &StatLine) -> String {
     match line.value {
         Value::Counted(value) if line.scaled_unit => format!("{value:.2}"),
         Value::Counted(value) => format!("{value:.0}"),
@@ -102,17 +102,17 @@ fn value(line: &Line) -> String {
     }
 }
 
-fn metric_value(value: f64, percent: bool) -> String {
+fn format_metric(value: f64, percent: bool) -> String {
     if percent { format!("{value:.2}") } else { format!("{value:.3}") }
 }
 
-/// Fields as they are, as perf writes them; only what would break a line (names of threads and
-/// events may hold anything) is escaped.
-fn join(fields: &[String], separator: &str) -> String {
+/// Joins fields without quotes, like perf. Names of threads and events may contain anything:
+/// separators in them are replaced, and control characters escaped.
+fn join_fields(fields: &[String], separator: &str) -> String {
     let stand_in = [' ', '_', '-'].into_iter().find(|c| !separator.contains(*c)).unwrap_or('?');
     let clean = |field: &String| {
         let mut text = printable(field).replace(separator, stand_in.encode_utf8(&mut [0; 4]));
-        // Behind `a:` the separator `::` would be found one character too early.
+        // After a field `a:`, the separator `::` would be found one character too early.
         if format!("{text}{separator}").find(separator) != Some(text.len()) {
             text.pop();
             text.push(stand_in);
@@ -127,9 +127,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_field_moves_the_next_one() {
+    fn separators_in_fields_are_replaced() {
         let joined = |separator, fields: [&str; 3]| {
-            let text = join(&fields.map(str::to_owned), separator);
+            let text = join_fields(&fields.map(str::to_owned), separator);
             assert_eq!(text.split(separator).count(), 3, "{text}");
             text
         };

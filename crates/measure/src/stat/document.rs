@@ -1,17 +1,19 @@
-//! `--json`: one document of tare's own, with its version, every run and every reason.
+//! `--json`: a versioned document in tare's own format, with every run and the reasons for missing
+//! counts.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::line::{Line, Value};
+use super::line::{StatLine, Value};
 use super::plain_json::plain_json;
 use super::results::Results;
 use crate::count::Key;
 use crate::statistics::Summary;
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Version of the document. It rises if a field changes its meaning or is removed, not if one is
+/// added.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -20,12 +22,12 @@ struct Document {
     tool: &'static str,
     command: Vec<String>,
     target: String,
-    /// How what the command starts is counted, where that isn't by inheritance.
+    /// How child processes are counted; absent if by inheritance.
     #[serde(skip_serializing_if = "Option::is_none")]
     follow: Option<Follow>,
     exact: bool,
     runs: usize,
-    events: Vec<Event>,
+    events: Vec<CountedEvent>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     intervals: Vec<Interval>,
     times: Times,
@@ -34,7 +36,7 @@ struct Document {
 #[derive(Serialize)]
 struct Follow {
     mode: &'static str,
-    /// Whether the command's execve is in the counts.
+    /// Whether the counts include the command's execve.
     counts_exec: bool,
 }
 
@@ -47,16 +49,16 @@ struct Times {
 }
 
 #[derive(Debug, Serialize)]
-struct Event {
+struct CountedEvent {
     event: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
     unit: String,
-    /// The count of one run, or the mean of several; `null` without a count.
+    /// The count of the only run, or the mean of several; `null` without a count.
     value: Option<f64>,
-    /// Why there is no count.
+    /// The reason for a missing count.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     runs: Vec<f64>,
@@ -66,7 +68,7 @@ struct Event {
     interval_95: Option<[f64; 2]>,
     running_ns: u64,
     running_share: f64,
-    /// Whether the value is an estimate from a part of the time.
+    /// Whether the value is scaled up from a part of the time.
     scaled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<Metric>,
@@ -81,7 +83,7 @@ struct Metric {
 #[derive(Debug, Serialize)]
 struct Interval {
     at_seconds: f64,
-    events: Vec<Event>,
+    events: Vec<CountedEvent>,
 }
 
 /// The intervals so far.
@@ -90,10 +92,10 @@ pub struct Intervals(Vec<Interval>);
 
 impl Intervals {
     /// Adds the lines of an interval that ended `at` after the start.
-    pub fn add(&mut self, at: Duration, lines: &[Line]) {
+    pub fn add(&mut self, at: Duration, lines: &[StatLine]) {
         self.0.push(Interval {
             at_seconds: at.as_secs_f64(),
-            events: lines.iter().map(event).collect(),
+            events: lines.iter().map(CountedEvent::from_line).collect(),
         });
     }
 }
@@ -101,7 +103,7 @@ impl Intervals {
 /// Writes the document.
 ///
 /// # Errors
-/// The writer's own.
+/// Fails if writing to `out` fails.
 pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io::Result<()> {
     let description = results.description();
     let times = results.times();
@@ -113,7 +115,7 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
         follow: description.in_cgroup.then_some(Follow { mode: "cgroup", counts_exec: true }),
         exact: description.exact,
         runs: results.runs(),
-        events: results.lines().iter().map(event).collect(),
+        events: results.lines().iter().map(CountedEvent::from_line).collect(),
         intervals: intervals.0,
         times: Times {
             elapsed_seconds: times.elapsed,
@@ -125,38 +127,40 @@ pub fn write(out: &mut dyn Write, results: &Results, intervals: Intervals) -> io
     writeln!(out, "{}", plain_json(&serde_json::to_string_pretty(&document)?))
 }
 
-fn event(line: &Line) -> Event {
-    let (value, reason) = match line.value {
-        Value::Counted(value) => (Some(value), None),
-        Value::NotCounted(None) => (None, Some("it was never on a counter".to_owned())),
-        Value::NotCounted(Some(reason)) | Value::NotSupported(reason) => {
-            (None, Some(reason.to_string()))
+impl CountedEvent {
+    fn from_line(line: &StatLine) -> Self {
+        let (value, reason) = match line.value {
+            Value::Counted(value) => (Some(value), None),
+            Value::NotCounted(None) => (None, Some("it was never on a counter".to_owned())),
+            Value::NotCounted(Some(reason)) | Value::NotSupported(reason) => {
+                (None, Some(reason.to_string()))
+            }
+        };
+        let spread = line.spread.as_ref();
+        Self {
+            event: line.event.clone(),
+            key: match line.key {
+                Key::All => None,
+                Key::Cpu(cpu) => Some(format!("CPU{cpu}")),
+                Key::Thread(_) => line.thread.clone(),
+                Key::Topology(place) => Some(place.to_string()),
+            },
+            cgroup: line.cgroup.clone(),
+            unit: line.unit.clone(),
+            value,
+            reason,
+            runs: line.runs.clone(),
+            standard_deviation: spread.and_then(|spread| spread.deviation),
+            interval_95: spread
+                .and_then(|spread: &Summary| spread.interval)
+                .map(|interval| [interval.low, interval.high]),
+            running_ns: line.running_ns,
+            running_share: line.running_share,
+            scaled: line.is_scaled(),
+            metric: line
+                .metric
+                .as_ref()
+                .map(|metric| Metric { value: metric.value, unit: metric.unit.clone() }),
         }
-    };
-    let spread = line.spread.as_ref();
-    Event {
-        event: line.event.clone(),
-        key: match line.key {
-            Key::All => None,
-            Key::Cpu(cpu) => Some(format!("CPU{cpu}")),
-            Key::Thread(_) => line.thread.clone(),
-            Key::Topology(place) => Some(place.to_string()),
-        },
-        cgroup: line.cgroup.clone(),
-        unit: line.unit.clone(),
-        value,
-        reason,
-        runs: line.runs.clone(),
-        standard_deviation: spread.and_then(|spread| spread.deviation),
-        interval_95: spread
-            .and_then(|spread: &Summary| spread.interval)
-            .map(|interval| [interval.low, interval.high]),
-        running_ns: line.running_ns,
-        running_share: line.running_share,
-        scaled: line.is_scaled(),
-        metric: line
-            .metric
-            .as_ref()
-            .map(|metric| Metric { value: metric.value, unit: metric.unit.clone() }),
     }
 }

@@ -1,4 +1,4 @@
-//! One line of results.
+//! A line of results.
 
 use tare_events::Unavailable;
 
@@ -6,44 +6,44 @@ use super::{NOT_COUNTED, NOT_SUPPORTED};
 use crate::count::{Key, Metric};
 use crate::statistics::Summary;
 
-/// What came of an event.
+/// The value of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A count in the event's unit: one run's, or the mean of several.
+    /// A count in the event's unit: of one run, or the mean of several.
     Counted(f64),
-    /// Open, but never on a counter, or never its turn.
+    /// The event was never on a counter, or got no turn.
     NotCounted(Option<Unavailable>),
-    /// Not open, and why.
+    /// The event could not be opened.
     NotSupported(Unavailable),
 }
 
-/// One line of results.
+/// A line of results.
 #[derive(Clone, Debug)]
-pub struct Line {
-    /// What was summed.
+pub struct StatLine {
+    /// What the line covers.
     pub key: Key,
-    /// What a thread is called, as `comm-tid`.
+    /// The thread's name as `comm-tid`, for a thread.
     pub thread: Option<String>,
-    /// How many CPUs or threads were summed.
+    /// Number of CPUs or threads that were summed.
     pub locations: usize,
     /// The event's name.
     pub event: String,
-    /// The cgroup that it counted.
+    /// The cgroup in which it was counted.
     pub cgroup: Option<String>,
     /// The unit of the value; empty for occurrences.
     pub unit: String,
-    /// Whether the value is in another unit than the kernel's, and so has decimals.
+    /// Whether the value's unit differs from the kernel's, so that it has decimals.
     pub scaled_unit: bool,
     /// The count.
     pub value: Value,
-    /// Nanoseconds on a counter, a run.
+    /// Nanoseconds on a counter, per run.
     pub running_ns: u64,
-    /// The share of the enabled time on a counter, 0 to 1; 0 where nothing was counted.
+    /// The share of the enabled time on a counter, 0 to 1; 0 without a count.
     pub running_share: f64,
-    /// The figure derived from it.
+    /// The figure derived from the count.
     pub metric: Option<Metric>,
-    /// Whether several runs were asked for: machine-readable forms then have a column for the
-    /// spread, whatever came of the event.
+    /// Whether several runs were requested. Machine-readable formats then have a column for the
+    /// spread, even for an event without a count.
     pub repeated: bool,
     /// Mean, deviation and interval over runs, in the unit; `None` for a single run.
     pub spread: Option<Summary>,
@@ -51,14 +51,14 @@ pub struct Line {
     pub runs: Vec<f64>,
 }
 
-impl Line {
-    /// Whether the value is an estimate from a part of the enabled time.
+impl StatLine {
+    /// Whether the value is scaled up from a part of the enabled time.
     #[must_use]
     pub fn is_scaled(&self) -> bool {
         !self.runs.is_empty() && self.running_share < 1.0
     }
 
-    /// perf's words for a value that isn't there.
+    /// Returns perf's text for a missing value; `None` for a count.
     pub(super) fn missing(&self) -> Option<&'static str> {
         match self.value {
             Value::Counted(_) => None,
@@ -67,13 +67,13 @@ impl Line {
         }
     }
 
-    /// The running share in percent as perf prints it: 100 where nothing was counted.
+    /// Returns the running share in percent, as perf prints it: 100 without a count.
     pub(super) fn perf_running_percent(&self) -> f64 {
         if self.runs.is_empty() { 100.0 } else { self.running_share * 100.0 }
     }
 
-    /// The standard deviation of the mean in percent of it, as in perf: 0 for a mean of 0; `None`
-    /// for a single run.
+    /// Returns the standard deviation of the mean in percent of the mean, as in perf: 0 for a mean
+    /// of 0. `None` if a single run was requested.
     pub(super) fn deviation_percent(&self) -> Option<f64> {
         let percent = |spread: &Summary| {
             let of_mean = spread.deviation? / (spread.runs as f64).sqrt();

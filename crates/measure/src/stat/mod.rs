@@ -1,9 +1,8 @@
-//! The results of `tare stat`: lines with counts, spreads and derived figures, and the forms that
-//! they are written in.
+//! The results of `tare stat`: lines with counts, spreads and derived figures, and their output
+//! formats.
 //!
-//! `results` sums up runs, `line` is one line of them; `text` is the table for people, `csv` and
-//! `json_lines` have the columns and keys of `perf stat`, `document` is a JSON document of tare's
-//! own.
+//! `results` sums runs into lines. `text` writes the table, `csv` and `json_lines` the columns and
+//! keys of `perf stat`, `document` a JSON document in tare's own format.
 
 pub mod csv;
 pub mod document;
@@ -14,35 +13,36 @@ mod results;
 mod spread;
 pub mod text;
 
-pub use line::{Line, Value};
-pub use results::{Description, MissingEvents, Results, Run, ThreadNames, Times};
+pub use line::{StatLine, Value};
+pub use results::{CountedRun, Description, MissingEvents, Results, ThreadNames, Times};
 
 use std::time::Duration;
 
-/// What of each line is written.
+/// Which parts of each line are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Only the derived figures.
+    /// Writes only the derived figures.
     pub metric_only: bool,
-    /// Whether digits of large numbers are grouped; machine-readable forms never do.
+    /// Groups the digits of large numbers in the table.
     pub big_numbers: bool,
-    /// The time of each run, in the table for people.
+    /// Writes the time of each run below the table.
     pub each_run: bool,
-    /// Whether there is a column for what was summed up: CPUs, cores, threads.
+    /// Writes a column for the key: CPU, core, thread.
     pub keys: bool,
 }
 
-/// The time that lines are about.
+/// The time that lines cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// The interval (`-I`) that ended this long after the start.
+    /// An interval (`-I`), by its end after the start.
     Interval(Duration),
-    /// Everything.
+    /// The whole measurement.
     Total,
-    /// Everything, named so in CSV (`--summary`).
+    /// The whole measurement, marked in CSV (`--summary`).
     Summary,
 }
 
-/// perf's text for a missing value.
+/// perf's text for an event that was never on a counter.
 const NOT_COUNTED: &str = "<not counted>";
+/// perf's text for an event that could not be opened.
 const NOT_SUPPORTED: &str = "<not supported>";

@@ -1,12 +1,12 @@
-//! JSON that does nothing to a terminal: names of threads and events may hold anything.
+//! JSON that is safe on a terminal: names of threads and events may contain anything.
 
 use tare_format::is_unsafe;
 
-/// The same JSON, with escapes in place of what a terminal acts on. Line feeds between values stay.
+/// Escapes the characters in JSON that a terminal would interpret. Line feeds between values stay.
 pub(super) fn plain_json(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     for c in json.chars() {
-        // None of those is beyond U+FFFF, and in a string no line feed is left.
+        // No unsafe character is above U+FFFF, and line feeds in strings are already escaped.
         if is_unsafe(c) && c != '\n' {
             plain.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_nothing_to_a_terminal_and_stay_what_they_are() {
+    fn escapes_unsafe_characters_without_changing_the_value() {
         let name = "a\u{9b}2J\u{7f}\u{202e}\"\u{1b}\n";
         let plain = plain_json(&serde_json::Value::from(name).to_string());
         assert!(!plain.chars().any(is_unsafe), "{plain}");

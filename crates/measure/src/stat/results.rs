@@ -1,4 +1,4 @@
-//! What was counted in all runs, as lines.
+//! Sums the counts of all runs into lines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,48 +6,50 @@ use std::time::Duration;
 use tare_events::{Event, Unavailable};
 use tare_kernel::child::ChildExit;
 
-use super::line::{Line, Value};
-use crate::count::{Key, MetricInput, Outcome, RepeatedCounts, RepeatedRow, Row, Subject, metric};
+use super::line::{StatLine, Value};
+use crate::count::{
+    CountOutcome, CountRow, Key, MetricInput, RepeatedCounts, RepeatedRow, Subject, derive_metric,
+};
 use crate::statistics::Summary;
 
-/// What threads are called, by their id.
+/// The names of threads, by their ids.
 pub type ThreadNames = BTreeMap<i32, String>;
 
-/// What results are of.
+/// The description of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Description {
-    /// What was counted, in perf's words: `'make -j8'`, `process id '4711'`, `'system wide'`.
+    /// The target, in perf's words: `'make -j8'`, `process id '4711'`, `'system wide'`.
     pub target: String,
-    /// The words of the command; none without one.
+    /// The words of the command; empty without a command.
     pub command: Vec<String>,
-    /// The command was counted in a cgroup of its own, its execve included.
+    /// Whether the command was counted in a cgroup of its own, so that counts include its execve.
     pub in_cgroup: bool,
     /// `--exact`: nothing was scaled.
     pub exact: bool,
-    /// Several runs were asked for, so that spreads are shown.
+    /// Whether several runs were requested, so that spreads are shown.
     pub repeated: bool,
 }
 
-/// What one run counted.
+/// The counts of a run.
 #[derive(Debug)]
-pub struct Run {
+pub struct CountedRun {
     /// The sums.
-    pub rows: Vec<Row>,
-    /// What they count.
+    pub rows: Vec<CountRow>,
+    /// The events and cgroups of the rows.
     pub subjects: Vec<Subject>,
-    /// What the threads are called that have rows of their own.
+    /// The names of the threads that have rows of their own.
     pub names: ThreadNames,
-    /// The number of the set of `--exact` that was counted; 0 where there is one set.
+    /// The index of the set of `--exact` that was counted; 0 if there is one set.
     pub set: usize,
-    /// How the command ended and what it used.
+    /// The command's exit status and resource usage.
     pub ended: Option<ChildExit>,
-    /// From the start to the end.
+    /// Time from the start to the end.
     pub elapsed: Duration,
-    /// For how long events were enabled.
+    /// Time that events were enabled.
     pub counted: Duration,
 }
 
-/// Events without a count, for one reason.
+/// Events that have no count for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingEvents {
     /// The reason.
@@ -56,43 +58,43 @@ pub struct MissingEvents {
     pub events: Vec<String>,
 }
 
-fn thread(key: Key, names: &ThreadNames) -> Option<String> {
+/// Formats a thread's name as `comm-tid`; `None` for other keys.
+fn thread_name(key: Key, names: &ThreadNames) -> Option<String> {
     let Key::Thread(tid) = key else { return None };
     Some(format!("{}-{tid}", names.get(&tid).map_or("?", String::as_str)))
 }
 
-/// What runs took.
+/// The resources that each run used.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// Seconds elapsed, of each run.
+    /// Elapsed seconds of each run.
     pub elapsed: Vec<f64>,
-    /// Seconds in user mode, of each run with a command.
+    /// Seconds in user mode of each run with a command.
     pub user: Vec<f64>,
-    /// Seconds in the kernel, of each run with a command.
+    /// Seconds in the kernel of each run with a command.
     pub system: Vec<f64>,
-    /// Peak memory in bytes, of each run with a command.
+    /// Peak memory in bytes of each run with a command.
     pub peak_memory: Vec<f64>,
 }
 
-/// All runs so far.
+/// The results of all runs so far.
 #[derive(Debug)]
 pub struct Results {
     description: Description,
     names: ThreadNames,
     subjects: Vec<Subject>,
-    /// The number of each set's first subject; subjects of a set follow each other.
+    /// The index of each set's first subject. The subjects of a set are consecutive.
     first_of_set: Vec<Option<usize>>,
     repeated: RepeatedCounts,
     ended: Vec<ChildExit>,
     elapsed: Vec<f64>,
     counted: Vec<f64>,
-    /// The reasons for missing counts that were told.
-    told: Vec<Unavailable>,
+    /// The reasons for missing counts that were already reported.
+    reported: Vec<Unavailable>,
 }
 
 impl Results {
-    /// Creates results without a run, for events in this many sets (1, unless `--exact` makes
-    /// more).
+    /// Creates results without runs. `sets` is the number of sets of `--exact`; 1 without it.
     #[must_use]
     pub fn new(description: Description, sets: usize) -> Self {
         Self {
@@ -104,12 +106,12 @@ impl Results {
             ended: Vec::new(),
             elapsed: Vec::new(),
             counted: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
     /// Adds a run.
-    pub fn add(&mut self, run: Run) {
+    pub fn add(&mut self, run: CountedRun) {
         let first = *self.first_of_set[run.set].get_or_insert(self.subjects.len());
         if first == self.subjects.len() {
             self.subjects.extend(run.subjects);
@@ -121,8 +123,8 @@ impl Results {
         self.counted.push(run.counted.as_secs_f64());
     }
 
-    /// Adds the events of a set that no run counted, as there were fewer runs than sets. Returns
-    /// them, unless their reason was told before.
+    /// Adds the events of a set that no run counted, because there were fewer runs than sets.
+    /// Returns the events, unless this reason was already reported.
     pub fn add_uncounted(&mut self, set: usize, events: &[&Event]) -> Vec<MissingEvents> {
         if self.first_of_set[set].is_some() {
             return Vec::new();
@@ -130,59 +132,59 @@ impl Results {
         let first = self.subjects.len();
         let subjects: Vec<Subject> =
             events.iter().map(|&event| Subject { event: event.clone(), cgroup: None }).collect();
-        let row = |event| Row {
+        let row = |event| CountRow {
             key: Key::All,
             locations: 0,
             event,
-            outcome: Outcome::Unavailable(Unavailable::NoTurn),
+            outcome: CountOutcome::Unavailable(Unavailable::NoTurn),
         };
-        let rows: Vec<Row> = (0..subjects.len()).map(row).collect();
+        let rows: Vec<CountRow> = (0..subjects.len()).map(row).collect();
         self.repeated.add(&rows, |event| first + event);
-        let missing = self.newly_missing(&rows, &subjects);
+        let missing = self.take_missing(&rows, &subjects);
         self.subjects.extend(subjects);
         missing
     }
 
-    /// The sums over all runs.
+    /// The sums of all runs.
     #[must_use]
     pub fn rows(&self) -> &[RepeatedRow] {
         self.repeated.rows()
     }
 
-    /// What these are the results of.
+    /// The description of the measurement.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// How many runs there were.
+    /// The number of runs.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.elapsed.len()
     }
 
-    /// The lines over all runs.
+    /// Returns the lines of all runs together.
     #[must_use]
-    pub fn lines(&self) -> Vec<Line> {
+    pub fn lines(&self) -> Vec<StatLine> {
         let elapsed = self.counted.iter().sum::<f64>() / self.counted.len().max(1) as f64;
-        self.lines_of(self.repeated.rows(), &self.subjects, &self.names, elapsed * 1e9)
+        self.build_lines(self.repeated.rows(), &self.subjects, &self.names, elapsed * 1e9)
     }
 
-    /// The lines of one interval of a run.
+    /// Returns the lines of an interval.
     #[must_use]
-    pub fn interval(&self, run: &Run) -> Vec<Line> {
+    pub fn interval_lines(&self, run: &CountedRun) -> Vec<StatLine> {
         let mut once = RepeatedCounts::default();
         once.add(&run.rows, |event| event);
-        self.lines_of(once.rows(), &run.subjects, &run.names, run.counted.as_nanos() as f64)
+        self.build_lines(once.rows(), &run.subjects, &run.names, run.counted.as_nanos() as f64)
     }
 
-    fn lines_of(
+    fn build_lines(
         &self,
         rows: &[RepeatedRow],
         subjects: &[Subject],
         names: &ThreadNames,
         elapsed_ns: f64,
-    ) -> Vec<Line> {
+    ) -> Vec<StatLine> {
         let mean =
             |row: &RepeatedRow| Summary::from_values(&row.values).map(|summary| summary.mean);
         let valued: Vec<MetricInput> = rows
@@ -195,11 +197,11 @@ impl Results {
             let runs: Vec<f64> = row.values.iter().map(|value| value * event.scale).collect();
             let value = match (valued_row.value, row.last) {
                 (Some(value), _) => Value::Counted(value * event.scale),
-                (None, Outcome::Unavailable(Unavailable::NoTurn)) => {
+                (None, CountOutcome::Unavailable(Unavailable::NoTurn)) => {
                     Value::NotCounted(Some(Unavailable::NoTurn))
                 }
-                (None, Outcome::Unavailable(reason)) => Value::NotSupported(reason),
-                // The set was planned to fit, but another user took the counter.
+                (None, CountOutcome::Unavailable(reason)) => Value::NotSupported(reason),
+                // The set was planned to fit, but another process took the counter.
                 (None, _) => Value::NotCounted(self.description.exact.then_some(Unavailable::Busy)),
             };
             let share = if runs.is_empty() {
@@ -209,9 +211,9 @@ impl Results {
             } else {
                 row.running_ns as f64 / row.enabled_ns as f64
             };
-            Line {
+            StatLine {
                 key: row.key,
-                thread: thread(row.key, names),
+                thread: thread_name(row.key, names),
                 locations: row.locations,
                 event: event.name.clone(),
                 cgroup: subject.cgroup.clone(),
@@ -220,9 +222,9 @@ impl Results {
                 value,
                 running_ns: row.running_ns / (runs.len().max(1) as u64),
                 running_share: share,
-                metric: metric(subjects, &valued, valued_row, elapsed_ns),
+                metric: derive_metric(subjects, &valued, valued_row, elapsed_ns),
                 repeated: self.description.repeated,
-                spread: if self.description.repeated { Summary::of_amounts(&runs) } else { None },
+                spread: if self.description.repeated { Summary::from_amounts(&runs) } else { None },
                 runs,
             }
         };
@@ -232,20 +234,21 @@ impl Results {
     /// The times of all runs.
     #[must_use]
     pub fn times(&self) -> Times {
-        let of = |get: fn(&ChildExit) -> f64| self.ended.iter().map(get).collect();
+        let each = |get: fn(&ChildExit) -> f64| self.ended.iter().map(get).collect();
         Times {
             elapsed: self.elapsed.clone(),
-            user: of(|ended| ended.user.as_secs_f64()),
-            system: of(|ended| ended.system.as_secs_f64()),
-            peak_memory: of(|ended| ended.peak_memory as f64),
+            user: each(|ended| ended.user.as_secs_f64()),
+            system: each(|ended| ended.system.as_secs_f64()),
+            peak_memory: each(|ended| ended.peak_memory as f64),
         }
     }
 
-    /// The events of these rows that have no count, by reason; each reason once over all runs.
-    pub fn newly_missing(&mut self, rows: &[Row], subjects: &[Subject]) -> Vec<MissingEvents> {
+    /// Returns the events of these rows without a count, by reason. A reason that was already
+    /// reported, by an earlier run for example, is left out.
+    pub fn take_missing(&mut self, rows: &[CountRow], subjects: &[Subject]) -> Vec<MissingEvents> {
         let mut missing: Vec<MissingEvents> = Vec::new();
         for row in rows {
-            let Outcome::Unavailable(reason) = row.outcome else { continue };
+            let CountOutcome::Unavailable(reason) = row.outcome else { continue };
             let name = subjects[row.event].event.name.clone();
             match missing.iter_mut().find(|known| known.reason == reason) {
                 Some(known) if known.events.contains(&name) => {}
@@ -253,8 +256,8 @@ impl Results {
                 None => missing.push(MissingEvents { reason, events: vec![name] }),
             }
         }
-        missing.retain(|missing| !self.told.contains(&missing.reason));
-        self.told.extend(missing.iter().map(|missing| missing.reason));
+        missing.retain(|missing| !self.reported.contains(&missing.reason));
+        self.reported.extend(missing.iter().map(|missing| missing.reason));
         missing
     }
 }

@@ -1,13 +1,13 @@
-//! The spread of repeated runs as text.
+//! Formats the spread of repeated runs.
 
 use crate::statistics::Summary;
 
-/// A digit further to the right is of no use to anybody.
+/// Maximum number of decimals.
 const MOST_DECIMALS: usize = 6;
 
-/// How many decimals show a mean and its standard deviation, where both would have `at_least`: so
-/// many that neither is rounded to 0 when it isn't.
-pub(super) fn decimals(summary: &Summary, at_least: usize) -> usize {
+/// Returns the number of decimals for a mean and its standard deviation: at least `at_least`, and
+/// enough that neither is rounded to 0.
+pub(super) fn count_decimals(summary: &Summary, at_least: usize) -> usize {
     let needed = |value: f64| {
         (0..=MOST_DECIMALS)
             .find(|&decimals| value * 10f64.powi(i32::try_from(decimals).unwrap_or(0)) >= 0.95)
@@ -18,12 +18,11 @@ pub(super) fn decimals(summary: &Summary, at_least: usize) -> usize {
     shown.map(needed).fold(at_least, usize::max)
 }
 
-/// `± deviation (percent of the mean)  [95% interval of the mean]`; empty for a single run. The
-/// percentage is left out above 100%: of a mean near 0 it says nothing that the deviation doesn't.
-pub(super) fn spread(summary: &Summary, decimals: usize) -> String {
-    let (Some(deviation), Some(interval)) = (summary.deviation, summary.interval) else {
-        return String::new();
-    };
+/// Formats `± deviation (percent of the mean)  [95% interval of the mean]`; empty for a single run.
+/// A percentage above 100% is left out: it only shows that the mean is near 0.
+pub(super) fn format_spread(summary: &Summary, decimals: usize) -> String {
+    let Some(deviation) = summary.deviation else { return String::new() };
+    let Some(interval) = summary.interval else { return String::new() };
     let share = if deviation == 0.0 { 0.0 } else { deviation / summary.mean.abs() };
     let percent = if share <= 1.0 { format!(" ({:.1}%)", share * 100.0) } else { String::new() };
     format!(
@@ -36,28 +35,28 @@ pub(super) fn spread(summary: &Summary, decimals: usize) -> String {
 mod tests {
     use super::*;
 
-    fn shown(values: &[f64], at_least: usize) -> String {
-        let summary = Summary::of_amounts(values).unwrap();
-        let decimals = decimals(&summary, at_least);
-        format!("{:.decimals$}{}", summary.mean, spread(&summary, decimals))
+    fn format(values: &[f64], at_least: usize) -> String {
+        let summary = Summary::from_amounts(values).unwrap();
+        let decimals = count_decimals(&summary, at_least);
+        format!("{:.decimals$}{}", summary.mean, format_spread(&summary, decimals))
     }
 
     #[test]
-    fn a_usual_spread_keeps_its_form() {
-        assert_eq!(shown(&[100.0, 102.0, 104.0], 0), "102  ± 2 (2.0%)  [97 .. 107]");
-        assert_eq!(shown(&[5.0, 5.0], 0), "5  ± 0 (0.0%)  [5 .. 5]");
-        assert_eq!(shown(&[7.0], 0), "7");
+    fn formats_deviation_percentage_and_interval() {
+        assert_eq!(format(&[100.0, 102.0, 104.0], 0), "102  ± 2 (2.0%)  [97 .. 107]");
+        assert_eq!(format(&[5.0, 5.0], 0), "5  ± 0 (0.0%)  [5 .. 5]");
+        assert_eq!(format(&[7.0], 0), "7");
     }
 
     #[test]
-    fn what_occurred_once_in_thousands_of_runs_is_not_rounded_away() {
+    fn a_single_occurrence_in_thousands_of_runs_is_not_rounded_to_0() {
         let mut values = vec![0.0; 3569];
         values.push(1.0);
-        assert_eq!(shown(&values, 1), "0.0003  ± 0.0167  [0.0000 .. 0.0008]");
+        assert_eq!(format(&values, 1), "0.0003  ± 0.0167  [0.0000 .. 0.0008]");
     }
 
     #[test]
-    fn no_interval_of_a_count_goes_below_zero() {
-        assert_eq!(shown(&[0.0, 0.0, 0.0, 0.0, 1.0], 1), "0.2  ± 0.4  [0.0 .. 0.8]");
+    fn intervals_of_counts_do_not_go_below_0() {
+        assert_eq!(format(&[0.0, 0.0, 0.0, 0.0, 1.0], 1), "0.2  ± 0.4  [0.0 .. 0.8]");
     }
 }

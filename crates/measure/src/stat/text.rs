@@ -1,4 +1,4 @@
-//! The table for people, in the manner of `perf stat`.
+//! Writes the table, in the style of `perf stat`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use tare_format::printable;
 
 use super::Columns;
-use super::line::{Line, Value};
+use super::line::{StatLine, Value};
 use super::results::Results;
-use super::spread::{self, spread};
+use super::spread::{count_decimals, format_spread};
 use crate::count::{Key, Metric};
 use crate::statistics::Summary;
 
-/// Lines of intervals after which the heading is repeated.
+/// Number of interval lines after which the heading is repeated.
 const HEADING_EVERY: usize = 25;
-/// Columns of a count, right-aligned.
+/// Width of a count, in columns.
 const VALUE: usize = 18;
 
-/// Writes the sums over everything, with the times, under perf's title.
+/// Writes the totals of all runs and their times, under perf's title.
 ///
 /// # Errors
-/// The writer's own.
-pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::Result<()> {
+/// Fails if writing to `out` fails.
+pub fn write_totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::Result<()> {
     let runs = results.runs();
     let lines = results.lines();
     let description = results.description();
@@ -34,34 +34,34 @@ pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::R
     )?;
     let table = Table::layout(&lines, columns);
     if columns.metric_only {
-        metrics(out, &lines, &table, None)?;
+        write_metrics(out, &lines, &table, None)?;
     } else {
-        lines.iter().try_for_each(|line| writeln!(out, "{}", table.line(line)))?;
+        lines.iter().try_for_each(|line| writeln!(out, "{}", table.format_line(line)))?;
     }
     if !lines.is_empty() {
         writeln!(out)?;
     }
     let times = results.times();
     if columns.each_run && runs > 1 {
-        each_run(out, &times.elapsed)?;
+        write_each_run(out, &times.elapsed)?;
     }
     for (values, what) in [
         (&times.elapsed, "seconds time elapsed"),
         (&times.user, "seconds user"),
         (&times.system, "seconds sys"),
     ] {
-        let Some(summary) = Summary::of_amounts(values) else { continue };
+        let Some(summary) = Summary::from_amounts(values) else { continue };
         writeln!(
             out,
             "{:>VALUE$.6} {what}{}",
             summary.mean,
-            if repeated { spread(&summary, 6) } else { String::new() }
+            if repeated { format_spread(&summary, 6) } else { String::new() }
         )?;
     }
     if description.in_cgroup {
         writeln!(
             out,
-            "\n (counted in a cgroup of its own, so that the command's execve is in the counts; --follow=inherit begins after it)"
+            "\n (counted in a cgroup of its own, so the counts include the command's execve; with --follow=inherit they begin after it)"
         )?;
     }
     if repeated && runs > 1 {
@@ -70,14 +70,14 @@ pub fn totals(out: &mut dyn Write, columns: Columns, results: &Results) -> io::R
     writeln!(out)
 }
 
-/// Writes how long each run took, how far that is from the mean, and a bar: a mark, and one more for
-/// each 5% of the run's own time.
-fn each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
-    let Some(summary) = Summary::of_amounts(elapsed) else { return Ok(()) };
+/// Writes each run's time, its difference to the mean, and a bar: one mark, plus one for each 5% of
+/// the run's time that it differs by.
+fn write_each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
+    let Some(summary) = Summary::from_amounts(elapsed) else { return Ok(()) };
     writeln!(out, "{:>VALUE$} each run", "#")?;
     for run in elapsed {
         let off = run - summary.mean;
-        // At most a line of them, also where a run took no time.
+        // A run without time would have infinitely many marks.
         let percent = (100.0 * off / run).abs();
         let more = (1..=80).take_while(|mark| f64::from(5 * mark) <= percent).count();
         writeln!(out, "{run:>VALUE$.6} ({off:+.6}) {}", "#".repeat(1 + more))?;
@@ -85,16 +85,16 @@ fn each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes what was counted in an interval that ended `at` after the start. `since_heading` is the
-/// number of lines since the last heading, 0 at first.
+/// Writes the lines of an interval that ended `at` after the start. `since_heading` is the number of
+/// lines since the last heading, 0 at first.
 ///
 /// # Errors
-/// The writer's own.
-pub fn interval(
+/// Fails if writing to `out` fails.
+pub fn write_interval(
     out: &mut dyn Write,
     columns: Columns,
     at: Duration,
-    lines: &[Line],
+    lines: &[StatLine],
     since_heading: &mut usize,
 ) -> io::Result<()> {
     let table = Table::layout(lines, columns);
@@ -107,17 +107,17 @@ pub fn interval(
         *since_heading + lines.len()
     };
     if columns.metric_only {
-        return metrics(out, lines, &table, Some(at));
+        return write_metrics(out, lines, &table, Some(at));
     }
     lines.iter().try_for_each(|line| {
-        writeln!(out, "{:13.6} {}", at.as_secs_f64(), table.line(line).trim_end())
+        writeln!(out, "{:13.6} {}", at.as_secs_f64(), table.format_line(line).trim_end())
     })
 }
 
-/// Only the derived figures: one line for each key.
-fn metrics(
+/// Writes only the derived figures, on a line for each key.
+fn write_metrics(
     out: &mut dyn Write,
-    lines: &[Line],
+    lines: &[StatLine],
     table: &Table,
     at: Option<Duration>,
 ) -> io::Result<()> {
@@ -127,16 +127,16 @@ fn metrics(
             .iter()
             .filter_map(|line| {
                 line.metric.as_ref().map(|metric| {
-                    format!("{} {}", printable(&line.event), figure(metric).trim_start())
+                    format!("{} {}", printable(&line.event), format_metric(metric).trim_start())
                 })
             })
             .collect();
-        writeln!(out, "{at}{}{}", table.key(&same[0]), figures.join("   "))?;
+        writeln!(out, "{at}{}{}", table.format_key(&same[0]), figures.join("   "))?;
     }
     Ok(())
 }
 
-/// The widths of a table.
+/// The column widths of a table.
 struct Table {
     columns: Columns,
     key: usize,
@@ -145,41 +145,42 @@ struct Table {
 }
 
 impl Table {
-    fn layout(lines: &[Line], columns: Columns) -> Self {
-        let widest = |of: &dyn Fn(&Line) -> usize| lines.iter().map(of).max().unwrap_or(0);
+    fn layout(lines: &[StatLine], columns: Columns) -> Self {
+        let widest =
+            |width: &dyn Fn(&StatLine) -> usize| lines.iter().map(width).max().unwrap_or(0);
         Self {
             columns,
-            key: widest(&|line| key(line).chars().count()),
+            key: widest(&|line| format_key(line).chars().count()),
             unit: widest(&|line| line.unit.chars().count()),
-            event: widest(&|line| name(line).chars().count()).max(24),
+            event: widest(&|line| format_name(line).chars().count()).max(24),
         }
     }
 
-    fn key(&self, line: &Line) -> String {
+    fn format_key(&self, line: &StatLine) -> String {
         if self.columns.keys {
-            format!("{:<width$} ", key(line), width = self.key)
+            format!("{:<width$} ", format_key(line), width = self.key)
         } else {
             String::new()
         }
     }
 
-    fn line(&self, line: &Line) -> String {
+    fn format_line(&self, line: &StatLine) -> String {
         let digits = |value: f64| match &line.spread {
-            Some(summary) => spread::decimals(summary, decimals(line, value)),
-            None => decimals(line, value),
+            Some(summary) => count_decimals(summary, usual_decimals(line, value)),
+            None => usual_decimals(line, value),
         };
         let value = match line.value {
-            Value::Counted(value) => number(value, digits(value), self.columns.big_numbers),
+            Value::Counted(value) => format_number(value, digits(value), self.columns.big_numbers),
             Value::NotCounted(_) | Value::NotSupported(_) => {
                 line.missing().unwrap_or_default().to_owned()
             }
         };
-        let metric =
-            line.metric.as_ref().map_or_else(String::new, |metric| format!("# {}", figure(metric)));
+        let metric = line.metric.as_ref().map(|metric| format!("# {}", format_metric(metric)));
+        let metric = metric.unwrap_or_default();
         let spread = line
             .spread
             .as_ref()
-            .map_or_else(String::new, |summary| spread(summary, digits(summary.mean)));
+            .map_or_else(String::new, |summary| format_spread(summary, digits(summary.mean)));
         let share = if line.is_scaled() {
             format!("  ({:.2}% running, scaled)", line.running_share * 100.0)
         } else {
@@ -192,15 +193,15 @@ impl Table {
         };
         let text = format!(
             "{}{value:>VALUE$} {unit}{:<event$} {metric:<34}{spread}{share}",
-            self.key(line),
-            name(line),
+            self.format_key(line),
+            format_name(line),
             event = self.event
         );
         text.trim_end().to_owned()
     }
 }
 
-fn key(line: &Line) -> String {
+fn format_key(line: &StatLine) -> String {
     match line.key {
         Key::All => String::new(),
         Key::Cpu(cpu) => format!("CPU{cpu}"),
@@ -209,7 +210,7 @@ fn key(line: &Line) -> String {
     }
 }
 
-fn name(line: &Line) -> String {
+fn format_name(line: &StatLine) -> String {
     printable(
         &line
             .cgroup
@@ -219,7 +220,7 @@ fn name(line: &Line) -> String {
     .into_owned()
 }
 
-fn figure(metric: &Metric) -> String {
+fn format_metric(metric: &Metric) -> String {
     let (value, percent) = if metric.percent {
         (format!("{:.2}", metric.value), "%")
     } else {
@@ -228,8 +229,9 @@ fn figure(metric: &Metric) -> String {
     format!("{value:>9}{percent} {}", metric.unit)
 }
 
-/// A count has decimals where its unit isn't the kernel's, or where it is a small mean.
-fn decimals(line: &Line, value: f64) -> usize {
+/// Returns the decimals of a count without a spread: counts have some if they were converted to
+/// another unit, or are small means.
+fn usual_decimals(line: &StatLine, value: f64) -> usize {
     match (line.scaled_unit, value.fract() != 0.0 && value.abs() < 1000.0) {
         (true, _) => 2,
         (false, true) => 1,
@@ -237,8 +239,8 @@ fn decimals(line: &Line, value: f64) -> usize {
     }
 }
 
-/// A number with its digits in groups of three: 1,234,567.
-fn number(value: f64, decimals: usize, grouped: bool) -> String {
+/// Formats a number, if `grouped` with its digits in groups of three: 1,234,567.
+fn format_number(value: f64, decimals: usize, grouped: bool) -> String {
     let plain = format!("{value:.decimals$}");
     if !grouped {
         return plain;
@@ -258,15 +260,15 @@ fn number(value: f64, decimals: usize, grouped: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::format_number;
 
     #[test]
     fn digits_are_grouped_in_threes() {
-        let of = |value, decimals| number(value, decimals, true);
+        let grouped = |value, decimals| format_number(value, decimals, true);
         assert_eq!(
-            [of(0.0, 0), of(999.0, 0), of(1000.0, 0), of(-1_234_567.5, 1)],
+            [grouped(0.0, 0), grouped(999.0, 0), grouped(1000.0, 0), grouped(-1_234_567.5, 1)],
             ["0", "999", "1,000", "-1,234,567.5"]
         );
-        assert_eq!(number(1234.0, 2, false), "1234.00");
+        assert_eq!(format_number(1234.0, 2, false), "1234.00");
     }
 }

@@ -5,20 +5,19 @@ use fastrand::Rng;
 use super::summary::sorted_quantile;
 use super::{Interval, TRIM_DIVISOR, TrimmedMean};
 
-/// Resamples an interval is made of. Its ends then move by about 3% of its half width from one seed
-/// to the next.
+/// Number of resamples. The ends of an interval vary by about 3% of its half width from seed to seed.
 const RESAMPLES: usize = 4000;
 
-/// Fewer values than this give no interval: a resample of four has too few different outcomes to
-/// say anything about a tail.
+/// Minimum number of values: resamples of four have too few different outcomes to estimate a tail.
 const FEWEST: usize = 5;
 
-/// The 95% bootstrap interval of the 20% trimmed mean of sorted values; none for fewer than five of
-/// them.
+/// Computes the 95% bootstrap interval of the 20% trimmed mean of sorted values; `None` for fewer
+/// than five.
 ///
-/// Percentile interval with its tails moved out for small n: instead of 2.5% at each end it cuts
-/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)), so that normal data get the width that Student's t gives
-/// (Hesterberg, What teachers should know about the bootstrap, 2015, section 5.3).
+/// It is the percentile interval with a correction for small n: instead of 2.5% it cuts
+/// Φ(-√(n / (n - 1)) · t(0.975, h - 1)) at each end, so that the interval of normal data is as wide
+/// as that of Student's t (Hesterberg, What teachers should know about the bootstrap, 2015, section
+/// 5.3).
 #[must_use]
 pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     let n = sorted.len();
@@ -28,10 +27,10 @@ pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     if sorted[0] == sorted[n - 1] {
         return Some(Interval { low: sorted[0], high: sorted[0] });
     }
-    let tail = TrimmedMean::of_sorted(sorted)?.tail(n);
+    let tail = TrimmedMean::from_sorted(sorted)?.tail(n);
     let mut times_drawn = vec![0; n];
     let mut means: Vec<f64> =
-        (0..RESAMPLES).map(|_| resampled_mean(sorted, &mut times_drawn, rng)).collect();
+        (0..RESAMPLES).map(|_| draw_mean(sorted, &mut times_drawn, rng)).collect();
     means.sort_by(f64::total_cmp);
     Some(Interval {
         low: sorted_quantile(&means, tail)?,
@@ -39,9 +38,9 @@ pub fn bootstrap_interval(sorted: &[f64], rng: &mut Rng) -> Option<Interval> {
     })
 }
 
-/// The trimmed mean of one resample. Drawing ranks of sorted values makes sorting each resample
-/// needless.
-fn resampled_mean(sorted: &[f64], times_drawn: &mut [usize], rng: &mut Rng) -> f64 {
+/// Draws a resample and returns its trimmed mean. It draws ranks of sorted values, so resamples
+/// needn't be sorted.
+fn draw_mean(sorted: &[f64], times_drawn: &mut [usize], rng: &mut Rng) -> f64 {
     let n = sorted.len();
     times_drawn.fill(0);
     for _ in 0..n {
@@ -66,23 +65,23 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_interval_around_the_mean() {
         let values: Vec<f64> = (0..40).map(f64::from).collect();
-        let of = |seed| bootstrap_interval(&values, &mut Rng::with_seed(seed)).unwrap();
-        assert_eq!(of(1), of(1));
-        assert!(of(1) != of(2));
-        assert!(of(1).low < 19.5 && 19.5 < of(1).high);
+        let interval = |seed| bootstrap_interval(&values, &mut Rng::with_seed(seed)).unwrap();
+        assert_eq!(interval(1), interval(1));
+        assert!(interval(1) != interval(2));
+        assert!(interval(1).low < 19.5 && 19.5 < interval(1).high);
     }
 
     #[test]
-    fn agrees_with_students_t_where_both_apply() {
+    fn agrees_with_students_t_for_many_values() {
         let values: Vec<f64> = (0..200).map(f64::from).collect();
-        let t = TrimmedMean::of_sorted(&values).unwrap();
+        let t = TrimmedMean::from_sorted(&values).unwrap();
         let interval = bootstrap_interval(&values, &mut Rng::with_seed(3)).unwrap();
         let ratio = interval.half_width() / t.half_width().unwrap();
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
     }
 
     #[test]
-    fn a_few_wild_values_move_it_little_and_constants_have_no_width() {
+    fn outliers_have_little_effect_and_constants_have_no_width() {
         let mut values: Vec<f64> = (0..40).map(f64::from).collect();
         values[38] = 1e6;
         values[39] = 1e6;
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn four_values_say_too_little() {
+    fn four_values_have_no_interval() {
         assert_eq!(bootstrap_interval(&[1.0, 2.0, 3.0, 4.0], &mut Rng::with_seed(6)), None);
     }
 }

@@ -5,13 +5,14 @@ use tare_format::ledger::Estimate;
 
 use super::{Interval, TrimmedMean, bootstrap_interval};
 
-/// The 20% trimmed mean of these values with its 95% bootstrap interval; none for fewer than five.
+/// Computes the 20% trimmed mean of the finite values with its 95% bootstrap interval; `None` for
+/// fewer than five.
 #[must_use]
 pub fn estimate(values: impl IntoIterator<Item = f64>, rng: &mut Rng) -> Option<Estimate> {
     let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let Interval { low, high } = bootstrap_interval(&sorted, rng)?;
-    Some(Estimate { value: TrimmedMean::of_sorted(&sorted)?.mean, low, high })
+    Some(Estimate { value: TrimmedMean::from_sorted(&sorted)?.mean, low, high })
 }
 
 #[cfg(test)]

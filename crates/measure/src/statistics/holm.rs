@@ -1,7 +1,7 @@
-//! Holm's correction for looking at many metrics at once.
+//! Holm's correction for testing many metrics at once.
 
-/// Holm's adjusted p for each p, in the same order: below 0.05 in any of them happens by chance in
-/// at most 5% of comparisons.
+/// Returns the adjusted p for each p, in the same order. The chance that any adjusted p falls below
+/// 0.05 without a difference is at most 5%.
 ///
 /// In ascending order p₁ … pₘ, adjusted pᵢ = max over j ≤ i of min(1, (m - j + 1) · pⱼ) (Holm
 /// 1979).
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_hand() {
+    fn matches_an_example_computed_by_hand() {
         let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
         // Ascending 0.005·4, 0.01·3, 0.03·2, then 0.04·1 raised to 0.06.
         for (got, wanted) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_at_one_and_leaves_a_single_p_alone() {
+    fn is_at_most_1_and_leaves_a_single_p_unchanged() {
         assert_eq!(holm(&[0.6, 0.7]), [1.0, 1.0]);
         assert_eq!(holm(&[0.03]), [0.03]);
         assert!(holm(&[]).is_empty());

@@ -1,6 +1,6 @@
-//! Statistics of repeated runs: pure functions, deterministic given a seed.
+//! Statistics of repeated runs: pure functions, deterministic for a seed.
 //!
-//! Why these and not others: docs/internals/statistics.md.
+//! docs/internals/statistics.md explains the choice of methods.
 
 mod bootstrap;
 mod estimate;
@@ -20,7 +20,7 @@ pub use trimmed::{TRIM_DIVISOR, TrimmedMean};
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// A two-sided interval, in the unit of what it is about.
+/// A two-sided interval, in the unit of its quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Its lower end.
@@ -37,17 +37,18 @@ impl Interval {
     }
 }
 
-/// The value that Student's t with `freedom` degrees of freedom stays below with this probability.
+/// Returns the value below which Student's t with `freedom` degrees of freedom is with this
+/// probability.
 pub(crate) fn t_quantile(probability: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(probability))
 }
 
-/// The probability that Student's t with `freedom` degrees of freedom is above `t`.
+/// Returns the probability that Student's t with `freedom` degrees of freedom is above `t`.
 pub(crate) fn t_above(t: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |of| of.sf(t))
 }
 
-/// The probability that a standard normal variable stays below `z`.
+/// Returns the probability that a standard normal variable is below `z`.
 fn normal_below(z: f64) -> f64 {
     Normal::standard().cdf(z)
 }
@@ -70,7 +71,7 @@ mod tests {
             let t = t_quantile(probability, freedom);
             assert!(
                 (t - wanted).abs() < 0.0006,
-                "t({probability}, {freedom}) = {t}, the table says {wanted}"
+                "t({probability}, {freedom}) = {t}, {wanted} in the table"
             );
         }
         assert!((t_quantile(0.025, 7.0) + t_quantile(0.975, 7.0)).abs() < 1e-6, "symmetric");

@@ -1,30 +1,30 @@
-//! What a comparison could have found.
+//! The smallest effect that a comparison can find.
 
-use super::signed_rank::rejects_beyond;
+use super::signed_rank::rejection_limit;
 use super::{TrimmedMean, t_quantile};
 
-/// Up to this many pairs the test itself is asked (its n² / 2 averages take memory); beyond,
-/// Student's t says the same.
-const ASKED_UP_TO: usize = 500;
+/// Maximum number of pairs for which the rejection limit is computed from the test, with n² / 2
+/// averages in memory. For more pairs it is approximated by Student's t.
+const EXACT_UP_TO: usize = 500;
 
-/// The smallest true effect that runs with differences like these (sorted) find in 4 of 5
-/// comparisons, in their unit; none where so few can find nothing.
+/// Returns the smallest true effect that runs with differences like these (sorted) find in 4 of 5
+/// comparisons, in the unit of the differences. `None` if the runs are too few to find any effect.
 ///
-/// Found means: a signed-rank p below `level` (5% divided by the number of metrics, which is what
-/// Holm asks of the smallest p), and an estimate of at least `relevant`:
+/// An effect is found if its signed-rank p is below `level` (5% divided by the number of metrics,
+/// Holm's limit for the smallest p), and its estimate is at least `relevant`:
 ///
 /// ```text
-/// reject = where the test begins to reject
-/// error  = the larger of the trimmed mean's error and reject / t(1 - level / 2), what the test's own spread amounts to
-/// the larger of reject and relevant, + t(0.8) · error
+/// reject = the centre at which the test begins to reject
+/// error  = the larger of the trimmed mean's error and reject / t(1 - level / 2), the error of the test
+/// result = the larger of reject and relevant, + t(0.8) · error
 /// ```
 #[must_use]
 pub fn smallest_detectable(sorted: &[f64], level: f64, relevant: f64) -> Option<f64> {
-    let spread = TrimmedMean::of_sorted(sorted).filter(|spread| spread.freedom > 0)?;
+    let spread = TrimmedMean::from_sorted(sorted).filter(|spread| spread.freedom > 0)?;
     let t = |probability| t_quantile(probability, spread.freedom as f64);
     let away = t(1.0 - level / 2.0);
-    let rejected = if sorted.len() <= ASKED_UP_TO {
-        rejects_beyond(sorted, level)?
+    let rejected = if sorted.len() <= EXACT_UP_TO {
+        rejection_limit(sorted, level)?
     } else {
         away * spread.error
     };
@@ -35,7 +35,7 @@ pub fn smallest_detectable(sorted: &[f64], level: f64, relevant: f64) -> Option<
 mod tests {
     use super::*;
 
-    /// n values with the quantiles of a standard normal.
+    /// Returns n values that are quantiles of a standard normal.
     fn normal(n: u32) -> Vec<f64> {
         use statrs::distribution::{ContinuousCDF, Normal};
         (0..n)
@@ -44,9 +44,8 @@ mod tests {
     }
 
     #[test]
-    fn is_near_the_textbook_for_normal_differences() {
-        // (z(0.975) + z(0.8)) / √n for a mean; a signed rank or a trimmed mean needs a few percent
-        // more.
+    fn is_near_the_textbook_value_for_normal_differences() {
+        // A mean needs (z(0.975) + z(0.8)) / √n; a signed rank or a trimmed mean a few percent more.
         for n in [100, 500, 501, 2000] {
             let needed =
                 smallest_detectable(&normal(n), 0.05, 0.0).unwrap() / (2.802 / f64::from(n).sqrt());
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_find_nothing() {
+    fn too_few_runs_find_no_effect() {
         assert_eq!(smallest_detectable(&normal(5), 0.05, 0.01), None);
         assert_eq!(smallest_detectable(&[], 0.05, 0.01), None);
     }

@@ -2,45 +2,44 @@
 
 use super::normal_below;
 
-/// Up to this many differences other than zero the null distribution is counted out; beyond, the
-/// normal approximation is good to three digits.
+/// Maximum number of non-zero differences for which the null distribution is counted. With more, the
+/// normal approximation is accurate to three digits.
 const EXACT_UP_TO: usize = 60;
 
-/// The two-sided p of the hypothesis that the differences lie symmetrically around zero; 1 where
+/// Computes the two-sided p of the hypothesis that the differences are symmetric around zero; 1 if
 /// all are zero.
 ///
-/// Ranks go over all |differences|, zeros included (Pratt 1959: dropping zeros first would throw
-/// away what they say), ties share their mean rank, and the ranks of the zeros are then left out.
-/// With r the remaining ranks, W the sum of those with a positive sign:
+/// All |differences| are ranked, including zeros (Pratt 1959: dropping zeros first would lose
+/// information), ties share their mean rank, and then the ranks of zeros are left out. With r the
+/// remaining ranks, and W the sum of those with a positive sign:
 ///
 /// ```text
 /// under the null, every sign is a fair coin:  mean of W = Σr / 2,  variance of W = Σr² / 4
 /// ```
 ///
-/// Both the counted distribution and the normal one (with continuity correction) use the ranks as
-/// they are, so ties and zeros need no further correction. Where the order within each pair was
-/// drawn at random, the coin is the draw itself: two equal commands get a correct p however the
-/// machine drifts.
+/// Both the counted distribution and the normal one (with continuity correction) use these ranks, so
+/// ties and zeros need no further correction. If the order within each pair is random, the coin is
+/// that draw: equal commands get a correct p even if the machine's speed drifts.
 #[must_use]
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let ranks = doubled_ranks(differences);
     let total: usize = ranks.iter().map(|&(rank, _)| rank).sum();
     let positive: usize =
         ranks.iter().filter(|&&(_, positive)| positive).map(|&(rank, _)| rank).sum();
-    // The distribution is symmetric: count from the smaller side.
+    // The distribution is symmetric: counting from the smaller side is cheaper.
     let smaller = positive.min(total - positive);
     if ranks.len() <= EXACT_UP_TO {
-        counted(&ranks, total, smaller)
+        count_p(&ranks, total, smaller)
     } else {
-        approximated(&ranks, total, smaller)
+        approximate_p(&ranks, total, smaller)
     }
 }
 
-/// How far from zero the centre of these differences would have to be for the test to reject at
-/// this level: half the width of the interval that inverts it, whose ends are Walsh averages (dᵢ +
-/// dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical methods, section 3.3). None
-/// where so few differences can't reach the level, whatever they are.
-pub(super) fn rejects_beyond(differences: &[f64], level: f64) -> Option<f64> {
+/// Returns the distance from zero of the centre of these differences at which the test begins to
+/// reject at this level: half the width of the interval that inverts the test, whose ends are Walsh
+/// averages (dᵢ + dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical methods, section
+/// 3.3). `None` if the differences are too few to reach the level.
+pub(super) fn rejection_limit(differences: &[f64], level: f64) -> Option<f64> {
     let largest = largest_rejected_sum(differences.len(), level)?;
     let mut averages: Vec<f64> = differences
         .iter()
@@ -53,19 +52,19 @@ pub(super) fn rejects_beyond(differences: &[f64], level: f64) -> Option<f64> {
     Some((high - low) / 2.0)
 }
 
-/// The largest rank sum on the smaller side whose p is at most `level`, for n differences without
-/// ties; none where even 0 is too likely.
+/// Finds the largest rank sum on the smaller side whose p is at most `level`, for n differences
+/// without ties; `None` if even that of 0 is higher.
 fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
     let ranks: Vec<(usize, bool)> = (1..=n).map(|rank| (2 * rank, true)).collect();
     let total = n * (n + 1);
     let p = |sum: usize| {
         if n <= EXACT_UP_TO {
-            counted(&ranks, total, 2 * sum)
+            count_p(&ranks, total, 2 * sum)
         } else {
-            approximated(&ranks, total, 2 * sum)
+            approximate_p(&ranks, total, 2 * sum)
         }
     };
-    // p grows with the sum: halve the range that the answer lies in.
+    // p grows with the sum: bisect.
     let mut rejected = 0;
     let mut accepted = total / 4 + 1;
     if p(0) > level {
@@ -78,14 +77,15 @@ fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
     Some(rejected)
 }
 
-/// Twice the rank (so that shared ranks are whole) and the sign of each difference other than zero.
+/// Returns the rank and the sign of each non-zero difference. Ranks are doubled, so that shared ranks
+/// are integers.
 fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| !d.is_nan()).collect();
     sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let mut ranks = Vec::with_capacity(sorted.len());
     let mut before = 0;
     for tied in sorted.chunk_by(|a, b| a.abs() == b.abs()) {
-        // Ranks before + 1 ..= before + len, their mean doubled.
+        // The doubled mean of the ranks before + 1 ..= before + len.
         let rank = 2 * before + tied.len() + 1;
         ranks.extend(tied.iter().filter(|d| **d != 0.0).map(|d| (rank, *d > 0.0)));
         before += tied.len();
@@ -93,8 +93,9 @@ fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
     ranks
 }
 
-/// Twice the share of all sign patterns whose doubled rank sum is at most `smaller`.
-fn counted(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
+/// Computes p by counting: twice the share of all sign patterns whose doubled rank sum is at most
+/// `smaller`.
+fn count_p(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
     let mut share = vec![0.0; total + 1];
     share[0] = 1.0;
     let mut reached = 0;
@@ -108,8 +109,9 @@ fn counted(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
     (2.0 * share[..=smaller].iter().sum::<f64>()).min(1.0)
 }
 
-fn approximated(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
-    // In doubled ranks: mean total / 2, variance Σrank² / 4, and half a rank of continuity is 1.
+/// Computes p by the normal approximation.
+fn approximate_p(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
+    // In doubled ranks: mean total / 2, variance Σrank² / 4, continuity correction 1.
     let squares: f64 = ranks.iter().map(|&(rank, _)| (rank as f64).powi(2)).sum();
     let below_mean = total as f64 / 2.0 - smaller as f64 - 1.0;
     (2.0 * normal_below(-below_mean.max(0.0) / (squares.sqrt() / 2.0))).min(1.0)
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_critical_values() {
+    fn matches_a_printed_critical_value() {
         // n = 10, W = 8: two-sided 0.0488 (Wilcoxon's table: critical value 8 at 0.05). Ranks 8
         // negative, the rest positive.
         let differences = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, 9.0, 10.0];
@@ -144,23 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree_where_they_meet() {
+    fn the_approximation_agrees_with_counting_at_the_limit() {
         let mut rng = fastrand::Rng::with_seed(1);
         let differences: Vec<f64> =
             (0..EXACT_UP_TO).map(|_| (rng.f64() * 40.0).round() - 15.0).collect();
         let ranks = doubled_ranks(&differences);
         let total = ranks.iter().map(|&(r, _)| r).sum();
         for smaller in [total / 4, total / 3, total / 2 - 10] {
-            let exact = counted(&ranks, total, smaller);
-            let normal = approximated(&ranks, total, smaller);
+            let exact = count_p(&ranks, total, smaller);
+            let normal = approximate_p(&ranks, total, smaller);
             assert!((exact - normal).abs() < 0.002, "{exact} {normal}");
         }
     }
 
     #[test]
-    fn rejection_starts_where_it_is_said_to() {
-        // Wilcoxon's table, two-sided 0.05: n = 6 0, n = 10 8, n = 20 52, n = 30 137; five
-        // differences can't reach it.
+    fn the_test_rejects_beyond_the_rejection_limit() {
+        // Wilcoxon's table, two-sided 0.05: 0 for n = 6, 8 for 10, 52 for 20, 137 for 30. Five
+        // differences can't reach that level.
         assert_eq!(
             [5, 6, 10, 20, 30].map(|n| largest_rejected_sum(n, 0.05)),
             [None, Some(0), Some(8), Some(52), Some(137)]
@@ -169,15 +171,15 @@ mod tests {
         for n in [12, 40, 100] {
             let half: Vec<f64> = (0..n / 2).map(|_| rng.f64()).collect();
             let symmetric: Vec<f64> = half.iter().flat_map(|x| [*x, -x]).collect();
-            let beyond = rejects_beyond(&symmetric, 0.01).unwrap();
+            let limit = rejection_limit(&symmetric, 0.01).unwrap();
             let p =
                 |shift: f64| signed_rank(&symmetric.iter().map(|x| x + shift).collect::<Vec<_>>());
-            assert!(p(beyond * 1.001) <= 0.01 && p(beyond * 0.999) > 0.01, "{n}");
+            assert!(p(limit * 1.001) <= 0.01 && p(limit * 0.999) > 0.01, "{n}");
         }
     }
 
     #[test]
-    fn sign_does_not_matter() {
+    fn p_does_not_depend_on_the_sign() {
         let differences = [0.3, -1.2, 2.2, 0.9, 0.0, -0.1, 4.0];
         let flipped: Vec<f64> = differences.iter().map(|d| -d).collect();
         assert_eq!(signed_rank(&differences), signed_rank(&flipped));

@@ -1,13 +1,13 @@
-//! What repeated runs of one thing say: mean, spread, interval, quantiles.
+//! Summarizes repeated runs: mean, deviation, interval, quantiles.
 
 use super::{Interval, t_quantile};
 
-/// Mean, standard deviation and 95% interval of the mean, over runs of the same thing.
+/// Mean, standard deviation, and 95% interval of the mean.
 ///
-/// `deviation` and `interval` need two runs; with one they are absent rather than zero.
+/// `deviation` and `interval` need two runs; with one they are `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many values.
+    /// The number of values.
     pub runs: usize,
     /// Their arithmetic mean.
     pub mean: f64,
@@ -25,7 +25,7 @@ impl Summary {
         if values.is_empty() {
             return None;
         }
-        // From the first value on: sums of large counts that differ little keep their low digits.
+        // Relative to the first value, so that large counts that differ little keep their low digits.
         let first = values[0];
         let mean = first + values.iter().map(|x| x - first).sum::<f64>() / n;
         if values.len() == 1 {
@@ -41,10 +41,9 @@ impl Summary {
         })
     }
 
-    /// The same for values that are never negative, as counts and times: nor is their mean, and the
-    /// interval ends at 0.
+    /// Summarizes values that can't be negative, like counts and times: the interval ends at 0.
     #[must_use]
-    pub fn of_amounts(values: &[f64]) -> Option<Self> {
+    pub fn from_amounts(values: &[f64]) -> Option<Self> {
         let mut summary = Self::from_values(values)?;
         if let Some(interval) = &mut summary.interval {
             interval.low = interval.low.max(0.0);
@@ -68,7 +67,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// [`quantile`] of values that are sorted already.
+/// Like [`quantile`], for sorted values.
 pub(super) fn sorted_quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
@@ -95,20 +94,20 @@ mod tests {
     }
 
     #[test]
-    fn one_run_has_no_spread_and_none_has_nothing() {
+    fn one_run_has_no_deviation_and_no_run_has_no_summary() {
         let one = Summary::from_values(&[7.0]).unwrap();
         assert_eq!((one.mean, one.deviation, one.interval), (7.0, None, None));
         assert_eq!(Summary::from_values(&[]), None);
     }
 
     #[test]
-    fn large_counts_keep_their_small_spread() {
+    fn large_counts_keep_their_small_deviation() {
         let s = Summary::from_values(&[1e15, 1e15 + 1.0, 1e15 + 2.0]).unwrap();
         assert_eq!((s.mean, s.deviation), (1e15 + 1.0, Some(1.0)));
     }
 
     #[test]
-    fn quantiles_lie_between_values() {
+    fn quantiles_are_interpolated() {
         let values = [4.0, 1.0, 3.0, 2.0];
         assert_eq!(median(&values), Some(2.5));
         assert_eq!(quantile(&values, 0.0), Some(1.0));

@@ -2,10 +2,10 @@
 
 use super::t_quantile;
 
-/// One value in this many is trimmed at each end: 20%.
+/// Divisor for the number of values trimmed at each end: 5 for 20%.
 pub const TRIM_DIVISOR: usize = 5;
 
-/// The mean of the middle 60% of the values, and what is known about its spread.
+/// The mean of the middle 60% of the values, with its standard error.
 ///
 /// ```text
 /// g  = n / 5 (rounded down) values trimmed at each end,  h = n - 2g kept
@@ -14,13 +14,13 @@ pub const TRIM_DIVISOR: usize = 5;
 /// ```
 ///
 /// Tukey and McLaughlin (1963); see Wilcox, Introduction to Robust Estimation and Hypothesis
-/// Testing, chapter 3. A stall of a neighbour that hits one run of a pair makes a huge difference:
-/// a mean follows it, this doesn't.
+/// Testing, chapter 3. If a busy neighbour slows one run of a pair down, the large difference changes
+/// the mean but not the trimmed mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrimmedMean {
     /// The trimmed mean.
     pub mean: f64,
-    /// Its standard error; zero for a single value, which says nothing of its spread.
+    /// Its standard error; 0 for a single value, whose error is unknown.
     pub error: f64,
     /// Degrees of freedom of the error: h - 1.
     pub freedom: usize,
@@ -29,7 +29,7 @@ pub struct TrimmedMean {
 impl TrimmedMean {
     /// Computes the mean of sorted values; `None` without values.
     #[must_use]
-    pub fn of_sorted(sorted: &[f64]) -> Option<Self> {
+    pub fn from_sorted(sorted: &[f64]) -> Option<Self> {
         let n = sorted.len();
         let cut = n / TRIM_DIVISOR;
         let kept = sorted.get(cut..n - cut).filter(|kept| !kept.is_empty())?;
@@ -47,13 +47,13 @@ impl TrimmedMean {
         Some(Self { mean, error: deviation * (n as f64).sqrt() / kept.len() as f64, freedom })
     }
 
-    /// Half the width of its 95% interval by Student's t; none for a single value.
+    /// Returns half the width of its 95% interval by Student's t; `None` for a single value.
     #[must_use]
     pub fn half_width(&self) -> Option<f64> {
         (self.freedom > 0).then(|| t_quantile(0.975, self.freedom as f64) * self.error)
     }
 
-    /// The share of bootstrap replicates to cut at each end: Φ(-√(n / (n - 1)) · t(0.975,
+    /// Returns the share of bootstrap replicates to cut at each end: Φ(-√(n / (n - 1)) · t(0.975,
     /// freedom)). See [`bootstrap_interval`](super::bootstrap_interval).
     pub(super) fn tail(&self, n: usize) -> f64 {
         let widen = (n as f64 / (n as f64 - 1.0)).sqrt();
@@ -67,21 +67,21 @@ mod tests {
 
     #[test]
     fn ten_values_by_hand() {
-        // Two are cut at each end; 3..=8 stay. Winsorized: 3 3 3 4 5 6 7 8 8 8, squares around 5.5:
-        // 42.5, over 9.
+        // Two are trimmed at each end; 3..=8 stay. Winsorized: 3 3 3 4 5 6 7 8 8 8. The sum of
+        // squares around 5.5 is 42.5, divided by 9.
         let t =
-            TrimmedMean::of_sorted(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1e9]).unwrap();
+            TrimmedMean::from_sorted(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 1e9]).unwrap();
         assert_eq!((t.mean, t.freedom), (5.5, 5));
         assert!((t.error - (42.5f64 / 9.0).sqrt() / (0.6 * 10f64.sqrt())).abs() < 1e-12);
     }
 
     #[test]
     fn few_values_are_not_trimmed() {
-        assert_eq!(TrimmedMean::of_sorted(&[2.0, 4.0]).unwrap().mean, 3.0);
+        assert_eq!(TrimmedMean::from_sorted(&[2.0, 4.0]).unwrap().mean, 3.0);
         assert_eq!(
-            TrimmedMean::of_sorted(&[2.0]).unwrap(),
+            TrimmedMean::from_sorted(&[2.0]).unwrap(),
             TrimmedMean { mean: 2.0, error: 0.0, freedom: 0 }
         );
-        assert_eq!(TrimmedMean::of_sorted(&[]), None);
+        assert_eq!(TrimmedMean::from_sorted(&[]), None);
     }
 }

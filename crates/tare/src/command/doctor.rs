@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::terminal;
 
 pub(crate) fn run(raw: &DoctorArgs) -> Outcome {
-    let report = Report::of_this_machine();
+    let report = Report::for_this_machine();
     let stdout = std::io::stdout();
     let output = if raw.json {
         serde_json::to_string_pretty(&report)? + "\n"

@@ -71,8 +71,8 @@ fn a_study_measures_keeps_and_shows() {
     let shown = overhead(state.path(), &["--show"]);
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(
-        text.contains("What samples of cpu-clock cost, call graph none")
-            && text.contains("us a sample"),
+        text.contains("Cost of samples of cpu-clock, call graph none")
+            && text.contains("us per sample"),
         "{text}"
     );
     let other = overhead(state.path(), &["--show", "-e", "cycles"]);

@@ -1,4 +1,4 @@
-//! One run a side: how shares vary from one block of time to the next.
+//! Judges one run per side, by the variation of shares between blocks of time.
 
 use fastrand::Rng;
 
@@ -20,12 +20,12 @@ pub struct Slices {
     pub b: Vec<f64>,
 }
 
-/// A thing, and what its shares are of.
+/// A series, with the total that its shares refer to.
 #[derive(Clone, Debug)]
 pub struct SlicedSeries<'a> {
-    /// The weights.
+    /// The weights of the series.
     pub weights: Slices,
-    /// What everything weighs.
+    /// The weights of all samples.
     pub all: &'a Slices,
     /// Weight of one sample in A and in B.
     pub steps: [f64; 2],
@@ -46,18 +46,18 @@ pub struct SlicedSeries<'a> {
 ///
 /// Variation between runs isn't included. Series with too few blocks aren't judged.
 #[must_use]
-pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Change>) {
-    let pair = |thing: &SlicedSeries<'_>| {
-        let SlicedSeries { weights, all, steps } = thing;
+pub fn judge_slices(series: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Change>) {
+    let pair = |one: &SlicedSeries<'_>| {
+        let SlicedSeries { weights, all, steps } = one;
         let sides = [
             Side::from_blocks(&weights.a, &all.a, steps[0]),
             Side::from_blocks(&weights.b, &all.b, steps[1]),
         ];
-        let blocks = [blocks(&all.a), blocks(&all.b)];
-        Pair { sides, blocks }
+        let blocks = [count_blocks(&all.a), count_blocks(&all.b)];
+        SeriesSides { sides, blocks }
     };
-    let pairs: Vec<Pair> = things.iter().map(pair).collect();
-    let judged: Vec<&Pair> = pairs.iter().filter(|pair| pair.is_judged()).collect();
+    let pairs: Vec<SeriesSides> = series.iter().map(pair).collect();
+    let judged: Vec<&SeriesSides> = pairs.iter().filter(|pair| pair.is_judged()).collect();
     let fewest = |side: usize| judged.iter().map(|pair| pair.blocks[side]).min().unwrap_or(0);
     let blocks = [fewest(0), fewest(1)];
     let freedom = (blocks[0] + blocks[1]).saturating_sub(2).max(1) as f64;
@@ -83,14 +83,14 @@ pub fn judge_slices(things: &[SlicedSeries<'_>], seed: u64) -> (Method, Vec<Chan
     (if is_any { Method::Blocks(blocks[0], blocks[1]) } else { Method::Nothing }, changes)
 }
 
-/// Both sides of a thing.
-struct Pair {
+/// Both sides' estimates for a series.
+struct SeriesSides {
     sides: [Side; 2],
-    /// Number of blocks.
+    /// Number of blocks on each side.
     blocks: [usize; 2],
 }
 
-impl Pair {
+impl SeriesSides {
     fn is_judged(&self) -> bool {
         self.blocks.iter().all(|blocks| *blocks >= FEWEST)
     }
@@ -114,18 +114,19 @@ struct Side {
     share: f64,
     /// The standard error of the share.
     error: f64,
-    /// Residuals of the coarsest blocks, over what everything weighs and their own standard error.
+    /// Residuals of the longest blocks, divided by the weight of all samples and by their own
+    /// standard error.
     residuals: Vec<f64>,
 }
 
 impl Side {
-    fn from_blocks(thing: &[f64], all: &[f64], step: f64) -> Self {
+    fn from_blocks(weights: &[f64], all: &[f64], step: f64) -> Self {
         let whole: f64 = all.iter().sum();
-        let share = if whole > 0.0 { thing.iter().sum::<f64>() / whole } else { 0.0 };
-        // While nothing was sampled no time went by: a thread that waits for a CPU is in no phase.
-        let sampled = thing.iter().zip(all).filter(|(_, all)| **all > 0.0);
+        let share = if whole > 0.0 { weights.iter().sum::<f64>() / whole } else { 0.0 };
+        // Slices without samples are skipped: a thread that waits for a CPU is in no phase.
+        let sampled = weights.iter().zip(all).filter(|(_, all)| **all > 0.0);
         let mut residuals: Vec<f64> =
-            sampled.map(|(thing, all)| (thing - share * all) / whole.max(1.0)).collect();
+            sampled.map(|(weight, all)| (weight - share * all) / whole.max(1.0)).collect();
         let least = if whole > 0.0 { (step / 2.0 / whole).powi(2) } else { 0.0 };
         let mut before = f64::INFINITY;
         loop {
@@ -136,23 +137,23 @@ impl Side {
                 let own = squares.max(least).sqrt();
                 let scale = if own > 0.0 { 1.0 / own } else { 0.0 };
                 residuals.iter_mut().for_each(|residual| *residual *= scale);
-                // The bias of v is in proportion to 1 / length: 2 · v(length) - v(length / 2).
+                // The bias of v is proportional to 1 / length, so v∞ = 2 · v(length) - v(length / 2).
                 let variance = variance.max(2.0 * variance - before).max(least);
                 return Self { share, error: variance.sqrt(), residuals };
             }
             before = variance;
-            residuals = halved(&residuals);
+            residuals = merge_twos(&residuals);
         }
     }
 }
 
-/// Sums of each two.
-fn halved(values: &[f64]) -> Vec<f64> {
+/// Sums each two neighbouring values.
+fn merge_twos(values: &[f64]) -> Vec<f64> {
     values.chunks(2).map(|two| two.iter().sum()).collect()
 }
 
-/// Returns the number of blocks made of the slices that have samples.
-fn blocks(all: &[f64]) -> usize {
+/// Counts the blocks that the slices with samples are merged into.
+fn count_blocks(all: &[f64]) -> usize {
     let mut blocks = all.iter().filter(|slice| **slice > 0.0).count();
     while blocks >= 2 * FEWEST {
         blocks = blocks.div_ceil(2);
@@ -162,7 +163,7 @@ fn blocks(all: &[f64]) -> usize {
 
 /// Returns the corrected p of each series, and the value that the largest statistic exceeds in 1%
 /// of the draws.
-fn bootstrap(pairs: &[&Pair], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
+fn bootstrap(pairs: &[&SeriesSides], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
     let mut rng = Rng::with_seed(seed);
     let observed: Vec<f64> = pairs.iter().map(|pair| pair.statistic()).collect();
     let mut order: Vec<usize> = (0..pairs.len()).collect();
@@ -176,11 +177,11 @@ fn bootstrap(pairs: &[&Pair], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
         let mut draw =
             |length| (0..length).map(|_| if rng.bool() { 1.0 } else { -1.0 }).collect::<Vec<f64>>();
         let signs = lengths.map(&mut draw);
-        // The errors are estimates: as Student's t has it.
-        let scale = (freedom / chi_squared(freedom, &mut rng)).sqrt();
+        // The errors are estimates: scale as in Student's t.
+        let scale = (freedom / draw_chi_squared(freedom, &mut rng)).sqrt();
         let mut most = 0.0_f64;
         for at in &order {
-            most = most.max(signed(pairs[*at], &signs).abs() * scale);
+            most = most.max(signed_statistic(pairs[*at], &signs).abs() * scale);
             reached[*at] += u32::from(most >= observed[*at]);
         }
         largest.push(most);
@@ -194,19 +195,19 @@ fn bootstrap(pairs: &[&Pair], freedom: f64, seed: u64) -> (Vec<f64>, f64) {
     (p, quantile(&largest, 1.0 - FAMILYWISE).unwrap_or(0.0))
 }
 
-/// The statistic of a thing with these signs of its residuals.
-fn signed(pair: &Pair, signs: &[Vec<f64>; 2]) -> f64 {
+/// Returns the statistic of a series with these signs of its residuals.
+fn signed_statistic(pair: &SeriesSides, signs: &[Vec<f64>; 2]) -> f64 {
     let both = pair.error().max(f64::MIN_POSITIVE);
-    let of = |(side, signs): (&Side, &Vec<f64>)| {
+    let part = |(side, signs): (&Side, &Vec<f64>)| {
         let residuals = side.residuals.iter().zip(signs);
         residuals.map(|(residual, sign)| residual * sign).sum::<f64>() * side.error / both
     };
-    pair.sides.iter().zip(signs).map(of).sum()
+    pair.sides.iter().zip(signs).map(part).sum()
 }
 
-/// Draws from a chi-squared distribution with this many degrees of freedom.
-fn chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
-    // A sum of two squares is exponential.
+/// Draws from a chi-squared distribution with these degrees of freedom.
+fn draw_chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
+    // The sum of two squared normal variables is exponential.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens")]
     let pairs = (freedom / 2.0).round().max(1.0) as usize;
     let exponentials: f64 = (0..pairs).map(|_| -(1.0 - rng.f64()).ln()).sum();
@@ -217,8 +218,9 @@ fn chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// A thread that stays in one of four functions for some slices: what each weighs by slice.
-    fn phases(shares: [f64; 4], stay: f64, slices: usize, rng: &mut Rng) -> [Vec<f64>; 4] {
+    /// Simulates a thread that stays in one of four functions for some slices. Returns the weight of
+    /// each function by slice.
+    fn simulate_phases(shares: [f64; 4], stay: f64, slices: usize, rng: &mut Rng) -> [Vec<f64>; 4] {
         let mut by_function: [Vec<f64>; 4] = Default::default();
         let mut now = 0;
         for _ in 0..slices {
@@ -242,22 +244,25 @@ mod tests {
         by_function
     }
 
-    fn judged(a: [f64; 4], b: [f64; 4], stay: f64, rng: &mut Rng) -> Vec<Change> {
-        let a = phases(a, stay, 512, rng);
-        let b = phases(b, stay, 512, rng);
-        let things: Vec<Slices> = a.into_iter().zip(b).map(|(a, b)| Slices { a, b }).collect();
+    fn simulate_changes(a: [f64; 4], b: [f64; 4], stay: f64, rng: &mut Rng) -> Vec<Change> {
+        let a = simulate_phases(a, stay, 512, rng);
+        let b = simulate_phases(b, stay, 512, rng);
         let all = Slices { a: vec![10.0; 512], b: vec![10.0; 512] };
-        let of = |weights| SlicedSeries { weights, all: &all, steps: [1.0; 2] };
-        judge_slices(&things.into_iter().map(of).collect::<Vec<_>>(), rng.u64(..)).1
+        let functions = a.into_iter().zip(b).map(|(a, b)| Slices { a, b });
+        let series: Vec<_> =
+            functions.map(|weights| SlicedSeries { weights, all: &all, steps: [1.0; 2] }).collect();
+        judge_slices(&series, rng.u64(..)).1
     }
 
     #[test]
-    fn samples_that_follow_each_other_bring_no_false_alarm() {
+    fn correlated_samples_cause_no_false_alarms() {
         let equal = [0.4, 0.3, 0.2, 0.1];
         for stay in [0.0, 0.98] {
             let mut rng = Rng::with_seed(7);
             let alarms = (0..60).filter(|_| {
-                judged(equal, equal, stay, &mut rng).iter().any(|one| one.shown().is_some())
+                simulate_changes(equal, equal, stay, &mut rng)
+                    .iter()
+                    .any(|one| one.shown().is_some())
             });
             let alarms = alarms.count();
             assert!(alarms <= 3, "{stay}: {alarms} of 60");
@@ -265,12 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_change_is_shown_with_its_size() {
+    fn finds_a_clear_change_with_its_size() {
         let mut rng = Rng::with_seed(8);
         let mut shown = 0;
         let mut held = 0;
         for _ in 0..20 {
-            let changes = judged([0.4, 0.3, 0.2, 0.1], [0.5, 0.2, 0.2, 0.1], 0.3, &mut rng);
+            let changes =
+                simulate_changes([0.4, 0.3, 0.2, 0.1], [0.5, 0.2, 0.2, 0.1], 0.3, &mut rng);
             shown += usize::from(changes[0].shown().is_some() && changes[1].shown().is_some());
             let interval = changes[0].interval.unwrap();
             held += usize::from((interval.low..=interval.high).contains(&0.1));
@@ -279,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn too_few_slices_say_nothing() {
-        let thing = Slices { a: vec![1.0; 19], b: vec![1.0; 500] };
+    fn too_few_slices_are_not_judged() {
+        let weights = Slices { a: vec![1.0; 19], b: vec![1.0; 500] };
         let all = Slices { a: vec![2.0; 19], b: vec![2.0; 500] };
-        let thing = SlicedSeries { weights: thing, all: &all, steps: [1.0; 2] };
-        let (method, changes) = judge_slices(&[thing], 1);
+        let series = SlicedSeries { weights, all: &all, steps: [1.0; 2] };
+        let (method, changes) = judge_slices(&[series], 1);
         assert_eq!((method, changes[0].p, changes[0].interval), (Method::Nothing, None, None));
         assert_eq!(changes[0].difference(), 0.0);
     }

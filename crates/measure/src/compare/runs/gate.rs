@@ -45,7 +45,7 @@ impl Gate {
             GateOf::Share => (difference.low, difference.high),
             GateOf::Weight => match change.ratio {
                 Some(ratio) => (ratio.low - 1.0, ratio.high - 1.0),
-                // Nothing relative to nothing; something to nothing; nothing to something.
+                // Both are zero; B is zero; A is zero.
                 None if change.mean_a == change.mean_b => (0.0, 0.0),
                 None if change.mean_a > 0.0 => {
                     (-1.0, if difference.high < 0.0 { -1.0 } else { 0.0 })
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_read_and_shown_as_typed() {
+    fn parses_conditions_and_formats_them_as_typed() {
         for text in ["malloc>+1%", "std::vector<int>::push_back>+0.5pp", "*>+5%", "f<-3pp"] {
             assert_eq!(text.parse::<Gate>().unwrap().to_string(), text);
         }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_interval_must_lie_beyond() {
+    fn fails_only_if_the_whole_interval_is_beyond_the_limit() {
         let judged = |text: &str, change: &Change| text.parse::<Gate>().unwrap().judge(change);
         let more = change(100.0, 103.0, 1.0);
         assert_eq!(judged("f>+1%", &more), Judgement::Fails);

@@ -1,9 +1,9 @@
 //! Compares two sides by several runs of each, in many series at once.
 //!
 //! ```text
-//! from five runs a side on   permutations of the runs' sides, the largest statistic of all series (Westfall, Young 1993)
-//! from three runs on         Student's t of the pooled spread, corrected by Holm
-//! of one run a side          shares alone, by blocks of time within each run
+//! five runs a side or more   permutations of the runs' sides, the largest statistic of all series (Westfall, Young 1993)
+//! three runs or more         Student's t of the pooled spread, corrected by Holm
+//! one run a side             shares alone, by blocks of time within each run
 //! ```
 //! Each method raises any false alarm among all series in at most 1% of comparisons. docs/diff.md
 //! explains the choice.
@@ -20,18 +20,18 @@ pub use gate::{Gate, GateOf};
 /// The familywise error: the limit for corrected p.
 pub const FAMILYWISE: f64 = 0.01;
 
-/// One series: its value in each run.
+/// The values of a quantity in each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// In the runs of A.
     pub a: Vec<f64>,
     /// In the runs of B, in the same unit.
     pub b: Vec<f64>,
-    /// Weight of one sample in this unit. No figure is known more exactly than half of it.
+    /// Weight of one sample in this unit. No figure is more precise than half of it.
     pub step: f64,
 }
 
-/// What decides.
+/// The method of judging changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Permutations of the runs' sides, and their number.
@@ -40,7 +40,7 @@ pub enum Method {
     StudentsT,
     /// Blocks of time within the two runs: their number on each side.
     Blocks(usize, usize),
-    /// None: two runs don't show how runs vary, and they have too few blocks.
+    /// None: there are too few runs, and too few blocks within them.
     Nothing,
 }
 
@@ -60,13 +60,13 @@ pub struct Change {
     pub mean_a: f64,
     /// The mean of B's runs.
     pub mean_b: f64,
-    /// The 95% interval of the difference of the means; `None` where nothing decides.
+    /// The 95% interval of the difference of the means; `None` if the change isn't judged.
     pub interval: Option<Interval>,
-    /// The 95% interval of B's mean over A's; `None` also where either is zero.
+    /// The 95% interval of B's mean over A's; `None` if the change isn't judged or a mean is zero.
     pub ratio: Option<Interval>,
-    /// The p, corrected for all series; `None` if nothing decides.
+    /// The p, corrected for all series; `None` if the change isn't judged.
     pub p: Option<f64>,
-    /// The smallest difference that such runs would have shown in 4 of 5 comparisons.
+    /// The smallest difference that such runs would find in 4 of 5 comparisons.
     pub detectable: Option<f64>,
 }
 
@@ -86,27 +86,27 @@ impl Change {
     }
 }
 
-/// Judges all things together.
+/// Judges all series together.
 ///
 /// ```text
 /// statistic  t = (mean B - mean A) / √(v · (1/nA + 1/nB))
 /// v          the pooled variance within the sides, at least (step / 2)²
-/// interval   Welch's: each side has its own variance; of the ratio, the same of logarithms
+/// interval   Welch's: each side has its own variance; that of the ratio is computed on logarithms
 /// ```
-/// The sides' lengths are those of the first series. With one run a side nothing decides.
+/// All series must have as many runs as the first. One run a side isn't judged.
 #[must_use]
 pub fn judge_runs(series: &[Series], seed: u64) -> (Method, Vec<Change>) {
     let Some(first) = series.first() else { return (Method::Nothing, Vec::new()) };
     let n_a = first.a.len();
     let n_b = first.b.len();
     if n_a == 0 || n_b == 0 || n_a + n_b < 3 {
-        return (Method::Nothing, series.iter().map(unjudged).collect());
+        return (Method::Nothing, series.iter().map(change_without_verdict).collect());
     }
     let spreads: Vec<Spread> = series.iter().map(Spread::from_series).collect();
     let freedom = (n_a + n_b - 2) as f64;
     let (method, p, critical) = if permutation::least_p(n_a, n_b) <= FAMILYWISE {
-        let permuted = permutation::corrected(series, seed);
-        (Method::Permutations(permuted.looked_at), permuted.p, permuted.critical)
+        let permuted = permutation::correct_p(series, seed);
+        (Method::Permutations(permuted.permutations), permuted.p, permuted.critical)
     } else {
         let alone: Vec<f64> =
             spreads.iter().map(|spread| 2.0 * t_above(spread.t().abs(), freedom)).collect();
@@ -124,7 +124,7 @@ pub fn judge_runs(series: &[Series], seed: u64) -> (Method, Vec<Change>) {
     (method, changes.collect())
 }
 
-fn unjudged(series: &Series) -> Change {
+fn change_without_verdict(series: &Series) -> Change {
     Change {
         mean_a: mean(&series.a),
         mean_b: mean(&series.b),
@@ -139,8 +139,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The squares of the distances from the mean, summed up.
-fn squares(values: &[f64]) -> f64 {
+/// Sums the squared distances from the mean.
+fn sum_squares(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
@@ -163,11 +163,11 @@ impl Spread {
         let n_a = a.len() as f64;
         let n_b = b.len() as f64;
         let least = (step / 2.0).powi(2);
-        let pooled = ((squares(a) + squares(b)) / (n_a + n_b - 2.0)).max(least);
+        let pooled = ((sum_squares(a) + sum_squares(b)) / (n_a + n_b - 2.0)).max(least);
         let own = |values: &[f64]| match values.len() {
-            // Nothing is known of this side's own spread.
+            // One run doesn't show the side's own spread.
             1 => pooled,
-            n => (squares(values) / (n as f64 - 1.0)).max(least),
+            n => (sum_squares(values) / (n as f64 - 1.0)).max(least),
         };
         let errors = [own(a) / n_a, own(b) / n_b];
         let freedom = if a.len() == 1 || b.len() == 1 {

@@ -1,86 +1,94 @@
-//! Simulated recordings: what is drawn is known.
+//! Simulated recordings with known differences.
 
 use fastrand::Rng;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::*;
 
-/// Runs of a program with five functions and some rare ones.
-struct Machine {
+/// A program with five functions and some rare ones.
+struct SimulatedProgram {
     rng: Rng,
     /// Samples a run.
     samples: f64,
-    /// How much the speed of the machine varies from run to run.
+    /// Standard deviation of the machine's speed between runs, a share.
     speed: f64,
-    /// How much a function varies by itself.
+    /// Standard deviation of each function's own time, a share.
     own: f64,
 }
 
 const WEIGHTS: [f64; 9] = [0.40, 0.25, 0.18, 0.10, 0.05, 0.01, 0.005, 0.003, 0.002];
 
-impl Machine {
+impl SimulatedProgram {
     fn normal(&mut self) -> f64 {
         Normal::standard().inverse_cdf(self.rng.f64().clamp(1e-9, 1.0 - 1e-9))
     }
 
-    /// What each function weighs in a run, in samples, where the first takes so much longer.
+    /// Simulates a run in which the first function takes `longer` times its usual time. Returns the
+    /// samples of each function.
     fn run(&mut self, longer: f64) -> Vec<f64> {
-        // One run of ten has a slow neighbour.
+        // One run in ten has a busy neighbour.
         let stall = if self.rng.f64() < 0.1 { 1.3 } else { 1.0 };
         let speed = (self.speed * self.normal()).exp() * stall;
         let mut weights = Vec::new();
         for (at, weight) in WEIGHTS.iter().enumerate() {
             let longer = if at == 0 { longer } else { 1.0 };
             let mean = weight * longer * speed * (self.own * self.normal()).exp() * self.samples;
-            // Counts vary as Poisson's do.
+            // The number of samples has a Poisson distribution.
             weights.push((mean + mean.sqrt() * self.normal()).round().max(0.0));
         }
         weights
     }
 
-    /// Shares of all functions, then their weights.
+    /// Simulates runs of both sides. Returns the shares of all functions, then their weights.
     fn series(&mut self, n: [usize; 2], longer: f64) -> Vec<Series> {
         let a: Vec<_> = (0..n[0]).map(|_| self.run(1.0)).collect();
         let b: Vec<_> = (0..n[1]).map(|_| self.run(longer)).collect();
-        let of = |runs: &[Vec<f64>], at: usize, is_share: bool| {
+        let values = |runs: &[Vec<f64>], at: usize, is_share: bool| {
             let value = |run: &Vec<f64>| run[at] / if is_share { run.iter().sum() } else { 1.0 };
             runs.iter().map(value).collect()
         };
         let one = |(at, is_share): (usize, bool)| {
             let step = if is_share { 1.0 / self.samples } else { 1.0 };
-            Series { a: of(&a, at, is_share), b: of(&b, at, is_share), step }
+            Series { a: values(&a, at, is_share), b: values(&b, at, is_share), step }
         };
         let places = [true, false].into_iter().flat_map(|share| (0..9).map(move |at| (at, share)));
         places.map(one).collect()
     }
 }
 
-fn machine(seed: u64) -> Machine {
-    Machine { rng: Rng::with_seed(seed), samples: 4000.0, speed: 0.08, own: 0.005 }
+fn machine(seed: u64) -> SimulatedProgram {
+    SimulatedProgram { rng: Rng::with_seed(seed), samples: 4000.0, speed: 0.08, own: 0.005 }
 }
 
-/// Number of the `count` comparisons for which `is_it` holds.
-fn times(count: usize, n: [usize; 2], longer: f64, is_it: impl Fn(&[Change]) -> bool) -> usize {
+/// Simulates `count` comparisons, and counts those that satisfy `is_hit`.
+fn count_hits(
+    count: usize,
+    n: [usize; 2],
+    longer: f64,
+    is_hit: impl Fn(&[Change]) -> bool,
+) -> usize {
     let mut machine = machine(3);
-    (0..count).filter(|seed| is_it(&judge_runs(&machine.series(n, longer), *seed as u64).1)).count()
+    (0..count)
+        .filter(|seed| is_hit(&judge_runs(&machine.series(n, longer), *seed as u64).1))
+        .count()
 }
 
-fn any(changes: &[Change]) -> bool {
+fn has_significant(changes: &[Change]) -> bool {
     changes.iter().any(|change| change.shown().is_some())
 }
 
 #[test]
-fn a_program_and_itself_bring_few_false_alarms() {
+fn comparing_a_program_with_itself_causes_few_false_alarms() {
     for (count, n) in [(30, [10, 10]), (60, [5, 5]), (100, [3, 3]), (100, [2, 2])] {
-        let alarms = times(count, n, 1.0, any);
+        let alarms = count_hits(count, n, 1.0, has_significant);
         assert!(alarms <= 3, "{n:?}: {alarms} of {count}");
     }
 }
 
 #[test]
-fn a_function_that_got_slower_is_named_and_its_interval_holds_the_truth() {
+fn finds_a_slower_function_and_its_interval_contains_the_true_change() {
     let is_named = |changes: &[Change]| changes[0].shown() == Some(Direction::More);
-    let named = times(20, [10, 10], 1.10, is_named);
+    let named = count_hits(20, [10, 10], 1.10, is_named);
     assert!(named >= 17, "{named} of 20");
     let share = 0.44 / 1.04 - 0.4;
     let holds = |changes: &[Change]| {
@@ -89,28 +97,28 @@ fn a_function_that_got_slower_is_named_and_its_interval_holds_the_truth() {
         (share_in.low..=share_in.high).contains(&share) && (ratio.low..=ratio.high).contains(&1.10)
     };
     // Both at once: 95% each.
-    let held = times(40, [10, 10], 1.10, holds);
+    let held = count_hits(40, [10, 10], 1.10, holds);
     assert!(held >= 32, "{held} of 40");
 }
 
 #[test]
-fn the_smallest_change_that_would_have_been_shown_is_shown_in_four_of_five() {
+fn the_smallest_detectable_change_is_found_in_four_of_five_comparisons() {
     let mut machine = machine(5);
     let mut detectable: Vec<f64> = (0..9)
         .map(|seed| judge_runs(&machine.series([10, 10], 1.0), seed).1[0].detectable.unwrap())
         .collect();
     detectable.sort_by(f64::total_cmp);
-    // The share that the function has when it takes so much longer: s + d = s·x / (1 - s + s·x).
+    // The factor x for which the share s grows by d: s + d = s·x / (1 - s + s·x).
     let share = 0.4 + detectable[4];
     let longer = share * 0.6 / (0.4 * (1.0 - share));
-    let named = times(40, [10, 10], longer, |changes| changes[0].shown().is_some());
+    let named = count_hits(40, [10, 10], longer, |changes| changes[0].shown().is_some());
     assert!((22..=39).contains(&named), "{longer}: {named} of 40");
 }
 
-/// Permutations use that shares and weights of a function are correlated; Holm's correction counts
-/// them as separate chances of a false alarm.
+/// Permutations account for the correlation between shares and weights of a function; Holm's
+/// correction counts them as separate chances of a false alarm.
 #[test]
-fn permutations_find_no_less_than_students_t() {
+fn permutations_find_at_least_as_much_as_students_t() {
     let mut machine = machine(11);
     let mut permuted = 0;
     let mut by_t = 0;
@@ -125,7 +133,7 @@ fn permutations_find_no_less_than_students_t() {
 }
 
 #[test]
-fn constant_and_absent_things_have_no_change() {
+fn constant_and_zero_series_have_no_change() {
     let same = Series { a: vec![5.0; 6], b: vec![5.0; 6], step: 1.0 };
     let nothing = Series { a: vec![0.0; 6], b: vec![0.0; 6], step: 1.0 };
     let new = Series { a: vec![0.0; 6], b: vec![50.0; 6], step: 1.0 };

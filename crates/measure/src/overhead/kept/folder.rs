@@ -1,7 +1,7 @@
-//! A folder below the user's state directory where results are kept.
+//! A folder for results below the user's state directory.
 //!
-//! Its files are the owner's alone. Symbolic links are followed up to the state directory, which is
-//! the user's business, and never below: a link there could lead what root writes anywhere.
+//! Only the owner can read its files. Symbolic links are followed up to the state directory, which
+//! the user controls, but not below: there a link could redirect what root writes.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-/// No file that tare keeps is longer.
-const LONGEST: u64 = 16 << 20;
+/// Maximum number of bytes read from a file.
+const MAX_BYTES: u64 = 16 << 20;
 
-/// Why a folder can't be used.
+/// The reason why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The file system's own.
+    /// The folder can't be opened or created.
     #[error("{}: {errno}", path.display())]
     Io {
-        /// What was to be opened or made.
+        /// The folder.
         path: PathBuf,
-        /// Why that failed.
+        /// The file system's error.
         errno: Errno,
     },
-    /// Something else has its name.
-    #[error("{} is a symbolic link or a file: tare keeps results only in a folder", .0.display())]
+    /// A file or symbolic link has the folder's name.
+    #[error("{} is a symbolic link or a file: tare stores results only in a folder", .0.display())]
     NotAFolder(PathBuf),
-    /// Another user could change its contents.
+    /// Another user owns the folder, and could change its contents.
     #[error("{} belongs to another user", .0.display())]
-    OfAnother(PathBuf),
+    ForeignOwner(PathBuf),
 }
 
 /// An open folder.
@@ -43,8 +43,7 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder of this name below tare's in a state directory, and makes both where they
-    /// aren't there.
+    /// Opens the folder `tare/NAME` in a state directory, and creates it if necessary.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -58,7 +57,7 @@ impl StateFolder {
         Self::open(base, name, true)?.ok_or_else(|| failed(Errno::NOENT))
     }
 
-    /// Opens the folder; none where it isn't there.
+    /// Opens the folder; `None` if there is no such folder.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -93,38 +92,39 @@ impl StateFolder {
             let owner = rustix::fs::fstat(&folder).map_err(failed(&path))?.st_uid;
             let user = rustix::process::geteuid();
             if owner != user.as_raw() && !user.is_root() {
-                return Err(FolderError::OfAnother(path));
+                return Err(FolderError::ForeignOwner(path));
             }
         }
         Ok(Some(Self { folder, path }))
     }
 
-    /// The path of a file in it, to name it.
+    /// Returns the path of a file in the folder, for messages.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A file's text; none where there is no such file.
+    /// Reads a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// The file system's own; a symbolic link is refused.
+    /// Fails if reading fails, or the file is a symbolic link.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        // Not blocking: a named pipe would wait for a writer.
+        // Non-blocking: opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = match openat(&self.folder, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             opened => File::from(opened?),
         };
         let mut text = String::new();
-        file.take(LONGEST).read_to_string(&mut text)?;
+        file.take(MAX_BYTES).read_to_string(&mut text)?;
         Ok(Some(text))
     }
 
-    /// Puts a file in its place, whole or not at all.
+    /// Writes a file by renaming a temporary one, so that the file is replaced completely or not at
+    /// all.
     ///
     /// # Errors
-    /// The file system's own.
+    /// Fails if the file system does.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let new = format!(".{name}.{}", std::process::id());
         let flags =
@@ -140,15 +140,15 @@ impl StateFolder {
         written
     }
 
-    /// Takes a file away; it may be gone.
+    /// Removes a file, if there is one.
     pub fn remove(&self, name: &str) {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// The names of the files in it, sorted.
+    /// Returns the names of the files, sorted.
     ///
     /// # Errors
-    /// The file system's own.
+    /// Fails if the folder can't be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.folder)? {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_the_owners_alone_and_replaced_whole() {
+    fn files_are_private_and_replaced_completely() {
         let base = tempfile::tempdir().unwrap();
         assert!(open(base.path(), false).unwrap().is_none());
         let folder = open(base.path(), true).unwrap().unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere() {
+    fn links_are_not_followed() {
         let base = tempfile::tempdir().unwrap();
         let other = tempfile::tempdir().unwrap();
         symlink(other.path(), base.path().join("tare")).unwrap();

@@ -1,5 +1,5 @@
-//! What is kept as files, one for each host, kernel, event and call graph: studies, and what
-//! recordings measured where there is no study.
+//! Stores studies, and calibrations by recordings where there is no study: a file for each host,
+//! kernel, event and call graph.
 
 mod folder;
 
@@ -14,21 +14,21 @@ use super::study::{Study, StudyRecord, VERSION};
 
 pub use folder::{FolderError, StateFolder};
 
-/// The name of the folder, below tare's own.
+/// The name of the folder, below tare's.
 pub const FOLDER: &str = "overhead";
 
 const ENDING: &str = ".json";
 
-/// Why a file can't be used or written.
+/// The reason why a file can't be used or written.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
-    /// The file system's own.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The text isn't in a format that this version writes.
+    /// The text doesn't have the expected format.
     #[error(transparent)]
     Text(#[from] serde_json::Error),
-    /// Another version wrote it.
+    /// The format has another version.
     #[error("version {0} is not {VERSION}")]
     Version(u32),
 }
@@ -39,32 +39,33 @@ pub enum KeptError {
 pub struct Unusable {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: KeptError,
 }
 
-/// What a folder holds.
+/// The contents of a folder.
 #[derive(Debug, Default)]
 pub struct StoredStudies {
     /// The studies, the latest first.
     pub studies: Vec<Study>,
-    /// Files that can't be read, or are of another version.
+    /// Files that can't be read, or have another version.
     pub unusable: Vec<Unusable>,
 }
 
-/// Keeps a study in the place of what was there, and says where.
+/// Stores a study, and returns the path of its file. Replaces an earlier study or calibration for the
+/// same conditions.
 ///
 /// # Errors
-/// The file system's own.
+/// Fails if writing fails.
 pub fn save(folder: &StateFolder, study: &Study) -> Result<PathBuf, Unusable> {
-    write(folder, &study.conditions, &study.kept())
+    write(folder, &study.conditions, &study.to_record())
 }
 
-/// Keeps what a recording measured. It is called where no study is there for the same conditions: one
-/// would be replaced.
+/// Stores the calibration of a recording. It replaces a study for the same conditions, so call this
+/// only without one.
 ///
 /// # Errors
-/// The file system's own.
+/// Fails if writing fails.
 pub fn save_calibration(
     folder: &StateFolder,
     calibration: Calibration,
@@ -76,11 +77,11 @@ pub fn save_calibration(
 fn write(
     folder: &StateFolder,
     conditions: &Conditions,
-    kept: &StudyRecord,
+    record: &StudyRecord,
 ) -> Result<PathBuf, Unusable> {
     let name = file_name(conditions);
     let path = folder.path(&name);
-    let written = serde_json::to_string_pretty(kept)
+    let written = serde_json::to_string_pretty(record)
         .map_err(KeptError::from)
         .and_then(|text| Ok(folder.write(&name, &(text + "\n"))?));
     match written {
@@ -89,10 +90,10 @@ fn write(
     }
 }
 
-/// All that is kept.
+/// Loads all studies.
 ///
 /// # Errors
-/// The folder can't be read.
+/// Fails if the folder can't be read.
 pub fn load_all(folder: &StateFolder) -> io::Result<StoredStudies> {
     let mut loaded = StoredStudies::default();
     for name in folder.names()?.iter().filter(|name| name.ends_with(ENDING)) {
@@ -105,7 +106,7 @@ pub fn load_all(folder: &StateFolder) -> io::Result<StoredStudies> {
     Ok(loaded)
 }
 
-/// The study in a file; none in one that a recording left.
+/// Loads the study in a file; `None` if it has only a calibration.
 fn load(folder: &StateFolder, name: &str) -> Result<Option<Study>, KeptError> {
     let text = folder.read(name)?.unwrap_or_default();
     match serde_json::from_str::<StudyRecord>(&text)?.study {
@@ -114,30 +115,31 @@ fn load(folder: &StateFolder, name: &str) -> Result<Option<Study>, KeptError> {
     }
 }
 
-/// What of a file is for those who predict with it.
+/// The part of a file that predictions need.
 #[derive(Deserialize)]
-struct ForPrediction {
+struct CalibrationRecord {
     calibration: Option<Calibration>,
 }
 
-/// The calibration under these conditions; none where nothing was measured or the file can't be
-/// read. `cpu_model` says which CPUs this host has; it is asked for where a file was found.
+/// Finds the calibration for these conditions; `None` if nothing was measured or the file can't be
+/// read. `cpu_model` returns the model of this host's CPUs; it is called only if there is a file.
 #[must_use]
-pub fn calibration(
+pub fn find_calibration(
     folder: &StateFolder,
     conditions: &Conditions,
     cpu_model: &dyn Fn() -> String,
 ) -> Option<Calibration> {
     let text = folder.read(&file_name(conditions)).ok()??;
-    let found = serde_json::from_str::<ForPrediction>(&text).ok()?.calibration?;
-    let kept = &found.conditions;
-    let is_here = Conditions { cpu_model: kept.cpu_model.clone(), ..conditions.clone() } == *kept
-        && kept.cpu_model.as_ref().is_none_or(|model| *model == cpu_model());
-    (is_here && found.is_sane() && found.origin != CostOrigin::Estimate).then_some(found)
+    let found = serde_json::from_str::<CalibrationRecord>(&text).ok()?.calibration?;
+    let stored = &found.conditions;
+    let is_here = Conditions { cpu_model: stored.cpu_model.clone(), ..conditions.clone() }
+        == *stored
+        && stored.cpu_model.as_ref().is_none_or(|model| *model == cpu_model());
+    (is_here && found.is_valid() && found.origin != CostOrigin::Estimate).then_some(found)
 }
 
-/// A name that says what it is, and differs for every host, kernel, event and call graph. Other CPUs
-/// replace what was measured on those before.
+/// Returns a file name that differs for every host, kernel, event and call graph, but not for every
+/// CPU model: a measurement on new CPUs replaces the old one.
 fn file_name(conditions: &Conditions) -> String {
     let plain = |text: &str| {
         text.chars()
@@ -147,7 +149,7 @@ fn file_name(conditions: &Conditions) -> String {
     };
     let whole =
         [&conditions.host, &conditions.kernel, &conditions.event].map(String::as_str).join("\0");
-    // FNV-1a: the same on every machine and in every version.
+    // FNV-1a is the same on every machine and in every version.
     let hash = whole.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_in_their_folder_and_differ() {
+    fn file_names_have_no_path_and_differ_by_kernel() {
         let name = file_name(&conditions("../a/b", "6.1"));
         assert!(name.starts_with("___a_b-fp-") && name.ends_with(".json"), "{name}");
         assert_ne!(
@@ -182,19 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recording_measured_is_for_this_cpu_and_no_study() {
+    fn a_calibration_is_found_only_for_its_cpu_and_is_not_a_study() {
         let base = tempfile::tempdir().unwrap();
         let folder = StateFolder::make(base.path(), FOLDER).unwrap();
         let measured =
             ShortMeasurement { stolen_us: Estimate::exact(3.0), samples: 500, frames: None };
-        let calibration_of =
-            |event: &str| Calibration::of_one_rate(conditions(event, "6.1"), 7, &measured);
-        save_calibration(&folder, calibration_of("cycles")).unwrap();
+        let calibrate =
+            |event: &str| Calibration::from_one_rate(conditions(event, "6.1"), 7, &measured);
+        save_calibration(&folder, calibrate("cycles")).unwrap();
         let find = |kernel: &str, model: &str| {
             let model = model.to_owned();
-            calibration(&folder, &conditions("cycles", kernel), &move || model.clone())
+            find_calibration(&folder, &conditions("cycles", kernel), &move || model.clone())
         };
-        assert_eq!(find("6.1", "c"), Some(calibration_of("cycles")));
+        assert_eq!(find("6.1", "c"), Some(calibrate("cycles")));
         assert_eq!((find("6.1", "another"), find("6.2", "c")), (None, None));
         let loaded = load_all(&folder).unwrap();
         assert!(loaded.studies.is_empty() && loaded.unusable.is_empty());

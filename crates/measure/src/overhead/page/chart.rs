@@ -2,14 +2,14 @@
 
 use crate::overhead::handler::SHARES;
 use crate::overhead::published::XEON_E5530;
-use crate::overhead::rates::{Figure, Row};
+use crate::overhead::rates::{CostFigure, RateRow};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use tare_format::ledger::Estimate;
 
 use crate::overhead::study::Study;
 
-/// Pixels.
+/// Width and height of a plot, in pixels.
 const SIZE: (u32, u32) = (900, 420);
 
 const COLOURS: [RGBColor; 6] = [
@@ -23,12 +23,12 @@ const COLOURS: [RGBColor; 6] = [
 
 type ChartResult = Result<String, Box<dyn std::error::Error + Send + Sync>>;
 
-fn colour(figure: Figure) -> RGBColor {
-    let at = Figure::ALL.iter().position(|known| *known == figure).unwrap_or(0);
+fn colour(figure: CostFigure) -> RGBColor {
+    let at = CostFigure::ALL.iter().position(|known| *known == figure).unwrap_or(0);
     COLOURS[at]
 }
 
-/// A point with its interval, and what it is called.
+/// A series of points with their intervals, and its line.
 struct Marks<'a> {
     name: &'a str,
     colour: RGBColor,
@@ -36,8 +36,8 @@ struct Marks<'a> {
     line: Vec<(f64, f64)>,
 }
 
-/// A plot's title, what its axes say, and where the upright one ends: above all that is drawn where
-/// that is 0.
+/// A plot's title, the labels of its axes, and the end of the vertical axis; 0 adapts it to the
+/// points.
 struct Frame {
     title: &'static str,
     x: &'static str,
@@ -45,21 +45,20 @@ struct Frame {
     top: f64,
 }
 
-/// Rates in Hz. They differ a thousandfold, so their axis is logarithmic, and what is measured at 0
-/// Hz has no place on it.
+/// Rates in Hz, on a logarithmic axis, as they differ by a factor of 1,000. It doesn't show 0 Hz.
 struct Rates {
     lowest: f64,
     highest: f64,
 }
 
-/// Room at both ends of an axis of rates, as a factor.
+/// Margin at both ends of an axis of rates, as a factor.
 const ROOM: f64 = 1.3;
 
-/// Points of a line, which is a curve on a logarithmic axis.
+/// Number of points of a fitted line, which is a curve on a logarithmic axis.
 const CURVE: u32 = 100;
 
 impl Rates {
-    /// From the lowest of these to the highest.
+    /// Creates the axis from the lowest of these rates to the highest.
     fn spanning(hz: impl Iterator<Item = f64>) -> Self {
         let (lowest, highest) =
             hz.fold((f64::MAX, 0.0_f64), |(low, high), hz| (low.min(hz), high.max(hz)));
@@ -67,12 +66,12 @@ impl Rates {
         Self { lowest, highest }
     }
 
-    /// What the axis shows.
+    /// The range of the axis.
     fn shown(&self) -> std::ops::Range<f64> {
         self.lowest / ROOM..self.highest * ROOM
     }
 
-    /// 1, 2 and 5 of each power of ten.
+    /// The ticks: 1, 2 and 5 times each power of ten.
     fn ticks(&self) -> Vec<f64> {
         let powers = (0..10).map(|power| 10_f64.powi(power));
         let ticks = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * power));
@@ -83,24 +82,25 @@ impl Rates {
         self.shown().log_scale().with_key_points(self.ticks())
     }
 
-    /// Rates between the lowest and the highest, at equal distances on the axis.
+    /// Rates from the lowest to the highest, at equal distances on the axis.
     fn between(&self) -> impl Iterator<Item = f64> {
         let factor = self.highest / self.lowest;
         (0..=CURVE).map(move |at| self.lowest * factor.powf(f64::from(at) / f64::from(CURVE)))
     }
 }
 
-/// A rate as people write it: 20,000.
+/// Formats a rate with separators: 20,000.
 fn with_separators(hz: &f64) -> String {
     tare_format::group_digits(&format!("{hz:.0}"))
 }
 
-/// Shares of CPU time against the delivered rate, with the lines; throttled rates are left out.
-pub(super) fn cost(study: &Study, overlay: bool) -> ChartResult {
+/// Plots the cost as a share of CPU time against the delivered rate, with the lines. Throttled rates
+/// are left out.
+pub(super) fn plot_cost(study: &Study, overlay: bool) -> ChartResult {
     let sampled = study.rows.iter().filter(|row| row.asked_hz > 0 && row.delivered_hz > 0.0);
-    let rows: Vec<&Row> = sampled.filter(|row| !row.throttled()).collect();
+    let rows: Vec<&RateRow> = sampled.filter(|row| !row.is_throttled()).collect();
     let rates = Rates::spanning(rows.iter().map(|row| row.delivered_hz));
-    let mut all: Vec<Marks<'_>> = Figure::ALL
+    let mut all: Vec<Marks<'_>> = CostFigure::ALL
         .iter()
         .map(|&figure| {
             let points = rows
@@ -114,11 +114,11 @@ pub(super) fn cost(study: &Study, overlay: bool) -> ChartResult {
         })
         .collect();
     if overlay {
-        let published = |of: fn(&crate::overhead::published::PublishedRate) -> f64| {
+        let published = |value: fn(&crate::overhead::published::PublishedRate) -> f64| {
             XEON_E5530
                 .iter()
                 .filter(|one| rates.shown().contains(&one.hz))
-                .map(|one| (one.hz, Estimate::exact(of(one) * 100.0)))
+                .map(|one| (one.hz, Estimate::exact(value(one) * 100.0)))
                 .collect()
         };
         all.push(Marks {
@@ -143,19 +143,19 @@ pub(super) fn cost(study: &Study, overlay: bool) -> ChartResult {
     draw(&frame, rates.axis(), with_separators, &all)
 }
 
-/// What one sample costs, by rate.
-pub(super) fn sample(study: &Study) -> ChartResult {
-    let figures = [Figure::Handler, Figure::Interrupt, Figure::Stolen];
-    let of = |row: &Row, figure: Figure| match figure {
-        Figure::Handler => row.cost.handler_us,
-        Figure::Interrupt => row.cost.interrupt_us,
+/// Plots the cost of a sample against the rate.
+pub(super) fn plot_sample(study: &Study) -> ChartResult {
+    let figures = [CostFigure::Handler, CostFigure::Interrupt, CostFigure::Stolen];
+    let us = |row: &RateRow, figure: CostFigure| match figure {
+        CostFigure::Handler => row.cost.handler_us,
+        CostFigure::Interrupt => row.cost.interrupt_us,
         _ => row.cost.stolen_us,
     };
-    let sampled: Vec<&Row> = study.rows.iter().filter(|row| row.asked_hz > 0).collect();
-    let hz = |row: &Row| row.asked_hz as f64;
+    let sampled: Vec<&RateRow> = study.rows.iter().filter(|row| row.asked_hz > 0).collect();
+    let hz = |row: &RateRow| row.asked_hz as f64;
     let marks = figures.map(|figure| {
         let points: Vec<(f64, Estimate)> =
-            sampled.iter().filter_map(|row| Some((hz(row), of(row, figure)?))).collect();
+            sampled.iter().filter_map(|row| Some((hz(row), us(row, figure)?))).collect();
         let line = points.iter().map(|(x, y)| (*x, y.value)).collect();
         Marks { name: figure.name(), colour: colour(figure), points, line }
     });
@@ -164,12 +164,12 @@ pub(super) fn sample(study: &Study) -> ChartResult {
     draw(&frame, rates.axis(), with_separators, &marks)
 }
 
-/// The distribution of the stolen time: which share of samples takes at most how long.
-pub(super) fn distribution(study: &Study) -> ChartResult {
+/// Plots the cumulative distribution of the stolen time.
+pub(super) fn plot_distribution(study: &Study) -> ChartResult {
     let rows = study.rows.iter().filter(|row| row.cost.stolen_quantiles_us.len() == SHARES.len());
-    let names: Vec<(String, &Row)> =
+    let names: Vec<(String, &RateRow)> =
         rows.map(|row| (format!("{} Hz", with_separators(&(row.asked_hz as f64))), row)).collect();
-    // The last quantile is the single worst sample: it would flatten all others.
+    // The last quantile is the slowest sample, which would compress all others.
     let shown = SHARES.len() - 1;
     let marks: Vec<Marks<'_>> = names
         .iter()
@@ -251,7 +251,7 @@ where
     Ok(svg)
 }
 
-/// The drawing library's errors borrow what they are about.
+/// Converts an error of the drawing library, which borrows from its plot.
 fn text(error: impl std::fmt::Display) -> Box<dyn std::error::Error + Send + Sync> {
     error.to_string().into()
 }
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_marked_as_people_count() {
+    fn ticks_are_round_rates() {
         let rates = Rates::spanning([100.0, 500.0, 20_000.0].into_iter());
         let marked: Vec<String> = rates.ticks().iter().map(with_separators).collect();
         assert_eq!(marked, ["100", "200", "500", "1,000", "2,000", "5,000", "10,000", "20,000"]);

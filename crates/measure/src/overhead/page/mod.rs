@@ -1,5 +1,5 @@
-//! `--report`: one page with the plots, the machine, the method and the raw data. It loads nothing
-//! and runs nothing.
+//! `--report`: a self-contained page with the plots, the machine, the method and the raw data. It
+//! has no scripts.
 
 mod chart;
 
@@ -9,7 +9,7 @@ use crate::overhead::study::{self, Study};
 use crate::overhead::text;
 use tare_format::printable;
 
-/// Nothing from elsewhere, no scripts: said to the browser too.
+/// The start of the page. The policy forbids scripts and external resources.
 const HEAD: &str = r#"<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
@@ -25,40 +25,40 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; backgroun
 <h1>What sampling costs</h1>
 "#;
 
-/// How the figures came about; docs/overhead.md has it at length.
+/// A summary of the method of docs/overhead.md.
 const METHOD: &str = "\
-<p>All loops ran on one CPU. <b>handler</b> and <b>interrupt</b> are spans between the kernel's trace events, with the cost of tracing \
-taken off; <b>stolen</b> is the length of the gaps that samples left in a loop that reads the CPU's clock; each sample's own time says which \
-spans and gaps are its own. The <b>loops</b> ran in short slices with sampling on and off in random order; a loss is the share of passes that a \
-slice with sampling lacks beside the one without, as a 20% trimmed mean over the pairs. All intervals are 95% bootstrap intervals. The lines are \
-least squares, weighted by the variance of each rate, with what was found at 0 Hz taken off; throttled rates are left out.</p>";
+<p>All loops ran on one CPU. <b>handler</b> and <b>interrupt</b> are the time between the kernel's trace events, minus the cost of tracing. \
+<b>stolen</b> is the length of the gaps that samples leave in a loop that reads the CPU's clock. Each sample's timestamp identifies its spans and \
+gaps. The <b>loops</b> ran in short slices with sampling on and off, in random order. A loss is the share of passes by which a slice with \
+sampling falls short of the one without, as a 20% trimmed mean over the pairs. All intervals are 95% bootstrap intervals. The lines are least \
+squares, weighted by 1 / variance of each rate, minus the result at 0 Hz; throttled rates are left out.</p>";
 
 /// Writes the page, with the published figures if `overlay`.
 ///
 /// # Errors
-/// The writer's own; a plot that can't be drawn.
+/// Fails if writing to `out` fails, or a plot can't be drawn.
 pub fn write(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::Result<()> {
     out.write_all(HEAD.as_bytes())?;
     for study in studies {
-        one(out, study, overlay)?;
+        write_study(out, study, overlay)?;
     }
     let mut raw = Vec::new();
-    study::json(&mut raw, studies, overlay)?;
+    study::write_json(&mut raw, studies, overlay)?;
     writeln!(out, "<h2>Method</h2>\n{METHOD}")?;
     writeln!(
         out,
         "<h2>Raw data</h2>\n<details><summary>all figures, as `tare overhead --json` prints them</summary>"
     )?;
-    writeln!(out, "<pre id=\"raw\">{}</pre></details>", escaped(&String::from_utf8_lossy(&raw)))?;
+    writeln!(out, "<pre id=\"raw\">{}</pre></details>", escape(&String::from_utf8_lossy(&raw)))?;
     writeln!(out, "</body></html>")
 }
 
-fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
+fn write_study(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
     let machine = &study.machine;
     writeln!(
         out,
         "<h2>{}, call graph {}</h2>",
-        escaped(&study.conditions.event),
+        escape(&study.conditions.event),
         study.conditions.call_graph.name()
     )?;
     let rows = [
@@ -67,53 +67,62 @@ fn one(out: &mut dyn Write, study: &Study, overlay: bool) -> io::Result<()> {
         ("processors", format!("{} x {}", machine.cpus, machine.cpu_model)),
         (
             "virtual machine",
-            machine.virtual_machine.clone().unwrap_or_else(|| "none seen".to_owned()),
+            machine.virtual_machine.clone().unwrap_or_else(|| "none detected".to_owned()),
         ),
         (
             "measured",
-            format!("{}, for {:.0} s, on CPU {}", text::date(study.time), study.seconds, study.cpu),
+            format!(
+                "{}, for {:.0} s, on CPU {}",
+                text::format_date(study.time),
+                study.seconds,
+                study.cpu
+            ),
         ),
         (
             "slices",
             format!(
-                "{} pairs of {} ms a rate and loop, seed {}",
+                "{} pairs of {} ms per rate and loop, seed {}",
                 study.pairs, study.slice_ms, study.seed
             ),
         ),
     ];
     write!(out, "<table>")?;
     rows.iter().try_for_each(|(name, value)| {
-        write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escaped(value))
+        write!(out, "<tr><th>{name}</th><td>{}</td></tr>", escape(value))
     })?;
     writeln!(out, "</table>")?;
-    for line in text::conclusion(study).iter().chain(&study.notes) {
-        writeln!(out, "<p>{}</p>", escaped(line))?;
+    for line in text::conclude(study).iter().chain(&study.notes) {
+        writeln!(out, "<p>{}</p>", escape(line))?;
     }
-    for chart in [chart::cost(study, overlay), chart::sample(study), chart::distribution(study)] {
+    for chart in [
+        chart::plot_cost(study, overlay),
+        chart::plot_sample(study),
+        chart::plot_distribution(study),
+    ] {
         let svg = chart.map_err(io::Error::other)?;
         writeln!(out, "<figure>{svg}</figure>")?;
     }
-    table(out, "One sample", &text::cost_table(study, overlay))?;
-    table(out, "What loops lose", &text::loss_table(study, overlay))?;
+    write_table(out, "Cost of a sample", &text::cost_table(study, overlay))?;
+    write_table(out, "Losses of loops", &text::loss_table(study, overlay))?;
     if !study.profilers().is_empty() {
-        table(out, "Profilers", &text::profiler_table(study))?;
+        write_table(out, "Profilers", &text::profiler_table(study))?;
     }
-    table(out, "Lines through the rates", &text::fit_table(study))
+    write_table(out, "Lines through the rates", &text::fit_table(study))
 }
 
-fn table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
+fn write_table(out: &mut dyn Write, title: &str, rows: &[Vec<String>]) -> io::Result<()> {
     writeln!(out, "<h3>{title}</h3><table>")?;
     for (at, row) in rows.iter().enumerate() {
         let kind = if at == 0 { "th" } else { "td" };
         let cells: String =
-            row.iter().map(|cell| format!("<{kind}>{}</{kind}>", escaped(cell))).collect();
+            row.iter().map(|cell| format!("<{kind}>{}</{kind}>", escape(cell))).collect();
         writeln!(out, "<tr>{cells}</tr>")?;
     }
     writeln!(out, "</table>")
 }
 
-/// Text that stays text in HTML.
-fn escaped(text: &str) -> String {
+/// Escapes a text for HTML.
+fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in printable(text).chars() {
         match c {
@@ -134,7 +143,7 @@ mod tests {
     use crate::overhead::study::tests::study;
 
     #[test]
-    fn hostile_names_stay_text() {
+    fn hostile_names_are_escaped() {
         let mut study = study();
         study.conditions.event = "</pre><script>alert('x')</script>\u{1b}[31m".to_owned();
         study.machine.host = "<img src=x onerror=\"y\">".to_owned();
@@ -146,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_whole_and_asks_for_nothing() {
+    fn the_page_is_complete_and_loads_nothing() {
         let mut page = Vec::new();
         write(&mut page, &[study()], false).unwrap();
         let page = String::from_utf8(page).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tare_events::{Event, Sources, parse};
 use tare_measure::compare::pairs;
-use tare_measure::overhead::load::Kind;
+use tare_measure::overhead::load::LoadKind;
 use tare_measure::overhead::plan::{CallGraph, RATES};
 use tare_measure::overhead::rounds;
 
@@ -50,7 +50,7 @@ pub struct Study {
     /// Pairs of slices.
     pub pairs: usize,
     /// Loops to run.
-    pub loads: Vec<Kind>,
+    pub loads: Vec<LoadKind>,
     /// Seed of the order of measurements.
     pub seed: u64,
     /// Whether the result is saved.
@@ -76,7 +76,7 @@ pub struct ProfilerComparison {
     /// Words before the command, per profiler.
     pub profilers: Vec<Vec<OsString>>,
     /// Number of rounds.
-    pub plan: rounds::Plan,
+    pub plan: rounds::RoundPlan,
     /// Smallest relevant difference, as a share.
     pub min_effect: f64,
     /// Whether failed runs count.
@@ -142,14 +142,14 @@ fn call_graphs(typed: &[String]) -> Result<Vec<CallGraph>, Refusal> {
     if typed.is_empty() { Ok(vec![CallGraph::None]) } else { typed.iter().map(one).collect() }
 }
 
-fn loops(typed: &[String]) -> Result<Vec<Kind>, Refusal> {
+fn loops(typed: &[String]) -> Result<Vec<LoadKind>, Refusal> {
     let one = |text: &String| {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == text);
+        let kind = LoadKind::ALL.into_iter().find(|kind| kind.name() == text);
         kind.ok_or_else(|| {
             Refusal::usage(format!("--loops: '{text}' is not counting, memory or branchy"))
         })
     };
-    if typed.is_empty() { Ok(Kind::ALL.to_vec()) } else { typed.iter().map(one).collect() }
+    if typed.is_empty() { Ok(LoadKind::ALL.to_vec()) } else { typed.iter().map(one).collect() }
 }
 
 fn rates(typed: &[u64]) -> Result<Vec<u64>, Refusal> {
@@ -190,7 +190,8 @@ fn with(
     let min_effect = min_effect(&raw.min_effect)?;
     let max_rounds = raw.max_runs;
     // Four metrics are tested together.
-    let min_rounds = raw.min_runs.unwrap_or(pairs::Plan::fewest_pairs(4).max(10).min(max_rounds));
+    let min_rounds =
+        raw.min_runs.unwrap_or(pairs::ComparisonPlan::fewest_pairs(4).max(10).min(max_rounds));
     if max_rounds == 0 || min_rounds > max_rounds {
         return Err(Refusal::usage(format!(
             "--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make"
@@ -199,9 +200,9 @@ fn with(
     let seconds = raw.max_time;
     let max_time = Duration::try_from_secs_f64(seconds)
         .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
-    let precision = pairs::Plan::precision_for(min_effect);
+    let precision = pairs::ComparisonPlan::precision_for(min_effect);
     let plan =
-        rounds::Plan { warmup: raw.warmup, min_rounds, max_rounds, max_time, precision, seed };
+        rounds::RoundPlan { warmup: raw.warmup, min_rounds, max_rounds, max_time, precision, seed };
     Ok(ProfilerComparison {
         command: command.to_vec(),
         profilers,
@@ -267,7 +268,7 @@ mod tests {
         );
         assert_eq!(
             (study.events[0].name.as_str(), study.profilers, study.loads),
-            ("cpu-clock", vec![Profiler::Perf], vec![Kind::Branchy])
+            ("cpu-clock", vec![Profiler::Perf], vec![LoadKind::Branchy])
         );
     }
 

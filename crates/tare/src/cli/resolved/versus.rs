@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tare_measure::compare::pairs::Plan;
+use tare_measure::compare::pairs::ComparisonPlan;
 use tare_measure::compare::{Condition, Metric, Side};
 
 use crate::cli::raw;
@@ -21,7 +21,7 @@ pub struct Versus {
     /// Compared metrics.
     pub metrics: Vec<Metric>,
     /// Number of runs.
-    pub plan: Plan,
+    pub plan: ComparisonPlan,
     /// Smallest relevant difference, as a share.
     pub min_effect: f64,
     /// Conditions that make tare exit with status 3.
@@ -128,8 +128,8 @@ fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<Plan, Refusal> {
-    let needed = Plan::fewest_pairs(metrics).max(raw::MIN_PAIRS);
+fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<ComparisonPlan, Refusal> {
+    let needed = ComparisonPlan::fewest_pairs(metrics).max(raw::MIN_PAIRS);
     let max_pairs = raw.max_runs;
     let min_pairs = raw.min_runs.unwrap_or(needed.min(max_pairs));
     if max_pairs == 0 {
@@ -144,12 +144,12 @@ fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<Plan, 
     let max_time = Duration::try_from_secs_f64(seconds)
         .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
     let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
-    Ok(Plan {
+    Ok(ComparisonPlan {
         warmup: raw.warmup,
         min_pairs,
         max_pairs,
         max_time,
-        precision: Plan::precision_for(min_effect),
+        precision: ComparisonPlan::precision_for(min_effect),
         seed,
     })
 }

@@ -137,9 +137,9 @@ fn show(raw: &raw::OverheadArgs, host: &Host, events: &[String]) -> Outcome {
 fn print(raw: &raw::OverheadArgs, studies: &[Study]) -> Outcome {
     let mut out = std::io::stdout().lock();
     if raw.json {
-        study::json(&mut out, studies, raw.overlay)?;
+        study::write_json(&mut out, studies, raw.overlay)?;
     } else if raw.csv {
-        study::csv(&mut out, studies)?;
+        study::write_csv(&mut out, studies)?;
     } else {
         studies.iter().try_for_each(|study| text::write(&mut out, study, raw.overlay))?;
     }

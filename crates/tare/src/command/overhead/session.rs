@@ -12,7 +12,7 @@ use tare_kernel::open::{Kernel, System};
 use tare_kernel::signals::Signals;
 use tare_measure::overhead::calibration::Conditions;
 use tare_measure::overhead::pinned::{PinError, PinnedThread};
-use tare_measure::overhead::plan::{CallGraph, Plan};
+use tare_measure::overhead::plan::{CallGraph, StudyPlan};
 use tare_measure::overhead::rates::{self, AttachedProfiler, StudyHooks};
 use tare_measure::overhead::sampler::{Sampler, SamplerError};
 use tare_measure::overhead::tracing::Probes;
@@ -178,7 +178,7 @@ impl<'a> StudySession<'a> {
         let probes = self.probes(&event, &mut notes);
         let rates = self.allowed_rates(&mut notes);
         let asked = self.asked;
-        let plan = Plan {
+        let plan = StudyPlan {
             event,
             call_graph,
             rates,
@@ -199,7 +199,7 @@ impl<'a> StudySession<'a> {
             ));
         }
         let mut hooks = SessionHooks { event: plan.event.name.clone(), call_graph, session: self };
-        let rows = rates::rows(&plan, &System as &dyn Kernel, &probes, &mut hooks)?;
+        let rows = rates::measure_rates(&plan, &System as &dyn Kernel, &probes, &mut hooks)?;
         let Some(rows) = rows else { return Err(StudyFailure::Interrupted) };
         let elapsed = began.elapsed();
         notes.extend(self.notes(&rows, &probes, waited_before, elapsed));
@@ -224,7 +224,7 @@ impl<'a> StudySession<'a> {
             seed: plan.seed,
             uninterrupted: tare_kernel::schedule::real_time().is_some(),
             max_sample_rate: self.limit.before(),
-            fits: rates::fits(&rows),
+            fits: rates::fit_figures(&rows),
             rows,
             notes,
         })
@@ -265,13 +265,13 @@ impl<'a> StudySession<'a> {
 
     fn notes(
         &self,
-        rows: &[rates::Row],
+        rows: &[rates::RateRow],
         probes: &Probes,
         waited_before: u64,
         elapsed: Duration,
     ) -> Vec<String> {
         let mut notes = Vec::new();
-        for row in rows.iter().filter(|row| row.throttled()) {
+        for row in rows.iter().filter(|row| row.is_throttled()) {
             let mut why = vec![format!("{:.0} a second delivered", row.delivered_hz)];
             if row.throttles > 0 {
                 why.push(format!("stopped by the kernel {} times", row.throttles));
@@ -348,7 +348,7 @@ impl StudyHooks for SessionHooks<'_, '_> {
         !self.session.interrupted
     }
 
-    fn profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, StudyFailure> {
+    fn start_profilers(&mut self, hz: u64) -> Result<Vec<AttachedProfiler>, StudyFailure> {
         if hz == 0 {
             return Ok(Vec::new());
         }
@@ -366,11 +366,12 @@ impl StudyHooks for SessionHooks<'_, '_> {
             Ok(AttachedProfiler { name: profiler::name(profiler), profiler: Box::new(attached) })
         };
         // A profiler may run on other CPUs than the loop.
-        Ok(pinned
-            .aside(|| asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>())?)
+        Ok(pinned.run_unpinned(|| {
+            asked.profilers.iter().map(start).collect::<anyhow::Result<Vec<_>>>()
+        })?)
     }
 
-    fn limit_lowered_to(&mut self) -> Option<i64> {
+    fn take_lowered_limit(&mut self) -> Option<i64> {
         self.session.limit.lowered_to()
     }
 }

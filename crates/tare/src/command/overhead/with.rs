@@ -64,9 +64,9 @@ pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome
     };
     let mut out = io::stdout().lock();
     match (raw.json, raw.csv) {
-        (true, _) => program.json(&mut out)?,
-        (_, true) => program.csv(&mut out)?,
-        _ => program.text(&mut out)?,
+        (true, _) => program.write_json(&mut out)?,
+        (_, true) => program.write_csv(&mut out)?,
+        _ => program.write_text(&mut out)?,
     }
     Ok(match failure {
         Some(RunFailure::Interrupted(signal)) => Exit::from_signal(signal),

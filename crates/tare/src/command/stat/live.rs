@@ -7,8 +7,8 @@ use anyhow::Context;
 use tare_events::EventGroup;
 use tare_kernel::child::{ChildExit, WaitingChild};
 use tare_kernel::host::Topology;
-use tare_measure::count::{Aggregation, Counters, Row, Scope, Snapshot, rows};
-use tare_measure::stat::{Run, ThreadNames};
+use tare_measure::count::{Aggregation, CountRow, Counters, Scope, Snapshot, sum_counts};
+use tare_measure::stat::{CountedRun, ThreadNames};
 
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
@@ -17,11 +17,11 @@ use crate::command::control::{Control, Order};
 use crate::command::supervise::{EndCause, Ending, Supervisor, Wake};
 
 /// Called after each interval with its counts and its end, as time since the start.
-pub(super) type OnInterval<'a> = &'a mut dyn FnMut(&Run, Duration) -> anyhow::Result<()>;
+pub(super) type OnInterval<'a> = &'a mut dyn FnMut(&CountedRun, Duration) -> anyhow::Result<()>;
 
 /// A run that is over.
 pub(super) struct EndedRun {
-    pub(super) run: Run,
+    pub(super) run: CountedRun,
     pub(super) ending: Ending,
 }
 
@@ -251,17 +251,19 @@ impl LiveRun<'_> {
         ended: Option<ChildExit>,
         elapsed: Duration,
         counted: Duration,
-    ) -> Run {
+    ) -> CountedRun {
         let RunLabels { aggregation, topology, names, set } = &self.labels;
         let mut all = Vec::new();
         let mut subjects = Vec::new();
         for (counters, snapshot) in self.counting.counters.iter().zip(snapshots) {
             let first = subjects.len();
-            let set_rows = rows(counters.as_slice(), snapshot, *aggregation, topology);
-            all.extend(set_rows.into_iter().map(|row| Row { event: row.event + first, ..row }));
+            let set_rows = sum_counts(counters.as_slice(), snapshot, *aggregation, topology);
+            all.extend(
+                set_rows.into_iter().map(|row| CountRow { event: row.event + first, ..row }),
+            );
             subjects.extend(counters.as_slice().iter().map(|counter| counter.subject.clone()));
         }
-        Run { rows: all, subjects, names: names.clone(), set: *set, ended, elapsed, counted }
+        CountedRun { rows: all, subjects, names: names.clone(), set: *set, ended, elapsed, counted }
     }
 
     fn show_interval(&mut self, on_interval: OnInterval<'_>) -> anyhow::Result<()> {

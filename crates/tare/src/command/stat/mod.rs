@@ -16,7 +16,7 @@ use tare_kernel::child::FileLimit;
 use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
-use tare_measure::count::{Aggregation, Outcome as Counted};
+use tare_measure::count::{Aggregation, CountOutcome};
 use tare_measure::stat::{Description, MissingEvents, Results};
 
 use self::exact::Turns;
@@ -68,7 +68,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
         writer.totals(&results)?;
     }
     writer.finish(&results)?;
-    let is_missing = results.rows().iter().any(|row| !matches!(row.last, Counted::Counted(_)));
+    let is_missing = results.rows().iter().any(|row| !matches!(row.last, CountOutcome::Counted(_)));
     Ok(match failed {
         Some(exit) => exit,
         None if stat.strict && stat.by_name && is_missing => Exit::Verdict,
@@ -107,13 +107,13 @@ fn count_one_run(
         rustix::fs::sync();
     }
     let ended = live::run(session, turns, number, &mut |run, interval| {
-        tell_missing(stat, &results.newly_missing(&run.rows, &run.subjects));
-        writer.interval(interval, &results.interval(run))
+        tell_missing(stat, &results.take_missing(&run.rows, &run.subjects));
+        writer.interval(interval, &results.interval_lines(run))
     })?;
     if let Some(post) = &stat.post {
         shell("--post", post)?;
     }
-    tell_missing(stat, &results.newly_missing(&ended.run.rows, &ended.run.subjects));
+    tell_missing(stat, &results.take_missing(&ended.run.rows, &ended.run.subjects));
     results.add(ended.run);
     Ok(ended.ending)
 }

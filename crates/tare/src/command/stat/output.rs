@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
 use anyhow::Context;
-use tare_measure::stat::{Columns, Line, Results, Span, csv, document, json_lines, text};
+use tare_measure::stat::{Columns, Results, Span, StatLine, csv, document, json_lines, text};
 
 use crate::cli::resolved::stat::{Destination, StatForm, StatOutput};
 use tare_record::own_file;
@@ -44,7 +44,7 @@ impl StatWriter {
     }
 
     /// Writes the counts of an interval that ended `at` after the start.
-    pub(super) fn interval(&mut self, at: Duration, lines: &[Line]) -> anyhow::Result<()> {
+    pub(super) fn interval(&mut self, at: Duration, lines: &[StatLine]) -> anyhow::Result<()> {
         if self.clears && self.form != StatForm::Document {
             // Cursor home, then erase to the end of the screen. Each screen gets a heading.
             self.out.write_all(b"\x1b[H\x1b[2J").context("cannot write the results")?;
@@ -54,9 +54,11 @@ impl StatWriter {
         let columns = self.columns;
         let span = Span::Interval(at);
         match &self.form {
-            StatForm::Text => text::interval(out, columns, at, lines, &mut self.since_heading),
-            StatForm::Csv(separator) => csv::lines(out, separator, columns, span, lines),
-            StatForm::JsonLines => json_lines::lines(out, columns, span, lines),
+            StatForm::Text => {
+                text::write_interval(out, columns, at, lines, &mut self.since_heading)
+            }
+            StatForm::Csv(separator) => csv::write_lines(out, separator, columns, span, lines),
+            StatForm::JsonLines => json_lines::write_lines(out, columns, span, lines),
             StatForm::Document => {
                 self.intervals.add(at, lines);
                 return Ok(());
@@ -71,11 +73,13 @@ impl StatWriter {
         let out = &mut self.out;
         let columns = self.columns;
         match &self.form {
-            StatForm::Text => text::totals(out, columns, results),
+            StatForm::Text => text::write_totals(out, columns, results),
             StatForm::Csv(separator) => {
-                csv::lines(out, separator, columns, self.total, &results.lines())
+                csv::write_lines(out, separator, columns, self.total, &results.lines())
             }
-            StatForm::JsonLines => json_lines::lines(out, columns, self.total, &results.lines()),
+            StatForm::JsonLines => {
+                json_lines::write_lines(out, columns, self.total, &results.lines())
+            }
             StatForm::Document => Ok(()),
         }
         .context("cannot write the results")

@@ -14,7 +14,9 @@ use tare_kernel::open::Kernel;
 use tare_kernel::procfs;
 use tare_kernel::signals::Signals;
 use tare_kernel::targets::Targets;
-use tare_measure::count::{Aggregation, Cgroup, Counters, Options, Scope, Start, needed_files};
+use tare_measure::count::{
+    Aggregation, Cgroup, CounterOptions, Counters, Scope, Start, needed_files,
+};
 use tare_measure::stat::ThreadNames;
 
 use crate::cli::resolved::stat::{Begin, Stat, StatTarget};
@@ -40,7 +42,7 @@ impl Opener<'_> {
         scope: &Scope,
         start: Start,
     ) -> anyhow::Result<Vec<Counters>> {
-        let options = Options {
+        let options = CounterOptions {
             start,
             inheritance: self.stat.inheritance,
             leave_out_forbidden: !self.stat.by_name,
