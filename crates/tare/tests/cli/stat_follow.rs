@@ -73,7 +73,7 @@ fn that_execve_is_counted_is_said() {
         return;
     }
     let text = stderr(&stat(&["--follow=cgroup", "-e", "page-faults", "true"]));
-    assert!(text.contains("execve is in the counts"), "{text}");
+    assert!(text.contains("counts include the command's execve"), "{text}");
     let json = stderr(&stat(&["--follow=cgroup", "--json", "-e", "page-faults", "true"]));
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["follow"], serde_json::json!({"mode": "cgroup", "counts_exec": true}));
