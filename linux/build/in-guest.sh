@@ -23,7 +23,7 @@ r() { # r LABEL HZ WORKLOAD
     shift 2
     said=false
     tare record -v --follow=inherit -e cycles -F "$hz" -o /tmp/perf.data -- "$@" >/tmp/said 2>&1 || echo "FAILED tare record, $label: $(tail -n 1 /tmp/said)"
-    if grep -q 'this kernel keeps what short-lived children count' /tmp/said; then said=true; fi
+    if grep -q 'this kernel carries counts of short-lived children over' /tmp/said; then said=true; fi
     tare script --json -i /tmp/perf.data 2>/dev/null | sed -n '/^{"kind":"end",/p' |
         sed "s/^{/{\"workload\":\"tare record: $label\",\"event\":\"cycles\",\"events\":1,\"group\":false,\"rate\":\"$hz Hz\",\"said\":$said,/"
 }

@@ -8,7 +8,7 @@ use tare_profile::{Block, Blocks, Profile, SourceLine};
 use crate::losses::loss_lines;
 use crate::plural::rounded;
 
-/// Titles and widths.
+/// Titles and widths in cells.
 const COLUMNS: [(&str, usize); 6] = [
     ("Sampled Cycles%", 15),
     ("Sampled Cycles", 14),
@@ -18,11 +18,11 @@ const COLUMNS: [(&str, usize); 6] = [
     ("Shared Object", 20),
 ];
 
-/// Writes the account of what is missing, and for each event the blocks that have at least
-/// `percent_limit` of all cycles.
+/// Writes the losses, and for each event the blocks with at least `percent_limit` percent of all
+/// cycles.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn blocks(
     out: &mut dyn Write,
     profile: &Profile,
@@ -35,20 +35,20 @@ pub fn blocks(
         writeln!(out, "# {}", printable(line.as_bytes()))?;
     }
     writeln!(out, "#")?;
-    for of_event in found {
-        let name = profile.event(of_event.event).map(|event| profile.string(event.name));
+    for event_blocks in found {
+        let name = profile.event(event_blocks.event).map(|event| profile.string(event.name));
         let name = printable(name.unwrap_or_default());
-        let of_this = profile.rows().filter(|(row, _)| row.event == of_event.event);
-        let branches = of_this.fold(0_u64, |sum, (_, weight)| sum.saturating_add(weight.samples));
+        let rows = profile.rows().filter(|(row, _)| row.event == event_blocks.event);
+        let branches = rows.fold(0_u64, |sum, (_, weight)| sum.saturating_add(weight.samples));
         writeln!(out, "# Samples: {} of event '{name}'", rounded(branches))?;
         writeln!(out, "# Event count (approx.): {branches}\n#")?;
-        section(out, profile, of_event, percent_limit)?;
+        write_section(out, profile, event_blocks, percent_limit)?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn section(
+fn write_section(
     out: &mut dyn Write,
     profile: &Profile,
     Blocks { cycles, blocks, .. }: &Blocks,
@@ -67,10 +67,10 @@ fn section(
     for block in blocks.iter().filter(|block| percent(block.cycles, *cycles) >= percent_limit) {
         let cells = [
             format!("{:.2}%", percent(block.cycles, *cycles)),
-            count(block.cycles),
+            format_cycles(block.cycles),
             format!("{:.2}%", percent(block.average(), averages)),
-            count(block.average()),
-            range(profile, block),
+            format_cycles(block.average()),
+            block_range(profile, block),
             printable(profile.string(block.dso)).into_owned(),
         ];
         writeln!(out, "  {}", row(cells))?;
@@ -78,8 +78,8 @@ fn section(
     Ok(())
 }
 
-/// `[drawn.s:12 -> drawn.s:14]`; of what has no lines `[inner+0 -> inner+4]`.
-fn range(profile: &Profile, block: &Block) -> String {
+/// Returns `[drawn.s:12 -> drawn.s:14]`, or `[inner+0 -> inner+4]` if the lines are unknown.
+fn block_range(profile: &Profile, block: &Block) -> String {
     let place = |line: Option<SourceLine>, offset: u64| match line {
         Some(line) => {
             let path = profile.string(line.file);
@@ -92,8 +92,8 @@ fn range(profile: &Profile, block: &Block) -> String {
     format!("[{} -> {}]", place(start_line, start), place(end_line, end))
 }
 
-/// `950`, `1.2K`, `3.4M`.
-fn count(cycles: u64) -> String {
+/// Formats a number of cycles: `950`, `1.2K`, `3.4M`.
+fn format_cycles(cycles: u64) -> String {
     match cycles {
         0..1_000 => cycles.to_string(),
         1_000..1_000_000 => format!("{:.1}K", cycles as f64 / 1e3),

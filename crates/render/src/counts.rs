@@ -1,5 +1,4 @@
-//! What events counted exactly: in each thread, from recordings that have it (`record -s`), and by
-//! command name.
+//! Exact counts of events: per thread (`record -s`), and per command name beside the samples.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,11 +9,11 @@ use unicode_width::UnicodeWidthStr;
 
 use tare_format::printable;
 
-/// Writes a table with a row for each thread and a column for each event; nothing where nothing was
-/// counted.
+/// Writes a table of exact counts, with a row per thread and a column per event; nothing if the
+/// recording has none.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn counts(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     let mut threads: IndexMap<ThreadId, BTreeMap<EventId, u64>> = IndexMap::new();
     for (thread, event, count) in profile.counts() {
@@ -35,14 +34,14 @@ pub fn counts(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
         );
         lines.push(line);
     }
-    lines_of(out, &lines, &["#", " "])
+    write_lines(out, &lines, &["#", " "])
 }
 
-/// Writes what the samples stand for beside what was counted, a row for each event and command
-/// name; nothing where nothing was counted.
+/// Writes the sampled period beside the exact count, with a row per event and command name; nothing
+/// if the recording has no exact counts.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn counted(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
     let mut known: Vec<_> = profile
         .counted()
@@ -53,10 +52,7 @@ pub fn counted(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
         return Ok(());
     }
     known.sort_by_key(|known| (known.event, std::cmp::Reverse(known.counted)));
-    writeln!(
-        out,
-        "# What samples stand for beside what was counted, by the last name of each task:"
-    )?;
+    writeln!(out, "# Sampled periods beside exact counts, by the last name of each task:")?;
     let mut lines =
         vec![["Sampled", "Counted", "Share", "Event", "Command"].map(str::to_owned).to_vec()];
     for known in known {
@@ -77,12 +73,12 @@ pub fn counted(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
             comm,
         ]);
     }
-    lines_of(out, &lines, &["#"])
+    write_lines(out, &lines, &["#"])
 }
 
-/// Lines of cells, each column as wide as its widest cell; `marks` begin the lines, the last of
-/// them the remaining ones.
-fn lines_of(out: &mut dyn Write, lines: &[Vec<String>], marks: &[&str]) -> io::Result<()> {
+/// Writes lines of cells, each column as wide as its widest cell. Line N begins with `marks[N]`,
+/// lines beyond with the last mark.
+fn write_lines(out: &mut dyn Write, lines: &[Vec<String>], marks: &[&str]) -> io::Result<()> {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<_> = (0..columns)
         .map(|at| lines.iter().map(|line| line[at].width()).max().unwrap_or(0))

@@ -1,22 +1,22 @@
-//! Which call graphs are shown, and what stands in them.
+//! The options of call graphs in tables.
 
 use tare_format::printable;
 use tare_profile::{FunctionKey, Node, Order, Profile, Weight};
 
 use crate::column::{inlined, percent};
 
-/// Which call graphs are shown.
+/// How call graphs are built and displayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Graph {
-    /// Which end of the stacks is the root.
+    /// Which end of the call chains is the root.
     pub order: Order,
     /// Branches below this percentage of all samples are left out.
     pub percent_limit: f64,
-    /// Leave out the first function where it is the only one: the row has named it.
+    /// Leave out a single first function, because the row names it.
     pub skips_first: bool,
-    /// In which form.
+    /// Their form.
     pub style: Style,
-    /// What stands at a branch.
+    /// The figure at each branch.
     pub amount: Amount,
 }
 
@@ -26,18 +26,18 @@ pub enum Style {
     /// A tree, with shares of all samples.
     #[default]
     Graph,
-    /// A tree, with shares of the branch above. The limit is a share of that too.
+    /// A tree, with shares of the parent branch; the limit refers to the parent too.
     Fractal,
-    /// Each chain by itself, a frame a line.
+    /// Separate chains, one frame per line.
     Flat,
-    /// Each chain by itself, in one line.
+    /// Separate chains, each on one line.
     Folded,
 }
 
-/// What stands at a branch of a call graph.
+/// The figure at a branch of a call graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Amount {
-    /// Its share.
+    /// Its share of the weight.
     #[default]
     Percent,
     /// The sum of its periods.
@@ -47,7 +47,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// What stands at a branch.
+    /// Formats the figure.
     pub(crate) fn text(self, part: Weight, all: Weight) -> String {
         match self {
             Self::Percent => format!("{:.2}%", percent(part, all)),
@@ -58,17 +58,17 @@ impl Amount {
 }
 
 impl Graph {
-    /// The least period of a branch that is shown.
+    /// Returns the smallest period of a branch that is kept when trees are built.
     pub(crate) fn least(&self, all: Weight) -> f64 {
         if self.style == Style::Fractal {
-            // Shares of the branch above are known when that is there.
+            // The limit refers to the parent branch, so it is applied when the tree is drawn.
             return 0.0;
         }
         (all.period as f64 * self.percent_limit / 100.0).floor()
     }
 }
 
-/// What graphs call a node, made safe for a terminal.
+/// Returns the name of a node, safe to print on a terminal.
 pub(crate) fn frame_name(profile: &Profile, node: &Node) -> String {
     match FunctionKey::at_frame(profile, Some(node.frame)) {
         FunctionKey::Named(symbol) => profile.symbol(symbol).map_or_else(String::new, |symbol| {

@@ -1,4 +1,4 @@
-//! `--group`: the figures of several events side by side, as `perf report --group` has them.
+//! `--group`: the figures of several events side by side, as in `perf report --group`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -16,19 +16,20 @@ use crate::table::TableLines;
 use crate::tree::Graphs;
 use crate::{Column, TableView};
 
-/// What several events have for the same sort keys.
+/// The entries of several events with the same sort keys.
 struct GroupRow {
-    /// What stands in the columns of sort keys.
+    /// The texts of the sort keys' columns.
     names: Vec<String>,
-    /// Of each event: whether it has the row.
+    /// By event; `None` if the event has no such entry.
     entries: Vec<Option<Entry>>,
 }
 
 impl GroupRow {
     fn weight(&self, event: usize, column: Column) -> Weight {
         let entry = self.entries.get(event).and_then(Option::as_ref);
-        let of = |entry: &Entry| if column == Column::Children { entry.total } else { entry.own };
-        entry.map(of).unwrap_or_default()
+        let weight =
+            |entry: &Entry| if column == Column::Children { entry.total } else { entry.own };
+        entry.map(weight).unwrap_or_default()
     }
 }
 
@@ -39,8 +40,8 @@ pub(crate) fn section(
     view: &TableView,
     group: &EventGroup,
 ) -> io::Result<()> {
-    let of_group = |place: &usize| profile.events().nth(*place).map(|(id, _)| id);
-    let events: Vec<EventId> = group.events.iter().filter_map(of_group).collect();
+    let event_id = |place: &usize| profile.events().nth(*place).map(|(id, _)| id);
+    let events: Vec<EventId> = group.events.iter().filter_map(event_id).collect();
     let everything = TableView { percent_limit: 0.0, ..view.clone() };
     let tables: Vec<ProfileTable> =
         events.iter().map(|id| rows(profile, *id, &everything)).collect();
@@ -67,8 +68,8 @@ struct GroupTable<'a> {
 }
 
 impl GroupTable<'_> {
-    /// The rows of all events, those of one name and function together.
-    fn joined(&self) -> Vec<GroupRow> {
+    /// Joins the rows of all events by sort keys and function.
+    fn join_rows(&self) -> Vec<GroupRow> {
         let mut joined: Vec<GroupRow> = Vec::new();
         let mut places: HashMap<(Vec<String>, Option<FunctionKey>), usize> = HashMap::new();
         let is_key = |column: &&Column| matches!(column, Column::Key(_));
@@ -77,7 +78,7 @@ impl GroupTable<'_> {
             for entry in &table.entries {
                 let names: Vec<_> =
                     keys.iter().map(|key| key.text(self.profile, table, entry)).collect();
-                // Two functions may have one name.
+                // Different functions may have the same name.
                 let by_function = keys.contains(&&Column::Key(SortKey::Symbol));
                 let function = by_function.then(|| entry.function(self.profile));
                 let key = (names.clone(), function);
@@ -91,7 +92,7 @@ impl GroupTable<'_> {
         joined
     }
 
-    /// The event that decides comes first, then the others in their order.
+    /// Compares two rows by the event to sort by, then by the others in their order.
     fn compare(&self, left: &GroupRow, right: &GroupRow) -> Ordering {
         let first = if self.view.children { Column::Children } else { Column::Overhead };
         let others = (0..self.tables.len()).filter(|event| *event != self.group.sort_by);
@@ -107,7 +108,7 @@ impl GroupTable<'_> {
     }
 
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut rows = self.joined();
+        let mut rows = self.join_rows();
         let leader = self.tables.first().map(|table| table.all).unwrap_or_default();
         let first = if self.view.children { Column::Children } else { Column::Overhead };
         let is_shown =
@@ -123,12 +124,12 @@ impl GroupTable<'_> {
         let mut graphs: Vec<_> = self.tables.iter().map(graphs).collect();
         for (row, cells) in rows.iter().zip(&cells) {
             lines.row(out, |cell, at, _| cell.push_str(&cells[at]))?;
-            self.graph(out, row, &mut graphs)?;
+            self.write_graph(out, row, &mut graphs)?;
         }
         writeln!(out, "\n")
     }
 
-    /// Figures of all events in one cell each; then the sort keys.
+    /// Returns a row's cells; a figure's cell holds the figures of all events.
     fn cells(&self, row: &GroupRow) -> Vec<String> {
         let mut names = row.names.iter();
         let cell = |column: &Column| {
@@ -148,8 +149,8 @@ impl GroupTable<'_> {
         self.view.columns.iter().map(cell).collect()
     }
 
-    /// The call graph of the first event that has the row.
-    fn graph(
+    /// Writes the call graph of the first event that has the row.
+    fn write_graph(
         &self,
         out: &mut dyn Write,
         row: &GroupRow,

@@ -1,4 +1,4 @@
-//! What a recording says of its machine, its session and its events, as lines of a comment.
+//! A recording's header, its machine, session and events, as comment lines.
 
 use std::io::{self, Write};
 
@@ -7,11 +7,11 @@ use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOT
 use tare_format::file::{Description, Event, Features};
 use tare_format::{hex, printable};
 
-/// Writes what a recording says of its machine, its session and its events, which are called
-/// `names`; with what can be long, where that is asked for.
+/// Writes a recording's machine, session and events, which have these `names`; with `is_full` also
+/// the long parts, such as the topology and build ids.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn header(
     out: &mut dyn Write,
     description: &Description,
@@ -40,7 +40,7 @@ pub fn header(
         writeln!(out, "# cmdline : {} ", words.join(" "))?;
     }
     for (described, name) in description.events().iter().zip(names) {
-        writeln!(out, "# {}", event(described, name))?;
+        writeln!(out, "# {}", format_event(described, name))?;
     }
     if let Ok(pmus) = features.pmu_mappings() {
         let pmus: Vec<_> = pmus
@@ -63,11 +63,11 @@ pub fn header(
             last_ns.saturating_sub(first_ns) as f64 / 1e6
         )?;
     }
-    if is_full { more(out, features) } else { Ok(()) }
+    if is_full { write_long_parts(out, features) } else { Ok(()) }
 }
 
-/// What can be long.
-fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
+/// Writes the parts that can be long.
+fn write_long_parts(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     if let Ok(topology) = features.cpu_topology() {
         for (title, lists) in
             [("sibling sockets", &topology.sockets), ("sibling threads", &topology.cores)]
@@ -121,8 +121,8 @@ fn more(out: &mut dyn Write, features: &Features) -> io::Result<()> {
     Ok(())
 }
 
-/// An event's attributes by the kernel's names; those that are 0 are left out.
-fn event(event: &Event, name: &[u8]) -> String {
+/// Formats an event's attributes by the kernel's names; zeros are left out.
+fn format_event(event: &Event, name: &[u8]) -> String {
     let Attr {
         kind,
         config,
@@ -137,13 +137,13 @@ fn event(event: &Event, name: &[u8]) -> String {
     } = &event.attr;
     let mut words = vec![format!("event : name = {}", printable(name))];
     if !event.ids.is_empty() {
-        let shown: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
-        let more = if event.ids.len() > shown.len() {
-            format!(", and {} more", event.ids.len() - shown.len())
+        let ids: Vec<_> = event.ids.iter().take(16).map(u64::to_string).collect();
+        let more = if event.ids.len() > ids.len() {
+            format!(", and {} more", event.ids.len() - ids.len())
         } else {
             String::new()
         };
-        words.push(format!("id = {{ {}{more} }}", shown.join(", ")));
+        words.push(format!("id = {{ {}{more} }}", ids.join(", ")));
     }
     words.push(format!("type = {kind}"));
     let hexadecimal = [

@@ -10,10 +10,10 @@ use crate::column::percent;
 use crate::tree::Graphs;
 use crate::{Column, TableView};
 
-/// Columns that each level is set off by.
+/// Cells by which each level is indented.
 const INDENT: usize = 3;
 
-/// Rows that have the first sort keys in common.
+/// The rows with the same first sort keys.
 struct Level {
     own: Weight,
     below: LevelContent,
@@ -21,7 +21,7 @@ struct Level {
 
 enum LevelContent {
     Levels(IndexMap<String, Level>),
-    /// What the last key tells apart.
+    /// The row that all sort keys select.
     Entry(Box<Entry>),
 }
 
@@ -36,7 +36,7 @@ impl Level {
         let LevelContent::Levels(levels) = &mut self.below else { return };
         match names {
             [] => self.below = LevelContent::Entry(Box::new(entry.clone())),
-            // Two functions may have one name.
+            // Different functions may have the same name.
             [last] => levels.entry(format!("{last}\0{number}")).or_insert_with(Self::new).add(
                 &[],
                 entry,
@@ -48,7 +48,7 @@ impl Level {
         }
     }
 
-    /// The heaviest come first.
+    /// Sorts all levels, the heaviest first.
     fn sort(&mut self) {
         if let LevelContent::Levels(levels) = &mut self.below {
             levels.sort_by(|left_name, left, right_name, right| {
@@ -59,7 +59,8 @@ impl Level {
     }
 }
 
-/// Writes the tree of an event's rows, of which the table has all.
+/// Writes the tree of an event's rows. The table must have all of them: a level's weight includes
+/// rows below the percentage limit.
 pub(crate) fn section(
     out: &mut dyn Write,
     profile: &Profile,
@@ -90,7 +91,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Columns that the figures take, with the room for the levels.
+    /// Returns the cells that the figures take, with the indentation of the levels.
     fn figures_width(&self) -> usize {
         let width =
             |column: &Column| column.figure_width().unwrap_or(0).max(column.title(false).width());
@@ -160,7 +161,7 @@ impl Drawing<'_> {
     }
 }
 
-/// The columns of the widest name, with those that it is set off by.
+/// Returns the cells of the widest name, with its indentation.
 fn widest(level: &Level, depth: usize) -> usize {
     let LevelContent::Levels(levels) = &level.below else { return 0 };
     let width = |(name, level): (&String, &Level)| {

@@ -1,4 +1,4 @@
-//! `--json`: one document, with its version.
+//! `--json`: one document with a version.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
@@ -16,27 +16,27 @@ use crate::rows::rows;
 use crate::unwinding::{BrokenChains, CopiedStacks};
 use crate::{Column, TableView};
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Raised when a field is removed or changes its meaning, not for new fields.
 const VERSION: u32 = 1;
 
-/// What is written: `serde_json` goes through it, and nothing of it is ever whole in memory.
+/// The document. `serde_json` serializes it piece by piece, so it is never in memory as a whole.
 #[derive(Serialize)]
 struct ReportDocument<'a, L> {
     version: u32,
     tool: &'static str,
     events: EventTables<'a>,
-    /// Where tasks were counted exactly.
+    /// Exact counts, if the recording has some.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedJson<'a>>,
     loss: Losses<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ledger: Option<L>,
-    /// Of what is recorded now.
+    /// Only in a live profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<&'a LiveFigures>,
 }
 
-/// What the samples of a command name stand for beside what its tasks counted.
+/// The weight of a command name's samples beside the exact count of its tasks.
 #[derive(Serialize)]
 struct CountedJson<'a> {
     event: Cow<'a, str>,
@@ -71,7 +71,7 @@ struct Losses<'a> {
     unread: Vec<String>,
 }
 
-/// The tables of all events that have samples, one after the other.
+/// The tables of all events with samples.
 struct EventTables<'a> {
     profile: &'a Profile,
     view: &'a TableView,
@@ -127,7 +127,7 @@ struct WeightSum {
     period: u64,
 }
 
-/// In hexadecimal: JavaScript's numbers have 53 bits.
+/// An address in hexadecimal, because JavaScript's numbers have only 53 bits.
 struct Address(u64);
 
 impl Serialize for Address {
@@ -154,7 +154,7 @@ struct EntryRow<'a> {
     address: Option<Address>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unresolved: Option<Cow<'a, str>>,
-    /// The compiler put it into its caller.
+    /// The compiler inlined it into its caller.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     inlined: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ struct EntryRow<'a> {
     graph: Graph<'a>,
 }
 
-/// A call graph as a list, in which a branch's parent stands before it.
+/// A call graph as a list, in which parents precede their children.
 struct Graph<'a> {
     profile: &'a Profile,
     tree: CallTree,
@@ -203,21 +203,21 @@ impl Serialize for Graph<'_> {
 /// A function in a call graph.
 #[derive(Serialize)]
 struct Branch<'a> {
-    /// The index of the parent in the list; `null` is the root.
+    /// The index of the parent in the list; `null` for a root.
     parent: Option<usize>,
     symbol: Option<Cow<'a, str>>,
     address: Option<Address>,
-    /// The compiler put it into its caller.
+    /// The compiler inlined it into its caller.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     inlined: bool,
     own: WeightSum,
     total: WeightSum,
 }
 
-/// Writes the document. `ledger` is what the recorder said about itself.
+/// Writes the document. `ledger` is the recorder's account of the recording.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn json(
     out: &mut dyn Write,
     profile: &Profile,
@@ -227,10 +227,10 @@ pub fn json(
     write(out, profile, view, ledger, None)
 }
 
-/// Writes the document of what is recorded now, in one line.
+/// Writes the document of a live profile, in one line.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn live_json(
     out: &mut dyn Write,
     profile: &Profile,
@@ -262,16 +262,16 @@ fn write(
         ledger,
         live,
     };
-    // The writer of `serde_json` is called for each word: here that is a copy of some bytes.
+    // `serde_json` writes each token on its own; the buffer makes few writes of them.
     let mut out = BufWriter::with_capacity(1 << 16, out);
     json_line(&mut out, &document)?;
     out.flush()
 }
 
-/// Writes any value in one line, with no character that a terminal acts on.
+/// Writes a value in one line, with characters escaped that a terminal would act on.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn json_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Safe))?;
     writeln!(out)
@@ -289,12 +289,12 @@ struct JsonHeader<'a> {
 /// meaning or is removed, not when one is added.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn json_header(out: &mut dyn Write, version: u32, tool: &str) -> io::Result<()> {
     json_line(out, &JsonHeader { kind: "recording", version, tool })
 }
 
-/// What gives most samples without a function's name one.
+/// The remedy that names most of the samples without a function name.
 #[derive(Debug, Serialize)]
 struct NamingAdviceJson<'a> {
     percent: f64,
@@ -337,7 +337,7 @@ fn text(profile: &Profile, id: Option<StringId>) -> Cow<'_, str> {
 }
 
 impl<'a> Entries<'a> {
-    /// An entry without its graph.
+    /// Returns an entry without its graph.
     fn row(&self, entry: &Entry) -> EntryRow<'a> {
         let Self { profile, view, table } = self;
         let text = |id| text(profile, Some(id));
@@ -373,13 +373,13 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The name of a function that has one.
+/// Returns the name of a function, if it has one.
 fn symbol(profile: &Profile, function: FunctionKey) -> Option<Cow<'_, str>> {
     let FunctionKey::Named(symbol) = function else { return None };
     profile.symbol(symbol).map(|symbol| text(profile, Some(symbol.name)))
 }
 
-/// The first address of a function that has a name, else the sampled address.
+/// Returns the start address of a named function, else the sampled address.
 fn address(profile: &Profile, function: FunctionKey) -> Option<Address> {
     match function {
         FunctionKey::Named(symbol) => profile.symbol(symbol).map(|symbol| Address(symbol.start)),
@@ -388,8 +388,7 @@ fn address(profile: &Profile, function: FunctionKey) -> Option<Address> {
     }
 }
 
-/// Compact JSON in which characters that a terminal acts on are escaped, also those that JSON
-/// allows.
+/// Compact JSON that escapes characters that a terminal acts on, also where JSON allows them.
 struct Safe;
 
 impl Formatter for Safe {
@@ -423,7 +422,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back_and_do_nothing_to_a_terminal() {
+    fn escapes_names_and_reads_them_back() {
         let name = "a\u{1b}[2J\u{9b}\u{202e}b\"\u{7f}";
         let mut out = Vec::new();
         name.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Safe)).unwrap();

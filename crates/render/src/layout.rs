@@ -1,17 +1,15 @@
-//! How tables are laid out as text.
+//! The layout of tables as text.
 
-/// How tables are laid out. The usual is the layout of `perf report --stdio`.
+/// The layout of tables as text. The default is that of `perf report --stdio`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// What stands between cells, which are then not padded (`-t`). A cell that holds it has a `.`
-    /// in its place.
+    /// The text between cells, which then aren't padded (`-t`). In cells it is replaced by `.`.
     pub separator: Option<String>,
-    /// The widths of columns from left to right; 0 is what fits (`-w`).
+    /// The widths of columns in cells, from left to right; 0 means as wide as the widest cell (`-w`).
     pub widths: Vec<usize>,
     /// Each sort key is a level of a tree (`--hierarchy`).
     pub hierarchy: bool,
-    /// Events that are shown side by side, by their places among the events (`--group`). Others
-    /// have tables of their own.
+    /// Events that are shown side by side (`--group`). Other events have their own tables.
     pub groups: Vec<EventGroup>,
     /// Whole paths of files, and the address of each row's first sample (`-v`).
     pub verbose: bool,
@@ -19,13 +17,13 @@ pub struct Layout {
     pub full_source_paths: bool,
 }
 
-/// Events whose figures stand side by side.
+/// Events whose figures are shown side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventGroup {
-    /// As the recording calls the group.
+    /// The group's name in the recording.
     pub name: String,
-    /// Places of the events, the leader's first.
+    /// Indexes of the events, the leader's first.
     pub events: Vec<usize>,
-    /// Rows are ordered by the figures of this one of [`Self::events`] first.
+    /// Index in [`Self::events`] of the event that rows are sorted by first.
     pub sort_by: usize,
 }

@@ -1,7 +1,7 @@
 //! A profile as text for people and as data for programs.
 //!
-//! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings,
-//! and are made safe before they are written: see [`tare_format::printable`].
+//! Everything here reads a profile and writes to a [`std::io::Write`]. Names come from recordings
+//! and are escaped before they are written for a terminal: see [`tare_format::printable`].
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -53,14 +53,14 @@ pub use unwinding::CopiedStacks;
 
 use tare_profile::{Filter, RowKeys, SortKey};
 
-/// What of a profile is shown, and how.
+/// Which parts of a profile a table shows, and how.
 #[derive(Clone, Debug, Default)]
 pub struct TableView {
     /// The columns, from left to right.
     pub columns: Vec<Column>,
-    /// What rows are ordered by, the most important first.
+    /// The columns that rows are sorted by, the most important first.
     pub order: Vec<Column>,
-    /// Also rows for what only calls others.
+    /// Also rows for functions that have only callees' samples.
     pub children: bool,
     /// Call graphs below the rows.
     pub graph: Option<Graph>,
@@ -68,16 +68,16 @@ pub struct TableView {
     pub percent_limit: f64,
     /// Maximum number of rows; `None`: all.
     pub most_rows: Option<usize>,
-    /// Which threads, files and functions are shown.
+    /// The threads, files and functions that are shown.
     pub filter: Filter,
-    /// Shares are of what the filter shows, instead of all samples.
+    /// Shares are of the samples that pass the filter, instead of all samples.
     pub is_relative: bool,
-    /// How text is laid out.
+    /// The layout of text.
     pub layout: Layout,
 }
 
 impl TableView {
-    /// What of samples the columns tell apart.
+    /// Returns the properties of samples that the columns distinguish.
     #[must_use]
     pub fn row_keys(&self) -> RowKeys {
         let has = |keys: &[SortKey]| {

@@ -1,31 +1,31 @@
-//! What watching costs while it goes on.
+//! The cost of a live profile.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// What is watched now, and what that costs.
+/// The settings of a live profile, and its cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LiveFigures {
-    /// From when on samples are shown, in seconds before now.
+    /// Age up to which samples are shown, in seconds.
     pub window_s: f64,
-    /// Samples a second that each CPU is asked for now; `None` where events are not sampled by time.
+    /// Current sampling frequency in Hz, per CPU; `None` if events have a fixed period.
     pub hz: Option<u64>,
     /// The recorder's own CPU time since the last figures, as a share of one CPU, in percent.
     pub own_cpu_percent: f64,
-    /// What samples took in that time from those that were sampled, as a share of all CPUs that are
-    /// recorded, in percent; `None` where that is not known.
+    /// The cost of the samples in that time, as a share of all recorded CPUs, in percent; `None` if
+    /// it is unknown.
     pub samples_percent: Option<f64>,
-    /// Nothing is recorded: the user has stopped it for a while.
+    /// The user has paused recording.
     pub is_paused: bool,
 }
 
-/// The figures in a line.
+/// Formats the figures in one line.
 #[must_use]
 pub fn live_line(figures: &LiveFigures) -> String {
     let LiveFigures { window_s, hz, own_cpu_percent, samples_percent, is_paused } = figures;
     let mut line = format!("last {window_s} s");
-    // Memory takes all that is written to it.
+    // Writing to a string can't fail.
     if let Some(hz) = hz {
         let _ = write!(line, " at {hz} Hz");
     }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_not_said() {
+    fn leaves_out_unknown_figures() {
         let mut figures =
             LiveFigures { window_s: 10.0, own_cpu_percent: 0.5, ..Default::default() };
         assert_eq!(live_line(&figures), "last 10 s, tare takes 0.50% of a CPU");

@@ -1,4 +1,4 @@
-//! Losses of a recording in words, for tables, texts and documents alike.
+//! A recording's losses in words, for all outputs.
 
 use tare_format::printable;
 use tare_profile::{Losses, MissingSymbols, OffCpuChains};
@@ -6,13 +6,13 @@ use tare_profile::{Losses, MissingSymbols, OffCpuChains};
 use crate::plural::{agreeing, plural};
 use crate::unwinding;
 
-/// A kind of loss, and how often it happened.
+/// A kind of loss, and how often it occurred.
 struct LossLine {
     number: u64,
     text: String,
 }
 
-/// Returns a line for each kind of loss; none if nothing was lost.
+/// Returns a line for each kind of loss; empty if nothing was lost.
 #[must_use]
 pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let full = format!(
@@ -77,7 +77,7 @@ fn was_or_were(number: u64) -> &'static str {
     agreeing(number, "was", "were")
 }
 
-/// Lines about names and call chains that are missing or uncertain.
+/// Returns lines about names and call chains that are missing or uncertain.
 fn naming_lines(losses: &Losses) -> impl Iterator<Item = String> {
     let off_cpu = off_cpu_line(losses.off_cpu);
     let mappings = dropped_mappings_line(losses.left_out_mappings);
@@ -85,7 +85,7 @@ fn naming_lines(losses: &Losses) -> impl Iterator<Item = String> {
     [mappings, jitdumps, remedy_line(losses), off_cpu].into_iter().flatten()
 }
 
-/// The share of off-CPU time with complete call chains.
+/// Returns the share of off-CPU time with complete call chains.
 fn off_cpu_line(chains: OffCpuChains) -> Option<String> {
     let percent = 100.0 * chains.whole_ns as f64 / chains.ns as f64;
     (chains.ns > 0).then(|| {
@@ -94,7 +94,7 @@ fn off_cpu_line(chains: OffCpuChains) -> Option<String> {
     })
 }
 
-/// The remedy that would name most samples without a function's name.
+/// Returns the remedy that names most of the samples without a function name.
 fn remedy_line(losses: &Losses) -> Option<String> {
     let unnamed = losses.unnamed.as_ref()?;
     let remedy = unnamed.remedy.as_ref()?;
@@ -112,10 +112,10 @@ fn remedy_line(losses: &Losses) -> Option<String> {
         MissingSymbols::KernelAddresses => "the kernel hides its addresses".to_owned(),
         MissingSymbols::KernelSymbols(_) => "recorded on another kernel".to_owned(),
     };
-    Some(format!("{:.2}% would have a function's name: {remedy} ({why})", unnamed.percent))
+    Some(format!("{:.2}% of samples would have a function name: {remedy} ({why})", unnamed.percent))
 }
 
-/// Samples in dropped mappings have no name.
+/// Returns the number of dropped mappings: samples in them have no name.
 fn dropped_mappings_line(number: u64) -> Option<String> {
     let mappings = plural(number, "mapping");
     let were = was_or_were(number);
@@ -126,7 +126,8 @@ fn dropped_mappings_line(number: u64) -> Option<String> {
     })
 }
 
-/// Names from a jitdump without comparable times may be those of later code.
+/// Returns the number of jitdumps whose times can't be compared with the recording's: their names
+/// may be those of later code at the same address.
 fn untimed_jitdumps_line(number: u64) -> Option<String> {
     let dumps = plural(number, "jitdump");
     let have = agreeing(number, "has", "have");
@@ -135,7 +136,7 @@ fn untimed_jitdumps_line(number: u64) -> Option<String> {
     })
 }
 
-/// Lines about the parts of a recording that could not be read.
+/// Returns lines about the parts of a recording that couldn't be read.
 pub(crate) fn unread_lines(losses: &Losses) -> Vec<String> {
     let gap = |gap: &tare_profile::Gap| {
         let bytes = plural(gap.bytes, "byte");

@@ -1,12 +1,12 @@
 //! Counts with their nouns: 1 sample, 1,234 samples.
 
-/// A count with its noun, the digits in groups of three.
+/// Formats a count with its noun, the digits in groups of three.
 #[must_use]
 pub fn count(number: u64, noun: &str) -> String {
     format!("{} {}", grouped(number), plural(number, noun))
 }
 
-/// The form of a noun that stands behind this count. The last word is the one that changes.
+/// Returns the form of a noun for this count. Of several words the last one changes.
 #[must_use]
 pub fn plural(number: u64, noun: &str) -> String {
     let ending = match noun {
@@ -17,19 +17,19 @@ pub fn plural(number: u64, noun: &str) -> String {
     format!("{noun}{ending}")
 }
 
-/// The one of two words that fits this count: `is` or `are`.
+/// Returns the word that agrees with this count, such as `is` or `are`.
 #[must_use]
 pub fn agreeing<'a>(number: u64, singular: &'a str, plural: &'a str) -> &'a str {
     if number == 1 { singular } else { plural }
 }
 
-/// A number with its digits in groups of three.
+/// Formats a number with its digits in groups of three.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     tare_format::group_digits(&number.to_string())
 }
 
-/// A count as `perf report` rounds it: thousands are K, millions M.
+/// Formats a count rounded as in `perf report`: thousands are K, millions M.
 pub(crate) fn rounded(count: u64) -> String {
     let units = ["", "K", "M", "G"];
     let power = (0..3).take_while(|power| count / 1000_u64.pow(*power) > 1000).count();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_has_no_plural() {
+    fn only_one_is_singular() {
         assert_eq!(count(1, "sample"), "1 sample");
         assert_eq!(count(0, "sample"), "0 samples");
         assert_eq!(count(1_234_567, "system call"), "1,234,567 system calls");

@@ -1,4 +1,4 @@
-//! The rows that are shown, in their order.
+//! The rows of a table, in order.
 
 use std::cmp::Ordering;
 

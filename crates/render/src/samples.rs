@@ -1,4 +1,4 @@
-//! Samples one by one, for what sums them up in its own way, or keeps each.
+//! Single samples, for exports and graphs that sum them up themselves or keep each.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,40 +7,40 @@ use serde::Serialize;
 use tare_format::ledger::Ledger;
 use tare_profile::{EventId, FrameId, Profile, ProfileFrame, Row, Space, Weight};
 
-/// A sample, in the terms of a profile that is being filled.
+/// A sample whose ids refer to a profile that is being filled.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedSample {
-    /// What it has in common with others.
+    /// The properties that rows distinguish.
     pub row: Row,
-    /// What it stands for.
+    /// Its weight.
     pub weight: Weight,
-    /// When it was taken, in nanoseconds of the recording's clock.
+    /// Its time, in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
-    /// What its CPU goes on with, where it is of `sched:sched_switch`.
+    /// The task that its CPU switches to, in a sample of `sched:sched_switch`.
     pub switch: Option<CpuSwitch>,
 }
 
-/// A CPU gets another task.
+/// A CPU switches to another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuSwitch {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// The task's number; 0 is the idle task.
+    /// The task's thread id; 0 for the idle task.
     pub tid: i32,
-    /// Its name, up to a NUL byte. Untrusted.
+    /// The task's name, up to a NUL byte. Untrusted.
     pub comm: [u8; 16],
 }
 
-/// What takes samples in order of time.
+/// Takes samples in order of time.
 pub trait SampleSink {
-    /// Takes a sample, whose ids are of this profile.
+    /// Takes a sample whose ids are of this profile.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output can't be written.
     fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()>;
 }
 
-/// What an event's weights are.
+/// The unit of an event's weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -51,10 +51,10 @@ pub enum Unit {
     Count,
 }
 
-/// What a recording says of the machine and of how it was made. Texts are printable.
+/// A recording's machine, command line and event units. Texts are printable.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecordingOrigin {
-    /// What wrote the document: `tare` and its version.
+    /// `tare` and its version, for documents that it writes.
     pub tool: String,
     /// The recorder's command line.
     pub command_line: Vec<String>,
@@ -62,23 +62,23 @@ pub struct RecordingOrigin {
     pub hostname: Option<String>,
     /// The kernel's release.
     pub os_release: Option<String>,
-    /// As `uname -m` has it.
+    /// The architecture, as `uname -m` prints it.
     pub arch: Option<String>,
-    /// What the CPU calls itself.
+    /// The CPU's model.
     pub cpu: Option<String>,
-    /// Of each event, in the recording's order.
+    /// The unit of each event, in the recording's order.
     pub units: Vec<Unit>,
 }
 
 impl RecordingOrigin {
-    /// What weights of an event are.
+    /// Returns the unit of an event's weights.
     #[must_use]
     pub fn unit(&self, profile: &Profile, event: EventId) -> Unit {
         let at = profile.events().position(|(id, _)| id == event);
         at.and_then(|at| self.units.get(at)).copied().unwrap_or_default()
     }
 
-    /// The command line in one line.
+    /// Returns the command line in one line.
     #[must_use]
     pub fn command(&self) -> String {
         self.command_line.join(" ")
@@ -88,29 +88,29 @@ impl RecordingOrigin {
 /// A recording that was read to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingSummary<'a> {
-    /// The tables that samples' ids are of, and what is missing.
+    /// The tables that samples' ids refer to, and the losses.
     pub profile: &'a Profile,
-    /// What the recorder said about itself.
+    /// The ledger, if the recording has one.
     pub ledger: Option<&'a Ledger>,
-    /// The machine, and how it was recorded.
+    /// The machine, the command line and the units.
     pub session: &'a RecordingOrigin,
 }
 
 impl RecordingSummary<'_> {
-    /// What is missing, in words.
+    /// Returns the losses in words.
     #[must_use]
     pub fn loss_lines(&self) -> Vec<String> {
         crate::loss_lines(&self.profile.losses)
     }
 
-    /// What the recorder said about itself, in words.
+    /// Returns the ledger in words; empty without one.
     #[must_use]
     pub fn ledger_lines(&self) -> Vec<String> {
         self.ledger.map(crate::ledger_lines).unwrap_or_default()
     }
 }
 
-/// What kind of code a frame is, which is what colours tell apart.
+/// The kind of a frame's code, which colours distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FrameKind {
@@ -120,13 +120,13 @@ pub enum FrameKind {
     Program,
     /// A shared library.
     Library,
-    /// Made by a just-in-time compiler.
+    /// Generated by a just-in-time compiler.
     Jit,
-    /// A function that the compiler put into its caller.
+    /// A function that the compiler inlined into its caller.
     Inlined,
-    /// No name is known.
+    /// Code without a symbol.
     Unresolved,
-    /// No code: the name of a thread, below all that it ran.
+    /// A thread's name, the root of its call chains; not code.
     Thread,
 }
 
@@ -142,7 +142,7 @@ impl FrameKind {
         Self::Thread,
     ];
 
-    /// In words.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -178,21 +178,21 @@ impl FrameKind {
     }
 }
 
-/// A frame as people read it.
+/// A frame's name, file, kind and address. Names are as recorded: untrusted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrameText<'a> {
-    /// The function; of code without a name the file in brackets, as stackcollapse-perf has it.
+    /// The function; without a symbol the file in brackets, as in stackcollapse-perf.
     pub name: Cow<'a, str>,
     /// The short name of the file.
     pub dso: Option<Cow<'a, str>>,
-    /// What kind of code it is.
+    /// The kind of its code.
     pub kind: FrameKind,
-    /// The first address of the function, else the address in the file, else in the address space.
+    /// See [`ProfileFrame::address`].
     pub address: u64,
 }
 
 impl<'a> FrameText<'a> {
-    /// A frame of this profile. Names are as recorded: untrusted.
+    /// Describes a frame of this profile.
     #[must_use]
     pub fn new(profile: &'a Profile, frame: FrameId) -> Self {
         let Some(frame) = profile.frame(frame) else {

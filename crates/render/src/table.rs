@@ -1,4 +1,4 @@
-//! The lines of a table: cells, their widths, and what stands between them.
+//! The lines of a table: cells, their widths and separators.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::{Column, Layout, TableView};
 
-/// Lays out the lines of a table, each into the same memory.
+/// Writes the lines of a table. The buffers are reused for each line.
 pub(crate) struct TableLines<'a> {
     view: &'a TableView,
     widths: Vec<usize>,
@@ -18,7 +18,8 @@ pub(crate) struct TableLines<'a> {
 }
 
 impl<'a> TableLines<'a> {
-    /// `widest` is the width of the widest cell of a column, by its place.
+    /// Determines the columns' widths. `widest` returns the width of a column's widest cell, by the
+    /// column's index.
     pub(crate) fn new(view: &'a TableView, mut widest: impl FnMut(usize, Column) -> usize) -> Self {
         let width = |(at, column): (usize, &Column)| {
             let title = column.title(view.children).width();
@@ -35,7 +36,7 @@ impl<'a> TableLines<'a> {
         Self { view, widths, text: String::new(), cell: String::new() }
     }
 
-    /// Writes the titles of the columns, underlined where they are padded.
+    /// Writes the columns' titles, and dots below them unless there is a separator.
     pub(crate) fn titles(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let children = self.view.children;
         self.line(out, "# ", |cell, _, column| cell.push_str(column.title(children)))?;
@@ -46,7 +47,7 @@ impl<'a> TableLines<'a> {
         writeln!(out, "# {}\n#", dots.join("  "))
     }
 
-    /// Writes a row. `fill` fills an empty cell, by the place of its column.
+    /// Writes a row. `fill` fills an empty cell, by its column's index.
     pub(crate) fn row(
         &mut self,
         out: &mut dyn Write,
@@ -56,7 +57,7 @@ impl<'a> TableLines<'a> {
         self.line(out, front, fill)
     }
 
-    /// Cells with two spaces between them, nothing behind the last.
+    /// Writes a line of cells, without blanks at its end.
     fn line(
         &mut self,
         out: &mut dyn Write,
@@ -73,7 +74,7 @@ impl<'a> TableLines<'a> {
                 self.text.push_str(self.cell.replace(separator, ".").trim_start());
                 continue;
             }
-            let filled = columns(&self.cell);
+            let filled = text_width(&self.cell);
             let blanks = std::iter::repeat_n(' ', width.saturating_sub(filled));
             self.text.push_str(if at > 0 { "  " } else { "" });
             if column.figure_width().is_some() {
@@ -95,7 +96,7 @@ impl<'a> TableLines<'a> {
     }
 }
 
-/// What stands in the cells of a table's entries.
+/// The cells of a table's entries.
 pub(crate) struct Cells<'a> {
     pub(crate) profile: &'a Profile,
     pub(crate) table: &'a ProfileTable,
@@ -106,35 +107,35 @@ impl Cells<'_> {
     /// Fills an empty cell.
     pub(crate) fn fill(&self, cell: &mut String, column: Column, entry: &Entry) {
         if self.layout.verbose {
-            verbose(cell, column, self.profile, entry);
+            write_verbose(cell, column, self.profile, entry);
         }
         if self.layout.full_source_paths {
-            source_path(cell, column, self.profile, entry);
+            write_source_path(cell, column, self.profile, entry);
         }
         if cell.is_empty() || column == Column::Key(SortKey::Symbol) {
             column.write_cell(cell, self.profile, self.table, entry);
         }
     }
 
-    /// The width of a column's widest cell.
+    /// Returns the width of a column's widest cell.
     pub(crate) fn widest(&self, column: Column) -> usize {
         let mut cell = String::new();
         let width = |entry: &Entry| {
             cell.clear();
             self.fill(&mut cell, column, entry);
-            columns(&cell)
+            text_width(&cell)
         };
         self.table.entries.iter().map(width).max().unwrap_or(0)
     }
 }
 
-/// The columns of a terminal that a text takes.
-fn columns(text: &str) -> usize {
+/// Returns the number of cells that a text takes.
+fn text_width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// Begins a cell with what `-v` adds: of a function its address, of a file the whole path.
-fn verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
+/// Starts a cell with the additions of `-v`: a function's address, or the whole path of a file.
+fn write_verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
     let frame = entry.frame.and_then(|frame| profile.frame(frame));
     match column {
         Column::Key(SortKey::Dso) => {
@@ -149,26 +150,26 @@ fn verbose(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) 
                 FunctionKey::Address(_, address) => Some(address),
                 FunctionKey::Unknown => None,
             };
-            // A string takes all that is written to it.
+            // Writing to a string can't fail.
             let _ = write!(cell, "{:<18} ", format!("{:#x}", address.unwrap_or(0)));
         }
         _ => {}
     }
 }
 
-/// Writes a place in the source with its whole path, where it is known.
-fn source_path(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
+/// Writes a source position with its whole path, if it is known.
+fn write_source_path(cell: &mut String, column: Column, profile: &Profile, entry: &Entry) {
     let Column::Key(key @ (SortKey::SrcLine | SortKey::SrcFile)) = column else { return };
     let frame = entry.frame.and_then(|frame| profile.frame(frame));
     let Some(line) = frame.and_then(|frame| frame.line) else { return };
     cell.push_str(&printable(profile.string(line.file)));
     if key == SortKey::SrcLine {
-        // A string takes all that is written to it.
+        // Writing to a string can't fail.
         let _ = write!(cell, ":{}", line.line);
     }
 }
 
-/// The beginning of a text that is at most so wide.
+/// Returns the start of a text, at most `width` cells wide.
 fn cut(text: &str, width: usize) -> &str {
     let mut sum = 0;
     let end = text.char_indices().find(|(_, letter)| {

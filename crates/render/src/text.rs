@@ -14,10 +14,10 @@ use crate::tree::Graphs;
 use crate::{Column, TableView, group, hierarchy};
 use tare_format::printable;
 
-/// Writes the account of what is missing, and a table for each event that has samples.
+/// Writes the losses, and a table for each event with samples.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn text(out: &mut dyn Write, profile: &Profile, view: &TableView) -> io::Result<()> {
     let elided = Elided::new(view);
     elided.write(out)?;
@@ -31,14 +31,14 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &TableView) -> io::Res
     }
     writeln!(out, "#")?;
     for (place, (id, event)) in profile.events().enumerate() {
-        let of_group = |group: &&crate::EventGroup| group.events.contains(&place);
-        if let Some(group) = view.layout.groups.iter().find(of_group) {
+        let has_event = |group: &&crate::EventGroup| group.events.contains(&place);
+        if let Some(group) = view.layout.groups.iter().find(has_event) {
             if group.events.first() == Some(&place) {
                 group::section(out, profile, &elided.view, group)?;
             }
             continue;
         }
-        // Of a branch of the hierarchy that is shown, what is too little counts too.
+        // A level of the hierarchy includes the weight of rows below the limit.
         let table = if view.layout.hierarchy {
             rows(profile, id, &TableView { percent_limit: 0.0, ..elided.view.clone() })
         } else {
@@ -51,7 +51,8 @@ pub fn text(out: &mut dyn Write, profile: &Profile, view: &TableView) -> io::Res
     Ok(())
 }
 
-/// A view without the columns that a filter leaves one value of: that value stands above the table.
+/// A view without the columns that a filter restricts to one value. That value is printed above the
+/// table.
 struct Elided<'a> {
     view: TableView,
     values: Vec<(&'static str, &'a [u8])>,
@@ -72,7 +73,7 @@ impl<'a> Elided<'a> {
                 elided.values.push((name, only));
             }
         }
-        // Rows without any key say nothing: then all of them stay, as in perf.
+        // If no key would be left, all columns stay, as in perf.
         if !elided.view.columns.iter().any(|column| matches!(column, Column::Key(_))) {
             elided.view.columns.clone_from(&view.columns);
         }
@@ -117,7 +118,7 @@ fn section(
     writeln!(out, "\n")
 }
 
-/// The share of samples whose place in code has no name, by reason; `None` where all have one.
+/// Returns the shares of samples without a function name, by reason; `None` if all have one.
 fn unresolved(profile: &Profile, table: &ProfileTable) -> Option<String> {
     let all = table.all;
     let mut by_reason: BTreeMap<StringId, Weight> = BTreeMap::new();
@@ -139,7 +140,7 @@ fn unresolved(profile: &Profile, table: &ProfileTable) -> Option<String> {
         })
         .collect();
     (sum.samples > 0).then(|| {
-        format!("Without a function's name: {:.2}% ({})", percent(sum, all), reasons.join(", "))
+        format!("Without a function name: {:.2}% ({})", percent(sum, all), reasons.join(", "))
     })
 }
 
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_names_are_safe() {
+    fn aligns_columns_and_escapes_names() {
         let profile = profile(&[("漢字", &["a"], 3), ("x\x1b[1m", &["a"], 1)]);
         let columns = vec![
             Column::Overhead,
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_has_its_trunk_and_its_branches() {
+    fn draws_the_trunk_and_the_branches_of_a_graph() {
         let profile = profile(&[("x", &["a", "b", "c"], 60), ("x", &["a", "b", "d", "e"], 40)]);
         let graph = Graph {
             order: Order::Caller,
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn prints_losses_above_the_table() {
         let mut profile = profile(&[("x", &["a"], 60)]);
         profile.losses.lost_records = 7;
         profile.losses.own_samples = 3;
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_rounded_as_perf_does() {
+    fn rounds_counts_as_perf_does() {
         assert_eq!(
             [999, 1000, 1001, 2892, 1_000_001].map(rounded),
             ["999", "1000", "1K", "2K", "1000K"]

@@ -1,21 +1,21 @@
-//! Call graphs below the rows of a table, drawn as `perf report --stdio` draws them.
+//! Call graphs below the rows of a table, as in `perf report --stdio`.
 
 use std::io::{self, Write};
 
 use tare_profile::{CallTree, CallTrees, Entry, Node, Profile, ProfileTable, Weight};
 
 use crate::TableView;
-use crate::chains::chains;
+use crate::chains::write_chains;
 use crate::graph::{Graph, Style, frame_name};
 
-/// Columns before a graph.
+/// Cells before a graph.
 const MARGIN: usize = 12;
 
-/// Branches within branches that are drawn. A recording can ask for thousands, and each makes all
-/// lines below it longer.
-const DEEPEST: usize = 256;
+/// Maximum depth of branches. A recording may have thousands, and each makes all lines below it
+/// longer.
+const MAX_DEPTH: usize = 256;
 
-/// The graphs of a table's entries. What they have in common is summed up once a table.
+/// The graphs of a table's entries. The trees are summed up once per table.
 pub(crate) struct Graphs<'a> {
     profile: &'a Profile,
     table: &'a ProfileTable,
@@ -24,7 +24,7 @@ pub(crate) struct Graphs<'a> {
 }
 
 impl<'a> Graphs<'a> {
-    /// `None` where the view shows none, or the table has none.
+    /// Returns `None` if the view shows no graphs, or the table has none.
     pub(crate) fn new(
         profile: &'a Profile,
         table: &'a ProfileTable,
@@ -43,13 +43,13 @@ impl<'a> Graphs<'a> {
         own: Weight,
     ) -> io::Result<()> {
         let chains = self.table.call_tree(&mut self.trees, entry);
-        tree(out, self.profile, &chains, self.graph, own, self.table.all)
+        write_tree(out, self.profile, &chains, self.graph, own, self.table.all)
     }
 }
 
-/// Writes the graph of an entry that weighs `own`, and an empty line; nothing where the tree is
+/// Writes the graph of an entry with the weight `own`, and an empty line; nothing if the tree is
 /// empty.
-fn tree(
+fn write_tree(
     out: &mut dyn Write,
     profile: &Profile,
     tree: &CallTree,
@@ -58,7 +58,7 @@ fn tree(
     all: Weight,
 ) -> io::Result<()> {
     if matches!(graph.style, Style::Flat | Style::Folded) {
-        return chains(out, profile, tree, graph, all);
+        return write_chains(out, profile, tree, graph, all);
     }
     let whole = if graph.style == Style::Fractal { own } else { all };
     let drawing = Drawing { profile, tree, graph };
@@ -99,8 +99,8 @@ impl<'a> Drawing<'a> {
         self.tree.nodes().get(at)
     }
 
-    /// A node, and those below it as long as no chain ends or branches off. The last one has the
-    /// branches.
+    /// Returns a node with the nodes below it up to the first at which a chain ends or branches off,
+    /// and that last node.
     fn trunk(&self, first: &'a Node) -> (Vec<&'a Node>, &'a Node) {
         let mut trunk = vec![first];
         let mut last = first;
@@ -113,8 +113,8 @@ impl<'a> Drawing<'a> {
         (trunk, last)
     }
 
-    /// The branches that are drawn, and what the others weigh, where they are shown as one.
-    fn shown(&self, nodes: &[usize]) -> (Vec<&'a Node>, Option<Weight>) {
+    /// Returns the branches to draw, and the weight of the others if these are drawn as one.
+    fn select_branches(&self, nodes: &[usize]) -> (Vec<&'a Node>, Option<Weight>) {
         let nodes = || nodes.iter().filter_map(|at| self.node(*at));
         if self.graph.style != Style::Fractal {
             return (nodes().collect(), None);
@@ -130,8 +130,8 @@ impl<'a> Drawing<'a> {
         (shown, rest)
     }
 
-    /// Draws nodes, of which shares are those of `whole`. `open` says for each level whether its
-    /// line goes on below.
+    /// Draws nodes with shares of `whole`. `open` holds for each level whether its line continues
+    /// below.
     fn branches(
         &self,
         out: &mut dyn Write,
@@ -140,12 +140,12 @@ impl<'a> Drawing<'a> {
         margin: usize,
         open: &mut Vec<bool>,
     ) -> io::Result<()> {
-        let (shown, rest) = self.shown(nodes);
+        let (shown, rest) = self.select_branches(nodes);
         let mut left = shown.len() + usize::from(rest.is_some());
         for node in shown {
             writeln!(out, "{:margin$}{}", "", lines(open))?;
-            if open.len() > DEEPEST {
-                return writeln!(out, "{:margin$}{}[more is below]", "", lines(open));
+            if open.len() > MAX_DEPTH {
+                return writeln!(out, "{:margin$}{}[deeper branches left out]", "", lines(open));
             }
             left -= 1;
             let (trunk, last) = self.trunk(node);
@@ -154,12 +154,13 @@ impl<'a> Drawing<'a> {
                 if line == 0 {
                     let value = self.graph.amount.text(node.total, whole);
                     let text = format!("{value}--{name}");
-                    first_line(out, &text, margin, left == 0, open)?;
+                    write_first_line(out, &text, margin, left == 0, open)?;
                 } else {
                     writeln!(out, "{:margin$}{}{name}", "", lines(open))?;
                 }
             }
-            let whole = if self.graph.style == Style::Fractal { below(self, last) } else { whole };
+            let whole =
+                if self.graph.style == Style::Fractal { weight_below(self, last) } else { whole };
             open.push(true);
             self.branches(out, &last.children, whole, margin, open)?;
             open.pop();
@@ -167,14 +168,14 @@ impl<'a> Drawing<'a> {
         if let Some(rest) = rest {
             writeln!(out, "{:margin$}{}", "", lines(open))?;
             let text = format!("{}--[...]", self.graph.amount.text(rest, whole));
-            first_line(out, &text, margin, true, open)?;
+            write_first_line(out, &text, margin, true, open)?;
         }
         Ok(())
     }
 }
 
 /// Writes the line of a branch with its value and name.
-fn first_line(
+fn write_first_line(
     out: &mut dyn Write,
     text: &str,
     margin: usize,
@@ -189,15 +190,15 @@ fn first_line(
     writeln!(out, "{:margin$}{upper}{begin}--{text}", "")
 }
 
-/// What the children of a node weigh.
-fn below(drawing: &Drawing<'_>, node: &Node) -> Weight {
+/// Returns the weight of a node's children.
+fn weight_below(drawing: &Drawing<'_>, node: &Node) -> Weight {
     let mut sum = Weight::default();
     let children = node.children.iter().filter_map(|at| drawing.node(*at));
     children.for_each(|child| sum.add(child.total));
     sum
 }
 
-/// What stands before the names of a level: a line for each level above that goes on.
+/// Returns the text before the names of a level: a line for each level that continues.
 fn lines(open: &[bool]) -> String {
     open.iter().map(|is_open| if *is_open { "|          " } else { "           " }).collect()
 }

@@ -4,12 +4,14 @@ use serde::Serialize;
 use tare_format::printable;
 use tare_profile::{EndReasonCount, FramePointers, Losses, Unwinding};
 
-/// Share of copied stacks that may be truncated before a line suggests a larger copy.
+/// Share of truncated stacks, in percent, from which a line suggests a larger copy.
 const FEW_PERCENT: f64 = 1.0;
 
 /// Largest stack copy that the kernel makes, in bytes.
 const LARGEST_COPY: u64 = 65_528;
-/// Share of stacks that this copy should hold.
+
+/// Share of stacks, in percent, that the largest copy should hold; below it a line suggests frame
+/// pointers too.
 const MOST_PERCENT: f64 = 99.0;
 
 /// Returns lines about incomplete call chains.
@@ -29,12 +31,12 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     }
     let mut line =
         format!("{} of {all} copied user stacks are complete", percent(unwinding.whole, all));
-    for (what, number, ended) in [
+    for (result, number, ended) in [
         ("truncated", truncated, &unwinding.truncated),
         ("failed", unwinding.failed_stacks(), &unwinding.failed),
     ] {
         if number > 0 {
-            line += &format!(", {} {what} ({})", percent(number, all), reasons(ended));
+            line += &format!(", {} {result} ({})", percent(number, all), reasons(ended));
         }
     }
     if unwinding.spliced > 0 {
@@ -56,8 +58,8 @@ fn line(unwinding: &Unwinding) -> Option<String> {
     Some(line)
 }
 
-/// Share of frame-pointer call chains that may be broken without a line: samples in the C library's
-/// system calls always lose one frame.
+/// Share of broken frame-pointer call chains, in percent, below which there is no line: samples in
+/// the C library's system calls always lose one frame.
 const SOME_PERCENT: f64 = 5.0;
 
 /// Returns `84.2% of 5000 user call chains miss callers: code has no frame pointers: libfoo.so 2100,
@@ -96,16 +98,16 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// Formats a share; only a complete one is 100%.
+/// Formats a share in percent. Only a complete one is printed as 100%.
 fn percent(part: u64, whole: u64) -> String {
     let share = share(part, whole);
     format!("{:.1}%", if part < whole { share.min(99.9) } else { share })
 }
 
-/// Results of unwinding, as a part of JSON documents.
+/// The results of unwinding, as a part of JSON documents.
 #[derive(Debug, Serialize)]
 pub struct CopiedStacks<'a> {
-    /// All copies.
+    /// Number of copied stacks.
     stacks: u64,
     whole: u64,
     truncated: u64,
@@ -124,7 +126,7 @@ struct Reason<'a> {
     dso: Option<&'a str>,
 }
 
-/// Call chains that code without frame pointers broke.
+/// Call chains that were broken by code without frame pointers.
 #[derive(Debug, Serialize)]
 pub(crate) struct BrokenChains<'a> {
     stacks: u64,
@@ -187,7 +189,7 @@ mod tests {
     use tare_profile::Sufficient;
 
     #[test]
-    fn shares_and_reasons_are_in_one_line() {
+    fn lists_shares_and_reasons_in_one_line() {
         let ended = |why, stacks, dso: Option<&str>| EndReasonCount {
             why,
             stacks,

@@ -1,8 +1,8 @@
-//! Weights per unit of work, as people read them.
+//! Formats of weights and changes.
 
 use crate::samples::Unit;
 
-/// An amount with three or four digits and its unit: `161.2 ms`, `1.34 M`.
+/// Formats an amount with three or four digits and its unit: `161.2 ms`, `1.34 M`.
 #[must_use]
 pub fn amount(value: f64, unit: Unit) -> String {
     let scales: &[(f64, &str)] = match unit {
@@ -21,12 +21,12 @@ pub fn amount(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A share or a change in percent, with its sign.
+/// Formats a share or a change in percent, with its sign; `new` if it is infinite.
 pub(super) fn signed_percent(share: f64) -> String {
     if share.is_finite() { format!("{:+.2}%", 100.0 * share) } else { "new".to_owned() }
 }
 
-/// The bounds of an interval in percent.
+/// Formats the bounds of an interval in percent.
 pub(super) fn bounds(low: f64, high: f64) -> String {
     format!("[{:+.2}, {:+.2}]", 100.0 * low, 100.0 * high)
 }

@@ -1,21 +1,21 @@
-//! `--json`: one document, with its version.
+//! `--json`: one document with a version.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Diff, DiffRow, DiffVerdict, DiffView, EventDiff, Figure, Gate, Recording};
+use super::{ComparedRecording, Diff, DiffFigure, DiffRow, DiffVerdict, DiffView, EventDiff, Gate};
 use crate::samples::Unit;
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Raised when a field is removed or changes its meaning, not for new fields.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct DiffDocument<'a> {
     version: u32,
     tool: &'static str,
-    a: &'a [Recording],
-    b: &'a [Recording],
+    a: &'a [ComparedRecording],
+    b: &'a [ComparedRecording],
     per: &'a str,
     method: &'a str,
     familywise_error: f64,
@@ -28,7 +28,7 @@ struct DiffDocument<'a> {
 struct DiffEvent<'a> {
     event: &'a str,
     unit: Unit,
-    all: Figure,
+    all: DiffFigure,
     rows: Vec<DiffRowObject<'a>>,
 }
 
@@ -47,9 +47,9 @@ struct DiffRowObject<'a> {
     samples: [u64; 2],
     change: DiffVerdict,
     /// 0 to 1.
-    share: Figure,
+    share: DiffFigure,
     /// Per unit of work.
-    weight: Figure,
+    weight: DiffFigure,
 }
 
 impl<'a> DiffRowObject<'a> {
@@ -68,7 +68,7 @@ impl<'a> DiffRowObject<'a> {
     }
 }
 
-fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> DiffEvent<'a> {
+fn event_object<'a>(event: &'a EventDiff, view: &DiffView) -> DiffEvent<'a> {
     let rows = view.rows(event).0.into_iter().map(DiffRowObject::new).collect();
     DiffEvent { event: &event.name, unit: event.unit, all: event.all, rows }
 }
@@ -76,9 +76,9 @@ fn event_of<'a>(event: &'a EventDiff, view: &DiffView) -> DiffEvent<'a> {
 /// Writes a comparison as one document.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn diff_json(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Result<()> {
-    let event = |event| event_of(event, view);
+    let event = |event| event_object(event, view);
     let [a, b] = &diff.recordings;
     let document = DiffDocument {
         version: VERSION,

@@ -1,4 +1,4 @@
-//! Two sides compared: what the figures are, in which order they are shown, and their wording.
+//! A comparison of two sides, A and B: its figures, order and wording.
 
 mod amount;
 mod json;
@@ -21,29 +21,29 @@ pub use text::diff_text;
 #[derive(Clone, Debug, Default)]
 pub struct Diff {
     /// The recordings of A and of B.
-    pub recordings: [Vec<Recording>; 2],
+    pub recordings: [Vec<ComparedRecording>; 2],
     /// The unit of work: `run`, `s`, or the name of an event.
     pub per: String,
-    /// What decides, in words.
+    /// The statistical method, in words.
     pub method: String,
-    /// The familywise error: what a corrected p must not be above.
+    /// The familywise error rate: a change is significant if its corrected p is at most this.
     pub level: f64,
-    /// What the reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// The events that both sides have.
     pub events: Vec<EventDiff>,
-    /// Conditions that were to hold.
+    /// The conditions of `--fail-if`.
     pub gates: Vec<Gate>,
 }
 
-/// A recording that was read.
+/// A compared recording.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Recording {
-    /// What it is called.
+pub struct ComparedRecording {
+    /// Its name.
     pub name: String,
-    /// Samples that were taken.
+    /// Its number of samples.
     pub samples: u64,
-    /// What is missing.
+    /// Its losses, in words.
     pub losses: Vec<String>,
 }
 
@@ -52,41 +52,42 @@ pub struct Recording {
 pub struct EventDiff {
     /// Its name.
     pub name: String,
-    /// What weights are.
+    /// The unit of weights.
     pub unit: Unit,
-    /// What all samples weigh, per unit of work.
-    pub all: Figure,
-    /// Functions or stacks.
+    /// The weight of all samples, per unit of work.
+    pub all: DiffFigure,
+    /// A row per function or stack.
     pub rows: Vec<DiffRow>,
 }
 
 /// A figure on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figure {
+pub struct DiffFigure {
     /// The mean over the runs of A.
     pub a: f64,
     /// The mean over the runs of B.
     pub b: f64,
-    /// B - A with its 95% interval; `None` where nothing is known of how it varies.
+    /// B - A with its 95% interval; `None` if the variation between runs is unknown.
     pub difference: Option<Estimate>,
-    /// B / A with its 95% interval.
+    /// B / A with its 95% interval; `None` as above.
     pub ratio: Option<Estimate>,
-    /// Corrected for all tested figures.
+    /// p, corrected for all tested figures; `None` as above.
     pub p: Option<f64>,
-    /// The smallest difference that such runs would have shown in 4 of 5 comparisons.
+    /// The smallest difference that runs with this variation show in 4 of 5 comparisons.
     pub detectable: Option<f64>,
-    /// Whether a change is shown.
-    pub is_shown: bool,
+    /// Whether the change is significant.
+    #[serde(rename = "is_shown")]
+    pub is_significant: bool,
 }
 
-impl Figure {
-    /// B - A.
+impl DiffFigure {
+    /// Returns B - A.
     #[must_use]
     pub fn delta(&self) -> f64 {
         self.b - self.a
     }
 
-    /// B / A; infinite where A has nothing and B has something.
+    /// Returns B / A; infinite if only A is 0.
     #[must_use]
     pub fn quotient(&self) -> f64 {
         if self.a == self.b { 1.0 } else { self.b / self.a }
@@ -96,23 +97,23 @@ impl Figure {
 /// A function or a stack on both sides.
 #[derive(Clone, Debug, Default)]
 pub struct DiffRow {
-    /// The thread's name, if rows distinguish it.
+    /// The thread's name, if rows distinguish names.
     pub comm: Option<String>,
-    /// The file, if rows distinguish it.
+    /// The file, if rows distinguish files.
     pub dso: Option<String>,
-    /// The function, if rows distinguish it.
+    /// The function, if rows distinguish functions.
     pub symbol: Option<String>,
-    /// Where the function was, in perf's letter: `.` a program, `k` the kernel.
+    /// perf's letter for the function's address space: `.` a program, `k` the kernel.
     pub space: Option<char>,
-    /// The functions of the call chain, outermost first, if rows distinguish it.
+    /// The functions of the call chain, outermost first, if rows distinguish call chains.
     pub stack: Option<Vec<String>>,
     /// Samples of all runs, by side.
     pub samples: [u64; 2],
     /// The share of all samples' weight, 0 to 1.
-    pub share: Figure,
+    pub share: DiffFigure,
     /// The weight per unit of work.
-    pub weight: Figure,
-    /// There are too few samples to judge it.
+    pub weight: DiffFigure,
+    /// It has too few samples for a verdict.
     pub is_rare: bool,
 }
 
@@ -128,20 +129,20 @@ pub enum DiffVerdict {
     New,
     /// B has none of it.
     Gone,
-    /// Its share is larger in B; of its weight nothing is shown.
+    /// Its share is larger in B; the change of its weight isn't significant.
     LargerShare,
-    /// Its share is smaller in B.
+    /// Its share is smaller in B; the change of its weight isn't significant.
     SmallerShare,
-    /// No change is shown.
+    /// No change is significant.
     NoneShown,
     /// There are too few samples.
     TooFew,
-    /// Nothing is known of how runs vary.
+    /// The variation between runs is unknown.
     NotJudged,
 }
 
 impl DiffVerdict {
-    /// In words.
+    /// Returns the verdict in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -157,7 +158,7 @@ impl DiffVerdict {
         }
     }
 
-    /// Whether a change is shown.
+    /// Whether it is a significant change.
     #[must_use]
     pub fn is_change(self) -> bool {
         !matches!(self, Self::NoneShown | Self::TooFew | Self::NotJudged)
@@ -170,21 +171,21 @@ impl DiffRow {
     pub fn verdict(&self) -> DiffVerdict {
         let weight = &self.weight;
         let share = &self.share;
-        let change = if weight.is_shown { weight } else { share };
+        let change = if weight.is_significant { weight } else { share };
         match change.delta() {
             _ if self.is_rare => DiffVerdict::TooFew,
             _ if weight.p.is_none() && share.p.is_none() => DiffVerdict::NotJudged,
-            _ if !change.is_shown => DiffVerdict::NoneShown,
+            _ if !change.is_significant => DiffVerdict::NoneShown,
             _ if change.a == 0.0 => DiffVerdict::New,
             _ if change.b == 0.0 => DiffVerdict::Gone,
-            delta if weight.is_shown && delta > 0.0 => DiffVerdict::More,
-            _ if weight.is_shown => DiffVerdict::Less,
+            delta if weight.is_significant && delta > 0.0 => DiffVerdict::More,
+            _ if weight.is_significant => DiffVerdict::Less,
             delta if delta > 0.0 => DiffVerdict::LargerShare,
             _ => DiffVerdict::SmallerShare,
         }
     }
 
-    /// What tables call it.
+    /// Returns its name in tables.
     #[must_use]
     pub fn name(&self) -> String {
         match (&self.symbol, &self.stack) {
@@ -198,66 +199,67 @@ impl DiffRow {
     }
 }
 
-/// A condition, and how it was met.
+/// A condition of `--fail-if`, and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gate {
-    /// As it was typed.
+    /// The condition as typed.
     pub condition: String,
-    /// Whether it failed.
+    /// Whether the comparison fails.
     pub failed: bool,
     /// Why, in words.
     pub why: String,
 }
 
-/// What rows are ordered by.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum DiffOrder {
     /// The share of A.
     Baseline,
     /// The change of the share.
     Delta,
-    /// The same, whatever its sign.
+    /// The change of the share, without its sign.
     #[default]
     DeltaAbs,
     /// B / A of the weights.
     Ratio,
-    /// The weight of B times the second factor, less that of A times the first.
+    /// The weight of B times the second factor, minus the weight of A times the first.
     Weighted(f64, f64),
 }
 
-/// What of a comparison is shown, and how.
+/// Which parts of a comparison are shown, and how.
 #[derive(Clone, Debug, Default)]
 pub struct DiffView {
-    /// What rows are ordered by.
+    /// The order of rows.
     pub order: DiffOrder,
     /// Rows without a change below this percentage on both sides are hidden.
     pub percent_limit: f64,
-    /// Only what A has.
+    /// Only rows with samples in A.
     pub baseline_only: bool,
-    /// Also B's weight.
+    /// Show B's weight too.
     pub period: bool,
-    /// Also p and samples.
+    /// Show p and numbers of samples too.
     pub verbose: bool,
-    /// Only the table.
+    /// Print only the table.
     pub quiet: bool,
-    /// Stands between columns, which are then not aligned.
+    /// The text between columns, which then aren't aligned.
     pub separator: Option<String>,
 }
 
 impl DiffView {
-    /// The rows that are shown, in order: those with a change first. And how many are not.
+    /// Returns the displayed rows in order, those with a significant change first, and the number of
+    /// hidden rows.
     #[must_use]
     pub fn rows<'a>(&self, event: &'a EventDiff) -> (Vec<&'a DiffRow>, usize) {
-        let is_shown = |row: &&DiffRow| {
+        let is_displayed = |row: &&DiffRow| {
             let most = 100.0 * row.share.a.max(row.share.b);
-            let is_there = !self.baseline_only || row.samples[0] > 0;
-            is_there && (row.verdict().is_change() || most >= self.percent_limit)
+            let is_candidate = !self.baseline_only || row.samples[0] > 0;
+            is_candidate && (row.verdict().is_change() || most >= self.percent_limit)
         };
-        let mut rows: Vec<_> = event.rows.iter().filter(is_shown).collect();
+        let mut rows: Vec<_> = event.rows.iter().filter(is_displayed).collect();
         rows.sort_by(|left, right| {
-            let changed = |row: &DiffRow| !row.verdict().is_change();
-            changed(left)
-                .cmp(&changed(right))
+            let is_unchanged = |row: &DiffRow| !row.verdict().is_change();
+            is_unchanged(left)
+                .cmp(&is_unchanged(right))
                 .then_with(|| self.compare(left, right))
                 .then_with(|| right.share.a.total_cmp(&left.share.a))
                 .then_with(|| left.name().cmp(&right.name()))

@@ -1,15 +1,15 @@
-//! Columns of a comparison: what stands in each, whoever draws them.
+//! The columns of a comparison, for text and terminal.
 
 use super::amount::{amount, bounds, signed_percent};
-use super::{Diff, DiffOrder, DiffRow, DiffView, EventDiff, Figure, weighted};
+use super::{Diff, DiffFigure, DiffOrder, DiffRow, DiffView, EventDiff, weighted};
 use crate::samples::Unit;
 
-/// What stands in a column.
+/// A cell of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The text.
     pub text: String,
-    /// It stands at the right.
+    /// It is aligned to the right.
     pub is_figure: bool,
 }
 
@@ -21,7 +21,7 @@ fn name(text: impl Into<String>) -> Cell {
     Cell { text: text.into(), is_figure: false }
 }
 
-/// What stands above the columns.
+/// Returns the titles of the columns.
 #[must_use]
 pub fn titles(diff: &Diff, event: &EventDiff, view: &DiffView) -> Vec<Cell> {
     let per = |side: &str| figure(format!("{side} per {}", diff.per));
@@ -50,7 +50,7 @@ pub fn titles(diff: &Diff, event: &EventDiff, view: &DiffView) -> Vec<Cell> {
     titles
 }
 
-/// What stands in the columns of a row.
+/// Returns the cells of a row.
 #[must_use]
 pub fn cells(row: &DiffRow, unit: Unit, view: &DiffView) -> Vec<Cell> {
     let share = &row.share;
@@ -87,16 +87,16 @@ pub fn cells(row: &DiffRow, unit: Unit, view: &DiffView) -> Vec<Cell> {
     cells
 }
 
-fn interval_of_share(share: &Figure) -> String {
+fn interval_of_share(share: &DiffFigure) -> String {
     share.difference.map(|change| bounds(change.low, change.high)).unwrap_or_default()
 }
 
-pub(super) fn interval_of_ratio(weight: &Figure) -> String {
+pub(super) fn interval_of_ratio(weight: &DiffFigure) -> String {
     weight.ratio.map(|ratio| bounds(ratio.low - 1.0, ratio.high - 1.0)).unwrap_or_default()
 }
 
-/// The smallest change of a weight that would have been shown, relative to A.
-fn finds(weight: &Figure) -> String {
+/// Formats the smallest change of a weight that would be significant, relative to A.
+fn finds(weight: &DiffFigure) -> String {
     let least = weight.detectable.filter(|_| weight.a > 0.0);
     least.map(|least| format!("{:.2}%", 100.0 * least / weight.a)).unwrap_or_default()
 }

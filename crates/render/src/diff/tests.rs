@@ -1,14 +1,14 @@
 use super::*;
 
 fn row(symbol: &str, share: [f64; 2], shown: [bool; 2]) -> DiffRow {
-    let figure = |a: f64, b: f64, is_shown| Figure {
+    let figure = |a: f64, b: f64, is_significant| DiffFigure {
         a,
         b,
         difference: Some(Estimate { value: b - a, low: b - a - 0.01, high: b - a + 0.01 }),
         ratio: (a > 0.0).then(|| Estimate { value: b / a, low: b / a - 0.02, high: b / a + 0.02 }),
-        p: Some(if is_shown { 0.0004 } else { 0.7 }),
+        p: Some(if is_significant { 0.0004 } else { 0.7 }),
         detectable: Some(0.015),
-        is_shown,
+        is_significant,
     };
     DiffRow {
         symbol: Some(symbol.to_owned()),
@@ -22,7 +22,7 @@ fn row(symbol: &str, share: [f64; 2], shown: [bool; 2]) -> DiffRow {
 
 fn diff() -> Diff {
     let recording =
-        |name: &str| Recording { name: name.to_owned(), samples: 4000, losses: Vec::new() };
+        |name: &str| ComparedRecording { name: name.to_owned(), samples: 4000, losses: Vec::new() };
     let rows = vec![
         row("lex", [0.30, 0.28], [true, false]),
         row("main", [0.10, 0.10], [false, false]),
@@ -30,7 +30,7 @@ fn diff() -> Diff {
         row("tiny", [0.002, 0.0], [false, false]),
         row("added", [0.0, 0.01], [true, true]),
     ];
-    let all = Figure { a: 4e8, b: 4.4e8, ..Figure::default() };
+    let all = DiffFigure { a: 4e8, b: 4.4e8, ..DiffFigure::default() };
     let event = EventDiff { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds, all, rows };
     Diff {
         recordings: [vec![recording("a1.data"), recording("a2.data")], vec![recording("b.data")]],
@@ -42,7 +42,7 @@ fn diff() -> Diff {
 }
 
 #[test]
-fn a_table_has_changes_first_and_says_what_is_hidden() {
+fn lists_changes_first_and_counts_hidden_rows() {
     let mut text = Vec::new();
     let view = DiffView { percent_limit: 0.5, ..DiffView::default() };
     diff_text(&mut text, &diff(), &view).unwrap();
@@ -65,7 +65,7 @@ fn a_table_has_changes_first_and_says_what_is_hidden() {
 }
 
 #[test]
-fn columns_are_separated_where_that_is_asked_for() {
+fn separates_columns_by_the_given_text() {
     let mut text = Vec::new();
     let separator = Some(",".to_owned());
     let view = DiffView { separator, quiet: true, period: true, ..DiffView::default() };
@@ -76,7 +76,7 @@ fn columns_are_separated_where_that_is_asked_for() {
 }
 
 #[test]
-fn orders_are_perfs() {
+fn sorts_as_perf_does() {
     let diff = diff();
     let first = |order| {
         let view = DiffView { order, ..DiffView::default() };
@@ -90,7 +90,7 @@ fn orders_are_perfs() {
 }
 
 #[test]
-fn the_document_has_a_version() {
+fn writes_a_document_with_a_version() {
     let mut json = Vec::new();
     diff_json(&mut json, &diff(), &DiffView::default()).unwrap();
     let document: serde_json::Value = serde_json::from_slice(&json).unwrap();
@@ -104,11 +104,13 @@ fn the_document_has_a_version() {
 }
 
 #[test]
-fn amounts_have_few_digits() {
-    let of = |value, unit| amount(value, unit);
-    assert_eq!(of(1.612e8, Unit::Nanoseconds), "161.2 ms");
-    assert_eq!(of(1.5e9, Unit::Nanoseconds), "1.50 s");
-    assert_eq!(of(1_340_000.0, Unit::Count), "1.34 M");
-    assert_eq!((of(0.0, Unit::Count), of(0.25, Unit::Count)), ("0".to_owned(), "0.25".to_owned()));
-    assert_eq!(of(-2500.0, Unit::Count), "-2.50 K");
+fn formats_amounts_with_few_digits() {
+    assert_eq!(amount(1.612e8, Unit::Nanoseconds), "161.2 ms");
+    assert_eq!(amount(1.5e9, Unit::Nanoseconds), "1.50 s");
+    assert_eq!(amount(1_340_000.0, Unit::Count), "1.34 M");
+    assert_eq!(
+        (amount(0.0, Unit::Count), amount(0.25, Unit::Count)),
+        ("0".to_owned(), "0.25".to_owned())
+    );
+    assert_eq!(amount(-2500.0, Unit::Count), "-2.50 K");
 }

@@ -6,13 +6,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::amount::{amount, signed_percent};
 use super::table::{Cell, cells, interval_of_ratio, titles};
-use super::{Diff, DiffView, EventDiff, Recording};
+use super::{ComparedRecording, Diff, DiffView, EventDiff};
 use crate::plural::count;
 
-/// Writes what was compared, a table for each event, and what the reader must know.
+/// Writes the recordings, the notes, a table for each event, and the results of `--fail-if`.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn diff_text(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Result<()> {
     if !view.quiet {
         for (side, recordings) in ["A", "B"].iter().zip(&diff.recordings) {
@@ -20,19 +20,19 @@ pub fn diff_text(out: &mut dyn Write, diff: &Diff, view: &DiffView) -> io::Resul
         }
         writeln!(out, "# {}", diff.method)?;
         diff.notes.iter().try_for_each(|note| writeln!(out, "# {note}"))?;
-        losses(out, diff)?;
+        write_losses(out, diff)?;
     }
     for event in &diff.events {
-        section(out, diff, event, view)?;
+        write_section(out, diff, event, view)?;
     }
     diff.gates.iter().try_for_each(|gate| {
-        let met = if gate.failed { "failed" } else { "holds" };
-        writeln!(out, "# --fail-if '{}' {met}: {}", gate.condition, gate.why)
+        let verdict = if gate.failed { "failed" } else { "passed" };
+        writeln!(out, "# --fail-if '{}' {verdict}: {}", gate.condition, gate.why)
     })
 }
 
 /// Prints the recordings' losses. Lines that differ only in numbers are printed for one recording.
-fn losses(out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
+fn write_losses(out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
     let mut alike: indexmap::IndexMap<String, (String, u64)> = indexmap::IndexMap::new();
     for recording in diff.recordings.iter().flatten() {
         for line in &recording.losses {
@@ -43,12 +43,12 @@ fn losses(out: &mut dyn Write, diff: &Diff) -> io::Result<()> {
     }
     alike.values().try_for_each(|(line, times)| match times - 1 {
         0 => writeln!(out, "# {line}"),
-        more => writeln!(out, "# {line}; alike in {}", count(more, "more recording")),
+        more => writeln!(out, "# {line}; similar in {}", count(more, "more recording")),
     })
 }
 
-/// The names of a few recordings, and how many there are.
-fn names(recordings: &[Recording]) -> String {
+/// Formats the names of recordings, and their number of samples.
+fn names(recordings: &[ComparedRecording]) -> String {
     let samples: u64 = recordings.iter().map(|recording| recording.samples).sum();
     let samples = count(samples, "sample");
     match recordings {
@@ -61,7 +61,12 @@ fn names(recordings: &[Recording]) -> String {
     }
 }
 
-fn section(out: &mut dyn Write, diff: &Diff, event: &EventDiff, view: &DiffView) -> io::Result<()> {
+fn write_section(
+    out: &mut dyn Write,
+    diff: &Diff,
+    event: &EventDiff,
+    view: &DiffView,
+) -> io::Result<()> {
     let (rows, hidden) = view.rows(event);
     if !view.quiet {
         let all = &event.all;
@@ -76,7 +81,7 @@ fn section(out: &mut dyn Write, diff: &Diff, event: &EventDiff, view: &DiffView)
             amount(all.b, event.unit),
             diff.per,
             signed_percent(all.quotient() - 1.0),
-            if all.is_shown { ": changed" } else { "" },
+            if all.is_significant { ": changed" } else { "" },
         )?;
         writeln!(out, "#")?;
     }
@@ -108,7 +113,7 @@ fn write_lines(out: &mut dyn Write, lines: &[Vec<Cell>], view: &DiffView) -> io:
             .iter()
             .zip(&widths)
             .map(|(cell, width)| match &view.separator {
-                // As perf has it: what separates doesn't stand in a name.
+                // As in perf, a name doesn't contain the separator.
                 Some(separator) => cell.text.replace(separator.as_str(), "."),
                 None => {
                     let blanks = " ".repeat(width.saturating_sub(cell.text.width()));

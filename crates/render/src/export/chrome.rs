@@ -1,8 +1,8 @@
 //! Chrome's trace events: each thread's functions over time, for Perfetto and chrome://tracing.
 //!
-//! A sample says where a thread was at one moment. What two samples of a thread in a row have in
-//! common from the outermost function on is drawn as having run between them. Where there are
-//! context switches, each CPU is a track of its own, with the task that it has.
+//! A sample shows where a thread was at one moment. The outer functions that two consecutive
+//! samples of a thread have in common are drawn as running between them. If the recording has
+//! context switches, each CPU has a track with its task.
 //!
 //! Source: the 'Trace Event Format' document of the Chromium project.
 
@@ -20,40 +20,43 @@ use crate::samples::{
     CpuSwitch, FrameKind, FrameText, LocatedSample, RecordingOrigin, RecordingSummary, SampleSink,
 };
 
-/// How long a sample's functions last if the thread's next sample comes later or never, in
-/// nanoseconds; a clock's sample lasts twice its period instead.
+/// Longest time for which a sample's functions are drawn if the thread's next sample comes later or
+/// never, in nanoseconds. For a clock it is twice the period instead.
 const HOLD_NS: u64 = 10_000_000;
+
+/// Upper limit of that time, in nanoseconds.
 const LONGEST_HOLD_NS: u64 = 1_000_000_000;
 
-/// Writes trace events as they come.
+/// Writes trace events as samples arrive.
 pub struct Chrome {
     out: ExportWriter,
     has_begun: bool,
     threads: IndexMap<ThreadId, OpenThread, foldhash::fast::RandomState>,
     frames: HashMap<FrameId, NamedFunction, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
-    /// By number, whether the CPU is drawn to have a task.
+    /// By CPU number: whether a task is open on its track.
     cpus: BTreeMap<u32, bool>,
     last_ns: u64,
 }
 
-/// The process whose threads CPUs are drawn as: no real one has this number.
+/// The process id of the CPUs' tracks, which no real process has.
 const CPUS: i32 = -1;
 
-/// What a thread is drawn to run.
+/// A thread's open functions.
 #[derive(Default)]
 struct OpenThread {
     pid: i32,
     tid: i32,
     comm: Option<StringId>,
-    /// The outermost first.
+    /// The open functions, the outermost first.
     frames: Vec<FrameId>,
-    /// When its last sample was taken, and how long that lasts.
+    /// Time of its last sample.
     last_ns: u64,
+    /// Longest time for which that sample's functions are drawn.
     hold_ns: u64,
 }
 
-/// A function's name as JSON, and its category.
+/// A function's name, file and category.
 struct NamedFunction {
     name: String,
     dso: Option<String>,
@@ -102,12 +105,19 @@ impl ExportFormat for Chrome {
     const HAS_TRACES: bool = true;
 
     fn create(out: ExportWriter) -> io::Result<Self> {
-        let (threads, frames, chain, cpus) = Default::default();
-        Ok(Self { out, has_begun: false, threads, frames, chain, cpus, last_ns: 0 })
+        Ok(Self {
+            out,
+            has_begun: false,
+            threads: IndexMap::default(),
+            frames: HashMap::default(),
+            chain: Vec::new(),
+            cpus: BTreeMap::new(),
+            last_ns: 0,
+        })
     }
 }
 
-/// Writes events, with what stands between them.
+/// Writes events and the text between them.
 struct TraceWriter<'a> {
     out: &'a mut ExportWriter,
     has_begun: &'a mut bool,
@@ -122,7 +132,7 @@ impl TraceWriter<'_> {
         Ok(())
     }
 
-    /// Ends all functions of a thread but the outermost `kept`.
+    /// Closes all functions of a thread except the outermost `kept`.
     fn close(&mut self, open: &mut OpenThread, kept: usize, time_ns: u64) -> io::Result<()> {
         let pid = open.pid;
         let tid = open.tid;
@@ -141,8 +151,8 @@ impl TraceWriter<'_> {
 }
 
 impl Chrome {
-    /// Draws that a CPU goes on with another task.
-    fn switch(&mut self, switch: &CpuSwitch, time_ns: u64) -> io::Result<()> {
+    /// Replaces the task on a CPU's track.
+    fn write_switch(&mut self, switch: &CpuSwitch, time_ns: u64) -> io::Result<()> {
         let Self { out, has_begun, cpus, .. } = self;
         let mut events = TraceWriter { out, has_begun };
         let pid = CPUS;
@@ -164,7 +174,7 @@ impl Chrome {
         events.put(&TraceEvent { ph: "B", ts, pid, tid, name: Some(&name), cat, s, args: None })
     }
 
-    /// Ends what CPUs are drawn to have, and gives their tracks names.
+    /// Closes the tasks on the CPUs' tracks, and names the tracks.
     fn finish_cpus(&mut self) -> io::Result<()> {
         let Self { out, has_begun, cpus, last_ns, .. } = self;
         let mut events = TraceWriter { out, has_begun };
@@ -172,7 +182,7 @@ impl Chrome {
         let cat = None;
         let s = None;
         if !cpus.is_empty() {
-            events.put(&title("process_name", 0, "CPUs"))?;
+            events.put(&name_event("process_name", 0, "CPUs"))?;
         }
         for (cpu, has_task) in cpus {
             let tid = cpu.cast_signed();
@@ -182,14 +192,14 @@ impl Chrome {
                 let args = None;
                 events.put(&TraceEvent { ph: "E", ts, pid, tid, name, cat, s, args })?;
             }
-            events.put(&title("thread_name", tid, &format!("CPU {cpu}")))?;
+            events.put(&name_event("thread_name", tid, &format!("CPU {cpu}")))?;
         }
         Ok(())
     }
 }
 
-/// What a track of the CPUs is called.
-fn title<'a>(title: &'static str, tid: i32, name: &'a str) -> TraceEvent<'a> {
+/// Returns the event that names a CPU's track, or the process of these tracks.
+fn name_event<'a>(title: &'static str, tid: i32, name: &'a str) -> TraceEvent<'a> {
     let args = Some(Args { dso: None, fields: None, name: Some(name) });
     TraceEvent { ph: "M", ts: 0.0, pid: CPUS, tid, name: Some(title), cat: None, s: None, args }
 }
@@ -201,11 +211,12 @@ fn microseconds(ns: u64) -> f64 {
 impl SampleSink for Chrome {
     fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         if let (Some(switch), Some(time_ns)) = (&sample.switch, sample.time_ns) {
-            self.switch(switch, time_ns)?;
+            self.write_switch(switch, time_ns)?;
         }
         self.last_ns = self.last_ns.max(sample.time_ns.unwrap_or(0));
         let Self { out, has_begun, threads, frames, chain, .. } = self;
-        let (Some(id), Some(time_ns)) = (sample.row.thread, sample.time_ns) else { return Ok(()) };
+        let Some(id) = sample.row.thread else { return Ok(()) };
+        let Some(time_ns) = sample.time_ns else { return Ok(()) };
         let Some(thread) = profile.thread(id) else { return Ok(()) };
         profile.frames_of_row(&sample.row, chain);
         chain.reverse();
@@ -217,7 +228,9 @@ impl SampleSink for Chrome {
             });
         }
         let open = threads.entry(id).or_default();
-        (open.pid, open.tid, open.comm) = (thread.pid, thread.tid, sample.row.comm);
+        open.pid = thread.pid;
+        open.tid = thread.tid;
+        open.comm = sample.row.comm;
         let mut events = TraceWriter { out, has_begun };
         let end_ns = open.last_ns.saturating_add(open.hold_ns).min(time_ns);
         let same = open.frames.iter().zip(chain.iter()).take_while(|(a, b)| a == b).count();
@@ -247,7 +260,8 @@ impl SampleSink for Chrome {
         let name = event_name(profile, sample.row.event);
         let is_clock = ["cpu-clock", "task-clock"].iter().any(|clock| name.starts_with(clock));
         let hold_ns = if is_clock { sample.weight.period.saturating_mul(2) } else { HOLD_NS };
-        (open.last_ns, open.hold_ns) = (time_ns, hold_ns.min(LONGEST_HOLD_NS));
+        open.last_ns = time_ns;
+        open.hold_ns = hold_ns.min(LONGEST_HOLD_NS);
         let Some(fields) = sample.row.trace else { return Ok(()) };
         let fields = String::from_utf8_lossy(profile.string(fields));
         let args = Some(Args { dso: None, fields: Some(&fields), name: None });
@@ -270,7 +284,7 @@ impl Exporter for Chrome {
             let pid = open.pid;
             let tid = open.tid;
             let titles = [("thread_name", true), ("process_name", pid == tid)];
-            for (title, _) in titles.into_iter().filter(|(_, is_said)| *is_said) {
+            for (title, _) in titles.into_iter().filter(|(_, is_written)| *is_written) {
                 let args = Some(Args { dso: None, fields: None, name: Some(&comm) });
                 let name = Some(title);
                 let cat = None;

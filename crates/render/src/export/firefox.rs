@@ -1,8 +1,8 @@
 //! The Firefox Profiler's own format ('processed profile').
 //!
-//! A thread has a track for each of its events, as samples of one track are of one weight. Source:
-//! `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox Profiler, version
-//! 48; later ones read it.
+//! A thread has a track for each of its events, because the samples of a track have one unit.
+//! Source: `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox
+//! Profiler, format version 48; later versions read it.
 
 use std::io;
 
@@ -14,8 +14,10 @@ use super::sums::event_name;
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{FrameKind, FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
-/// Of the format, and of the one that Firefox itself writes.
+/// Version of the format.
 const VERSION: u32 = 48;
+
+/// Version of the format that Firefox itself writes.
 const GECKO_VERSION: u32 = 27;
 
 /// Writes a processed profile. A sample takes 24 bytes of memory until the end.
@@ -34,7 +36,7 @@ struct Track {
     comm: Option<StringId>,
 }
 
-/// The columns of a track, and the stacks that they refer to: a tree.
+/// The columns of a track, and the tree of stacks that they refer to.
 #[derive(Default)]
 struct TrackSamples {
     stacks: Vec<Option<usize>>,
@@ -51,8 +53,8 @@ impl ExportFormat for Firefox {
     const EXTENSION: &'static str = "json";
 
     fn create(out: ExportWriter) -> io::Result<Self> {
-        let (tracks, chain) = Default::default();
-        Ok(Self { out, tracks, first_ns: None, last_ns: 0, chain })
+        let tracks = IndexMap::default();
+        Ok(Self { out, tracks, first_ns: None, last_ns: 0, chain: Vec::new() })
     }
 }
 
@@ -103,7 +105,7 @@ fn milliseconds(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// The categories: the first is for what has none.
+/// Returns the colour of a kind's category.
 fn colour(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::Kernel => "orange",
@@ -131,7 +133,7 @@ fn meta(
         let entry = |line| json!({"label": title, "format": "string", "value": line});
         json!({"label": title, "entries": lines.into_iter().map(entry).collect::<Vec<_>>()})
     };
-    // What a sample stands for on average, which is what a graph of activity is scaled by.
+    // The average time between samples, by which the activity graph is scaled.
     let samples: usize = tracks.values().map(|samples| samples.stacks.len()).sum();
     let interval = (length_ms / samples.max(1) as f64).clamp(0.001, 1000.0);
     json!({
@@ -155,13 +157,13 @@ fn meta(
         "CPUName": session.cpu,
         "arguments": session.command(),
         "extra": [
-            entries("What is missing", whole.loss_lines(), "nothing is known to be missing"),
-            entries("What recording cost", whole.ledger_lines(), "the recording has no ledger"),
+            entries("Losses", whole.loss_lines(), "no known losses"),
+            entries("Ledger", whole.ledger_lines(), "the recording has no ledger"),
         ],
     })
 }
 
-/// A track's tables, which refer to each other by place.
+/// A track's tables, which refer to each other by index.
 #[derive(Default)]
 struct ThreadTables {
     strings: IndexSet<String, foldhash::fast::RandomState>,
@@ -170,7 +172,7 @@ struct ThreadTables {
     resources: IndexSet<usize, foldhash::fast::RandomState>,
 }
 
-/// A row of the table of frames.
+/// A row of the frame table.
 struct FrameRow {
     function: usize,
     kind: FrameKind,
@@ -178,7 +180,7 @@ struct FrameRow {
     column: Option<u32>,
 }
 
-/// A function by the numbers of its name, its library and its source file.
+/// A function by the indexes of its name, library and source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct FunctionEntry {
     name: usize,
@@ -193,7 +195,7 @@ impl ThreadTables {
             .unwrap_or_else(|| self.strings.insert_full(text.to_owned()).0)
     }
 
-    /// A frame, and how many functions it was put into.
+    /// Returns the index of a frame that is inlined `depth` functions deep.
     fn frame(&mut self, profile: &Profile, id: FrameId, depth: u32) -> usize {
         if let Some(known) = self.frames.get_index_of(&(id, depth)) {
             return known;
@@ -206,8 +208,8 @@ impl ThreadTables {
         let file = source.map(|at| String::from_utf8_lossy(profile.string(at.file)));
         let file = file.map(|file| self.string(&file));
         let function = self.functions.insert_full(FunctionEntry { name, resource, file }).0;
-        let number = |of: fn(&tare_profile::SourceLine) -> u32| {
-            source.as_ref().map(of).filter(|number| *number > 0)
+        let number = |field: fn(&tare_profile::SourceLine) -> u32| {
+            source.as_ref().map(field).filter(|number| *number > 0)
         };
         let line = number(|at| at.line);
         let column = number(|at| at.column);
@@ -257,7 +259,7 @@ fn thread(
             "lib": vec![Value::Null; tables.resources.len()],
             "name": tables.resources.iter().collect::<Vec<_>>(),
             "host": vec![Value::Null; tables.resources.len()],
-            // A library.
+            // The type of a library.
             "type": vec![1; tables.resources.len()],
         },
         "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
@@ -285,7 +287,8 @@ fn category(kind: FrameKind) -> usize {
 }
 
 fn stack_table(tables: &mut ThreadTables, profile: &Profile, samples: &TrackSamples) -> Value {
-    let (mut frames, mut depths): (Vec<usize>, Vec<u32>) = Default::default();
+    let mut frames: Vec<usize> = Vec::new();
+    let mut depths: Vec<u32> = Vec::new();
     for (prefix, frame) in &samples.nodes {
         let is_inlined = profile.frame(*frame).is_some_and(|frame| frame.is_inlined);
         let outer = prefix.and_then(|prefix| depths.get(prefix).copied()).unwrap_or(0);
@@ -293,11 +296,12 @@ fn stack_table(tables: &mut ThreadTables, profile: &Profile, samples: &TrackSamp
         depths.push(depth);
         frames.push(tables.frame(profile, *frame, depth));
     }
-    let of = |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, row)| category(row.kind));
+    let frame_category =
+        |at: &usize| tables.frames.get_index(*at).map_or(0, |(_, row)| category(row.kind));
     json!({
         "length": frames.len(),
         "prefix": samples.nodes.iter().map(|(prefix, _)| *prefix).collect::<Vec<_>>(),
-        "category": frames.iter().map(of).collect::<Vec<_>>(),
+        "category": frames.iter().map(frame_category).collect::<Vec<_>>(),
         "subcategory": vec![0; frames.len()],
         "frame": frames,
     })

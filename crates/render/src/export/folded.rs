@@ -1,4 +1,4 @@
-//! Folded stacks: a line for each call chain, as stackcollapse-perf.pl writes them.
+//! Folded stacks: a line per call chain, as stackcollapse-perf.pl writes them.
 //!
 //! ```text
 //! python3;main;run;read;do_syscall_64 250000
@@ -13,7 +13,7 @@ use super::sums::{Sums, event_name};
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink};
 
-/// Writes folded stacks. The format has room for one event, and none for losses.
+/// Writes folded stacks. The format holds one event, and no losses.
 pub struct Folded {
     out: ExportWriter,
     sums: Sums,
@@ -44,7 +44,7 @@ impl Exporter for Folded {
         if let [_, _, ..] = events[..] {
             let names: Vec<_> = events.iter().map(|(id, _)| event_name(profile, *id)).collect();
             return Err(io::Error::other(format!(
-                "folded stacks have no place for the event: choose one of {} with -e",
+                "folded stacks hold one event: choose one of {} with -e",
                 names.join(", ")
             )));
         }
@@ -52,11 +52,11 @@ impl Exporter for Folded {
         let mut frames = Vec::new();
         for (key, weight) in &self.sums.rows {
             let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
-            let mut line = plain(&String::from_utf8_lossy(comm));
+            let mut line = without_separators(&String::from_utf8_lossy(comm));
             key.frames(profile, &mut frames);
             for frame in frames.iter().rev() {
                 line.push(';');
-                line.push_str(&plain(&FrameText::new(profile, *frame).name));
+                line.push_str(&without_separators(&FrameText::new(profile, *frame).name));
             }
             let sum = lines.entry(line).or_default();
             *sum = sum.saturating_add(weight.period);
@@ -66,7 +66,7 @@ impl Exporter for Folded {
     }
 }
 
-/// A name without what separates names and lines.
-fn plain(name: &str) -> String {
+/// Returns a name without the separators of names and lines.
+fn without_separators(name: &str) -> String {
     tare_format::printable(name).replace(';', ":")
 }

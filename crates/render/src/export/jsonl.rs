@@ -1,4 +1,4 @@
-//! JSON lines: an object for each sample.
+//! JSON lines: an object per sample.
 //!
 //! ```text
 //! {"kind":"recording","version":1,"tool":"tare export"}
@@ -24,7 +24,7 @@ use crate::{json_header, json_line};
 /// Version of the layout: see [`json_header`].
 const VERSION: u32 = 1;
 
-/// Writes an object a line.
+/// Writes one object per line.
 pub struct JsonLines {
     out: ExportWriter,
     has_begun: bool,
@@ -45,7 +45,7 @@ enum JsonLine<'a> {
     },
 }
 
-/// What samples of an event don't have is left out.
+/// A sample; fields that the event doesn't record are left out.
 #[derive(Serialize)]
 struct SampleLine<'a> {
     event: Cow<'a, str>,
@@ -72,7 +72,7 @@ struct FrameObject<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     dso: Option<&'a str>,
     code: FrameKind,
-    /// Where there is no name: in hexadecimal, as JavaScript's numbers have 53 bits.
+    /// Of a frame without a symbol. In hexadecimal, because JavaScript's numbers have only 53 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
 }
@@ -85,12 +85,13 @@ impl ExportFormat for JsonLines {
     const HAS_TRACES: bool = true;
 
     fn create(out: ExportWriter) -> io::Result<Self> {
-        let (frames, chain) = Default::default();
-        Ok(Self { out, has_begun: false, samples: 0, frames, chain })
+        let frames = HashMap::default();
+        Ok(Self { out, has_begun: false, samples: 0, frames, chain: Vec::new() })
     }
 }
 
 impl JsonLines {
+    /// Writes the first line, once.
     fn begin(&mut self) -> io::Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
@@ -99,8 +100,8 @@ impl JsonLines {
     }
 }
 
-/// A frame as JSON. It is put together once.
-fn frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
+/// Serializes a frame; the caller keeps the text.
+fn serialize_frame(profile: &Profile, id: FrameId) -> io::Result<Box<RawValue>> {
     let place = FrameText::new(profile, id);
     let is_unnamed = profile.frame(id).is_none_or(|frame| frame.function.is_err());
     let frame = FrameObject {
@@ -124,7 +125,7 @@ impl SampleSink for JsonLines {
         profile.frames_of_row(&sample.row, chain);
         for id in chain.iter() {
             if !frames.contains_key(id) {
-                frames.insert(*id, frame(profile, *id)?);
+                frames.insert(*id, serialize_frame(profile, *id)?);
             }
         }
         let row = &sample.row;

@@ -1,12 +1,13 @@
 //! Samples in the formats of other tools. Each format is a type that implements [`ExportFormat`],
-//! and a line of [`FORMATS`]; options, help texts and the manual's table come from there.
+//! and a line of [`FORMATS`], from which options and help texts are generated.
 //!
 //! ```text
-//!            /- sums:  folded, pprof, speedscope       call chains and what they weigh
+//!            /- sums:  folded, pprof, speedscope       call chains with their weights
 //! samples ---+- rows:  jsonl, parquet                  each sample
 //!            \- time:  chrome, firefox                 each sample, by thread
 //! ```
-//! Names are written as recorded. Formats with room for text also hold the losses and the ledger.
+//! Names are written as recorded. Formats that have fields for text also hold the losses and the
+//! ledger.
 
 mod chrome;
 mod firefox;

@@ -1,4 +1,4 @@
-//! Parquet: a row for each sample. docs/export.md has the columns.
+//! Parquet: a row per sample. `docs/export.md` describes the columns.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,11 +17,11 @@ use tare_profile::{FrameId, Profile, StringId};
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink};
 
-/// Raised when a column changes its meaning or goes; new columns don't raise it.
+/// Raised when a column is removed or changes its meaning, not for new columns.
 const VERSION: u32 = 1;
 
-/// Rows that are written at a time.
-const ROWS: usize = 1 << 16;
+/// Number of rows per row group.
+const GROUP_ROWS: usize = 1 << 16;
 
 const SCHEMA: &str = "message sample {
     OPTIONAL INT64 time_ns (INTEGER(64,false));
@@ -41,17 +41,18 @@ const SCHEMA: &str = "message sample {
 }";
 
 type ParquetWriter = SerializedFileWriter<BufWriter<ExportWriter>>;
+type GroupWriter<'a> = SerializedRowGroupWriter<'a, BufWriter<ExportWriter>>;
 
-/// Writes a row for each sample, some thousands at a time.
+/// Writes a row per sample, in row groups of [`GROUP_ROWS`].
 pub struct Parquet {
     writer: ParquetWriter,
-    rows: RowBatch,
+    rows: RowGroup,
     texts: HashMap<StringId, ByteArray, foldhash::fast::RandomState>,
     frames: HashMap<FrameId, FrameTexts, foldhash::fast::RandomState>,
     chain: Vec<FrameId>,
 }
 
-/// A frame's texts, which rows share.
+/// A frame's texts and address.
 #[derive(Clone)]
 struct FrameTexts {
     function: ByteArray,
@@ -60,7 +61,8 @@ struct FrameTexts {
     address: i64,
 }
 
-/// A column: what is there, and for each row whether anything is.
+/// A column of optional values: the values that exist, and for each row 1 if it has one, else 0
+/// (Parquet's definition level).
 struct NullableColumn<T> {
     values: Vec<T>,
     levels: Vec<i16>,
@@ -79,7 +81,7 @@ impl<T> NullableColumn<T> {
     }
 }
 
-/// A column of lists.
+/// A column of lists, with Parquet's definition and repetition levels.
 #[derive(Default)]
 struct ListColumn {
     values: Vec<ByteArray>,
@@ -88,12 +90,12 @@ struct ListColumn {
 }
 
 impl ListColumn {
-    /// Adds a list; `most` is the level of an element that is there.
-    fn push(&mut self, list: impl Iterator<Item = Option<ByteArray>>, most: i16) {
+    /// Adds a list; `present` is the definition level of an element that exists.
+    fn push(&mut self, list: impl Iterator<Item = Option<ByteArray>>, present: i16) {
         let before = self.levels.len();
         for element in list {
             self.repeats.push(i16::from(self.levels.len() > before));
-            self.levels.push(if element.is_some() { most } else { most - 1 });
+            self.levels.push(if element.is_some() { present } else { present - 1 });
             self.values.extend(element);
         }
         if self.levels.len() == before {
@@ -103,9 +105,9 @@ impl ListColumn {
     }
 }
 
+/// The columns of when, where and what was sampled.
 #[derive(Default)]
-struct RowBatch {
-    count: usize,
+struct SampleColumns {
     time_ns: NullableColumn<i64>,
     event: Vec<ByteArray>,
     pid: NullableColumn<i32>,
@@ -113,13 +115,33 @@ struct RowBatch {
     comm: NullableColumn<ByteArray>,
     cpu: NullableColumn<i32>,
     period: Vec<i64>,
+}
+
+/// The columns of the innermost frame.
+#[derive(Default)]
+struct LeafColumns {
     function: NullableColumn<ByteArray>,
     dso: NullableColumn<ByteArray>,
     code: NullableColumn<ByteArray>,
     address: NullableColumn<i64>,
+}
+
+/// The columns of call chains.
+#[derive(Default)]
+struct StackColumns {
+    function: ListColumn,
+    dso: ListColumn,
+}
+
+/// The rows of a row group, as columns.
+///
+/// Invariant: all columns have the same number of rows.
+#[derive(Default)]
+struct RowGroup {
+    sample: SampleColumns,
+    leaf: LeafColumns,
     trace: NullableColumn<ByteArray>,
-    stack: ListColumn,
-    stack_dso: ListColumn,
+    stack: StackColumns,
 }
 
 impl ExportFormat for Parquet {
@@ -140,12 +162,17 @@ impl ExportFormat for Parquet {
         let out = BufWriter::with_capacity(1 << 18, out);
         let writer =
             SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(io_error)?;
-        let (rows, texts, frames, chain) = Default::default();
-        Ok(Self { writer, rows, texts, frames, chain })
+        Ok(Self {
+            writer,
+            rows: RowGroup::default(),
+            texts: HashMap::default(),
+            frames: HashMap::default(),
+            chain: Vec::new(),
+        })
     }
 }
 
-/// An error of the output itself, or one of the library in its words.
+/// Returns the output's own error if the library wraps one, else the library's message.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -156,7 +183,7 @@ fn io_error(error: ParquetError) -> io::Error {
     }
 }
 
-/// The text of an id, made once.
+/// Returns the value of an id, and makes it once.
 fn cached<K: Copy + Eq + Hash, V: Clone>(
     known: &mut HashMap<K, V, foldhash::fast::RandomState>,
     id: K,
@@ -169,7 +196,7 @@ fn text(text: &[u8]) -> ByteArray {
     ByteArray::from(String::from_utf8_lossy(text).as_bytes().to_vec())
 }
 
-fn named(profile: &Profile, frame: FrameId) -> FrameTexts {
+fn frame_texts(profile: &Profile, frame: FrameId) -> FrameTexts {
     let place = FrameText::new(profile, frame);
     FrameTexts {
         function: text(place.name.as_bytes()),
@@ -183,37 +210,23 @@ impl SampleSink for Parquet {
     fn sample(&mut self, profile: &Profile, sample: &LocatedSample) -> io::Result<()> {
         let Self { rows, texts, frames, chain, .. } = self;
         let row = &sample.row;
-        let mut string = |id: StringId| cached(texts, id, || text(profile.string(id)));
-        let thread = row.thread.and_then(|thread| profile.thread(thread));
-        let event = profile.event(row.event).map(|event| string(event.name));
-        rows.count += 1;
-        rows.time_ns.push(sample.time_ns.map(u64::cast_signed));
-        rows.event.push(event.unwrap_or_default());
-        rows.pid.push(thread.map(|thread| thread.pid));
-        rows.tid.push(thread.map(|thread| thread.tid));
-        rows.comm.push(row.comm.map(&mut string));
-        rows.cpu.push(row.cpu.and_then(|cpu| i32::try_from(cpu).ok()));
-        rows.period.push(sample.weight.period.cast_signed());
-        // Fields of tracepoints seldom come twice: they are not kept.
+        rows.sample.push(profile, sample, |id| cached(texts, id, || text(profile.string(id))));
+        // Fields of tracepoints are rarely the same twice, so their texts aren't cached.
         rows.trace.push(row.trace.map(|trace| text(profile.string(trace))));
         profile.frames_of_row(row, chain);
-        let mut named = |frame: &FrameId| cached(frames, *frame, || named(profile, *frame));
-        let leaf = chain.first().map(&mut named);
-        rows.function.push(leaf.as_ref().map(|leaf| leaf.function.clone()));
-        rows.dso.push(leaf.as_ref().and_then(|leaf| leaf.dso.clone()));
-        rows.code.push(leaf.as_ref().map(|leaf| leaf.code.clone()));
-        rows.address.push(leaf.map(|leaf| leaf.address));
-        rows.stack.push(chain.iter().map(|frame| Some(named(frame).function)), 1);
-        rows.stack_dso.push(chain.iter().map(|frame| named(frame).dso), 2);
-        if rows.count == ROWS {
-            return self.write();
+        let mut texts = |frame: &FrameId| cached(frames, *frame, || frame_texts(profile, *frame));
+        rows.leaf.push(chain.first().map(&mut texts));
+        rows.stack.function.push(chain.iter().map(|frame| Some(texts(frame).function)), 1);
+        rows.stack.dso.push(chain.iter().map(|frame| texts(frame).dso), 2);
+        if rows.len() == GROUP_ROWS {
+            return self.write_group();
         }
         Ok(())
     }
 }
 
 impl Parquet {
-    fn write(&mut self) -> io::Result<()> {
+    fn write_group(&mut self) -> io::Result<()> {
         let rows = std::mem::take(&mut self.rows);
         let mut group = self.writer.next_row_group().map_err(io_error)?;
         rows.write(&mut group).map_err(io_error)?;
@@ -222,42 +235,83 @@ impl Parquet {
     }
 }
 
-impl RowBatch {
+impl SampleColumns {
+    /// Adds a row; `string` returns the text of an id.
+    fn push(
+        &mut self,
+        profile: &Profile,
+        sample: &LocatedSample,
+        mut string: impl FnMut(StringId) -> ByteArray,
+    ) {
+        let row = &sample.row;
+        let thread = row.thread.and_then(|thread| profile.thread(thread));
+        let event = profile.event(row.event).map(|event| string(event.name));
+        self.time_ns.push(sample.time_ns.map(u64::cast_signed));
+        self.event.push(event.unwrap_or_default());
+        self.pid.push(thread.map(|thread| thread.pid));
+        self.tid.push(thread.map(|thread| thread.tid));
+        self.comm.push(row.comm.map(string));
+        self.cpu.push(row.cpu.and_then(|cpu| i32::try_from(cpu).ok()));
+        self.period.push(sample.weight.period.cast_signed());
+    }
+
+    fn write(&self, group: &mut GroupWriter<'_>) -> Result<(), ParquetError> {
+        write_optional::<Int64Type>(group, &self.time_ns)?;
+        write_column::<ByteArrayType>(group, &self.event, None, None)?;
+        write_optional::<Int32Type>(group, &self.pid)?;
+        write_optional::<Int32Type>(group, &self.tid)?;
+        write_optional::<ByteArrayType>(group, &self.comm)?;
+        write_optional::<Int32Type>(group, &self.cpu)?;
+        write_column::<Int64Type>(group, &self.period, None, None)
+    }
+}
+
+impl LeafColumns {
+    /// Adds a row; a sample without frames has no values.
+    fn push(&mut self, leaf: Option<FrameTexts>) {
+        self.function.push(leaf.as_ref().map(|leaf| leaf.function.clone()));
+        self.dso.push(leaf.as_ref().and_then(|leaf| leaf.dso.clone()));
+        self.code.push(leaf.as_ref().map(|leaf| leaf.code.clone()));
+        self.address.push(leaf.map(|leaf| leaf.address));
+    }
+
+    fn write(&self, group: &mut GroupWriter<'_>) -> Result<(), ParquetError> {
+        write_optional::<ByteArrayType>(group, &self.function)?;
+        write_optional::<ByteArrayType>(group, &self.dso)?;
+        write_optional::<ByteArrayType>(group, &self.code)?;
+        write_optional::<Int64Type>(group, &self.address)
+    }
+}
+
+impl RowGroup {
+    /// Returns the number of rows.
+    fn len(&self) -> usize {
+        self.sample.event.len()
+    }
+
     /// Writes the columns in the order of the schema.
-    fn write(
-        self,
-        group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
-    ) -> Result<(), ParquetError> {
-        optional::<Int64Type>(group, &self.time_ns)?;
-        put::<ByteArrayType>(group, &self.event, None, None)?;
-        optional::<Int32Type>(group, &self.pid)?;
-        optional::<Int32Type>(group, &self.tid)?;
-        optional::<ByteArrayType>(group, &self.comm)?;
-        optional::<Int32Type>(group, &self.cpu)?;
-        put::<Int64Type>(group, &self.period, None, None)?;
-        optional::<ByteArrayType>(group, &self.function)?;
-        optional::<ByteArrayType>(group, &self.dso)?;
-        optional::<ByteArrayType>(group, &self.code)?;
-        optional::<Int64Type>(group, &self.address)?;
-        optional::<ByteArrayType>(group, &self.trace)?;
-        for lists in [&self.stack, &self.stack_dso] {
+    fn write(&self, group: &mut GroupWriter<'_>) -> Result<(), ParquetError> {
+        self.sample.write(group)?;
+        self.leaf.write(group)?;
+        write_optional::<ByteArrayType>(group, &self.trace)?;
+        for lists in [&self.stack.function, &self.stack.dso] {
             let levels = Some(&lists.levels[..]);
             let repeats = Some(&lists.repeats[..]);
-            put::<ByteArrayType>(group, &lists.values, levels, repeats)?;
+            write_column::<ByteArrayType>(group, &lists.values, levels, repeats)?;
         }
         Ok(())
     }
 }
 
-fn optional<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
+fn write_optional<T: DataType>(
+    group: &mut GroupWriter<'_>,
     column: &NullableColumn<T::T>,
 ) -> Result<(), ParquetError> {
-    put::<T>(group, &column.values, Some(&column.levels), None)
+    write_column::<T>(group, &column.values, Some(&column.levels), None)
 }
 
-fn put<T: DataType>(
-    group: &mut SerializedRowGroupWriter<'_, BufWriter<ExportWriter>>,
+fn write_column<T: DataType>(
+    group: &mut GroupWriter<'_>,
     values: &[T::T],
     levels: Option<&[i16]>,
     repeats: Option<&[i16]>,
@@ -271,8 +325,8 @@ fn put<T: DataType>(
 
 impl Exporter for Parquet {
     fn finish(mut self: Box<Self>, whole: &RecordingSummary<'_>) -> io::Result<()> {
-        if self.rows.count > 0 {
-            self.write()?;
+        if self.rows.len() > 0 {
+            self.write_group()?;
         }
         let entries = [
             ("tare.version", VERSION.to_string()),
@@ -285,5 +339,40 @@ impl Exporter for Parquet {
         }
         self.writer.finish().map_err(io_error)?;
         io::Write::flush(self.writer.inner_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> ByteArray {
+        ByteArray::from(text)
+    }
+
+    #[test]
+    fn a_list_column_has_a_level_for_each_element_and_each_empty_list() {
+        let mut column = ListColumn::default();
+        column.push([Some(text("a")), None].into_iter(), 2);
+        column.push(std::iter::empty(), 2);
+        column.push([Some(text("b"))].into_iter(), 2);
+        assert_eq!(column.values, [text("a"), text("b")]);
+        assert_eq!(column.levels, [2, 1, 0, 2]);
+        assert_eq!(column.repeats, [0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn leaf_columns_have_a_row_for_a_sample_without_frames() {
+        let mut leaf = LeafColumns::default();
+        leaf.push(None);
+        leaf.push(Some(FrameTexts {
+            function: text("main"),
+            dso: None,
+            code: text("program"),
+            address: 16,
+        }));
+        assert_eq!(leaf.function.levels, [0, 1]);
+        assert_eq!((leaf.dso.levels, leaf.dso.values.len()), (vec![0, 0], 0));
+        assert_eq!((leaf.address.levels, leaf.address.values), (vec![0, 1], vec![16]));
     }
 }

@@ -1,6 +1,6 @@
 //! pprof's format: a message of protocol buffers, compressed with gzip.
 //!
-//! Source: `proto/profile.proto` of pprof. Numbers of fields are its own.
+//! Source: `proto/profile.proto` of pprof, which defines the field numbers.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ impl Exporter for Pprof {
         let mut frames = Vec::new();
         for (key, weight) in &self.sums.rows {
             key.frames(whole.profile, &mut frames);
-            message.sample(key, [weight.samples, weight.period], &frames);
+            message.add_sample(key, [weight.samples, weight.period], &frames);
         }
         let duration_ns = self.first_ns.map_or(0, |first_ns| self.last_ns.saturating_sub(first_ns));
         let bytes = message.finish(duration_ns);
@@ -75,7 +75,7 @@ impl Message {
         self.0.push(number.to_le_bytes()[0]);
     }
 
-    /// A number; 0 is what a field has that isn't there.
+    /// Adds a number; 0 is the default and is left out.
     fn number(&mut self, field: u64, number: u64) {
         if number != 0 {
             self.varint(field << 3);
@@ -96,7 +96,7 @@ impl Message {
     }
 }
 
-/// A function by the numbers of its name and of its source file.
+/// A function by the indexes of its name and source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PprofFunction {
     name: u64,
@@ -104,13 +104,13 @@ struct PprofFunction {
     file: u64,
 }
 
-/// A profile that is put together. Numbers of functions, files and places begin with 1.
+/// Builds a profile. Ids of functions, mappings and locations begin with 1.
 struct ProfileBuilder<'a> {
     whole: &'a RecordingSummary<'a>,
     message: Message,
     strings: IndexSet<Vec<u8>, foldhash::fast::RandomState>,
     events: Vec<EventId>,
-    /// By their frames, inlined ones before the function that they were put into.
+    /// Location ids by their frames: inlined functions, then the function that contains them.
     locations: HashMap<Box<[FrameId]>, u64, foldhash::fast::RandomState>,
     functions: IndexSet<PprofFunction, foldhash::fast::RandomState>,
     mappings: IndexSet<DsoId, foldhash::fast::RandomState>,
@@ -122,19 +122,26 @@ impl<'a> ProfileBuilder<'a> {
         let message = Message::default();
         let mut strings = IndexSet::default();
         strings.insert(Vec::new());
-        let (locations, functions, mappings) = Default::default();
-        let mut building = Self { whole, message, strings, events, locations, functions, mappings };
-        building.sample_types();
-        building
+        let mut builder = Self {
+            whole,
+            message,
+            strings,
+            events,
+            locations: HashMap::default(),
+            functions: IndexSet::default(),
+            mappings: IndexSet::default(),
+        };
+        builder.add_sample_types();
+        builder
     }
 
     fn string(&mut self, text: &[u8]) -> u64 {
-        // Go's strings are UTF-8.
+        // protobuf strings are UTF-8.
         self.strings.insert_full(String::from_utf8_lossy(text).as_bytes().to_vec()).0 as u64
     }
 
-    /// For each event how many samples there are, and what they stand for.
-    fn sample_types(&mut self) {
+    /// Adds two types of values per event: the number of samples, and their weight.
+    fn add_sample_types(&mut self) {
         let profile = self.whole.profile;
         for event in self.events.clone() {
             let name = event_name(profile, event);
@@ -165,16 +172,16 @@ impl<'a> ProfileBuilder<'a> {
         value_type.0
     }
 
-    fn sample(&mut self, key: &SumKey, values: [u64; 2], frames: &[FrameId]) {
+    fn add_sample(&mut self, key: &SumKey, values: [u64; 2], frames: &[FrameId]) {
         let profile = self.whole.profile;
         let mut sample = Message::default();
-        // Frames of functions that were put into another one are lines of its location.
+        // Inlined functions are lines of the location of the function that contains them.
         let is_inlined = |id: &FrameId| profile.frame(*id).is_some_and(|frame| frame.is_inlined);
         let parts = frames.chunk_by(|frame, _| is_inlined(frame));
         let locations: Vec<u64> = parts.map(|part| self.location(part)).collect();
         sample.numbers(1, locations);
-        let of = |event: &EventId| if *event == key.event { values } else { [0, 0] };
-        sample.numbers(2, self.events.iter().flat_map(of));
+        let event_values = |event: &EventId| if *event == key.event { values } else { [0, 0] };
+        sample.numbers(2, self.events.iter().flat_map(event_values));
         if let Some(comm) = key.comm {
             let mut label = Message::default();
             label.number(1, self.string(b"comm"));
@@ -225,7 +232,7 @@ impl<'a> ProfileBuilder<'a> {
         line.0
     }
 
-    /// The tables that samples refer to, and what else there is to say.
+    /// Adds the tables that samples refer to and the comments, and returns the message.
     fn finish(mut self, duration_ns: u64) -> Vec<u8> {
         let profile = self.whole.profile;
         for (number, dso) in (1..).zip(self.mappings.clone()) {
@@ -233,7 +240,7 @@ impl<'a> ProfileBuilder<'a> {
             let mut mapping = Message::default();
             mapping.number(1, number);
             mapping.number(5, self.string(path));
-            // All that can be named has its name.
+            // has_functions: pprof needn't look for symbols.
             mapping.number(7, 1);
             self.message.bytes(3, &mapping.0);
         }

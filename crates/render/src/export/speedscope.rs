@@ -1,4 +1,4 @@
-//! speedscope's file format: a profile for each event.
+//! speedscope's file format: a profile per event.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,8 +12,8 @@ use super::sums::{Sums, event_name};
 use super::{ExportFormat, ExportWriter, Exporter};
 use crate::samples::{FrameText, LocatedSample, RecordingSummary, SampleSink, Unit};
 
-/// Writes a document of speedscope's own format: call chains summed up, which it shows 'left heavy'
-/// and as a sandwich.
+/// Writes speedscope's format. Call chains are summed up, for its views 'left heavy' and
+/// 'sandwich'.
 pub struct Speedscope {
     out: ExportWriter,
     sums: Sums,
@@ -40,7 +40,7 @@ struct SpeedscopeFile<'a> {
     exporter: &'a str,
     #[serde(rename = "activeProfileIndex")]
     active: usize,
-    /// What speedscope doesn't show, for other readers.
+    /// Losses and ledger for other readers; speedscope doesn't show them.
     tare: RecordingInfo<'a>,
 }
 
@@ -88,7 +88,7 @@ impl Exporter for Speedscope {
         let mut table = FrameTable::default();
         let events = self.sums.events();
         let profiles = events.iter().map(|(event, all)| {
-            let mut profile = sampled(&self.sums, whole, *event, &mut table);
+            let mut profile = sampled_profile(&self.sums, whole, *event, &mut table);
             profile.end = all.period;
             profile
         });
@@ -112,11 +112,11 @@ impl Exporter for Speedscope {
     }
 }
 
-/// The document's frames, each once.
+/// The document's frames, without duplicates.
 #[derive(Default)]
 struct FrameTable {
     frames: IndexSet<FrameEntry, foldhash::fast::RandomState>,
-    /// The number of each frame of the profile that is in the table.
+    /// The index of each of the profile's frames in the table.
     known: HashMap<FrameId, usize, foldhash::fast::RandomState>,
 }
 
@@ -125,8 +125,8 @@ impl FrameTable {
         self.frames.insert_full(frame).0
     }
 
-    /// The number of a frame of the profile.
-    fn number(&mut self, profile: &Profile, id: FrameId) -> usize {
+    /// Returns the index of one of the profile's frames.
+    fn index(&mut self, profile: &Profile, id: FrameId) -> usize {
         if let Some(number) = self.known.get(&id) {
             return *number;
         }
@@ -138,7 +138,7 @@ impl FrameTable {
     }
 }
 
-fn sampled(
+fn sampled_profile(
     sums: &Sums,
     whole: &RecordingSummary<'_>,
     event: EventId,
@@ -150,16 +150,22 @@ fn sampled(
         Unit::Count => "none",
     };
     let name = event_name(profile, event);
-    let (samples, weights) = Default::default();
-    let mut sampled =
-        SampledProfile { kind: "sampled", name, unit, start: 0, end: 0, samples, weights };
+    let mut sampled = SampledProfile {
+        kind: "sampled",
+        name,
+        unit,
+        start: 0,
+        end: 0,
+        samples: Vec::new(),
+        weights: Vec::new(),
+    };
     let mut frames = Vec::new();
     for (key, weight) in sums.rows.iter().filter(|(key, _)| key.event == event) {
         key.frames(profile, &mut frames);
         let comm = key.comm.map(|comm| String::from_utf8_lossy(profile.string(comm)).into_owned());
         let thread = FrameEntry { name: comm.unwrap_or_default(), file: None };
         let mut stack = vec![table.insert(thread)];
-        stack.extend(frames.iter().rev().map(|frame| table.number(profile, *frame)));
+        stack.extend(frames.iter().rev().map(|frame| table.index(profile, *frame)));
         sampled.samples.push(stack);
         sampled.weights.push(weight.period);
     }

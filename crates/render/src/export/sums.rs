@@ -5,7 +5,7 @@ use tare_profile::{EventId, FrameId, Profile, Row, StackId, StringId, ThreadId, 
 
 use crate::samples::LocatedSample;
 
-/// What samples of one sum have in common.
+/// The properties that sums distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SumKey {
     pub(super) event: EventId,
@@ -16,7 +16,7 @@ pub(super) struct SumKey {
 }
 
 impl SumKey {
-    /// The frames, the innermost first.
+    /// Fills `frames` with the call chain, the innermost frame first.
     pub(super) fn frames(&self, profile: &Profile, frames: &mut Vec<FrameId>) {
         let Self { event, thread, comm, leaf, stack } = *self;
         let row = Row { event, thread, comm, cpu: None, leaf, stack, trace: None, details: None };
@@ -24,7 +24,7 @@ impl SumKey {
     }
 }
 
-/// Samples, summed up, in the order in which call chains were first seen.
+/// Weights of samples, in the order in which their keys first occurred.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub(super) rows: IndexMap<SumKey, Weight, foldhash::fast::RandomState>,
@@ -37,7 +37,7 @@ impl Sums {
         self.rows.entry(key).or_default().add(sample.weight);
     }
 
-    /// The events that have samples, the one with the most first, and what they weigh.
+    /// Returns the events with samples and their weights, the event with the most samples first.
     pub(super) fn events(&self) -> Vec<(EventId, Weight)> {
         let mut events: IndexMap<EventId, Weight> = IndexMap::new();
         for (key, weight) in &self.rows {
@@ -49,7 +49,7 @@ impl Sums {
     }
 }
 
-/// The name of an event.
+/// Returns the name of an event.
 pub(super) fn event_name(profile: &Profile, event: EventId) -> String {
     let name = profile.event(event).map(|event| profile.string(event.name)).unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()

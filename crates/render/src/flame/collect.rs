@@ -8,12 +8,12 @@ use tare_profile::{EventId, FrameId, Profile, Row, SliceRow, StackId, StringId, 
 use crate::samples::{LocatedSample, SampleSink};
 
 /// Maximum number of time slices.
-const SLICES: u64 = 512;
+const MAX_SLICES: u64 = 512;
 
-/// The width of a slice that a recording begins with.
+/// Width of a slice at first, in nanoseconds.
 const FIRST_WIDTH_NS: u64 = 1 << 16;
 
-/// What samples of one row of a flame graph have in common.
+/// The properties that rows of a flame graph distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StackKey {
     pub(super) event: EventId,
@@ -24,21 +24,22 @@ pub(super) struct StackKey {
     pub(super) slice: u32,
 }
 
-/// Sums samples up. Time is cut into slices of one width, which doubles when there are too many:
-/// memory depends on call chains and threads, not on how long the recording is.
+/// Sums samples up. Time is divided into slices of equal width, which doubles when there are too
+/// many slices. Memory therefore depends on call chains and threads, not on the length of the
+/// recording.
 #[derive(Debug)]
 pub struct Collector {
     pub(super) rows: IndexMap<StackKey, Weight, foldhash::fast::RandomState>,
     pub(super) slices: TimeSlices,
 }
 
-/// How time is cut.
+/// The division of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeSlices {
-    /// When the first sample was taken.
+    /// Time of the first sample.
     pub(super) first_ns: Option<u64>,
     pub(super) width_ns: u64,
-    /// Slices up to the last sample.
+    /// Number of slices up to the last sample.
     pub(super) count: u32,
 }
 
@@ -73,7 +74,7 @@ impl Collector {
         self.rows.is_empty()
     }
 
-    /// What was summed up, for those who sum up further.
+    /// Iterates over the sums as rows of a profile, with their slices.
     pub fn sliced(&self) -> impl Iterator<Item = SliceRow> {
         self.rows.iter().map(|(key, weight)| {
             let StackKey { event, thread, comm, leaf, stack, slice } = *key;
@@ -83,11 +84,11 @@ impl Collector {
         })
     }
 
-    /// The slice of a time. What came late belongs to the first.
+    /// Returns the slice of a time. Times before the first sample's belong to the first slice.
     fn slice(&mut self, time_ns: u64) -> u32 {
         let first_ns = *self.slices.first_ns.get_or_insert(time_ns);
         let since_ns = time_ns.saturating_sub(first_ns);
-        while since_ns / self.slices.width_ns >= SLICES {
+        while since_ns / self.slices.width_ns >= MAX_SLICES {
             self.widen();
         }
         let slice = u32::try_from(since_ns / self.slices.width_ns).unwrap_or(0);
@@ -95,7 +96,7 @@ impl Collector {
         slice
     }
 
-    /// Makes one slice of each two.
+    /// Doubles the width of slices, and merges each two.
     pub(super) fn widen(&mut self) {
         self.slices.width_ns = self.slices.width_ns.saturating_mul(2);
         self.slices.count = self.slices.count.div_ceil(2);
@@ -111,13 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_double_and_keep_every_sample() {
+    fn doubles_slices_and_keeps_every_sample() {
         let mut collector = Collector::default();
         let mut profile = Profile::default();
         let name = profile.add_string(b"cycles");
         let event = profile.name_event(0, name);
-        let (thread, comm, cpu, leaf, stack, trace) = Default::default();
-        let row = Row { event, thread, comm, cpu, leaf, stack, trace, details: None };
+        let row = Row {
+            event,
+            thread: None,
+            comm: None,
+            cpu: None,
+            leaf: None,
+            stack: None,
+            trace: None,
+            details: None,
+        };
         for second in 0..1000 {
             let weight = Weight { period: 3, samples: 1 };
             let time_ns = Some(5_000_000_000 + second * 1_000_000_000);

@@ -1,28 +1,28 @@
-//! Call chains of two sides as one tree, for whoever draws it otherwise.
+//! The call chains of two sides as one tree, for the terminal.
 
 use super::graph::Graph;
 
-/// A function in the call chains of two sides. Before it stand its caller and its heavier siblings
-/// with all that they call.
+/// A function in the call chains of two sides. Its caller, and heavier siblings with their callees,
+/// precede it in the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedNode {
-    /// The place of its caller; the first node, which stands for all chains, has its own.
+    /// The index of its caller. The first node is the root of all chains and its own caller.
     pub parent: usize,
-    /// How many functions are above it.
+    /// Its depth; 0 for the root.
     pub depth: u32,
     /// The function's name, printable.
     pub name: String,
     /// Its file, printable.
     pub dso: String,
-    /// The part of an event's weight that goes through it in what is compared with: 0 to 1.
+    /// Its share of the event's weight in the second side, with callees: 0 to 1.
     pub before: f64,
-    /// The same in the first side of the graph.
+    /// Its share in the first side, with callees: 0 to 1.
     pub now: f64,
 }
 
 impl Graph {
-    /// What goes through each function in an event of this name, without what has less than `least`
-    /// on both sides.
+    /// Returns the call chains of an event with this name, without functions whose share is below
+    /// `least` on both sides; empty if there is no such event.
     #[must_use]
     pub fn compared(&self, event: &str, least: f64) -> Vec<ComparedNode> {
         let Some(at) = self.events.iter().position(|one| one.name == event) else {

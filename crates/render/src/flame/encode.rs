@@ -1,15 +1,17 @@
-//! The tree and its rows as few bytes: numbers of 7 bits a byte, in base 64.
+//! A compact encoding of the tree and its rows: LEB128 numbers in base 64.
 //!
 //! ```text
-//! nodes  for each but the root: levels up from the node before, function
-//! rows   for each recording, event and thread: these three, how many rows, and for each row:
-//!        nodes on, slice (on, where the node is the same), 2 * samples, period
-//!                                                        + 1: the period is samples * usual
+//! nodes  for each except the root: levels up from the previous node, function
+//! rows   for each recording, event and thread: these three, number of rows, and for each row:
+//!        nodes since the previous row,
+//!        slice (if the node is the same: slices since the previous row),
+//!        2 * samples, then the period; or 2 * samples + 1 if the period is samples * usual
 //! ```
 
 use super::graph::Graph;
 
-/// Numbers of 7 bits a byte, the lowest first; all but the last byte have the highest bit (LEB128).
+/// Numbers in LEB128: 7 bits per byte, the lowest first; all bytes except the last have the highest
+/// bit set.
 #[derive(Debug, Default)]
 struct Bytes(Vec<u8>);
 
@@ -43,7 +45,7 @@ impl Bytes {
     }
 }
 
-/// The nodes behind the root, in base 64.
+/// Returns the nodes after the root, in base 64.
 pub(super) fn nodes(graph: &Graph) -> String {
     let mut bytes = Bytes::default();
     let mut depth = 0;
@@ -55,7 +57,7 @@ pub(super) fn nodes(graph: &Graph) -> String {
     bytes.base64()
 }
 
-/// The rows, in base 64; `usual` has the most frequent period of each event.
+/// Returns the rows, in base 64; `usual` holds the most frequent period of each event.
 pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
     let mut bytes = Bytes::default();
     let same = |a: &super::graph::GraphRow, b: &super::graph::GraphRow| {
@@ -70,7 +72,8 @@ pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
         for row in group {
             bytes.put_index(row.node - node);
             bytes.put(u64::from(if row.node == node { row.slice - slice } else { row.slice }));
-            (node, slice) = (row.node, row.slice);
+            node = row.node;
+            slice = row.slice;
             let usual = usual.get(row.event).copied().unwrap_or(0);
             let is_usual = row.weight.samples.checked_mul(usual) == Some(row.weight.period);
             bytes.put(row.weight.samples << 1 | u64::from(is_usual));
@@ -82,13 +85,13 @@ pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
     bytes.base64()
 }
 
-/// The most frequent period of a sample, by event.
+/// Returns the most frequent period of a sample, by event.
 pub(super) fn usual_periods(graph: &Graph) -> Vec<u64> {
     let mut counts: Vec<indexmap::IndexMap<u64, u64>> =
         vec![Default::default(); graph.events.len()];
     for row in &graph.rows {
         let period = row.weight.period.checked_div(row.weight.samples).unwrap_or(0);
-        // Where periods vary there is no use in knowing all of them.
+        // If periods vary this much, none is frequent enough to matter.
         if counts[row.event].len() < 1 << 10 || counts[row.event].contains_key(&period) {
             *counts[row.event].entry(period).or_default() += row.weight.samples;
         }

@@ -1,4 +1,4 @@
-//! Call chains of one or two recordings as one tree, and what weighs on it.
+//! The call chains of one or two sides as one tree, and the weights on it.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use crate::samples::{FrameKind, FrameText, Unit};
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 type Set<T> = IndexSet<T, foldhash::fast::RandomState>;
 
-/// What has a node of its own in the tree.
+/// The properties that determine a sample's node: thread name, innermost frame, callers.
 type FunctionChain = (Option<StringId>, Option<FrameId>, Option<StackId>);
 
-/// Maximum number of distinguished threads; the others are merged.
-const THREADS: usize = 1 << 10;
+/// Maximum number of distinguished threads; further threads are merged.
+const MAX_THREADS: usize = 1 << 10;
 
-/// A function as a graph shows it. Addresses without a name are one function of their file.
+/// A function of a graph. All addresses without a symbol in a file are one function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GraphFunction {
     pub(super) name: String,
@@ -26,37 +26,37 @@ pub(super) struct GraphFunction {
     pub(super) kind: FrameKind,
 }
 
-/// A function in the tree. Before it stand its parent and its heavier siblings with all below them.
+/// A node of the tree. Its parent, and heavier siblings with their subtrees, precede it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) parent: usize,
     pub(super) depth: u32,
-    /// Of [`Graph::functions`].
+    /// Index in [`Graph::functions`].
     pub(super) function: usize,
-    /// The largest part of an event's weight, in either recording, that goes through it: 0 to 1.
+    /// Its largest share of an event's weight on either side: 0 to 1.
     pub(super) share: f64,
 }
 
-/// Samples that are alike.
+/// Summed samples with the same properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GraphRow {
-    /// 0, or 1 for the recording to compare with.
+    /// 0, or 1 for the side to compare with.
     pub(super) side: usize,
     pub(super) event: usize,
-    /// Of [`Graph::threads`].
+    /// Index in [`Graph::threads`].
     pub(super) thread: usize,
-    /// Of [`Graph::nodes`].
+    /// Index in [`Graph::nodes`].
     pub(super) node: usize,
     pub(super) slice: u32,
     pub(super) weight: Weight,
 }
 
-/// An event of either recording.
+/// An event of either side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GraphEvent {
     pub(super) name: String,
     pub(super) unit: Unit,
-    /// What all its samples weigh, by recording.
+    /// The weight of all its samples, by side.
     pub(super) all: [Weight; 2],
 }
 
@@ -66,26 +66,27 @@ pub struct Graph {
     pub(super) events: Vec<GraphEvent>,
     pub(super) threads: Vec<String>,
     pub(super) functions: Vec<GraphFunction>,
-    /// The first is the root, which is no function.
+    /// The nodes; the first is the root, which isn't a function.
     pub(super) nodes: Vec<Node>,
     pub(super) rows: Vec<GraphRow>,
     pub(super) slices: TimeSlices,
-    /// Nodes that were too narrow to be kept.
+    /// Number of nodes that were merged because they were too narrow.
     pub(super) merged: usize,
 }
 
-/// The function of the root.
+/// Index of the root's function.
 pub(super) const ROOT: usize = 0;
-/// What stands for functions that are too narrow.
+
+/// Index of the function that stands for merged nodes.
 pub(super) const MERGED: usize = 1;
 
 impl Graph {
-    /// The samples of recordings, and of others to compare them with: one side or two. `order` says
-    /// which end of call chains is the root. Functions that are compared have the names that the
-    /// source has.
+    /// Builds the graph of one side, or of two to compare. `order` determines which end of call
+    /// chains is the root. With two sides, functions have their names in the source, because the
+    /// names of compiled functions differ between builds.
     #[must_use]
     pub fn new(mut sides: Vec<Vec<FlameInput<'_>>>, order: Order) -> Self {
-        let width_ns = |of: &FlameInput<'_>| of.samples.slices.width_ns;
+        let width_ns = |input: &FlameInput<'_>| input.samples.slices.width_ns;
         let widest_ns = sides.iter().flatten().map(width_ns).max().unwrap_or(0);
         for recorded in sides.iter_mut().flatten() {
             while recorded.samples.slices.width_ns < widest_ns {
@@ -121,10 +122,11 @@ impl Graph {
         building.finish(slices.unwrap_or(none))
     }
 
-    /// Merges what is narrower than this part of the whole into one node below each parent.
+    /// Merges nodes with a share below `least`, and all nodes below them, into one node per parent.
     pub(super) fn merge_narrow(&mut self, least: f64) {
         let mut kept: Vec<usize> = Vec::with_capacity(self.nodes.len());
-        let (mut nodes, mut narrow): (Vec<Node>, Map<usize, usize>) = Default::default();
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut narrow: Map<usize, usize> = Map::default();
         for node in &self.nodes {
             let parent = kept.get(node.parent).copied().unwrap_or(0);
             let is_below = nodes.get(parent).is_some_and(|parent| parent.function == MERGED);
@@ -146,39 +148,39 @@ impl Graph {
         }
         self.rows.iter_mut().for_each(|row| row.node = kept.get(row.node).copied().unwrap_or(0));
         self.nodes = nodes;
-        self.in_order();
-        self.sum_alike();
+        self.sort_nodes();
+        self.merge_rows();
     }
 
-    /// Makes one slice of each two.
+    /// Doubles the width of time slices, and merges each two.
     pub(super) fn widen(&mut self) {
         self.slices.width_ns = self.slices.width_ns.saturating_mul(2);
         self.slices.count = self.slices.count.div_ceil(2);
         self.rows.iter_mut().for_each(|row| row.slice /= 2);
-        self.sum_alike();
+        self.merge_rows();
     }
 
-    /// Sorts rows, and makes one of those that are alike.
-    fn sum_alike(&mut self) {
+    /// Sorts rows, and merges those with the same properties.
+    fn merge_rows(&mut self) {
         self.rows.sort_unstable();
         self.rows.dedup_by(|next, row| {
-            let is_alike = GraphRow { weight: row.weight, ..*next } == *row;
-            if is_alike {
+            let is_same = GraphRow { weight: row.weight, ..*next } == *row;
+            if is_same {
                 row.weight.add(next.weight);
             }
-            is_alike
+            is_same
         });
     }
 
-    /// Puts each node behind its parent and its heavier siblings.
-    fn in_order(&mut self) {
+    /// Sorts nodes: each after its parent and its heavier siblings.
+    fn sort_nodes(&mut self) {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate().skip(1) {
             children[node.parent].push(at);
         }
         let name = |at: &usize| &self.functions[self.nodes[*at].function].name;
         for siblings in &mut children {
-            // The heaviest last, as the last one pushed is the next one taken.
+            // The heaviest last, because the last one pushed is the next one popped.
             siblings.sort_by(|a, b| {
                 let by_share = self.nodes[*a].share.total_cmp(&self.nodes[*b].share);
                 by_share.then_with(|| name(b).cmp(name(a)))
@@ -203,7 +205,7 @@ impl Graph {
         self.nodes = nodes;
     }
 
-    /// What goes through each node, of an event in one of the recordings.
+    /// Returns the weight of each node with the nodes below it, for an event on one side.
     pub(super) fn totals(&self, side: usize, event: usize) -> Vec<Weight> {
         let mut totals = vec![Weight::default(); self.nodes.len()];
         for row in self.rows.iter().filter(|row| (row.side, row.event) == (side, event)) {
@@ -220,7 +222,7 @@ impl Graph {
 /// A graph while it is built.
 struct Building {
     order: Order,
-    /// Functions have the names that the source has.
+    /// Functions have their names in the source.
     is_compared: bool,
     /// Threads of several recordings are matched by name, because their ids are unrelated.
     is_joined: bool,
@@ -228,7 +230,7 @@ struct Building {
     threads: Set<String>,
     events: Vec<GraphEvent>,
     nodes: Vec<Node>,
-    /// By parent and function.
+    /// Node indexes by parent and function.
     children: Map<(usize, usize), usize>,
     rows: Vec<GraphRow>,
 }
@@ -252,7 +254,7 @@ impl Building {
         }
     }
 
-    /// An event by its name: recordings that are compared have ids of their own.
+    /// Returns the index of an event, by its name: event ids differ between recordings.
     fn event(&mut self, recorded: &FlameInput<'_>, id: EventId) -> usize {
         let profile = recorded.whole.profile;
         let name = profile.event(id).map(|event| profile.string(event.name)).unwrap_or_default();
@@ -274,7 +276,7 @@ impl Building {
             (None, Some(tid)) => format!("{tid}"),
             (None, None) => "unknown".to_owned(),
         };
-        let is_known = self.threads.len() < THREADS || self.threads.contains(&label);
+        let is_known = self.threads.len() < MAX_THREADS || self.threads.contains(&label);
         self.threads.insert_full(if is_known { label } else { "other threads".to_owned() }).0
     }
 
@@ -298,11 +300,12 @@ impl Building {
         profile.frames_of_row(&row, &mut frames);
         let mut functions: Vec<usize> =
             frames.iter().map(|frame| self.function(profile, *frame, known)).collect();
-        // Chains that were cut short or led astray have long runs of frames that say nothing.
-        let says_nothing = |at: &usize| {
-            self.functions.get_index(*at).is_some_and(|of| of.kind == FrameKind::Unresolved)
+        // Broken chains have long runs of frames without symbols; one of each run is kept.
+        let is_unresolved = |at: &usize| {
+            let function = self.functions.get_index(*at);
+            function.is_some_and(|function| function.kind == FrameKind::Unresolved)
         };
-        functions.dedup_by(|next, before| next == before && says_nothing(next));
+        functions.dedup_by(|next, before| next == before && is_unresolved(next));
         let comm = key.comm.map(|comm| profile.string(comm)).unwrap_or_default();
         let name = tare_format::printable(comm).into_owned();
         let thread = GraphFunction { name, dso: String::new(), kind: FrameKind::Thread };
@@ -351,8 +354,8 @@ impl Building {
                 node.share = node.share.max(total.period as f64 / all);
             }
         }
-        graph.in_order();
-        graph.sum_alike();
+        graph.sort_nodes();
+        graph.merge_rows();
         graph
     }
 }

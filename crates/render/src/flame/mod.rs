@@ -1,8 +1,8 @@
-//! Flame graphs: a page that stands for itself, and a picture.
+//! Flame graphs: a self-contained page, and an SVG picture.
 //!
 //! ```text
 //! samples --Collector--> rows by call chain, thread, slice of time --Graph--> one tree
-//!                                                                      |-- page: tree and rows, drawn by its own script
+//!                                                                      |-- page: tree and rows, drawn by the page's script
 //!                                                                      \-- svg: the tree as rectangles
 //! ```
 
@@ -21,68 +21,69 @@ pub use svg::svg;
 
 use crate::samples::RecordingSummary;
 
-/// A recording whose samples were collected.
+/// A recording and its collected samples.
 #[derive(Debug)]
 pub struct FlameInput<'a> {
-    /// What its samples are called.
+    /// Its tables, ledger and origin.
     pub whole: RecordingSummary<'a>,
-    /// What they weigh.
+    /// Its samples.
     pub samples: Collector,
 }
 
-/// How a flame graph is shown.
+/// Options of a flame graph's display.
 #[derive(Clone, Debug, Default)]
 pub struct Style {
-    /// Above the graph.
+    /// The title above the graph.
     pub title: String,
     /// The root is at the top.
     pub icicle: bool,
-    /// The root is the innermost function: what is above it called it.
+    /// The roots are the innermost functions, and callers are their children.
     pub callee: bool,
 }
 
-/// What stands beside a graph, in words: of one or two recordings.
+/// A side's origin, losses and cost in words, which are displayed with its graph.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct RecordingInfo {
-    /// What the recording is called.
+    /// The recording's name.
     pub name: String,
     /// The recorder's command line, the machine, the kernel.
     pub session: Vec<String>,
-    /// What is missing.
+    /// Its losses.
     pub losses: Vec<String>,
-    /// What recording cost.
+    /// Its ledger.
     pub ledger: Vec<String>,
 }
 
-/// More recordings than this don't each say what they cost.
-const MOST_LEDGERS: usize = 4;
+/// Maximum number of joined recordings whose ledgers are shown.
+const MAX_LEDGERS: usize = 4;
 
 impl RecordingInfo {
-    /// Merges the accounts of several recordings; the recorded events are those of the first.
+    /// Joins the accounts of several recordings; the origin is that of the first.
     #[must_use]
     pub fn joined(mut accounts: Vec<Self>) -> Self {
         if accounts.len() < 2 {
             return accounts.pop().unwrap_or_default();
         }
-        let of_each = |lines: fn(&Self) -> &Vec<String>| {
-            let named = |of: &Self| {
-                let line = |line: &String| format!("{}: {line}", of.name);
-                lines(of).iter().map(line).collect::<Vec<_>>()
+        let join = |lines: fn(&Self) -> &Vec<String>| {
+            let name_lines = |account: &Self| {
+                let line = |line: &String| format!("{}: {line}", account.name);
+                lines(account).iter().map(line).collect::<Vec<_>>()
             };
-            accounts.iter().flat_map(named).collect()
+            accounts.iter().flat_map(name_lines).collect()
         };
-        let names = [accounts.first(), accounts.last()].map(|of| of.map(|of| of.name.clone()));
+        let names = [accounts.first(), accounts.last()]
+            .map(|account| account.map(|account| account.name.clone()));
         let [first, last] = names.map(Option::unwrap_or_default);
-        let is_few = accounts.len() <= MOST_LEDGERS;
+        let is_few = accounts.len() <= MAX_LEDGERS;
         Self {
             name: format!("{} recordings, {first} to {last}", accounts.len()),
-            session: accounts.first().map(|of| of.session.clone()).unwrap_or_default(),
-            losses: of_each(|of| &of.losses),
-            ledger: if is_few { of_each(|of| &of.ledger) } else { Vec::new() },
+            session: accounts.first().map(|account| account.session.clone()).unwrap_or_default(),
+            losses: join(|account| &account.losses),
+            ledger: if is_few { join(|account| &account.ledger) } else { Vec::new() },
         }
     }
 
-    /// The account of a recording.
+    /// Describes a recording.
     #[must_use]
     pub fn new(name: &str, whole: &RecordingSummary<'_>) -> Self {
         let session = whole.session;

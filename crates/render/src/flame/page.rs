@@ -1,4 +1,4 @@
-//! A page that stands for itself: script, style and data in one file, and no request.
+//! A self-contained page: script, style and data in one file that loads nothing else.
 
 use std::io::{self, Write};
 
@@ -8,13 +8,13 @@ use super::graph::{Graph, GraphFunction};
 use super::{RecordingInfo, Style, encode};
 use crate::samples::{FrameKind, Unit};
 
-/// The most bytes of a page's data, by far the largest part of it.
+/// The usual maximum size of a page's data, in bytes. The rest of a page is small.
 pub const PAGE_BYTES: usize = 5 << 20;
 
-/// The slices of time that a page keeps, however large it gets.
-const LEAST_SLICES: u32 = 64;
+/// Time slices are merged to save space only while there are more than this many.
+const MIN_SLICES: u32 = 64;
 
-/// A 20th of a pixel of a window of 2000: the first limit when something has to go.
+/// First share below which nodes are merged to save space: 1/20 of a pixel in a window of 2,000.
 const NARROW: f64 = 1.0 / (20.0 * 2000.0);
 
 const PAGE: &str = include_str!("page/page.html");
@@ -28,7 +28,7 @@ const SCRIPTS: [&str; 6] = [
     include_str!("page/app.js"),
 ];
 
-/// Raised when the script reads something else.
+/// Raised when the encoding changes.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ struct Data<'a> {
     slices: PageSlices,
     dsos: Vec<&'a str>,
     kinds: [&'static str; FrameKind::ALL.len()],
-    /// Columns of one table.
+    /// `names`, `dso` and `kind` are the columns of the function table.
     names: Vec<&'a str>,
     dso: Vec<usize>,
     kind: Vec<usize>,
@@ -58,7 +58,7 @@ struct PageEvent<'a> {
     name: &'a str,
     unit: Unit,
     usual: u64,
-    /// Of each recording.
+    /// Number of samples, by side.
     samples: [u64; 2],
 }
 
@@ -80,7 +80,7 @@ struct PageSlices {
 /// what is narrower than a 20th of a pixel, then what is twice as wide, and so on.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn page(
     out: &mut dyn Write,
     graph: &mut Graph,
@@ -95,7 +95,7 @@ pub fn page(
             break data;
         }
         let is_row_heavy = graph.rows.len() > 2 * graph.nodes.len();
-        if is_row_heavy && graph.slices.count > LEAST_SLICES {
+        if is_row_heavy && graph.slices.count > MIN_SLICES {
             graph.widen();
         } else if least < 1.0 {
             graph.merge_narrow(least);
@@ -104,8 +104,8 @@ pub fn page(
             break data;
         }
     };
-    // The page runs scripts with this word alone. It depends on all of the data: no name in them can
-    // hold it.
+    // The page only runs scripts with this nonce. It is a hash of all data, so a recorded name
+    // can't contain it.
     let hash = data.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -127,11 +127,11 @@ pub fn page(
 }
 
 fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::Result<String> {
-    forget_unused(graph);
+    remove_unused(graph);
     let usual = encode::usual_periods(graph);
     let dsos: indexmap::IndexSet<&str> =
         graph.functions.iter().map(|function| &function.dso[..]).collect();
-    let kind_of = |function: &GraphFunction| {
+    let kind_index = |function: &GraphFunction| {
         FrameKind::ALL.iter().position(|kind| *kind == function.kind).unwrap_or(0)
     };
     let data = Data {
@@ -156,21 +156,21 @@ fn encoded(graph: &mut Graph, accounts: &[RecordingInfo], style: &Style) -> io::
             .iter()
             .map(|function| dsos.get_index_of(&function.dso[..]).unwrap_or(0))
             .collect(),
-        kind: graph.functions.iter().map(kind_of).collect(),
+        kind: graph.functions.iter().map(kind_index).collect(),
         count: graph.nodes.len(),
         nodes: encode::nodes(graph),
         rows: encode::rows(graph, &usual),
         merged: graph.merged,
     };
-    // Within a script element, HTML knows one character that JSON can do without.
+    // Only `<` can end a script element, and JSON can escape it.
     Ok(serde_json::to_string(&data)?.replace('<', "\\u003c"))
 }
 
-/// Leaves out functions that no node has, and gives the most frequent ones the smallest numbers.
-fn forget_unused(graph: &mut Graph) {
+/// Removes functions without nodes, and gives the most frequent ones the smallest indexes.
+fn remove_unused(graph: &mut Graph) {
     let mut uses = vec![0_u64; graph.functions.len()];
     graph.nodes.iter().for_each(|node| uses[node.function] += 1);
-    // The root and what stands for merged nodes keep their places.
+    // ROOT and MERGED keep their indexes.
     let mut order: Vec<usize> = (2..graph.functions.len()).filter(|at| uses[*at] > 0).collect();
     order.sort_by_key(|at| std::cmp::Reverse(uses[*at]));
     let order: Vec<usize> = [0, 1].into_iter().chain(order).collect();

@@ -1,4 +1,4 @@
-//! A flame graph as a picture, for where no script runs.
+//! A flame graph as an SVG picture, without scripts.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -9,21 +9,28 @@ use super::graph::{Graph, GraphEvent, GraphFunction, MERGED};
 use super::{RecordingInfo, Style};
 use crate::samples::{FrameKind, Unit};
 
-/// The picture's width, in pixels.
+/// The picture's width in pixels.
 const WIDTH: f64 = 1200.0;
-const MARGIN: f64 = 10.0;
-/// Of a function.
-const HEIGHT: f64 = 16.0;
-/// Of a line of text.
-const LINE: f64 = 16.0;
-/// Of a character of the monospaced font, at 11 pixels.
-const CHARACTER: f64 = 6.7;
-/// What is narrower is merged: a 20th of a pixel.
-const NARROW: f64 = 0.05;
-/// The most bytes of a picture; what is narrow is merged until it is smaller.
-const MOST_BYTES: usize = 6_000_000;
 
-/// Fill colours by kind, light and dark, as those of the page.
+/// Margin in pixels.
+const MARGIN: f64 = 10.0;
+
+/// Height of a function in pixels.
+const HEIGHT: f64 = 16.0;
+
+/// Height of a line of text in pixels.
+const LINE: f64 = 16.0;
+
+/// Width of a character in pixels, for the monospaced font of 11 pixels.
+const CHARACTER: f64 = 6.7;
+
+/// Width in pixels below which functions are merged.
+const NARROW: f64 = 0.05;
+
+/// Maximum size of a picture in bytes. Wider functions are merged until it is smaller.
+const MAX_BYTES: usize = 6_000_000;
+
+/// Fill colours by kind for light and dark backgrounds, the same as the page's.
 const COLOURS: [(&str, &str); FrameKind::ALL.len()] = [
     ("#f2a65a", "#b06c24"),
     ("#e8c547", "#8f7617"),
@@ -34,7 +41,7 @@ const COLOURS: [(&str, &str); FrameKind::ALL.len()] = [
     ("#dcdce2", "#34363e"),
 ];
 
-/// Text within an element or an attribute.
+/// Escapes a text for an element or an attribute.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -50,12 +57,11 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes the graphs of all events of the first recording, one below the other. Where there is
-/// another to compare with, functions are red that have a larger share than there, and blue that
-/// have a smaller one.
+/// Writes the graphs of all events of the first side, one below the other. If there is a second
+/// side, functions with a larger share than there are red, and those with a smaller share are blue.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn svg(
     out: &mut dyn Write,
     graph: &mut Graph,
@@ -66,7 +72,7 @@ pub fn svg(
     loop {
         graph.merge_narrow(narrow / (WIDTH - 2.0 * MARGIN));
         let picture = picture(graph, accounts, style).map_err(io::Error::other)?;
-        if picture.len() <= MOST_BYTES || narrow > WIDTH {
+        if picture.len() <= MAX_BYTES || narrow > WIDTH {
             return out.write_all(picture.as_bytes());
         }
         narrow *= 2.0;
@@ -99,25 +105,25 @@ fn picture(
             let samples = crate::count(event.all[0].samples, "sample");
             let all = amount(event.all[0].period, event.unit);
             text(&mut body, &mut y, "e", &format!("{}: {samples}, {all}", event.name))?;
-            y = frames(&mut body, graph, at, event, style, y - LINE / 2.0)? + LINE;
+            y = draw_frames(&mut body, graph, at, event, style, y - LINE / 2.0)? + LINE;
         }
     }
     if accounts.len() > 1 {
-        let line = "red: a larger share than in what it is compared with; blue: a smaller one";
+        let line = "red: larger share than before; blue: smaller share";
         text(&mut body, &mut y, "d", line)?;
     } else {
-        legend(&mut body, graph, y)?;
+        draw_legend(&mut body, graph, y)?;
     }
     y += 1.5 * LINE;
     if graph.merged > 0 {
         let functions = crate::count(graph.merged as u64, "function");
         let line = format!(
-            "{functions} too narrow to show {}",
-            if graph.merged == 1 { "is merged" } else { "are merged" }
+            "{functions} too narrow to draw {} merged",
+            crate::agreeing(graph.merged as u64, "was", "were")
         );
         text(&mut body, &mut y, "d", &line)?;
     }
-    for line in accounts.iter().flat_map(missing_and_cost) {
+    for line in accounts.iter().flat_map(losses_and_ledger) {
         text(&mut body, &mut y, "d", line)?;
     }
     let mut picture = String::new();
@@ -132,9 +138,9 @@ fn picture(
     Ok(picture)
 }
 
-/// What a recording lacks, and what it cost.
-fn missing_and_cost(account: &RecordingInfo) -> Vec<&str> {
-    let none = account.losses.is_empty().then_some("nothing is known to be missing");
+/// Returns a recording's losses and ledger.
+fn losses_and_ledger(account: &RecordingInfo) -> Vec<&str> {
+    let none = account.losses.is_empty().then_some("no known losses");
     let lines = account.losses.iter().chain(&account.ledger).map(String::as_str);
     none.into_iter().chain(lines).collect()
 }
@@ -144,8 +150,8 @@ fn css() -> Result<String, std::fmt::Error> {
         "text{font:11px ui-monospace,monospace;fill:#1c1c1c}.h{font-size:15px;font-weight:600}.e{font-weight:600}.d{fill:#555}.b{fill:#fff}g text{pointer-events:none}",
     );
     let rule = |css: &mut String, dark: bool| {
-        for (at, (light, in_the_dark)) in COLOURS.iter().enumerate() {
-            write!(css, ".k{at}{{fill:{}}}", if dark { in_the_dark } else { light })?;
+        for (at, (light, dark_fill)) in COLOURS.iter().enumerate() {
+            write!(css, ".k{at}{{fill:{}}}", if dark { dark_fill } else { light })?;
         }
         Ok::<_, std::fmt::Error>(())
     };
@@ -156,8 +162,8 @@ fn css() -> Result<String, std::fmt::Error> {
     Ok(css)
 }
 
-/// Draws an event's graph below `top`. Returns where it ends.
-fn frames(
+/// Draws an event's graph below `top`, and returns its lower end.
+fn draw_frames(
     body: &mut String,
     graph: &Graph,
     at: usize,
@@ -169,8 +175,9 @@ fn frames(
     let before = (event.all[1].samples > 0).then(|| graph.totals(1, at));
     let all = event.all[0].period.max(1) as f64;
     let scale = (WIDTH - 2.0 * MARGIN) / all;
-    let seen = |node: &(usize, &super::graph::Node)| totals[node.0].period as f64 * scale >= NARROW;
-    let depth = graph.nodes.iter().enumerate().filter(seen).map(|(_, node)| node.depth).max();
+    let is_visible =
+        |node: &(usize, &super::graph::Node)| totals[node.0].period as f64 * scale >= NARROW;
+    let depth = graph.nodes.iter().enumerate().filter(is_visible).map(|(_, node)| node.depth).max();
     let depth = f64::from(depth.unwrap_or(0));
     let mut ends = vec![MARGIN; graph.nodes.len()];
     for (node, known) in graph.nodes.iter().enumerate() {
@@ -186,11 +193,11 @@ fn frames(
         let function = &graph.functions[known.function];
         let kind = if node == 0 { FrameKind::Thread } else { function.kind };
         let kind = FrameKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
-        let mut title = described(function, totals[node], event);
+        let mut title = describe_function(function, totals[node], event);
         let mut fill = String::new();
         if let Some(before) = before.as_ref().and_then(|before| before.get(node)) {
             let was = before.period as f64 / event.all[1].period.max(1) as f64;
-            let (text, colour) = compared(totals[node].period as f64 / all, was);
+            let (text, colour) = describe_change(totals[node].period as f64 / all, was);
             title.push_str(&text);
             fill = colour;
         }
@@ -218,17 +225,18 @@ fn frames(
     Ok(top + HEIGHT * (depth + 1.0))
 }
 
-/// A share beside what it was, in words and as a colour: full where it changed by five points.
-fn compared(share: f64, was: f64) -> (String, String) {
+/// Returns the change of a share as text and as a colour, which is full from five points on.
+fn describe_change(share: f64, was: f64) -> (String, String) {
     let delta = share - was;
     let pale = 232.0 - 150.0 * (delta.abs() / 0.05).min(1.0);
-    let (red, blue) = if delta > 0.0 { (232.0, pale) } else { (pale, 232.0) };
+    let red = if delta > 0.0 { 232.0 } else { pale };
+    let blue = if delta > 0.0 { pale } else { 232.0 };
     let colour = format!(r#" style="fill:rgb({red:.0},{pale:.0},{blue:.0})""#);
     (format!(", {:+.2}% from {:.2}%", 100.0 * delta, 100.0 * was), colour)
 }
 
-/// What a function is called and weighs.
-fn described(function: &GraphFunction, total: Weight, event: &GraphEvent) -> String {
+/// Returns a function's name, file, share and weight.
+fn describe_function(function: &GraphFunction, total: Weight, event: &GraphEvent) -> String {
     let name = &function.name;
     let dso = &function.dso;
     let dso = if dso.is_empty() { String::new() } else { format!(" ({dso})") };
@@ -238,7 +246,7 @@ fn described(function: &GraphFunction, total: Weight, event: &GraphEvent) -> Str
     format!("{name}{dso}: {share:.2}%, {amount}, {samples}")
 }
 
-/// Cuts a name to this many characters, with dots where it continues.
+/// Shortens a name to this many characters, with an ellipsis if it is longer.
 fn cut(name: &str, fits: usize) -> String {
     if name.chars().count() <= fits {
         return name.to_owned();
@@ -246,7 +254,7 @@ fn cut(name: &str, fits: usize) -> String {
     name.chars().take(fits - 1).chain(['…']).collect()
 }
 
-fn legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
+fn draw_legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
     let mut x = MARGIN;
     for (at, kind) in
         FrameKind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != FrameKind::Thread)
@@ -268,7 +276,7 @@ fn legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
     Ok(())
 }
 
-/// What samples stand for, with its unit.
+/// Formats a weight with its unit.
 fn amount(period: u64, unit: Unit) -> String {
     match unit {
         Unit::Nanoseconds => format!("{:.3} s", period as f64 / 1e9),
@@ -281,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_text() {
+    fn escapes_and_shortens_names() {
         assert_eq!(escaped("<a href=\"x\">&\u{1b}"), "&lt;a href=&quot;x&quot;&gt;&amp;\u{fffd}");
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");

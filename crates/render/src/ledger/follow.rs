@@ -18,7 +18,7 @@ fn fixed_period(fixed: FixedPeriod, name: &str) -> String {
     )
 }
 
-/// Formats the amount that samples stand for, of the amount used.
+/// Formats the sampled amount beside the amount used.
 fn coverage(coverage: Coverage) -> Option<String> {
     let amount = |number: u64| {
         if coverage.is_time { seconds(number) } else { grouped(number) }
@@ -70,7 +70,7 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
     };
     lines.extend(sentence.map(|sentence| format!("coverage: {sentence}{}", tasks(follow))));
     if follow.kernel_keeps_counts == Some(true) {
-        lines.push("this kernel keeps what short-lived children count, for their siblings: see linux/inherited-events.md".to_owned());
+        lines.push("this kernel carries counts of short-lived children over to their siblings: see linux/inherited-events.md".to_owned());
     }
     lines
 }

@@ -245,7 +245,6 @@ fn rings(ledger: &Ledger) -> String {
 }
 
 fn per_second(amount: u64, ns: u64) -> Option<u64> {
-    // Both are below 2^53 in any recording that ends; beyond that the rate is only less exact.
     (ns > 0)
         .then(|| u128::from(amount) * 1_000_000_000 / u128::from(ns))
         .map(|rate| u64::try_from(rate).unwrap_or(u64::MAX))
@@ -255,7 +254,7 @@ fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / SECOND_NS)
 }
 
-/// A number of bytes in a unit that keeps it readable; units are powers of 1000.
+/// Formats a number of bytes; units are powers of 1000.
 fn bytes(number: u64) -> String {
     let units = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     let unit = units.into_iter().find(|(_, size)| number as f64 >= *size);

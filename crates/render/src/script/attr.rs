@@ -1,4 +1,4 @@
-//! An event's attributes on one line, in the words of `perf evlist -v`.
+//! An event's attributes on one line, as in `perf evlist -v`.
 
 use std::fmt::Write;
 
@@ -33,6 +33,7 @@ const SAMPLE_TYPES: [(u32, &str); 24] = [
     (abi::PERF_SAMPLE_WEIGHT_STRUCT, "WEIGHT_STRUCT"),
 ];
 
+/// Bits of `read_format` in perf's order.
 const READ_FORMATS: [(ReadFormat, &str); 5] = [
     (ReadFormat::TOTAL_TIME_ENABLED, "TOTAL_TIME_ENABLED"),
     (ReadFormat::TOTAL_TIME_RUNNING, "TOTAL_TIME_RUNNING"),
@@ -41,7 +42,7 @@ const READ_FORMATS: [(ReadFormat, &str); 5] = [
     (ReadFormat::LOST, "LOST"),
 ];
 
-/// One-bit fields before `freq`, those up to `precise_ip`, and those behind it, in the kernel's order.
+/// One-bit fields before `freq`, in the kernel's order.
 const BEFORE_FREQ: [Flags; 10] = [
     Flags::DISABLED,
     Flags::INHERIT,
@@ -54,10 +55,13 @@ const BEFORE_FREQ: [Flags; 10] = [
     Flags::MMAP,
     Flags::COMM,
 ];
+
+/// One-bit fields between `freq` and `precise_ip`.
 const BEFORE_PRECISE: [Flags; 4] =
     [Flags::INHERIT_STAT, Flags::ENABLE_ON_EXEC, Flags::TASK, Flags::WATERMARK];
 
-/// `type: 1, config: 0x2, { sample_period, sample_freq }: 4000, …`; what is 0 is left out.
+/// Formats attributes as `type: 1, config: 0x2, { sample_period, sample_freq }: 4000, …`; zeros are
+/// left out.
 #[must_use]
 pub fn attr_line(attr: &Attr) -> String {
     let mut words = vec![format!("type: {}", attr.kind)];
@@ -74,9 +78,9 @@ pub fn attr_line(attr: &Attr) -> String {
     };
     decimal(&mut words, "{ sample_period, sample_freq }", rate);
     let bits = SAMPLE_TYPES.iter().filter(|(bit, _)| attr.sample_type & u64::from(*bit) != 0);
-    named(&mut words, "sample_type", bits.map(|(_, name)| *name));
+    add_names(&mut words, "sample_type", bits.map(|(_, name)| *name));
     let bits = READ_FORMATS.iter().filter(|(bit, _)| attr.read_format.contains(*bit));
-    named(&mut words, "read_format", bits.map(|(_, name)| *name));
+    add_names(&mut words, "read_format", bits.map(|(_, name)| *name));
     let flags = |words: &mut Vec<String>, shown: Flags| {
         let names = (attr.flags & shown).iter_names();
         words.extend(names.map(|(name, _)| format!("{}: 1", name.to_lowercase())));
@@ -108,10 +112,10 @@ pub fn attr_line(attr: &Attr) -> String {
     words.join(", ")
 }
 
-fn named<'a>(words: &mut Vec<String>, title: &str, names: impl Iterator<Item = &'a str>) {
+fn add_names<'a>(words: &mut Vec<String>, title: &str, names: impl Iterator<Item = &'a str>) {
     let mut text = String::new();
     for name in names {
-        // A string takes all that is written to it.
+        // Writing to a string can't fail.
         let _ = write!(text, "{}{name}", if text.is_empty() { "" } else { "|" });
     }
     words.extend((!text.is_empty()).then(|| format!("{title}: {text}")));

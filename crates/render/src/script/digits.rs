@@ -1,9 +1,8 @@
-//! Text that is put together byte by byte: formatting is most of the time that printing a recording
-//! takes.
+//! Fast formatting of numbers and names: `tare script` spends most of its time on formatting.
 
 use tare_format::printable;
 
-/// Adds a number, with spaces (or zeros) before it up to `width`.
+/// Appends a number, padded with `fill` to `width` on the left.
 pub fn decimal(text: &mut Vec<u8>, mut number: u64, width: usize, fill: u8) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -18,7 +17,7 @@ pub fn decimal(text: &mut Vec<u8>, mut number: u64, width: usize, fill: u8) {
     padded(text, &digits[at..], width, fill);
 }
 
-/// Adds a number that can be negative.
+/// Appends a number that can be negative, padded with spaces.
 pub fn signed(text: &mut Vec<u8>, number: i32, width: usize) {
     if number < 0 {
         padded(text, number.to_string().as_bytes(), width, b' ');
@@ -27,7 +26,7 @@ pub fn signed(text: &mut Vec<u8>, number: i32, width: usize) {
     }
 }
 
-/// Adds a number in hexadecimal digits.
+/// Appends a number in hexadecimal digits, padded with spaces.
 pub fn hex(text: &mut Vec<u8>, number: u64, width: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let len = (64 - number.leading_zeros()).div_ceil(4).max(1);
@@ -38,14 +37,13 @@ pub fn hex(text: &mut Vec<u8>, number: u64, width: usize) {
     padded(text, &digits[..len as usize], width, b' ');
 }
 
-/// Adds bytes, with spaces before them up to `width`.
+/// Appends bytes, padded with `fill` to `width` on the left.
 pub fn padded(text: &mut Vec<u8>, bytes: &[u8], width: usize, fill: u8) {
     text.extend(std::iter::repeat_n(fill, width.saturating_sub(bytes.len())));
     text.extend_from_slice(bytes);
 }
 
-/// Adds a name that comes from outside, made [`printable`]; bytes that are no UTF-8 are shown as
-/// `\xNN`.
+/// Appends an untrusted name, made [`printable`]; bytes that aren't UTF-8 become `\xNN`.
 pub fn name(text: &mut Vec<u8>, name: &[u8]) {
     if name.iter().all(|byte| (b' '..=b'~').contains(byte)) {
         return text.extend_from_slice(name);
@@ -58,7 +56,7 @@ pub fn name(text: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-/// Adds a line of a source file, made printable but for its tabs.
+/// Appends a line of a source file, made printable except for its tabs.
 pub fn name_with_tabs(text: &mut Vec<u8>, line: &[u8]) {
     for (at, part) in line.split(|byte| *byte == b'\t').enumerate() {
         if at > 0 {
@@ -68,7 +66,7 @@ pub fn name_with_tabs(text: &mut Vec<u8>, line: &[u8]) {
     }
 }
 
-/// Adds a name, with spaces before it up to `width`.
+/// Appends a name, padded with spaces to `width` on the left.
 pub fn padded_name(text: &mut Vec<u8>, bytes: &[u8], width: usize) {
     text.extend(std::iter::repeat_n(b' ', width.saturating_sub(bytes.len())));
     name(text, bytes);
@@ -85,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_standard_library() {
+    fn formats_numbers_as_the_standard_library_does() {
         for number in [0, 7, 10, 99, 4096, 1 << 40, u64::MAX] {
             assert_eq!(text(|text| decimal(text, number, 12, b' ')), format!("{number:12}"));
             assert_eq!(text(|text| decimal(text, number, 6, b'0')), format!("{number:06}"));
@@ -95,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_harmless() {
+    fn escapes_names() {
         assert_eq!(
             text(|text| name(text, "a b\u{1b}[31m\n\u{9b}é".as_bytes())),
             "a b\\u{1b}[31m\\u{a}\\u{9b}é"
         );
         assert_eq!(text(|text| name(text, b"\x9bx")), "\\x9bx");
-        let turned = text(|text| name(text, "a\u{202e}b\u{feff}".as_bytes()));
-        assert_eq!(turned, "a\\u{202e}b\\u{feff}");
+        let reordered = text(|text| name(text, "a\u{202e}b\u{feff}".as_bytes()));
+        assert_eq!(reordered, "a\\u{202e}b\\u{feff}");
     }
 }

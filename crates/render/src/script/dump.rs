@@ -1,4 +1,4 @@
-//! `-D`: records as they lie in a recording, byte by byte and decoded, as `perf script -D` has them.
+//! `-D`: the raw and decoded records of a recording, as in `perf script -D`.
 
 use std::io::{self, Write};
 
@@ -8,19 +8,19 @@ use tare_format::{Endian, Words};
 
 use super::record::record;
 
-/// Bytes in a line.
-const LINE: usize = 16;
+/// Bytes per line.
+const LINE_BYTES: usize = 16;
 
-/// Writes a record of the recording that is called `name`.
+/// Writes a record of the recording with this name.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if `out` can't be written.
 pub fn dump(out: &mut dyn Write, entry: &Entry<'_>, name: &str) -> io::Result<()> {
     let Entry { offset, record: raw, description, .. } = entry;
     let size = RecordHeader::SIZE + raw.body.len();
     writeln!(out, "\n{offset:#x}@{name} [{size:#x}]: event: {}\n.", raw.kind)?;
     writeln!(out, ". ... raw event: size {size} bytes")?;
-    bytes(out, raw)?;
+    write_bytes(out, raw)?;
     let lookup = description.lookup();
     let id = lookup.index_of(raw).and_then(|event| lookup.layouts().get(event));
     let id = id.map(|layout| layout.sample_id(raw)).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn dump(out: &mut dyn Write, entry: &Entry<'_>, name: &str) -> io::Result<()
     let cpu = cpu.map(|cpu| format!("{cpu} ")).unwrap_or_default();
     write!(out, "\n{cpu}{time} {offset:#x} [{size:#x}]: ")?;
     if raw.kind == kind::PERF_RECORD_SAMPLE {
-        return sample(out, raw, lookup.layout_of(raw));
+        return write_sample(out, raw, lookup.layout_of(raw));
     }
     let mut text = Vec::new();
     match raw.decode() {
@@ -50,28 +50,32 @@ fn sample_cpu(raw: &RawRecord<'_>, layout: Option<&Layout>) -> Option<u32> {
     Sample::decode_front(raw, layout?).ok()?.head.cpu
 }
 
-/// The record in hexadecimal digits and as letters.
-fn bytes(out: &mut dyn Write, raw: &RawRecord<'_>) -> io::Result<()> {
+/// Writes the record's bytes in hexadecimal and as letters.
+fn write_bytes(out: &mut dyn Write, raw: &RawRecord<'_>) -> io::Result<()> {
     let size = u16::try_from(RecordHeader::SIZE + raw.body.len()).unwrap_or(u16::MAX);
     let mut all = RecordHeader { kind: raw.kind, misc: raw.misc, size }.encode().to_vec();
     if raw.endian != Endian::NATIVE {
         [0..4, 4..6, 6..8].into_iter().for_each(|field| all[field].reverse());
     }
     all.extend_from_slice(raw.body);
-    for (number, line) in all.chunks(LINE).enumerate() {
+    for (number, line) in all.chunks(LINE_BYTES).enumerate() {
         let digits: String = line.iter().map(|byte| format!("{byte:02x} ")).collect();
         let letter = |byte: &u8| if (b' '..=b'~').contains(byte) { char::from(*byte) } else { '.' };
         let letters: String = line.iter().map(letter).collect();
-        writeln!(out, ".  {:04x}:  {digits:<48} {letters:<16}", number * LINE)?;
+        writeln!(out, ".  {:04x}:  {digits:<48} {letters:<16}", number * LINE_BYTES)?;
     }
     Ok(())
 }
 
-fn sample(out: &mut dyn Write, raw: &RawRecord<'_>, layout: Option<&Layout>) -> io::Result<()> {
+fn write_sample(
+    out: &mut dyn Write,
+    raw: &RawRecord<'_>,
+    layout: Option<&Layout>,
+) -> io::Result<()> {
     write!(out, "PERF_RECORD_SAMPLE(IP, {:#x}): ", raw.misc)?;
     let decoded = layout.map(|layout| Sample::decode(raw, layout));
     let Some(Ok(sample)) = decoded else {
-        return writeln!(out, "it belongs to no event, or ends within its fields");
+        return writeln!(out, "the sample belongs to no event, or ends within its fields");
     };
     let head = &sample.head;
     let pid = head.pid.unwrap_or(-1);
@@ -81,7 +85,7 @@ fn sample(out: &mut dyn Write, raw: &RawRecord<'_>, layout: Option<&Layout>) -> 
     let addr = head.addr.unwrap_or(0);
     writeln!(out, "{pid}/{tid}: {} period: {period} addr: {}", c_hex(ip), c_hex(addr))?;
     if let Some(chain) = sample.callchain {
-        words(out, "FP chain", chain)?;
+        write_words(out, "FP chain", chain)?;
     }
     if let Some(branches) = &sample.branches {
         writeln!(out, "... branch stack: nr:{}", branches.iter().count())?;
@@ -100,7 +104,7 @@ fn sample(out: &mut dyn Write, raw: &RawRecord<'_>, layout: Option<&Layout>) -> 
     source.map_or(Ok(()), |source| writeln!(out, " . data_src: {}", c_hex(source)))
 }
 
-fn words(out: &mut dyn Write, title: &str, words: Words<'_>) -> io::Result<()> {
+fn write_words(out: &mut dyn Write, title: &str, words: Words<'_>) -> io::Result<()> {
     writeln!(out, "... {title}: nr:{}", words.iter().count())?;
     for (number, word) in words.iter().enumerate() {
         writeln!(out, "..... {number:2}: {word:016x}")?;
@@ -108,7 +112,7 @@ fn words(out: &mut dyn Write, title: &str, words: Words<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// C's `%#x`, where 0 is `0`.
+/// Formats a number as C's `%#x` does, which prints 0 as `0`.
 fn c_hex(number: u64) -> String {
     if number == 0 { "0".to_owned() } else { format!("{number:#x}") }
 }

@@ -7,7 +7,7 @@ use tare_format::abi::bindings::{
 };
 use tare_format::record::{Branch, Registers};
 
-/// Where samples of an event have their own address: page faults have that of the memory.
+/// Whether the address in an event's samples is that of accessed memory, as for page faults.
 #[must_use]
 pub fn has_data_address(attr: &Attr) -> bool {
     let faults =
@@ -15,7 +15,7 @@ pub fn has_data_address(attr: &Attr) -> bool {
     attr.kind == PERF_TYPE_SOFTWARE && faults.iter().any(|fault| u64::from(*fault) == attr.config)
 }
 
-/// A branch's flags and cycles, as in `perf script -F brstack`.
+/// Formats a branch's flags and cycles, as in `perf script -F brstack`.
 #[must_use]
 pub fn branch_flags(branch: &Branch) -> String {
     let prediction = if branch.mispredicted {
@@ -30,7 +30,7 @@ pub fn branch_flags(branch: &Branch) -> String {
     format!("/{prediction}/{transaction}/{abort}/{}/{} ", branch.cycles, branch_type(branch))
 }
 
-/// What kind of branch it is, in perf's words; nothing where that was not recorded.
+/// Returns perf's name of a branch's type; empty if the type wasn't recorded.
 fn branch_type(branch: &Branch) -> &'static str {
     const NAMES: [&str; 15] = [
         "",
@@ -63,7 +63,7 @@ fn branch_type(branch: &Branch) -> &'static str {
     NAMES.get(usize::from(branch.branch_type)).copied().unwrap_or(extended)
 }
 
-/// A page's size: `4K`; 0 is not known.
+/// Formats a page's size, such as `4K`; 0 means unknown.
 #[must_use]
 pub fn page_size(bytes: u64) -> String {
     match bytes {
@@ -75,13 +75,13 @@ pub fn page_size(bytes: u64) -> String {
     }
 }
 
-/// The registers of x86 by number (`arch/x86/include/uapi/asm/perf_regs.h`).
+/// Names of the x86 registers by number (`arch/x86/include/uapi/asm/perf_regs.h`).
 const X86: [&str; 24] = [
     "AX", "BX", "CX", "DX", "SI", "DI", "BP", "SP", "IP", "FLAGS", "CS", "SS", "DS", "ES", "FS",
     "GS", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15",
 ];
 
-/// Adds the registers of a sample.
+/// Appends the registers of a sample.
 pub fn registers(text: &mut Vec<u8>, registers: &Registers<'_>) {
     text.extend_from_slice(format!(" ABI:{} ", registers.abi).as_bytes());
     let numbers = (0..64_usize).filter(|number| registers.mask >> number & 1 == 1);

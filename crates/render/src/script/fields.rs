@@ -1,5 +1,5 @@
-//! Which fields a line has, by type of event: the defaults, and what `-F` makes of them. Names and
-//! rules are those of `perf-script(1)`.
+//! The fields of a line by type of event: the defaults, and the changes by `-F`. Names and rules
+//! are those of `perf-script(1)`.
 #![allow(missing_docs)] // the names are perf's, and FIELDS lists them
 
 use bitflags::bitflags;
@@ -14,7 +14,7 @@ use tare_format::abi::bindings::{
 };
 
 bitflags! {
-    /// What a line can have.
+    /// Fields of a line.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Fields: u64 {
         const COMM = 1;
@@ -105,7 +105,7 @@ const FIELDS: [(&str, Fields, u32, &str); 42] = [
     ("vcpu", Fields::OF_TRACES, 0, ""),
 ];
 
-/// The types of events that have fields of their own; the last is every other type.
+/// The types of events with separate fields; the last stands for all other types.
 const TYPES: [(&str, u32); 7] = [
     ("hw", PERF_TYPE_HARDWARE),
     ("sw", PERF_TYPE_SOFTWARE),
@@ -118,15 +118,15 @@ const TYPES: [(&str, u32); 7] = [
 
 const TRACE: usize = 2;
 
-fn place_of(kind: u32) -> usize {
-    TYPES.iter().position(|(_, of)| *of == kind).unwrap_or(TYPES.len() - 1)
+fn type_index(kind: u32) -> usize {
+    TYPES.iter().position(|(_, known)| *known == kind).unwrap_or(TYPES.len() - 1)
 }
 
 /// The fields of each type of event.
 #[derive(Clone, Debug)]
 pub struct Selection {
     fields: [Fields; TYPES.len()],
-    /// What the user asked for by name: it is an error where samples don't have it.
+    /// Fields that the user named: it is an error if samples don't have them.
     asked: [Fields; TYPES.len()],
     is_set: [bool; TYPES.len()],
 }
@@ -155,10 +155,10 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Takes in one `-F`.
+    /// Applies one `-F`.
     ///
     /// # Errors
-    /// A line that says what is wrong with it.
+    /// Fails with a message if the option is invalid.
     pub fn change(&mut self, typed: &str) -> Result<(), String> {
         let (kinds, list) = match typed.split_once(':') {
             None => (0..TYPES.len(), typed),
@@ -178,8 +178,9 @@ impl Selection {
         let changes =
             list.contains(['+', '-']) && list.split(',').any(|word| word.starts_with(['+', '-']));
         for kind in kinds.clone().filter(|_| !changes) {
-            (self.fields[kind], self.asked[kind], self.is_set[kind]) =
-                (Fields::empty(), Fields::empty(), true);
+            self.fields[kind] = Fields::empty();
+            self.asked[kind] = Fields::empty();
+            self.is_set[kind] = true;
         }
         for word in list.split(',').filter(|word| !word.is_empty()) {
             let (sign, name) = match word.split_at(1) {
@@ -206,14 +207,14 @@ impl Selection {
         Ok(())
     }
 
-    /// Leaves out what the samples of a recording don't have; the first event of each type decides,
-    /// as in perf.
+    /// Removes fields that the samples of a recording don't have. The first event of each type
+    /// decides, as in perf.
     ///
     /// # Errors
-    /// The user asked for something that they don't have.
+    /// Fails with a message if the user named a field that the samples don't have.
     pub fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
         for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
-            let Some((attr, name)) = events.iter().find(|(attr, _)| place_of(attr.kind) == kind)
+            let Some((attr, name)) = events.iter().find(|(attr, _)| type_index(attr.kind) == kind)
             else {
                 continue;
             };
@@ -254,7 +255,7 @@ impl Selection {
 
     /// Returns the fields for a type of event (`PERF_TYPE_*`).
     pub fn fields_for(&self, kind: u32) -> Fields {
-        self.fields[place_of(kind)]
+        self.fields[type_index(kind)]
     }
 }
 
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_replaces_and_signs_change() {
+    fn lists_replace_fields_and_signs_change_them() {
         assert_eq!(
             changed("comm,time").fields_for(PERF_TYPE_SOFTWARE),
             Fields::COMM | Fields::TIME
@@ -286,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn refuses_invalid_options() {
         for typed in ["", "nonsense", "+pid,comm", "comm,+pid", "hw2:comm"] {
             assert!(Selection::default().change(typed).is_err(), "{typed}");
         }
     }
 
     #[test]
-    fn what_samples_lack_is_left_out_or_refused() {
+    fn removes_or_refuses_fields_that_samples_lack() {
         let attr = Attr {
             kind: PERF_TYPE_SOFTWARE,
             sample_type: (PERF_SAMPLE_IP | PERF_SAMPLE_TID).into(),

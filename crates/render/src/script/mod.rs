@@ -1,4 +1,4 @@
-//! What `tare script` prints of records, in the words of `perf script`.
+//! Records and their fields as `tare script` prints them, in the format of `perf script`.
 
 mod attr;
 mod digits;

@@ -1,4 +1,4 @@
-//! Records other than samples, as `perf script` words them.
+//! Records other than samples, in the format of `perf script`.
 
 use tare_format::abi::bindings::PERF_RECORD_MISC_MMAP_DATA;
 use tare_format::hex;
@@ -9,12 +9,12 @@ use tare_format::record::{
 
 use super::digits::name;
 
-/// Adds the record itself: its kind and fields, and the end of the line.
+/// Appends a record's kind and fields, and a line break.
 pub fn record(text: &mut Vec<u8>, raw: &RawRecord<'_>, fields: &Record<'_>) {
     text.extend_from_slice(b"PERF_RECORD_");
     text.extend_from_slice(kind::name(raw.kind).unwrap_or("UNKNOWN").as_bytes());
     match fields {
-        Record::Mmap(mmap) => map(text, raw.misc, mmap),
+        Record::Mmap(mmap) => write_map(text, raw.misc, mmap),
         Record::Comm(comm) => {
             text.extend_from_slice(if comm.is_exec { b" exec: " } else { b": " });
             name(text, comm.comm);
@@ -24,25 +24,25 @@ pub fn record(text: &mut Vec<u8>, raw: &RawRecord<'_>, fields: &Record<'_>) {
             let Task { pid, ppid, tid, ptid, .. } = task;
             text.extend_from_slice(format!("({pid}:{tid}):({ppid}:{ptid})").as_bytes());
         }
-        Record::Switch(switch) => self::switch(text, switch),
+        Record::Switch(switch) => write_switch(text, switch),
         Record::Lost(lost) => text.extend_from_slice(format!(" lost {}", lost.lost).as_bytes()),
-        Record::Namespaces(namespaces) => links(text, namespaces),
+        Record::Namespaces(namespaces) => write_links(text, namespaces),
         Record::Ksymbol(Ksymbol { addr, len, ksym_type: kind, flags, name: symbol }) => {
-            let what = format!(" addr {addr:x} len {len} type {kind} flags {flags:#x} name ");
-            text.extend_from_slice(what.as_bytes());
+            let fields = format!(" addr {addr:x} len {len} type {kind} flags {flags:#x} name ");
+            text.extend_from_slice(fields.as_bytes());
             name(text, symbol);
         }
         Record::BpfEvent(BpfEvent { event_type: kind, flags, id, .. }) => {
-            let what = format!(" type {kind}, flags {flags}, id {id}");
-            text.extend_from_slice(what.as_bytes());
+            let fields = format!(" type {kind}, flags {flags}, id {id}");
+            text.extend_from_slice(fields.as_bytes());
         }
         Record::TextPoke(TextPoke { addr, old, new }) => {
             let bytes =
                 |code: &[u8]| code.iter().map(|byte| format!(" {byte:02x}")).collect::<String>();
             let old_len = old.len();
             let new_len = new.len();
-            let what = format!(" addr {addr:#x} old len {old_len} new len {new_len}");
-            text.extend_from_slice(what.as_bytes());
+            let fields = format!(" addr {addr:#x} old len {old_len} new len {new_len}");
+            text.extend_from_slice(fields.as_bytes());
             let code = format!("\n  old bytes:{}\n  new bytes:{}", bytes(old), bytes(new));
             text.extend_from_slice(code.as_bytes());
         }
@@ -55,7 +55,7 @@ pub fn record(text: &mut Vec<u8>, raw: &RawRecord<'_>, fields: &Record<'_>) {
     text.push(b'\n');
 }
 
-fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
+fn write_map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
     let Mmap { pid, tid, start, len, pgoff, .. } = mmap;
     text.extend_from_slice(
         format!(" {pid}/{tid}: [{}({}) @ {}", c_hex(*start), c_hex(*len), c_hex(*pgoff)).as_bytes(),
@@ -89,12 +89,12 @@ fn map(text: &mut Vec<u8>, misc: u16, mmap: &Mmap<'_>) {
     name(text, mmap.path);
 }
 
-/// C's `%#x`, where 0 is `0`.
+/// Formats a number as C's `%#x` does, which prints 0 as `0`.
 fn c_hex(number: u64) -> String {
     if number == 0 { "0".to_owned() } else { format!("{number:#x}") }
 }
 
-fn switch(text: &mut Vec<u8>, switch: &Switch) {
+fn write_switch(text: &mut Vec<u8>, switch: &Switch) {
     let way = match (switch.is_out, switch.is_preempted) {
         (false, _) => "IN         ",
         (true, false) => "OUT        ",
@@ -109,7 +109,7 @@ fn switch(text: &mut Vec<u8>, switch: &Switch) {
     }
 }
 
-fn links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
+fn write_links(text: &mut Vec<u8>, namespaces: &Namespaces<'_>) {
     const NAMES: [&str; 8] = ["net", "uts", "ipc", "pid", "user", "mnt", "cgroup", "time"];
     let links = namespaces.links();
     text.extend_from_slice(

@@ -54,7 +54,7 @@ fn a_hundred_thousand_chains_are_shown_searched_and_zoomed() {
     assert!(bytes < 6 << 20, "{bytes} bytes");
     let Some(mut browser) = Browser::open(&page, "light") else { return };
     let all = browser.text("status");
-    assert!(all.contains("100.00 s in all"), "{all}");
+    assert!(all.contains("100.00 s in total"), "{all}");
     let search =
         "(() => { const box = document.getElementById('search'), begin = performance.now();
         box.value = 'function_1(00|01)$'; box.dispatchEvent(new Event('input'));
@@ -98,13 +98,13 @@ fn hovering_ranges_threads_views_and_themes_do_what_they_say() {
     browser.drag((x + 2.0, y + height / 2.0), (x + width / 2.0, y + height / 2.0));
     let range = browser.text("range");
     assert!(range.starts_with("0.00 s to 0.7") && range.contains(" of 1.5"), "{range}");
-    assert!(!browser.text("status").contains("1.00 s in all"), "{}", browser.text("status"));
+    assert!(!browser.text("status").contains("1.00 s in total"), "{}", browser.text("status"));
     browser.js("document.getElementById('graph').focus()");
     browser.key("Escape");
-    assert!(browser.text("range").contains("drag to choose"), "{}", browser.text("range"));
+    assert!(browser.text("range").contains("drag to select"), "{}", browser.text("range"));
     browser.js("document.querySelector('#threads input').click()");
     assert_eq!(browser.text("thread-summary"), "1 of 2 threads");
-    assert!(browser.text("status").contains("500.00 ms in all"), "{}", browser.text("status"));
+    assert!(browser.text("status").contains("500.00 ms in total"), "{}", browser.text("status"));
     browser.js("document.getElementById('graph').focus()");
     browser.key("Escape");
     assert_eq!(browser.text("thread-summary"), "All 2 threads");

@@ -196,7 +196,7 @@ fn kept_dumps_outlive_their_files() {
     assert!(gone.contains("the jitdump of compiled code is gone"), "{gone}");
     assert!(
         gone.contains(
-            "would have a function's name: tare record --keep-binaries (the recorded build of /"
+            "would have a function name: tare record --keep-binaries (the recorded build of /"
         ),
         "{gone}"
     );

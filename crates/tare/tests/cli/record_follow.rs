@@ -388,7 +388,7 @@ fn exact_weights_are_what_each_command_counted() {
         .map(|row| row["own"]["period"].as_f64().unwrap())
         .sum();
     assert!((weighed / time - 1.0).abs() < 1e-6, "{weighed} of {time}");
-    assert!(recorded.report().contains("# What samples stand for beside what was counted"));
+    assert!(recorded.report().contains("# Sampled periods beside exact counts"));
     let other = record(&["-i", "-e", "task-clock"], &["true"]);
     let refused =
         tare().args(["report", "--weight=exact", "-i"]).arg(other.file()).output().unwrap();

@@ -126,7 +126,10 @@ fn the_report_says_what_would_name_most_samples() {
     let mut text = tare();
     text.args(["report", "--stdio", "-i"]).arg(&stripped.file).env_remove("DEBUGINFOD_URLS");
     let text = String::from_utf8(text.output().unwrap().stdout).unwrap();
-    let line = text.lines().find(|line| line.contains("% would have a function's name: ")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("% of samples would have a function name: "))
+        .unwrap();
     assert!(line.ends_with(&format!("({} is stripped)", stripped.binary.display())), "{line}");
     // If names are found, there is no advice.
     let named = stripped.folder.path().join("named");

@@ -10,7 +10,7 @@ function redraw() {
   });
 }
 
-/** Something else is shown: lays it out anew. `toRoot` scrolls to where graphs begin. */
+/** Lays out the current view again. `toRoot` scrolls to the root of the graph. */
 function update(toRoot) {
   const isSandwich = view.mode === "sandwich", isTimeline = view.mode === "timeline";
   document.body.dataset.view = view.mode;
@@ -32,7 +32,7 @@ function update(toRoot) {
   const height = isTimeline ? lanes.length * LANE : bands.length * ROW;
   $("spacer").style.height = `${Math.max(height, scroll.clientHeight)}px`;
   if (toRoot) scroll.scrollTop = view.mode === "flame" ? scroll.scrollHeight : isSandwich ? view.middle * ROW - scroll.clientHeight / 2 : 0;
-  // A flame graph stands on the ground.
+  // A flame graph that is lower than the window stands at its bottom.
   view.lift = view.mode === "flame" ? Math.max(0, Math.floor(scroll.clientHeight / ROW) - bands.length) : 0;
   if (view.lift) bands = [...new Array(view.lift), ...bands];
   showLegend();
@@ -41,7 +41,7 @@ function update(toRoot) {
   redraw();
 }
 
-/** Other samples are chosen. */
+/** Updates everything after a change of the selected samples. */
 function reweigh() {
   weigh();
   view.hover = null;
@@ -85,7 +85,7 @@ function search() {
       const pattern = new RegExp(text, "i");
       finds = (name) => pattern.test(name);
     } catch {
-      // Not a regular expression: it is looked for as it stands.
+      // Not a regular expression: search for the text itself.
     }
     view.matches = Uint8Array.from(data.names, (name, at) => (at > MERGED && finds(name) ? 1 : 0));
   }
@@ -113,7 +113,7 @@ function setSide(side) {
   update(false);
 }
 
-/** Moves the focus along the rows of functions. */
+/** Returns the function to focus on after an arrow key. */
 function moveFocus(key) {
   const { focus } = view;
   const at = focus ? bands.findIndex((band) => band && band.tree === focus.tree && band.nodes.includes(focus.node)) : -1;
@@ -145,19 +145,19 @@ function showFocus() {
 }
 
 const KEYS = [
-  ["← → ↑ ↓", "move along the functions", null],
-  ["Enter", "zoom to the function; in the sandwich choose it", () => zoomTo(view.focus || view.hover)],
-  ["Esc", "end the search, the zoom, the range of time, the choice of threads: one at a time", escape],
+  ["← → ↑ ↓", "move between functions", null],
+  ["Enter", "zoom to the function; in the sandwich view, select it", () => zoomTo(view.focus || view.hover)],
+  ["Esc", "reset the search, the zoom, the time range, then the selected threads", escape],
   ["/", "search", () => $("search").focus()],
   ["f", "flame: callers below", () => setView("flame")],
   ["i", "icicle: callers above", () => setView("icicle")],
-  ["s", "sandwich: callers and callees of the function", () => sandwichOfFocus()],
+  ["s", "sandwich: callers and callees of one function", () => sandwichOfFocus()],
   ["t", "threads over time", () => setView("timeline")],
   ["c", "colour by kind, by file, by difference", nextColour],
-  ["d", "with two recordings: whose weights are the widths", () => hasOther && setSide(1 - view.side)],
-  ["a", "what is missing, and what recording cost", () => $("account").showModal()],
+  ["d", "with two recordings: switch the widths between them", () => hasOther && setSide(1 - view.side)],
+  ["a", "losses and ledger", () => $("account").showModal()],
   ["l", "light or dark", () => setTheme(!document.documentElement.classList.contains("dark"))],
-  ["?", "this list", () => $("help").showModal()],
+  ["?", "this help", () => $("help").showModal()],
 ];
 
 function sandwichOfFocus() {

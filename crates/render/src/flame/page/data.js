@@ -1,10 +1,10 @@
-// What the page was given: names, the tree, and the samples on it. encode.rs says how they are laid out.
+// The page's data: names, the tree, and the samples on it. encode.rs describes the encoding.
 const data = JSON.parse(document.getElementById("data").textContent);
-const MERGED = 1; // the function that stands for what was too narrow
-const THREAD = data.kinds.indexOf("thread"); // the kind of what is no code
+const MERGED = 1; // index of the function that stands for merged ones
+const THREAD = data.kinds.indexOf("thread"); // index of the kind of thread names
 const hasOther = data.accounts.length > 1;
 
-/** Reads numbers of 7 bits a byte. They can have more than 32 bits, where shifts don't work. */
+/** Reads LEB128 numbers. They can have more than 32 bits, so it multiplies instead of shifting. */
 class Numbers {
   constructor(base64) {
     this.text = atob(base64);
@@ -24,7 +24,7 @@ class Numbers {
   }
 }
 
-/** A tree as columns. Behind each node stands all that is below it, up to `end`. */
+/** A tree as columns. A node is followed by its subtree, which ends before the index `end`. */
 class Tree {
   constructor(count) {
     this.count = count;
@@ -32,7 +32,7 @@ class Tree {
     this.depth = new Int32Array(count);
     this.fn = new Int32Array(count);
     this.end = new Int32Array(count);
-    // What goes through each node, and what ends there, of this recording and of the other one.
+    // By recording: each node's weight with the nodes below it, and its own weight.
     this.total = [new Float64Array(count), new Float64Array(hasOther ? count : 0)];
     this.own = [new Float64Array(count), new Float64Array(hasOther ? count : 0)];
   }
@@ -57,7 +57,7 @@ function readTree() {
   return tree;
 }
 
-/** Samples as columns. */
+/** Reads the samples as columns, in groups of one recording, event and thread. */
 function readRows() {
   const numbers = new Numbers(data.rows);
   const rows = { count: 0, groups: [], node: [], slice: [], period: [], samples: [] };

@@ -1,11 +1,11 @@
-// Where each function is drawn, in which colour, and what lies under the pointer.
-const ROW = 18; // pixels of a function's height
-const LEAST = 0.5; // what is narrower than this many pixels is drawn together
+// Positions and colours of functions, and which function is at a position.
+const ROW = 18; // height of a function in pixels
+const LEAST = 0.5; // narrower functions, in pixels, are drawn together
 const view = {
   mode: data.icicle ? "icicle" : "flame",
-  fn: 0, // of the sandwich
-  zoom: 0, // a node of the tree
-  side: 0, // whose weights are the widths
+  fn: 0, // the function of the sandwich view
+  zoom: 0, // the node at full width
+  side: 0, // the recording whose weights are the widths
   colour: hasOther ? "difference" : "kind",
   matches: null, // a Uint8Array by function
   focus: null, // { tree, node }
@@ -36,7 +36,7 @@ function moduleColour(dso) {
   return colour;
 }
 
-/** The change of a function's share, in parts of the whole: above 0 it grew. */
+/** Returns the change of a node's share of the weight, from -1 to 1; positive if it grew. */
 function change(tree, node) {
   const [now, before] = [all(0), all(1)];
   return (now ? tree.total[0][node] / now : 0) - (before ? tree.total[1][node] / before : 0);
@@ -48,7 +48,7 @@ function mixed(from, to, part) {
 
 const steps = new Map();
 function differenceColour(by) {
-  // A change of a tenth of the whole has the full colour; its root makes small ones visible.
+  // A change by 10 points has the full colour; the square root makes small changes visible.
   const part = Math.round(Math.min(1, Math.sqrt(Math.abs(by) * 10)) * 20) / 20;
   const key = by > 0 ? part : -part;
   if (!steps.has(key)) steps.set(key, mixed(colours.even, by > 0 ? colours.more : colours.less, part));
@@ -64,7 +64,7 @@ function fill(tree, node) {
   return view.colour === "module" && data.kind[fn] !== THREAD ? moduleColour(data.dso[fn]) : colours.kinds[data.kind[fn]];
 }
 
-/** The rows of functions of a tree, the root's first, from the node that fills the width. */
+/** Lays out a tree in rows, the root's first, with the node `zoom` at full width. */
 function layOut(tree, zoom, width) {
   const total = tree.total[view.side], levels = [], scale = total[zoom] > 0 ? width / total[zoom] : 0;
   const level = (depth) => (levels[depth] ??= { tree, nodes: [], xs: [], widths: [], narrow: [] });
@@ -97,7 +97,7 @@ function layOut(tree, zoom, width) {
   return levels;
 }
 
-/** Lays out what is shown, from top to bottom. */
+/** Fills `bands` with the current view's rows, from top to bottom. */
 function arrange(width) {
   if (view.mode === "sandwich") {
     const callers = layOut(shown.callers, 0, width).slice(1).reverse();
@@ -113,7 +113,7 @@ function arrange(width) {
 
 const canvas = document.getElementById("graph"), scroll = document.getElementById("scroll");
 
-/** A canvas as large as it is shown, in the pixels of the screen. */
+/** Sizes a canvas for the screen's pixel ratio, clears it, and returns its context. */
 function context(of, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -128,7 +128,7 @@ function context(of, width, height) {
   return pen;
 }
 
-/** As much of a text as fits. Its characters are all of one width. */
+/** Shortens a text to fit; all its characters have the same width. */
 function fitting(text, width, character) {
   const fits = Math.floor(width / character);
   if (text.length <= fits) return text;
@@ -179,7 +179,7 @@ function outline(pen, band, y, what, colour, thickness) {
   pen.strokeRect(band.xs[i] + thickness / 2, y + thickness / 2, Math.max(1, band.widths[i] - thickness), ROW - 1 - thickness);
 }
 
-/** What is drawn at a place of the canvas. */
+/** Returns the node at a position of the canvas, or null. */
 function under(x, y) {
   const band = bands[Math.floor((y + scroll.scrollTop) / ROW)];
   if (!band) return null;
@@ -193,7 +193,7 @@ function under(x, y) {
   return isIn ? { tree: band.tree, node: band.nodes[low] } : null;
 }
 
-/** What part of what is shown has a function that matches, counted once along each chain. */
+/** Returns the share of call chains with a matching function; null without a search. */
 function matchedShare() {
   if (!view.matches) return null;
   let sum = 0;

@@ -1,4 +1,4 @@
-// What stands around the graph as text. Names are set as text, never as HTML.
+// The texts around the graph. Names are always set as text, never as HTML.
 const $ = (id) => document.getElementById(id);
 
 function element(tag, text, parent) {
@@ -10,21 +10,21 @@ function element(tag, text, parent) {
 
 const percent = (part) => `${(100 * part).toFixed(part !== 0 && Math.abs(part) < 0.001 ? 3 : 2)}%`;
 
-/** What samples stand for: a time of clocks, else a number of occurrences. */
+/** Formats a weight: a time for clocks, else a number of occurrences. */
 function amount(period) {
   if (data.events[chosen.event].unit !== "nanoseconds") return Math.round(period).toLocaleString("en");
   if (period >= 1e9) return `${(period / 1e9).toFixed(2)} s`;
   return period >= 1e6 ? `${(period / 1e6).toFixed(2)} ms` : `${(period / 1e3).toFixed(1)} µs`;
 }
 
-/** The lines that say what a function is and weighs: the first is its name. */
+/** Returns lines that describe a node; the first is the function's name. */
 function described({ tree: of, node }) {
   const fn = of.fn[node], side = view.side, whole = all(side);
   const share = (sum) => percent(whole > 0 ? sum / whole : 0);
   const lines = [data.names[fn]];
   if (fn > MERGED) lines.push(`${data.kinds[data.kind[fn]]}${data.dsos[data.dso[fn]] ? ` · ${data.dsos[data.dso[fn]]}` : ""}`);
   const total = of.total[side][node], own = of.own[side][node];
-  lines.push(`${share(total)} · ${amount(total)}${of === shown.callers ? "" : ` · itself ${share(own)}`}`);
+  lines.push(`${share(total)} · ${amount(total)}${of === shown.callers ? "" : ` · self ${share(own)}`}`);
   if (hasOther) {
     const by = change(of, node), other = of.total[1 - side][node], whole = all(1 - side);
     lines.push(`${side ? "now" : "before"} ${percent(whole > 0 ? other / whole : 0)} · ${amount(other)} · ${by >= 0 ? "+" : "−"}${(100 * Math.abs(by)).toFixed(2)} points`);
@@ -33,7 +33,7 @@ function described({ tree: of, node }) {
 }
 
 function showStatus(what) {
-  $("status").textContent = what ? described(what).join("  ·  ") : `${data.kind.filter((_, fn) => isCode(fn)).length} functions · ${amount(all(view.side))} in all`;
+  $("status").textContent = what ? described(what).join("  ·  ") : `${data.kind.filter((_, fn) => isCode(fn)).length} functions · ${amount(all(view.side))} in total`;
 }
 
 function showTip(what, x, y) {
@@ -75,7 +75,7 @@ function showLegend() {
   }
 }
 
-/** The heaviest functions, to choose one of. With a search, those that match. */
+/** Lists the heaviest functions, with a search only matching ones. Returns a function to start with. */
 function showFunctions(choose) {
   const { own, total } = functionSums(view.side), whole = all(view.side) || 1;
   const found = [];
@@ -98,7 +98,7 @@ function showFunctions(choose) {
     element("span", percent(own[fn] / whole), row);
     row.addEventListener("click", () => choose(fn));
   }
-  if (found.length > 500) element("p", `and ${found.length - 500} lighter ones: search finds them`, list);
+  if (found.length > 500) element("p", `and ${found.length - 500} lighter functions: use the search`, list);
   return found.find((fn) => data.names[fn][0] !== "[") || found[0] || 0;
 }
 
@@ -124,7 +124,7 @@ function showThreads(changed) {
       changed();
     });
   }
-  if (found.length > 300) element("p", `and ${found.length - 300} more: the search finds them`, list);
+  if (found.length > 300) element("p", `and ${found.length - 300} more: use the search`, list);
   const count = chosen.threads ? order.filter((at) => chosen.threads[at]).length : order.length;
   $("thread-summary").textContent = count === order.length ? `All ${order.length} threads` : `${count} of ${order.length} threads`;
   return { found, set: (on) => {
@@ -135,10 +135,10 @@ function showThreads(changed) {
   } };
 }
 
-/** What is missing, and what recording cost. */
+/** Shows the losses and the ledger. */
 function showAccount() {
   const losses = data.accounts.flatMap((account) => account.losses), line = $("account-line");
-  line.textContent = losses.length ? `⚠ ${losses[0]}${losses.length > 1 ? ` (and ${losses.length - 1} more)` : ""}` : "nothing is known to be missing";
+  line.textContent = losses.length ? `⚠ ${losses[0]}${losses.length > 1 ? ` (and ${losses.length - 1} more)` : ""}` : "no known losses";
   line.classList.toggle("warn", losses.length > 0);
   const text = $("account-text");
   data.accounts.forEach((account, side) => {
@@ -147,9 +147,9 @@ function showAccount() {
       element("h3", title, text);
       (lines.length ? lines : [none]).forEach((line) => element("p", line, text));
     };
-    part("How it was recorded", account.session, "The recording doesn't say.");
-    part("What is missing", account.losses, "Nothing is known to be missing.");
-    part("What recording cost", account.ledger, "The recording has no ledger: tare record writes one.");
+    part("Recording", account.session, "Unknown.");
+    part("Losses", account.losses, "No known losses.");
+    part("Ledger", account.ledger, "The recording has no ledger: tare record writes one.");
   });
-  if (data.merged) element("p", `${data.merged.toLocaleString("en")} functions were merged into their callers' “${data.names[MERGED]}”: they are narrower than a 20th of a pixel, or the page would have become too large.`, text);
+  if (data.merged) element("p", `${data.merged.toLocaleString("en")} functions were merged into their callers' “${data.names[MERGED]}”: they are narrower than 1/20 of a pixel, or would have made the page too large.`, text);
 }

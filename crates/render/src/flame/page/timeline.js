@@ -1,9 +1,9 @@
-// Samples over time: the strip above the graph, on which a range is chosen, and the threads' lanes.
+// Samples over time: the strip above the graph, which selects a time range, and the threads' lanes.
 const strip = document.getElementById("time");
 const LANE = 22, LABEL = 190;
 let lanes = [];
 
-/** What the chosen threads weigh in each slice, and where `byThread` holds, each of them. */
+/** Returns the weight per time slice: `sums` of the selected threads, `byThread` of each thread. */
 function overTime(side) {
   const sums = new Float64Array(data.slices.count), byThread = new Map();
   for (const group of rows.groups) {
@@ -27,7 +27,7 @@ function seconds(slice) {
 function rangeText() {
   const isAll = chosen.from === 0 && chosen.to === data.slices.count;
   const range = `${seconds(chosen.from)} s to ${seconds(chosen.to)} s`;
-  return isAll ? `0 s to ${seconds(data.slices.count)} s: drag to choose a range of time` : `${range} of ${seconds(data.slices.count)} s (Esc: all of it)`;
+  return isAll ? `0 s to ${seconds(data.slices.count)} s: drag to select a time range` : `${range} of ${seconds(data.slices.count)} s (Esc: whole recording)`;
 }
 
 function drawStrip() {
@@ -60,7 +60,7 @@ function arrangeLanes() {
   lanes = [...byThread].map(([thread, own]) => ({ thread, ...own })).sort((a, b) => b.all - a.all);
 }
 
-/** A line for each thread: the darker, the more it did in that slice. */
+/** Draws a lane per thread; the darker a slice, the larger its weight. */
 function drawLanes(pen, width, height, top) {
   const step = (width - LABEL) / data.slices.count;
   const most = lanes.reduce((most, lane) => lane.sums.reduce((a, b) => Math.max(a, b), most), 1);
@@ -88,7 +88,7 @@ function drawLanes(pen, width, height, top) {
   }
 }
 
-/** Lets a drag on a canvas choose a range. `left` is where time begins in it. */
+/** Lets a drag on a canvas select a time range. `left` returns the position where time begins. */
 function draggable(of, left, isOn, changed) {
   let start = null;
   const sliceAt = (event) => {
@@ -112,7 +112,7 @@ function draggable(of, left, isOn, changed) {
   });
   of.addEventListener("pointerup", (event) => {
     if (start === null) return;
-    // A click without a drag shows all of the time again.
+    // A click without a drag resets the range.
     if (Math.abs(sliceAt(event) - start) * (of.clientWidth / data.slices.count) < 3) setRange(0, data.slices.count);
     else choose(event);
     start = null;
@@ -125,7 +125,7 @@ function setRange(from, to) {
   chosen.to = Math.max(chosen.from + 1, Math.min(to, data.slices.count));
 }
 
-/** Arrow keys on the strip move the range, with Shift its end. */
+/** Moves the range by arrow keys, with Shift only its end. Returns whether the key was one of these. */
 function rangeKey(event) {
   const step = Math.max(1, Math.round(data.slices.count / 50));
   const by = { ArrowLeft: -step, ArrowRight: step }[event.key];

@@ -1,8 +1,8 @@
-// What is chosen, and the trees that follow from it.
+// The selected samples, and the trees of their weights.
 const chosen = {
   event: data.events.reduce((most, event, at) => (event.samples[0] > data.events[most].samples[0] ? at : most), 0),
   threads: null, // a Uint8Array by thread; null: all
-  from: 0, // slices, the last one excluded
+  from: 0, // time slices; `to` is excluded
   to: data.slices.count,
 };
 
@@ -10,7 +10,7 @@ function isChosen(group) {
   return group.event === chosen.event && (!chosen.threads || chosen.threads[group.thread] === 1);
 }
 
-/** Puts the weights of the chosen samples on the tree. */
+/** Sums the weights of the selected samples on the tree. */
 function weigh() {
   for (const side of hasOther ? [0, 1] : [0]) {
     const own = tree.own[side].fill(0), total = tree.total[side];
@@ -26,13 +26,13 @@ function weigh() {
   }
 }
 
-/** Whether a number is a function's, and not what holds others together. */
+/** Whether an index is that of code, not of the root, merged functions or a thread's name. */
 const isCode = (fn) => fn > MERGED && data.kind[fn] !== THREAD;
 
-/** What all chosen samples weigh: 100%. */
+/** Returns the weight of all selected samples, which is 100%. */
 const all = (side) => tree.total[side][0];
 
-/** What weighs on each function, alone and with what it called; one that calls itself counts once. */
+/** Returns each function's own weight, and its weight with callees; recursion counts once. */
 function functionSums(side) {
   const own = new Float64Array(data.names.length), total = new Float64Array(data.names.length);
   const open = new Int32Array(data.names.length), path = [];
@@ -46,7 +46,7 @@ function functionSums(side) {
   return { own, total };
 }
 
-/** A tree that is put together node by node, and sorted at the end. */
+/** Builds a tree node by node, and sorts it at the end. */
 class Growing {
   constructor(fn) {
     this.byKey = new Map();
@@ -92,7 +92,7 @@ class Growing {
   }
 }
 
-/** The callers and the callees of a function. Where it calls itself, its outermost frame is meant. */
+/** Returns the trees of a function's callers and callees. Of recursive calls the outermost counts. */
 function sandwich(fn) {
   const callers = new Growing(fn), callees = new Growing(fn), sides = hasOther ? [0, 1] : [0];
   const moved = new Int32Array(tree.count);

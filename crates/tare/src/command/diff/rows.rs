@@ -5,7 +5,7 @@ use tare_format::printable;
 use tare_measure::compare::Judgement;
 use tare_measure::compare::runs::{Change, FAMILYWISE, Gate as Condition, Method};
 use tare_profile::{NameId, Runs, Space};
-use tare_render::diff::{Diff as Shown, DiffRow, EventDiff, Figure, Gate, Recording};
+use tare_render::diff::{ComparedRecording, Diff as Shown, DiffFigure, DiffRow, EventDiff, Gate};
 
 use crate::cli::resolved::diff::{Diff, WorkUnit};
 use crate::exit::{Exit, Refusal};
@@ -37,7 +37,7 @@ pub(super) fn compare(
             rows: rows(runs, &judged, *event),
         }
     };
-    let recording = |taken: &LoadedRecording| Recording {
+    let recording = |taken: &LoadedRecording| ComparedRecording {
         name: taken.name.clone(),
         samples: taken.samples,
         losses: tare_render::loss_lines(&taken.read.profile.losses),
@@ -150,18 +150,18 @@ fn rows(runs: &Runs, judged: &JudgedSeries, event: usize) -> Vec<DiffRow> {
     judged.entries.iter().filter_map(row).collect()
 }
 
-fn figure(change: &Change) -> Figure {
+fn figure(change: &Change) -> DiffFigure {
     let estimate = |value, interval: Option<tare_measure::statistics::Interval>| {
         interval.map(|interval| Estimate { value, low: interval.low, high: interval.high })
     };
-    Figure {
+    DiffFigure {
         a: change.mean_a,
         b: change.mean_b,
         difference: estimate(change.difference(), change.interval),
         ratio: estimate(change.mean_b / change.mean_a, change.ratio),
         p: change.p,
         detectable: change.detectable,
-        is_shown: change.shown().is_some(),
+        is_significant: change.shown().is_some(),
     }
 }
 
