@@ -18,17 +18,18 @@ pub(super) enum Message {
     Terminal(Event),
     /// A signal number.
     Signal(i32),
-    /// The recording was read to its end, or as far as possible.
+    /// The recording was loaded to its end, or as far as possible.
     Loaded,
     /// The live profile has changed.
     Renewed,
-    /// The live recording is over: the interface exits.
+    /// The live recording has ended: the interface exits.
     Over,
     /// The terminal is gone: no more input.
     Gone,
 }
 
-/// The queue of input events. The threads that fill it run until the process exits.
+/// The queue of input events. The threads that fill it run until the terminal is gone or the
+/// process exits.
 #[derive(Debug)]
 pub(super) struct Input {
     messages: Receiver<Message>,
@@ -38,7 +39,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Blocks the signals. Must be called before any thread starts.
+    /// Blocks the signals; call it before any thread starts.
     pub(super) fn new() -> io::Result<Self> {
         let signals = Arc::new(Signals::block_with(Some(Signal::TSTP.as_raw()))?);
         let (sender, messages) = channel();
@@ -85,7 +86,7 @@ impl Input {
         &self.messages
     }
 
-    /// Calls `stop`, which sends SIGTSTP to this process too; that signal isn't reported meanwhile.
+    /// Calls `stop`, which sends SIGTSTP to this process too; meanwhile that signal isn't reported.
     pub(super) fn while_stopping<T>(&self, stop: impl FnOnce() -> T) -> T {
         self.is_stopping.store(true, Ordering::SeqCst);
         let done = stop();

@@ -1,7 +1,7 @@
 //! The key table, used to look keys up and to generate the help.
 //!
-//! Where `perf report` has a key for something, it is the same one
-//! (`tools/perf/ui/browsers/hists.c` and `annotate.c`).
+//! Keys that `perf report` has do the same here (`tools/perf/ui/browsers/hists.c` and
+//! `annotate.c`); `docs/tui.md` lists the exceptions.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -10,11 +10,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 pub enum View {
     /// A row per function, with its callees.
     Functions,
-    /// Who calls a function, and what it calls.
+    /// Callers and callees of a function.
     Callers,
     /// All call chains from the outermost function.
     Tree,
-    /// The same as a flame graph.
+    /// All call chains as a flame graph.
     Flame,
     /// Samples over time.
     Timeline,
@@ -61,7 +61,7 @@ pub enum Action {
     Annotate,
     /// The next event.
     NextEvent,
-    /// The event before.
+    /// The previous event.
     PreviousEvent,
     /// Only this thread, or all again.
     ZoomThread,
@@ -77,7 +77,7 @@ pub enum Action {
     ZoomCpu,
     /// Only samples with this call chain, or all again.
     ZoomStack,
-    /// Flame graph with its root at the top or the bottom.
+    /// The outermost functions at the top or the bottom of the flame graph.
     Invert,
     /// Rows by CPU, or by thread.
     ByThread,
@@ -89,7 +89,7 @@ pub enum Action {
     Range,
     /// The next function by weight.
     NextFunction,
-    /// The function before by weight.
+    /// The previous function by weight.
     PreviousFunction,
     /// Show or hide source lines.
     Source,
@@ -117,7 +117,7 @@ pub enum Action {
     Hottest,
     /// To the next instruction by weight.
     NextHottest,
-    /// To the one before.
+    /// To the previous instruction by weight.
     PreviousHottest,
     /// Go to the jump's target.
     Jump,
@@ -159,7 +159,7 @@ pub enum Action {
     Header,
     /// Show losses and cost.
     Ledger,
-    /// The keys.
+    /// Show the keys.
     Help,
     /// One step back; quits from the first screen.
     Back,
@@ -208,68 +208,103 @@ const fn key(
     Binding { keys, views, action, help }
 }
 
-/// All bindings; the first match counts.
+/// All bindings. The first that has the key and the view applies.
 pub const BINDINGS: &[Binding] = &[
     key(&["h", "?", "F1"], &[], Action::Help, "this help"),
     key(&["q", "CTRL-c"], &[], Action::Quit, "quit"),
-    key(&["ESC"], &[], Action::Back, "one step back: out of a view, a filter, the program"),
-    key(&["CTRL-z"], &[], Action::Suspend, "back to the shell, until fg"),
+    key(&["ESC"], &[], Action::Back, "go back: leave the view, remove a filter, or quit"),
+    key(&["CTRL-z"], &[], Action::Suspend, "suspend; fg resumes"),
     key(&["1"], &[], Action::Show(View::Functions), "functions"),
-    key(
-        &["2"],
-        &[],
-        Action::Show(View::Callers),
-        "who calls the function of the row, and what it calls",
-    ),
+    key(&["2"], &[], Action::Show(View::Callers), "callers and callees of the selected function"),
     key(&["3"], &[], Action::Show(View::Tree), "call tree"),
     key(&["4"], &[], Action::Show(View::Flame), "flame graph"),
     key(&["5"], &[], Action::Show(View::Timeline), "samples over time"),
-    key(&["a"], CODE, Action::Annotate, "the instructions of the function"),
-    key(&["UP"], &[View::Flame], Action::Up, "to the function above"),
-    key(&["DOWN"], &[View::Flame], Action::Down, "to the function below"),
-    key(&["LEFT"], &[View::Flame], Action::Left, "to the function to the left"),
-    key(&["RIGHT"], &[View::Flame], Action::Right, "to the function to the right"),
-    key(&["ENTER"], &[View::Flame], Action::Enter, "make the function as wide as the screen"),
-    key(&["I"], &[View::Flame], Action::Invert, "the outermost functions above, or below"),
-    key(&["LEFT"], &[View::Timeline], Action::Left, "back in time"),
-    key(&["RIGHT"], &[View::Timeline], Action::Right, "on in time"),
-    key(&["["], &[View::Timeline], Action::Begin, "a range begins here"),
-    key(&["]"], &[View::Timeline], Action::End, "a range ends here"),
-    key(&["ENTER"], &[View::Timeline], Action::Range, "only this range, or this column"),
-    key(&["b"], &[View::Timeline], Action::ByThread, "by thread, or by CPU again"),
-    key(&["ENTER"], &[View::Annotate], Action::Jump, "to where the instruction jumps"),
-    key(&["s"], &[View::Annotate], Action::Source, "lines of the source on or off"),
-    key(&["t"], &[View::Annotate], Action::Figure, "percentages, periods, or samples"),
+    key(&["a"], CODE, Action::Annotate, "instructions of the selected function"),
+    key(&["UP"], &[View::Flame], Action::Up, "select the function above"),
+    key(&["DOWN"], &[View::Flame], Action::Down, "select the function below"),
+    key(&["LEFT"], &[View::Flame], Action::Left, "select the function to the left"),
+    key(&["RIGHT"], &[View::Flame], Action::Right, "select the function to the right"),
+    key(&["ENTER"], &[View::Flame], Action::Enter, "zoom: make the function as wide as the screen"),
+    key(&["I"], &[View::Flame], Action::Invert, "outermost functions at the top, or at the bottom"),
+    key(&["LEFT"], &[View::Timeline], Action::Left, "move back in time"),
+    key(&["RIGHT"], &[View::Timeline], Action::Right, "move forward in time"),
+    key(&["["], &[View::Timeline], Action::Begin, "mark the start of a range"),
+    key(&["]"], &[View::Timeline], Action::End, "mark the end of a range"),
+    key(&["ENTER"], &[View::Timeline], Action::Range, "only the marked range, or this column"),
+    key(&["b"], &[View::Timeline], Action::ByThread, "rows by thread, or by CPU"),
+    key(&["ENTER"], &[View::Annotate], Action::Jump, "go to the target of the jump"),
+    key(&["s"], &[View::Annotate], Action::Source, "show or hide source lines"),
+    key(&["t"], &[View::Annotate], Action::Figure, "percentages, periods, or sample counts"),
     key(&["p"], &[View::Annotate], Action::OfAll, "percentages of all samples, or of the function"),
-    key(&["b"], &[View::Annotate], Action::BySamples, "percentages by samples, or by periods"),
-    key(&["k"], &[View::Annotate], Action::LineNumbers, "numbers of lines on or off"),
-    key(&["L"], &[View::Annotate], Action::Files, "files before lines of the source on or off"),
-    key(&["o"], &[View::Annotate], Action::Distances, "distances from the start, or addresses"),
-    key(&["O"], &[View::Annotate], Action::Level, "distances where jumps lead, at calls, at all"),
-    key(&["f"], &[View::Annotate], Action::WholeAddresses, "addresses in place of distances"),
-    key(&["J"], &[View::Annotate], Action::Jumps, "how many jumps lead to an instruction"),
-    key(&["j"], &[View::Annotate], Action::Arrow, "the line from a jump to where it leads"),
-    key(&["RIGHT"], &[View::Annotate], Action::NextFunction, "the next function by weight"),
-    key(&["LEFT"], &[View::Annotate], Action::PreviousFunction, "the function before by weight"),
-    key(&["P"], &[View::Annotate], Action::Print, "write it to the file tare.annotate.N"),
-    key(&["H"], &[View::Annotate], Action::Hottest, "to the hottest instruction"),
-    key(&["TAB"], &[View::Annotate], Action::NextHottest, "to the next hottest instruction"),
-    key(&["UNTAB"], &[View::Annotate], Action::PreviousHottest, "to the one before"),
+    key(
+        &["b"],
+        &[View::Annotate],
+        Action::BySamples,
+        "percentages of sample counts, or of periods",
+    ),
+    key(&["k"], &[View::Annotate], Action::LineNumbers, "show or hide line numbers"),
+    key(&["L"], &[View::Annotate], Action::Files, "show or hide file names of source lines"),
+    key(
+        &["o"],
+        &[View::Annotate],
+        Action::Distances,
+        "offsets from the function's start, or addresses",
+    ),
+    key(
+        &["O"],
+        &[View::Annotate],
+        Action::Level,
+        "offsets at jump targets, also at calls, or everywhere",
+    ),
+    key(&["f"], &[View::Annotate], Action::WholeAddresses, "addresses instead of offsets"),
+    key(
+        &["J"],
+        &[View::Annotate],
+        Action::Jumps,
+        "show or hide the number of jumps to an instruction",
+    ),
+    key(
+        &["j"],
+        &[View::Annotate],
+        Action::Arrow,
+        "show or hide the line from a jump to its target",
+    ),
+    key(&["RIGHT"], &[View::Annotate], Action::NextFunction, "next function by weight"),
+    key(&["LEFT"], &[View::Annotate], Action::PreviousFunction, "previous function by weight"),
+    key(
+        &["P"],
+        &[View::Annotate],
+        Action::Print,
+        "write the instructions to the file tare.annotate.N",
+    ),
+    key(&["H"], &[View::Annotate], Action::Hottest, "go to the hottest instruction"),
+    key(&["TAB"], &[View::Annotate], Action::NextHottest, "go to the next hottest instruction"),
+    key(
+        &["UNTAB"],
+        &[View::Annotate],
+        Action::PreviousHottest,
+        "go to the next hotter instruction",
+    ),
     key(&["/"], &[View::Annotate, View::Text], Action::Search, "search"),
-    key(&["UP"], LINES, Action::Up, "a line up"),
-    key(&["DOWN"], LINES, Action::Down, "a line down"),
-    key(&["PGUP"], LINES, Action::PageUp, "a screen up"),
-    key(&["PGDN", "SPACE"], LINES, Action::PageDown, "a screen down"),
-    key(&["HOME"], LINES, Action::First, "to the first line"),
-    key(&["END"], LINES, Action::Last, "to the last line"),
-    key(&["ENTER"], LISTS, Action::Enter, "open or close the line; without call chains the menu"),
-    key(&["+"], LISTS, Action::Expand, "open or close one level of call chains"),
-    key(&["-"], LISTS, Action::Collapse, "close them"),
-    key(&["e"], LISTS, Action::ExpandRow, "open or close all call chains of the row"),
-    key(&["E"], LISTS, Action::ExpandAll, "open all call chains"),
-    key(&["C"], LISTS, Action::CollapseAll, "close all call chains"),
+    key(&["UP"], LINES, Action::Up, "one line up"),
+    key(&["DOWN"], LINES, Action::Down, "one line down"),
+    key(&["PGUP"], LINES, Action::PageUp, "one screen up"),
+    key(&["PGDN", "SPACE"], LINES, Action::PageDown, "one screen down"),
+    key(&["HOME"], LINES, Action::First, "first line"),
+    key(&["END"], LINES, Action::Last, "last line"),
+    key(
+        &["ENTER"],
+        LISTS,
+        Action::Enter,
+        "expand or collapse the line; if nothing is below it, open the menu",
+    ),
+    key(&["+"], LISTS, Action::Expand, "expand or collapse one level of call chains"),
+    key(&["-"], LISTS, Action::Collapse, "collapse the line"),
+    key(&["e"], LISTS, Action::ExpandRow, "expand or collapse all call chains of the row"),
+    key(&["E"], LISTS, Action::ExpandAll, "expand all call chains"),
+    key(&["C"], LISTS, Action::CollapseAll, "collapse all call chains"),
     key(&["TAB"], DATA, Action::NextEvent, "next event"),
-    key(&["UNTAB"], DATA, Action::PreviousEvent, "event before"),
+    key(&["UNTAB"], DATA, Action::PreviousEvent, "previous event"),
     key(&["t"], ROWS, Action::ZoomThread, "only this thread, or all again"),
     key(&["p"], ROWS, Action::ZoomProcess, "only this process, or all again"),
     key(&["c"], &[View::Functions], Action::ZoomComm, "only this command, or all again"),
@@ -282,43 +317,43 @@ pub const BINDINGS: &[Binding] = &[
         "only this call chain, or all again",
     ),
     key(&["k"], DATA, Action::ZoomKernel, "only the kernel, or all again"),
-    key(&["/"], DATA, Action::FilterSymbol, "only functions with this in their names"),
+    key(&["/"], DATA, Action::FilterSymbol, "only functions whose names contain a text"),
     key(
         &["f"],
         DATA,
         Action::Filter,
         "only comm=, pid=, tid=, cpu=, cgroup=, dso=, symbol=, function=, event=, time=",
     ),
-    key(&["LEFT"], LISTS, Action::Unfilter, "take the last filter back"),
-    key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "the same"),
-    key(&["R"], DATA, Action::UnfilterAll, "take all filters back"),
+    key(&["LEFT"], LISTS, Action::Unfilter, "remove the last filter"),
+    key(&["BACKSPACE", "DELETE"], DATA, Action::Unfilter, "remove the last filter"),
+    key(&["R"], DATA, Action::UnfilterAll, "remove all filters"),
     key(&["CTRL-f"], &[], Action::Search, "search"),
-    key(&["n"], &[], Action::SearchNext, "next place that was searched for"),
-    key(&["N"], &[], Action::SearchPrevious, "place before"),
+    key(&["n"], &[], Action::SearchNext, "next match"),
+    key(&["N"], &[], Action::SearchPrevious, "previous match"),
     key(&["s"], &[View::Functions], Action::Sort, "sort by the next column"),
-    key(&["r"], &[View::Functions], Action::Reverse, "turn the order around"),
-    key(&["F"], DATA, Action::Relative, "percentages of what is shown, or of all"),
-    key(&["H"], &[View::Functions], Action::Titles, "column titles on or off"),
-    key(&["L"], LISTS, Action::Limit, "hide what is below so many percent"),
+    key(&["r"], &[View::Functions], Action::Reverse, "reverse the order"),
+    key(&["F"], DATA, Action::Relative, "percentages of the displayed samples, or of all"),
+    key(&["H"], &[View::Functions], Action::Titles, "show or hide column titles"),
+    key(&["L"], LISTS, Action::Limit, "hide rows below a percentage"),
     key(&["P"], &[View::Functions], Action::Print, "write the report to the file tare.report.N"),
-    key(&["V"], LISTS, Action::Verbose, "whole paths of files"),
-    key(&["<"], LISTS, Action::ScrollLeft, "names further to the left"),
-    key(&[">"], LISTS, Action::ScrollRight, "names further to the right"),
-    key(&["m", "RIGHT"], LISTS, Action::Menu, "what can be done with the row"),
-    key(&["i"], &[], Action::Header, "what the recording says of its machine and its events"),
-    key(&["l"], &[], Action::Ledger, "the ledger: what recording cost, and what is missing"),
+    key(&["V"], LISTS, Action::Verbose, "show or hide whole paths of files"),
+    key(&["<"], LISTS, Action::ScrollLeft, "scroll names back"),
+    key(&[">"], LISTS, Action::ScrollRight, "scroll names to their ends"),
+    key(&["m", "RIGHT"], LISTS, Action::Menu, "menu of the selected line"),
+    key(&["i"], &[], Action::Header, "header of the recording: its machine and events"),
+    key(&["l"], &[], Action::Ledger, "ledger and losses: what recording cost, and what is missing"),
 ];
 
 /// Bindings of the live view, as in `perf top`; they take precedence.
 pub const LIVE_BINDINGS: &[Binding] = &[
-    key(&["SPACE"], DATA, Action::Pause, "stop recording for a while, or go on"),
-    key(&["z"], DATA, Action::Zero, "only what came since the last refresh, or the window again"),
-    key(&["D"], DATA, Action::Delay, "ask for the seconds between refreshes"),
-    key(&["K"], DATA, Action::HideKernel, "without what ran in the kernel, or with it again"),
-    key(&["U"], DATA, Action::HideUser, "without what ran in programs, or with it again"),
+    key(&["SPACE"], DATA, Action::Pause, "pause or resume recording"),
+    key(&["z"], DATA, Action::Zero, "only samples since the last refresh, or the whole window"),
+    key(&["D"], DATA, Action::Delay, "set the seconds between refreshes"),
+    key(&["K"], DATA, Action::HideKernel, "hide or show kernel samples"),
+    key(&["U"], DATA, Action::HideUser, "hide or show user samples"),
 ];
 
-/// Iterates over the bindings of a recording or of a live view.
+/// Iterates over the bindings of a recording or of a live view, in order of precedence.
 fn bindings(is_live: bool) -> impl Iterator<Item = &'static Binding> {
     let live = if is_live { LIVE_BINDINGS } else { &[] };
     live.iter().chain(BINDINGS)
@@ -326,10 +361,10 @@ fn bindings(is_live: bool) -> impl Iterator<Item = &'static Binding> {
 
 /// Mouse actions, for the help.
 const MOUSE: &[(&str, &str)] = &[
-    ("WHEEL", "up and down"),
-    ("CLICK", "choose a line, again to open it; a view below, a column's title to sort by it"),
-    ("RIGHT CLICK", "what can be done with the row"),
-    ("DRAG", "over time: a range, which ENTER takes"),
+    ("WHEEL", "scroll"),
+    ("CLICK", "select a line, again to open it; sort by a column's title; switch views below"),
+    ("RIGHT CLICK", "menu of the selected line"),
+    ("DRAG", "over time: mark a range; ENTER filters by it"),
 ];
 
 /// Returns the action of a key in a view.
@@ -374,6 +409,6 @@ pub(super) fn name(event: &KeyEvent) -> Option<String> {
 pub(super) fn help(view: View, is_live: bool) -> Vec<String> {
     let fits = |binding: &&Binding| binding.views.is_empty() || binding.views.contains(&view);
     let line = |binding: &Binding| format!("{:<18} {}", binding.keys.join(" "), binding.help);
-    let mouse = MOUSE.iter().map(|(what, help)| format!("{what:<18} {help}"));
+    let mouse = MOUSE.iter().map(|(action, help)| format!("{action:<18} {help}"));
     bindings(is_live).filter(fits).map(line).chain(mouse).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! recording --loader's thread--> Model <-- Query -- App <-- keys, mouse, signals --Input's threads
-//!                                  \-------- what views show --> Buffer --> Screen
+//!                                              App -- draws into --> Buffer --> Screen
 //! ```
 //! The model knows no terminal, and the application draws into memory, so both can be tested
 //! without one.
@@ -30,7 +30,7 @@ use tare_format::file::Description;
 use tare_profile::{Losses, Term};
 use tare_replay::{Recording, SampleSinkOptions};
 
-use app::{App, Next, Settings};
+use app::{App, Reaction, Settings};
 use input::{Input, Message};
 use model::{Model, Progress, SharedModel, Source};
 use paint::Theme;
@@ -45,8 +45,8 @@ pub use view::annotate::CodeView;
 /// Refresh interval while a recording is loading.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Divisor of the time that refreshes may take while loading: an eighth.
-const SHOWING: u32 = 8;
+/// While loading, at most one part in this many of the time goes into refreshes.
+const REFRESH_DIVISOR: u32 = 8;
 
 /// Selects the columns and call graphs that suit a recording.
 pub type ViewOf = Box<dyn Fn(&Description) -> tare_render::TableView + Send>;
@@ -63,10 +63,10 @@ pub struct ReportInput {
     pub samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub include_self: bool,
-    /// The function table. It depends on the recording's description, which a stream contains later
-    /// on.
+    /// The function table. It depends on the recording's description, which a stream may extend
+    /// while it is read.
     pub view: ViewOf,
-    /// Filters that percentages obey.
+    /// Filters that percentages obey: the samples that pass them are 100%.
     pub base: Vec<Term>,
     /// Further filters.
     pub terms: Vec<Term>,
@@ -80,7 +80,7 @@ pub struct ReportInput {
     pub panics: bool,
     /// Formats the recording's header as lines.
     pub header: fn(&Description) -> Vec<String>,
-    /// Adds advice on what would name unnamed samples.
+    /// Adds advice on how to get names for unnamed samples.
     pub mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
@@ -96,7 +96,7 @@ pub struct OpenedFunction {
 pub enum UiExit {
     /// The user quit.
     Quit,
-    /// A signal ended it.
+    /// A signal with this number ended it.
     Signal(i32),
     /// There are no samples; the losses say why.
     NoSamples(Box<Losses>),
@@ -108,22 +108,22 @@ pub enum UiExit {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Blocking signals failed.
-    #[error("signals can't be waited for")]
+    #[error("can't wait for signals")]
     Signals(#[source] io::Error),
     /// Taking over the terminal failed.
-    #[error("the terminal can't be used (as text: --stdio)")]
+    #[error("can't use the terminal (--stdio prints text)")]
     Terminal(#[source] io::Error),
-    /// The loader thread couldn't be started.
-    #[error("the recording can't be loaded beside the interface")]
+    /// Starting the thread that loads or displays the recording failed.
+    #[error("can't start the interface's thread")]
     Loader(#[source] io::Error),
     /// Drawing failed.
-    #[error("the terminal can't be written to")]
+    #[error("can't write to the terminal")]
     Screen(#[source] io::Error),
     /// Suspending or resuming failed.
-    #[error("the terminal can't be given back or taken again")]
+    #[error("can't restore the terminal or take it over again")]
     Suspended(#[source] io::Error),
     /// The input threads exited.
-    #[error("neither keys nor signals come any more")]
+    #[error("the threads that wait for keys and signals have exited")]
     Input,
 }
 
@@ -157,11 +157,11 @@ pub fn run(shown: ReportInput) -> Result<UiExit, Error> {
     };
     let app = App::new(settings, shared.show().description());
     let opened = shown.opened;
-    Session { screen: &mut screen, input: &input, shared: &shared, opened, panics }.go_on(app)
+    ReportSession { screen: &mut screen, input: &input, shared: &shared, opened, panics }.run(app)
 }
 
 /// The interface's connections to the outside.
-struct Session<'a> {
+struct ReportSession<'a> {
     screen: &'a mut Screen,
     input: &'a Input,
     shared: &'a SharedModel,
@@ -169,8 +169,8 @@ struct Session<'a> {
     panics: bool,
 }
 
-impl Session<'_> {
-    fn go_on(&mut self, mut app: App) -> Result<UiExit, Error> {
+impl ReportSession<'_> {
+    fn run(&mut self, mut app: App) -> Result<UiExit, Error> {
         let mut refreshed = Instant::now();
         let mut cost = Duration::ZERO;
         let mut is_loading = true;
@@ -178,11 +178,13 @@ impl Session<'_> {
             let mut model = self.shared.show();
             let was_loading = is_loading;
             is_loading = matches!(model.progress(), Progress::Loading(..));
-            let is_due = was_loading && refreshed.elapsed() >= (cost * SHOWING).max(TICK * 2);
+            let is_due =
+                was_loading && refreshed.elapsed() >= (cost * REFRESH_DIVISOR).max(TICK * 2);
             let begun = Instant::now();
             app.refresh(&mut model, is_due || was_loading && !is_loading);
             if is_due {
-                (cost, refreshed) = (begun.elapsed(), Instant::now());
+                cost = begun.elapsed();
+                refreshed = Instant::now();
             }
             if !is_loading && model.samples().is_empty() {
                 return Ok(UiExit::NoSamples(Box::new(model.losses().clone())));
@@ -193,13 +195,13 @@ impl Session<'_> {
             {
                 return Ok(UiExit::NoFunction);
             }
-            let picture = app.picture(&mut model, self.screen.area());
+            let picture = app.draw(&mut model, self.screen.area());
             drop(model);
             self.screen.show(picture).map_err(Error::Screen)?;
             assert!(!self.panics, "this panic was asked for");
-            let take = |event: &Event| app.take(&mut self.shared.show(), event);
+            let handle = |event: &Event| app.handle(&mut self.shared.show(), event);
             let wait = is_loading.then_some(TICK);
-            if let Some(ended) = take_in(self.input, self.screen, wait, take)? {
+            if let Some(ended) = handle_messages(self.input, self.screen, wait, handle)? {
                 return Ok(ended);
             }
         }
@@ -207,12 +209,12 @@ impl Session<'_> {
 }
 
 /// Waits for a message, at most for the given time, and handles all that have arrived. Returns why
-/// the interface exits, if a message says so.
-fn take_in(
+/// the interface exits, or `None` if it goes on.
+fn handle_messages(
     input: &Input,
     screen: &mut Screen,
     wait: Option<Duration>,
-    mut take: impl FnMut(&Event) -> Next,
+    mut handle: impl FnMut(&Event) -> Reaction,
 ) -> Result<Option<UiExit>, Error> {
     let messages = input.messages();
     let mut next = match wait.map(|wait| messages.recv_timeout(wait)) {
@@ -221,8 +223,8 @@ fn take_in(
         None => Some(messages.recv().map_err(|_| Error::Input)?),
     };
     while let Some(message) = next {
-        let asked = asked_by(message, &mut take);
-        if let ControlFlow::Break(ended) = follow(asked, input, screen)? {
+        let reaction = react_to(message, &mut handle);
+        if let ControlFlow::Break(ended) = carry_out(reaction, input, screen)? {
             return Ok(Some(ended));
         }
         next = messages.try_recv().ok();
@@ -230,33 +232,36 @@ fn take_in(
     Ok(None)
 }
 
-/// Returns what a message asks for; [`ControlFlow::Break`] exits.
-fn asked_by(message: Message, take: impl FnOnce(&Event) -> Next) -> ControlFlow<UiExit, Next> {
+/// Returns the reaction to a message, or why the interface exits.
+fn react_to(
+    message: Message,
+    handle: impl FnOnce(&Event) -> Reaction,
+) -> ControlFlow<UiExit, Reaction> {
     ControlFlow::Continue(match message {
-        Message::Terminal(event) => take(&event),
-        Message::Signal(number) if number == Signal::TSTP.as_raw() => Next::Suspend,
+        Message::Terminal(event) => handle(&event),
+        Message::Signal(number) if number == Signal::TSTP.as_raw() => Reaction::Suspend,
         Message::Signal(number) if is_ending(number) => {
             return ControlFlow::Break(UiExit::Signal(number));
         }
         Message::Over => return ControlFlow::Break(UiExit::Quit),
         Message::Gone => return ControlFlow::Break(UiExit::Signal(Signal::HUP.as_raw())),
-        Message::Signal(_) | Message::Loaded | Message::Renewed => Next::Show,
+        Message::Signal(_) | Message::Loaded | Message::Renewed => Reaction::Draw,
     })
 }
 
-/// Does what was asked for, except drawing.
-fn follow(
-    asked: ControlFlow<UiExit, Next>,
+/// Suspends or exits if the reaction says so; the caller draws.
+fn carry_out(
+    reaction: ControlFlow<UiExit, Reaction>,
     input: &Input,
     screen: &mut Screen,
 ) -> Result<ControlFlow<UiExit>, Error> {
-    match asked {
+    match reaction {
         ControlFlow::Break(ended) => return Ok(ControlFlow::Break(ended)),
-        ControlFlow::Continue(Next::Quit) => return Ok(ControlFlow::Break(UiExit::Quit)),
-        ControlFlow::Continue(Next::Suspend) => {
+        ControlFlow::Continue(Reaction::Quit) => return Ok(ControlFlow::Break(UiExit::Quit)),
+        ControlFlow::Continue(Reaction::Suspend) => {
             input.while_stopping(|| screen.suspend()).map_err(Error::Suspended)?;
         }
-        ControlFlow::Continue(Next::Show) => {}
+        ControlFlow::Continue(Reaction::Draw) => {}
     }
     Ok(ControlFlow::Continue(()))
 }

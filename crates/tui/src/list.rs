@@ -19,11 +19,11 @@ pub(super) enum LineKind {
 /// Whether a line has lines below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// None.
+    /// It has none.
     Leaf,
-    /// Hidden ones.
+    /// They are hidden.
     Closed,
-    /// Displayed ones.
+    /// They are displayed.
     Open,
 }
 
@@ -36,7 +36,7 @@ impl Mark {
         }
     }
 
-    /// perf's sign for it.
+    /// Returns perf's sign for it.
     pub(super) fn sign(self) -> &'static str {
         match self {
             Self::Leaf => " ",
@@ -62,25 +62,26 @@ pub(super) struct List {
     pub(super) items: Vec<Item>,
     pub(super) cursor: usize,
     top: usize,
-    /// Keys of lines that differ from `all_open`.
+    /// Keys of lines whose state is the opposite of `all_open`.
     flipped: HashSet<u64>,
+    /// Lines are expanded unless they are in `flipped`.
     all_open: bool,
 }
 
-/// Returns the key of a line inside another.
-pub(super) fn key(parent: u64, what: impl Hash) -> u64 {
+/// Returns the key of a line below the line with key `parent`.
+pub(super) fn key(parent: u64, content: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (parent, what).hash(&mut hasher);
+    (parent, content).hash(&mut hasher);
     hasher.finish()
 }
 
 impl List {
-    /// Replaces the lines. The cursor stays on its content if that still exists.
+    /// Replaces the lines. The cursor stays on its line if that still exists.
     pub(super) fn replace(&mut self, items: Vec<Item>) {
         let on = self.items.get(self.cursor).map(|item| item.key);
         let above = self.cursor.saturating_sub(self.top);
         self.items = items;
-        // At the very top the cursor stays there: rows change places while a recording loads.
+        // A cursor on the first line stays there: rows change places while a recording loads.
         if let Some(on) = on.filter(|_| self.cursor > 0)
             && let Some(at) = self.items.iter().position(|item| item.key == on)
         {
@@ -96,7 +97,7 @@ impl List {
     }
 
     /// Moves the cursor by a number of lines.
-    pub(super) fn go(&mut self, lines: isize) {
+    pub(super) fn move_cursor(&mut self, lines: isize) {
         let last = self.items.len().saturating_sub(1);
         self.cursor = self.cursor.saturating_add_signed(lines).min(last);
     }
@@ -146,14 +147,15 @@ impl List {
         self.flipped.clear();
     }
 
-    /// Moves to the next or previous line for which `is_found` holds, wrapping around.
-    pub(super) fn find(&mut self, forward: bool, is_found: impl Fn(&Item) -> bool) -> bool {
+    /// Moves the cursor to the next or previous line that matches, wrapping around; returns `false`
+    /// if no line does.
+    pub(super) fn find(&mut self, forward: bool, is_match: impl Fn(&Item) -> bool) -> bool {
         let count = self.items.len();
         let at = |step: usize| match forward {
             true => (self.cursor + step) % count,
             false => (self.cursor + count - step) % count,
         };
-        let found = (1..=count).map(at).find(|at| self.items.get(*at).is_some_and(&is_found));
+        let found = (1..=count).map(at).find(|at| self.items.get(*at).is_some_and(&is_match));
         if let Some(at) = found {
             self.cursor = at;
         }
@@ -161,18 +163,19 @@ impl List {
     }
 }
 
-/// A tree whose nodes become lines.
+/// A call tree whose nodes become lines.
 pub(super) struct Nodes<'a> {
     pub(super) profile: &'a Profile,
     pub(super) tree: &'a CallTree,
-    /// Its number.
+    /// The tree's number in its view.
     pub(super) number: usize,
-    /// The key of the line it belongs to.
+    /// The key of the line above the tree.
     pub(super) parent: u64,
 }
 
 impl Nodes<'_> {
-    /// Adds the displayed nodes. A node's only callee is shown in line with it.
+    /// Adds the displayed nodes. A callee through which all of a node's chains go has the node's
+    /// indentation.
     pub(super) fn add(&self, list: &List, items: &mut Vec<Item>, depth: usize) {
         let mut pending: Vec<_> =
             self.tree.roots().iter().rev().map(|at| (*at, self.parent, depth)).collect();
@@ -212,7 +215,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Does the same for the tree's roots.
+    /// Expands a single root like [`Self::open`]; with `all`, everything below all roots.
     pub(super) fn open_roots(&self, list: &mut List, all: bool) {
         let roots = self.tree.roots();
         let mut pending: Vec<_> = if all || roots.len() == 1 {
@@ -246,24 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_stays_within_the_window_and_on_its_line() {
+    fn keeps_the_cursor_in_the_window_and_on_its_line() {
         let mut list = List::default();
-        list.go(5);
+        list.move_cursor(5);
         assert_eq!((list.cursor, list.window(3).len()), (0, 0));
         list.replace(rows(10));
-        list.go(7);
+        list.move_cursor(7);
         let shown: Vec<_> = list.window(3).into_iter().map(|(at, _)| at).collect();
         assert_eq!((shown, list.at(2)), (vec![5, 6, 7], Some(7)));
         let mut other = rows(10);
         other.rotate_right(2);
         list.replace(other);
         assert_eq!(list.cursor, 9);
-        list.go(-100);
+        list.move_cursor(-100);
         assert_eq!((list.cursor, list.window(3).first().map(|(at, _)| *at)), (0, Some(0)));
     }
 
     #[test]
-    fn search_goes_around_the_end() {
+    fn search_wraps_around() {
         let mut list = List::default();
         assert!(!list.find(true, |_| true));
         list.replace(rows(5));
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_open_and_close_one_by_one_and_all_together() {
+    fn expands_and_collapses_single_lines_and_all() {
         let mut list = List::default();
         list.open(7, true);
         assert!(list.is_open(7) && !list.is_open(8));

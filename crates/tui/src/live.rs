@@ -3,10 +3,10 @@
 //! ```text
 //! the caller's thread:  records --Feed--> Model <-- Query -- App <-- keys, mouse, signals   :the interface's thread
 //!                       time ----------- Message::Renewed ----->
-//!                            <---------- a byte: new interval --
+//!                            <---------- a byte: new interval, or pause --
 //! ```
-//! Only the caller's thread waits for time to pass: one wake-up reads the ring buffers and
-//! refreshes the display.
+//! Only the caller's thread has a timer: one wake-up reads the ring buffers and refreshes the
+//! display.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::Sender;
@@ -26,10 +26,10 @@ use crate::input::{Input, Message};
 use crate::model::{LiveModel, Model, Pace, SharedModel};
 use crate::paint::Theme;
 use crate::terminal::Screen;
-use crate::{CodeView, Error, UiExit, take_in};
+use crate::{CodeView, Error, UiExit, handle_messages};
 
-/// Interval of checks for the first samples.
-const SOON: Duration = Duration::from_millis(250);
+/// Refresh interval until the first samples arrive.
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What to display, and how.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ pub struct LiveScreen {
 #[derive(Clone, Debug)]
 pub struct Feed(SharedModel);
 
-/// A running interface. Its descriptor is readable when it has exited, or when the user wants
-/// another refresh interval ([`Running::has_ended`] tells which).
+/// A running interface. Its descriptor becomes readable when the interface exits, and when the user
+/// changes the refresh interval or pauses recording ([`Running::has_ended`] tells which).
 #[derive(Debug)]
 pub struct Running {
     thread: JoinHandle<Result<UiExit, Error>>,
@@ -67,8 +67,8 @@ pub struct Running {
 }
 
 impl LiveScreen {
-    /// Blocks the signals. Must be called before any thread starts. `trace`: tracepoint fields
-    /// distinguish rows.
+    /// Blocks the signals; call it before any thread starts. With `trace`, samples with different
+    /// tracepoint fields are in different rows.
     ///
     /// # Errors
     /// [`Error::Signals`] if signals can't be blocked.
@@ -81,7 +81,7 @@ impl LiveScreen {
             is_paused: false,
             is_renewed: false,
         };
-        let model = Model::of_live(live, trace);
+        let model = Model::for_live(live, trace);
         Ok(Self { input, feed: Feed(SharedModel::new(model)) })
     }
 
@@ -114,28 +114,28 @@ impl LiveScreen {
         };
         let thread = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             let app = App::new(settings, feed.0.show().description());
-            Session { screen, input, shared: feed.0, orders }.go_on(app)
+            LiveSession { screen, input, shared: feed.0, orders }.run(app)
         });
         Ok(Running { thread: thread.map_err(Error::Loader)?, ended, sender })
     }
 }
 
 impl Feed {
-    /// Passes records on; nothing is drawn meanwhile.
+    /// Lends the replay and the sink to a function that adds records. The interface waits meanwhile.
     pub fn with<T>(&self, hand: impl FnOnce(&mut Live, &mut SampleSink) -> T) -> Option<T> {
         let mut model = self.0.fill();
         let (live, sink) = model.live_parts()?;
         Some(hand(live, sink))
     }
 
-    /// Sets the cost figures. Returns the refresh interval that the user wants.
+    /// Sets the cost figures. Returns the refresh interval that the user chose.
     pub fn set_figures(&self, figures: &LiveFigures) -> Duration {
         let mut model = self.0.fill();
         let is_empty = model.samples().is_empty();
-        let Some(live) = model.live() else { return SOON };
+        let Some(live) = model.live() else { return FIRST_INTERVAL };
         live.figures = LiveFigures { window_s: live.pace.span().as_secs_f64(), ..figures.clone() };
         live.is_renewed = true;
-        if is_empty { live.pace.delay.min(SOON) } else { live.pace.delay }
+        if is_empty { live.pace.delay.min(FIRST_INTERVAL) } else { live.pace.delay }
     }
 
     /// Whether the user has paused recording.
@@ -154,12 +154,12 @@ impl AsFd for Running {
 impl Running {
     /// Refreshes the display; call it after [`Feed::set_figures`].
     pub fn renew(&self) {
-        // Fails if the interface has exited.
+        // Fails only if the interface has exited.
         let _ = self.sender.send(Message::Renewed);
     }
 
-    /// Whether the interface has exited, if its descriptor is readable. Otherwise the user wants
-    /// another interval: see [`Feed::set_figures`] and [`Feed::is_paused`].
+    /// Whether the interface has exited; call it when the descriptor is readable. Otherwise the user
+    /// changed the interval ([`Feed::set_figures`] returns it) or paused ([`Feed::is_paused`]).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let mut orders = [0_u8; 64];
@@ -171,24 +171,24 @@ impl Running {
     /// # Errors
     /// See [`Error`].
     pub fn end(self) -> Result<UiExit, Error> {
-        // Fails if the interface has exited.
+        // Fails only if the interface has exited.
         let _ = self.sender.send(Message::Over);
         self.thread.join().map_err(|_| Error::Input)?
     }
 }
 
 /// The interface's connections to the outside.
-struct Session {
+struct LiveSession {
     screen: Screen,
     input: Input,
     shared: SharedModel,
-    /// Tells the recorder about a new interval and, when closed, about the exit.
+    /// Wakes the recorder: a byte for a new interval or a pause, end of file for the exit.
     orders: OwnedFd,
 }
 
-impl Session {
-    fn go_on(mut self, mut app: App) -> Result<UiExit, Error> {
-        let wanted = |model: &mut Model| model.live().map(|live| (live.pace, live.is_paused));
+impl LiveSession {
+    fn run(mut self, mut app: App) -> Result<UiExit, Error> {
+        let settings = |model: &mut Model| model.live().map(|live| (live.pace, live.is_paused));
         loop {
             let mut model = self.shared.show();
             let is_renewed = model
@@ -198,16 +198,16 @@ impl Session {
                 app.renumber(&renumbered);
             }
             app.refresh(&mut model, is_renewed);
-            let before = wanted(&mut model);
-            let picture = app.picture(&mut model, self.screen.area());
+            let before = settings(&mut model);
+            let picture = app.draw(&mut model, self.screen.area());
             drop(model);
             self.screen.show(picture).map_err(Error::Screen)?;
-            let take = |event: &Event| app.take(&mut self.shared.show(), event);
-            if let Some(ended) = take_in(&self.input, &mut self.screen, None, take)? {
+            let handle = |event: &Event| app.handle(&mut self.shared.show(), event);
+            if let Some(ended) = handle_messages(&self.input, &mut self.screen, None, handle)? {
                 return Ok(ended);
             }
-            if wanted(&mut self.shared.show()) != before {
-                // A full pipe already says so.
+            if settings(&mut self.shared.show()) != before {
+                // A full pipe is readable, so its reader will notice.
                 let _ = write(&self.orders, &[0]);
             }
         }

@@ -29,9 +29,10 @@ impl Theme {
         }
     }
 
-    /// Style of the line under the cursor.
+    /// Style of the line under the cursor: the terminal's default colours, reversed. The line's own
+    /// colours, reversed, would be a row of coloured blocks with hardly readable text.
     pub(super) fn cursor(self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
+        Style::new().fg(Color::Reset).bg(Color::Reset).add_modifier(Modifier::REVERSED)
     }
 
     /// Style of titles.
@@ -49,7 +50,7 @@ impl Theme {
         self.colored(Color::Magenta).add_modifier(Modifier::UNDERLINED)
     }
 
-    /// Style of a percentage: as in perf, 5% and more stand out, less than 0.5% doesn't.
+    /// Style of a percentage, with perf's limits: red from 5%, green from 0.5%.
     pub(super) fn percent(self, percent: f64) -> Style {
         match percent {
             _ if percent >= 5.0 => self.colored(Color::Red),
@@ -67,23 +68,23 @@ impl Theme {
     }
 }
 
-/// Removes characters that have no width or combine with their neighbours, because terminals differ
-/// in how many cells these take. Control characters are already gone ([`tare_format::printable`]).
-pub(super) fn safe(text: &str) -> Cow<'_, str> {
-    let joins = |c: char| c.width().unwrap_or(0) == 0;
-    if text.is_ascii() || !text.chars().any(joins) {
+/// Escapes characters that have no width of their own, because terminals differ in how many cells
+/// these take. Control characters are already gone ([`tare_format::printable`]).
+pub(super) fn escape_zero_width(text: &str) -> Cow<'_, str> {
+    let has_no_width = |c: char| c.width().unwrap_or(0) == 0;
+    if text.is_ascii() || !text.chars().any(has_no_width) {
         return Cow::Borrowed(text);
     }
-    let mut safe = String::with_capacity(text.len() + 16);
+    let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if joins(c) { safe.extend(c.escape_unicode()) } else { safe.push(c) }
+        if has_no_width(c) { escaped.extend(c.escape_unicode()) } else { escaped.push(c) }
     }
-    Cow::Owned(safe)
+    Cow::Owned(escaped)
 }
 
 /// Returns the number of cells that a text takes.
 pub(super) fn width(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { safe(text).width() }
+    if text.is_ascii() { text.len() } else { escape_zero_width(text).width() }
 }
 
 /// Returns the area below a title line.
@@ -120,7 +121,7 @@ impl<'a> Pen<'a> {
     /// Writes as much of the text as fits.
     pub(super) fn text(&mut self, text: &str, style: Style) -> &mut Self {
         if self.room() > 0 {
-            let text = safe(text);
+            let text = escape_zero_width(text);
             self.x = self.buffer.set_stringn(self.x, self.y, text, self.room(), style).0;
         }
         self
@@ -130,7 +131,7 @@ impl<'a> Pen<'a> {
     pub(super) fn field(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         if cells > 0 {
-            let text = safe(text);
+            let text = escape_zero_width(text);
             let _ = self.buffer.set_stringn(self.x, self.y, text, cells, style);
             self.x = self.x.saturating_add(u16::try_from(cells).unwrap_or(u16::MAX));
         }
@@ -144,7 +145,7 @@ impl<'a> Pen<'a> {
         self.field(text, cells.saturating_sub(blanks), style)
     }
 
-    /// Marks the line as a search match, and as selected.
+    /// Styles the line as a search match, and as selected.
     pub(super) fn mark(&mut self, area: Rect, theme: Theme, is_found: bool, is_on: bool) {
         if is_found {
             self.whole(area, theme.found());
@@ -163,7 +164,7 @@ impl<'a> Pen<'a> {
 }
 
 /// Returns the text without its first cells.
-pub(super) fn shifted(text: &str, cells: usize) -> &str {
+pub(super) fn skip_cells(text: &str, cells: usize) -> &str {
     let mut skipped = 0;
     for (at, c) in text.char_indices() {
         if skipped >= cells {
@@ -179,20 +180,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_that_join_their_neighbours_are_shown_by_number() {
-        assert_eq!(safe("a\u{301}b\u{200d}c\u{fe0f}"), "a\\u{301}b\\u{200d}c\\u{fe0f}");
-        assert!(matches!(safe("größe 漢字"), Cow::Borrowed("größe 漢字")));
+    fn escapes_characters_without_width() {
+        assert_eq!(
+            escape_zero_width("a\u{301}b\u{200d}c\u{fe0f}"),
+            "a\\u{301}b\\u{200d}c\\u{fe0f}"
+        );
+        assert!(matches!(escape_zero_width("größe 漢字"), Cow::Borrowed("größe 漢字")));
         assert_eq!((width("漢字"), width("a\u{301}")), (4, 8));
     }
 
     #[test]
-    fn a_line_ends_at_its_area() {
+    fn clips_lines_at_their_area() {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 2));
         let area = Rect::new(1, 0, 5, 1);
         Pen::new(&mut buffer, area, 0).right("7", 3, Style::new()).text("漢字漢", Style::new());
         Pen::new(&mut buffer, area, 1).text("outside", Style::new());
         let line = |y| (0..8).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
         assert_eq!((line(0).trim_end(), line(1).trim_end()), ("   7漢", ""));
-        assert_eq!((shifted("漢字ab", 2), shifted("ab", 0), shifted("ab", 9)), ("字ab", "ab", ""));
+        assert_eq!(
+            (skip_cells("漢字ab", 2), skip_cells("ab", 0), skip_cells("ab", 9)),
+            ("字ab", "ab", "")
+        );
     }
 }

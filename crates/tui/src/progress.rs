@@ -1,5 +1,5 @@
-//! Progress of a command: one line on the terminal of stderr, from the first second on, removed at
-//! the end. Nothing is shown if stderr isn't a terminal that can move its cursor.
+//! Progress of a command: one line on stderr's terminal, shown after a second and removed at the
+//! end. Without a terminal that can move its cursor, nothing is shown.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -14,11 +14,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_replay::{Position, Recording};
 
-/// Commands that end sooner show nothing.
+/// Time after which progress is shown.
 pub const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+
+/// Interval of drawing.
 const REDRAWN_AFTER: Duration = Duration::from_millis(200);
 
-/// A bar on stderr's terminal that is redrawn at each step.
+/// Returns a bar on stderr's terminal, redrawn at steps, at most five times a second.
 #[must_use]
 pub fn progress_bar(steps: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
@@ -45,21 +47,21 @@ impl ProgressLine {
     /// Starts the progress of a command that writes to stdout after this is dropped.
     #[must_use]
     pub fn begin() -> Self {
-        Self::shown(std::io::stderr().is_terminal())
+        Self::start(std::io::stderr().is_terminal())
     }
 
-    /// Starts the progress of a command that writes to stdout meanwhile: if that is a terminal, or
-    /// a pipe to a process that may use it, nothing is shown.
+    /// Starts the progress of a command that writes to stdout meanwhile. Nothing is shown if stdout
+    /// is a terminal, or a pipe or socket, whose reader may write to the same terminal.
     #[must_use]
     pub fn beside_stdout() -> Self {
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
         let kind = file.and_then(|file| file.metadata()).map(|meta| meta.file_type());
         let is_apart = kind.is_ok_and(|kind| !kind.is_fifo() && !kind.is_socket());
         let is_terminal = std::io::stdout().is_terminal();
-        Self::shown(is_apart && !is_terminal && std::io::stderr().is_terminal())
+        Self::start(is_apart && !is_terminal && std::io::stderr().is_terminal())
     }
 
-    fn shown(is_shown: bool) -> Self {
+    fn start(is_shown: bool) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let position = Arc::default();
         let mut progress = Self { bar, position, ends: None, drawer: None };
@@ -68,7 +70,7 @@ impl ProgressLine {
             let bar = progress.bar.clone();
             let position = Arc::clone(&progress.position);
             let draw = move || draw(&bar, &position, &ended);
-            // Without the thread there is just no progress line.
+            // If the thread can't be started, there is no progress line.
             progress.drawer = std::thread::Builder::new().spawn(draw).ok();
             progress.ends = Some(ends);
         }
@@ -98,16 +100,16 @@ impl ProgressLine {
     }
 
     /// Sets the number of bytes received, and the total if known.
-    pub fn received(&self, bytes: u64, of: Option<u64>) {
-        of.into_iter().for_each(|of| self.bar.set_length(of));
+    pub fn received(&self, bytes: u64, total: Option<u64>) {
+        total.into_iter().for_each(|total| self.bar.set_length(total));
         self.bar.set_position(bytes);
     }
 
-    /// Shows a step whose end isn't known.
-    pub fn go_on(&self, what: &str) {
+    /// Shows a step whose end isn't known, with the time it has taken.
+    pub fn go_on(&self, step: &str) {
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.bar.set_style(style("tare: {msg}, {elapsed} so far"));
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(step.to_owned());
     }
 }
 

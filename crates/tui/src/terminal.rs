@@ -15,11 +15,11 @@ use ratatui::layout::Rect;
 use rustix::process::Signal;
 use rustix::termios::tcgetwinsize;
 
-/// Whether the terminal is taken over. The panic hook has no other access to that.
+/// Whether the terminal is taken over. A static, because the panic hook can't access [`Screen`].
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Buffer size in bytes: most pictures take one write.
-const WRITTEN: usize = 1 << 15;
+/// Buffer size in bytes, so that most pictures take one write.
+const BUFFER_BYTES: usize = 1 << 15;
 
 /// The terminal, taken over while this lives.
 ///
@@ -27,7 +27,7 @@ const WRITTEN: usize = 1 << 15;
 /// in pieces of 1 KiB.
 pub(super) struct Screen {
     backend: CrosstermBackend<BufWriter<Stdout>>,
-    /// The picture on the terminal; empty if unknown.
+    /// The picture on the terminal; empty if it is unknown.
     shown: Buffer,
 }
 
@@ -40,11 +40,11 @@ impl Screen {
             before(info);
         }));
         take_over()?;
-        let writer = BufWriter::with_capacity(WRITTEN, io::stdout());
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
         Ok(Self { backend: CrosstermBackend::new(writer), shown: Buffer::default() })
     }
 
-    /// Returns its size.
+    /// Returns the terminal's area; 80 x 24 if its size is unknown.
     pub(super) fn area(&self) -> Rect {
         let size = tcgetwinsize(io::stdout()).ok();
         let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
@@ -70,8 +70,8 @@ impl Screen {
     /// afterwards.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // The whole process group stops, as if the terminal had sent the signal. This process
-        // blocks it, and continuing discards it.
+        // The whole process group stops, as if the terminal had sent the signal. This process blocks
+        // the signal, so it stops itself with SIGSTOP; SIGCONT discards the pending SIGTSTP.
         let _ = rustix::process::kill_current_process_group(Signal::TSTP);
         tare_kernel::signals::stop();
         self.shown = Buffer::default();
@@ -91,7 +91,7 @@ fn take_over() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, Hide)
 }
 
-/// Restores the terminal, once. It may be gone.
+/// Restores the terminal if it is taken over. Errors are ignored: the terminal may be gone.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();

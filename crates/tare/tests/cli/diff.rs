@@ -105,7 +105,7 @@ fn gates(folder: &Path) {
     let options = ["--fail-if", "parse>+90pp", "--fail-if", "*<-99pp", "--flame", "diff.svg"];
     let shown = diff(&with_sides(&options), folder);
     assert_eq!(status(&shown), 0, "{}", stdout(&shown));
-    assert!(stdout(&shown).contains("# --fail-if 'parse>+90pp' holds"), "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("# --fail-if 'parse>+90pp' passed"), "{}", stdout(&shown));
     let picture = std::fs::read_to_string(folder.join("diff.svg")).unwrap();
     let parse = picture.lines().find(|line| line.contains("<title>parse ")).unwrap();
     // Red: more red than blue.
@@ -158,9 +158,9 @@ fn on_a_terminal_the_table_is_interactive() {
     terminal.press(&["/"]);
     terminal.type_in("lookup");
     terminal.press(&["Enter", "s"]);
-    terminal.wait_for("Ordered by the change of the share, with its sign");
+    terminal.wait_for("Sorted by the signed change of the share");
     terminal.press(&["?"]);
-    terminal.wait_for("what was compared, what decides");
+    terminal.wait_for("recordings, method, verdicts");
     terminal.press(&["Escape"]);
     terminal.wait_for("Baseline");
     terminal.press(&["i"]);

@@ -229,8 +229,10 @@ fn on_a_terminal_it_is_shown_typed_into_and_ended() {
     terminal.press(&["1"]);
     terminal.wait_for("Shared Object");
     terminal.press(&["?"]);
-    terminal.wait_for("stop recording for a while");
+    terminal.wait_for("pause or resume recording");
+    // A key that arrives together with Escape would be read as Alt and that key.
     terminal.press(&["Escape"]);
+    terminal.wait_without("pause or resume recording");
     // Keys of perf top.
     terminal.press(&["K"]);
     terminal.wait_for("Filter: without the kernel");
@@ -260,6 +262,7 @@ fn on_a_terminal_it_is_shown_typed_into_and_ended() {
     terminal.press(&["Enter", "a"]);
     terminal.wait("instructions", |screen| screen.contains("ret") || screen.contains("mov"));
     terminal.press(&["Escape"]);
+    terminal.wait_for("Shared Object");
     terminal.resize(40, 10);
     terminal
         .wait("a narrow screen", |screen| screen.lines().all(|line| line.chars().count() <= 40));

@@ -128,7 +128,7 @@ fn filters_that_are_typed_stack_and_are_shown() {
     terminal.press(&["f"]);
     terminal.type_in("colour=red");
     terminal.press(&["Enter"]);
-    terminal.wait_for("'colour' is none of");
+    terminal.wait_for("there is no condition 'colour'");
     terminal.press(&["f"]);
     terminal.type_in("event=no-such");
     terminal.press(&["Enter"]);

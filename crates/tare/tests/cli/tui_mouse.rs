@@ -48,7 +48,7 @@ fn lines_titles_views_menus_and_ranges_are_clicked() {
     terminal.wait_for(" s of ");
     mouse(&terminal, 0, 30, 6);
     mouse(&terminal, 32, 60, 6);
-    terminal.wait_for("ENTER: only this range");
+    terminal.wait_for("ENTER filters by this range");
     terminal.press(&["Enter"]);
     terminal.wait_for("Filter: time=");
     terminal.press(&["q"]);

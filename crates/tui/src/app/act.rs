@@ -3,49 +3,63 @@
 use tare_format::printable;
 use tare_profile::EventId;
 
-use super::overlay::{Prompt, PromptKind};
-use super::pages::ledger;
-use super::{App, Next};
+use super::navigation::BackStep;
+use super::overlay::PromptKind;
+use super::pages::{ledger_page, menu_items, print_report, write_numbered};
+use super::{App, Reaction};
 use crate::keys::{self, Action, View};
 use crate::list::List;
 use crate::model::Model;
-use crate::paint::has;
 use crate::view::Subject;
 use crate::view::text::{TextView, wrapped};
 
 impl App {
-    pub(super) fn act(&mut self, model: &mut Model, action: Action) -> Next {
+    pub(super) fn act(&mut self, model: &mut Model, action: Action) -> Reaction {
         match action {
-            Action::Quit => return Next::Quit,
-            Action::Suspend => return Next::Suspend,
-            Action::Back => return self.back(),
-            Action::Show(view) => self.show(model, view),
+            Action::Quit => return Reaction::Quit,
+            Action::Suspend => return Reaction::Suspend,
+            Action::Back => return self.go_back(),
+            Action::Show(view) => self.show_view(model, view),
             Action::Annotate => self.annotate(model),
-            Action::Help => self.put("Keys", &keys::help(self.view, model.live().is_some())),
+            Action::Help => {
+                let lines = keys::help(self.navigation.view(), model.live().is_some());
+                self.open_page("Keys", &lines);
+            }
             Action::Header => {
                 let lines = (self.header)(model.description());
-                self.put("What the recording says of itself", &lines);
+                self.open_page("Header of the recording", &lines);
             }
-            Action::Ledger => self.put("The ledger, and what is missing", &ledger(model)),
+            Action::Ledger => self.open_page("Ledger and losses", &ledger_page(model)),
             Action::Up | Action::Down | Action::Left | Action::Right
-                if self.view == View::Flame && self.text.is_none() =>
+                if self.front() == View::Flame =>
             {
-                self.flame.go(model.profile(), action);
+                self.views.flame.move_cursor(model.profile(), action);
             }
-            Action::Left => self.timeline.go(-1),
-            Action::Right => self.timeline.go(1),
-            Action::Up => self.list().go(-1),
-            Action::Down => self.list().go(1),
-            Action::PageUp => self.page(-1),
-            Action::PageDown => self.page(1),
-            Action::First => self.list().go(isize::MIN),
-            Action::Last => self.list().go(isize::MAX),
-            Action::FilterSymbol => self.ask(PromptKind::Symbol),
-            Action::Filter => self.ask(PromptKind::Filter),
-            Action::Search => self.ask(PromptKind::Search),
-            Action::Limit => self.ask(PromptKind::Limit),
+            Action::Left => self.views.timeline.move_cursor(-1),
+            Action::Right => self.views.timeline.move_cursor(1),
+            Action::Up => self.list().move_cursor(-1),
+            Action::Down => self.list().move_cursor(1),
+            Action::PageUp => self.move_page(-1),
+            Action::PageDown => self.move_page(1),
+            Action::First => self.list().move_cursor(isize::MIN),
+            Action::Last => self.list().move_cursor(isize::MAX),
+            Action::FilterSymbol => self.overlays.open_prompt(PromptKind::Symbol),
+            Action::Filter => self.overlays.open_prompt(PromptKind::Filter),
+            Action::Search => self.overlays.open_prompt(PromptKind::Search),
+            Action::Limit => self.overlays.open_prompt(PromptKind::Limit),
             Action::SearchNext => self.find(model, true),
             Action::SearchPrevious => self.find(model, false),
+            _ if self.act_on_query(model, action)
+                || self.act_live(model, action)
+                || self.act_on_code(model, action) => {}
+            _ => self.act_on_lines(model, action),
+        }
+        Reaction::Draw
+    }
+
+    /// Executes actions that change the query; returns `false` for others.
+    fn act_on_query(&mut self, model: &mut Model, action: Action) -> bool {
+        match action {
             Action::ZoomThread
             | Action::ZoomProcess
             | Action::ZoomComm
@@ -53,77 +67,61 @@ impl App {
             | Action::ZoomKernel
             | Action::ZoomCpu
             | Action::ZoomStack => self.zoom(model, action),
-            Action::Unfilter => self.unfilter(),
-            Action::UnfilterAll => {
-                self.query.terms.clear();
-                self.query.base.clear();
-                self.is_stale = true;
+            Action::Unfilter => {
+                if !self.query.remove_last() {
+                    self.bottom.say("no filter is set");
+                }
             }
-            Action::NextEvent => self.event(model, 1),
-            Action::PreviousEvent => self.event(model, -1),
-            Action::Relative => {
-                self.query.relative = !self.query.relative;
-                self.is_stale = true;
+            Action::UnfilterAll => self.query.remove_all(),
+            Action::NextEvent => self.step_event(model, 1),
+            Action::PreviousEvent => self.step_event(model, -1),
+            Action::Relative => self.query.toggle_relative(),
+            Action::Range => {
+                let range = self.views.timeline.take_range();
+                self.query.add(range);
             }
-            _ if self.act_live(model, action) || self.act_on_code(model, action) => {}
-            _ => self.act_on_lines(model, action),
+            _ => return false,
         }
-        Next::Show
+        true
     }
 
-    /// Actions of views with expandable lines.
+    /// Executes actions of views with expandable lines.
     fn act_on_lines(&mut self, model: &mut Model, action: Action) {
+        let view = self.navigation.view();
         match action {
-            Action::Enter if self.view == View::Flame => self.flame.zoom(),
-            Action::Enter if self.toggle(model) => {}
-            Action::Enter => self.open_menu(model),
-            Action::Expand if self.toggle(model) => {}
-            Action::Expand => self.message = "nothing is below this line".to_owned(),
-            Action::ExpandRow => self.expand(model),
-            Action::Collapse => match self.view {
-                View::Callers => self.callers.close(model.profile()),
-                View::Tree => self.tree.close(model.profile()),
-                _ => self.functions.close(model.profile()),
-            },
-            Action::ExpandAll => self.open_all(model, true),
-            Action::CollapseAll => self.open_all(model, false),
+            Action::Enter if view == View::Flame => self.views.flame.zoom(),
+            Action::Enter if self.views.toggle(view, model.profile()) => {}
+            Action::Enter | Action::Menu => self.open_menu(model),
+            Action::Expand if self.views.toggle(view, model.profile()) => {}
+            Action::Expand => self.bottom.say("this line can't be expanded"),
+            Action::ExpandRow => self.views.expand_row(view, model.profile()),
+            Action::Collapse => self.views.collapse(view, model.profile()),
+            Action::ExpandAll => self.views.open_all(view, model.profile(), true),
+            Action::CollapseAll => self.views.open_all(view, model.profile(), false),
             Action::Sort => {
-                let by = self.functions.sort_by_next();
-                self.message = format!("sorted by {by}");
-                self.is_stale = true;
+                let by = self.views.functions.sort_by_next();
+                self.bottom.say(format!("sorted by {by}"));
+                self.views.invalidate();
             }
             Action::Reverse => {
-                self.functions.reverse();
-                self.is_stale = true;
+                self.views.functions.reverse();
+                self.views.invalidate();
             }
-            Action::Titles => self.functions.titles = !self.functions.titles,
-            Action::Verbose => {
-                let verbose = !self.functions.verbose;
-                self.functions.verbose = verbose;
-                self.callers.verbose = verbose;
-                self.tree.verbose = verbose;
+            Action::Titles => self.views.functions.titles = !self.views.functions.titles,
+            Action::Verbose => self.views.toggle_verbose(),
+            Action::ScrollLeft => self.views.scroll(-8),
+            Action::ScrollRight => self.views.scroll(8),
+            Action::Print => {
+                self.views.functions.refresh(model, self.query.query());
+                let report = print_report(model, &self.views.functions.view);
+                self.bottom.say(write_numbered("tare.report", report));
             }
-            Action::ScrollLeft => self.scroll(-8),
-            Action::ScrollRight => self.scroll(8),
-            Action::Print => self.print(model),
-            Action::Menu => self.open_menu(model),
-            _ => self.act_on_one_view(action),
-        }
-    }
-
-    /// Actions of a single view.
-    fn act_on_one_view(&mut self, action: Action) {
-        match action {
-            Action::Invert => self.flame.invert(),
-            Action::Begin => self.timeline.set_begin(),
-            Action::End => self.timeline.set_end(),
+            Action::Invert => self.views.flame.invert(),
+            Action::Begin => self.views.timeline.set_begin(),
+            Action::End => self.views.timeline.set_end(),
             Action::ByThread => {
-                self.timeline.toggle_by();
-                self.is_stale = true;
-            }
-            Action::Range => {
-                let range = self.timeline.range();
-                self.filter(range);
+                self.views.timeline.toggle_row_kind();
+                self.views.invalidate();
             }
             _ => {}
         }
@@ -131,169 +129,109 @@ impl App {
 
     /// Returns the list that keys move in.
     pub(super) fn list(&mut self) -> &mut List {
-        match (&mut self.text, self.view) {
-            (Some(text), _) => &mut text.list,
-            (None, View::Callers) => &mut self.callers.list,
-            (None, View::Tree) => &mut self.tree.list,
-            (None, View::Timeline) => &mut self.timeline.list,
-            (None, View::Annotate) => &mut self.annotate.list,
-            _ => &mut self.functions.list,
-        }
-    }
-
-    /// Removes the last filter.
-    fn unfilter(&mut self) {
-        if self.query.terms.pop().or_else(|| self.query.base.pop()).is_none() {
-            self.message = "there is no filter".to_owned();
-        }
-        self.is_stale = true;
-    }
-
-    /// Moves by screens.
-    fn page(&mut self, screens: isize) {
-        let lines = isize::try_from(self.size.height.saturating_sub(6)).unwrap_or(1).max(1);
-        self.list().go(screens * lines);
-    }
-
-    fn back(&mut self) -> Next {
-        if self.text.take().is_some() {
-            return Next::Show;
-        }
-        if self.view == View::Flame && self.flame.unzoom() {
-            return Next::Show;
-        }
-        if self.view == View::Annotate && self.begins_with_code {
-            return Next::Quit;
-        }
-        if self.view == View::Annotate {
-            self.view = self.before;
-        } else if self.view != View::Functions {
-            self.view = View::Functions;
-        } else if self.query.terms.pop().is_none() {
-            return Next::Quit;
-        }
-        self.is_stale = true;
-        Next::Show
-    }
-
-    fn show(&mut self, model: &mut Model, view: View) {
-        if view == View::Callers {
-            self.subject = self.subject(model).frame.or(self.subject);
-            if self.subject.is_none() {
-                self.message = "there is no function on this line".to_owned();
-                return;
-            }
-        }
-        self.text = None;
-        self.view = view;
-        self.is_stale = true;
-    }
-
-    fn put(&mut self, title: &str, lines: &[String]) {
-        let lines = lines.iter().map(|line| printable(line.as_bytes()).into_owned()).collect();
-        self.text = Some(TextView::new(title, wrapped(lines, self.size.width)));
-    }
-
-    pub(super) fn ask(&mut self, asked: PromptKind) {
-        self.prompt = Some(Prompt { asked, typed: String::new() });
-    }
-
-    fn event(&mut self, model: &mut Model, step: isize) {
-        let events = model.events(&self.query);
-        let at = events.iter().position(|(event, _)| Some(*event) == self.query.event);
-        let count = events.len().max(1);
-        let next = (at.unwrap_or(0) + count).saturating_add_signed(step) % count;
-        if events.len() < 2 {
-            self.message = "there is one event".to_owned();
-        }
-        self.query.event = events.get(next).map(|(event, _)| *event).or(self.query.event);
-        self.is_stale = true;
-    }
-
-    /// Shows the event of this name.
-    pub(super) fn show_event(&mut self, model: &mut Model, name: &str) {
-        let events = model.events(&self.query);
-        let profile = model.profile();
-        let is_it = |event: &EventId| {
-            let event = profile.event(*event);
-            event.is_some_and(|event| profile.string(event.name) == name.as_bytes())
-        };
-        match events.into_iter().map(|(event, _)| event).find(is_it) {
-            Some(event) => self.query.event = Some(event),
-            None => self.message = format!("there is no sample of an event '{}'", printable(name)),
-        }
-        self.is_stale = true;
-    }
-
-    /// Goes to the next match of the search.
-    pub(super) fn find(&mut self, model: &mut Model, forward: bool) {
-        if self.search.is_empty() {
-            self.message = "nothing is searched for: Ctrl-F asks".to_owned();
-            return;
-        }
-        let profile = model.profile();
-        if self.view == View::Flame && self.text.is_none() {
-            if !self.flame.find(profile, &self.search, forward) {
-                self.message = format!("'{}' is not in the graph", printable(&self.search));
-            }
-            return;
-        }
-        let mut list = std::mem::take(self.list());
-        let found = list.find(forward, |item| {
-            let text = match (&self.text, self.view) {
-                (Some(text), _) => text.text(item),
-                (None, View::Callers) => self.callers.text(profile, item),
-                (None, View::Tree) => self.tree.text(profile, item),
-                (None, View::Timeline) => self.timeline.text(profile, item),
-                (None, View::Annotate) => self.annotate.text(item),
-                _ => self.functions.text(profile, item),
-            };
-            has(&text, &self.search)
-        });
-        *self.list() = list;
-        if !found {
-            self.message = format!("'{}' is not among the lines", printable(&self.search));
-        }
-    }
-
-    fn toggle(&mut self, model: &mut Model) -> bool {
-        match self.view {
-            View::Callers => self.callers.toggle(model.profile()),
-            View::Tree => self.tree.toggle(model.profile()),
-            _ => self.functions.toggle(model.profile()),
-        }
-    }
-
-    fn expand(&mut self, model: &mut Model) {
-        match self.view {
-            View::Callers => self.callers.expand(model.profile(), true),
-            View::Tree => self.tree.expand(model.profile(), true),
-            _ => self.functions.expand(model.profile(), true),
-        }
-    }
-
-    fn open_all(&mut self, model: &mut Model, open: bool) {
-        match self.view {
-            View::Callers => self.callers.open_all(model.profile(), open),
-            View::Tree => self.tree.open_all(model.profile(), open),
-            _ => self.functions.open_all(model.profile(), open),
-        }
-    }
-
-    fn scroll(&mut self, cells: isize) {
-        for shift in [&mut self.functions.shift, &mut self.callers.shift, &mut self.tree.shift] {
-            *shift = shift.saturating_add_signed(cells);
+        match self.overlays.page() {
+            Some(page) => &mut page.list,
+            None => self.views.list(self.navigation.view()),
         }
     }
 
     /// Returns what is under the cursor.
     pub(super) fn subject(&self, model: &mut Model) -> Subject {
-        match self.view {
-            View::Callers => self.callers.subject(model.profile()),
-            View::Tree => self.tree.subject(model.profile()),
-            View::Flame => self.flame.subject(model.profile()),
-            View::Timeline => self.timeline.subject(),
-            _ => self.functions.subject(),
+        self.views.subject(self.navigation.view(), model.profile())
+    }
+
+    fn move_page(&mut self, screens: isize) {
+        let lines = self.layout.page_lines();
+        self.list().move_cursor(screens * lines);
+    }
+
+    fn go_back(&mut self) -> Reaction {
+        if self.overlays.close_page() {
+            return Reaction::Draw;
+        }
+        if self.navigation.view() == View::Flame && self.views.flame.unzoom() {
+            return Reaction::Draw;
+        }
+        match self.navigation.step_back() {
+            BackStep::Switched => self.views.invalidate(),
+            BackStep::AtFirst if self.query.remove_last_term() => {}
+            BackStep::AtFirst | BackStep::Quit => return Reaction::Quit,
+        }
+        Reaction::Draw
+    }
+
+    fn show_view(&mut self, model: &mut Model, view: View) {
+        if view == View::Callers {
+            let frame = self.subject(model).frame;
+            if !self.views.set_callers_of(frame) {
+                self.bottom.say("there is no function on this line");
+                return;
+            }
+        }
+        self.overlays.close_page();
+        self.navigation.show(view);
+        self.views.invalidate();
+    }
+
+    fn open_page(&mut self, title: &str, lines: &[String]) {
+        let lines = lines.iter().map(|line| printable(line.as_bytes()).into_owned()).collect();
+        self.overlays.open_page(TextView::new(title, wrapped(lines, self.layout.width())));
+    }
+
+    /// Opens the menu of what is under the cursor.
+    pub(super) fn open_menu(&mut self, model: &mut Model) {
+        let subject = self.subject(model);
+        let has_filters = self.query.query().conditions().next().is_some();
+        self.overlays.open_menu(menu_items(model.profile(), &subject, has_filters));
+    }
+
+    /// Selects the next or previous event.
+    fn step_event(&mut self, model: &mut Model, step: isize) {
+        let query = self.query.query();
+        let events = model.events(query);
+        let at = events.iter().position(|(event, _)| Some(*event) == query.event);
+        let count = events.len().max(1);
+        let next = (at.unwrap_or(0) + count).saturating_add_signed(step) % count;
+        if events.len() < 2 {
+            self.bottom.say("the recording has only one event");
+        }
+        if let Some((event, _)) = events.get(next) {
+            self.query.set_event(*event);
+        }
+    }
+
+    /// Selects the event of this name.
+    pub(super) fn show_event(&mut self, model: &mut Model, name: &str) {
+        let events = model.events(self.query.query());
+        let profile = model.profile();
+        let has_name = |event: &EventId| {
+            let event = profile.event(*event);
+            event.is_some_and(|event| profile.string(event.name) == name.as_bytes())
+        };
+        match events.into_iter().map(|(event, _)| event).find(has_name) {
+            Some(event) => self.query.set_event(event),
+            None => {
+                let name = printable(name);
+                self.bottom.say(format!("there is no sample of an event '{name}'"));
+            }
+        }
+    }
+
+    /// Goes to the next or previous match of the search.
+    pub(super) fn find(&mut self, model: &mut Model, forward: bool) {
+        if self.search.is_empty() {
+            self.bottom.say("no search text: CTRL-f sets one");
+            return;
+        }
+        let found = match self.overlays.page() {
+            Some(page) => page.find(&self.search, forward),
+            None => {
+                let view = self.navigation.view();
+                self.views.find(view, model.profile(), &self.search, forward)
+            }
+        };
+        if !found {
+            self.bottom.say(format!("'{}' is not in this view", printable(&self.search)));
         }
     }
 }

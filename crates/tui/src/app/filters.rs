@@ -4,8 +4,8 @@ use tare_format::printable;
 use tare_profile::{FunctionKey, Profile, Space, Term};
 use tare_replay::TimeRanges;
 
-/// Names before `=`.
-const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol, function, event and time";
+/// The names of conditions.
+const NAMES: &str = "comm, pid, tid, cpu, cgroup, dso, symbol, function, event or time";
 
 /// Parses a condition: `comm=sh`, `cpu=0,2`, `time=12.5,13`; without `=`, a part of a function
 /// name.
@@ -15,24 +15,24 @@ pub(super) fn parse(text: &str) -> Result<Term, String> {
     };
     let name = name.trim();
     if !matches!(name, "comm" | "pid" | "tid" | "cpu" | "cgroup" | "dso" | "function") {
-        return one(name, value);
+        return parse_one(name, value);
     }
     // As in perf's options, commas separate alternatives.
     let mut terms: Vec<_> =
-        value.split(',').map(|value| one(name, value)).collect::<Result<_, _>>()?;
+        value.split(',').map(|value| parse_one(name, value)).collect::<Result<_, _>>()?;
     Ok(if terms.len() == 1 { terms.swap_remove(0) } else { Term::AnyOf(terms) })
 }
 
-fn one(name: &str, value: &str) -> Result<Term, String> {
+fn parse_one(name: &str, value: &str) -> Result<Term, String> {
     let bytes = value.as_bytes().to_vec();
-    let number = || value.parse().map_err(|_| format!("{name}={value}: '{value}' is no number"));
+    let number = || value.parse().map_err(|_| format!("{name}={value}: '{value}' is not a number"));
     Ok(match name {
         "comm" => Term::Comm(bytes),
         "pid" => Term::Pid(number()?),
         "tid" => Term::Tid(number()?),
-        "cpu" => {
-            Term::Cpu(u32::try_from(number()?).map_err(|_| "there is no such CPU".to_owned())?)
-        }
+        "cpu" => Term::Cpu(
+            u32::try_from(number()?).map_err(|_| format!("cpu={value}: there is no such CPU"))?,
+        ),
         "cgroup" => Term::Cgroup(bytes),
         "dso" => Term::Dso(bytes),
         "symbol" | "sym" => Term::Symbol(bytes),
@@ -42,17 +42,17 @@ fn one(name: &str, value: &str) -> Result<Term, String> {
                 Some(TimeRanges::Nanoseconds(ranges)) if ranges.len() == 1 => ranges[0],
                 _ => {
                     return Err(format!(
-                        "time={value}: a range looks like 12.5,13 (seconds as tare script prints them)"
+                        "time={value}: give a range such as 12.5,13, in seconds as tare script prints them"
                     ));
                 }
             };
             Term::Time(range.0, range.1)
         }
-        other => return Err(format!("'{other}' is none of {NAMES}")),
+        other => return Err(format!("there is no condition '{other}': use {NAMES}")),
     })
 }
 
-/// Returns a condition in words.
+/// Returns a condition as it is displayed.
 pub(super) fn wording(profile: &Profile, term: &Term) -> String {
     let named = |name: &str, value: &[u8]| format!("{name}={}", printable(value));
     match term {
@@ -86,7 +86,7 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
             format!("stack=…;{last} ({} deep)", stack.len())
         }
         Term::NotIn(Space::Kernel) => "without the kernel".to_owned(),
-        Term::NotIn(Space::User) => "without programs".to_owned(),
+        Term::NotIn(Space::User) => "without user code".to_owned(),
         Term::NotIn(space) => format!("without [{}]", space.letter()),
         Term::Time(from_ns, to_ns) => {
             let seconds = |ns: u64| ns as f64 / 1e9;
@@ -98,7 +98,7 @@ pub(super) fn wording(profile: &Profile, term: &Term) -> String {
     }
 }
 
-/// Whether two conditions are about the same thing, so that one replaces the other.
+/// Whether two conditions are of the same kind, so that one replaces the other.
 pub(super) fn is_same_kind(one: &Term, other: &Term) -> bool {
     let is_not_in = matches!(one, Term::NotIn(_));
     let kind = |term: &Term| term.alternatives().first().map(std::mem::discriminant);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_read_as_they_are_shown() {
+    fn parses_conditions_as_displayed() {
         let profile = Profile::default();
         for text in [
             "comm=sh",

@@ -1,39 +1,43 @@
-//! The state of the interface: view, filters, overlays.
+//! The state of the interface: it routes events to its parts and draws them.
 
 mod act;
+mod bottom_line;
 mod code;
+mod draw;
 mod filters;
+mod layout;
 mod live;
 mod mouse;
+mod navigation;
 pub(super) mod overlay;
 mod pages;
-mod picture;
+mod query_state;
 mod status;
+mod views;
 mod zoom;
 
 use ratatui::crossterm::event::{Event, KeyEvent, KeyEventKind};
-use ratatui::layout::Rect;
-use tare_annotate::Style;
 use tare_format::file::Description;
-use tare_profile::{FrameId, SymbolId, Term, Weight};
+use tare_profile::Term;
+use tare_render::TableView;
 
 use crate::ViewOf;
 use crate::keys::{self, View};
-use crate::model::{Model, Progress, Query};
+use crate::model::{Model, Progress};
 use crate::paint::Theme;
-use crate::view::annotate::{AnnotateView, CodeView};
-use crate::view::flame::FlameView;
-use crate::view::functions::FunctionsView;
-use crate::view::text::TextView;
-use crate::view::timeline::TimelineView;
-use crate::view::trees::TreesView;
-use overlay::{Answer, Menu, Prompt, PromptKind};
+use crate::view::annotate::CodeView;
+use bottom_line::BottomLine;
+use layout::ScreenLayout;
+use navigation::Navigation;
+use overlay::{OverlayKey, Overlays, PromptKind};
+use query_state::QueryState;
+use views::Views;
 
-/// What the caller has to do.
+/// What the caller has to do after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum Reaction {
     /// Draw.
-    Show,
+    Draw,
     /// Exit.
     Quit,
     /// Suspend, as Ctrl-Z asks.
@@ -58,201 +62,139 @@ pub(super) struct Settings {
     pub(super) code: CodeView,
 }
 
+/// Chooses the function table's columns. A stream describes its events later on, so they are
+/// chosen again for each new event.
+struct TableColumns {
+    choose: ViewOf,
+    /// Number of events that the columns were chosen for.
+    events: usize,
+}
+
+impl TableColumns {
+    /// Returns the columns if the description has another number of events than before.
+    fn update(&mut self, described: &Description) -> Option<TableView> {
+        let events = described.events().len();
+        (std::mem::replace(&mut self.events, events) != events).then(|| (self.choose)(described))
+    }
+}
+
 /// The state of the interface.
 pub(super) struct App {
     theme: Theme,
-    name: String,
+    /// Formats the recording's header as lines.
     header: fn(&Description) -> Vec<String>,
-    view_of: ViewOf,
-    /// Number of events when the function table was laid out.
-    events: Option<usize>,
-    view: View,
-    query: Query,
-    functions: FunctionsView,
-    callers: TreesView,
-    tree: TreesView,
-    flame: FlameView,
-    timeline: TimelineView,
-    annotate: AnnotateView,
-    /// The function in the instruction view.
-    annotated: Option<SymbolId>,
-    /// Its settings.
-    style: Style,
-    /// The interface started with the instruction view.
-    begins_with_code: bool,
-    /// The function in the callers view.
-    subject: Option<FrameId>,
-    /// The view to return to from the instruction view.
-    before: View,
-    /// Text on top of the view.
-    text: Option<TextView>,
-    prompt: Option<Prompt>,
-    menu: Option<Menu>,
+    columns: TableColumns,
+    query: QueryState,
+    navigation: Navigation,
+    views: Views,
+    overlays: Overlays,
+    /// The search text; empty if there was no search.
     search: String,
-    message: String,
-    /// The view has to be filled again.
-    is_stale: bool,
-    /// Weight of the samples that pass the filters.
-    taken: Weight,
-    /// First line of the view, for the mouse.
-    top: u16,
-    size: Rect,
-    /// Area of the view.
-    inner: Rect,
+    bottom: BottomLine,
+    layout: ScreenLayout,
 }
 
 impl App {
     pub(super) fn new(settings: Settings, described: &Description) -> Self {
         let Settings { view, base, terms, name, theme, header, code } = settings;
-        let style = code.style;
         Self {
             theme,
-            name,
             header,
-            functions: FunctionsView::new(view(described)),
-            view_of: view,
-            events: None,
-            view: View::Functions,
-            query: Query { base, terms, ..Query::default() },
-            callers: TreesView::default(),
-            tree: TreesView::default(),
-            flame: FlameView::default(),
-            timeline: TimelineView::default(),
-            annotate: AnnotateView::new(code),
-            annotated: None,
-            style,
-            begins_with_code: false,
-            subject: None,
-            before: View::Functions,
-            text: None,
-            prompt: None,
-            menu: None,
+            query: QueryState::new(base, terms),
+            navigation: Navigation::new(),
+            views: Views::new(view(described), code),
+            columns: TableColumns { choose: view, events: described.events().len() },
+            overlays: Overlays::default(),
             search: String::new(),
-            message: String::new(),
-            is_stale: true,
-            taken: Weight::default(),
-            top: 0,
-            size: Rect::default(),
-            inner: Rect::default(),
+            bottom: BottomLine::new(name),
+            layout: ScreenLayout::default(),
         }
     }
 
     /// Handles a key, a mouse event or a new size. Keys typed ahead act on the result of the keys
     /// before them.
-    pub(super) fn take(&mut self, model: &mut Model, event: &Event) -> Next {
+    pub(super) fn handle(&mut self, model: &mut Model, event: &Event) -> Reaction {
         self.refresh(model, false);
         match event {
-            Event::Key(event) if event.kind != KeyEventKind::Release => self.key(model, event),
-            Event::Mouse(event) => self.mouse(model, event),
-            _ => Next::Show,
+            Event::Key(event) if event.kind != KeyEventKind::Release => {
+                self.handle_key(model, event)
+            }
+            Event::Mouse(event) => self.handle_mouse(model, event),
+            _ => Reaction::Draw,
         }
     }
 
-    fn key(&mut self, model: &mut Model, event: &KeyEvent) -> Next {
-        let Some(name) = keys::name(event) else { return Next::Show };
-        self.message.clear();
-        if let Some(prompt) = &mut self.prompt {
-            let asked = prompt.asked;
-            let answer = prompt.key(&name);
-            if answer != Answer::Open {
-                self.prompt = None;
+    fn handle_key(&mut self, model: &mut Model, event: &KeyEvent) -> Reaction {
+        let Some(name) = keys::name(event) else { return Reaction::Draw };
+        self.bottom.clear();
+        match self.overlays.handle_key(&name) {
+            OverlayKey::NotTaken => {}
+            OverlayKey::Taken => return Reaction::Draw,
+            OverlayKey::Quit => return Reaction::Quit,
+            OverlayKey::Chosen(action) => return self.act(model, action),
+            OverlayKey::Answered(kind, text) => {
+                self.take_answer(model, kind, &text);
+                return Reaction::Draw;
             }
-            if let Answer::Given(text) = answer {
-                self.answered(model, asked, &text);
-            }
-            return Next::Show;
         }
-        if self.menu.is_some() {
-            return self.menu_key(model, &name);
-        }
-        match keys::action(self.shown(), &name, model.live().is_some()) {
+        match keys::action(self.front(), &name, model.live().is_some()) {
             Some(action) => self.act(model, action),
             None => {
-                self.message = format!("{name} does nothing here: ? lists the keys");
-                Next::Show
+                self.bottom.say(format!("{name} does nothing here: ? lists the keys"));
+                Reaction::Draw
             }
         }
     }
 
-    /// Returns the view that keys go to.
-    fn shown(&self) -> View {
-        if self.text.is_some() { View::Text } else { self.view }
+    /// Returns the view that keys go to: the page of text if there is one.
+    fn front(&self) -> View {
+        if self.overlays.has_page() { View::Text } else { self.navigation.view() }
     }
 
-    fn menu_key(&mut self, model: &mut Model, name: &str) -> Next {
-        let Some(menu) = &mut self.menu else { return Next::Show };
-        let last = menu.items.len().saturating_sub(1);
-        match name {
-            "UP" => menu.cursor = menu.cursor.saturating_sub(1),
-            "DOWN" => menu.cursor = (menu.cursor + 1).min(last),
-            "ENTER" | "RIGHT" => return self.choose(model),
-            "q" | "CTRL-c" => return Next::Quit,
-            "ESC" | "LEFT" | "m" => self.menu = None,
-            _ => {}
-        }
-        Next::Show
-    }
-
-    /// Executes the selected menu entry.
-    fn choose(&mut self, model: &mut Model) -> Next {
-        let menu = self.menu.take();
-        let chosen = menu.and_then(|menu| menu.items.get(menu.cursor).map(|(_, action)| *action));
-        chosen.map_or(Next::Show, |action| self.act(model, action))
-    }
-
-    fn answered(&mut self, model: &mut Model, asked: PromptKind, text: &str) {
-        match asked {
+    fn take_answer(&mut self, model: &mut Model, kind: PromptKind, text: &str) {
+        match kind {
             PromptKind::Search => {
                 text.clone_into(&mut self.search);
                 self.find(model, true);
             }
-            PromptKind::Symbol => {
-                self.query.terms.retain(|term| !matches!(term, Term::Symbol(_)));
-                if !text.is_empty() {
-                    self.query.terms.push(Term::Symbol(text.as_bytes().to_vec()));
-                }
-                self.is_stale = true;
-            }
+            PromptKind::Symbol => self.query.set_symbol_part(text),
             PromptKind::Filter => match (text.strip_prefix("event="), filters::parse(text)) {
                 (Some(name), _) => self.show_event(model, name),
-                (None, Ok(term)) => self.filter(term),
-                (None, Err(why)) => self.message = why,
+                (None, Ok(term)) => self.query.add(term),
+                (None, Err(why)) => self.bottom.say(why),
             },
             PromptKind::Delay => self.set_delay(model, text),
             PromptKind::Limit => match text.trim_end_matches('%').parse::<f64>() {
                 Ok(percent) if (0.0..=100.0).contains(&percent) => {
-                    self.functions.view.percent_limit = percent;
-                    if let Some(graph) = &mut self.functions.view.graph {
-                        graph.percent_limit = percent;
-                    }
-                    self.is_stale = true;
+                    self.views.set_percent_limit(percent);
                 }
-                _ => self.message = format!("'{text}' is no percentage"),
+                _ => self.bottom.say(format!("'{text}' is not a percentage")),
             },
         }
     }
 
     /// Fills the view if it is stale; with `again`, also if more was loaded.
     pub(super) fn refresh(&mut self, model: &mut Model, again: bool) {
-        if !self.is_stale && !again {
+        if !again && self.views.is_filled_at(self.query.revision()) {
             return;
         }
-        self.is_stale = false;
-        let described = model.description().events().len();
-        if self.events != Some(described) {
-            self.events = Some(described);
-            self.functions.set((self.view_of)(model.description()));
+        if let Some(table) = self.columns.update(model.description()) {
+            self.views.functions.set_columns(table);
         }
-        let events = model.events(&self.query);
-        if !events.iter().any(|(event, _)| Some(*event) == self.query.event) {
-            self.query.event = events.first().map(|(event, _)| *event);
+        let events = model.events(self.query.query());
+        self.query.select_known_event(&events);
+        let view = self.navigation.view();
+        let has_chains = self.views.fill(view, model, &self.query, self.layout.width());
+        let is_loaded = *model.progress() == Progress::Done && model.live().is_none();
+        let has_filters = !self.query.query().terms.is_empty();
+        if is_loaded && !has_chains && !has_filters {
+            self.bottom.say("no call chains: record them with tare record -g");
         }
-        self.refresh_view(model);
-        if !self.query.terms.is_empty() {
-            self.taken = model.taken(&self.query);
+        if has_filters {
+            self.query.passing = model.selected_weight(self.query.query());
         }
         if let Progress::Failed(why) = model.progress() {
-            self.message = format!("the recording can't be read further: {why}");
+            self.bottom.say(format!("the rest of the recording can't be read: {why}"));
         }
     }
 }

@@ -6,56 +6,56 @@ use tare_render::{grouped, loss_lines};
 
 use crate::model::{Model, Progress, Query};
 
-/// Summarizes the losses in one line: the share of lost samples, and whether the ledger page says
+/// Summarizes the losses in one line: the share of lost samples, and whether the ledger page has
 /// more.
 pub(super) fn missing(model: &mut Model) -> String {
     let samples = model.samples().len();
     let losses = model.losses();
-    let lost = lost(losses);
-    let mut said = if lost > 0 {
+    let lost = count_lost(losses);
+    let mut parts = if lost > 0 {
         let share = 100.0 * lost as f64 / (lost as f64 + samples as f64);
         vec![format!("{share:.2}% lost ({} records)", grouped(lost))]
     } else {
         Vec::new()
     };
     if losses.unread_bytes > 0 {
-        said.push(format!("{} bytes not read", grouped(losses.unread_bytes)));
+        parts.push(format!("{} bytes not read", grouped(losses.unread_bytes)));
     }
     if losses.is_unfinished {
-        said.push("the recorder was killed".to_owned());
+        parts.push("the recorder was killed".to_owned());
     }
-    let incomplete = incomplete(losses);
-    if said.is_empty() && !loss_lines(losses).is_empty() {
+    let gaps = describe_gaps(losses);
+    if parts.is_empty() && !loss_lines(losses).is_empty() {
         // A live report has figures in this line, so there is no room for more.
-        let is_short = model.live().is_some() || incomplete.is_empty();
-        let what = if is_short { "see l".to_owned() } else { incomplete.join(", ") + " (l)" };
-        said.push(format!("no samples lost, but {what}"));
+        let is_short = model.live().is_some() || gaps.is_empty();
+        let gaps = if is_short { "see l".to_owned() } else { gaps.join(", ") + " (l)" };
+        parts.push(format!("no samples lost, but {gaps}"));
     }
-    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-/// Returns what the samples lack, as shares.
-fn incomplete(losses: &Losses) -> Vec<String> {
+/// Describes the samples that miss callers or names, as shares.
+fn describe_gaps(losses: &Losses) -> Vec<String> {
     let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     if let Some(chains) = losses.frame_pointers.as_ref().filter(|chains| chains.broken > 0) {
         let share = percent(chains.broken, chains.stacks);
-        said.push(format!("{share:.1}% of call chains miss callers"));
+        parts.push(format!("{share:.1}% of call chains miss callers"));
     }
     let copied = &losses.unwinding;
     let ended = copied.truncated_stacks() + copied.failed_stacks();
     if ended > 0 {
         let share = percent(ended, ended + copied.whole);
-        said.push(format!("{share:.1}% of copied stacks end early"));
+        parts.push(format!("{share:.1}% of copied stacks end early"));
     }
     if let Some(unnamed) = &losses.unnamed {
-        said.push(format!("{:.1}% has no function's name", unnamed.percent));
+        parts.push(format!("{:.1}% of samples have no function name", unnamed.percent));
     }
-    said
+    parts
 }
 
-/// Returns the number of lost samples and records, as far as they were counted.
-fn lost(losses: &Losses) -> u64 {
+/// Returns the number of samples and records that are known to be lost.
+fn count_lost(losses: &Losses) -> u64 {
     [losses.lost_records, losses.lost_samples, losses.malformed_records, losses.late_records]
         .into_iter()
         .fold(0, u64::saturating_add)
@@ -64,7 +64,7 @@ fn lost(losses: &Losses) -> u64 {
 /// Whether anything was lost.
 pub(super) fn is_incomplete(model: &Model) -> bool {
     let losses = model.losses();
-    lost(losses) > 0 || losses.unread_bytes > 0 || losses.is_unfinished
+    count_lost(losses) > 0 || losses.unread_bytes > 0 || losses.is_unfinished
 }
 
 /// Returns the event and its number of samples.
@@ -75,21 +75,21 @@ pub(super) fn samples(model: &mut Model, query: &Query) -> String {
     let place = events.iter().position(|(other, _)| other == event).unwrap_or(0);
     let profile = model.profile();
     let name = profile.event(*event).map_or(&[][..], |event| profile.string(event.name));
-    let which = if events.len() > 1 {
+    let position = if events.len() > 1 {
         format!(" ({} of {})", place + 1, events.len())
     } else {
         String::new()
     };
     format!(
-        "Samples: {} of event '{}'{which}, Event count (approx.): {}",
-        rounded(weight.samples),
+        "Samples: {} of event '{}'{position}, Event count (approx.): {}",
+        format_rounded(weight.samples),
         printable(name),
         grouped(weight.period)
     )
 }
 
-/// Formats a count as perf's browser rounds it.
-fn rounded(count: u64) -> String {
+/// Formats a count rounded as in perf's browser.
+fn format_rounded(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
         10_000..10_000_000 => format!("{}K", count / 1000),
@@ -106,7 +106,7 @@ pub(super) fn progress(model: &Model) -> Option<(f64, String)> {
         }
         Progress::Loading(read, _) => Some((0.0, format!("loading, {} MB read", read / 1_000_000))),
         Progress::Done => None,
-        Progress::Failed(why) => Some((1.0, format!("not read further: {}", printable(why)))),
+        Progress::Failed(why) => Some((1.0, format!("reading stopped: {}", printable(why)))),
     }
 }
 
@@ -117,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_samples_lack_is_said_as_shares() {
+    fn describes_gaps_as_shares() {
         let mut losses = Losses::default();
-        assert!(incomplete(&losses).is_empty());
+        assert!(describe_gaps(&losses).is_empty());
         losses.unwinding = Unwinding { whole: 30, ..Unwinding::default() };
-        assert!(incomplete(&losses).is_empty());
+        assert!(describe_gaps(&losses).is_empty());
         let chains = FramePointers { stacks: 800, broken: 2, dsos: Vec::new(), cost_us: None };
         losses.frame_pointers = Some(chains);
-        assert_eq!(incomplete(&losses), ["0.2% of call chains miss callers"]);
+        assert_eq!(describe_gaps(&losses), ["0.2% of call chains miss callers"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use tare_profile::{Profile, Term};
 
-use super::{App, filters};
+use super::App;
 use crate::keys::Action;
 use crate::model::Model;
 use crate::view::Subject;
@@ -11,33 +11,24 @@ use crate::view::Subject;
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
 impl App {
-    /// Adds a condition; it replaces one on the same thing.
-    pub(super) fn filter(&mut self, term: Term) {
-        self.query.terms.retain(|known| !filters::is_same_kind(known, &term));
-        self.query.terms.push(term);
-        self.is_stale = true;
-    }
-
     /// Filters by what is under the cursor, or removes that filter.
     pub(super) fn zoom(&mut self, model: &mut Model, action: Action) {
         let subject = self.subject(model);
-        let profile = model.profile();
-        let found = term(profile, &subject, action);
-        let is_zoomed = |known: &&Term| is_of(action, known);
-        if let Some(at) = self.query.terms.iter().find(is_zoomed).cloned() {
-            self.query.terms.retain(|known| *known != at);
-            self.is_stale = true;
+        let term = term_for(action, model.profile(), &subject);
+        let is_zoomed = |known: &&Term| is_zoom(action, known);
+        if let Some(known) = self.query.query().terms.iter().find(is_zoomed).cloned() {
+            self.query.remove(&known);
             return;
         }
-        match found {
-            Some(term) => self.filter(term),
-            None => self.message = format!("{} here: f takes any filter", lacking(action)),
+        match term {
+            Some(term) => self.query.add(term),
+            None => self.bottom.say(format!("{}; f takes any filter", reason_for_none(action))),
         }
     }
 }
 
-/// Whether a condition comes from this zoom.
-fn is_of(action: Action, term: &Term) -> bool {
+/// Whether an action sets conditions like this one.
+fn is_zoom(action: Action, term: &Term) -> bool {
     match (action, term) {
         (Action::ZoomThread, Term::Tid(_))
         | (Action::ZoomProcess, Term::Pid(_))
@@ -50,19 +41,20 @@ fn is_of(action: Action, term: &Term) -> bool {
     }
 }
 
-fn lacking(action: Action) -> &'static str {
+/// Returns why an action has nothing to filter by.
+fn reason_for_none(action: Action) -> &'static str {
     match action {
         Action::ZoomThread | Action::ZoomProcess => {
-            "rows are of several threads (apart with --sort pid, or 5 and b)"
+            "the row covers several threads (--sort pid, or 5 and b, has a row for each)"
         }
-        Action::ZoomComm => "rows are of several commands",
-        Action::ZoomCpu => "the row is not of one CPU (5 has rows by CPU)",
-        Action::ZoomDso => "there is no file",
-        _ => "there is no call chain",
+        Action::ZoomComm => "the row covers several commands",
+        Action::ZoomCpu => "the row covers several CPUs (5 has a row for each)",
+        Action::ZoomDso => "there is no file on this line",
+        _ => "there is no call chain on this line",
     }
 }
 
-fn term(profile: &Profile, subject: &Subject, action: Action) -> Option<Term> {
+fn term_for(action: Action, profile: &Profile, subject: &Subject) -> Option<Term> {
     let thread = || profile.thread(subject.thread?);
     Some(match action {
         Action::ZoomThread => Term::Tid(thread()?.tid),

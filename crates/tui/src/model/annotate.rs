@@ -14,7 +14,7 @@ impl Model {
     /// Fails with a message if the frame has no function.
     pub(crate) fn function_of(&mut self, frame: FrameId) -> Result<SymbolId, String> {
         let profile = self.profile();
-        let found = profile.frame(frame).ok_or("there is no function here")?;
+        let found = profile.frame(frame).ok_or("there is no function on this line")?;
         found.function.map_err(|why| tare_format::printable(profile.string(why)).into_owned())
     }
 
@@ -23,11 +23,11 @@ impl Model {
         let selected = query.selected(self);
         let (profile, samples) = self.sink.tables();
         let weights = weights(profile, samples, &selected);
-        let of_event = weights.iter().filter(|((event, _), _)| Some(*event) == query.event);
-        let mut found: Vec<_> =
-            of_event.map(|((_, function), offsets)| (*function, sum(offsets))).collect();
-        found.sort_by_key(|(function, weight)| (std::cmp::Reverse(weight.period), *function));
-        found.into_iter().map(|(function, _)| function).collect()
+        let event_weights = weights.iter().filter(|((event, _), _)| Some(*event) == query.event);
+        let mut functions: Vec<_> =
+            event_weights.map(|((_, function), offsets)| (*function, sum(offsets))).collect();
+        functions.sort_by_key(|(function, weight)| (std::cmp::Reverse(weight.period), *function));
+        functions.into_iter().map(|(function, _)| function).collect()
     }
 
     /// Annotates a function.
@@ -44,16 +44,17 @@ impl Model {
         let selected = query.selected(self);
         let live = self.live.as_ref().map(|live| live.replay.machine());
         let Some(machine) = live.or(self.replay.as_ref().map(tare_replay::Replay::machine)) else {
-            return Err("instructions are shown once the recording is loaded".to_owned());
+            return Err("instructions can be shown once the recording is loaded".to_owned());
         };
         let (profile, samples) = self.sink.tables();
-        let symbol = self.sink.recorded_symbol(function).ok_or("there is no function here")?;
+        let symbol =
+            self.sink.recorded_symbol(function).ok_or("there is no function on this line")?;
         let weights = weights(profile, samples, &selected);
         let offsets = query.event.and_then(|event| weights.get(&(event, function)));
         let arch = self.description.features().text(ARCH).unwrap_or_default();
-        let asked = AnnotateRequest { machine, arch, style, with_source: true };
+        let request = AnnotateRequest { machine, arch, style, with_source: true };
         let all = all.map_or(Weight::default(), |(_, weight)| weight);
-        asked
+        request
             .annotate(symbol, offsets.unwrap_or(&Default::default()), all)
             .map_err(|why| format!("no instructions: {why}"))
     }

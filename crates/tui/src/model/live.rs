@@ -8,7 +8,7 @@ use tare_replay::{Live, SampleSink, SampleSinkOptions};
 
 use super::{Model, Progress};
 
-/// Allowed range of a delay and a window, in seconds.
+/// Allowed delays and windows, in seconds.
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// How long samples are shown, and how often the view is refreshed.
@@ -45,13 +45,14 @@ pub(crate) struct LiveModel {
     pub(crate) pace: Pace,
     /// Recording is paused; the display stays.
     pub(crate) is_paused: bool,
-    /// There is more than what is displayed.
+    /// Samples arrived since the last refresh.
     pub(crate) is_renewed: bool,
 }
 
 impl Model {
-    /// Creates an empty model.
-    pub(crate) fn of_live(live: LiveModel, trace: bool) -> Self {
+    /// Creates the empty model of a live profile. With `trace`, samples with different tracepoint
+    /// fields are in different rows.
+    pub(crate) fn for_live(live: LiveModel, trace: bool) -> Self {
         let description = live.replay.description().clone();
         Self {
             sink: SampleSink::new(
@@ -75,12 +76,12 @@ impl Model {
         self.live.as_mut()
     }
 
-    /// Returns replay and sink of the live part.
+    /// Returns the replay of the live part, and the sink; `None` for a recording.
     pub(crate) fn live_parts(&mut self) -> Option<(&mut Live, &mut SampleSink)> {
         Some((&mut self.live.as_mut()?.replay, &mut self.sink))
     }
 
-    /// Returns the start of the window, in nanoseconds of the recording's clock.
+    /// Returns the start of the window, in nanoseconds of the recording's clock; 0 for a recording.
     pub(super) fn since_ns(&self) -> u64 {
         self.live.as_ref().map_or(0, |live| live.replay.since_ns(live.pace.span()))
     }

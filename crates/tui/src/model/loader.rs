@@ -13,7 +13,7 @@ use super::{Model, Progress, SharedModel};
 /// Records replayed between two checks for a waiting reader.
 const STEP: u32 = 1 << 8;
 
-/// Time for which the loader keeps the model locked.
+/// Longest time for which the loader keeps the model locked.
 const TURN: Duration = Duration::from_millis(10);
 
 /// What to load.
@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,
-    /// Adds advice on what would name unnamed samples.
+    /// Adds advice on how to get names for unnamed samples.
     pub(crate) mend: fn(&mut Losses, &tare_symbols::SymbolOptions),
 }
 
@@ -40,7 +40,7 @@ impl Model {
             ledger: ledger(&description),
             description,
             losses: Losses::default(),
-            progress: Progress::Loading(0, size(&source.recording)),
+            progress: Progress::Loading(0, records_end(&source.recording)),
             include_self: source.include_self,
             totals: None,
             replay: None,
@@ -53,8 +53,8 @@ fn ledger(description: &tare_format::file::Description) -> Option<Ledger> {
     description.notes().iter().rev().find_map(|note| Ledger::from_note(note))
 }
 
-/// Returns the number of bytes of a file's records.
-fn size(recording: &Recording) -> Option<u64> {
+/// Returns the offset at which a file's records end; a pipe's end isn't known.
+fn records_end(recording: &Recording) -> Option<u64> {
     match recording.header() {
         Header::File(header) => Some(header.data.offset.saturating_add(header.data.size)),
         Header::Pipe => None,
@@ -66,13 +66,13 @@ pub(crate) fn load(shared: &SharedModel, source: Source) {
     let Source { mut recording, symbols, mend, .. } = source;
     let mut replay =
         Replay::new(ReplayOptions { symbols: symbols.clone(), ..ReplayOptions::default() });
-    let size = size(&recording);
+    let end = records_end(&recording);
     loop {
         let mut model = shared.fill();
-        let flow = turn(shared, &mut model, &mut replay, &mut recording);
+        let flow = load_turn(shared, &mut model, &mut replay, &mut recording);
         model.losses = replay.losses_of(&recording);
         model.progress = match flow {
-            Ok(ControlFlow::Continue(())) => Progress::Loading(replay.offset(), size),
+            Ok(ControlFlow::Continue(())) => Progress::Loading(replay.offset(), end),
             Ok(ControlFlow::Break(())) => Progress::Done,
             Err(error) => Progress::Failed(error.to_string()),
         };
@@ -95,8 +95,8 @@ pub(crate) fn load(shared: &SharedModel, source: Source) {
     }
 }
 
-/// Loads until the time is up or a reader waits.
-fn turn(
+/// Loads until the turn is over or a reader waits; [`ControlFlow::Break`] at the end.
+fn load_turn(
     shared: &SharedModel,
     model: &mut Model,
     replay: &mut Replay,

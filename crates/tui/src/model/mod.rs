@@ -1,4 +1,4 @@
-//! The data of the views, without a terminal: the samples loaded so far, and queries on them.
+//! The data of the views, without a terminal: the samples loaded so far, and queries for them.
 
 mod annotate;
 mod live;
@@ -82,14 +82,14 @@ impl Model {
         self.sink.parts().1
     }
 
-    /// Returns the profile with the rows of the last view and the losses.
+    /// Returns the profile with the rows of the last view filled, and with the losses.
     pub(crate) fn accounted(&mut self) -> &Profile {
         let profile = self.sink.parts().0;
         profile.losses = self.losses.clone();
         profile
     }
 
-    /// Returns the recorder's threads, whose samples are dropped.
+    /// Returns the recorder's threads, whose samples are left out.
     pub(crate) fn own_tids(&self) -> Vec<i32> {
         tare_replay::own_tids(self.ledger.as_ref(), self.include_self).collect()
     }
@@ -100,8 +100,8 @@ impl Model {
         let base = query.base(self);
         let without_tids = self.own_tids();
         let (profile, samples) = self.sink.parts();
-        let is_of = |totals: &Totals| totals.samples == samples.len() && totals.base == base;
-        let totals = self.totals.take().filter(is_of).unwrap_or_else(|| {
+        let is_current = |totals: &Totals| totals.samples == samples.len() && totals.base == base;
+        let totals = self.totals.take().filter(is_current).unwrap_or_else(|| {
             let selection = Selection { event: None, terms: base.clone(), without_tids };
             let of_events = query::totals(profile, samples, &selection);
             Totals { samples: samples.len(), base, of_events }
@@ -117,6 +117,7 @@ impl Model {
 #[derive(Clone, Debug)]
 pub(crate) struct SharedModel {
     model: Arc<Mutex<Model>>,
+    /// A reader waits for the lock.
     is_wanted: Arc<AtomicBool>,
 }
 

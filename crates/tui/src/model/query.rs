@@ -13,7 +13,7 @@ use super::Model;
 pub(crate) struct Query {
     /// The event; `None` until one is known.
     pub(crate) event: Option<EventId>,
-    /// Filters that percentages obey, as if nothing else existed.
+    /// Filters that percentages obey: the samples that pass them are 100%.
     pub(crate) base: Vec<Term>,
     /// Further filters.
     pub(crate) terms: Vec<Term>,
@@ -48,11 +48,11 @@ impl Query {
 
     /// Returns the selected time range in nanoseconds.
     pub(super) fn times(&self) -> (u64, u64) {
-        let of = |(from, to): (u64, u64), term: &Term| match term {
+        let narrow = |(from, to): (u64, u64), term: &Term| match term {
             Term::Time(from_ns, to_ns) => (from.max(*from_ns), to.min(*to_ns)),
             _ => (from, to),
         };
-        self.conditions().fold((0, u64::MAX), of)
+        self.conditions().fold((0, u64::MAX), narrow)
     }
 
     /// Returns the row filter: conditions on files and functions apply to rows too.
@@ -98,13 +98,13 @@ impl Model {
     }
 
     /// Returns the weight of the selected samples.
-    pub(crate) fn taken(&mut self, query: &Query) -> Weight {
+    pub(crate) fn selected_weight(&mut self, query: &Query) -> Weight {
         let selected = query.selected(self);
-        let mut taken = Weight::default();
+        let mut weight = Weight::default();
         for sample in self.samples().iter().filter(|sample| selected.takes(sample)) {
-            taken.add(Weight { period: sample.period, samples: 1 });
+            weight.add(Weight { period: sample.period, samples: 1 });
         }
-        taken
+        weight
     }
 
     /// Returns the rows of a view.
@@ -176,8 +176,8 @@ pub(crate) fn callers_and_callees(
         };
         let table = table(profile, event, &options);
         let all = if query.relative { table.all } else { all };
-        let of = |entry: &&tare_profile::Entry| entry.function(profile) == function;
-        let tree = table.entries.iter().find(of).and_then(|entry| {
+        let has_function = |entry: &&tare_profile::Entry| entry.function(profile) == function;
+        let tree = table.entries.iter().find(has_function).and_then(|entry| {
             let least = entry.total.period as f64 * percent / 100.0;
             let mut trees = table.call_trees(profile, least)?;
             Some(table.call_tree(&mut trees, entry))

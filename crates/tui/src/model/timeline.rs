@@ -7,7 +7,7 @@ use tare_profile::ThreadId;
 use super::Model;
 use super::query::Query;
 
-/// What has a row of its own.
+/// What each row of the timeline stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum RowKind {
     /// Each CPU.
@@ -17,7 +17,7 @@ pub(crate) enum RowKind {
     Thread,
 }
 
-/// The samples of a row.
+/// The samples that a row shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum RowOwner {
     /// All samples.
@@ -33,7 +33,7 @@ pub(crate) enum RowOwner {
 pub(crate) struct Timeline {
     /// Start, in nanoseconds of the recording's clock.
     pub(crate) from_ns: u64,
-    /// End.
+    /// Last nanosecond.
     pub(crate) to_ns: u64,
     /// Weights by column; the first row holds all samples.
     pub(crate) rows: Vec<(RowOwner, Vec<u64>)>,
@@ -52,14 +52,14 @@ impl Timeline {
 }
 
 impl Model {
-    /// Returns the weights in this many columns.
+    /// Returns the periods of the selected samples over time, in this many columns.
     pub(crate) fn timeline(&mut self, query: &Query, by: RowKind, columns: usize) -> Timeline {
         let columns = columns.max(1);
         let selected = query.selected(self);
         let Some((first, last)) = self.samples().times() else { return Timeline::default() };
         let (from_ns, to_ns) = query.times();
-        let first = first.max(self.since_ns());
-        let (from_ns, to_ns) = (from_ns.max(first), to_ns.min(last).max(from_ns.max(first)));
+        let from_ns = from_ns.max(first).max(self.since_ns());
+        let to_ns = to_ns.min(last).max(from_ns);
         let length = u128::from(to_ns - from_ns) + 1;
         let samples = self.samples();
         let mut rows: HashMap<RowOwner, Vec<u64>> = HashMap::new();
@@ -68,25 +68,25 @@ impl Model {
             let Some(time_ns) = sample.time_ns else { continue };
             let part = u128::from(time_ns.saturating_sub(from_ns)) * columns as u128 / length;
             let column = usize::try_from(part).unwrap_or(usize::MAX).min(columns - 1);
-            let of = match by {
+            let owner = match by {
                 RowKind::Cpu => RowOwner::Cpu(sample.cpu),
                 RowKind::Thread => match samples.task(sample.task) {
                     Some(task) => RowOwner::Thread(task.thread),
                     None => continue,
                 },
             };
-            for of in [RowOwner::All, of] {
-                let row = rows.entry(of).or_insert_with(|| vec![0; columns]);
+            for owner in [RowOwner::All, owner] {
+                let row = rows.entry(owner).or_insert_with(|| vec![0; columns]);
                 row[column] = row[column].saturating_add(sample.period);
             }
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        let weight = |row: &Vec<u64>| row.iter().fold(0_u64, |sum, one| sum.saturating_add(*one));
+        let weight = |row: &[u64]| row.iter().fold(0_u64, |sum, one| sum.saturating_add(*one));
         match by {
-            RowKind::Cpu => rows.sort_by_key(|(of, _)| *of),
+            RowKind::Cpu => rows.sort_by_key(|(owner, _)| *owner),
             RowKind::Thread => {
-                rows.sort_by_key(|(of, row)| {
-                    (*of != RowOwner::All, std::cmp::Reverse(weight(row)), *of)
+                rows.sort_by_key(|(owner, row)| {
+                    (*owner != RowOwner::All, std::cmp::Reverse(weight(row)), *owner)
                 });
             }
         }

@@ -4,24 +4,27 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use tare_format::printable;
-use tare_profile::Weight;
+use tare_profile::{SymbolId, Weight};
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
 use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources, Style as Syntax};
 
-/// Width of a percentage or a sample count.
-const PERCENT: usize = 8;
-const PERIOD: usize = 15;
-/// Width of an instruction's bytes.
-const BYTES: usize = 22;
+/// Cells of a percentage or a sample count.
+const PERCENT_CELLS: usize = 8;
+
+/// Cells of a period.
+const PERIOD_CELLS: usize = 15;
+
+/// Cells of an instruction's bytes.
+const BYTES_CELLS: usize = 22;
 
 /// Initial settings of the instruction view.
 #[derive(Clone, Debug, Default)]
 pub struct CodeView {
     /// Assembly syntax.
     pub style: Syntax,
-    /// Where to look for sources.
+    /// Moves the sources' paths to where the files are.
     pub moved: Option<PathPrefix>,
     /// Hide source lines.
     pub hides_source: bool,
@@ -36,14 +39,18 @@ pub struct CodeView {
 }
 
 /// The instruction view.
+///
+/// Invariant: `rows` and the list's items are the lines of `annotated`, with its source lines
+/// unless they are hidden.
 pub(crate) struct AnnotateView {
     pub(crate) list: List,
-    title: String,
+    /// The function; `None` once its samples are gone, while its instructions stay displayed.
+    pub(crate) function: Option<SymbolId>,
     annotated: Option<AnnotatedFunction>,
-    rows: Vec<Row>,
+    rows: Vec<CodeRow>,
     code: CodeView,
     hides_numbers: bool,
-    figure: Figure,
+    figure: CodeFigure,
     addresses: AddressView,
     /// Hide the line from a jump to its target.
     hides_arrow: bool,
@@ -57,7 +64,7 @@ struct AddressView {
     /// Which instructions print an offset.
     level: DistanceLevel,
     /// Print addresses instead of offsets.
-    by_whole_address: bool,
+    has_whole_addresses: bool,
     /// Print the number of jumps to the instruction.
     with_jumps: bool,
 }
@@ -73,7 +80,7 @@ enum DistanceLevel {
 
 /// The figure before an instruction.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Figure {
+enum CodeFigure {
     #[default]
     Percent,
     Period,
@@ -81,7 +88,7 @@ enum Figure {
 }
 
 /// A line of the view.
-enum Row {
+enum CodeRow {
     /// A source line.
     Source(String),
     /// An instruction, by index.
@@ -92,29 +99,37 @@ impl AnnotateView {
     pub(crate) fn new(code: CodeView) -> Self {
         Self {
             list: List::default(),
-            title: String::new(),
+            function: None,
             annotated: None,
             rows: Vec::new(),
             code,
             hides_numbers: false,
-            figure: Figure::default(),
+            figure: CodeFigure::default(),
             addresses: AddressView::default(),
             hides_arrow: false,
         }
     }
 
     /// Shows a function, starting at its hottest instruction.
-    pub(crate) fn show(&mut self, annotated: AnnotatedFunction) {
-        self.title = format!(
-            "{}  {}  ({} samples)",
-            printable(&annotated.name),
-            printable(&annotated.path),
-            annotated.own.samples
-        );
+    pub(crate) fn show(&mut self, function: SymbolId, annotated: AnnotatedFunction) {
+        self.function = Some(function);
         self.annotated = Some(annotated);
         self.list = List::default();
         self.lay_out();
-        self.hottest();
+        self.go_to_hottest();
+    }
+
+    /// Returns the assembly syntax.
+    pub(crate) fn syntax(&self) -> Syntax {
+        self.code.style
+    }
+
+    fn title(&self) -> String {
+        self.annotated.as_ref().map_or_else(String::new, |annotated| {
+            let name = printable(&annotated.name);
+            let path = printable(&annotated.path);
+            format!("{name}  {path}  ({} samples)", annotated.own.samples)
+        })
     }
 
     fn lay_out(&mut self) {
@@ -137,15 +152,15 @@ impl AnnotateView {
                         }
                     },
                 );
-                self.rows.push(Row::Source(text));
+                self.rows.push(CodeRow::Source(text));
             }
             before = source;
-            self.rows.push(Row::Instruction(at));
+            self.rows.push(CodeRow::Instruction(at));
         }
-        let item = |(at, row): (usize, &Row)| {
+        let item = |(at, row): (usize, &CodeRow)| {
             let key = match row {
-                Row::Source(_) => key(5, at),
-                Row::Instruction(at) => key(4, at),
+                CodeRow::Source(_) => key(5, at),
+                CodeRow::Instruction(at) => key(4, at),
             };
             Item { key, kind: LineKind::Row(at), depth: 0, mark: Mark::Leaf }
         };
@@ -180,9 +195,9 @@ impl AnnotateView {
     pub(crate) fn next_level(&mut self) -> &'static str {
         self.addresses.by_distance = true;
         let (level, name) = match self.addresses.level {
-            DistanceLevel::JumpedTo => (DistanceLevel::Calls, "where jumps lead, and at calls"),
+            DistanceLevel::JumpedTo => (DistanceLevel::Calls, "at jump targets and calls"),
             DistanceLevel::Calls => (DistanceLevel::All, "at each instruction"),
-            DistanceLevel::All => (DistanceLevel::JumpedTo, "where jumps lead"),
+            DistanceLevel::All => (DistanceLevel::JumpedTo, "at jump targets"),
         };
         self.addresses.level = level;
         name
@@ -191,8 +206,8 @@ impl AnnotateView {
     /// Switches between addresses and offsets; returns whether addresses are shown.
     pub(crate) fn toggle_whole_addresses(&mut self) -> bool {
         self.addresses.by_distance = true;
-        self.addresses.by_whole_address = !self.addresses.by_whole_address;
-        self.addresses.by_whole_address
+        self.addresses.has_whole_addresses = !self.addresses.has_whole_addresses;
+        self.addresses.has_whole_addresses
     }
 
     /// Shows or hides the number of jumps to each instruction.
@@ -230,7 +245,7 @@ impl AnnotateView {
 
     /// Returns all lines as text.
     pub(crate) fn lines(&self) -> String {
-        let mut text = format!("{}\n", self.title);
+        let mut text = format!("{}\n", self.title());
         let cells = self.rows.iter().map(|row| self.cells(row));
         cells.for_each(|[figure, rest]| text.push_str(&format!("{figure} │{rest}\n")));
         text
@@ -239,9 +254,9 @@ impl AnnotateView {
     /// Selects the next figure, and returns its name.
     pub(crate) fn next_figure(&mut self) -> &'static str {
         let (figure, name) = match self.figure {
-            Figure::Percent => (Figure::Period, "period"),
-            Figure::Period => (Figure::Samples, "samples"),
-            Figure::Samples => (Figure::Percent, "percentage"),
+            CodeFigure::Percent => (CodeFigure::Period, "period"),
+            CodeFigure::Period => (CodeFigure::Samples, "samples"),
+            CodeFigure::Samples => (CodeFigure::Percent, "percentage"),
         };
         self.figure = figure;
         name
@@ -250,7 +265,7 @@ impl AnnotateView {
     /// Returns the indexes of rows with samples, the hottest first.
     fn by_weight(&self) -> Vec<usize> {
         let weight = |at: &usize| match self.rows.get(*at) {
-            Some(Row::Instruction(at)) => self.period(*at),
+            Some(CodeRow::Instruction(at)) => self.period(*at),
             _ => 0,
         };
         let mut rows: Vec<_> = (0..self.rows.len()).filter(|at| weight(at) > 0).collect();
@@ -264,12 +279,12 @@ impl AnnotateView {
     }
 
     /// Moves to the hottest instruction.
-    pub(crate) fn hottest(&mut self) {
+    pub(crate) fn go_to_hottest(&mut self) {
         self.list.cursor = self.by_weight().first().copied().unwrap_or(self.list.cursor);
     }
 
     /// Moves to the next or previous instruction by weight.
-    pub(crate) fn next_hottest(&mut self, step: isize) {
+    pub(crate) fn step_by_weight(&mut self, step: isize) {
         let rows = self.by_weight();
         let at = rows.iter().position(|row| *row == self.list.cursor);
         let next = match at {
@@ -279,8 +294,9 @@ impl AnnotateView {
         self.list.cursor = rows.get(next).copied().unwrap_or(self.list.cursor);
     }
 
-    /// Moves to the jump's target; returns `false` if there is none within the function.
-    pub(crate) fn jump(&mut self) -> bool {
+    /// Moves to the target of the selected jump; returns `false` if the selected instruction doesn't
+    /// jump within the function.
+    pub(crate) fn follow_jump(&mut self) -> bool {
         let found = self.target();
         self.list.cursor = found.unwrap_or(self.list.cursor);
         found.is_some()
@@ -288,14 +304,14 @@ impl AnnotateView {
 
     /// Returns the row that the selected instruction jumps to.
     fn target(&self) -> Option<usize> {
-        let Row::Instruction(at) = self.rows.get(self.list.cursor)? else { return None };
+        let CodeRow::Instruction(at) = self.rows.get(self.list.cursor)? else { return None };
         let lines = &self.annotated.as_ref()?.lines;
         let target = lines.get(*at)?.instruction.jump?;
-        let is_target = |row: &Row| match row {
-            Row::Instruction(at) => {
+        let is_target = |row: &CodeRow| match row {
+            CodeRow::Instruction(at) => {
                 lines.get(*at).is_some_and(|line| line.instruction.address == target)
             }
-            Row::Source(_) => false,
+            CodeRow::Source(_) => false,
         };
         self.rows.iter().position(is_target)
     }
@@ -304,8 +320,8 @@ impl AnnotateView {
     pub(crate) fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         match (self.rows.get(at), &self.annotated) {
-            (Some(Row::Source(text)), _) => text.clone(),
-            (Some(Row::Instruction(at)), Some(annotated)) => annotated
+            (Some(CodeRow::Source(text)), _) => text.clone(),
+            (Some(CodeRow::Instruction(at)), Some(annotated)) => annotated
                 .lines
                 .get(*at)
                 .map_or_else(String::new, |line| printable(&line.instruction.text).into_owned()),
@@ -314,7 +330,7 @@ impl AnnotateView {
     }
 
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
-        Pen::new(buffer, area, 0).text(&self.title, theme.title());
+        Pen::new(buffer, area, 0).text(&self.title(), theme.title());
         let below = below_title(area);
         let cursor = self.list.cursor;
         // The rows between a jump and its target.
@@ -322,19 +338,20 @@ impl AnnotateView {
         let crossed = target.map_or(0..0, |target| cursor.min(target) + 1..cursor.max(target));
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
-            self.line(&mut pen, &item, theme, crossed.contains(&at));
+            self.draw_line(&mut pen, &item, theme, crossed.contains(&at));
             let is_found = has(&self.text(&item), search);
             pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, is_crossed: bool) {
-        let (LineKind::Row(at), Some(annotated)) = (item.kind, &self.annotated) else { return };
+    fn draw_line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, is_crossed: bool) {
+        let LineKind::Row(at) = item.kind else { return };
+        let Some(annotated) = &self.annotated else { return };
         let Some(row) = self.rows.get(at) else { return };
         let [figure, rest] = self.cells(row);
         let of_figure = match row {
-            Row::Source(_) => Style::new(),
-            Row::Instruction(at) => {
+            CodeRow::Source(_) => Style::new(),
+            CodeRow::Instruction(at) => {
                 let line = annotated.lines.get(*at);
                 theme.percent(line.map_or(0.0, |line| self.percent(line.weight, annotated)))
             }
@@ -342,27 +359,27 @@ impl AnnotateView {
         pen.text(&figure, of_figure).text(" │", Style::new());
         let (mark, text) = rest.split_at(rest.chars().next().map_or(0, char::len_utf8));
         let style = match row {
-            Row::Source(_) => theme.title(),
-            Row::Instruction(_) => Style::new(),
+            CodeRow::Source(_) => theme.title(),
+            CodeRow::Instruction(_) => Style::new(),
         };
         pen.text(if is_crossed { "│" } else { mark }, theme.title()).text(text, style);
     }
 
     /// Returns the cells before and after the vertical bar.
-    fn cells(&self, row: &Row) -> [String; 2] {
-        let cells = if self.figure == Figure::Period { PERIOD } else { PERCENT };
+    fn cells(&self, row: &CodeRow) -> [String; 2] {
+        let cells = if self.figure == CodeFigure::Period { PERIOD_CELLS } else { PERCENT_CELLS };
         let line = |at: &usize| self.annotated.as_ref()?.lines.get(*at);
         let line = match row {
-            Row::Source(text) => return [" ".repeat(cells), format!(" {text}")],
-            Row::Instruction(at) => line(at),
+            CodeRow::Source(text) => return [" ".repeat(cells), format!(" {text}")],
+            CodeRow::Instruction(at) => line(at),
         };
         let Some(line) = line else { return [" ".repeat(cells), String::new()] };
         let percent = |annotated| self.percent(line.weight, annotated);
         let figure = match self.figure {
             _ if line.weight.samples == 0 => String::new(),
-            Figure::Percent => format!("{:.2}", self.annotated.as_ref().map_or(0.0, percent)),
-            Figure::Period => line.weight.period.to_string(),
-            Figure::Samples => line.weight.samples.to_string(),
+            CodeFigure::Percent => format!("{:.2}", self.annotated.as_ref().map_or(0.0, percent)),
+            CodeFigure::Period => line.weight.period.to_string(),
+            CodeFigure::Samples => line.weight.samples.to_string(),
         };
         let instruction = &line.instruction;
         let mark = match (line.jumps_from.is_empty(), instruction.jump) {
@@ -373,7 +390,7 @@ impl AnnotateView {
         };
         let bytes = instruction.bytes.iter().filter(|_| self.code.with_bytes);
         let bytes: Vec<_> = bytes.map(|byte| format!("{byte:02x}")).collect();
-        let width = if self.code.with_bytes { BYTES } else { 0 };
+        let width = if self.code.with_bytes { BYTES_CELLS } else { 0 };
         let place = self.place(line);
         let text = printable(&instruction.text);
         let rest = format!("{mark}{place}  {:<width$}{text}", bytes.join(" "));
@@ -390,16 +407,16 @@ impl AnnotateView {
             jumps => format!("{jumps:3} "),
         };
         let is_call = instruction.is_branch && instruction.jump.is_none();
-        let says_it = match shown.level {
+        let has_offset = match shown.level {
             DistanceLevel::JumpedTo => !line.jumps_from.is_empty(),
             DistanceLevel::Calls => !line.jumps_from.is_empty() || is_call,
             DistanceLevel::All => true,
         };
         let first = self.annotated.as_ref().and_then(|annotated| annotated.lines.first());
         let start = first.map_or(0, |line| line.instruction.address);
-        let number = match (shown.by_distance, says_it) {
+        let number = match (shown.by_distance, has_offset) {
             (true, false) => return format!("{jumps}       "),
-            (true, true) if !shown.by_whole_address => instruction.address.wrapping_sub(start),
+            (true, true) if !shown.has_whole_addresses => instruction.address.wrapping_sub(start),
             _ => instruction.address,
         };
         format!("{jumps}{number:6x}:")

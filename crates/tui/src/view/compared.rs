@@ -1,5 +1,5 @@
-//! Call chains of two recordings as a differential flame graph: red has a larger share now, blue a
-//! smaller one.
+//! Call chains of two recordings as a differential flame graph: red functions have a larger share
+//! now, blue ones a smaller share.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -36,12 +36,12 @@ impl ComparedView {
     /// Returns the callees of a function, widest first.
     fn children(&self, parent: usize) -> Vec<usize> {
         let is_child = |at: &usize| *at > 0 && self.nodes[*at].parent == parent;
-        let seen = |at: &usize| self.share(*at) > 0.0;
-        (0..self.nodes.len()).filter(is_child).filter(seen).collect()
+        let is_visible = |at: &usize| self.share(*at) > 0.0;
+        (0..self.nodes.len()).filter(is_child).filter(is_visible).collect()
     }
 
-    /// Handles a key; returns `false` for keys of other views.
-    pub(crate) fn key(&mut self, name: &str) -> bool {
+    /// Handles a key; returns `false` for keys that this view doesn't have.
+    pub(crate) fn handle_key(&mut self, name: &str) -> bool {
         let Some(parent) = self.nodes.get(self.cursor).map(|node| node.parent) else {
             return false;
         };
@@ -65,7 +65,7 @@ impl ComparedView {
         true
     }
 
-    /// Moves the cursor to the function in a cell, or zooms if it was there.
+    /// Moves the cursor to the function in a cell, or zooms if the cursor was there.
     pub(crate) fn click(&mut self, column: u16, row: u16) {
         let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
         if let Some(at) = hit.map(|(_, at)| *at) {
@@ -91,7 +91,8 @@ impl ComparedView {
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
         self.cells.clear();
         let Some(node) = self.nodes.get(self.cursor) else {
-            Pen::new(buffer, area, 0).text("no call chains were recorded", Style::new());
+            Pen::new(buffer, area, 0)
+                .text("no call chains: record them with tare record -g", Style::new());
             return;
         };
         let delta = 100.0 * (node.now - node.before);
@@ -112,7 +113,7 @@ impl ComparedView {
                 continue;
             }
             let rect = Rect { x: area.x + from, y: area.y + line, width: to - from, height: 1 };
-            let mut style = styled(theme, node);
+            let mut style = style(theme, node);
             if has(&node.name, search) {
                 style = style.patch(theme.found());
             }
@@ -148,7 +149,8 @@ impl ComparedView {
             let parent = self.nodes[at].parent;
             let Some(from) = next[parent] else { continue };
             let to = from + self.share(at) * whole;
-            (next[at], next[parent]) = (Some(from), Some(to));
+            next[at] = Some(from);
+            next[parent] = Some(to);
             let first = cell(from);
             let end = cell(to).min(width);
             if end > first {
@@ -167,8 +169,8 @@ fn sign(node: &ComparedNode) -> &'static str {
     }
 }
 
-/// Returns the colour: the larger the relative change, the brighter.
-fn styled(theme: Theme, node: &ComparedNode) -> Style {
+/// Returns a function's colours: changes by more than a fifth are darker.
+fn style(theme: Theme, node: &ComparedNode) -> Style {
     let most = node.now.max(node.before);
     let is_much = (node.now - node.before).abs() > most / 5.0;
     let ground = match (sign(node), is_much) {
@@ -183,7 +185,7 @@ fn styled(theme: Theme, node: &ComparedNode) -> Style {
     Style::new().fg(ink).bg(ground)
 }
 
-/// Returns the cell of a position.
+/// Rounds a position to a cell.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn cell(place: f64) -> u16 {
     place.round() as u16

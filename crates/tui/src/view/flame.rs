@@ -26,11 +26,11 @@ pub(crate) struct FlameView {
 }
 
 impl FlameView {
-    /// Shows another tree. The cursor stays on the same names.
+    /// Shows another tree. The cursor and the zoom stay on functions of the same names.
     pub(crate) fn replace(&mut self, profile: &Profile, tree: Tree) {
         self.tree = tree;
         for path in [&mut self.path, &mut self.zoomed] {
-            let found = nodes(&self.tree, profile, path).len();
+            let found = nodes_along(&self.tree, profile, path).len();
             path.truncate(found);
         }
         if self.path.is_empty() {
@@ -38,7 +38,7 @@ impl FlameView {
         }
     }
 
-    /// Maps ids to the profile's new ones.
+    /// Maps ids to the profile's new ones; the caller replaces the tree.
     pub(crate) fn renumber(&mut self, now: &NewIds) {
         for path in [&mut self.path, &mut self.zoomed] {
             *path = path.iter().map_while(|function| now.function(*function)).collect();
@@ -57,7 +57,7 @@ impl FlameView {
 
     /// Returns the selected node.
     fn current(&self, profile: &Profile) -> Option<usize> {
-        nodes(&self.tree, profile, &self.path).last().copied()
+        nodes_along(&self.tree, profile, &self.path).last().copied()
     }
 
     /// Returns a node's siblings, including itself.
@@ -69,7 +69,7 @@ impl FlameView {
     }
 
     /// Moves the cursor.
-    pub(crate) fn go(&mut self, profile: &Profile, action: Action) {
+    pub(crate) fn move_cursor(&mut self, profile: &Profile, action: Action) {
         let Some(at) = self.current(profile) else { return };
         let outwards = if self.is_flame { Action::Down } else { Action::Up };
         let beside = |step: isize| {
@@ -103,14 +103,14 @@ impl FlameView {
         self.zoomed.clone_from(&self.path);
     }
 
-    /// Undoes a zoom; returns `false` if there is none.
+    /// Undoes a zoom; returns `false` if the whole graph is shown.
     pub(crate) fn unzoom(&mut self) -> bool {
         let was_zoomed = !self.zoomed.is_empty();
         self.zoomed.clear();
         was_zoomed
     }
 
-    /// Puts the outermost functions at the other end.
+    /// Moves the outermost functions to the other end of the screen.
     pub(crate) fn invert(&mut self) {
         self.is_flame = !self.is_flame;
     }
@@ -128,7 +128,7 @@ impl FlameView {
     pub(crate) fn find(&mut self, profile: &Profile, wanted: &str, forward: bool) -> bool {
         let nodes = self.tree.tree.nodes();
         let mut found: Vec<_> =
-            (0..nodes.len()).filter(|at| self.is_found(profile, *at, wanted)).collect();
+            (0..nodes.len()).filter(|at| self.is_match(profile, *at, wanted)).collect();
         found.sort_by_key(|at| std::cmp::Reverse(nodes[*at].total.period));
         let current = self.current(profile);
         let now = found.iter().position(|at| Some(*at) == current);
@@ -143,7 +143,7 @@ impl FlameView {
         !found.is_empty()
     }
 
-    fn is_found(&self, profile: &Profile, at: usize, wanted: &str) -> bool {
+    fn is_match(&self, profile: &Profile, at: usize, wanted: &str) -> bool {
         let name = |node: &Node| node_name(profile, node.frame, false);
         self.node(at).is_some_and(|node| has(&name(node), wanted))
     }
@@ -175,7 +175,7 @@ impl FlameView {
     ) {
         self.cells.clear();
         let current = self.current(profile);
-        self.title(buffer, area, theme, profile, search);
+        self.draw_title(buffer, area, theme, profile, search);
         let area = below_title(area);
         // The selected node is always visible.
         let above = self.path.len().saturating_sub(usize::from(area.height).max(1));
@@ -191,7 +191,7 @@ impl FlameView {
             let rect = Rect { x: area.x + from, y: area.y + line, width: to - from, height: 1 };
             let Some(node) = self.node(at) else { continue };
             let mut style = self.style(theme, space(profile, Some(node.frame)), at, depth);
-            if self.is_found(profile, at, search) {
+            if self.is_match(profile, at, search) {
                 style = style.patch(theme.found());
             }
             if Some(at) == current {
@@ -211,7 +211,7 @@ impl FlameView {
     }
 
     /// Draws the selected node's name and the share of the search matches.
-    fn title(
+    fn draw_title(
         &self,
         buffer: &mut Buffer,
         area: Rect,
@@ -227,18 +227,18 @@ impl FlameView {
             pen.text(&node_name(profile, node.frame, true), theme.title());
         }
         if !search.is_empty() {
-            let share = self.matched(profile, search);
+            let share = self.match_share(profile, search);
             pen.text(&format!("   '{search}': {share:.2}%"), theme.found());
         }
     }
 
     /// Returns the share of call chains that contain a match.
-    fn matched(&self, profile: &Profile, wanted: &str) -> f64 {
+    fn match_share(&self, profile: &Profile, wanted: &str) -> f64 {
         let mut sum = tare_profile::Weight::default();
         let mut pending: Vec<_> = self.tree.tree.roots().to_vec();
         while let Some(at) = pending.pop() {
             let Some(node) = self.node(at) else { continue };
-            if self.is_found(profile, at, wanted) {
+            if self.is_match(profile, at, wanted) {
                 sum.add(node.total);
             } else {
                 pending.extend(&node.children);
@@ -249,7 +249,7 @@ impl FlameView {
 
     /// Returns nodes at least one cell wide: node, depth, first cell, cell after the last.
     fn layout(&self, profile: &Profile, width: u16) -> Vec<(usize, usize, u16, u16)> {
-        let zoomed = nodes(&self.tree, profile, &self.zoomed);
+        let zoomed = nodes_along(&self.tree, profile, &self.zoomed);
         let mut found: Vec<_> =
             zoomed.iter().enumerate().map(|(depth, at)| (*at, depth, 0, width)).collect();
         let whole = f64::from(width);
@@ -282,7 +282,8 @@ impl FlameView {
         found
     }
 
-    /// Neighbours differ; the kernel is yellow and programs are red, as in other flame graphs.
+    /// Returns a node's style: neighbours differ, kernel functions are yellow and others red, as in
+    /// other flame graphs.
     fn style(&self, theme: Theme, space: Space, at: usize, depth: usize) -> Style {
         let is_odd = (at + depth) % 2 == 1;
         if !theme.color {
@@ -303,22 +304,22 @@ impl FlameView {
 }
 
 /// Returns the nodes along a path, as far as they exist.
-fn nodes(tree: &Tree, profile: &Profile, path: &[FunctionKey]) -> Vec<usize> {
+fn nodes_along(tree: &Tree, profile: &Profile, path: &[FunctionKey]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut among = tree.tree.roots();
     for function in path {
-        let is_it = |at: &&usize| {
+        let has_function = |at: &&usize| {
             let node = tree.tree.nodes().get(**at);
             node.is_some_and(|node| FunctionKey::at_frame(profile, Some(node.frame)) == *function)
         };
-        let Some(at) = among.iter().find(is_it) else { break };
+        let Some(at) = among.iter().find(has_function) else { break };
         found.push(*at);
         among = tree.tree.nodes().get(*at).map_or(&[], |node| &node.children);
     }
     found
 }
 
-/// Returns the cell of a position.
+/// Rounds a position to a cell.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 fn cell(place: f64) -> u16 {
     place.round() as u16

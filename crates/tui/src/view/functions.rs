@@ -10,12 +10,12 @@ use tare_render::{Column, TableView, percent};
 use super::{Subject, node_name, space};
 use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::{Functions, Model, Query};
-use crate::paint::{Pen, Theme, has, shifted, width};
+use crate::paint::{Pen, Theme, has, skip_cells, width};
 
 /// Number of rows that determine the column widths.
-const MEASURED: usize = 1000;
+const MEASURED_ROWS: usize = 1000;
 
-/// The parent key of all rows.
+/// Parent key of rows, which have no line above them.
 const ROWS: u64 = 1;
 
 /// The function table.
@@ -29,7 +29,7 @@ pub(crate) struct FunctionsView {
     pub(crate) shift: usize,
     /// The default order.
     usual: Vec<Column>,
-    reversed: bool,
+    is_reversed: bool,
     data: Option<Functions>,
     trees: HashMap<usize, CallTree>,
     widths: Vec<usize>,
@@ -44,15 +44,15 @@ impl FunctionsView {
             titles: true,
             verbose: false,
             shift: 0,
-            reversed: false,
+            is_reversed: false,
             data: None,
             trees: HashMap::new(),
             widths: Vec::new(),
         }
     }
 
-    /// Starts over with other columns.
-    pub(crate) fn set(&mut self, view: TableView) {
+    /// Replaces columns, order and limits.
+    pub(crate) fn set_columns(&mut self, view: TableView) {
         self.usual.clone_from(&view.order);
         self.view = view;
     }
@@ -60,11 +60,11 @@ impl FunctionsView {
     /// Refreshes the rows with what is loaded.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);
-        if let Some(data) = self.data.as_mut().filter(|_| self.reversed) {
+        if let Some(data) = self.data.as_mut().filter(|_| self.is_reversed) {
             data.table.entries.reverse();
         }
         self.trees.clear();
-        self.widths = self.measured(model.profile());
+        self.widths = self.measure_columns(model.profile());
         self.lay_out(model.profile());
     }
 
@@ -78,8 +78,10 @@ impl FunctionsView {
             let mark = Mark::for_row(self.view.graph.is_some() && entry.depth > 0, is_open);
             items.push(Item { key, kind: LineKind::Row(at), depth: 0, mark });
             if mark == Mark::Open {
-                let tree =
-                    self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
+                let tree = self
+                    .trees
+                    .entry(at)
+                    .or_insert_with(|| call_tree(data, profile, at, &self.view));
                 let nodes = Nodes { profile, tree, number: at, parent: key };
                 nodes.add(&self.list, &mut items, 1);
             }
@@ -120,7 +122,7 @@ impl FunctionsView {
     fn open(&mut self, profile: &Profile, item: &Item, all: bool) {
         let Some(data) = &self.data else { return };
         let (LineKind::Row(at) | LineKind::Node(at, _)) = item.kind else { return };
-        let tree = self.trees.entry(at).or_insert_with(|| built(data, profile, at, &self.view));
+        let tree = self.trees.entry(at).or_insert_with(|| call_tree(data, profile, at, &self.view));
         match item.kind {
             LineKind::Node(..) => {
                 let nodes = Nodes { profile, tree, number: at, parent: item.key };
@@ -158,6 +160,7 @@ impl FunctionsView {
     /// Sorts by the column whose title is in a cell, or reverses the order if it already is the
     /// sort column.
     pub(crate) fn sort_at(&mut self, cell: u16, cells: u16) -> Option<&'static str> {
+        // Two cells before the first column hold the sign of expandable rows.
         let mut end = 2;
         let columns = self.columns(cells);
         let found = columns.iter().find(|(_, width)| {
@@ -180,14 +183,13 @@ impl FunctionsView {
 
     /// Reverses the order.
     pub(crate) fn reverse(&mut self) {
-        self.reversed = !self.reversed;
+        self.is_reversed = !self.is_reversed;
     }
 
     /// Returns what is under the cursor.
     pub(crate) fn subject(&self) -> Subject {
-        let (Some(data), Some(item)) = (&self.data, self.list.current()) else {
-            return Subject::default();
-        };
+        let Some(data) = &self.data else { return Subject::default() };
+        let Some(item) = self.list.current() else { return Subject::default() };
         let (LineKind::Row(row) | LineKind::Node(row, _)) = item.kind else {
             return Subject::default();
         };
@@ -226,22 +228,23 @@ impl FunctionsView {
         }
     }
 
-    fn measured(&self, profile: &Profile) -> Vec<usize> {
+    /// Returns the columns' widths in cells.
+    fn measure_columns(&self, profile: &Profile) -> Vec<usize> {
         let Some(data) = &self.data else { return Vec::new() };
-        let of = |column: &Column| {
+        let measure = |column: &Column| {
             let title = width(column.title(self.view.children));
             if let Some(width) = column.percentage_width() {
                 return title.max(width);
             }
-            let texts = data.table.entries.iter().take(MEASURED);
+            let texts = data.table.entries.iter().take(MEASURED_ROWS);
             let cells = texts.map(|entry| width(&column.text(profile, &data.table, entry)));
             cells.max().unwrap_or(0).max(title).max(column.figure_width().unwrap_or(0))
         };
-        self.view.columns.iter().map(of).collect()
+        self.view.columns.iter().map(measure).collect()
     }
 
-    /// Returns the columns that fit, with their widths: on a narrow screen the figures and the last
-    /// column. Other name columns get at most three of 14 cells.
+    /// Returns the columns that fit, with their widths. On a narrow screen these are the figures and
+    /// the last column. Other name columns get at most 3/14 of the width.
     fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
         let cells = usize::from(cells);
         let columns: Vec<_> =
@@ -277,7 +280,7 @@ impl FunctionsView {
             for (column, width) in &columns {
                 let title = column.title(self.view.children);
                 let is_first = self.view.order.first() == Some(column);
-                let sign = if is_first && !self.reversed {
+                let sign = if is_first && !self.is_reversed {
                     "▼"
                 } else if is_first {
                     "▲"
@@ -295,13 +298,13 @@ impl FunctionsView {
         }
         for (line, (at, item)) in (0..).zip(self.list.window(area.height.into())) {
             let mut pen = Pen::new(buffer, area, line);
-            self.line(&mut pen, &item, theme, profile, &columns);
+            self.draw_line(&mut pen, &item, theme, profile, &columns);
             let is_found = has(&self.text(profile, &item), search);
             pen.mark(area, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(
+    fn draw_line(
         &self,
         pen: &mut Pen<'_>,
         item: &Item,
@@ -320,7 +323,7 @@ impl FunctionsView {
                     let style = self.style(*column, entry, theme, profile);
                     match column.figure_width() {
                         Some(_) => pen.right(&text, *width, style),
-                        None => pen.field(shifted(&text, self.shift), *width, style),
+                        None => pen.field(skip_cells(&text, self.shift), *width, style),
                     };
                     pen.text("  ", Default::default());
                 }
@@ -335,7 +338,7 @@ impl FunctionsView {
                 pen.text(&format!(" {share:.2}% "), theme.percent(share));
                 let name = node_name(profile, node.frame, self.verbose);
                 let style = theme.space(space(profile, Some(node.frame)));
-                pen.text(shifted(&name, self.shift), style);
+                pen.text(skip_cells(&name, self.shift), style);
             }
             LineKind::Heading(_) => {}
         }
@@ -359,10 +362,9 @@ impl FunctionsView {
 }
 
 /// Returns the call tree of a row.
-fn built(data: &Functions, profile: &Profile, at: usize, view: &TableView) -> CallTree {
-    let (Some(entry), Some(graph)) = (data.table.entries.get(at), view.graph) else {
-        return CallTree::default();
-    };
+fn call_tree(data: &Functions, profile: &Profile, at: usize, view: &TableView) -> CallTree {
+    let Some(entry) = data.table.entries.get(at) else { return CallTree::default() };
+    let Some(graph) = view.graph else { return CallTree::default() };
     let least = data.table.all.period as f64 * graph.percent_limit / 100.0;
     let trees = data.table.call_trees(profile, least.min(entry.total.period as f64));
     trees.map_or_else(CallTree::default, |mut trees| data.table.call_tree(&mut trees, entry))

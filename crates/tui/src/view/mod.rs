@@ -16,13 +16,13 @@ use tare_render::{function_name, inlined};
 pub(super) struct Subject {
     /// The function.
     pub(super) frame: Option<FrameId>,
-    /// The thread, if rows distinguish threads.
+    /// The thread, if each row is of one thread.
     pub(super) thread: Option<ThreadId>,
-    /// The thread name, if rows distinguish names.
+    /// The thread's name, if each row is of one name.
     pub(super) comm: Option<StringId>,
-    /// The CPU, if rows distinguish CPUs.
+    /// The CPU, if each row is of one CPU.
     pub(super) cpu: Option<u32>,
-    /// The call chain from the outermost function, if it is complete.
+    /// The call chain from the outermost function; empty if the line doesn't have one.
     pub(super) stack: Vec<FunctionKey>,
 }
 

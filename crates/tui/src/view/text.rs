@@ -8,7 +8,7 @@ use crate::paint::{Pen, Theme, below_title, has};
 
 /// A scrollable text.
 pub(crate) struct TextView {
-    pub(crate) title: String,
+    title: String,
     pub(crate) list: List,
     lines: Vec<String>,
 }
@@ -22,10 +22,17 @@ impl TextView {
         Self { title: title.to_owned(), list, lines }
     }
 
-    /// Returns a line's text, for the search.
-    pub(crate) fn text(&self, item: &Item) -> String {
+    fn text(&self, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
         self.lines.get(at).cloned().unwrap_or_default()
+    }
+
+    /// Moves the cursor to the next line that contains the text; returns `false` if there is none.
+    pub(crate) fn find(&mut self, wanted: &str, forward: bool) -> bool {
+        let mut list = std::mem::take(&mut self.list);
+        let found = list.find(forward, |item| has(&self.text(item), wanted));
+        self.list = list;
+        found
     }
 
     pub(crate) fn draw(&mut self, buffer: &mut Buffer, area: Rect, theme: Theme, search: &str) {
@@ -67,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_go_on_below() {
+    fn breaks_long_lines_at_spaces() {
         let lines = vec!["one two three four five six".to_owned(), String::new()];
         assert_eq!(wrapped(lines, 20), ["one two three four", "    five six", ""]);
     }

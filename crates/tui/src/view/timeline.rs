@@ -11,10 +11,10 @@ use crate::list::{Item, LineKind, List, Mark, key};
 use crate::model::{Model, Query, RowKind, RowOwner, Timeline};
 use crate::paint::{Pen, Theme, below_title};
 
-/// Width of the row names.
-const NAMES: u16 = 20;
+/// Cells of the row names at most.
+const NAME_CELLS: u16 = 20;
 
-/// Eighths of a cell.
+/// Bars from an empty cell to a full one, in eighths.
 const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// The timeline.
@@ -22,21 +22,22 @@ const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇",
 pub(crate) struct TimelineView {
     pub(crate) list: List,
     data: Timeline,
-    by: RowKind,
+    row_kind: RowKind,
     columns: usize,
     cursor: usize,
-    /// The columns of a range being marked, or marked.
+    /// First column of the marked range.
     begin: Option<usize>,
+    /// Last column of the marked range.
     end: Option<usize>,
-    /// Start of a mouse drag.
+    /// Column where a mouse drag started.
     pressed: Option<usize>,
 }
 
 impl TimelineView {
     /// Refreshes the columns with what is loaded, for a screen of this width.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
-        self.columns = usize::from(cells.saturating_sub(names(cells) + 1)).max(1);
-        self.data = model.timeline(query, self.by, self.columns);
+        self.columns = usize::from(cells.saturating_sub(name_cells(cells) + 1)).max(1);
+        self.data = model.timeline(query, self.row_kind, self.columns);
         self.cursor = self.cursor.min(self.columns - 1);
         let item = |(at, (of, _)): (usize, &(RowOwner, Vec<u64>))| Item {
             key: key(3, of),
@@ -48,17 +49,17 @@ impl TimelineView {
     }
 
     /// Whether the columns fit a screen of this width.
-    pub(crate) fn is_of(&self, cells: u16) -> bool {
-        self.columns == usize::from(cells.saturating_sub(names(cells) + 1)).max(1)
+    pub(crate) fn has_columns_for(&self, cells: u16) -> bool {
+        self.columns == usize::from(cells.saturating_sub(name_cells(cells) + 1)).max(1)
     }
 
     /// Switches between rows by CPU and by thread.
-    pub(crate) fn toggle_by(&mut self) {
-        self.by = if self.by == RowKind::Cpu { RowKind::Thread } else { RowKind::Cpu };
+    pub(crate) fn toggle_row_kind(&mut self) {
+        self.row_kind = if self.row_kind == RowKind::Cpu { RowKind::Thread } else { RowKind::Cpu };
     }
 
     /// Moves the cursor along the time axis.
-    pub(crate) fn go(&mut self, columns: isize) {
+    pub(crate) fn move_cursor(&mut self, columns: isize) {
         self.cursor =
             self.cursor.saturating_add_signed(columns).min(self.columns.saturating_sub(1));
     }
@@ -75,8 +76,8 @@ impl TimelineView {
         self.begin = self.begin.filter(|begin| *begin <= self.cursor);
     }
 
-    /// Returns the condition of the marked range, or of the selected column.
-    pub(crate) fn range(&mut self) -> Term {
+    /// Returns the condition of the marked range, or of the selected column, and removes the mark.
+    pub(crate) fn take_range(&mut self) -> Term {
         let (begin, end) = match (self.begin.take(), self.end.take()) {
             (None, None) => (self.cursor, self.cursor),
             (begin, end) => (begin.unwrap_or(0), end.unwrap_or(self.columns - 1)),
@@ -90,7 +91,7 @@ impl TimelineView {
     /// Moves the cursor to a cell.
     pub(crate) fn click(&mut self, column: u16, cells: u16) {
         self.pressed = None;
-        if let Some(at) = column.checked_sub(names(cells) + 1) {
+        if let Some(at) = column.checked_sub(name_cells(cells) + 1) {
             self.cursor = usize::from(at).min(self.columns.saturating_sub(1));
         }
     }
@@ -100,7 +101,8 @@ impl TimelineView {
         let from = *self.pressed.get_or_insert(self.cursor);
         self.click(column, cells);
         self.pressed = Some(from);
-        (self.begin, self.end) = (Some(from.min(self.cursor)), Some(from.max(self.cursor)));
+        self.begin = Some(from.min(self.cursor));
+        self.end = Some(from.max(self.cursor));
     }
 
     /// Returns what is under the cursor.
@@ -121,7 +123,7 @@ impl TimelineView {
     /// Returns a row's name, for the search.
     pub(crate) fn text(&self, profile: &Profile, item: &Item) -> String {
         let LineKind::Row(at) = item.kind else { return String::new() };
-        self.data.rows.get(at).map_or_else(String::new, |(of, _)| named(profile, *of))
+        self.data.rows.get(at).map_or_else(String::new, |(of, _)| row_name(profile, *of))
     }
 
     pub(crate) fn draw(
@@ -152,10 +154,10 @@ impl TimelineView {
             let style = if at == self.list.cursor { theme.cursor() } else { Style::new() };
             let most = if *of == RowOwner::All { most_of_all.unwrap_or(0) } else { most };
             let mut pen = Pen::new(buffer, below, line);
-            pen.field(&named(profile, *of), names(area.width).into(), style)
+            pen.field(&row_name(profile, *of), name_cells(area.width).into(), style)
                 .text(" ", Style::new());
             for (column, weight) in weights.iter().enumerate() {
-                pen.text(level(*weight, most), self.style(theme, column));
+                pen.text(bar(*weight, most), self.style(theme, column));
             }
         }
     }
@@ -174,11 +176,11 @@ impl TimelineView {
 }
 
 /// Returns the width of row names on a screen of this width.
-fn names(cells: u16) -> u16 {
-    NAMES.min(cells / 4)
+fn name_cells(cells: u16) -> u16 {
+    NAME_CELLS.min(cells / 4)
 }
 
-fn named(profile: &Profile, of: RowOwner) -> String {
+fn row_name(profile: &Profile, of: RowOwner) -> String {
     match of {
         RowOwner::All => "all".to_owned(),
         RowOwner::Cpu(Some(cpu)) => format!("CPU {cpu}"),
@@ -192,7 +194,7 @@ fn named(profile: &Profile, of: RowOwner) -> String {
 }
 
 /// Returns the bar of a cell; any weight is visible.
-fn level(weight: u64, most: u64) -> &'static str {
+fn bar(weight: u64, most: u64) -> &'static str {
     let eighths = u128::from(weight) * 8 / u128::from(most.max(1));
     let at = usize::try_from(eighths).unwrap_or(8).max(usize::from(weight > 0));
     LEVELS.get(at).copied().unwrap_or("█")
@@ -203,14 +205,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_as_full_as_its_share() {
-        let levels: Vec<_> = [0, 1, 50, 100].into_iter().map(|weight| level(weight, 100)).collect();
-        assert_eq!(levels, [" ", "▁", "▄", "█"]);
-        assert_eq!(level(0, 0), " ");
+    fn fills_cells_by_their_share() {
+        let bars: Vec<_> = [0, 1, 50, 100].into_iter().map(|weight| bar(weight, 100)).collect();
+        assert_eq!(bars, [" ", "▁", "▄", "█"]);
+        assert_eq!(bar(0, 0), " ");
     }
 
     #[test]
-    fn columns_cover_the_whole_time_without_gaps() {
+    fn columns_cover_the_time_without_gaps() {
         let timeline = Timeline { from_ns: 1000, to_ns: 1099, rows: Vec::new() };
         let columns: Vec<_> = (0..7).map(|column| timeline.column(column, 7)).collect();
         assert_eq!((columns[0].0, columns[6].1), (1000, 1099));

@@ -8,7 +8,7 @@ use tare_render::percent;
 use super::{Subject, node_name, space};
 use crate::list::{Item, LineKind, List, Mark, Nodes, key};
 use crate::model::Tree;
-use crate::paint::{Pen, Theme, below_title, has, shifted};
+use crate::paint::{Pen, Theme, below_title, has, skip_cells};
 
 /// Trees below each other, each with a heading.
 #[derive(Default)]
@@ -17,25 +17,32 @@ pub(crate) struct TreesView {
     pub(crate) verbose: bool,
     /// Cells of names scrolled off to the left.
     pub(crate) shift: usize,
-    parts: Vec<Part>,
+    parts: Vec<TreePart>,
 }
 
 /// A tree and its heading.
-pub(crate) struct Part {
+pub(crate) struct TreePart {
     /// The heading; may be empty.
     pub(crate) title: String,
     pub(crate) tree: Tree,
     /// The function that the heading names.
-    pub(crate) of: Option<FrameId>,
-    /// Show the weight of the function itself; callers have none to show.
+    pub(crate) function: Option<FrameId>,
+    /// Show each function's own weight. In a tree of callers only the root has one.
     pub(crate) has_own: bool,
-    /// The root is the outermost function.
-    pub(crate) from_root: bool,
+    /// The roots are outermost functions, so a path through the tree is a call chain.
+    pub(crate) starts_at_root: bool,
+}
+
+impl TreePart {
+    /// Returns the part that shows whole call chains, without a heading.
+    pub(crate) fn whole(tree: Tree) -> Self {
+        Self { title: String::new(), tree, function: None, has_own: true, starts_at_root: true }
+    }
 }
 
 impl TreesView {
-    /// Shows other trees. What was expanded stays so, by name.
-    pub(crate) fn replace(&mut self, profile: &Profile, parts: Vec<Part>) {
+    /// Shows other trees. Functions that were expanded stay expanded, by name.
+    pub(crate) fn replace(&mut self, profile: &Profile, parts: Vec<TreePart>) {
         let is_first = self.parts.is_empty();
         self.parts = parts;
         if is_first {
@@ -103,10 +110,10 @@ impl TreesView {
             LineKind::Row(_) => None,
         });
         let Some((part, at)) = found else { return Subject::default() };
-        let Some(at) = at else { return Subject { frame: part.of, ..Subject::default() } };
+        let Some(at) = at else { return Subject { frame: part.function, ..Subject::default() } };
         let nodes = part.tree.tree.nodes();
         let mut stack = Vec::new();
-        let mut next = Some(at).filter(|_| part.from_root);
+        let mut next = Some(at).filter(|_| part.starts_at_root);
         while let Some(node) = next.and_then(|at| nodes.get(at)) {
             stack.push(FunctionKey::at_frame(profile, Some(node.frame)));
             next = node.parent;
@@ -141,13 +148,13 @@ impl TreesView {
         let below = below_title(area);
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let mut pen = Pen::new(buffer, below, line);
-            self.line(&mut pen, &item, theme, profile);
+            self.draw_line(&mut pen, &item, theme, profile);
             let is_found = has(&self.text(profile, &item), search);
             pen.mark(below, theme, is_found, at == self.list.cursor);
         }
     }
 
-    fn line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, profile: &Profile) {
+    fn draw_line(&self, pen: &mut Pen<'_>, item: &Item, theme: Theme, profile: &Profile) {
         match item.kind {
             LineKind::Heading(at) => {
                 if let Some(part) = self.parts.get(at) {
@@ -167,19 +174,19 @@ impl TreesView {
                 pen.text(item.mark.sign(), Default::default()).text(" ", Default::default());
                 let name = node_name(profile, node.frame, self.verbose);
                 let style = theme.space(space(profile, Some(node.frame)));
-                pen.text(shifted(&name, self.shift), style);
+                pen.text(skip_cells(&name, self.shift), style);
             }
             LineKind::Row(_) => {}
         }
     }
 }
 
-fn nodes<'a>(parts: &'a [Part], profile: &'a Profile) -> Vec<Nodes<'a>> {
-    let of = |(number, part): (usize, &'a Part)| Nodes {
+fn nodes<'a>(parts: &'a [TreePart], profile: &'a Profile) -> Vec<Nodes<'a>> {
+    let nodes = |(number, part): (usize, &'a TreePart)| Nodes {
         profile,
         tree: &part.tree.tree,
         number,
         parent: key(2, number),
     };
-    parts.iter().enumerate().map(of).collect()
+    parts.iter().enumerate().map(nodes).collect()
 }
