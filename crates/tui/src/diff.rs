@@ -160,8 +160,8 @@ impl ComparedTable {
         self.refresh();
     }
 
-    /// Moves the cursor to the next row whose name contains the text; returns `false` if there is
-    /// none.
+    /// Moves the cursor to the next row whose name contains the text; returns `false` if no row
+    /// matches.
     fn find(&mut self, wanted: &str, forward: bool) -> bool {
         let mut list = std::mem::take(&mut self.list);
         let found =

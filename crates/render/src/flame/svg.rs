@@ -214,11 +214,8 @@ fn draw_frames(
         if fits >= 3 && known.function != MERGED {
             let x = x + 3.0;
             let y = y + HEIGHT - 5.0;
-            write!(
-                body,
-                r#"<text x="{x:.1}" y="{y:.0}">{}</text>"#,
-                escaped(&cut(&function.name, fits))
-            )?;
+            let name = escaped(&cut(&function.name, fits));
+            write!(body, r#"<text x="{x:.1}" y="{y:.0}">{name}</text>"#)?;
         }
         body.push_str("</g>\n");
     }

@@ -285,7 +285,7 @@ impl Overlays {
         self.page = Some(page);
     }
 
-    /// Closes the page; returns `false` if there is none.
+    /// Closes the page; returns `false` if no page is open.
     pub(super) fn close_page(&mut self) -> bool {
         self.page.take().is_some()
     }

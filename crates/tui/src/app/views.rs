@@ -146,8 +146,8 @@ impl Views {
         }
     }
 
-    /// Moves the cursor to the next line or function that contains the text; returns `false` if
-    /// there is none.
+    /// Moves the cursor to the next line or function that contains the text; returns `false` if the
+    /// view has no match.
     pub(super) fn find(
         &mut self,
         view: View,

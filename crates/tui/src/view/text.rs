@@ -27,7 +27,7 @@ impl TextView {
         self.lines.get(at).cloned().unwrap_or_default()
     }
 
-    /// Moves the cursor to the next line that contains the text; returns `false` if there is none.
+    /// Moves the cursor to the next line that contains the text; returns `false` if no line does.
     pub(crate) fn find(&mut self, wanted: &str, forward: bool) -> bool {
         let mut list = std::mem::take(&mut self.list);
         let found = list.find(forward, |item| has(&self.text(item), wanted));
