@@ -247,7 +247,7 @@ mod tests {
     fn parses_the_kernels_notation() {
         let load = |offset| Load { offset, in_user_memory: true };
         let sp = Register::stack_pointer();
-        let of = |base, loads: &[i64], size, text: Option<i64>| Argument {
+        let expect = |base, loads: &[i64], size, text: Option<i64>| Argument {
             base,
             loads: loads.iter().copied().map(load).collect(),
             size,
@@ -255,18 +255,18 @@ mod tests {
         };
         let register = ArgumentBase::Register(sp);
         for (text, argument) in [
-            ("%sp", of(register, &[], 8, None)),
-            ("$stack", of(register, &[], 8, None)),
-            ("$stack2:u16", of(register, &[16], 2, None)),
-            ("a=+8(%sp):s32", of(register, &[8], 4, None)),
-            ("-0x10(+8(%sp))", of(register, &[8, -16], 8, None)),
-            ("+4(+8(%sp)):string", of(register, &[8], 8, Some(4))),
-            ("%sp:string", of(register, &[], 8, Some(0))),
-            ("$retval:s32", of(ArgumentBase::Returned, &[], 4, None)),
-            ("retval", of(ArgumentBase::Returned, &[], 8, None)),
-            ("+0($retval):string", of(ArgumentBase::Returned, &[], 8, Some(0))),
-            ("@0x1000:u8", of(ArgumentBase::Constant(4096), &[0], 1, None)),
-            ("\\7", of(ArgumentBase::Constant(7), &[], 8, None)),
+            ("%sp", expect(register, &[], 8, None)),
+            ("$stack", expect(register, &[], 8, None)),
+            ("$stack2:u16", expect(register, &[16], 2, None)),
+            ("a=+8(%sp):s32", expect(register, &[8], 4, None)),
+            ("-0x10(+8(%sp))", expect(register, &[8, -16], 8, None)),
+            ("+4(+8(%sp)):string", expect(register, &[8], 8, Some(4))),
+            ("%sp:string", expect(register, &[], 8, Some(0))),
+            ("$retval:s32", expect(ArgumentBase::Returned, &[], 4, None)),
+            ("retval", expect(ArgumentBase::Returned, &[], 8, None)),
+            ("+0($retval):string", expect(ArgumentBase::Returned, &[], 8, Some(0))),
+            ("@0x1000:u8", expect(ArgumentBase::Constant(4096), &[0], 1, None)),
+            ("\\7", expect(ArgumentBase::Constant(7), &[], 8, None)),
         ] {
             assert_eq!(read(text).argument, argument, "{text}");
         }

@@ -97,17 +97,17 @@ pub(crate) fn simulate(setting: &Setting) -> ForksOutcome {
         first[cpu].run(2.5e6, wanted);
     }
     let stale: Vec<f64> = first.iter().map(|event| event.period).collect();
-    let mut of_cpus = vec![PeriodicEvent::starting_at(wanted); cpus];
+    let mut cpu_events = vec![PeriodicEvent::starting_at(wanted); cpus];
     let mut average = 1.0;
     let mut used = 0.0;
     let mut seen = 0.0;
     let mut samples = 0;
     let mut silent = 0;
     for _ in 0..tasks {
-        let mut of_task: Vec<Option<PeriodicEvent>> = vec![None; cpus];
+        let mut task_events: Vec<Option<PeriodicEvent>> = vec![None; cpus];
         let mut left = draw_lifetime_ns(&mut rng);
         used += left;
-        let mut samples_of_task = 0;
+        let mut task_samples = 0;
         while left > 0.0 {
             let slice = left.min(SLICE_NS);
             let cpu = rng.usize(..cpus);
@@ -118,17 +118,17 @@ pub(crate) fn simulate(setting: &Setting) -> ForksOutcome {
                 Policy::One | Policy::PerCpu => 1.0,
             };
             let event = if policy == Policy::PerCpu {
-                &mut of_cpus[cpu]
+                &mut cpu_events[cpu]
             } else {
-                of_task[cpu].get_or_insert(PeriodicEvent::starting_at(start))
+                task_events[cpu].get_or_insert(PeriodicEvent::starting_at(start))
             };
             let (number, stands_for) = event.run(slice, wanted);
-            samples_of_task += number;
+            task_samples += number;
             seen += stands_for;
         }
-        samples += samples_of_task;
-        silent += usize::from(samples_of_task == 0);
-        for event in of_task.iter().flatten() {
+        samples += task_samples;
+        silent += usize::from(task_samples == 0);
+        for event in task_events.iter().flatten() {
             average += (event.period - average) / 8.0;
         }
     }

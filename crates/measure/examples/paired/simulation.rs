@@ -7,16 +7,17 @@ use tare_measure::compare::pairs::{self, Bench, ComparisonPlan, Progress};
 use tare_measure::compare::{Measurement, Metric, Pair, Rules, Scale, Side, Verdict, judge};
 use tare_measure::statistics::{holm, median, signed_rank};
 
-/// Events besides time, CPU time and peak memory: three as the kernel counts them, five like
-/// hardware counters with noise of their own.
+/// Events in addition to time, CPU time and peak memory: three like the kernel's, and five like
+/// hardware counters with their own noise.
 const EVENTS: [&str; 8] =
     ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
 
 /// The relevant effect.
 pub(crate) const MIN_EFFECT: f64 = 0.01;
 
-/// A machine whose speed drifts (correlated over 30 s) and halves while a neighbour works (on and
-/// off for 1 s on average). Runs have 2% noise of their own, and one in twenty stalls by about 30%.
+/// A machine whose speed drifts (correlated over 30 s) and nearly halves while a neighbour is busy
+/// (on and off for 1 s on average). Each run has 2% noise, and one in twenty stalls for about 30%
+/// longer.
 pub(crate) struct SimulatedMachine {
     rng: Rng,
     now: f64,
@@ -32,7 +33,7 @@ impl SimulatedMachine {
         Self { neighbour: rng.bool(), drift, now: 0.0, changes_at: 0.0, rng }
     }
 
-    fn pass(&mut self, seconds: f64) {
+    fn advance(&mut self, seconds: f64) {
         self.now += seconds;
         let kept = (-seconds / 30.0).exp();
         self.drift = self.drift * kept + 0.15 * (1.0 - kept * kept).sqrt() * normal(&mut self.rng);
@@ -42,12 +43,12 @@ impl SimulatedMachine {
         }
     }
 
-    /// One run of some 10 ms times `work`.
+    /// Simulates a run of about 10 ms times `work`.
     pub(crate) fn run(&mut self, work: f64) -> Measurement {
         let stall = if self.rng.u8(..20) == 0 { 0.3 * exponential(&mut self.rng) } else { 0.0 };
         let pace = self.drift.exp() * if self.neighbour { 1.8 } else { 1.0 };
         let seconds = 0.01 * work * pace * (0.02 * normal(&mut self.rng)).exp() * (1.0 + stall);
-        self.pass(seconds + 0.001);
+        self.advance(seconds + 0.001);
         let cpu = seconds * 0.98 * (0.002 * normal(&mut self.rng)).exp();
         let rng = &mut self.rng;
         let switches = f64::from(rng.u8(..3)) + if stall > 0.0 { 1.0 } else { 0.0 };
@@ -65,7 +66,7 @@ impl SimulatedMachine {
     }
 }
 
-/// A with work 1 against B with `ratio`.
+/// A comparison of A, with work 1, and B, with work `ratio`.
 pub(crate) struct Simulated {
     machine: SimulatedMachine,
     ratio: f64,
@@ -115,9 +116,9 @@ fn metrics() -> Vec<Metric> {
     Metric::all(EVENTS.map(|name| (name.to_owned(), String::new(), 1.0)))
 }
 
-/// The signed-rank p of every metric, by itself.
+/// Computes the signed-rank p of every metric, without correction.
 fn p_values(pairs: &[Pair]) -> Vec<f64> {
-    let of = |metric: &Metric| {
+    let p_value = |metric: &Metric| {
         let differences: Vec<f64> = pairs
             .iter()
             .filter_map(|pair| {
@@ -129,7 +130,7 @@ fn p_values(pairs: &[Pair]) -> Vec<f64> {
             .collect();
         signed_rank(&differences)
     };
-    metrics().iter().map(of).collect()
+    metrics().iter().map(p_value).collect()
 }
 
 fn share(trials: u64, hit: impl FnMut(u64) -> bool) -> f64 {
@@ -172,7 +173,7 @@ pub(crate) struct FalseAlarms {
     pub(crate) any: f64,
     /// Any metric, 30 pairs, Holm.
     pub(crate) any_holm: f64,
-    /// The time alone, stopping at the first p < 0.05 of a look every 5 pairs from 10 to 200.
+    /// The time alone, stopping at the first p < 0.05, tested every 5 pairs from 10 to 200.
     pub(crate) until_significant: f64,
     /// The time alone, stopping when its interval is narrow enough.
     pub(crate) until_narrow: f64,
@@ -205,13 +206,13 @@ pub(crate) struct Verdicts {
     pub(crate) none: f64,
     /// Share with 'slower' for the time.
     pub(crate) slower: f64,
-    /// Share with a less, more, faster or slower where there is no difference.
+    /// Share with a verdict of a difference for a metric without one, or of the wrong direction.
     pub(crate) wrong: f64,
     /// Share with a metric that is undecided.
     pub(crate) undecided: f64,
-    /// Share of time intervals that hold the true ratio.
+    /// Share of time intervals that contain the true ratio.
     pub(crate) covered: f64,
-    /// Pairs, in the median.
+    /// Median number of pairs.
     pub(crate) pairs: f64,
 }
 
@@ -224,7 +225,7 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
         let judged = judge(&pairs, &metrics(), &Rules { min_effect: MIN_EFFECT, seed });
         let one = 1.0 / trials as f64;
         let called = |verdict: Verdict| matches!(verdict, Verdict::Less | Verdict::More);
-        // Time, CPU time and task-clock follow the work; nothing else does.
+        // Only time, CPU time and task-clock depend on the work.
         let differs = |metric: &Metric| {
             ratio != 1.0 && ["time", "cpu-time", "task-clock"].contains(&metric.name())
         };
@@ -247,8 +248,8 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
     sum
 }
 
-/// Returns the "smallest detectable" ratio of such runs, and how often a difference of that size is
-/// found: 80% if the promise holds.
+/// Returns the smallest detectable ratio of such runs, and the share of comparisons that find a
+/// difference of that size: 80% if the figure is right.
 pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     let time = |ratio: f64, seed: u64| {
         judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed })
@@ -264,8 +265,8 @@ pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     (ratio, share(trials, |seed| time(ratio, trials + seed).verdict == Verdict::More))
 }
 
-/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05 (normal approximation, no
-/// ties in times).
+/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05, by the normal approximation
+/// without ties.
 fn mann_whitney_differs(a: &[f64], b: &[f64]) -> bool {
     let n = a.len() as f64;
     let m = b.len() as f64;

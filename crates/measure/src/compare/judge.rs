@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_or_few_is_undecided() {
+    fn a_wide_interval_and_too_few_pairs_are_undecided() {
         let a: Vec<f64> = (0..12).map(|i| 1e6 * (1.0 + f64::from(i * 5 % 12) / 4.0)).collect();
         let b: Vec<f64> = (0..12).map(|i| 1e6 * (1.0 + f64::from(i * 7 % 12) / 4.0)).collect();
         assert_eq!(judged_counts(&a, &b).verdict, Verdict::Undecided);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_bounds_of_ratios_and_differences() {
+    fn intervals_of_ratios_and_differences_become_relative_to_a() {
         let judged = judged_counts(&[100.0; 10], &[110.0; 10]);
         assert!((judged.relative().unwrap().low - 0.1).abs() < 1e-9);
         assert_eq!(judged_counts(&[0.0; 10], &[3.0; 10]).relative().unwrap().low, f64::INFINITY);

@@ -88,7 +88,7 @@ struct ComparableCounts<'a> {
     subjects: &'a [Subject],
     values: &'a [MetricInput],
     key: Key,
-    of: &'a Subject,
+    subject: &'a Subject,
 }
 
 impl ComparableCounts<'_> {
@@ -99,16 +99,16 @@ impl ComparableCounts<'_> {
         let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
         let comparable =
             self.values.iter().filter(|valued| valued.key == self.key).find(|valued| {
-                let subject = &self.subjects[valued.subject];
-                subject.cgroup == self.of.cgroup
-                    && is_wanted(&subject.event.attr)
-                    && (!same_levels || levels(subject) == levels(self.of))
+                let other = &self.subjects[valued.subject];
+                other.cgroup == self.subject.cgroup
+                    && is_wanted(&other.event.attr)
+                    && (!same_levels || levels(other) == levels(self.subject))
             })?;
         comparable.value
     }
 
     fn hardware(&self, config: u64) -> Option<f64> {
-        let pmu = self.of.event.attr.config & !EVENT_MASK;
+        let pmu = self.subject.event.attr.config & !EVENT_MASK;
         self.count(|attr| attr.kind == sys::PERF_TYPE_HARDWARE && attr.config == config | pmu, true)
     }
 
@@ -121,21 +121,20 @@ impl ComparableCounts<'_> {
 /// the figure needs. `elapsed_ns` is the time that all counts cover.
 ///
 /// - clocks: CPUs utilized = clock / elapsed;
-/// - ratios of hardware and cache events: see the tables above;
+/// - hardware and cache events: the ratios of `RATIOS` and `CACHES`;
 /// - cycles: GHz = cycles / task-clock;
 /// - everything else: occurrences per second of task-clock.
 #[must_use]
 pub fn derive_metric(
     subjects: &[Subject],
     values: &[MetricInput],
-    of: MetricInput,
+    count: MetricInput,
     elapsed_ns: f64,
 ) -> Option<Metric> {
-    let key = of.key;
-    let value = of.value?;
-    let of = subjects.get(of.subject)?;
-    let comparable = ComparableCounts { subjects, values, key, of };
-    let attr = &of.event.attr;
+    let value = count.value?;
+    let subject = subjects.get(count.subject)?;
+    let comparable = ComparableCounts { subjects, values, key: count.key, subject };
+    let attr = &subject.event.attr;
     if is_clock(attr) {
         return (elapsed_ns > 0.0).then(|| Metric::plain(value / elapsed_ns, "CPUs utilized"));
     }
@@ -143,7 +142,7 @@ pub fn derive_metric(
         return Some(ratio);
     }
     // Counts with a unit, like energy or bytes, have no rate per second of CPU time.
-    if !of.event.unit.is_empty() {
+    if !subject.event.unit.is_empty() {
         return None;
     }
     let clock_ns = comparable.count(is_clock, false).filter(|&ns| ns > 0.0)?;

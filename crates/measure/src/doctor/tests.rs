@@ -58,7 +58,7 @@ fn paranoid_2() -> Scripted {
 const UNPRIVILEGED: &str = "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\nSeccomp:\t0\n";
 
 #[test]
-fn unprivileged_on_level_2() {
+fn an_unprivileged_user_on_level_2_counts_own_programs_in_user_mode() {
     let machine = machine(&[
         ("/proc/self/status", UNPRIVILEGED),
         ("/proc/sys/kernel/perf_event_paranoid", "2\n"),
@@ -113,7 +113,7 @@ fn unprivileged_on_level_2() {
 
 /// Docker's filter refuses every event with `EPERM`; root is in its own user namespace.
 #[test]
-fn a_container_with_a_seccomp_filter() {
+fn a_containers_seccomp_filter_is_named_with_the_engines_remedies() {
     let machine = machine(&[
         ("/proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nSeccomp:\t2\n"),
         ("/proc/sys/kernel/perf_event_paranoid", "2\n"),
@@ -180,7 +180,7 @@ fn names_the_vendors_setting_that_exposes_a_pmu() {
 
 /// No file can be read: each check has a result, and an unknown one names the missing file.
 #[test]
-fn a_machine_without_files() {
+fn on_a_machine_without_files_checks_are_unknown() {
     let report = report(&machine(&[]), &Scripted::new(), Ok(()));
     for id in [
         "kernel",
@@ -212,7 +212,7 @@ fn a_machine_without_files() {
 }
 
 #[test]
-fn few_files_and_little_memory() {
+fn low_limits_of_files_and_memory_are_reported_with_remedies() {
     let machine = machine(&[
         ("/proc/self/status", UNPRIVILEGED),
         ("/proc/sys/kernel/perf_event_paranoid", "2\n"),
@@ -256,7 +256,7 @@ fn without_a_descriptor_checks_are_unknown() {
 
 /// Hostile text in files is escaped on the terminal and kept in the document.
 #[test]
-fn hostile_content() {
+fn hostile_content_is_escaped_in_text_and_kept_in_json() {
     let hostile = "6.1\u{1b}[31m\"\\\u{7}evil";
     let machine = machine(&[
         ("/proc/sys/kernel/osrelease", hostile),

@@ -58,12 +58,12 @@ fn metric_rows(columns: Columns, span: Span, lines: &[StatLine]) -> Vec<Vec<Stri
         }
     });
     let row = |key: Key| {
-        let of_key: Vec<&StatLine> = lines.iter().filter(|line| line.key == key).collect();
+        let same_key: Vec<&StatLine> = lines.iter().filter(|line| line.key == key).collect();
         let mut fields = Vec::new();
-        if let Some(first) = of_key.first() {
+        if let Some(first) = same_key.first() {
             push_prefix(&mut fields, columns, span, first);
         }
-        for line in of_key {
+        for line in same_key {
             if let Some(metric) = &line.metric {
                 fields.extend([
                     line.event.clone(),
