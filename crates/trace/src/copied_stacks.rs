@@ -6,7 +6,7 @@ use tare_kernel::bpf::FollowedTasks;
 use tare_kernel::host::Host;
 use tare_symbols::SymbolOptions;
 
-use crate::perf::{PerfError, PerfEvents, PerfOptions};
+use crate::perf::{PerfError, PerfEvents, PerfOptions, UnwoundStacks};
 use crate::record_queue::RecordQueue;
 use crate::stacks::Stacks;
 
@@ -30,8 +30,7 @@ impl CopiedStacks {
         host: &Host,
     ) -> Result<Self, PerfError> {
         let wanted = PerfOptions {
-            stacks: Some(symbols.clone()),
-            only_mappings: true,
+            stacks: UnwoundStacks::CopiedByBpf(symbols.clone()),
             ..PerfOptions::default()
         };
         let mappings = PerfEvents::start(&wanted, follow, ring_bytes, host)?;

@@ -43,7 +43,7 @@ pub use functions::{FunctionCall, FunctionOptions, FunctionRow, FunctionTracer, 
 pub use invocation::DescriptorInfo;
 pub use lines::{LineOptions, Lines};
 pub use names::{Abi, CallNames, Errno};
-pub use perf::{Faults, PerfError, PerfEvents, PerfOptions};
+pub use perf::{Faults, PerfError, PerfEvents, PerfOptions, UnwoundStacks};
 pub use record::{InterveningEvent, TraceRecord};
 pub use short_time::parse_nanoseconds;
 pub use summary::{CallRow, Subject, Summary};

@@ -22,7 +22,7 @@ use tare_kernel::timestamp::monotonic_ns;
 use decode::Decoder;
 pub(crate) use decode::KILLED;
 pub use error::PerfError;
-pub use open::{Faults, PerfOptions};
+pub use open::{Faults, PerfOptions, UnwoundStacks};
 
 use crate::record::TraceRecord;
 use crate::stacks::Stacks;
@@ -50,7 +50,7 @@ impl PerfEvents {
         host: &Host,
     ) -> Result<Self, PerfError> {
         let opened = open::open(wanted, follow, ring_bytes, host)?;
-        let stacks = wanted.stacks.as_ref().map(|options| {
+        let stacks = wanted.stacks.symbols().map(|options| {
             let mut stacks = Stacks::new(options);
             if let FollowedTasks::Processes(pids) = follow {
                 pids.iter().for_each(|&pid| stacks.add_process(host, pid));

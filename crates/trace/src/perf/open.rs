@@ -40,6 +40,32 @@ impl Faults {
     }
 }
 
+/// Which stacks are unwound. The value says where to look for symbols.
+#[derive(Clone, Debug, Default)]
+pub enum UnwoundStacks {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those of calls, which perf events copy.
+    Calls(SymbolOptions),
+    /// Those that BPF programs copy: perf events only trace the mappings of processes.
+    CopiedByBpf(SymbolOptions),
+}
+
+impl UnwoundStacks {
+    /// Returns where to look for symbols, if any stack is unwound.
+    pub(super) fn symbols(&self) -> Option<&SymbolOptions> {
+        match self {
+            Self::Nothing => None,
+            Self::Calls(symbols) | Self::CopiedByBpf(symbols) => Some(symbols),
+        }
+    }
+
+    fn is_of_calls(&self) -> bool {
+        matches!(self, Self::Calls(_))
+    }
+}
+
 /// What to trace.
 #[derive(Clone, Debug, Default)]
 pub struct PerfOptions {
@@ -53,14 +79,12 @@ pub struct PerfOptions {
     pub tracepoints: Vec<(String, String)>,
     /// The cgroup of each call.
     pub cgroups: bool,
-    /// The call chain of each call; the value says where to look for symbols.
-    pub stacks: Option<SymbolOptions>,
+    /// Call chains.
+    pub stacks: UnwoundStacks,
     /// Tracepoints whose raw data is passed on, as `system` and `name`.
     pub raw: Vec<(&'static str, &'static str)>,
     /// The kernel's call chain with each sample of `raw`.
     pub chains: bool,
-    /// Only trace the mappings of processes, to unwind stacks that BPF programs copy.
-    pub only_mappings: bool,
 }
 
 impl PerfOptions {
@@ -69,14 +93,10 @@ impl PerfOptions {
     pub fn has_any(&self) -> bool {
         self.calls
             || self.switches
-            || self.stacks.is_some()
+            || self.stacks.symbols().is_some()
             || self.faults != Faults::default()
             || !self.tracepoints.is_empty()
             || !self.raw.is_empty()
-    }
-
-    fn copies_stacks(&self) -> bool {
-        self.stacks.is_some() && !self.only_mappings
     }
 }
 
@@ -157,7 +177,7 @@ fn plan_events(
     let mut threads = software(abi::PERF_COUNT_SW_DUMMY, 0);
     threads.flags |= Flags::TASK | Flags::COMM;
     threads.flags.set(Flags::CONTEXT_SWITCH, wanted.switches);
-    threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.is_some());
+    threads.flags.set(Flags::MMAP | Flags::MMAP2, wanted.stacks.symbols().is_some());
     let mut all = vec![unopened_event(TraceEventKind::Threads, threads, "dummy")];
     for (is_wanted, major, name, config) in [
         (wanted.faults.major, true, "major-faults", abi::PERF_COUNT_SW_PAGE_FAULTS_MAJ),
@@ -169,7 +189,7 @@ fn plan_events(
         }
     }
     let no_tracepoints = wanted.tracepoints.is_empty() && wanted.raw.is_empty();
-    if !wanted.calls && no_tracepoints && !wanted.copies_stacks() {
+    if !wanted.calls && no_tracepoints && !wanted.stacks.is_of_calls() {
         return Ok(all);
     }
     let tracefs = Tracefs::find(host)?;
@@ -177,7 +197,7 @@ fn plan_events(
     if wanted.calls {
         all.extend(plan_calls(wanted, ring_bytes, &tracefs)?);
     }
-    if wanted.copies_stacks() && !wanted.calls {
+    if wanted.stacks.is_of_calls() && !wanted.calls {
         let mut stack = traced(tracefs.id("raw_syscalls", "sys_enter")?, 0);
         copy_stack(&mut stack, wanted);
         all.push(unopened_event(TraceEventKind::Stack, stack, "raw_syscalls:sys_enter"));
@@ -224,7 +244,7 @@ fn plan_calls(
 /// Adds the parts of a call chain to an event's samples if call chains are requested: the chain by
 /// frame pointers, registers and the stack.
 fn copy_stack(attr: &mut Attr, wanted: &PerfOptions) {
-    if !wanted.copies_stacks() {
+    if !wanted.stacks.is_of_calls() {
         return;
     }
     attr.sample_type |= u64::from(

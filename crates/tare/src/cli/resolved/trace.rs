@@ -10,7 +10,7 @@ use tare_kernel::command::find_in_path;
 use tare_kernel::host::Host;
 use tare_trace::{
     CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions,
-    parse_nanoseconds,
+    UnwoundStacks, parse_nanoseconds,
 };
 
 use super::{size, symbols, targets};
@@ -128,7 +128,11 @@ impl Trace {
                 .ok_or_else(|| Refusal::usage("--faults: give all, maj or min"))?,
             switches: raw.switches,
             tracepoints,
-            stacks: raw.stacks.then(|| symbols::resolve(raw::SymbolSearch::default())),
+            stacks: if raw.stacks {
+                UnwoundStacks::Calls(symbols::resolve(raw::SymbolSearch::default()))
+            } else {
+                UnwoundStacks::Nothing
+            },
             ..PerfOptions::default()
         };
         let command = raw.command.clone();
