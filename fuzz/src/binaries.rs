@@ -1,6 +1,5 @@
-//! What names addresses and unwinds stacks: ELF files with symbols, debug info and call frames, and
-//! the kernel's list of its symbols. The seeds are a small library that the C compiler makes here, in
-//! the forms that it can give debug info.
+//! Targets for symbols and unwinding: ELF files with symbols, debug info and unwind tables, and kallsyms. The
+//! seeds are a small library, compiled with each form of debug info.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -14,8 +13,8 @@ use tare_symbols::{
 
 use crate::input_file::with_file;
 
-/// Functions within each other, a loop, a table of jumps, a frame with a register for its base, a
-/// call of another file's function and one that never returns.
+/// Inlined functions, a loop, a jump table, a frame with a base register, a call of an external function and a
+/// noreturn call.
 const SOURCE: &str = r#"
 extern int other(int);
 extern void ends(void) __attribute__((noreturn));
@@ -35,7 +34,7 @@ int entry(struct pair *p, int n) {
 int grows(int n) { char room[n]; room[n / 2] = n; return other(room[n / 3]); }
 "#;
 
-/// Addresses that are asked for, evenly from the file's first pages.
+/// Addresses to look up, spread evenly over the file's first pages.
 const ASKED: u64 = 96;
 const STEP: u64 = 0x5b;
 
@@ -50,7 +49,7 @@ fn addresses() -> impl Iterator<Item = u64> {
     (0..ASKED).map(|at| at * STEP).chain([u64::MAX, 1 << 40])
 }
 
-/// Symbols alone.
+/// Reads the symbol tables.
 pub(crate) fn elf(input: &[u8]) {
     with_file(input, |path| {
         let (dsos, dso) = only(DsoKind::Elf, path);
@@ -63,7 +62,7 @@ pub(crate) fn elf(input: &[u8]) {
     });
 }
 
-/// Lines, functions and those that were inlined.
+/// Looks up lines, functions and inlined functions.
 pub(crate) fn dwarf(input: &[u8]) {
     with_file(input, |path| {
         let (dsos, dso) = only(DsoKind::Elf, path);
@@ -78,7 +77,7 @@ pub(crate) fn dwarf(input: &[u8]) {
     });
 }
 
-/// Stacks that are full of addresses in the file.
+/// Unwinds stacks filled with addresses in the file.
 pub(crate) fn unwind(input: &[u8]) {
     const STACK: u64 = 0x7fff_0000;
     with_file(input, |path| {
@@ -110,7 +109,7 @@ pub(crate) fn unwind(input: &[u8]) {
     });
 }
 
-/// The kernel's symbols and a module's.
+/// Reads kallsyms with a module.
 pub(crate) fn kallsyms(input: &[u8]) {
     with_file(input, |path| {
         let options =
@@ -128,7 +127,7 @@ pub(crate) fn kallsyms(input: &[u8]) {
     });
 }
 
-/// The library, compiled with these options.
+/// Compiles the library with these options.
 fn compiled(options: &[&str]) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().ok()?;
     let source = folder.path().join("seed.c");
@@ -150,7 +149,7 @@ pub(crate) fn elves() -> Vec<Vec<u8>> {
     all(&[&[], &["-s"], &["-Wl,-z,lazy", "-fcf-protection=none"], &["-Wl,-z,now", "-s"]])
 }
 
-/// Compilers that can't do one of these make the others.
+/// The library with each form of debug info that the compiler supports.
 pub(crate) fn debug_infos() -> Vec<Vec<u8>> {
     all(&[
         &["-g", "-gdwarf-5"],
@@ -185,7 +184,7 @@ pub(crate) fn symbol_lists() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A seed that is refused at its front tests nothing behind it.
+    /// A rejected seed would test only its first bytes.
     #[test]
     fn seeds_are_whole() {
         for seed in debug_infos() {

@@ -1,10 +1,10 @@
-//! What just-in-time compilers leave: jitdumps and perf maps.
+//! Targets for files of just-in-time compilers: jitdumps and perf maps.
 
 use std::hint::black_box;
 
 use tare_symbols::{JitDump, PerfMap};
 
-/// Functions whose names and lines are asked for.
+/// Functions to look up.
 const ASKED: usize = 64;
 
 pub(crate) fn jitdump(input: &[u8]) {
@@ -24,13 +24,13 @@ pub(crate) fn perf_map(input: &[u8]) {
     }
 }
 
-/// A dump of each byte order: two functions with lines, one of which moves.
+/// A dump in each byte order: two functions with lines; one of them moves.
 pub(crate) fn jitdumps() -> Vec<Vec<u8>> {
     [u32::to_le_bytes as fn(u32) -> [u8; 4], u32::to_be_bytes].map(one_jitdump).to_vec()
 }
 
 fn one_jitdump(word: fn(u32) -> [u8; 4]) -> Vec<u8> {
-    // A long number as words: the lower one comes first or last.
+    // A 64-bit number as two words in the dump's byte order.
     let is_big = word(1) == 1_u32.to_be_bytes();
     let long = |low: u32| if is_big { [0, low] } else { [low, 0] };
     let words = |numbers: &[u32]| -> Vec<u8> { numbers.iter().flat_map(|n| word(*n)).collect() };
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// A seed that is refused at its front tests nothing behind it.
+    /// A rejected seed would test only its first bytes.
     #[test]
     fn seeds_are_whole() {
         for seed in jitdumps() {

@@ -1,21 +1,21 @@
-//! Inputs that guided fuzzing found worth keeping: one compressed file for each target.
+//! The corpus of guided fuzzing: one compressed file per target.
 //!
 //! ```text
-//! corpus/TARGET.zst    zstd: for each input its length, in 4 bytes, the lowest first, and its bytes
+//! corpus/TARGET.zst    zstd; each input is its length (4 bytes, little-endian) and its bytes
 //! ```
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Compressed bytes of a target at most: of more inputs than fit, the shortest are kept.
+/// Size limit of a compressed file. If the inputs don't fit, the shortest are kept.
 const MOST_BYTES: usize = 36 << 10;
 
 const LEVEL: i32 = 19;
 
-/// A target's inputs; none where there is no file.
+/// Returns a target's inputs, or none without a file.
 ///
 /// # Errors
-/// The file can't be read, or isn't whole.
+/// The file can't be read or is truncated.
 pub fn corpus(target: &str) -> io::Result<Vec<Vec<u8>>> {
     let packed = match std::fs::read(path(target)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -49,7 +49,7 @@ fn packed(inputs: &[Vec<u8>]) -> io::Result<Vec<u8>> {
     zstd::stream::encode_all(&bytes[..], LEVEL)
 }
 
-/// Keeps the inputs of a folder as a target's: how many of them, and their compressed bytes.
+/// Packs the inputs in a folder as a target's corpus. Returns their number and their compressed size.
 ///
 /// # Errors
 /// The folder can't be read, or the file can't be written.
@@ -62,7 +62,7 @@ pub fn keep(target: &str, folder: &Path) -> io::Result<(usize, usize)> {
     inputs.dedup();
     let mut bytes = packed(&inputs)?;
     while bytes.len() > MOST_BYTES {
-        // Most likely a little less than what fits, so that few turns are needed.
+        // Start near the number that fits, so that few attempts are needed.
         let fitting = inputs.len() * MOST_BYTES / bytes.len();
         inputs.truncate(fitting.min(inputs.len() - 1));
         bytes = packed(&inputs)?;

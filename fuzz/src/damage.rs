@@ -1,16 +1,15 @@
-//! How inputs are damaged.
+//! Damages inputs.
 
 use fastrand::Rng;
 
-/// The most bytes that an input grows to.
+/// Size limit of an input.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Numbers at which sizes and counts go wrong.
+/// Numbers that break sizes and counts.
 const HURTFUL: [u64; 12] =
     [0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, u64::MAX >> 1, u64::MAX];
 
-/// Changes one to eight places, half of the time near the front, where the numbers are that
-/// everything else hangs on.
+/// Changes one to eight places. Half of them lie near the start, where offsets and counts are.
 pub fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..rng.usize(1..=8) {
         if bytes.is_empty() {
@@ -35,7 +34,7 @@ pub fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// A number of 2, 4 or 8 bytes, mostly where one would be.
+/// Writes a number of 2, 4 or 8 bytes, mostly at an aligned offset.
 fn write_number(bytes: &mut [u8], at: usize, rng: &mut Rng) {
     let size = [2, 4, 8][rng.usize(..3)];
     let at = if rng.u8(..4) == 0 { at } else { at - at % size };

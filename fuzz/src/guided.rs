@@ -1,7 +1,6 @@
-//! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: has libFuzzer find input for targets, by what
-//! of the code it reaches. Seeds, and what was kept before, are where it begins. What it finds worth
-//! keeping stays below `target/fuzz/corpus`, and `--minimize` packs the least of it that reaches as
-//! much into `fuzz/corpus`.
+//! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: fuzzes targets with libFuzzer, guided by
+//! coverage and starting with seeds and corpus. New inputs go to `target/fuzz/corpus`; `--minimize` packs the
+//! smallest set with the same coverage into `fuzz/corpus`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,23 +12,23 @@ use anyhow::{Context, ensure};
 use tare_fuzz::{Target, corpus, keep};
 use tare_kernel::exit::{ChildExit, wait_for};
 
-/// Where inputs are kept while they are looked for.
+/// The folder of inputs found so far.
 const INPUTS: &str = "target/fuzz/corpus";
 
-/// What fails beside what `try_input` refuses: an input that never ends, and memory in use.
+/// libFuzzer's own limits, in addition to those of `try_input`: time per input and memory.
 const LIMITS: [&str; 2] = ["-timeout=30", "-rss_limit_mb=1100"];
 
-/// What libFuzzer said of a run.
+/// libFuzzer's figures for a run.
 #[derive(Debug, Default, PartialEq)]
 struct Figures {
     executions: u64,
-    /// Edges of the code.
+    /// Covered edges.
     edges: u64,
     inputs: u64,
 }
 
 impl Figures {
-    /// From its last lines: `#8192 pulse cov: 1104 ft: 1820 corp: 93/8kb …` and `stat::…`.
+    /// Parses the last lines of the output: `#8192 pulse cov: 1104 ft: 1820 corp: 93/8kb …` and `stat::…`.
     fn parse(said: &str) -> Self {
         let behind = |line: &str, word: &str| {
             let mut words = line.split([' ', '/']).skip_while(|is| *is != word).skip(1);
@@ -44,10 +43,10 @@ impl Figures {
     }
 }
 
-/// Feeds each target for its share of the time.
+/// Fuzzes each target for an equal share of the time.
 ///
 /// # Errors
-/// A target failed, whose input is kept below `target/fuzz`, or libFuzzer can't be run.
+/// A target failed (its input is kept below `target/fuzz`), or libFuzzer can't run.
 pub(crate) fn feed(program: &Path, targets: &[&Target], time: Duration) -> anyhow::Result<()> {
     let seconds = (time / u32::try_from(targets.len())?).as_secs().max(1);
     let mut failed = Vec::new();
@@ -80,10 +79,10 @@ pub(crate) fn feed(program: &Path, targets: &[&Target], time: Duration) -> anyho
     Ok(())
 }
 
-/// Packs the fewest inputs that reach as much.
+/// Packs the smallest set of inputs with the same coverage.
 ///
 /// # Errors
-/// libFuzzer can't be run, or a file can't be written.
+/// libFuzzer can't run, or a file can't be written.
 pub(crate) fn minimize(program: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     for target in targets {
         let folder = filled(target)?;
@@ -106,7 +105,7 @@ pub(crate) fn minimize(program: &Path, targets: &[&Target]) -> anyhow::Result<()
     Ok(())
 }
 
-/// The folder of a target's inputs, with its seeds and those that were kept.
+/// The folder of a target's inputs, filled with its seeds and its corpus.
 fn filled(target: &Target) -> anyhow::Result<PathBuf> {
     let folder = Path::new(INPUTS).join(target.name);
     fs::create_dir_all(&folder)?;
@@ -117,7 +116,7 @@ fn filled(target: &Target) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Runs the program on a target, with files of its own in memory.
+/// Runs the program on a target with a temporary folder in memory.
 fn run(program: &Path, target: &Target, words: &[String]) -> anyhow::Result<(ChildExit, String)> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;

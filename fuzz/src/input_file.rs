@@ -1,15 +1,15 @@
-//! Inputs that are read as files.
+//! Inputs for readers of files.
 
 use std::cell::OnceCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 thread_local! {
-    /// Where an input is put to be read.
+    /// The temporary file of this thread.
     static PLACE: OnceCell<(tempfile::TempDir, PathBuf)> = const { OnceCell::new() };
 }
 
-/// Puts an input where it is read.
+/// Writes an input to a file and calls `read` with its path.
 pub(crate) fn with_file(input: &[u8], read: impl FnOnce(&Path)) {
     PLACE.with(|place| {
         let place = place.get_or_init(|| {

@@ -28,29 +28,27 @@ pub use targets::{TARGETS, Target};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that reading may ask for in all, whatever the input: the reader's buffers, that of the
-/// decompressor, and tables.
+/// Bytes that reading may allocate regardless of the input: buffers of reader and decompressor, and tables.
 const FIXED_BYTES: usize = 24 << 20;
 
-/// And for each byte of input: what is decoded is larger than its bytes, and lists double as they
-/// grow.
+/// Additional bytes per byte of input: decoded data are larger than encoded, and vectors double as they grow.
 const BYTES_FOR_EACH: usize = 512;
 
-/// CPU time that reading an input may take: real ones take a thousandth of it.
+/// CPU time limit per input. Real inputs take a thousandth of it.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// What an input did that it should not.
+/// How an input made a target fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Reading it took so much CPU time.
+    /// Reading it took too much CPU time.
     Time(Duration),
     /// Reading it panicked.
     Panic,
-    /// Reading it asked for so many bytes of memory.
+    /// Reading it allocated too many bytes.
     Memory(usize),
 }
 
-/// Lets a target read an input.
+/// Runs a target on an input.
 ///
 /// # Errors
 /// See [`Failure`].
@@ -79,11 +77,10 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for is counted for the whole process: one test at a time.
+    /// Allocations are counted per process, so tests run one at a time.
     static ALLOCATING: Mutex<()> = Mutex::new(());
 
-    /// Seeds are read, and what was found once is not found again. A file is named by its target
-    /// and anything behind a `-`.
+    /// Seeds and the inputs in `found/` pass. A file's name is its target and a suffix after `-`.
     #[test]
     fn seeds_and_what_was_found() {
         let _alone = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);

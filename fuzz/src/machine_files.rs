@@ -1,4 +1,4 @@
-//! What a machine says of itself in files: every file has the input, and all that read one do.
+//! Targets for files of `/proc` and `/sys`: every file contains the input, and all their readers run.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -9,7 +9,7 @@ use tare_events::Sources;
 use tare_kernel::host::Host;
 use tare_kernel::{cgroup, mounts, procfs};
 
-/// What is below `/proc`.
+/// Files below `/proc`.
 const PROC: [&str; 12] = [
     "proc/7/task/7/stat",
     "proc/7/task/7/comm",
@@ -25,7 +25,7 @@ const PROC: [&str; 12] = [
     "proc/cpuinfo",
 ];
 
-/// What is below `/sys`.
+/// Files below `/sys`.
 const SYS: [&str; 13] = [
     "sys/devices/system/cpu/online",
     "sys/devices/system/cpu/possible",
@@ -43,9 +43,9 @@ const SYS: [&str; 13] = [
 ];
 
 thread_local! {
-    /// A machine, as a folder, whose files have the input.
+    /// A simulated machine: a folder whose files contain the input.
     static MACHINE: OnceCell<tempfile::TempDir> = const { OnceCell::new() };
-    /// Another one, whose files stay, and names of events in it.
+    /// A simulated machine with fixed files, and its event names.
     static NAMES: OnceCell<(tempfile::TempDir, Sources)> = const { OnceCell::new() };
 }
 
@@ -55,7 +55,7 @@ fn machine() -> tempfile::TempDir {
     folder
 }
 
-/// A machine whose files of this list have the input.
+/// Runs `read` on a machine whose listed files contain the input.
 fn on_machine(files: &[&str], input: &[u8], read: impl FnOnce(Host)) {
     MACHINE.with(|machine_of_input| {
         let root = machine_of_input.get_or_init(machine).path();
@@ -73,7 +73,7 @@ fn write(root: &Path, file: &str, bytes: &[u8]) {
     written.unwrap_or_else(|error| panic!("{file}: {error}"));
 }
 
-/// What names of events are looked up in.
+/// The files in which event names are looked up.
 const FIXED: [(&str, &str); 12] = [
     ("sys/bus/event_source/devices/cpu/type", "4\n"),
     ("sys/bus/event_source/devices/cpu/format/event", "config:0-7,32-35\n"),
@@ -89,7 +89,7 @@ const FIXED: [(&str, &str); 12] = [
     ("sys/kernel/tracing/events/sched/sched_switch/format", "name: sched_switch\n"),
 ];
 
-/// `/proc`.
+/// Reads files of `/proc`.
 pub(crate) fn proc(input: &[u8]) {
     on_machine(&PROC, input, |host| {
         black_box((procfs::process(&host, 7).is_ok(), procfs::start_time(&host, 7).is_ok()));
@@ -105,10 +105,10 @@ pub(crate) fn proc(input: &[u8]) {
     });
 }
 
-/// `/sys`, and an event by what it says.
+/// Reads files of `/sys`, and parses an event with them.
 pub(crate) fn sys(input: &[u8]) {
     on_machine(&SYS, input, |host| {
-        // Of each CPU some files are read.
+        // Several files are read per CPU.
         if let Ok(online) = host.online_cpus().map(|cpus| cpus.iter().take(64).collect()) {
             black_box(host.topology_with_caches(&online));
         }
@@ -120,7 +120,7 @@ pub(crate) fn sys(input: &[u8]) {
     });
 }
 
-/// The grammar of `-e`. What is refused is said in plain words, with the place.
+/// Parses `-e`. A rejected event must have a printable message with the position.
 pub(crate) fn events(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     NAMES.with(|names| {

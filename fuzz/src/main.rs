@@ -1,4 +1,4 @@
-//! `tare-fuzz [SECONDS] [TARGET…]`: damaged input for each target, for so many seconds in all (60).
+//! `tare-fuzz [SECONDS] [TARGET…]`: damaged input for each target, SECONDS in total (default 60).
 //! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: the same guided by coverage.
 //! `tare-fuzz --recordings TARE [NUMBER]`: damaged recordings for the whole program.
 
@@ -41,7 +41,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The targets of these names; all, where there are none.
+/// The targets with these names; all targets without names.
 fn named(names: &[String]) -> anyhow::Result<Vec<&'static Target>> {
     if let Some(unknown) =
         names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name))
@@ -54,8 +54,8 @@ fn named(names: &[String]) -> anyhow::Result<Vec<&'static Target>> {
     Ok(TARGETS.iter().filter(is_chosen).collect())
 }
 
-/// Feeds a target until its time is over or it fails; whether it didn't. The seed of the random
-/// numbers is in its line of output.
+/// Runs a target until its time is over or it fails. Returns whether it passed. Its output line contains the
+/// random seed.
 fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     let seed = fastrand::u64(..);
     let mut rng = Rng::with_seed(seed);

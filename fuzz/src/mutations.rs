@@ -1,7 +1,6 @@
-//! `tare-fuzz --recordings TARE [NUMBER]`: ten recordings that a real recorder made, damaged so many
-//! times (20,000), and each time read by a whole `tare`. It fails where tare panics, is killed, takes
-//! five seconds of CPU time or more memory than the input's size and 64 MiB, beside what an empty
-//! recording takes.
+//! `tare-fuzz --recordings TARE [NUMBER]`: makes ten recordings with tare, damages them NUMBER times (default
+//! 20,000) and runs tare on each. Fails if tare panics, is killed, takes five seconds of CPU time, or uses more
+//! memory than the input's size plus 64 MiB plus the memory for an empty recording.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,13 +17,13 @@ use tare_format::file::writer::{Description, EventDescription};
 use tare_fuzz::damage;
 use tare_kernel::exit::{ChildExit, wait_for};
 
-/// What tare may take beside the input's size, in bytes.
+/// Memory that tare may use beyond the input's size, in bytes.
 const MEMORY: u64 = 64 << 20;
 
 const CPU_TIME: Duration = Duration::from_secs(5);
 
-/// What is recorded, ten times in another way: of a small command alone, as reading takes memory in
-/// proportion to the binaries whose symbols it needs. Where the machine doesn't allow one, there is one less.
+/// Options of the ten recordings. They record only a small command, because reading takes memory in proportion
+/// to the binaries. Recordings that the machine doesn't allow are left out.
 const RECORDED: [&[&str]; 10] = [
     &["-e", "cpu-clock", "-F", "999"],
     &["-e", "cpu-clock", "-F", "999", "-g"],
@@ -52,12 +51,12 @@ struct Mutations<'a> {
     folder: &'a Path,
     seed: u64,
     recordings: Vec<(String, Vec<u8>)>,
-    /// What each command takes of an empty recording, in bytes.
+    /// Memory of each command for an empty recording, in bytes.
     base: Vec<u64>,
     done: AtomicUsize,
 }
 
-/// The most that was seen.
+/// The largest memory use.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeakUsage {
     memory: u64,
@@ -65,10 +64,10 @@ struct PeakUsage {
     failed: usize,
 }
 
-/// Records, and reads what is damaged.
+/// Makes the recordings, damages them and runs tare on them.
 ///
 /// # Errors
-/// Nothing can be recorded, or a mutation failed: it is kept below `target/fuzz`.
+/// No recording can be made, or a damaged recording failed (it is kept below `target/fuzz`).
 pub(crate) fn run(tare: &Path, number: usize) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let recordings = record(tare, folder.path())?;
@@ -111,7 +110,7 @@ pub(crate) fn run(tare: &Path, number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the recordings, with their options.
+/// Makes the recordings; returns them with their options.
 fn record(tare: &Path, folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     const WORK: &str = "i=0; while [ $i -lt 40 ]; do /bin/true; i=$((i+1)); done; echo $(ls /)";
     let mut recordings = Vec::new();
@@ -147,12 +146,12 @@ impl Mutations<'_> {
         READ.iter().map(of).collect()
     }
 
-    /// What one thread tries.
+    /// The work of one thread.
     fn try_some(&self, thread: u64, number: usize) -> anyhow::Result<PeakUsage> {
         let mut rng = Rng::with_seed(self.seed.wrapping_add(thread));
         let mut seen = PeakUsage::default();
         let file = self.folder.join(format!("damaged-{thread}"));
-        // ATOMICS: relaxed, as it is only counted.
+        // ATOMICS: relaxed, because it is only a counter.
         while self.done.fetch_add(1, Ordering::Relaxed) < number {
             let (what, bytes) = &self.recordings[rng.usize(..self.recordings.len())];
             let command = rng.usize(..READ.len());
@@ -180,7 +179,7 @@ impl Mutations<'_> {
         Ok(seen)
     }
 
-    /// Lets tare read a file: how it ended, and what it said.
+    /// Runs tare on a file; returns its exit and its messages.
     fn read(&self, words: &[&str], file: &Path) -> anyhow::Result<(ChildExit, String)> {
         let said = file.with_extension("said");
         let mut command = Command::new("timeout");

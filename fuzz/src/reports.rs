@@ -1,5 +1,5 @@
-//! Whole recordings as everything that tare writes of them: sums as text and JSON, samples in other
-//! tools' formats. What is for programs is read back by strict readers.
+//! Targets for whole recordings: reports as text and JSON, and exports. Strict readers check the machine-readable
+//! output.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ use tare_trace::sched::{
 use crate::input_file::with_file;
 use crate::strict;
 
-/// Nothing of this machine is looked at, whatever paths a recording has.
+/// Symbol options that keep tare from opening this machine's files, whatever paths a recording contains.
 fn symbols(beside: &Path) -> SymbolOptions {
     let nowhere = || beside.with_extension("nowhere");
     SymbolOptions {
@@ -39,7 +39,7 @@ fn symbols(beside: &Path) -> SymbolOptions {
     }
 }
 
-/// Views that differ in all that decides about rows and graphs.
+/// Views that differ in every option about rows and graphs.
 fn views() -> [TableView; 3] {
     let keys = |keys: &[SortKey]| keys.iter().map(|key| Column::Key(*key)).collect::<Vec<_>>();
     let graph = |order, style, amount| Graph {
@@ -90,7 +90,7 @@ fn views() -> [TableView; 3] {
     [whole, tree, separated]
 }
 
-/// Sums, by each view.
+/// Makes a report for each view.
 pub(crate) fn report(input: &[u8]) {
     with_file(input, |path| {
         for (view, branches) in views().iter().zip([false, false, true]) {
@@ -123,7 +123,7 @@ pub(crate) fn report(input: &[u8]) {
     });
 }
 
-/// What is written, for whoever looks at it later.
+/// A shared buffer that collects output.
 #[derive(Clone, Default)]
 struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
@@ -138,7 +138,7 @@ impl Write for SharedBuffer {
     }
 }
 
-/// Reads an export back.
+/// A strict reader of an export.
 type Check = fn(&[u8]) -> Result<(), String>;
 
 struct Exports {
@@ -179,7 +179,7 @@ impl Exports {
         }
     }
 
-    /// Scheduling and locks, where the sample is of their tracepoints.
+    /// Feeds samples of their tracepoints to `sched` and `lock`.
     fn trace(&mut self, sample: &Replayed<'_, Sample<'_>>) {
         self.switches.learn(sample.description);
         self.locks.learn(sample.description);
@@ -224,7 +224,7 @@ impl Sink for Exports {
     }
 }
 
-/// Samples, in each format, and what the scheduler and locks did.
+/// Exports samples in each format, and summarizes scheduling and locks.
 pub(crate) fn export(input: &[u8]) {
     with_file(input, |path| {
         let Ok(mut recording) = Recording::open(path) else { return };

@@ -1,4 +1,4 @@
-//! Records of BPF programs' ring buffers, as text and as JSON that is read back.
+//! Targets for records of BPF ring buffers, printed as text and as JSON that is read back.
 
 use std::hint::black_box;
 
@@ -8,7 +8,7 @@ use tare_trace::{CallSelection, DescriptorInfo, LineOptions, Lines, TraceRecord}
 
 use crate::strict;
 
-/// Slots of the second table of calls begin here.
+/// First slot of the second table of calls.
 const COMPAT: u16 = 512;
 
 fn options(json: bool) -> LineOptions {
@@ -23,7 +23,7 @@ fn options(json: bool) -> LineOptions {
     }
 }
 
-/// Records, each behind its length in two bytes.
+/// Splits the input into records, each preceded by its length in two bytes.
 fn records(mut input: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = input.split_first_chunk()?;
@@ -41,7 +41,7 @@ fn framed<'a>(records: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     records.into_iter().flat_map(one).collect()
 }
 
-/// System calls.
+/// Reads records of system calls.
 pub(crate) fn calls(input: &[u8]) {
     for json in [false, true] {
         let mut lines = Lines::new(options(json));
@@ -57,7 +57,7 @@ pub(crate) fn calls(input: &[u8]) {
     }
 }
 
-/// Switches, wake-ups, copied stacks and calls of functions.
+/// Reads records of switches, wake-ups, copied stacks and function calls.
 pub(crate) fn others(input: &[u8]) {
     for record in records(input) {
         black_box((SchedRecord::parse(record), StackCopy::parse(record).is_some()));
@@ -71,7 +71,7 @@ pub(crate) fn others(input: &[u8]) {
     }
 }
 
-/// A record of `struct record`.
+/// Encodes a `struct record`.
 fn record(kind: u16, slot: u16, values: [u64; 6], memory: &[u8]) -> Vec<u8> {
     let words: [&[u8]; 6] = [
         &1_000_000_u64.to_ne_bytes(),
@@ -92,7 +92,7 @@ fn chunk(argument: u8, what: u8, index: u16, bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// What the programs would copy of a call's arguments.
+/// The argument memory that the BPF programs would copy.
 fn memory(plan: &CallPlan) -> Vec<u8> {
     let text = b"/a/path\0";
     let bytes: Vec<u8> = (0..48).map(|at| at % 7).collect();
@@ -119,7 +119,7 @@ fn memory(plan: &CallPlan) -> Vec<u8> {
     (0..6).zip(&plan.arguments).flat_map(of).collect()
 }
 
-/// All calls, some at a time, from their begin to their end; threads, signals and ends of tasks.
+/// Records of all calls, a few per seed, with their returns; threads, signals and exits of tasks.
 pub(crate) fn call_records() -> Vec<Vec<u8>> {
     let lines = Lines::new(options(false));
     let slot = |call: Call| {
@@ -150,7 +150,7 @@ pub(crate) fn call_records() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A switch, and a call with a copied stack.
+/// Records of a switch and of a call with a copied stack.
 pub(crate) fn other_records() -> Vec<Vec<u8>> {
     let switch: Vec<u8> = [
         &5_u64.to_ne_bytes()[..],
@@ -173,7 +173,7 @@ pub(crate) fn other_records() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A seed that is refused at its front tests nothing behind it.
+    /// A rejected seed would test only its first bytes.
     #[test]
     fn seeds_are_read() {
         for seed in call_records() {

@@ -1,4 +1,4 @@
-//! Whole inputs, made by the format's own writer and encoder.
+//! Valid inputs from the format's own writer and encoder.
 
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::note;
@@ -32,7 +32,7 @@ fn pairs(number: usize) -> Vec<(String, String)> {
     (0..number).map(|n| (format!("name{n}"), n.to_string())).collect()
 }
 
-/// One of each kind.
+/// One feature of each kind.
 pub(crate) fn features() -> Vec<Feature> {
     let cpus = vec![CpuPlace::default(); 2];
     let lists = || vec!["0-1".to_owned()];
@@ -82,7 +82,7 @@ pub(crate) fn features() -> Vec<Feature> {
     ]
 }
 
-/// A recording of tracepoints: events by name and id, the section that describes them, and records.
+/// A recording of tracepoints, from names and ids of the events, their description section, and records.
 pub(crate) fn traced(tracepoints: &[(&str, u64)], tracing_data: Vec<u8>, data: &[u8]) -> Vec<u8> {
     let event = |(name, id): &(&str, u64)| EventDescription {
         attr: Attr { config: *id, ..attr(2) },
@@ -111,7 +111,7 @@ fn sample(id: u64, time_ns: u64) -> Vec<u8> {
     sample_of(id, time_ns, &[0; 4])
 }
 
-/// The same with these bytes of a tracepoint, four more than a multiple of eight.
+/// A sample with raw data, whose length is four more than a multiple of eight.
 pub(crate) fn sample_of(id: u64, time_ns: u64, raw: &[u8]) -> Vec<u8> {
     let front: [u64; 14] = [
         id,
@@ -148,7 +148,7 @@ pub(crate) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
     [&header.encode()[..], &body[..header.record_size() - RecordHeader::SIZE]].concat()
 }
 
-/// One of each kind that the kernel makes, and samples of two events, out of order.
+/// One record of each kind that the kernel writes, and samples of two events out of order.
 pub(crate) fn records() -> Vec<Vec<u8>> {
     let layout = Layout::from(&attr(1));
     let encoder =
@@ -194,7 +194,7 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
     records
 }
 
-/// A finished file, the one that a killed recorder leaves, and a stream.
+/// A finished file, a file of a killed recorder, and a stream.
 pub(crate) fn recordings() -> Vec<Vec<u8>> {
     let description = description();
     let Ok(beginning) = description.beginning(|_| 2, 1) else { return Vec::new() };

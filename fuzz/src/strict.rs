@@ -1,11 +1,11 @@
-//! Strict readers of what is written for other programs.
+//! Strict readers of machine-readable output.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Any JSON, in whose objects no name comes twice: readers differ in which of two they take.
+/// A JSON value without repeated names in objects, because readers differ in which of two they use.
 struct Json;
 
 struct Any;
@@ -63,13 +63,13 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
-/// Whether a text is one value of JSON, with nothing in it that a terminal acts on.
+/// Checks that a text is one JSON value without terminal control characters.
 pub(crate) fn json(text: &[u8]) -> Result<(), String> {
     let Json = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     plain(text)
 }
 
-/// Whether each line is one value of JSON.
+/// Checks that each line is one JSON value.
 pub(crate) fn json_lines(text: &[u8]) -> Result<(), String> {
     let Some(text) = text.strip_suffix(b"\n") else {
         return if text.is_empty() { Ok(()) } else { Err("the last line has no end".to_owned()) };
@@ -77,8 +77,7 @@ pub(crate) fn json_lines(text: &[u8]) -> Result<(), String> {
     text.split(|byte| *byte == b'\n').try_for_each(json)
 }
 
-/// Whether a text is UTF-8 in which nothing but line feeds and tabs moves a terminal's cursor or turns its
-/// text.
+/// Checks that a text is UTF-8 and that only line feeds and tabs affect a terminal.
 pub(crate) fn plain(text: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
     let is_acted_on = |c: &char| tare_format::is_unsafe(*c) && !['\n', '\t'].contains(c);

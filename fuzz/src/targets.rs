@@ -1,4 +1,4 @@
-//! What is fed, section by section.
+//! The list of targets, and those for sections of recordings.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -12,12 +12,12 @@ use tare_format::record::{Layout, RawRecord, Record, Records, Sample, TaskRead, 
 
 use crate::{binaries, compiled, machine_files, reports, rings, seeds, tracepoints, words};
 
-/// A reader, and inputs that it takes.
+/// A reader and its seeds.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name.
     pub name: &'static str,
-    /// Inputs that are whole.
+    /// Valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Reads any input to its end.
     pub read: fn(&[u8]),
@@ -54,7 +54,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stat", seeds: words::names, read: words::stat },
 ];
 
-/// Goes through a recording, decodes all there is, and puts it in order.
+/// Reads a recording, decodes every record and sorts them.
 fn recording(input: &[u8]) {
     let Ok(mut reader) = Reader::open(Cursor::new(input)) else { return };
     let mut sorter = Sorter::new(1 << 20);
@@ -79,8 +79,8 @@ fn in_stream(input: &[u8]) {
     recording(&seeds::stream(input));
 }
 
-/// The first byte chooses the section, the rest is the section, as a record and in a machine with
-/// two CPUs.
+/// The first byte selects the feature; the rest is its section, read as a record and for a machine with two
+/// CPUs.
 fn feature(input: &[u8]) {
     let Some((number, content)) = input.split_first() else { return };
     let cpus = Feature::CpuCount { available: 2, online: 2 };
@@ -96,7 +96,7 @@ fn feature(input: &[u8]) {
     );
 }
 
-/// The first byte chooses kind and byte order, the second `misc`.
+/// The first byte selects kind and byte order, the second is `misc`.
 fn record(input: &[u8]) {
     let [chosen, misc, body @ ..] = input else { return };
     let endian = if chosen & 0x80 == 0 { Endian::Little } else { Endian::Big };
@@ -190,12 +190,12 @@ fn sections(description: &Description) {
     black_box(description.notes().len());
 }
 
-/// Recordings with all that is shown of one.
+/// Recordings with every kind of content.
 fn whole() -> Vec<Vec<u8>> {
     [seeds::recordings(), vec![tracepoints::recording()]].concat()
 }
 
-/// The front of files: half of the damage is among these bytes anyway, and here all of it.
+/// The headers of files alone, so that all damage hits them.
 fn headers() -> Vec<Vec<u8>> {
     seeds::recordings().into_iter().map(|bytes| bytes[..bytes.len().min(400)].to_vec()).collect()
 }
@@ -209,7 +209,7 @@ fn attrs() -> Vec<Vec<u8>> {
 }
 
 fn features() -> Vec<Vec<u8>> {
-    // A number of a section is below 34.
+    // Feature numbers are below 34.
     let seed = |feature: Feature| {
         [&[u8::try_from(feature.number()).unwrap_or(0)][..], &feature.content()].concat()
     };
@@ -218,7 +218,7 @@ fn features() -> Vec<Vec<u8>> {
 
 fn kernel_and_recorder() -> Vec<Vec<u8>> {
     let mut all = seeds::records();
-    // The recorder's own: a count, and so many words.
+    // tare's own feature: a count and as many words.
     all.extend(
         (kind::USER_TYPE_START..=kind::COMPRESSED2).map(|kind| seeds::record(kind, &[1; 64])),
     );
@@ -231,11 +231,10 @@ fn samples() -> Vec<Vec<u8>> {
     samples.map(|sample| [layout.as_flattened(), &sample[8..]].concat()).collect()
 }
 
-/// A zstd frame with one raw block (RFC 8878), which holds records.
+/// A zstd frame with one raw block (RFC 8878) that holds records.
 fn compressed() -> Vec<Vec<u8>> {
     let records = seeds::records().concat();
-    // Three bytes: whether it is the last block, its type, its size. There is one that ends the
-    // frame and one that doesn't.
+    // Three bytes hold the last-block flag, type and size. One block ends its frame, one doesn't.
     let block = |last: u32| (last | u32::try_from(records.len()).unwrap_or(0) << 3).to_le_bytes();
     let frame = |last: u32| {
         [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58][..], &block(last)[..3], &records].concat()
@@ -247,7 +246,7 @@ fn notes() -> Vec<Vec<u8>> {
     [100, 70_000].iter().map(|len| note::encode(&vec![5; *len]).unwrap_or_default()).collect()
 }
 
-/// Records without anything that describes them but one event.
+/// Records described by a single event.
 fn order() -> Vec<Vec<u8>> {
     let attr = Attr {
         sample_type: seeds::SAMPLE_TYPE,
@@ -267,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    /// A seed that is refused at its front tests nothing behind it.
+    /// A rejected seed would test only its first bytes.
     #[test]
     fn seeds_are_read_to_their_end() {
         let streams = [compressed(), order()].concat();

@@ -1,4 +1,4 @@
-//! Formats of tracepoints, and the section that a recording has them in.
+//! Targets for tracepoint formats and their section in a recording.
 
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ format:
 print fmt: "%s %-5s %*d %#llx %c %pS %pM %02u%% %s %s %s %s %s", REC->comm, __get_str(name), 7, REC->number, REC->number << 3, 'a', (void *)REC->number, REC->mac, (u8)REC->mac[1] & ~3, REC->number > 1 ? "yes" : "no", __print_flags(REC->number, "|", { 1, "A" }, { 1UL << 4, "B" }), __print_symbolic(REC->number, { 0, "zero" }, { 5, "five" }), __print_hex(REC->mac, 4), __print_array(__get_dynamic_array(list), __get_dynamic_array_len(list) / 2, 2)
 "#;
 
-/// A sample of it; `name` lies at 36, `list` behind it.
+/// A sample of [`FORMAT`]; `name` is at offset 36, followed by `list`.
 fn sample() -> Vec<u8> {
     let mut raw = vec![1, 0, 0, 0, 1, 0, 0, 0];
     raw.extend_from_slice(b"sh\0xxxxx\x11\0\0\0\0\0\0\0");
@@ -34,7 +34,7 @@ fn sample() -> Vec<u8> {
     raw
 }
 
-/// The first byte is the length of a sample, which comes next; the rest is its tracepoint's format.
+/// The first byte is the length of the sample that follows; the rest is the tracepoint's format.
 pub(crate) fn format(input: &[u8]) {
     let Some((raw, text)) = split(input) else { return };
     let Some(format) = Format::parse(&String::from_utf8_lossy(text)) else { return };
@@ -45,7 +45,7 @@ pub(crate) fn format(input: &[u8]) {
     }
 }
 
-/// The same, with a whole section behind the sample.
+/// Like [`format`], with a whole section after the sample.
 pub(crate) fn section(input: &[u8]) {
     let Some((raw, section)) = split(input) else { return };
     let Ok(data) = TracingData::parse(section) else { return };

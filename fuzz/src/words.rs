@@ -1,5 +1,4 @@
-//! Words that somebody types or writes: orders, notes of the ledger, and names in the columns of
-//! `tare stat`, which are read back.
+//! Targets for short texts: `--control` commands, ledger notes, and names in the columns of `tare stat`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tare_measure::stat::{Columns, Span, StatLine, Value, csv, json_lines};
 
 use crate::strict;
 
-/// The first byte is after how many bytes each read ends; however they end, orders are the same.
+/// The first byte is the number of bytes per read, which must not change the parsed commands.
 pub(crate) fn control(input: &[u8]) {
     let Some((size, bytes)) = input.split_first() else { return };
     let mut orders = Orders::default();
@@ -22,14 +21,14 @@ pub(crate) fn control(input: &[u8]) {
     assert_eq!(given(in_pieces), given(at_once));
 }
 
-/// What a ledger says, read, worded, written and read again.
+/// Reads a ledger, prints it, writes it and reads it again.
 pub(crate) fn ledger(input: &[u8]) {
     let Some(ledger) = Ledger::from_note(input) else { return };
     for line in tare_render::ledger_lines(&ledger) {
         assert_eq!(strict::plain(line.as_bytes()), Ok(()), "{line:.200}");
     }
     black_box(tare_render::ledger_summary(&ledger));
-    // Numbers with decimals may differ in their last bit.
+    // Floating-point numbers may differ in the last bit.
     let again = Ledger::from_note(&ledger.to_note());
     let counts = |ledger: &Ledger| {
         let of_events = ledger.events.iter().map(|event| (event.samples, event.lost));
@@ -38,12 +37,12 @@ pub(crate) fn ledger(input: &[u8]) {
     assert_eq!(again.as_ref().map(counts), Some(counts(&ledger)));
 }
 
-/// Four names, each up to a NUL byte, and a number of eight bytes before them.
+/// The input is an 8-byte number and four NUL-terminated names.
 pub(crate) fn stat(input: &[u8]) {
     let Some((number, rest)) = input.split_first_chunk::<8>() else { return };
     let mut names = rest.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     let mut name = || names.next().unwrap_or_default().into_owned();
-    // Counts are numbers, and nothing is divided by none: no figure has hundreds of digits.
+    // Real counts are finite and not extreme, so no figure has hundreds of digits.
     let value = f64::from_bits(u64::from_le_bytes(*number));
     let value = if value.abs() < 1e30 { value } else { 0.5 };
     let bits = number[0];
@@ -84,7 +83,7 @@ pub(crate) fn orders() -> Vec<Vec<u8>> {
     vec![b"\x05enable\ndisable\n\nping\0no such\n".to_vec(), b"\xffstop\n".to_vec()]
 }
 
-/// A note with all that a ledger can have.
+/// Notes with every field of a ledger.
 pub(crate) fn ledgers() -> Vec<Vec<u8>> {
     let estimate = r#"{"value":1.5,"low":1.0,"high":2.0}"#;
     let cost = format!(

@@ -1,4 +1,4 @@
-//! What must hold after a run, whatever was drawn.
+//! Checks that must hold after every run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,32 +18,32 @@ use crate::replayed::{self, ReplayedSample};
 use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedRun<'a> {
-    /// What was drawn.
+    /// The random scenario.
     pub(crate) scenario: &'a Scenario,
-    /// What really happened.
+    /// The true events on the machine.
     pub(crate) truth: &'a Truth,
-    /// A folder for files.
+    /// A temporary folder.
     pub(crate) folder: &'a Path,
-    /// What the recorder said.
+    /// The recorder's result.
     pub(crate) finished: &'a RecordingResult,
-    /// Samples that were due before the last flush began.
+    /// Samples due before the last flush began.
     pub(crate) flushed: usize,
-    /// When it ended, in the events' clock.
+    /// End of the run in the events' clock, in nanoseconds.
     pub(crate) ended_ns: u64,
-    /// How often a CPU came back.
+    /// How often a CPU came back online.
     pub(crate) came_back: usize,
 }
 
-/// What one recording left: the contents of each file, the oldest first.
+/// The contents of a recording's files, oldest first.
 type Files = Vec<(String, Contents)>;
 
-/// Checks all of it.
+/// Runs all checks.
 ///
 /// # Errors
-/// What doesn't hold first.
+/// The first check that fails.
 pub(crate) fn after(
     ran: &FinishedRun<'_>,
     disk: &SimulatedDisk,
@@ -51,14 +51,14 @@ pub(crate) fn after(
 ) -> anyhow::Result<()> {
     let RecordingResult { ledger, output } = ran.finished;
     let stopped = output.stopped.is_some() || output.unfinished || ledger.stopped.is_some();
-    // Files have room for the ids of CPUs that come back, as long as they are not finished: for so many.
+    // An unfinished file has room for the ids of this many returned CPUs.
     let has_room = ran.came_back <= 4 * ran.scenario.cpus as usize;
     if stopped && !has_room {
         return Ok(());
     }
     let files = match ran.scenario.to {
         RecordDestination::Sink => vec![("sink".to_owned(), Contents::of_sink(records)?)],
-        // A stream ends where the disk failed.
+        // A stream ends at the failed write.
         RecordDestination::Stream if stopped => return Ok(()),
         RecordDestination::Stream => read(&disk.snapshot().files, true)?,
         RecordDestination::File => read(&disk.snapshot().files, false)?,
@@ -75,11 +75,11 @@ pub(crate) fn after(
         if !may_be_cut_back(ran) {
             flushed("at the end", ran, &files, ran.flushed)?;
         }
-        // What ended early may lack the records of another CPU that tell of a task.
+        // A recording that ended early may lack another CPU's records about a task.
         if !stopped {
             names(ran, &disk.snapshot().files)?;
         }
-        // Data are cut back by two writes, and between them the file is neither the one nor the other.
+        // Cutting data back takes two writes; between them the file is inconsistent.
         if let Some(cut) = disk.cut().filter(|_| has_room && !may_be_cut_back(ran)) {
             let files = read(&cut.files, false)?;
             each_once(ran.truth, &files)?;
@@ -89,18 +89,18 @@ pub(crate) fn after(
     Ok(())
 }
 
-/// A disk that gets full, or a limit, has data cut back for what the file ends with.
+/// Whether a full disk or a limit may make the recorder cut back data to fit the file's end.
 fn may_be_cut_back(ran: &FinishedRun<'_>) -> bool {
     ran.scenario.faults.room.is_some() || ran.scenario.faults.failing.is_some()
 }
 
 fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<Files> {
     let mut read = Vec::new();
-    // Those with a time in their name are older than the one without.
+    // Files with a time in their name are older than the one without.
     let by_age = files.iter().skip(1).chain(files.iter().take(1));
     for (path, bytes) in by_age {
         let file = path.display().to_string();
-        // A recorder that was killed, or whose disk failed, before a file began.
+        // The recorder was killed, or its disk failed, before the file's header was complete.
         let has_begun = bytes.len() >= HEADER_SIZE && bytes.iter().any(|byte| *byte != 0);
         if !has_begun {
             continue;
@@ -112,7 +112,7 @@ fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<F
     Ok(read)
 }
 
-/// No sample is there twice, from nowhere, or changed.
+/// No sample is duplicated, invented or changed.
 fn each_once(truth: &Truth, files: &Files) -> Result<(), Failure> {
     let mut seen = vec![false; truth.samples.len()];
     for sample in files.iter().flat_map(|(_, contents)| &contents.samples) {
@@ -138,12 +138,12 @@ fn numbers(files: &Files) -> std::collections::BTreeSet<usize> {
     samples.filter_map(|sample| usize::try_from(sample.ip).ok()).collect()
 }
 
-/// All that found room is there, as far as it was to stay.
+/// Every sample that had room is present, unless the scenario drops it.
 fn complete(ran: &FinishedRun<'_>, files: &Files) -> Result<(), Failure> {
     let there = numbers(files);
     let missing: Vec<usize> = match ran.scenario.keep {
         Keep::All => ran.truth.stored().filter(|number| !there.contains(number)).collect(),
-        // What slow writes take passes on the recorder's clock alone.
+        // Slow writes advance only the recorder's clock.
         Keep::Last(_) if !ran.scenario.faults.takes.is_zero() => Vec::new(),
         Keep::Last(time) => {
             let since =
@@ -151,7 +151,7 @@ fn complete(ran: &FinishedRun<'_>, files: &Files) -> Result<(), Failure> {
             let recent = ran.truth.stored().filter(|at| ran.truth.samples[*at].time_ns >= since);
             recent.filter(|number| !there.contains(number)).collect()
         }
-        // A ring buffer that is overwritten holds at least what came last.
+        // An overwritten ring holds at least the newest records.
         Keep::WhatFits => {
             ran.truth.stored().last().filter(|last| !there.contains(last)).into_iter().collect()
         }
@@ -180,7 +180,7 @@ fn flushed(
     }
 }
 
-/// Ledgers say what files hold.
+/// Ledgers agree with the files.
 fn ledgers(ran: &FinishedRun<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
     let mut samples = 0;
     let mut lost = 0;
@@ -229,7 +229,7 @@ fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Fa
     Err(Failure::Ledger { file: file.to_owned(), what, says, are })
 }
 
-/// A profile of a file weighs what its samples stood for, whatever their rates were then.
+/// A profile's weight is the sum of the samples' periods at their own rates.
 fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
     let options =
         ProfileOptions { code: CodeDetail::None, include_self: true, ..ProfileOptions::default() };
@@ -244,13 +244,13 @@ fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()>
     Err(Failure::Weights { file: file.to_owned(), says, are }.into())
 }
 
-/// Each file by itself names threads as they were.
+/// Each file by itself gives threads their names of that time.
 fn names(ran: &FinishedRun<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
     if ran.scenario.keep != Keep::All || ran.truth.tasks_lost || ran.scenario.describes_at_the_end {
         return Ok(());
     }
-    // What is begun by size may leave records in ring buffers that are older than what describes
-    // running tasks in the next file.
+    // A switch by size may leave records in the rings that are older than the next file's description of
+    // running tasks.
     let is_by_size = matches!(ran.scenario.output.switch, Some(FileSwitch::Size(_)));
     for (number, (path, bytes)) in files.iter().enumerate() {
         let file = path.display().to_string();

@@ -1,4 +1,4 @@
-//! A clock that moves where a run moves it.
+//! A virtual clock that only the run advances.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -6,18 +6,19 @@ use std::time::{Duration, Instant, SystemTime};
 use tare_record::clock::Clock;
 use tare_record::describe::RecordingClock;
 
-/// What has passed, and of it CPU time of the recorder.
+/// Elapsed time, and the recorder's CPU time.
 #[derive(Clone, Copy, Debug)]
 struct ElapsedTime {
     time: Duration,
     cpu: Duration,
-    /// What the time of day is ahead of the rest: it is set, and goes on in a machine that sleeps.
+    /// How far the time of day is ahead of the other clocks: it can be set, and it advances while the machine
+    /// sleeps.
     day_ahead: Duration,
-    /// Thousandths of the time that the recorder uses from now on.
+    /// The recorder's CPU use in thousandths of a CPU.
     per_mille: u32,
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stands still until it is advanced.
 #[derive(Debug)]
 pub struct VirtualClock {
     start: Instant,
@@ -25,7 +26,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// Nothing has passed.
+    /// A clock at zero.
     #[must_use]
     pub fn new() -> Self {
         let zero = Duration::ZERO;
@@ -33,7 +34,7 @@ impl VirtualClock {
         Self { start: Instant::now(), passed: Mutex::new(passed) }
     }
 
-    /// Has time pass.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         let mut passed = self.passed();
         passed.time += by;
@@ -41,12 +42,12 @@ impl VirtualClock {
         passed.cpu += cpu;
     }
 
-    /// From now on the recorder uses so many thousandths of a CPU; a hundredth where nothing was said.
+    /// Sets the recorder's CPU use in thousandths of a CPU (initially 10).
     pub fn use_cpu(&self, per_mille: u32) {
         self.passed().per_mille = per_mille;
     }
 
-    /// The time of day jumps to so much ahead of the rest.
+    /// Sets how far the time of day is ahead of the other clocks.
     pub fn set_day_ahead(&self, by: Duration) {
         self.passed().day_ahead = by;
     }

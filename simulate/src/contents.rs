@@ -1,4 +1,4 @@
-//! What a file holds, read record by record.
+//! Reads the contents of a file record by record.
 
 use std::io::Cursor;
 
@@ -13,30 +13,30 @@ use crate::sink::KeptRecords;
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampleContent {
-    /// Its event's id.
+    /// The event's id.
     pub(crate) id: u64,
-    /// Its address: which sample it is.
+    /// The address, which is the sample's number.
     pub(crate) ip: u64,
-    /// Its time.
+    /// The time in nanoseconds.
     pub(crate) time_ns: u64,
-    /// Its thread.
+    /// The thread id.
     pub(crate) tid: i32,
-    /// What it stands for, where it says so itself.
+    /// The period, if the sample has one.
     pub(crate) period: Option<u64>,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
-    /// Its samples, as they lie in it.
+    /// The samples in file order.
     pub(crate) samples: Vec<SampleContent>,
-    /// Records that its `PERF_RECORD_LOST` tell of.
+    /// The sum of the counts in `PERF_RECORD_LOST`.
     pub(crate) lost: u64,
-    /// Its `PERF_RECORD_THROTTLE`.
+    /// The number of `PERF_RECORD_THROTTLE`.
     pub(crate) throttled: u64,
-    /// The last ledger among its notes.
+    /// The last ledger in the notes.
     pub(crate) ledger: Option<Ledger>,
-    /// Times as they lie in it, with the places of marks: `None`.
+    /// Times in file order; `None` is a round mark.
     times: Vec<Option<u64>>,
 }
 
@@ -44,7 +44,7 @@ impl Contents {
     /// Reads a file, or a stream.
     ///
     /// # Errors
-    /// Why it can't be read whole.
+    /// The reason why it can't be read completely.
     pub(crate) fn of_bytes(bytes: &[u8], is_stream: bool) -> Result<Self, String> {
         let error = |error: OpenError| error.to_string();
         if is_stream {
@@ -59,7 +59,7 @@ impl Contents {
         while let Some(entry) = reader.next_record().map_err(|error| error.to_string())? {
             contents.take(&entry)?;
         }
-        // Of a file that was killed within its beginning there is nothing but that.
+        // If the recorder was killed while it wrote the header, the file holds nothing else.
         if !reader.losses().is_empty() && !contents.samples.is_empty() {
             return Err(format!("{:?}", reader.losses()));
         }
@@ -68,10 +68,10 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Reads what a sink was handed.
+    /// Reads the records of a sink.
     ///
     /// # Errors
-    /// Why it can't be read whole.
+    /// The reason why it can't be read completely.
     pub(crate) fn of_sink(records: &KeptRecords) -> anyhow::Result<Self> {
         let unreadable = |reason: String| Failure::Unreadable { file: "sink".to_owned(), reason };
         let Some(described) = records.description() else { return Ok(Self::default()) };
@@ -108,7 +108,7 @@ impl Contents {
                 self.times.push(Some(time_ns));
             }
             kind::FINISHED_ROUND => self.times.push(None),
-            // Records that the recorder makes have no time of the kernel's.
+            // Synthesized records have no kernel time.
             _ if record.kind >= kind::HEADER_ATTR => {}
             _ => {
                 let time_ns = events.time_ns(record).filter(|time_ns| *time_ns > 0);
@@ -123,8 +123,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Whether each mark's promise is kept: nothing behind it is older than what came before the
-    /// mark before it.
+    /// Checks round marks: no record after a mark is older than the records before the previous mark.
     ///
     /// # Errors
     /// [`Failure::Order`].

@@ -1,5 +1,5 @@
-//! A disk in memory, with files that have names, and with faults: it gets full, fails, takes a part
-//! of a write, is slow, and shows what it would hold had the recorder been killed within a call.
+//! A simulated disk with named files and faults: it fills up, fails, accepts partial writes, is slow, and keeps a
+//! snapshot of its contents as if the recorder had been killed inside a call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,55 +15,55 @@ use tare_record::output::{self, Destination};
 
 use crate::clock::VirtualClock;
 
-/// Bytes of a page: a write that is killed ends with one.
+/// Size of a page; a killed write ends at a page boundary.
 const PAGE: u64 = 4096;
 
-/// Bytes of a block: what goes past the page cache consists of such.
+/// Size of a block; direct writes consist of whole blocks.
 const BLOCK: usize = 4096;
 
-/// What is wrong with a disk.
+/// Faults of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// All files together become no longer; `None`: there is room.
+    /// Limit of the total size of all files; `None` for no limit.
     pub room: Option<u64>,
-    /// A write takes no more bytes at once.
+    /// The most bytes that one write accepts.
     pub most: usize,
-    /// From this call on, calls that change something fail with this error: one of them, or all.
+    /// Modifying calls that fail.
     pub failing: Option<Failing>,
-    /// How long each write takes.
+    /// Duration of each write.
     pub takes: Duration,
-    /// The call within which the recorder would be killed.
+    /// The call inside which the recorder is killed.
     pub cut_at: Option<u64>,
 }
 
-/// None.
+/// No faults.
 impl Default for Faults {
     fn default() -> Self {
         Self { room: None, most: usize::MAX, failing: None, takes: Duration::ZERO, cut_at: None }
     }
 }
 
-/// Calls that fail.
+/// Failing calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// The first.
+    /// The first failing call.
     pub from: u64,
-    /// Whether those after it fail, too.
+    /// Whether all later calls fail too.
     pub for_good: bool,
-    /// How.
+    /// The error.
     pub errno: Errno,
 }
 
-/// What the disk holds at a moment: the files by name, and the mark that was set last.
+/// The disk's contents at one moment, and the mark set last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The files' bytes.
+    /// Contents of the files by path.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
     /// See [`SimulatedDisk::mark`].
     pub mark: usize,
 }
 
-/// The disk. Clones are the same one.
+/// The simulated disk. Clones share it.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     shared: Arc<DiskState>,
@@ -90,14 +90,14 @@ thread_local! {
     static MEANWHILE: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
-/// Has something happen whenever this thread is within a write: the kernel goes on. `None`: nothing
-/// more.
+/// Sets a callback that runs inside each write of this thread, to simulate a kernel that continues; `None`
+/// removes it.
 pub(crate) fn happens_meanwhile(what: Option<Box<dyn FnMut()>>) {
     MEANWHILE.set(what);
 }
 
 fn meanwhile() {
-    // It is taken out for the call: what happens may not happen within itself.
+    // Taken out during the call, so that it doesn't recurse.
     if let Some(mut what) = MEANWHILE.take() {
         what();
         MEANWHILE.set(Some(what));
@@ -105,30 +105,30 @@ fn meanwhile() {
 }
 
 impl SimulatedDisk {
-    /// An empty disk. `is_stream`: its only file is a FIFO.
+    /// An empty disk. With `is_stream` its only file is a FIFO.
     #[must_use]
     pub fn new(faults: Faults, clock: Arc<VirtualClock>, is_stream: bool) -> Self {
         Self { shared: Arc::new(DiskState { faults, clock, state: Mutex::default(), is_stream }) }
     }
 
-    /// Has the snapshot of a cut say how far the recording was when it was made.
+    /// Sets the mark that the next snapshot stores: the recording's progress.
     pub fn mark(&self, mark: usize) {
         self.shared.lock().mark = mark;
     }
 
-    /// What it holds.
+    /// The current contents.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.shared.lock().snapshot()
     }
 
-    /// What it held when the recorder would have been killed, if it came to that.
+    /// The contents when the recorder was killed, if it was.
     #[must_use]
     pub fn cut(&self) -> Option<Snapshot> {
         self.shared.lock().cut.clone()
     }
 
-    /// Bytes of memory that the disk takes.
+    /// Memory that the disk uses, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let state = self.shared.lock();
@@ -150,8 +150,8 @@ impl DiskState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call that changes something: counts it, and fails it where it is to fail. `partial`
-    /// is what a killed recorder may leave of a write: to which file, where, what.
+    /// Begins a modifying call: counts it and fails it if it should fail. `partial` is the write's file, offset
+    /// and bytes, of which a killed recorder leaves a part.
     fn begin(&self, partial: Option<(usize, u64, &[u8])>) -> Result<MutexGuard<'_, State>, Errno> {
         self.clock.advance(self.faults.takes);
         let mut state = self.lock();
@@ -163,7 +163,7 @@ impl DiskState {
                 && let Some(name) = state.name_of(number)
                 && let Some(file) = cut.files.get_mut(&name)
             {
-                // Pages are copied one after the other.
+                // The kernel copies page by page.
                 let end = (offset + bytes.len() as u64 / 2) / PAGE * PAGE;
                 let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
                 put(file, offset, &bytes[..len]);
@@ -194,7 +194,7 @@ impl State {
     }
 }
 
-/// Writes to a place in a file, with zeros before where it was shorter.
+/// Writes at an offset in a file and fills a gap with zeros.
 fn put(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
     let at = usize::try_from(offset).unwrap_or(usize::MAX);
     let end = at.saturating_add(bytes.len());
@@ -239,7 +239,7 @@ impl Disk for SimulatedDisk {
         _path: &Path,
         _now: SystemTime,
     ) -> Result<PathBuf, Errno> {
-        // Nobody deletes files here.
+        // No other process deletes files here.
         Err(Errno::NOENT)
     }
 
@@ -257,12 +257,12 @@ impl Disk for SimulatedDisk {
 struct SimulatedFile {
     shared: Arc<DiskState>,
     number: usize,
-    /// Past the page cache.
+    /// Whether writes bypass the page cache.
     is_direct: bool,
 }
 
 impl SimulatedFile {
-    /// What the kernel wants of a write past the page cache.
+    /// Whether a direct write is aligned as the kernel requires.
     fn fits_blocks(pieces: &[IoSlice<'_>], offset: u64) -> bool {
         let filled = pieces.iter().filter(|piece| !piece.is_empty());
         offset.is_multiple_of(BLOCK as u64)
@@ -271,7 +271,7 @@ impl SimulatedFile {
             })
     }
 
-    /// `offset`: `None` for the end.
+    /// Writes at `offset`, or at the end if it is `None`.
     fn put(&self, pieces: &[IoSlice<'_>], offset: Option<u64>) -> Result<usize, Errno> {
         meanwhile();
         let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();

@@ -1,6 +1,5 @@
-//! A drawn history of threads, mappings and samples, written as rings that are drained at different
-//! moments, and replayed: each sample must come out once, in order of time, with the name and the
-//! file that a plain model gives it.
+//! A random history of threads, mappings and samples, written like rings that are drained at different times and
+//! then replayed. Each sample must be delivered once, in time order, with the model's name and file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +23,10 @@ use crate::replayed::{self, ReplayedSample};
 
 /// The ids of the events' counters.
 const ID: u64 = 77;
-/// Bytes of a mapping at most.
+/// Size limit of a mapping in bytes.
 const MAPPED: u64 = 0x4000;
 
-/// A record, the CPU that it came from, and when.
+/// A record with its CPU and time.
 struct HistoryRecord {
     time_ns: u64,
     cpu: usize,
@@ -43,12 +42,12 @@ struct Mapped {
     path: String,
 }
 
-/// What a plain model knows.
+/// A simple model of threads and mappings.
 #[derive(Default)]
 struct Model {
     /// Process and name by thread.
     threads: HashMap<i32, (i32, String)>,
-    /// By process, the newest last.
+    /// Mappings by process, newest last.
     mappings: HashMap<i32, Vec<Mapped>>,
     samples: Vec<ReplayedSample>,
     live: Vec<i32>,
@@ -66,7 +65,7 @@ fn attr() -> Attr {
 }
 
 impl Model {
-    /// One thing happens: its record.
+    /// Performs one random step and returns its record.
     fn step(&mut self, rng: &mut Rng) -> anyhow::Result<Vec<u8>> {
         self.now_ns += rng.u64(1..1000);
         let tid = rng.choice(&self.live).copied().context("nobody lives")?;
@@ -106,7 +105,7 @@ impl Model {
                 encoder.mmap(&mut bytes, &mmap)?;
                 self.mappings.entry(pid).or_default().push(mapped);
             }
-            // The first thread of all stays.
+            // The first thread never exits.
             7 if self.live.len() > 1 && tid != 1 => {
                 self.live.retain(|one| *one != tid);
                 let task = Task { pid, tid, ppid: pid, ptid: tid, time_ns: self.now_ns };
@@ -117,7 +116,7 @@ impl Model {
         Ok(bytes)
     }
 
-    /// A thread of the same process, or a process with the same mappings.
+    /// Forks a thread of the same process, or a process with the same mappings.
     fn fork(&mut self, rng: &mut Rng, ppid: i32, ptid: i32) -> Task {
         self.last += 1;
         let tid = self.last;
@@ -133,7 +132,7 @@ impl Model {
     }
 
     fn map(&self, rng: &mut Rng, pid: i32) -> Mapped {
-        // Near each other, so that they overlap.
+        // Close together, so that mappings overlap.
         let start = 0x1_0000 + rng.u64(..64) * 0x1000;
         let end = start + (1 + rng.u64(..MAPPED / 0x1000)) * 0x1000;
         let pgoff = rng.u64(..16) * 0x1000;
@@ -164,7 +163,7 @@ impl Model {
 /// Runs a seed.
 ///
 /// # Errors
-/// What doesn't hold, or what could not be done.
+/// A check failed, or the run couldn't be carried out.
 pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     let mut model = Model { last: 1, live: vec![1], ..Model::default() };
     model.threads.insert(1, (1, "first".to_owned()));
@@ -181,7 +180,7 @@ pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     summed_up(&path, &model.samples)
 }
 
-/// The first thread has a name.
+/// The record that names the first thread.
 fn first(model: &Model) -> anyhow::Result<HistoryRecord> {
     let id = SampleId { time_ns: Some(0), id: Some(ID), ..SampleId::default() };
     let mut bytes = Vec::new();
@@ -190,8 +189,7 @@ fn first(model: &Model) -> anyhow::Result<HistoryRecord> {
     Ok(HistoryRecord { time_ns: 0, cpu: 0, bytes })
 }
 
-/// Writes records as a recorder does that drains one ring after the other: in each round each at a
-/// moment of its own.
+/// Writes records like a recorder that drains one ring after the other, each at its own time in a round.
 fn write(
     rng: &mut Rng,
     made: Vec<HistoryRecord>,
@@ -215,7 +213,7 @@ fn write(
     made.into_iter().for_each(|record| rings[record.cpu].push_back(record));
     let mut began_ns = 0;
     while rings.iter().any(|ring| !ring.is_empty()) {
-        // A pass begins after the one before has ended.
+        // A round begins after the previous one has ended.
         let mut now_ns = began_ns;
         for ring in &mut rings {
             now_ns += rng.u64(..end_ns / 8 + 2);

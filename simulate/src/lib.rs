@@ -1,5 +1,5 @@
-//! Simulated machines: a kernel whose ring buffers fill, a clock, a disk with faults, and what must
-//! hold whatever happens on them. One seed is one run.
+//! Simulated machines: a kernel that fills rings, a clock, a disk with faults, and the checks after a run. One
+//! seed is one run.
 
 mod checks;
 pub mod clock;
@@ -25,7 +25,7 @@ pub use orders::run_in_orders;
 /// Runs a seed: a recording or, in one of four, a history.
 ///
 /// # Errors
-/// What doesn't hold, or what could not be done.
+/// A check failed, or the run couldn't be carried out.
 pub fn run(seed: u64) -> anyhow::Result<()> {
     let mut rng = Rng::with_seed(seed);
     if rng.u32(..4) == 0 { history::run(&mut rng) } else { recording::run(&mut rng) }

@@ -1,5 +1,5 @@
-//! A machine that exists in a run alone: its CPUs and tasks, as files of `/proc` and as records of a
-//! simulated kernel, and what really happened on it.
+//! A simulated machine: CPUs and tasks, visible as files of `/proc` and as records of a simulated kernel, and a
+//! log of the true events.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,47 +15,47 @@ use tare_kernel::open::EventTarget;
 use tare_kernel::simulated::{Emitted, Simulated, SimulatedSample};
 use tempfile::TempDir;
 
-/// Where the machine's CPUs are listed.
+/// The folder that lists the machine's CPUs.
 const CPUS: &str = "sys/devices/system/cpu";
 
-/// A sample that was due. Its number is its place in [`Truth::samples`], and its address.
+/// A sample that was due. Its index in [`Truth::samples`] is its number and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Emission {
     /// The event's id.
     pub(crate) id: u64,
     /// The CPU.
     pub(crate) cpu: u32,
-    /// When, in the events' clock.
+    /// Time in the events' clock, in nanoseconds.
     pub(crate) time_ns: u64,
     /// The thread.
     pub(crate) tid: i32,
-    /// The thread's name then: the number in it.
+    /// The number in the thread's name at that time.
     pub(crate) comm: u32,
-    /// What it stands for.
+    /// The period.
     pub(crate) period: u64,
-    /// What became of it.
+    /// Whether the ring had room for it.
     pub(crate) emitted: Emitted,
 }
 
-/// What really happened.
+/// The true events on the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Truth {
-    /// All samples that were due.
+    /// All due samples.
     pub(crate) samples: Vec<Emission>,
-    /// Whether a record that tells of tasks found no room.
+    /// Whether a record about tasks was lost.
     pub(crate) tasks_lost: bool,
-    /// `PERF_RECORD_THROTTLE` that found room.
+    /// The number of `PERF_RECORD_THROTTLE` that had room.
     pub(crate) throttled: u64,
 }
 
 impl Truth {
-    /// Samples that found room.
+    /// Numbers of the samples that had room.
     pub(crate) fn stored(&self) -> impl Iterator<Item = usize> + '_ {
         let samples = self.samples.iter().enumerate();
         samples.filter(|(_, sample)| sample.emitted == Emitted::Stored).map(|(at, _)| at)
     }
 
-    /// Samples that found none.
+    /// The number of lost samples.
     #[must_use]
     pub(crate) fn lost(&self) -> u64 {
         self.samples.iter().filter(|sample| sample.emitted == Emitted::Lost).count() as u64
@@ -73,30 +73,30 @@ struct Process {
 #[derive(Debug)]
 pub(crate) struct Machine {
     root: TempDir,
-    /// Its kernel.
+    /// The simulated kernel.
     pub(crate) kernel: Simulated,
-    /// What really happened.
+    /// The true events on the machine.
     pub(crate) truth: Rc<RefCell<Truth>>,
     processes: Rc<RefCell<Vec<Process>>>,
     last: i32,
     names: u32,
     cpus: u32,
     offline: BTreeSet<u32>,
-    /// How often a CPU came back.
+    /// How often a CPU came back online.
     pub(crate) came_back: usize,
 }
 
-/// A thread's name by its number.
+/// A thread's name from its number.
 #[must_use]
 pub(crate) fn comm_of(number: u32) -> String {
     format!("task {number}")
 }
 
 impl Machine {
-    /// A machine with so many CPUs and a few processes.
+    /// A machine with `cpus` CPUs and a few processes.
     ///
     /// # Errors
-    /// Its folder can't be written.
+    /// The machine's folder can't be written.
     pub(crate) fn new(cpus: u32) -> io::Result<Self> {
         let memory = Path::new("/dev/shm");
         let root =
@@ -117,7 +117,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Where its files are.
+    /// The root of the machine's files.
     #[must_use]
     pub(crate) fn host(&self) -> Host {
         Host::at(self.root.path())
@@ -150,7 +150,7 @@ impl Machine {
         fs::write(folder.join("maps"), "")
     }
 
-    /// Samples of one event, some microseconds from each other.
+    /// Emits samples of one event, some microseconds apart.
     pub(crate) fn sample(&self, rng: &mut Rng, number: usize) {
         let source = SampleSource { kernel: self.kernel.clone(), truth: Rc::clone(&self.truth) };
         let events = self.kernel.sampled();
@@ -164,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// What takes samples by itself, of the tasks that are there now.
+    /// A callback that emits samples of the current tasks.
     #[must_use]
     pub(crate) fn source(&self, mut rng: Rng) -> Box<dyn FnMut()> {
         let source = SampleSource { kernel: self.kernel.clone(), truth: Rc::clone(&self.truth) };
@@ -182,7 +182,7 @@ impl Machine {
         })
     }
 
-    /// The event that tells of tasks, on a CPU that is drawn.
+    /// The event that records tasks, on a random CPU.
     fn tracking(&self, rng: &mut Rng) -> Option<usize> {
         self.kernel.advance_ns(rng.u64(1..100_000));
         let events = self.kernel.tracking();
@@ -195,10 +195,10 @@ impl Machine {
         }
     }
 
-    /// A process begins, as a copy of another.
+    /// Forks a process.
     ///
     /// # Errors
-    /// The machine's folder can't be written; of all methods.
+    /// The machine's folder can't be written.
     pub(crate) fn fork(&mut self, rng: &mut Rng) -> io::Result<()> {
         let parent = rng.choice(&*self.processes.borrow()).copied();
         let Some(parent) = parent else { return Ok(()) };
@@ -213,7 +213,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A process executes a program, and has its name.
+    /// Executes a program in a process, which gives it a new name.
     ///
     /// # Errors
     /// See [`Machine::fork`].
@@ -236,7 +236,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A process ends; the last one doesn't.
+    /// Ends a process, except the last one.
     ///
     /// # Errors
     /// See [`Machine::fork`].
@@ -253,13 +253,13 @@ impl Machine {
         Ok(())
     }
 
-    /// The file that lists the CPUs which are online.
+    /// Writes the file that lists the online CPUs.
     fn list_cpus(&self) -> io::Result<()> {
         let online: CpuList = (0..self.cpus).filter(|cpu| !self.offline.contains(cpu)).collect();
         fs::write(self.root.path().join(CPUS).join("online"), format!("{online}\n"))
     }
 
-    /// A CPU goes offline or comes back; the first one stays.
+    /// Takes a CPU offline or online; the first one stays online.
     ///
     /// # Errors
     /// See [`Machine::fork`].
@@ -270,7 +270,7 @@ impl Machine {
         self.list_cpus()
     }
 
-    /// All CPUs but the first go offline, or come back.
+    /// Takes all CPUs but the first offline or online.
     ///
     /// # Errors
     /// See [`Machine::fork`].
@@ -288,7 +288,7 @@ impl Machine {
         }
     }
 
-    /// The kernel stops an event.
+    /// Throttles an event.
     pub(crate) fn throttle(&self, rng: &mut Rng) {
         let events = self.kernel.sampled();
         if let Some((event, _)) = rng.choice(&events) {
@@ -298,7 +298,7 @@ impl Machine {
     }
 }
 
-/// Makes samples.
+/// Emits samples.
 #[derive(Debug)]
 struct SampleSource {
     kernel: Simulated,

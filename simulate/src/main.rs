@@ -11,7 +11,7 @@ use tare_simulate::run;
 #[cfg(shuttle)]
 use tare_simulate::run_in_orders as run;
 
-/// A run that takes so long waits for something that never comes.
+/// A run that takes longer is stuck.
 const WAITS: Duration = Duration::from_secs(60);
 
 fn main() -> anyhow::Result<()> {
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Runs seeds, one after the other, until enough or until one fails.
+/// Runs seeds one after the other until `goes_on` ends or one fails.
 fn many(goes_on: impl Fn(u64, Instant) -> bool, first: u64) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut done = 0;
@@ -53,12 +53,12 @@ fn many(goes_on: impl Fn(u64, Instant) -> bool, first: u64) -> anyhow::Result<()
     Ok(())
 }
 
-/// Runs a seed in a thread of its own, and says which it was where it fails.
+/// Runs a seed in its own thread; an error names the seed.
 fn one(seed: u64) -> anyhow::Result<()> {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let ran = panic::catch_unwind(|| run(seed));
-        // Nobody waits any more where it took too long.
+        // The receiver is gone if the run took too long.
         let _ = done.send(());
         ran
     });

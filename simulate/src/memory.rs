@@ -1,4 +1,4 @@
-//! How much memory is in use.
+//! Memory in use.
 
 use std::alloc::System;
 
@@ -7,10 +7,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that are allocated now.
+/// Currently allocated bytes.
 #[must_use]
 pub(crate) fn in_use() -> usize {
-    // What grows or shrinks in place is in these two as well.
+    // Both include blocks that grew or shrank in place.
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated.wrapping_sub(stats.bytes_deallocated)
 }

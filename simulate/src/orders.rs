@@ -1,31 +1,30 @@
-//! Threads in orders that are drawn: a run's threads go on one at a time, and whenever one takes or gives
-//! up a lock, waits, wakes or hands something over, who goes on is drawn.
+//! Random thread schedules: a run's threads execute one at a time, and at every lock, unlock, wait, wake-up and
+//! hand-over the scheduler picks the next thread at random.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-/// Bytes of a thread's stack: the recorder's own has as much.
+/// Stack size of a thread, as in the recorder.
 const STACK: usize = 8 << 20;
 
-/// A run that takes so many steps goes in circles.
+/// A run with more steps is stuck in a loop.
 const STEPS: usize = 10_000_000;
 
-/// Orders of each kind.
+/// Schedules of each kind.
 const ORDERS: usize = 2;
 
-/// How often an order of priorities changes.
+/// Priority changes in a schedule by priorities.
 const CHANGES: usize = 3;
 
-/// Runs a seed some times, each time in another order: any order, and such where one thread goes on as
-/// long as it can.
+/// Runs a seed under several schedules: random ones, and ones in which a thread runs as long as it can.
 ///
 /// # Errors
-/// What doesn't hold in one of them.
+/// A check that fails under one of them.
 ///
 /// # Panics
-/// All threads wait.
+/// All threads wait (deadlock).
 pub fn run_in_orders(seed: u64) -> anyhow::Result<()> {
     run_by(RandomScheduler::new_from_seed(seed, ORDERS), seed)?;
     run_by(PctScheduler::new_from_seed(seed, CHANGES, ORDERS), seed)
@@ -39,7 +38,7 @@ fn run_by(scheduler: impl Scheduler + 'static, seed: u64) -> anyhow::Result<()> 
     let failed = Arc::new(Mutex::new(None));
     let of_runs = Arc::clone(&failed);
     Runner::new(scheduler, config).run(move || {
-        // Without a second thread there are no orders, which a scheduler takes for a mistake.
+        // The scheduler rejects a run with a single thread.
         let other = shuttle::thread::spawn(shuttle::thread::yield_now);
         shuttle::thread::yield_now();
         let _ = other.join();

@@ -1,4 +1,4 @@
-//! A recording: a machine is recorded, things happen, and what came of it is checked.
+//! Simulates a recording: records a machine while events happen, and checks the result.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -23,14 +23,13 @@ use crate::memory;
 use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
 
-/// Bytes of memory that the recorder may have beside its queue, its ring buffers and what it keeps:
-/// those are bounded by options.
+/// Memory that the recorder may use beyond queue, rings and kept records, which options bound.
 const MEMORY: usize = 48 << 20;
 
 /// Runs a seed.
 ///
 /// # Errors
-/// What doesn't hold, or what could not be done.
+/// A check failed, or the run couldn't be carried out.
 pub(crate) fn run(rng: &mut Rng) -> anyhow::Result<()> {
     let scenario = Scenario::draw(rng);
     simulate(&scenario, rng).with_context(|| format!("{scenario:#?}"))
@@ -50,7 +49,7 @@ fn simulate(scenario: &Scenario, rng: &mut Rng) -> anyhow::Result<()> {
     let recording = output.and_then(|output| start(scenario, &machine, &clock, output));
     let mut session = match recording {
         Ok(recording) => Session { scenario, machine, clock, disk, recording, flushed: 0 },
-        // A disk that fails from the beginning.
+        // The disk fails from the start.
         Err(_) if scenario.faults.failing.is_some() || scenario.faults.room.is_some() => {
             return Ok(());
         }
@@ -141,7 +140,7 @@ struct Session<'a> {
     clock: Arc<VirtualClock>,
     disk: SimulatedDisk,
     recording: Recording,
-    /// Samples that were due before the last flush began.
+    /// Samples due before the last flush began.
     flushed: usize,
 }
 
@@ -150,7 +149,7 @@ impl Session<'_> {
         self.machine.truth.borrow().samples.capacity() * 64
     }
 
-    /// One thing happens.
+    /// Performs one random step.
     fn step(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
         match rng.u32(..100) {
             0..45 => {
@@ -166,7 +165,7 @@ impl Session<'_> {
             65..72 => self.process()?,
             72..75 => self.clock.use_cpu([0, 1, 10, 100][rng.usize(..4)]),
             75 => self.suspend(rng)?,
-            // The time of day is set, back too.
+            // The time of day is set forward or back.
             76 => self.clock.set_day_ahead(Duration::from_millis(rng.u64(..100_000_000))),
             77..92 => {
                 self.pass(Duration::from_millis(rng.u64(..600)));
@@ -183,8 +182,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The machine sleeps: all CPUs but the first go and come back, and of the clocks the time of day
-    /// alone goes on.
+    /// Suspends the machine: all CPUs but the first go offline and come back, and only the time of day advances.
     fn suspend(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
         self.machine.plug_others(false)?;
         self.pass(Duration::from_secs(1));
@@ -195,7 +193,7 @@ impl Session<'_> {
         self.process()
     }
 
-    /// As many descriptors are open as at the beginning, and those of CPUs that came back.
+    /// Checks that the only additional open descriptors are those of returned CPUs.
     fn descriptors(&self, were: usize) -> Result<(), Failure> {
         let are = self.recording.open_files();
         let cpus = self.scenario.cpus as usize;
@@ -216,10 +214,10 @@ impl Session<'_> {
         let due = self.machine.truth.borrow().samples.len();
         let is_due = self.recording.deadline() <= self.clock.now();
         let is_recording = *self.recording.process()? == RecordingState::Recording;
-        // Each finished file is one, with its ledger.
+        // Each finished file has a notice with its ledger.
         self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {
-            // A queue writes later: then nothing is promised of this moment.
+            // A queue writes later, so nothing is guaranteed at this point.
             if !self.scenario.is_queued() && self.scenario.to == RecordDestination::File {
                 self.flushed = due;
                 self.disk.mark(due);

@@ -1,4 +1,4 @@
-//! The samples of a file, as the replay hands them out.
+//! The samples of a file as the replay delivers them.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,13 +8,13 @@ use tare_replay::{
     CpuMode, Error, Machine, Recording, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
 };
 
-/// Where and whose a sample is.
+/// A sample's place and thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayedSample {
     pub(crate) time_ns: u64,
-    /// In a recording of the simulated kernel: which sample it is.
+    /// The address; in recordings of the simulated kernel, the sample's number.
     pub(crate) ip: u64,
-    /// What its thread was called; empty where that is not known.
+    /// The thread's name; empty if unknown.
     pub(crate) comm: String,
     /// The file and the address in it, with [`SampleDetail::Full`].
     pub(crate) file: Option<(String, u64)>,
@@ -48,10 +48,10 @@ impl Sink for Samples {
     }
 }
 
-/// The samples of a file in the order in which they are handed out.
+/// The samples of a file in replay order.
 ///
 /// # Errors
-/// It can't be read.
+/// The file can't be read.
 pub(crate) fn samples(path: &Path, detail: SampleDetail) -> Result<Vec<ReplayedSample>, Error> {
     let mut samples = Samples { all: Vec::new(), detail };
     let options = ReplayOptions { detail, ..ReplayOptions::default() };

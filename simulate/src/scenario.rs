@@ -1,4 +1,4 @@
-//! What a seed draws: the machine, the options, the disk.
+//! The random choices of a seed: machine, options, disk.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use tare_record::output::{FileSwitch, Options, PathChoice};
 
 use crate::disk::{Failing, Faults};
 
-/// A machine, and how it is recorded.
+/// A machine and the options of its recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
-    /// CPUs, from 0.
+    /// Number of CPUs.
     pub(crate) cpus: u32,
-    /// What is recorded, in the grammar of `-e`.
+    /// Events, in the syntax of `-e`.
     pub(crate) events: &'static str,
-    /// What sampling may cost, as a share of the CPUs' time.
+    /// Budget of sampling as a share of the CPUs' time.
     pub(crate) budget: Option<f64>,
-    /// Bytes of each ring buffer.
+    /// Size of each ring in bytes.
     pub(crate) ring_bytes: u64,
-    /// What stays.
+    /// Which records the recording keeps.
     pub(crate) keep: Keep,
-    /// Whether running tasks are described at the end.
+    /// Whether running tasks are described at the end instead of at the start.
     pub(crate) describes_at_the_end: bool,
-    /// Where records go.
+    /// Destination of the records.
     pub(crate) to: RecordDestination,
-    /// How they are written there.
+    /// Output options.
     pub(crate) output: Options,
-    /// The disk.
+    /// Faults of the disk.
     pub(crate) faults: Faults,
-    /// Whether the kernel goes on while the recorder writes.
+    /// Whether the kernel produces records while the recorder writes.
     pub(crate) goes_on_meanwhile: bool,
-    /// How much happens.
+    /// Number of random steps.
     pub(crate) steps: u32,
 }
 
-/// Where records go.
+/// Destination of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordDestination {
     /// One file, or several.
@@ -51,7 +51,7 @@ const EVENTS: [&str; 4] =
     ["cpu-clock", "cpu-clock,page-faults", "page-faults,context-switches,cpu-clock", "task-clock"];
 
 impl Scenario {
-    /// Whether a queue has a thread of its own, which writes when the machine lets it.
+    /// Whether a queue with its own thread writes the output.
     pub(crate) fn is_queued(&self) -> bool {
         self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
@@ -60,7 +60,7 @@ impl Scenario {
             || self.to == RecordDestination::Stream
     }
 
-    /// Draws one.
+    /// Draws a scenario.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         let to = match rng.u32(..10) {
             0 => RecordDestination::Sink,
@@ -74,7 +74,7 @@ impl Scenario {
             _ => Keep::All,
         };
         let events = EVENTS[rng.usize(..EVENTS.len())];
-        // Rates can change of clocks alone.
+        // Only clock events can change their rate.
         let has_rates = events.split(',').all(|event| event.ends_with("-clock"));
         Self {
             cpus: rng.u32(1..=4),
@@ -110,7 +110,7 @@ fn draw_output(rng: &mut Rng, to: RecordDestination) -> Options {
         switch,
         timestamp: to == RecordDestination::File && rng.u32(..8) == 0,
         queue_bytes: 1 << rng.u32(..21),
-        // How a file gets to its path past the page cache on the way.
+        // The size at which `auto` switches to direct output.
         direct_at: if rng.u32(..3) == 0 { rng.u64(..50_000) } else { Options::default().direct_at },
         ..Options::default()
     }
@@ -128,7 +128,7 @@ fn draw_faults(rng: &mut Rng, to: RecordDestination) -> Faults {
         most: if rng.u32(..4) == 0 { rng.usize(1..20_000) } else { usize::MAX },
         failing,
         takes: Duration::from_micros(if rng.u32(..4) == 0 { rng.u64(..100_000) } else { 0 }),
-        // What a stream's reader got can't be looked at by call, and a sink makes none.
+        // Only files can be examined at a given call.
         cut_at: (to == RecordDestination::File && rng.bool()).then(|| rng.u64(..80)),
     }
 }

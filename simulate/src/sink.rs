@@ -1,4 +1,4 @@
-//! A sink that keeps everything.
+//! A sink that keeps all records.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tare_format::file::writer::Description;
 use tare_record::output::{RecordSink, SinkClosed};
 
-/// Records as they were handed over. Clones are the same one.
+/// The records that the sink received. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptRecords {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -20,7 +20,7 @@ impl KeptRecords {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the recording ended with; `None` where it didn't.
+    /// The description at the recording's end; `None` before it.
     #[must_use]
     pub(crate) fn description(&self) -> Option<Description> {
         self.description.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! One target of `tare-fuzz`, fed by libFuzzer: `TARE_FUZZ_TARGET` names it. See fuzz/README.md.
+//! Runs the target of `tare-fuzz` named by `TARE_FUZZ_TARGET` under libFuzzer. See fuzz/README.md.
 #![no_main]
 
 use std::sync::OnceLock;
