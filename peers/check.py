@@ -1,7 +1,7 @@
 """Has other tools read the exports of tare, and compares their sums by function with those of tare report.
 
 check.py TARE MIX TOOLS: TARE is the binary, MIX the workload of that name, TOOLS the folder that ./x peers installed
-pprof (bin/), npm's packages (npm/) and this Python (python/) into. Each mismatch is said; the last line counts.
+pprof (bin/), npm's packages (npm/) and this Python (python/) into. It prints each mismatch; the last line counts them.
 """
 
 import base64

@@ -184,7 +184,8 @@ impl Exports {
         self.switches.learn(sample.description);
         self.locks.learn(sample.description);
         let head = &sample.fields.head;
-        let (Some(event), Some(raw)) = (sample.event, sample.fields.raw) else { return };
+        let Some(event) = sample.event else { return };
+        let Some(raw) = sample.fields.raw else { return };
         let time_ns = sample.time_ns.unwrap_or(0);
         let cpu = head.cpu.unwrap_or(0);
         if let Some(action) = self.switches.decode(event, raw, Task::default(), cpu) {

@@ -30,8 +30,8 @@ fi
 . linux/build/tree.sh
 if [ "$task" = review ]; then exec linux/build/review.sh "$linux"; fi
 cross=(make -s ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-)
-# This network filter sets a timer of 50 us. QEMU's CPUs take turns, and each turn lasts until the next timer expires. Without this timer a
-# turn is so long that a counter passes whole periods before its CPU sees an interrupt.
+# This network filter sets a timer of 50 us. QEMU's CPUs take turns, and each turn lasts until the next timer expires. Without this timer
+# turns are longer than whole periods of a counter, and its CPU sees the interrupts too late.
 export RIG_QEMU="-netdev hubport,id=net,hubid=0 -object filter-buffer,id=turns,netdev=net,interval=50"
 export RIG_TIMEOUT=3000
 # Boots of the stock kernel with 2 CPUs, at most, until enough of the rows are measurable.

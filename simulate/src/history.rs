@@ -68,7 +68,7 @@ impl Model {
     /// Performs one random step and returns its record.
     fn step(&mut self, rng: &mut Rng) -> anyhow::Result<Vec<u8>> {
         self.now_ns += rng.u64(1..1000);
-        let tid = rng.choice(&self.live).copied().context("nobody lives")?;
+        let tid = rng.choice(&self.live).copied().context("no thread is left")?;
         let pid = self.threads[&tid].0;
         let layout = Layout::from(&attr());
         let id = SampleId {

@@ -308,9 +308,9 @@ struct SampleSource {
 impl SampleSource {
     fn sample(&self, event: usize, target: EventTarget, process: Process) {
         let mut truth = self.truth.borrow_mut();
-        let (pid, tid) = (process.pid, process.pid);
+        let pid = process.pid;
         let ip = truth.samples.len() as u64;
-        let emitted = self.kernel.sample(event, SimulatedSample { pid, tid, ip });
+        let emitted = self.kernel.sample(event, SimulatedSample { pid, tid: pid, ip });
         let cpu = if let EventTarget::Cpu(cpu) = target { cpu } else { 0 };
         let id = self.kernel.id_of(event);
         let time_ns = self.kernel.now_ns();
