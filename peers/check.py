@@ -177,7 +177,7 @@ def speedscope(recording, events):
     wanted, units, seen = events[document["profiles"][0]["name"]], {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "": 1}, 0
     for row in shown:
         parts = re.match(r"([\d.,]+)(ns|µs|ms|s|) \([\d.]+%\)\s+([\d.,]+)(ns|µs|ms|s|) \([\d.]+%\)\s+(.*)", row)
-        if not parts or len(wanted.files.get(parts.group(5), ())) != 1 or wanted.total.get(parts.group(5)) is None:
+        if not parts or len(wanted.files.get(parts.group(5), ())) != 1 or parts.group(5) not in wanted.total:
             continue
         name = parts.group(5)
         for text, unit, value in [(*parts.group(1, 2), wanted.total[name]), (*parts.group(3, 4), wanted.own[name])]:

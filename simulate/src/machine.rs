@@ -316,6 +316,6 @@ impl SampleSource {
         let time_ns = self.kernel.now_ns();
         let comm = process.comm;
         let period = self.kernel.period_of(event);
-        truth.samples.push(Emission { id, cpu, time_ns, tid, comm, period, emitted });
+        truth.samples.push(Emission { id, cpu, time_ns, tid: pid, comm, period, emitted });
     }
 }
