@@ -126,7 +126,8 @@ function showThreads(changed) {
   }
   if (found.length > 300) element("p", `and ${found.length - 300} more: use the search`, list);
   const count = chosen.threads ? order.filter((at) => chosen.threads[at]).length : order.length;
-  $("thread-summary").textContent = count === order.length ? `All ${order.length} threads` : `${count} of ${order.length} threads`;
+  const everything = order.length === 1 ? "1 thread" : `All ${order.length} threads`;
+  $("thread-summary").textContent = count === order.length ? everything : `${count} of ${order.length} threads`;
   return { found, set: (on) => {
     chosen.threads ??= new Uint8Array(data.threads.length).fill(1);
     for (const at of found) chosen.threads[at] = on ? 1 : 0;
