@@ -2,7 +2,8 @@
 //!
 //! [`COLUMNS`] is the one list of them. Names that options accept, help texts, the table in
 //! `docs/report.md`, headers, widths, cells and the order of rows all come from it. A new sort key
-//! is a row here, a variant of [`Detail`] and the code in `tare-replay` that reads it from a sample.
+//! is a row here, a variant of [`Detail`] and the code in `tare-replay` that reads it from a
+//! sample.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
@@ -16,7 +17,7 @@ use tare_profile::{
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The share of all samples' weight in the entry and in what it called.
+    /// The share of all samples' weight in the entry and its callees.
     Children,
     /// The share of all samples' weight in the entry itself.
     Overhead,
@@ -24,13 +25,13 @@ pub enum Column {
     Samples,
     /// The sum of these samples' periods.
     Period,
-    /// The share of all samples' weight in the entry itself and in this part of an address space.
+    /// The share of all samples' weight in the entry itself, within this address space.
     OverheadOf(Space),
     /// A sort key.
     Key(SortKey),
 }
 
-/// Which samples have a value for a column. Help texts are grouped by it.
+/// The samples that have a value for a column. Help texts are grouped by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnGroup {
     /// A figure: samples and their weight.
@@ -53,16 +54,16 @@ impl ColumnGroup {
     ];
 }
 
-/// The least width of a column's cells, and the side on which they stand.
+/// The alignment and the least width of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellWidth {
-    /// A name, on the left.
+    /// A name, aligned to the left.
     Name(usize),
-    /// A figure, on the right.
+    /// A figure, aligned to the right.
     Figure(usize),
 }
 
-/// What a cell is written from.
+/// The data that a cell is written from.
 struct CellSource<'a> {
     info: &'static ColumnInfo,
     profile: &'a Profile,
@@ -73,18 +74,18 @@ struct CellSource<'a> {
 type WriteCell = fn(&mut String, &CellSource<'_>) -> fmt::Result;
 type CompareEntries = fn(Column, &Profile, &Entry, &Entry) -> Ordering;
 
-/// A column with everything that the program knows of it.
+/// A column: names, header, help, layout, text and order.
 #[derive(Debug)]
 pub struct ColumnInfo {
     /// The column.
     pub column: Column,
-    /// Its names on the command line, which are perf's. Help shows the first.
+    /// Its names on the command line, which are perf's.
     pub names: &'static [&'static str],
     /// Its header, which is perf's.
     pub title: &'static str,
-    /// What it holds, for help texts and the manual.
+    /// Its contents, for help texts and the manual.
     pub help: &'static str,
-    /// Which samples have a value for it.
+    /// The samples that have a value for it.
     pub group: ColumnGroup,
     width: CellWidth,
     /// The text of a cell without a value.
@@ -198,13 +199,13 @@ pub static COLUMNS: [ColumnInfo; 55] = [
         Column::Overhead,
         &["overhead"],
         "Overhead",
-        "share of the weight, by itself",
+        "share of the weight, without callees",
     ),
     ColumnInfo::figure(
         Column::Children,
         &["overhead_children"],
         "Children",
-        "share of the weight, with what it called",
+        "share of the weight, with callees",
     )
     .compare(by_total_weight),
     ColumnInfo::figure(Column::Samples, &["sample"], "Samples", "number of samples")
@@ -494,7 +495,7 @@ pub static COLUMNS: [ColumnInfo; 55] = [
     .absent("-"),
 ];
 
-/// Sort keys of perf's that tare lacks, each with what to use instead or the reason.
+/// perf's sort keys that tare lacks, each with the reason or the command to use instead.
 const MISSING_KEYS: [(&str, &str); 7] = [
     ("type", "tare doesn't read data types"),
     ("typeoff", "tare doesn't read data types"),
@@ -505,10 +506,10 @@ const MISSING_KEYS: [(&str, &str); 7] = [
     ("ipc_lbr", "`tare script -F ip,brstackinsn` shows instructions by cycle"),
 ];
 
-/// The keys that have the same meaning in two recordings.
+/// The sort keys that have the same meaning in two recordings.
 const COMPARABLE_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
-/// All columns with a line each, by group, for `--help`.
+/// Returns a line per column, by group, for `--help`.
 #[must_use]
 pub fn column_help() -> String {
     let mut help = String::new();
@@ -526,8 +527,8 @@ impl Column {
     /// Finds a column by one of its names.
     ///
     /// # Errors
-    /// Fails if there is no such column, with a message that lists the columns, or says why tare
-    /// lacks a sort key of perf's.
+    /// Fails if there is no such column. The message lists the columns, or states why tare lacks
+    /// this sort key of perf's.
     pub fn from_name(name: &str) -> Result<Self, String> {
         if let Some(info) = COLUMNS.iter().find(|info| info.names.contains(&name)) {
             return Ok(info.column);
@@ -544,7 +545,7 @@ impl Column {
     #[must_use]
     pub fn info(self) -> &'static ColumnInfo {
         let row = COLUMNS.iter().find(|info| info.column == self);
-        // A hypervisor's code and code of an unknown space have no column of their own.
+        // Hypervisors and unknown address spaces have no column of their own.
         row.unwrap_or(&COLUMNS[0])
     }
 
@@ -634,7 +635,7 @@ impl CellSource<'_> {
         }
     }
 
-    /// Writes a detail, a number of which by `write_number`.
+    /// Writes a detail; `write_number` formats numbers.
     fn write_detail(
         &self,
         out: &mut String,
@@ -769,7 +770,8 @@ fn by_own_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Orderin
     right.own.period.cmp(&left.own.period)
 }
 
-/// Of two entries of a thread with the same weight, the caller comes first.
+/// Compares by weight with callees. Of two entries with the same weight in a thread, the caller
+/// comes first.
 fn by_total_weight(_: Column, _: &Profile, left: &Entry, right: &Entry) -> Ordering {
     let by_weight = right.total.period.cmp(&left.total.period);
     by_weight.then(left.thread.cmp(&right.thread)).then(right.depth.cmp(&left.depth))
@@ -828,12 +830,12 @@ fn by_trace(_: Column, profile: &Profile, left: &Entry, right: &Entry) -> Orderi
     text(left).cmp(&text(right))
 }
 
-/// A table has the entries of one event.
+/// For the event column: all entries of a table have the same event.
 fn always_equal(_: Column, _: &Profile, _: &Entry, _: &Entry) -> Ordering {
     Ordering::Equal
 }
 
-/// Absent values come first, then numbers by size, then texts.
+/// Compares details: absent values come first, then numbers, then texts.
 fn by_detail(column: Column, profile: &Profile, left: &Entry, right: &Entry) -> Ordering {
     let Column::Key(SortKey::Detail(detail)) = column else { return Ordering::Equal };
     let value = |entry: &Entry| match profile.detail(entry.details, detail) {
@@ -844,7 +846,8 @@ fn by_detail(column: Column, profile: &Profile, left: &Entry, right: &Entry) -> 
     value(left).cmp(&value(right))
 }
 
-/// The period of an entry's samples in a part of an address space.
+/// Returns the period of an entry's samples in an address space. The user's includes hypervisors
+/// and unknown spaces.
 fn weight_in_space(entry: &Entry, space: Space) -> u64 {
     let parts = entry.own_by_space.as_deref().copied();
     let [kernel, user, guest_kernel, guest_user] = parts.unwrap_or_default();
@@ -862,7 +865,7 @@ pub(crate) fn thread_number(key: SortKey, profile: &Profile, entry: &Entry) -> O
     Some(if key == SortKey::Tid { thread.tid } else { thread.pid })
 }
 
-/// Returns the share of a period in another, in percent; 0 of nothing.
+/// Returns the share of a period in another, in percent; 0 if the other is 0.
 #[must_use]
 pub fn percent(part: Weight, all: Weight) -> f64 {
     if all.period == 0 { 0.0 } else { 100.0 * part.period as f64 / all.period as f64 }

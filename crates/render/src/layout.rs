@@ -5,7 +5,8 @@
 pub struct Layout {
     /// The text between cells, which then aren't padded (`-t`). In cells it is replaced by `.`.
     pub separator: Option<String>,
-    /// The widths of columns in cells, from left to right; 0 means as wide as the widest cell (`-w`).
+    /// The widths of columns in cells, from left to right; 0 means as wide as the widest cell
+    /// (`-w`).
     pub widths: Vec<usize>,
     /// Each sort key is a level of a tree (`--hierarchy`).
     pub hierarchy: bool,

@@ -99,8 +99,8 @@ impl<'a> Drawing<'a> {
         self.tree.nodes().get(at)
     }
 
-    /// Returns a node with the nodes below it up to the first at which a chain ends or branches off,
-    /// and that last node.
+    /// Returns a node with the nodes below it up to the first at which a chain ends or branches
+    /// off, and that last node.
     fn trunk(&self, first: &'a Node) -> (Vec<&'a Node>, &'a Node) {
         let mut trunk = vec![first];
         let mut last = first;

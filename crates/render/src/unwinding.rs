@@ -62,8 +62,8 @@ fn line(unwinding: &Unwinding) -> Option<String> {
 /// the C library's system calls always lose one frame.
 const SOME_PERCENT: f64 = 5.0;
 
-/// Returns `84.2% of 5000 user call chains miss callers: code has no frame pointers: libfoo.so 2100,
-/// app 1500 (--call-graph dwarf finds them, at 8 KiB and 1.2 us more per sample; …)`.
+/// Returns `84.2% of 5000 user call chains miss callers: code has no frame pointers: libfoo.so
+/// 2100, app 1500 (--call-graph dwarf finds them, at 8 KiB and 1.2 us more per sample; …)`.
 fn frame_pointer_line(chains: &FramePointers) -> Option<String> {
     const FILES: usize = 3;
     if share(chains.broken, chains.stacks) < SOME_PERCENT {

@@ -16,7 +16,7 @@ use super::list::{Item, LineKind, List, Mark, key};
 use super::paint::{Pen, Theme, has};
 use super::terminal::Screen;
 use super::view::compared::ComparedView;
-use super::view::text::{TextView, wrapped};
+use super::view::text::{TextView, wrap};
 use super::{Error, UiExit, handle_messages, keys};
 
 /// Smallest share of a function in the flame graph: 0.05%.
@@ -240,14 +240,14 @@ impl ComparedTable {
             .filter(|(title, cell)| title.is_figure && !cell.text.is_empty())
             .map(|(title, cell)| format!("{} {}", title.text, cell.text))
             .collect();
-        let lines = wrapped(vec![figures.join("   ")], area.width);
+        let lines = wrap(vec![figures.join("   ")], area.width);
         for (at, line) in (0..LINES_BELOW - 1).zip(lines) {
             let at = area.height.saturating_sub(LINES_BELOW) + at;
             Pen::new(buffer, area, at).text(&line, Style::new());
         }
     }
 
-    /// Returns lines that describe what was compared.
+    /// Returns lines about the method, the recordings and the results of `--fail-if`.
     fn describe(&self) -> Vec<String> {
         let mut lines = vec![self.diff.method.clone()];
         lines.extend(self.diff.notes.iter().cloned());
@@ -285,7 +285,7 @@ fn draw_row(pen: &mut Pen<'_>, row: &DiffRow, theme: Theme, search: &str) {
         pen.text(part, Style::new()).text("  ", Style::new());
     }
     let name = row.name();
-    pen.text(&name, if has(&name, search) { theme.found() } else { Style::new() });
+    pen.text(&name, if has(&name, search) { theme.search_match() } else { Style::new() });
 }
 
 /// The call chains, and their differential flame graph while it is on the screen.
@@ -308,7 +308,7 @@ impl FlamePanel {
     }
 }
 
-/// The interactive comparison: the table, and what lies on top of it.
+/// The interactive comparison: the table, and the graph, page and prompt on top of it.
 struct Comparison {
     table: ComparedTable,
     flame: FlamePanel,
@@ -418,7 +418,7 @@ impl Comparison {
                 self.page = Some(TextView::new("Keys (ESC: back)", lines));
             }
             "i" => {
-                let lines = wrapped(self.table.describe(), self.screen.width);
+                let lines = wrap(self.table.describe(), self.screen.width);
                 self.page = Some(TextView::new("The comparison (ESC: back)", lines));
             }
             _ if self.page.is_some() => {}

@@ -59,7 +59,8 @@ pub struct ReportInput {
     pub name: String,
     /// Where to look for symbols.
     pub symbols: tare_symbols::SymbolOptions,
-    /// What to keep of samples. Lines and inlined functions are resolved once everything is loaded.
+    /// Which fields of samples to keep. Lines and inlined functions are resolved once everything is
+    /// loaded.
     pub samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub include_self: bool,

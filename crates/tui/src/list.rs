@@ -204,7 +204,7 @@ impl Nodes<'_> {
         (self.tree.nodes().get(child)?.total == node.total).then_some(child)
     }
 
-    /// Expands a node, and those below it until chains branch; with `all`, everything below.
+    /// Expands a node, and the nodes below it until chains branch; with `all`, everything below.
     pub(super) fn open(&self, list: &mut List, item: &Item, all: bool) {
         let LineKind::Node(_, at) = item.kind else { return };
         list.open(item.key, true);

@@ -121,7 +121,8 @@ impl LiveScreen {
 }
 
 impl Feed {
-    /// Lends the replay and the sink to a function that adds records. The interface waits meanwhile.
+    /// Lends the replay and the sink to a function that adds records. The interface waits
+    /// meanwhile.
     pub fn with<T>(&self, hand: impl FnOnce(&mut Live, &mut SampleSink) -> T) -> Option<T> {
         let mut model = self.0.fill();
         let (live, sink) = model.live_parts()?;
@@ -158,8 +159,9 @@ impl Running {
         let _ = self.sender.send(Message::Renewed);
     }
 
-    /// Whether the interface has exited; call it when the descriptor is readable. Otherwise the user
-    /// changed the interval ([`Feed::set_figures`] returns it) or paused ([`Feed::is_paused`]).
+    /// Whether the interface has exited; call it when the descriptor is readable. Otherwise the
+    /// user changed the interval ([`Feed::set_figures`] returns it) or paused
+    /// ([`Feed::is_paused`]).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let mut orders = [0_u8; 64];

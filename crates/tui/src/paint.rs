@@ -46,7 +46,7 @@ impl Theme {
     }
 
     /// Style of search matches.
-    pub(super) fn found(self) -> Style {
+    pub(super) fn search_match(self) -> Style {
         self.colored(Color::Magenta).add_modifier(Modifier::UNDERLINED)
     }
 
@@ -148,7 +148,7 @@ impl<'a> Pen<'a> {
     /// Styles the line as a search match, and as selected.
     pub(super) fn mark(&mut self, area: Rect, theme: Theme, is_found: bool, is_on: bool) {
         if is_found {
-            self.whole(area, theme.found());
+            self.whole(area, theme.search_match());
         }
         if is_on {
             self.whole(area, theme.cursor());

@@ -106,7 +106,7 @@ impl ProgressLine {
     }
 
     /// Shows a step whose end isn't known, with the time it has taken.
-    pub fn go_on(&self, step: &str) {
+    pub fn show_step(&self, step: &str) {
         *self.position.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.bar.set_style(style("tare: {msg}, {elapsed} so far"));
         self.bar.set_message(step.to_owned());

@@ -70,8 +70,8 @@ impl Screen {
     /// afterwards.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // The whole process group stops, as if the terminal had sent the signal. This process blocks
-        // the signal, so it stops itself with SIGSTOP; SIGCONT discards the pending SIGTSTP.
+        // The whole process group stops, as if the terminal had sent the signal. This process
+        // blocks the signal, so it stops itself with SIGSTOP; SIGCONT discards the pending SIGTSTP.
         let _ = rustix::process::kill_current_process_group(Signal::TSTP);
         tare_kernel::signals::stop();
         self.shown = Buffer::default();

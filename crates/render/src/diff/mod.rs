@@ -121,13 +121,13 @@ pub struct DiffRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffVerdict {
-    /// B has more of it per unit of work.
+    /// Its weight per unit of work is larger in B.
     More,
-    /// B has less.
+    /// Its weight per unit of work is smaller in B.
     Less,
-    /// A has none of it.
+    /// It has no weight in A.
     New,
-    /// B has none of it.
+    /// It has no weight in B.
     Gone,
     /// Its share is larger in B; the change of its weight isn't significant.
     LargerShare,
@@ -246,8 +246,8 @@ pub struct DiffView {
 }
 
 impl DiffView {
-    /// Returns the displayed rows in order, those with a significant change first, and the number of
-    /// hidden rows.
+    /// Returns the displayed rows in order, those with a significant change first, and the number
+    /// of hidden rows.
     #[must_use]
     pub fn rows<'a>(&self, event: &'a EventDiff) -> (Vec<&'a DiffRow>, usize) {
         let is_displayed = |row: &&DiffRow| {

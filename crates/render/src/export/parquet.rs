@@ -105,7 +105,7 @@ impl ListColumn {
     }
 }
 
-/// The columns of when, where and what was sampled.
+/// The columns of a sample's time, event, thread, CPU and period.
 #[derive(Default)]
 struct SampleColumns {
     time_ns: NullableColumn<i64>,

@@ -37,8 +37,8 @@ impl Bytes {
             let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
             for digit in 0..4 {
                 let value = bits >> (18 - 6 * digit) & 63;
-                let is_there = digit <= three.len();
-                text.push(if is_there { char::from(DIGITS[value as usize]) } else { '=' });
+                let is_digit = digit <= three.len();
+                text.push(if is_digit { char::from(DIGITS[value as usize]) } else { '=' });
             }
         }
         text

@@ -76,8 +76,8 @@ struct PageSlices {
     count: u32,
 }
 
-/// Writes the page. What doesn't fit into `most_bytes` of data is merged: first slices of time, then
-/// what is narrower than a 20th of a pixel, then what is twice as wide, and so on.
+/// Writes the page. If the data exceeds `max_bytes`, time slices are merged first, then functions
+/// narrower than 1/20 of a pixel, then those up to twice that width, and so on.
 ///
 /// # Errors
 /// Fails if `out` can't be written.
@@ -86,12 +86,12 @@ pub fn page(
     graph: &mut Graph,
     accounts: &[RecordingInfo],
     style: &Style,
-    most_bytes: usize,
+    max_bytes: usize,
 ) -> io::Result<()> {
     let mut least = NARROW;
     let data = loop {
         let data = encoded(graph, accounts, style)?;
-        if data.len() <= most_bytes {
+        if data.len() <= max_bytes {
             break data;
         }
         let is_row_heavy = graph.rows.len() > 2 * graph.nodes.len();

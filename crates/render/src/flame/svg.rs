@@ -256,10 +256,10 @@ fn draw_legend(body: &mut String, graph: &Graph, y: f64) -> std::fmt::Result {
     for (at, kind) in
         FrameKind::ALL.into_iter().enumerate().filter(|(_, kind)| *kind != FrameKind::Thread)
     {
-        let is_there = |node: &super::graph::Node| {
+        let has_kind = |node: &super::graph::Node| {
             node.depth > 0 && graph.functions[node.function].kind == kind
         };
-        if graph.nodes.iter().any(is_there) {
+        if graph.nodes.iter().any(has_kind) {
             let name = kind.name();
             write!(
                 body,

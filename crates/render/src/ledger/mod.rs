@@ -19,12 +19,12 @@ const UNFINISHED: &str = "the recorder was killed: losses and overhead are unkno
 pub fn ledger_lines(ledger: &Ledger) -> Vec<String> {
     let mut lines = ledger_summary(ledger);
     if ledger.finished {
-        lines.extend(made_printable(details(ledger)));
+        lines.extend(printable_lines(details(ledger)));
     }
     lines
 }
 
-fn made_printable(lines: Vec<String>) -> impl Iterator<Item = String> {
+fn printable_lines(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| printable(&line).into_owned())
 }
 
@@ -39,7 +39,7 @@ pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
     lines.extend(ledger.off_cpu.as_ref().map(off_cpu::line));
     lines.extend(ledger.kept_binaries.as_ref().map(kept_binaries));
     lines.extend(warnings(ledger));
-    made_printable(lines).collect()
+    printable_lines(lines).collect()
 }
 
 /// Returns lines that a user may have to act on.

@@ -59,7 +59,8 @@ bitflags! {
     }
 }
 
-/// The name of each field, the bits of a sample that it needs (0: none), and what they are called.
+/// Each field: its name, its bit, the `sample_type` bits of which it needs one (0: no bit), and
+/// their name in messages.
 const FIELDS: [(&str, Fields, u32, &str); 42] = [
     ("comm", Fields::COMM, 0, ""),
     ("tid", Fields::TID, PERF_SAMPLE_TID, "TID"),

@@ -35,7 +35,7 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     let mut sink = ExportSink { exporter };
     let progress = if is_stdout { ProgressLine::beside_stdout() } else { ProgressLine::begin() };
     let read = replay(&export.samples, format.has_traces, &mut sink, &progress)?;
-    progress.go_on("writing");
+    progress.show_step("writing");
     sink.exporter.finish(&read.whole()).with_context(failed)?;
     Ok(Exit::Success)
 }

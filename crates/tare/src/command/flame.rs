@@ -28,7 +28,7 @@ pub(crate) fn draw(flame: &Flame) -> anyhow::Result<()> {
         let samples = SampleSelection { input: vs.clone(), ..flame.samples.clone() };
         read.push(collected(&samples, &progress)?);
     }
-    progress.go_on("drawing");
+    progress.show_step("drawing");
     let names = [Some(&flame.samples.input), flame.vs.as_ref()].into_iter().flatten();
     let accounts = names.zip(&read).map(|(name, (read, _))| account(name, read));
     let accounts: Vec<RecordingInfo> = accounts.collect();

@@ -34,7 +34,7 @@ pub(crate) fn open(
     progress: &ProgressLine,
 ) -> anyhow::Result<Recording> {
     if is_archived(path) {
-        progress.go_on(&format!("unpacking {}", path.display()));
+        progress.show_step(&format!("unpacking {}", path.display()));
     }
     let recording = opened(path, symbols)?;
     vmlinux::check(&recording, symbols)?;

@@ -11,7 +11,7 @@ use crate::keys::{self, Action, View};
 use crate::list::List;
 use crate::model::Model;
 use crate::view::Subject;
-use crate::view::text::{TextView, wrapped};
+use crate::view::text::{TextView, wrap};
 
 impl App {
     pub(super) fn act(&mut self, model: &mut Model, action: Action) -> Reaction {
@@ -175,7 +175,7 @@ impl App {
 
     fn open_page(&mut self, title: &str, lines: &[String]) {
         let lines = lines.iter().map(|line| printable(line.as_bytes()).into_owned()).collect();
-        self.overlays.open_page(TextView::new(title, wrapped(lines, self.layout.width())));
+        self.overlays.open_page(TextView::new(title, wrap(lines, self.layout.width())));
     }
 
     /// Opens the menu of what is under the cursor.

@@ -43,7 +43,7 @@ impl App {
     }
 
     fn show_function(&mut self, model: &mut Model, function: SymbolId) {
-        match model.annotated(self.query.query(), function, self.views.annotate.syntax()) {
+        match model.annotate(self.query.query(), function, self.views.annotate.syntax()) {
             Ok(annotated) => {
                 self.views.annotate.show(function, annotated);
                 self.navigation.show(View::Annotate);

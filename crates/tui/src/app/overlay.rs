@@ -1,4 +1,4 @@
-//! What lies on top of a view: a prompt, a menu, a page of text.
+//! Overlays on top of a view: a prompt, a menu, a page of text.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -192,10 +192,10 @@ impl Menu {
     }
 }
 
-/// What lies on top of the view.
+/// The overlays on top of the view.
 ///
-/// Invariant: keys reach the prompt first, then the menu; the page only gets those that neither
-/// takes.
+/// Invariant: keys reach the prompt first, then the menu; the page only gets keys that
+/// neither takes.
 #[derive(Default)]
 pub(super) struct Overlays {
     prompt: Option<Prompt>,
@@ -203,12 +203,12 @@ pub(super) struct Overlays {
     page: Option<TextView>,
 }
 
-/// Who took a key.
+/// What the overlays did with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OverlayKey {
-    /// Neither prompt nor menu is open.
+    /// Nothing: neither prompt nor menu is open.
     NotTaken,
-    /// An overlay took it.
+    /// An overlay handled it.
     Taken,
     /// It confirmed a prompt.
     Answered(PromptKind, String),

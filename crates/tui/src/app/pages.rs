@@ -70,7 +70,7 @@ pub(super) fn menu_items(profile: &Profile, subject: &Subject, has_filters: bool
 /// Returns the function table as text, as `tare report --stdio` prints it.
 pub(super) fn print_report(model: &mut Model, view: &TableView) -> io::Result<Vec<u8>> {
     let mut printed = Vec::new();
-    tare_render::text(&mut printed, model.accounted(), view)?;
+    tare_render::text(&mut printed, model.profile_with_losses(), view)?;
     Ok(printed)
 }
 

@@ -18,7 +18,7 @@ use crate::view::trees::{TreePart, TreesView};
 /// Percentage below which branches of a tree are left out.
 const LEAST_PERCENT: f64 = 0.01;
 
-/// The views. Each keeps its cursor and what is expanded while others are on the screen.
+/// The views. Each keeps its cursor and its expanded lines while others are on the screen.
 ///
 /// Invariant: the view on the screen was filled at the revision `filled`; it is stale at any other.
 pub(super) struct Views {
@@ -60,8 +60,8 @@ impl Views {
         self.filled == Some(revision)
     }
 
-    /// Fills a view with what is loaded, for a screen of this width. Returns `false` if the view
-    /// needs call chains and no sample has one.
+    /// Fills a view with the loaded samples, for a screen of this width. Returns `false` if the
+    /// view needs call chains and no sample has one.
     pub(super) fn fill(
         &mut self,
         view: View,
@@ -109,7 +109,7 @@ impl Views {
     }
 
     /// Selects the function whose callers and callees are shown; without one, keeps the last.
-    /// Returns `false` if there has been none.
+    /// Returns `false` if none was ever selected.
     pub(super) fn set_callers_of(&mut self, frame: Option<FrameId>) -> bool {
         self.callers_of = frame.or(self.callers_of);
         self.callers_of.is_some()

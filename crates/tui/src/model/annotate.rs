@@ -34,7 +34,7 @@ impl Model {
     ///
     /// # Errors
     /// Fails with a message if its code can't be read.
-    pub(crate) fn annotated(
+    pub(crate) fn annotate(
         &mut self,
         query: &Query,
         function: SymbolId,

@@ -23,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) recording: Recording,
     /// Where to look for symbols.
     pub(crate) symbols: tare_symbols::SymbolOptions,
-    /// What to keep of samples.
+    /// Which fields of samples to keep.
     pub(crate) samples: SampleSinkOptions,
     /// Keep the recorder's own samples.
     pub(crate) include_self: bool,

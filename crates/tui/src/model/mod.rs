@@ -83,7 +83,7 @@ impl Model {
     }
 
     /// Returns the profile with the rows of the last view filled, and with the losses.
-    pub(crate) fn accounted(&mut self) -> &Profile {
+    pub(crate) fn profile_with_losses(&mut self) -> &Profile {
         let profile = self.sink.parts().0;
         profile.losses = self.losses.clone();
         profile

@@ -153,7 +153,7 @@ pub(crate) fn whole_tree(model: &mut Model, query: &Query, percent: f64) -> Tree
     Tree { tree: tree.unwrap_or_default(), all }
 }
 
-/// Returns the call chains into a function and those out of it, without branches below `percent` of
+/// Returns the callers and the callees of a function, without branches below `percent` of
 /// the function's weight.
 pub(crate) fn callers_and_callees(
     model: &mut Model,

@@ -294,8 +294,8 @@ impl AnnotateView {
         self.list.cursor = rows.get(next).copied().unwrap_or(self.list.cursor);
     }
 
-    /// Moves to the target of the selected jump; returns `false` if the selected instruction doesn't
-    /// jump within the function.
+    /// Moves to the target of the selected jump; returns `false` if the selected instruction
+    /// doesn't jump within the function.
     pub(crate) fn follow_jump(&mut self) -> bool {
         let found = self.target();
         self.list.cursor = found.unwrap_or(self.list.cursor);

@@ -115,7 +115,7 @@ impl ComparedView {
             let rect = Rect { x: area.x + from, y: area.y + line, width: to - from, height: 1 };
             let mut style = style(theme, node);
             if has(&node.name, search) {
-                style = style.patch(theme.found());
+                style = style.patch(theme.search_match());
             }
             if at == self.cursor {
                 style = style.add_modifier(Modifier::BOLD | Modifier::REVERSED);

@@ -119,9 +119,9 @@ impl FlameView {
     pub(crate) fn click(&mut self, profile: &Profile, column: u16, row: u16) -> bool {
         let hit = self.cells.iter().find(|(rect, _)| rect.contains((column, row).into()));
         let Some(at) = hit.map(|(_, at)| *at) else { return false };
-        let is_there = self.current(profile) == Some(at);
+        let was_selected = self.current(profile) == Some(at);
         self.path = self.path_of(profile, at);
-        is_there
+        was_selected
     }
 
     /// Moves the cursor to the next node, heaviest first, whose name contains the text.
@@ -192,7 +192,7 @@ impl FlameView {
             let Some(node) = self.node(at) else { continue };
             let mut style = self.style(theme, space(profile, Some(node.frame)), at, depth);
             if self.is_match(profile, at, search) {
-                style = style.patch(theme.found());
+                style = style.patch(theme.search_match());
             }
             if Some(at) == current {
                 style = style.add_modifier(Modifier::BOLD | Modifier::REVERSED);
@@ -228,7 +228,7 @@ impl FlameView {
         }
         if !search.is_empty() {
             let share = self.match_share(profile, search);
-            pen.text(&format!("   '{search}': {share:.2}%"), theme.found());
+            pen.text(&format!("   '{search}': {share:.2}%"), theme.search_match());
         }
     }
 

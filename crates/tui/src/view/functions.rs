@@ -57,7 +57,7 @@ impl FunctionsView {
         self.view = view;
     }
 
-    /// Refreshes the rows with what is loaded.
+    /// Refreshes the rows with the loaded samples.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query) {
         self.data = model.functions(query, &self.view);
         if let Some(data) = self.data.as_mut().filter(|_| self.is_reversed) {
@@ -243,8 +243,8 @@ impl FunctionsView {
         self.view.columns.iter().map(measure).collect()
     }
 
-    /// Returns the columns that fit, with their widths. On a narrow screen these are the figures and
-    /// the last column. Other name columns get at most 3/14 of the width.
+    /// Returns the columns that fit, with their widths. On a narrow screen these are the figures
+    /// and the last column. Other name columns get at most 3/14 of the width.
     fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
         let cells = usize::from(cells);
         let columns: Vec<_> =

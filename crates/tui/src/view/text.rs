@@ -41,7 +41,7 @@ impl TextView {
         for (line, (at, item)) in (0..).zip(self.list.window(below.height.into())) {
             let LineKind::Row(row) = item.kind else { continue };
             let Some(text) = self.lines.get(row) else { continue };
-            let style = if has(text, search) { theme.found() } else { Default::default() };
+            let style = if has(text, search) { theme.search_match() } else { Default::default() };
             let mut pen = Pen::new(buffer, below, line);
             pen.text(text, style);
             if at == self.list.cursor {
@@ -52,7 +52,7 @@ impl TextView {
 }
 
 /// Breaks lines at spaces to fit this width.
-pub(crate) fn wrapped(lines: Vec<String>, cells: u16) -> Vec<String> {
+pub(crate) fn wrap(lines: Vec<String>, cells: u16) -> Vec<String> {
     let cells = usize::from(cells).max(20);
     let mut out = Vec::new();
     for line in lines {
@@ -76,6 +76,6 @@ mod tests {
     #[test]
     fn breaks_long_lines_at_spaces() {
         let lines = vec!["one two three four five six".to_owned(), String::new()];
-        assert_eq!(wrapped(lines, 20), ["one two three four", "    five six", ""]);
+        assert_eq!(wrap(lines, 20), ["one two three four", "    five six", ""]);
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct TimelineView {
 }
 
 impl TimelineView {
-    /// Refreshes the columns with what is loaded, for a screen of this width.
+    /// Refreshes the columns with the loaded samples, for a screen of this width.
     pub(crate) fn refresh(&mut self, model: &mut Model, query: &Query, cells: u16) {
         self.columns = usize::from(cells.saturating_sub(name_cells(cells) + 1)).max(1);
         self.data = model.timeline(query, self.row_kind, self.columns);

@@ -1,4 +1,4 @@
-//! Merged call chains: all of them, or those into and out of a function.
+//! Merged call chains: all of them, or a function's callers and callees.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

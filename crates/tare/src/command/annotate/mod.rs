@@ -75,7 +75,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
         dsos: raw.dsos,
         without_tids: own_tids(ledger.as_ref(), raw.include_self).collect(),
     };
-    progress.go_on("disassembling");
+    progress.show_step("disassembling");
     let functions = annotated(&sink, &asked, &wanted);
     drop(progress);
     if let (true, Some(name)) = (functions.is_empty(), &wanted.name) {

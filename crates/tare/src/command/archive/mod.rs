@@ -62,7 +62,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     let progress = ProgressLine::begin();
     progress.read(&recording, &input);
     tare_replay::summarize(recording, &whole)?;
-    progress.go_on("packing");
+    progress.show_step("packing");
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
     let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());

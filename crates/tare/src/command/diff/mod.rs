@@ -57,7 +57,7 @@ pub(crate) fn run(raw: raw::DiffArgs) -> Outcome {
             taken[side].push(take(samples, &mut runs, side, is_drawn, &progress)?);
         }
     }
-    progress.go_on("comparing");
+    progress.show_step("comparing");
     let compared = rows::compare(&diff, &runs, &taken)?;
     let failed = compared.gates.iter().any(|gate| gate.failed);
     let chains = chains(&mut taken);
