@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use tare_format::Endian;
-use tare_format::file::{Description, Entry, Event, OpenError, Reader};
+use tare_format::file::{Description, Entry, OpenError, Reader, RecordedEvent};
 use tare_format::ledger::Ledger;
 use tare_format::record::{Record, Records, Sample, kind};
 
@@ -75,12 +75,12 @@ impl Contents {
     pub(crate) fn of_sink(records: &KeptRecords) -> anyhow::Result<Self> {
         let unreadable = |reason: String| Failure::Unreadable { file: "sink".to_owned(), reason };
         let Some(described) = records.description() else { return Ok(Self::default()) };
-        let events = described.events.into_iter().map(|event| Event {
+        let events = described.events.into_iter().map(|event| RecordedEvent {
             attr: event.attr,
             ids: event.ids,
             name: Some(event.name.into_bytes()),
         });
-        let description = Description::of_events(Endian::NATIVE, events);
+        let description = Description::from_events(Endian::NATIVE, events);
         let bytes = records.bytes();
         let mut contents = Self::default();
         let mut all = Records::new(&bytes, Endian::NATIVE);

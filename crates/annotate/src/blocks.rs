@@ -188,7 +188,7 @@ impl BranchBlocks {
 
     /// Adds a step if the address is in another function than the step before.
     fn note_function(&mut self, machine: &mut Machine, pid: i32, address: u64) {
-        let Some(at) = machine.dso_address(CpuMode::of_address(address), pid, address) else {
+        let Some(at) = machine.dso_address(CpuMode::from_address(address), pid, address) else {
             return;
         };
         let is_in = |symbol: &Symbol| {
@@ -216,7 +216,7 @@ impl BranchBlocks {
         if start == 0 || is_kernel(start) != is_kernel(end) {
             return None;
         }
-        let at = machine.dso_address(CpuMode::of_address(start), pid, start)?;
+        let at = machine.dso_address(CpuMode::from_address(start), pid, start)?;
         if let Some(known) = self.read.get(&(at, length)) {
             return (!known.is_empty()).then(|| known.clone());
         }
@@ -248,7 +248,7 @@ fn executed(
     address: u64,
     instruction: Option<&Rc<Instruction>>,
 ) -> ExecutedInstruction {
-    let at = machine.dso_address(CpuMode::of_address(address), pid, address);
+    let at = machine.dso_address(CpuMode::from_address(address), pid, address);
     let instruction = instruction.filter(|instruction| !is_bad(instruction)).cloned();
     ExecutedInstruction { address, at, instruction, branch: None }
 }
@@ -258,5 +258,5 @@ fn is_bad(instruction: &Instruction) -> bool {
 }
 
 fn is_kernel(address: u64) -> bool {
-    CpuMode::of_address(address) == CpuMode::Kernel
+    CpuMode::from_address(address) == CpuMode::Kernel
 }

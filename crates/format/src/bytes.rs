@@ -1,6 +1,6 @@
-//! Reading numbers and texts out of bytes, in the byte order of the machine that wrote them.
+//! Reads numbers and text from bytes, in the byte order of the machine that wrote them.
 
-/// The byte order of a recording. A `perf.data` file has that of the machine it was made on.
+/// The byte order of a recording, which is that of the recorded machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {
     /// The least significant byte first.
@@ -10,10 +10,10 @@ pub enum Endian {
 }
 
 impl Endian {
-    /// The byte order of this machine: that of records straight from the kernel.
+    /// The byte order of this machine, and of records that come straight from its kernel.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
-    /// Two bytes as a number.
+    /// Decodes a number of two bytes.
     #[must_use]
     pub fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
@@ -22,7 +22,7 @@ impl Endian {
         }
     }
 
-    /// Four bytes as a number.
+    /// Decodes a number of four bytes.
     #[must_use]
     pub fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
@@ -31,7 +31,7 @@ impl Endian {
         }
     }
 
-    /// Eight bytes as a number.
+    /// Decodes a number of eight bytes.
     #[must_use]
     pub fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
@@ -41,7 +41,7 @@ impl Endian {
     }
 }
 
-/// Numbers of eight bytes that lie one after the other in a record: a call chain, registers, ids.
+/// Consecutive numbers of eight bytes in a record: a call chain, register values or ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words<'a> {
     bytes: &'a [[u8; 8]],
@@ -49,13 +49,13 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// The whole words in `bytes`; a remainder of fewer than eight bytes is left out.
+    /// Wraps the whole words in `bytes`. A remainder of fewer than eight bytes is ignored.
     #[must_use]
     pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
         Self { bytes: bytes.as_chunks().0, endian }
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     #[must_use]
     pub fn len(self) -> usize {
         self.bytes.len()
@@ -67,20 +67,20 @@ impl<'a> Words<'a> {
         self.bytes.is_empty()
     }
 
-    /// The one at `index`, counted from 0.
+    /// Returns the word at `index`, counted from 0; `None` past the end.
     #[must_use]
     pub fn get(self, index: usize) -> Option<u64> {
         self.bytes.get(index).map(|bytes| self.endian.u64(*bytes))
     }
 
-    /// All of them, in order.
+    /// Iterates over the words in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = u64> + DoubleEndedIterator + 'a {
         self.bytes.iter().map(move |bytes| self.endian.u64(*bytes))
     }
 }
 
-/// Takes values off the front of a slice. Every method is `None` where the bytes end too early, and
-/// then takes nothing.
+/// Takes values off the front of a slice. If too few bytes are left, a method returns `None` and
+/// takes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -92,7 +92,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, endian }
     }
 
-    /// The bytes not taken yet.
+    /// Returns the bytes that aren't taken yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -123,29 +123,30 @@ impl<'a> Cursor<'a> {
         self.array().map(|bytes| self.endian.u64(bytes))
     }
 
-    /// A signed number, such as a pid; -1 means any.
+    /// Takes a signed number, such as a pid.
     pub(crate) fn i32(&mut self) -> Option<i32> {
         self.u32().map(u32::cast_signed)
     }
 
-    /// The next `size` bytes. The size may be any number that a file holds.
+    /// Takes the next `size` bytes. `size` may come unchecked from a file.
     pub(crate) fn take(&mut self, size: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(size).ok()?)?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// The next `count` words of eight bytes.
+    /// Takes the next `count` words of eight bytes. `count` may come unchecked from a file.
     pub(crate) fn words(&mut self, count: u64) -> Option<Words<'a>> {
         Some(Words::new(self.take(count.checked_mul(8)?)?, self.endian))
     }
 
-    /// The rest up to its first NUL, or all of it.
+    /// Returns the rest up to its first NUL, without taking it.
     pub(crate) fn text(&self) -> &'a [u8] {
         until_nul(self.rest)
     }
 
-    /// `struct perf_header_string`: a length in four bytes, then that many bytes, padded with NUL.
+    /// Takes a `struct perf_header_string`: a length in four bytes, then that many bytes, padded
+    /// with NUL.
     pub(crate) fn header_string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let len = ahead.u32()?;
@@ -155,7 +156,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The bytes before the first NUL.
+/// Returns the bytes before the first NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_byte_orders() {
+    fn decodes_numbers_in_both_byte_orders() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
         assert_eq!(Cursor::new(&bytes, Endian::Little).u64(), Some(0x0807_0605_0403_0201));
         assert_eq!(Cursor::new(&bytes, Endian::Big).u64(), Some(0x0102_0304_0506_0708));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_is_not_taken() {
+    fn takes_nothing_if_too_few_bytes_are_left() {
         let mut cursor = Cursor::new(&[1, 0, 0], Endian::Little);
         assert_eq!(cursor.u32(), None);
         assert_eq!(cursor.take(u64::MAX), None);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn words_leave_out_a_remainder() {
+    fn words_ignore_a_remainder() {
         let words = Words::new(&[1, 0, 0, 0, 0, 0, 0, 0, 9], Endian::Little);
         assert_eq!(words.iter().collect::<Vec<_>>(), [1]);
         assert_eq!((words.len(), words.get(0), words.get(1)), (1, Some(1), None));

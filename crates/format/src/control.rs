@@ -1,7 +1,7 @@
-//! The orders of `--control`: lines that a script or the program under test writes
-//! (`perf-record(1)`, `--control`).
+//! Commands that a script or the measured program writes to the channel of `--control` (see
+//! `perf-record(1)`).
 
-/// A line longer than this is no order.
+/// Maximum length of a command in bytes, without the end of the line.
 const LONGEST_LINE: usize = 64;
 
 /// A command on the control channel.
@@ -11,7 +11,7 @@ pub enum Order {
     Enable,
     /// Stop counting.
     Disable,
-    /// Only answer.
+    /// Acknowledge, and do nothing else.
     Ping,
     /// End the measurement.
     Stop,
@@ -26,11 +26,12 @@ pub enum NoOrder {
     TooLong,
 }
 
-/// Bytes as they come, of which lines are made. Holds at most a read's bytes and a short line.
+/// Splits the channel's bytes into lines, and parses these. Between calls it holds at most one
+/// incomplete line, shorter than 66 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
     partial: Vec<u8>,
-    /// Skip the rest of a line that is too long.
+    /// Whether the rest of an overlong line is being skipped.
     skips: bool,
 }
 
@@ -50,7 +51,7 @@ impl Orders {
                 orders.push(Err(NoOrder::TooLong));
             }
             if ends {
-                orders.extend(order(&std::mem::take(&mut self.partial)));
+                orders.extend(parse_order(&std::mem::take(&mut self.partial)));
                 self.skips = false;
             }
         }
@@ -58,7 +59,7 @@ impl Orders {
     }
 }
 
-fn order(line: &[u8]) -> Option<Result<Order, NoOrder>> {
+fn parse_order(line: &[u8]) -> Option<Result<Order, NoOrder>> {
     let line = String::from_utf8_lossy(line);
     Some(match line.trim_matches(|c: char| c.is_whitespace() || c == '\0') {
         "" => return None,
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_orders_however_they_are_cut() {
+    fn parses_commands_however_reads_divide_them() {
         let mut orders = Orders::default();
         assert_eq!(orders.push(b"ena"), []);
         assert_eq!(orders.push(b"ble\n\n ping \0st"), [Ok(Order::Enable), Ok(Order::Ping)]);

@@ -22,7 +22,7 @@ pub struct JitNote {
     pub version: u32,
     /// Both clocks, if they were read.
     pub clock: Option<ClockPair>,
-    /// Processes.
+    /// Processes that map code without a file, and that no earlier note names.
     pub processes: Vec<JitProcess>,
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_come_back_and_others_are_none() {
+    fn decodes_its_own_notes_and_ignores_others() {
         let note = JitNote {
             version: VERSION,
             clock: Some(ClockPair { recorded_ns: 5, monotonic_ns: u64::MAX }),

@@ -21,25 +21,26 @@ use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RawRecord;
 
-/// Records that wait for their turn. Call [`Sorter::pop`] after every [`Sorter::push`] and
-/// [`Sorter::round`].
+/// Sorts records by time. Call [`Sorter::pop`] after every [`Sorter::push`] and [`Sorter::round`].
 ///
-/// The bodies lie in one buffer. If they would exceed the limit, the older half goes out early;
-/// records that then arrive too late are counted in [`Sorter::late`] and go out next.
+/// The bodies lie in one buffer. If they exceed the limit, the older half becomes due early.
+/// Records that then arrive too late are counted in [`Sorter::late`] and become due next.
 #[derive(Debug)]
 pub struct Sorter {
+    /// Limit of [`Sorter::held`], in bytes.
     bound: usize,
     bodies: Vec<u8>,
-    /// Bytes of `bodies` that haven't gone out.
+    /// Bytes of `bodies` that belong to waiting or due records.
     live_bytes: usize,
-    /// In the order of the recording, which is that of `bodies`.
+    /// In the order in which they were pushed, which is that of `bodies`.
     waiting: Vec<QueuedRecord>,
-    /// In order of time, the next one last.
+    /// Sorted by time, the next one last.
     due: Vec<QueuedRecord>,
-    /// The youngest time of this round, and of the one before.
-    youngest_ns: Option<u64>,
-    youngest_before_ns: Option<u64>,
-    /// The youngest time that became due.
+    /// The latest time so far.
+    latest_ns: Option<u64>,
+    /// The latest time when the previous round ended.
+    latest_before_ns: Option<u64>,
+    /// The latest time that became due.
     out_ns: u64,
     late: u64,
 }
@@ -68,15 +69,15 @@ pub struct OrderedRecord<'a> {
 }
 
 impl Default for Sorter {
-    /// With the bound [`limits::SORT_BYTES`].
+    /// Creates a sorter with the limit [`limits::SORT_BYTES`].
     fn default() -> Self {
         Self::new(limits::SORT_BYTES)
     }
 }
 
 impl Sorter {
-    /// At most `bound` bytes wait, and one record more. (The buffers may have room for twice as
-    /// many.)
+    /// Creates a sorter that holds at most `bound` bytes and one record more, as counted by
+    /// [`Sorter::held`]. The capacity of its buffers may be twice that.
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self {
@@ -85,25 +86,26 @@ impl Sorter {
             live_bytes: 0,
             waiting: Vec::new(),
             due: Vec::new(),
-            youngest_ns: None,
-            youngest_before_ns: None,
+            latest_ns: None,
+            latest_before_ns: None,
             out_ns: 0,
             late: 0,
         }
     }
 
-    /// Takes a record in. Records of one time keep their order. `tag` is the caller's: it comes out
-    /// with the record.
+    /// Adds a record. Records with equal times keep their order. [`Sorter::pop`] returns `tag` with
+    /// the record.
     pub fn push(&mut self, time_ns: u64, tag: u64, record: &RawRecord<'_>) {
         let garbage = self.bodies.len() - self.live_bytes;
-        // Compacting costs at most as much as what has gone out; at the limit it saves more.
+        // Compacting copies fewer bytes than were returned since the last time. At the limit it
+        // always pays: garbage would make records due early.
         if self.due.is_empty()
             && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound)
         {
             self.close_up();
         }
         self.late += u64::from(time_ns < self.out_ns);
-        self.youngest_ns = self.youngest_ns.max(Some(time_ns));
+        self.latest_ns = self.latest_ns.max(Some(time_ns));
         let RawRecord { kind, misc, body, endian } = *record;
         self.waiting.push(QueuedRecord {
             time_ns,
@@ -121,20 +123,21 @@ impl Sorter {
         }
     }
 
-    /// Every ring has been emptied (`FINISHED_ROUND`).
+    /// Ends a round: every ring has been drained (`FINISHED_ROUND`).
     pub fn round(&mut self) {
-        if let Some(limit_ns) = self.youngest_before_ns {
+        if let Some(limit_ns) = self.latest_before_ns {
             self.release(|queued| queued.time_ns <= limit_ns);
         }
-        self.youngest_before_ns = self.youngest_ns;
+        self.latest_before_ns = self.latest_ns;
     }
 
-    /// All records before this time have arrived: the rings themselves say so, rather than a round.
+    /// Makes all records before `time_ns` due. For callers that know from the rings that all of
+    /// these have arrived.
     pub fn complete_before(&mut self, time_ns: u64) {
         self.release(|queued| queued.time_ns < time_ns);
     }
 
-    /// The recording has ended: everything is due.
+    /// Makes all records due, at the end of the recording.
     pub fn finish(&mut self) {
         self.release(|_| true);
     }
@@ -156,21 +159,20 @@ impl Sorter {
         })
     }
 
-    /// Number of records that arrived after younger ones had gone out: the limit is too small, or
-    /// the recorder broke the rule.
+    /// Returns the number of records that arrived after a later one had become due. Either the
+    /// limit is too small, or the recorder ended a round before it had drained every ring.
     #[must_use]
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Bytes held: the bodies and the entry of each record.
+    /// Returns the number of bytes held: the bodies, and an entry per record.
     #[must_use]
     pub fn held(&self) -> usize {
         self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<QueuedRecord>()
     }
 
-    /// Records that are due now precede all that become due later, so they are at the end of the
-    /// list.
+    /// Moves the waiting records that `is_due` selects to the due ones, and sorts these.
     fn release(&mut self, is_due: impl Fn(&QueuedRecord) -> bool) {
         let already = self.due.len();
         self.due.reverse();
@@ -181,7 +183,7 @@ impl Sorter {
         self.due.reverse();
     }
 
-    /// Releases the oldest records, half of the bytes.
+    /// Makes the oldest records due, until they have half of the bytes.
     fn release_older_half(&mut self) {
         let mut by_time: Vec<_> = self
             .waiting
@@ -211,4 +213,165 @@ impl Sorter {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// A pseudo-random sequence (xorshift64).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % bound
+        }
+    }
+
+    /// A recording: records (time and body), and ends of rounds (`None`).
+    type RingRecords = Vec<Option<(u64, Vec<u8>)>>;
+
+    /// Rings fill while the recorder drains one after the other, so a ring that is drained later
+    /// has later records.
+    fn recording(numbers: &mut Numbers, rings: u64, rounds: u64) -> RingRecords {
+        let mut now = 0;
+        let mut emptied = vec![0; usize::try_from(rings).unwrap()];
+        let mut recording = Vec::new();
+        for _ in 0..rounds {
+            for last in &mut emptied {
+                now += numbers.below(40);
+                let mut time = *last;
+                loop {
+                    time += numbers.below(20);
+                    if time > now {
+                        break;
+                    }
+                    let size = usize::try_from(numbers.below(40)).unwrap();
+                    recording.push(Some((time, vec![time.to_le_bytes()[0]; size])));
+                }
+                *last = now + 1;
+            }
+            recording.push(None);
+        }
+        recording
+    }
+
+    /// The sorted records as (time, offset, body), and the most bytes held.
+    struct OrderedOutput {
+        records: Vec<(u64, u64, Vec<u8>)>,
+        most_held: usize,
+        late: u64,
+    }
+
+    fn sort(recording: &RingRecords, bound: usize) -> OrderedOutput {
+        let mut sorter = Sorter::new(bound);
+        let mut out = OrderedOutput { records: Vec::new(), most_held: 0, late: 0 };
+        let drain = |sorter: &mut Sorter, out: &mut OrderedOutput| {
+            while let Some(ordered) = sorter.pop() {
+                assert_eq!((ordered.record.kind, ordered.record.misc), (9, 2));
+                out.records.push((ordered.time_ns, ordered.tag, ordered.record.body.to_vec()));
+            }
+        };
+        for (offset, entry) in recording.iter().enumerate() {
+            match entry {
+                None => sorter.round(),
+                Some((time, body)) => {
+                    sorter.push(
+                        *time,
+                        offset as u64,
+                        &RawRecord { kind: 9, misc: 2, body, endian: Endian::NATIVE },
+                    );
+                    out.most_held = out.most_held.max(sorter.held());
+                }
+            }
+            drain(&mut sorter, &mut out);
+        }
+        sorter.finish();
+        drain(&mut sorter, &mut out);
+        assert_eq!(sorter.pop(), None);
+        out.late = sorter.late();
+        out
+    }
+
+    /// All records sorted by time; records with equal times keep their order.
+    fn expected(recording: &RingRecords) -> Vec<(u64, u64, Vec<u8>)> {
+        let records = recording
+            .iter()
+            .enumerate()
+            .filter_map(|(offset, entry)| Some((offset as u64, entry.as_ref()?)));
+        let mut all: Vec<_> =
+            records.map(|(offset, (time, body))| (*time, offset, body.clone())).collect();
+        all.sort_by_key(|record| record.0);
+        all
+    }
+
+    #[test]
+    fn sorts_all_records_by_time() {
+        for seed in 1..=300 {
+            let mut numbers = Numbers(seed);
+            let rings = 1 + numbers.below(6);
+            let rounds = numbers.below(30);
+            let recording = recording(&mut numbers, rings, rounds);
+            let out = sort(&recording, usize::MAX);
+            assert_eq!((out.records, out.late), (expected(&recording), 0), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn holds_few_records_between_rounds() {
+        let long = recording(&mut Numbers(7), 4, 2000);
+        let out = sort(&long, usize::MAX);
+        let whole: usize = long.iter().flatten().map(|(_, body)| body.len()).sum();
+        assert_eq!(out.records.len(), long.iter().flatten().count());
+        assert!(out.most_held < whole / 20, "{} of {whole} bytes waited", out.most_held);
+    }
+
+    /// With too small a limit nothing is lost, the limit holds, and records out of order are counted.
+    #[test]
+    fn keeps_its_limit_and_counts_late_records() {
+        for seed in 1..=300 {
+            let mut numbers = Numbers(seed);
+            let rings = 2 + numbers.below(5);
+            let recording = recording(&mut numbers, rings, 40);
+            let bound = usize::try_from(200 + numbers.below(2000)).unwrap();
+            let out = sort(&recording, bound);
+            let mut records = out.records.clone();
+            records.sort();
+            assert_eq!(records, expected(&recording), "seed {seed}");
+            assert!(
+                out.most_held <= bound + 40 + size_of::<QueuedRecord>(),
+                "seed {seed}: {} of {bound} bytes",
+                out.most_held
+            );
+            let mut youngest = 0;
+            let is_late = |(time, ..): &&(u64, u64, Vec<u8>)| {
+                let before = youngest;
+                youngest = youngest.max(*time);
+                *time < before
+            };
+            let late = out.records.iter().filter(is_late).count();
+            assert_eq!(out.late, late as u64, "seed {seed}");
+        }
+    }
+
+    /// The timeline of the module's documentation.
+    #[test]
+    fn a_round_makes_records_up_to_the_previous_round_due() {
+        let mut sorter = Sorter::default();
+        let mut round = |times: &[u64]| {
+            for time in times {
+                sorter.push(
+                    *time,
+                    0,
+                    &RawRecord { kind: 9, misc: 0, body: &[], endian: Endian::NATIVE },
+                );
+            }
+            sorter.round();
+            std::iter::from_fn(|| sorter.pop().map(|ordered| ordered.time_ns)).collect::<Vec<_>>()
+        };
+        assert!(round(&[1, 4, 2, 3, 5]).is_empty());
+        assert_eq!(round(&[6, 9, 7, 10]), [1, 2, 3, 4, 5]);
+        assert_eq!(round(&[12, 11, 13]), [6, 7, 9, 10]);
+        assert_eq!(round(&[]), [11, 12, 13]);
+    }
+}

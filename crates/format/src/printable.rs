@@ -1,5 +1,5 @@
-//! Text from outside (names in recordings, of events, processes and files), made safe for a
-//! terminal and for one line of a table.
+//! Makes untrusted text (names in recordings, of events, processes and files) safe for a terminal
+//! and for one line of a table.
 
 use std::borrow::Cow;
 
@@ -25,13 +25,13 @@ pub fn printable<T: AsRef<[u8]> + ?Sized>(text: &T) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Bytes as hexadecimal digits, as build ids are written.
+/// Formats bytes as hexadecimal digits, like build ids.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Digits in groups of three, as people write them: 20,000.
+/// Groups digits by three, separated by commas: 20,000.
 #[must_use]
 pub fn group_digits(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn harmless_names_stay_as_they_are() {
+    fn harmless_names_stay_unchanged() {
         assert!(matches!(printable("größe 漢字 a b".as_bytes()), Cow::Borrowed("größe 漢字 a b")));
     }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reaches_a_terminal_raw() {
+    fn escapes_control_characters_and_direction_marks() {
         assert_eq!(printable(b"a\x1b[2Jb\nc\r\x9b"), "a\\u{1b}[2Jb\\u{a}c\\u{d}\u{fffd}");
         assert_eq!(printable("\u{9b}x\u{202e}y".as_bytes()), "\\u{9b}x\\u{202e}y");
     }

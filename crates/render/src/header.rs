@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use tare_format::abi::{Attr, Sampling};
 use tare_format::file::features::{ARCH, CPUDESC, CPUID, HOSTNAME, OSRELEASE, TOTAL_MEM, VERSION};
-use tare_format::file::{Description, Event, Features};
+use tare_format::file::{Description, Features, RecordedEvent};
 use tare_format::{hex, printable};
 
 /// Writes a recording's machine, session and events, which have these `names`; with `is_full` also
@@ -122,7 +122,7 @@ fn write_long_parts(out: &mut dyn Write, features: &Features) -> io::Result<()> 
 }
 
 /// Formats an event's attributes by the kernel's names; zeros are left out.
-fn format_event(event: &Event, name: &[u8]) -> String {
+fn format_event(event: &RecordedEvent, name: &[u8]) -> String {
     let Attr {
         kind,
         config,

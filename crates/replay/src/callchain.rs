@@ -20,8 +20,8 @@ pub struct CodeAddress {
 
 impl CodeAddress {
     /// The source or target of a branch, whose mode follows from the address.
-    pub(crate) fn of_branch(address: u64) -> Self {
-        Self { mode: CpuMode::of_address(address), address }
+    pub(crate) fn from_branch(address: u64) -> Self {
+        Self { mode: CpuMode::from_address(address), address }
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn read(
         } else if ip == PERF_CONTEXT_USER_DEFERRED {
             // The user part follows in a record of its own.
             break;
-        } else if let Some(context) = CpuMode::of_context(ip) {
+        } else if let Some(context) = CpuMode::from_context(ip) {
             mode = context;
         } else {
             // An invalid marker: like perf, drop the whole chain.

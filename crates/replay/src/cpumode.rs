@@ -30,7 +30,7 @@ impl CpuMode {
     /// Guesses the mode of an address whose record lacks one: the kernel has the upper half of the
     /// address space.
     #[must_use]
-    pub fn of_address(address: u64) -> Self {
+    pub fn from_address(address: u64) -> Self {
         if address >> 63 == 1 { Self::Kernel } else { Self::User }
     }
 
@@ -41,7 +41,7 @@ impl CpuMode {
 
     /// Reads the mode from a record's `misc`.
     #[must_use]
-    pub fn of_misc(misc: u16) -> Self {
+    pub fn from_misc(misc: u16) -> Self {
         match u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK {
             PERF_RECORD_MISC_KERNEL => Self::Kernel,
             PERF_RECORD_MISC_USER => Self::User,
@@ -55,7 +55,7 @@ impl CpuMode {
     /// Returns the mode of the addresses behind a marker in a call chain (`enum
     /// perf_callchain_context`), or `None` for an unknown marker.
     #[must_use]
-    pub fn of_context(marker: u64) -> Option<Self> {
+    pub fn from_context(marker: u64) -> Option<Self> {
         Some(match marker {
             PERF_CONTEXT_KERNEL => Self::Kernel,
             PERF_CONTEXT_USER => Self::User,

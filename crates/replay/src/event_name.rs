@@ -44,7 +44,7 @@ const CACHE_ACCESSES: [(&str, &str); 3] =
     [("load", "loads"), ("store", "stores"), ("prefetch", "prefetches")];
 
 /// Returns a name made from an event's attributes.
-pub(crate) fn of_attr(attr: &Attr) -> String {
+pub(crate) fn from_attr(attr: &Attr) -> String {
     let number = attr.config;
     let index = usize::try_from(number).unwrap_or(usize::MAX);
     let name = match attr.kind {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_equal_perfs() {
-        let name = |kind, config, flags| of_attr(&attr(kind, config, flags));
+        let name = |kind, config, flags| from_attr(&attr(kind, config, flags));
         assert_eq!(name(PERF_TYPE_HARDWARE, 0, Flags::empty()), "cycles");
         assert_eq!(
             name(PERF_TYPE_HARDWARE, 1, Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV),

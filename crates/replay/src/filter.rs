@@ -95,7 +95,7 @@ impl SampleFilter {
         if dsos.is_empty() && symbols.is_empty() {
             return true;
         }
-        let mode = CpuMode::of_misc(sample.raw.misc);
+        let mode = CpuMode::from_misc(sample.raw.misc);
         let ip = sample.fields.head.ip.unwrap_or(0);
         let at = machine.dso_address(mode, sample.fields.head.pid.unwrap_or(-1), ip);
         let is_dso = |path: &[u8]| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tare_format::abi::Flags;
-use tare_format::file::{Description, Event};
+use tare_format::file::{Description, RecordedEvent};
 use tare_format::jit_note::{ClockPair, JitNote, JitProcess};
 use tare_symbols::{
     DsoAddress, DsoId, DsoRenumbering, JitChange, RecordedProcess, RecordedProcesses, Runtime,
@@ -31,8 +31,8 @@ pub(crate) struct JitClock {
 
 impl JitClock {
     /// Reads the clock of a recording's events.
-    fn learn_events(&mut self, events: &[Event]) {
-        let is_monotonic = |event: &Event| {
+    fn learn_events(&mut self, events: &[RecordedEvent]) {
+        let is_monotonic = |event: &RecordedEvent| {
             event.attr.flags.contains(Flags::USE_CLOCKID) && event.attr.clockid == CLOCK_MONOTONIC
         };
         self.is_monotonic = !events.is_empty() && events.iter().all(is_monotonic);

@@ -22,7 +22,7 @@
 //!
 //! use tare_format::Endian;
 //! use tare_format::abi::Attr;
-//! use tare_format::file::{Description, Entry, Event};
+//! use tare_format::file::{Description, Entry, RecordedEvent};
 //! use tare_format::record::{RawRecord, Sample, kind};
 //! use tare_replay::{Error, Machine, ReplayOptions, Replay, Replayed, Sink};
 //!
@@ -44,8 +44,8 @@
 //!
 //! // An event whose samples have PERF_SAMPLE_TID and PERF_SAMPLE_TIME.
 //! let attr = Attr { sample_type: 1 << 1 | 1 << 2, ..Attr::default() };
-//! let event = Event { attr, ids: vec![], name: Some(b"cpu-clock".to_vec()) };
-//! let description = Description::of_events(Endian::Little, [event]);
+//! let event = RecordedEvent { attr, ids: vec![], name: Some(b"cpu-clock".to_vec()) };
+//! let description = Description::from_events(Endian::Little, [event]);
 //! let mut replay = Replay::new(ReplayOptions::default());
 //! let mut times = Times::default();
 //! for (tid, time_ns) in [(8_u64, 20_u64), (8, 40), (7, 10), (7, 30)] {

@@ -67,7 +67,7 @@ impl Live {
     pub fn new(options: LiveOptions) -> Self {
         let LiveOptions { window, symbols, left_out } = options;
         Self {
-            description: Description::of_events(Endian::NATIVE, []),
+            description: Description::from_events(Endian::NATIVE, []),
             replay: Replay::new(ReplayOptions {
                 symbols,
                 most_stacks: Some(STACKS),

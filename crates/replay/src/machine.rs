@@ -172,7 +172,7 @@ impl Machine {
                     self.jit.remove(pid);
                 }
             }
-            Record::Mmap(mmap) if CpuMode::of_misc(raw.misc) == CpuMode::Kernel => {
+            Record::Mmap(mmap) if CpuMode::from_misc(raw.misc) == CpuMode::Kernel => {
                 self.map_kernel(mmap);
             }
             Record::Mmap(mmap)

@@ -1,11 +1,11 @@
 //! Decodes the raw bytes of tracepoints' samples.
 
 use tare_format::abi::bindings::PERF_TYPE_TRACEPOINT;
-use tare_format::file::{Description, Event, features};
+use tare_format::file::{Description, RecordedEvent, features};
 use tare_format::tracepoint::{Names, TracingData};
 
 use crate::cpumode::CpuMode;
-use crate::event_name::of_attr;
+use crate::event_name::from_attr;
 use crate::machine::Machine;
 
 /// The descriptions of a recording's tracepoints.
@@ -35,17 +35,21 @@ impl Tracepoints {
     /// Returns an event's recorded name, or else one made from its tracepoint or its attributes.
     /// Untrusted.
     #[must_use]
-    pub fn event_name(&self, event: &Event) -> Vec<u8> {
+    pub fn event_name(&self, event: &RecordedEvent) -> Vec<u8> {
         let tracepoint = || {
             let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;
             data.name(event.attr.config).map(String::into_bytes)
         };
-        event.name.clone().or_else(tracepoint).unwrap_or_else(|| of_attr(&event.attr).into_bytes())
+        event
+            .name
+            .clone()
+            .or_else(tracepoint)
+            .unwrap_or_else(|| from_attr(&event.attr).into_bytes())
     }
 
     /// Returns the names of a tracepoint's own fields, or `None` if the recording doesn't describe it.
     #[must_use]
-    pub fn field_names(&self, event: &Event) -> Option<Vec<String>> {
+    pub fn field_names(&self, event: &RecordedEvent) -> Option<Vec<String>> {
         let data = self.data.as_ref().filter(|_| event.attr.kind == PERF_TYPE_TRACEPOINT)?;
         let fields = data.format(event.attr.config)?.fields.iter().map(|field| field.name.clone());
         // All tracepoints share the common fields.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use tare_format::Endian;
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::file::{Description, Entry, Event};
+use tare_format::file::{Description, Entry, RecordedEvent};
 use tare_format::record::{RawRecord, Sample, kind};
 use tare_replay::{
     CodeAddress, Error, Machine, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
@@ -75,7 +75,7 @@ fn description(extra: u64, branches: u64) -> Description {
         branch_sample_type: branches,
         ..Attr::default()
     };
-    Description::of_events(ENDIAN, [Event { attr, ids: Vec::new(), name: None }])
+    Description::from_events(ENDIAN, [RecordedEvent { attr, ids: Vec::new(), name: None }])
 }
 
 /// The delivered samples: thread, time, thread name, and call chain.

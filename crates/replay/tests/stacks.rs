@@ -10,7 +10,7 @@ use tare_format::Endian;
 use tare_format::abi::bindings::{PERF_CONTEXT_USER, PERF_CONTEXT_USER_DEFERRED};
 use tare_format::abi::{Attr, Flags};
 use tare_format::file::writer::{Description as Written, EventDescription};
-use tare_format::file::{Description, Entry, Event};
+use tare_format::file::{Description, Entry, RecordedEvent};
 use tare_format::record::{RawRecord, RecordHeader, Sample, kind};
 use tare_profile::Losses;
 use tare_replay::{
@@ -72,7 +72,7 @@ fn description(extra: u64, flags: Flags) -> Description {
         flags: Flags::SAMPLE_ID_ALL | flags,
         ..Attr::default()
     };
-    Description::of_events(ENDIAN, [Event { attr, ids: Vec::new(), name: None }])
+    Description::from_events(ENDIAN, [RecordedEvent { attr, ids: Vec::new(), name: None }])
 }
 
 /// The times and call chains of delivered samples.

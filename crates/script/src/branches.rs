@@ -28,7 +28,7 @@ impl BranchPrinter {
 
     /// Returns the offset in the file, or the address itself in the kernel and in fixed files.
     fn offset(&mut self, machine: &Machine, at: Option<DsoAddress>, address: u64) -> u64 {
-        let is_user = CpuMode::of_address(address) == CpuMode::User;
+        let is_user = CpuMode::from_address(address) == CpuMode::User;
         let Some(at) = at.filter(|_| is_user) else { return address };
         let is_fixed = self
             .is_fixed
@@ -45,7 +45,7 @@ impl BranchPrinter {
         let pid = sample.head.pid.unwrap_or(-1);
         for branch in sample.branches.iter().flat_map(Branches::iter) {
             for (address, separator) in [(branch.from, ""), (branch.to, "/")] {
-                let mode = CpuMode::of_address(address);
+                let mode = CpuMode::from_address(address);
                 let at = line.machine.dso_address(mode, pid, address);
                 if layout == Fields::BRSTACKSYM {
                     line.text.extend_from_slice(separator.as_bytes());

@@ -49,7 +49,7 @@ impl SampleLine<'_> {
     /// Adds the symbol of a data address. The kernel's code may access user memory.
     fn add_data_symbol(&mut self, sample: &Sample<'_>, misc: u16, addr: u64) {
         let pid = sample.head.pid.unwrap_or(-1);
-        let mode = CpuMode::of_misc(misc);
+        let mode = CpuMode::from_misc(misc);
         let other = if mode == CpuMode::Kernel { CpuMode::User } else { CpuMode::Kernel };
         let at = self
             .machine

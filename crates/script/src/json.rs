@@ -143,7 +143,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
         };
         self.samples += 1;
         let head = &sample.fields.head;
-        let mode = CpuMode::of_misc(sample.raw.misc);
+        let mode = CpuMode::from_misc(sample.raw.misc);
         let pid = head.pid.unwrap_or(-1);
         let trace = sample.fields.raw.and_then(|raw| {
             let trace = self.tracepoints.fields(machine, event.attr.config, raw);

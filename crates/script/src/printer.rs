@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tare_format::abi::{Attr, Sampling};
-use tare_format::file::{Description, Event};
+use tare_format::file::{Description, RecordedEvent};
 use tare_format::record::{Record, Sample, kind};
 use tare_render::script::{Fields, Selection, decimal, name, padded_name, signed};
 use tare_replay::{CodeAddress, CpuMode, Machine, Replayed, Tracepoints};
@@ -90,14 +90,14 @@ impl<'a> LinePrinter<'a> {
         let names: Vec<_> =
             description.events().iter().map(|event| self.tracepoints.event_name(event)).collect();
         let mut selection: Selection = self.options.selection.clone();
-        let with_name = |(event, name): (&'_ Event, &Vec<u8>)| {
+        let with_name = |(event, name): (&'_ RecordedEvent, &Vec<u8>)| {
             (event.attr.clone(), String::from_utf8_lossy(name).into_owned())
         };
         let attrs: Vec<(Attr, String)> =
             description.events().iter().zip(&names).map(with_name).collect();
         selection.fit(&attrs).map_err(ScriptError::MissingField)?;
         self.name_width = names.iter().map(Vec::len).max().unwrap_or(0);
-        let printed = |(event, name): (&Event, Vec<u8>)| PrintedEvent {
+        let printed = |(event, name): (&RecordedEvent, Vec<u8>)| PrintedEvent {
             name,
             fields: selection.fields_for(event.attr.kind),
             has_chain: self.options.callchains && event.attr.has_callchain(),
@@ -174,7 +174,7 @@ impl<'a> LinePrinter<'a> {
         sample: &Replayed<'_, Sample<'_>>,
     ) {
         let head = &sample.fields.head;
-        let mode = CpuMode::of_misc(sample.raw.misc);
+        let mode = CpuMode::from_misc(sample.raw.misc);
         let at = machine.dso_address(mode, head.pid.unwrap_or(-1), head.ip.unwrap_or(0));
         if let Some(at) = at.filter(|at| may_have_lines(machine, *at)) {
             self.addresses.pending.push_source(text.len(), head.tid.unwrap_or(-1), at);
@@ -204,7 +204,7 @@ impl<'a> LinePrinter<'a> {
                 addresses.add_chain(text, machine, sample, fields);
             } else {
                 let head = &sample.fields.head;
-                let mode = CpuMode::of_misc(misc);
+                let mode = CpuMode::from_misc(misc);
                 let address = CodeAddress { mode, address: head.ip.unwrap_or(0) };
                 addresses.add_address(text, machine, head.pid.unwrap_or(-1), address, fields);
             }

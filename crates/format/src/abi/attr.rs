@@ -19,7 +19,7 @@ use crate::bytes::Endian;
 /// kernels accept them if the bytes they don't know are zero.
 pub const ATTR_SIZE: usize = PERF_ATTR_SIZE_VER8 as usize;
 
-/// The bits of `precise_ip` in the word of flags.
+/// Position of the two bits of `precise_ip` in the flag word.
 const PRECISE_IP_SHIFT: u32 = 15;
 const PRECISE_IP_MASK: u64 = 0b11 << PRECISE_IP_SHIFT;
 
@@ -27,7 +27,7 @@ const PRECISE_IP_MASK: u64 = 0b11 << PRECISE_IP_SHIFT;
 const FREQ: u64 = 1 << 10;
 
 bitflags! {
-    /// What `read` on an event's file returns (`enum perf_event_read_format`).
+    /// Fields that `read(2)` on an event's descriptor returns (`enum perf_event_read_format`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ReadFormat: u64 {
         /// Nanoseconds that the event was enabled.
@@ -55,12 +55,12 @@ pub enum Sampling {
     Frequency(u64),
 }
 
-/// An event as the kernel takes it. Fields have the kernel's names and units.
+/// An event as passed to the kernel. Fields have the kernel's names and units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attr {
     /// `type`: the PMU that provides the event (`PERF_TYPE_*`, or the number in sysfs).
     pub kind: u32,
-    /// The PMU's event.
+    /// Selects the PMU's event.
     pub config: u64,
     /// Further configuration; for breakpoints the address (`bp_addr`).
     pub config1: u64,
@@ -100,18 +100,18 @@ pub struct Attr {
     pub aux_sample_size: u32,
     /// Handed to the signal handler, with [`Flags::SIGTRAP`].
     pub sig_data: u64,
-    /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel takes its address in
-    /// `config1` (`uprobe_path`), which means nothing outside the call, so the encoded bytes hold
-    /// `config1`.
+    /// For the PMUs `uprobe` and `kprobe`: the file or function. The kernel reads a pointer to it
+    /// in place of `config1` (`uprobe_path`). That pointer is valid only during the call, so the
+    /// encoded bytes hold `config1`.
     pub uprobe_path: Option<CString>,
 }
 
 /// Why bytes are not a `perf_event_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrError {
-    /// Fewer bytes than the first version of the structure has.
+    /// There are fewer bytes than the first version of the structure has.
     TooShort {
-        /// The bytes at hand.
+        /// Number of bytes.
         len: usize,
     },
 }
@@ -129,9 +129,9 @@ impl fmt::Display for AttrError {
 
 impl std::error::Error for AttrError {}
 
-/// The word of flags with `disabled` in its lowest bit. The flags are C bit fields: big-endian
-/// machines fill them from the highest bit on, the two bits of `precise_ip` included, which keep
-/// their order among themselves.
+/// Converts a flag word to one with `disabled` in its lowest bit. The flags are C bit fields, which
+/// compilers for big-endian machines allocate from the highest bit down; the two bits of
+/// `precise_ip` keep their order.
 fn flag_word_in(word: u64, endian: Endian) -> u64 {
     if endian == Endian::Little {
         return word;
@@ -143,7 +143,7 @@ fn flag_word_in(word: u64, endian: Endian) -> u64 {
 }
 
 impl Attr {
-    /// The word of flags as the kernel lays it out.
+    /// Returns the flag word as the kernel lays it out on this machine.
     fn flag_word(&self) -> u64 {
         let freq = if matches!(self.sampling, Sampling::Frequency(_)) { FREQ } else { 0 };
         self.flags.bits()
@@ -157,7 +157,7 @@ impl Attr {
         self.sample_type & u64::from(PERF_SAMPLE_CALLCHAIN) != 0
     }
 
-    /// The structure as `perf_event_open` takes it, in the byte order of this machine.
+    /// Encodes the structure for `perf_event_open(2)`, in the byte order of this machine.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; ATTR_SIZE] {
         let mut out = [0; ATTR_SIZE];
@@ -202,7 +202,7 @@ impl Attr {
     /// Like [`Attr::from_bytes`], in the byte order of the machine that wrote it.
     ///
     /// # Errors
-    /// Fewer than the 64 bytes of the first version.
+    /// Fails if there are fewer than the 64 bytes of the first version.
     pub fn from_bytes_in(bytes: &[u8], endian: Endian) -> Result<Self, AttrError> {
         if bytes.len() < 64 {
             return Err(AttrError::TooShort { len: bytes.len() });
@@ -245,7 +245,7 @@ impl Attr {
     }
 }
 
-/// The fields that are not zero, one `name value` a line: the form of golden tests and of `-vv`.
+/// Prints the fields that aren't zero, one `name value` per line, for `-vv` and golden tests.
 impl fmt::Display for Attr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "type {}", self.kind)?;
@@ -331,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_back_as_they_went() {
+    fn decodes_what_it_encoded() {
         assert_eq!(Attr::from_bytes(&filled().to_bytes()), Ok(filled()));
         assert_eq!(Attr::from_bytes(&Attr::default().to_bytes()), Ok(Attr::default()));
     }
 
     #[test]
-    fn short_and_long_structures_are_read() {
+    fn decodes_shorter_and_longer_structures() {
         let first_version = &filled().to_bytes()[..64];
         let read = Attr::from_bytes(first_version).unwrap();
         assert_eq!((read.config1, read.config2), (0x2222, 0));
@@ -347,9 +347,9 @@ mod tests {
         assert_eq!(Attr::from_bytes(&[0; 63]), Err(AttrError::TooShort { len: 63 }));
     }
 
-    /// The offsets that are written out in `to_bytes` are those of the generated bindings.
+    /// Compares the offsets in `to_bytes` with the generated bindings.
     #[test]
-    fn layout_is_the_kernels() {
+    fn offsets_equal_the_kernels() {
         assert_eq!(offset_of!(perf_event_attr, config), 8);
         assert_eq!(offset_of!(perf_event_attr, sample_type), 24);
         assert_eq!(offset_of!(perf_event_attr, read_format), 32);
@@ -366,9 +366,9 @@ mod tests {
         assert_eq!(offset_of!(perf_event_attr, config3), 128);
     }
 
-    /// The generated setters set the bits that `Flags` names.
+    /// Compares the bits of `Flags` with the generated setters.
     #[test]
-    fn flag_bits_are_the_kernels() {
+    fn flag_bits_equal_the_kernels() {
         type Setter = fn(&mut perf_event_attr, u64);
         let setters: [(Flags, Setter); 14] = [
             (Flags::DISABLED, perf_event_attr::set_disabled),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn text_shows_what_is_set() {
+    fn prints_only_fields_that_are_set() {
         let attr = Attr {
             kind: 1,
             config: 2,

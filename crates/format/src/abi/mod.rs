@@ -1,4 +1,4 @@
-//! What the kernel's `perf_event_open` takes and what `read` on its files returns
+//! The arguments of `perf_event_open(2)`, and the results of `read(2)` on its descriptors
 //! (`linux/perf_event.h`).
 
 mod attr;

@@ -1,4 +1,4 @@
-//! What `read` on an event's file returns, and counts.
+//! Counts, and the results of `read(2)` on an event's descriptor.
 
 use std::fmt;
 
@@ -19,25 +19,25 @@ pub struct Count {
 }
 
 impl Count {
-    /// A count as read: occurrences (nanoseconds for clocks), and nanoseconds enabled and running.
+    /// Creates a count of occurrences (nanoseconds for clocks) from its value and times.
     #[must_use]
     pub fn new(value: u64, enabled_ns: u64, running_ns: u64) -> Self {
         Self { value, enabled_ns, running_ns }
     }
 
-    /// The unscaled count.
+    /// Returns the unscaled count.
     #[must_use]
     pub fn value(self) -> u64 {
         self.value
     }
 
-    /// Nanoseconds that the event was enabled.
+    /// Returns the nanoseconds that the event was enabled.
     #[must_use]
     pub fn enabled_ns(self) -> u64 {
         self.enabled_ns
     }
 
-    /// Nanoseconds that the event was on a counter.
+    /// Returns the nanoseconds that the event was on a counter.
     #[must_use]
     pub fn running_ns(self) -> u64 {
         self.running_ns
@@ -49,14 +49,15 @@ impl Count {
         self.running_ns >= self.enabled_ns
     }
 
-    /// The share of the enabled time that the event was on a counter, 0 to 1. An event that was
-    /// never enabled ran all of its time.
+    /// Returns the share of the enabled time that the event was on a counter, from 0 to 1; 1 if it
+    /// was never enabled.
     #[must_use]
     pub fn running_share(self) -> f64 {
         if self.is_exact() { 1.0 } else { self.running_ns as f64 / self.enabled_ns as f64 }
     }
 
-    /// The estimate for all of the enabled time; `None` where the event never ran.
+    /// Estimates the count of the whole enabled time; `None` if the event was enabled but never
+    /// ran.
     #[must_use]
     pub fn scaled(self) -> Option<f64> {
         match (self.is_exact(), self.running_ns) {
@@ -66,7 +67,7 @@ impl Count {
         }
     }
 
-    /// Both counts together, as over CPUs or threads: values and times add up.
+    /// Adds the count of another CPU or thread: values and times add up.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl Count {
         }
     }
 
-    /// The count since `earlier`, of the same event.
+    /// Returns the count since `earlier`, of the same event.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -87,10 +88,10 @@ impl Count {
     }
 }
 
-/// One read: the counts of an event, or of a group in the order in which its members were opened.
+/// The counts of an event, or of a group's members in the order in which they were opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// One count a member, the leader first.
+    /// A count per member, the leader first.
     pub counts: Vec<Count>,
     /// Samples of each member that were lost because the ring was full; empty if the format doesn't
     /// include them.
@@ -100,13 +101,13 @@ pub struct Reading {
 /// Why bytes don't match the read format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadingError {
-    /// The format lacks one of the two times, so that no count can be built.
+    /// The format lacks one of the two times, without which no count can be built.
     NoTimes,
     /// End of file: a pinned event that could not be put on a counter.
     PinnedNotRunning,
     /// The bytes end early.
     Truncated {
-        /// The bytes at hand.
+        /// Number of bytes.
         len: usize,
     },
 }
@@ -114,7 +115,9 @@ pub enum ReadingError {
 impl fmt::Display for ReadingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoTimes => write!(f, "the event was opened without both times"),
+            Self::NoTimes => {
+                write!(f, "the event was opened without its enabled and running times")
+            }
             Self::PinnedNotRunning => write!(f, "the pinned event found no free counter"),
             Self::Truncated { len } => {
                 write!(f, "a read of {len} bytes is shorter than its format")
@@ -126,7 +129,7 @@ impl fmt::Display for ReadingError {
 impl std::error::Error for ReadingError {}
 
 impl Reading {
-    /// Decodes what `read` returned for an event that was opened with `format`.
+    /// Decodes the bytes that `read(2)` returned for an event that was opened with `format`.
     ///
     /// ```text
     /// without GROUP: value  enabled running        [id] [lost]
@@ -159,17 +162,17 @@ impl Reading {
             let lost = if with_lost { vec![word(3 + with_id)?] } else { Vec::new() };
             return Ok(Self { counts: vec![Count::new(first, enabled, running)], lost });
         }
-        let words_a_member = 1 + with_id + usize::from(with_lost);
+        let words_per_member = 1 + with_id + usize::from(with_lost);
         let members = usize::try_from(first)
             .ok()
-            .filter(|&n| n <= bytes.len() / (8 * words_a_member))
+            .filter(|&n| n <= bytes.len() / (8 * words_per_member))
             .ok_or(truncated)?;
         let counts = (0..members)
-            .map(|m| Ok(Count::new(word(3 + m * words_a_member)?, enabled, running)))
+            .map(|m| Ok(Count::new(word(3 + m * words_per_member)?, enabled, running)))
             .collect::<Result<_, _>>()?;
         let lost = (0..members)
             .filter(|_| with_lost)
-            .map(|m| word(3 + m * words_a_member + 1 + with_id))
+            .map(|m| word(3 + m * words_per_member + 1 + with_id))
             .collect::<Result<_, _>>()?;
         Ok(Self { counts, lost })
     }
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_event() {
+    fn decodes_a_single_event() {
         let read = Reading::decode(&bytes(&[7, 100, 50, 99]), TIMES | ReadFormat::ID).unwrap();
         assert_eq!(read.counts, [Count::new(7, 100, 50)]);
         assert_eq!(read.counts[0].scaled(), Some(14.0));
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_every_extra() {
+    fn decodes_groups_with_ids_and_losses() {
         let format = TIMES | ReadFormat::GROUP | ReadFormat::ID | ReadFormat::LOST;
         let read = Reading::decode(&bytes(&[2, 10, 10, 5, 1, 0, 6, 2, 0]), format).unwrap();
         assert_eq!(read.counts, [Count::new(5, 10, 10), Count::new(6, 10, 10)]);

@@ -15,10 +15,10 @@ use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RecordHeader;
 
-/// Takes records out of compressed ones.
+/// Takes records out of compressed records.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// There from the first compressed record on.
+    /// `None` before the first compressed record.
     stream: Option<Stream>,
     /// The stream is damaged: the next record's start is unknown.
     is_broken: bool,
@@ -26,15 +26,16 @@ pub(super) struct Unpacker {
 
 struct Stream {
     decoder: Decoder<'static>,
-    /// The data of the compressed record, and how many of them were taken.
+    /// The data of the current compressed record.
     input: Vec<u8>,
+    /// Bytes of `input` that were decompressed.
     taken: usize,
     buffer: Box<[u8]>,
     start: usize,
     filled: usize,
-    /// More may come without input.
+    /// Whether the decoder may have output that needs no further input.
     has_more: bool,
-    /// Bytes that the compressed record yielded.
+    /// Bytes that the compressed record has decompressed to so far.
     yielded: u64,
     /// The compressed record's offset in the recording.
     offset: u64,
@@ -64,13 +65,13 @@ impl Unpacker {
         }
     }
 
-    /// Nothing compressed has come.
+    /// Whether no compressed record was added yet.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.stream.is_none()
     }
 
-    /// The size of the next whole record, which is then at the front of [`Unpacker::advance`].
+    /// Decompresses the next whole record, for [`Unpacker::advance`] to return. Returns its size.
     pub(super) fn find_record(&mut self, endian: Endian, losses: &mut Losses) -> Option<usize> {
         let stream = self.stream.as_mut().filter(|_| !self.is_broken)?;
         loop {
@@ -133,7 +134,9 @@ impl Stream {
     fn add(&mut self, data: &[u8], offset: u64) {
         self.input.clear();
         self.input.extend_from_slice(data);
-        (self.taken, self.yielded, self.offset) = (0, 0, offset);
+        self.taken = 0;
+        self.yielded = 0;
+        self.offset = offset;
     }
 
     /// Decompresses more data; `false` if the input is exhausted.

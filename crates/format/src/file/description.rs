@@ -13,8 +13,8 @@ use crate::record::{Events, HeaderAttr, Layout, RawRecord, Record, Update};
 
 /// An event that was recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// As the kernel was asked for it.
+pub struct RecordedEvent {
+    /// As passed to the kernel.
     pub attr: Attr,
     /// The ids of its counters.
     pub ids: Vec<u64>,
@@ -25,13 +25,13 @@ pub struct Event {
 /// The events and features of a recording.
 #[derive(Clone, Debug)]
 pub struct Description {
-    events: Vec<Event>,
-    /// Shared by copies.
+    events: Vec<RecordedEvent>,
+    /// Shared by clones.
     by_id: Arc<Events>,
     ids: usize,
     features: Features,
     notes: Notes,
-    /// Whether the recorder said that the recording's beginning ends (`FINISHED_INIT`).
+    /// Whether the recorder has marked the end of the recording's beginning (`FINISHED_INIT`).
     has_begun: bool,
 }
 
@@ -49,9 +49,9 @@ impl Description {
 
     /// Creates the description of events in this process's rings, which no file describes.
     #[must_use]
-    pub fn of_events(endian: Endian, events: impl IntoIterator<Item = Event>) -> Self {
+    pub fn from_events(endian: Endian, events: impl IntoIterator<Item = RecordedEvent>) -> Self {
         let mut description = Self::new(endian);
-        for Event { attr, ids, name } in events {
+        for RecordedEvent { attr, ids, name } in events {
             let before = description.events.len();
             description.add_event(attr, ids);
             if let Some(event) = description.events.get_mut(before) {
@@ -61,34 +61,33 @@ impl Description {
         description
     }
 
-    /// The events, in the order of the recording.
+    /// Returns the events, in the order of the recording.
     #[must_use]
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[RecordedEvent] {
         &self.events
     }
 
-    /// Finds the event that a record belongs to: an index into [`Description::events`].
+    /// Returns the lookup of a record's event, an index into [`Description::events`].
     #[must_use]
     pub fn lookup(&self) -> &Events {
         &self.by_id
     }
 
-    /// The feature sections.
+    /// Returns the feature sections.
     #[must_use]
     pub fn features(&self) -> &Features {
         &self.features
     }
 
-    /// The notes that came so far, whole: bytes that [`super::note::encode`] put into the
-    /// recording.
+    /// Returns the complete notes so far, as they were passed to [`super::note::encode`].
     #[must_use]
     pub fn notes(&self) -> &[Vec<u8>] {
         self.notes.whole()
     }
 
-    /// Adds an event, unless it is there. `false`: it is one too many.
+    /// Adds an event, unless it is known. Returns `false` if a limit is exceeded.
     pub(super) fn add_event(&mut self, attr: Attr, ids: Vec<u64>) -> bool {
-        let known = |event: &Event| event.attr == attr && event.ids == ids;
+        let known = |event: &RecordedEvent| event.attr == attr && event.ids == ids;
         let is_known = ids
             .first()
             .map_or_else(|| self.events.iter().any(known), |id| self.by_id.with_id(*id).is_some());
@@ -101,7 +100,7 @@ impl Description {
         let ids = distinct(ids);
         self.ids += ids.len();
         Arc::make_mut(&mut self.by_id).add(Layout::from(&attr), ids.iter().copied());
-        self.events.push(Event { attr, ids, name: None });
+        self.events.push(RecordedEvent { attr, ids, name: None });
         true
     }
 
@@ -123,7 +122,7 @@ impl Description {
         true
     }
 
-    /// Adds a feature section. `false`: it is too large.
+    /// Adds a feature section. Returns `false` if a limit is exceeded.
     pub(super) fn add_feature(&mut self, feature: u32, data: Vec<u8>) -> bool {
         let added = self.features.add(feature, data);
         if added && feature == features::EVENT_DESC {
@@ -132,7 +131,7 @@ impl Description {
         added
     }
 
-    /// Names events by the section `EVENT_DESC`.
+    /// Names events that have no name yet by the section `EVENT_DESC`.
     pub(super) fn name_events(&mut self) {
         let Ok(described) = self.features.event_desc() else { return };
         let names: Vec<_> = described
@@ -150,7 +149,7 @@ impl Description {
         }
     }
 
-    /// Adds what a record at `offset` says about the recording.
+    /// Applies a record at `offset` that describes the recording.
     pub(super) fn absorb(&mut self, record: &RawRecord<'_>, offset: u64, losses: &mut Losses) {
         let fits = match record.decode() {
             Ok(Record::HeaderAttr(HeaderAttr { attr, ids })) => {
@@ -180,7 +179,8 @@ impl Description {
     }
 }
 
-/// The ids without the first one's repetitions at the end, which keep room for more.
+/// Removes the repetitions of the first id at the end, which are placeholders for later ids: see
+/// [`super::writer::IdRoom`].
 fn distinct(mut ids: Vec<u64>) -> Vec<u64> {
     let Some(&first) = ids.first() else { return ids };
     let last = ids.iter().rposition(|id| *id != first).unwrap_or(0);

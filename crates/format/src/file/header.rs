@@ -2,17 +2,17 @@
 
 use crate::bytes::{Cursor, Endian};
 
-/// The bytes of a pipe's header, and of what both headers have in common.
+/// Bytes of a pipe's header, and of the fields that both headers share.
 pub(super) const PIPE_HEADER_SIZE: usize = 16;
-/// The bytes of a file's header.
+/// Bytes of a file's header.
 pub(super) const FILE_HEADER_SIZE: usize = 104;
 
-/// A piece of the file.
+/// A range of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// In bytes from the start of the file.
+    /// Offset in bytes from the start of the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
 }
 
@@ -21,7 +21,7 @@ impl Section {
         Some(Self { offset: fields.u64()?, size: fields.u64()? })
     }
 
-    /// The end offset; `None` if it overflows.
+    /// Returns the end offset; `None` if it overflows.
     #[must_use]
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
@@ -31,9 +31,9 @@ impl Section {
 /// The layout of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// As a file.
+    /// A file, whose header locates its sections.
     File(FileHeader),
-    /// As a stream that was never sought in.
+    /// A stream, written without seeking.
     Pipe,
 }
 
@@ -44,7 +44,7 @@ pub struct FileHeader {
     pub attr_size: u64,
     /// The attribute section.
     pub attrs: Section,
-    /// The records. Size 0: the recorder didn't end in an orderly way.
+    /// The records. The size is 0 if the recorder was killed.
     pub data: Section,
     /// One bit for each feature section.
     pub features: [u64; 4],
@@ -62,7 +62,8 @@ impl FileHeader {
         Some(Self { attr_size, attrs, data, features })
     }
 
-    /// The bits of the feature sections, rising: the order of their table.
+    /// Iterates over the bits of the feature sections in ascending order, which is the order of
+    /// their table.
     pub fn feature_bits(&self) -> impl Iterator<Item = u32> {
         let features = self.features;
         (0..256_u32).filter(move |bit| features[*bit as usize / 64] >> (bit % 64) & 1 == 1)

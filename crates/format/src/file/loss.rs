@@ -1,4 +1,4 @@
-//! What of a recording could not be read, and why.
+//! The parts of a recording that could not be read, and why.
 
 use std::fmt;
 
@@ -7,40 +7,40 @@ use crate::limits;
 /// Why bytes were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossReason {
-    /// Nothing but zeros: room that the recorder had not filled when it ended.
+    /// Zeros: space that the recorder had allocated but not filled when it ended.
     Zeros,
     /// A record's size is below the 8 bytes of its header, so the next record's start is unknown.
     BadSize,
-    /// The data end within a record.
+    /// The data ends within a record.
     CutRecord,
     /// The header promises more data than the file has.
     CutData,
     /// The feature table or a section lies outside the file.
     CutFeature,
-    /// An entry of the attribute section is cut, or not one.
+    /// An entry of the attribute section is truncated or malformed.
     BadAttr,
-    /// More than a limit of [`limits`] allows.
+    /// A limit of [`limits`] is exceeded.
     OverLimit,
-    /// Compressed data that are damaged, or follow such data.
+    /// Compressed data that is damaged, or that follows damaged data.
     Compressed,
 }
 
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Zeros => "zeros that the recorder had not filled",
+            Self::Zeros => "space that the recorder had not filled",
             Self::BadSize => "a record with an impossible size",
             Self::CutRecord => "the data end within a record",
             Self::CutData => "the header promises more data than there are",
-            Self::CutFeature => "a feature section lies outside of the file",
+            Self::CutFeature => "a feature section lies outside the file",
             Self::BadAttr => "a malformed description of an event",
-            Self::OverLimit => "more than a reader's limit",
-            Self::Compressed => "compressed data are damaged",
+            Self::OverLimit => "a limit of the reader is exceeded",
+            Self::Compressed => "the compressed data is damaged",
         })
     }
 }
 
-/// Bytes that were left out.
+/// A range of bytes that was left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Start, in bytes from the start of the recording.
@@ -51,13 +51,14 @@ pub struct Gap {
     pub why: LossReason,
 }
 
-/// The account of what was left out.
+/// All ranges that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     gaps: Vec<Gap>,
+    /// Number of gaps that aren't in `gaps`.
     more: u64,
     bytes: u64,
-    /// The recorder was killed before it wrote the data's size.
+    /// Whether the recorder was killed before it wrote the data's size.
     pub unfinished: bool,
 }
 
@@ -74,7 +75,7 @@ impl Losses {
         }
     }
 
-    /// Adds another account.
+    /// Adds the losses of another file of the recording.
     pub fn extend(&mut self, other: &Self) {
         let room = limits::GAPS - self.gaps.len();
         self.gaps.extend(other.gaps.iter().take(room));
@@ -83,19 +84,19 @@ impl Losses {
         self.unfinished |= other.unfinished;
     }
 
-    /// The first gaps, at most [`limits::GAPS`], as they were met.
+    /// Returns the first gaps, at most [`limits::GAPS`], in the order of reading.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
-    /// Number of gaps beyond [`Losses::gaps`].
+    /// Returns the number of gaps beyond [`Losses::gaps`].
     #[must_use]
     pub fn more(&self) -> u64 {
         self.more
     }
 
-    /// Bytes in all gaps.
+    /// Returns the bytes of all gaps.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -17,7 +17,7 @@ mod reader;
 mod window;
 pub mod writer;
 
-pub use description::{Description, Event};
+pub use description::{Description, RecordedEvent};
 pub use features::{FeatureError, Features};
 pub use header::{FileHeader, Header, Section};
 pub use loss::{Gap, LossReason, Losses};

@@ -1,13 +1,12 @@
-//! Notes in a recording: bytes that mean something to this project and that other readers step
-//! over.
+//! Notes in a recording: data for tare's own readers, which other readers skip.
 //!
 //! ```text
 //! PERF_RECORD_FINISHED_INIT | "tare.note" and seven zeros | total u32 | offset u32 | bytes | zeros up to a multiple of 8
 //! ```
-//! Readers of `perf.data` know that record as a mark without a body, and step over one that has a
-//! body: `report`, `script` and `inject` of perf 6.1 do, in files, in pipes and in compressed data,
-//! and so does the crate `linux-perf-data`, which takes the body of a FINISHED_ROUND for the next
-//! record. A note that is longer than a record goes into several, one after the other.
+//! Readers of `perf.data` know that record as a mark without a body, and skip a body: perf 6.1 does
+//! (`report`, `script` and `inject`, in files, pipes and compressed data), and so does the crate
+//! `linux-perf-data`. A FINISHED_ROUND wouldn't do, because that crate takes its body for the next
+//! record. A note that is longer than a record is divided among consecutive records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,13 +23,13 @@ const PART_BYTES: usize = 60_000;
 
 /// A note is longer than [`limits::NOTE_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a note of {len} bytes: a reader takes at most {}", limits::NOTE_BYTES)]
+#[error("a note has {len} bytes, and a reader accepts at most {}", limits::NOTE_BYTES)]
 pub struct TooLong {
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: usize,
 }
 
-/// A note as whole records. Anything but an empty one makes at least one.
+/// Encodes a note as one or more records. An empty note has no record.
 ///
 /// # Errors
 /// See [`TooLong`].
@@ -56,7 +55,7 @@ pub fn encode(note: &[u8]) -> Result<Vec<u8>, TooLong> {
 
 /// Encodes a note as a mark followed by JSON.
 pub(crate) fn to_json(mark: &[u8], value: &impl Serialize) -> Vec<u8> {
-    // What notes hold, numbers, strings and lists, always has a JSON form.
+    // Notes consist of numbers, strings and lists, which always have a JSON form.
     [mark, &serde_json::to_vec(value).unwrap_or_default()].concat()
 }
 
@@ -65,22 +64,24 @@ pub(crate) fn from_json<T: DeserializeOwned>(mark: &[u8], note: &[u8]) -> Option
     serde_json::from_slice(note.strip_prefix(mark)?).ok()
 }
 
-/// The notes of a recording, put together from their records as these come.
+/// Assembles the notes of a recording from their records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     whole: Vec<Vec<u8>>,
     bytes: usize,
+    /// The parts of an incomplete note so far.
     begun: Vec<u8>,
 }
 
 impl Notes {
-    /// The whole ones, as they came.
+    /// Returns the complete notes, in the order of the recording.
     #[must_use]
     pub fn whole(&self) -> &[Vec<u8>] {
         &self.whole
     }
 
-    /// Takes the whole ones out: their bytes no longer count.
+    /// Removes and returns the complete notes. Their bytes no longer count towards
+    /// [`limits::NOTE_BYTES`].
     pub fn take(&mut self) -> Vec<Vec<u8>> {
         self.bytes = 0;
         std::mem::take(&mut self.whole)
@@ -107,7 +108,7 @@ impl Notes {
     }
 }
 
-/// Total, offset and bytes of a note's record; `None` for any other record.
+/// Returns total, offset and bytes of a note's record; `None` for any other record.
 fn part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
     let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_come_back_whole() {
+    fn decodes_notes_of_any_length() {
         let long: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
         for note in [&b"x"[..], b"12345678", &long[..PART_BYTES], &long[..PART_BYTES + 1], &long] {
             let bytes = [&FINISHED_INIT[..], &encode(note).unwrap(), &FINISHED_INIT].concat();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn several_notes_are_kept_apart_and_have_a_limit_together() {
+    fn separates_notes_and_limits_their_total() {
         let note = vec![7; limits::NOTE_BYTES / 2];
         let one = encode(&note).unwrap();
         let (notes, fits) = read(&[&one[..], &one].concat());
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_fit_together_are_no_note() {
+    fn drops_notes_with_missing_or_repeated_parts() {
         let long = vec![1; 3 * PART_BYTES];
         let bytes = encode(&long).unwrap();
         let record = bytes.len() / 3;
@@ -171,8 +172,8 @@ mod tests {
             assert!(!fits && notes.whole().is_empty());
         }
         let (notes, fits) = read(&[&bytes[record..], &encode(b"whole").unwrap()].concat());
-        assert!(!fits && notes.whole() == [b"whole".to_vec()], "what comes later counts again");
+        assert!(!fits && notes.whole() == [b"whole".to_vec()], "later notes are read");
         let (notes, fits) = read(&bytes[..2 * record]);
-        assert!(fits && notes.whole().is_empty(), "a note that is cut is none");
+        assert!(fits && notes.whole().is_empty(), "a truncated note is dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a recording from its front to its end.
+//! Reads a recording from start to end.
 
 mod setup;
 
@@ -16,17 +16,17 @@ use crate::record::{RawRecord, Record, RecordHeader, kind};
 /// Why a recording can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It could not be read.
+    /// It can't be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It doesn't begin as `perf.data` does.
+    /// It doesn't start with the magic number of `perf.data`.
     #[error("not a perf.data file")]
     NotPerfData,
-    /// The format of 2009 to 2012.
-    #[error("a perf.data file of version 1, which today's perf doesn't write")]
+    /// It has the format of 2009 to 2012.
+    #[error("a perf.data file of version 1, which perf wrote until 2012")]
     Version1,
     /// The header ends early.
-    #[error("the header of the perf.data file is cut")]
+    #[error("the header of the perf.data file is truncated")]
     CutHeader,
     /// A file in a pipe can't be read: its description follows its data.
     #[error(
@@ -35,12 +35,12 @@ pub enum OpenError {
     FileInPipe,
 }
 
-/// Bytes that follow a record and are no part of it.
+/// Data that follows a record without being part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Offset of the records, in bytes from the start of the recording.
+    /// Offset in bytes from the start of the recording.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
 }
 
@@ -53,12 +53,11 @@ pub struct Entry<'a> {
     pub record: RawRecord<'a>,
     /// Events and features; in a pipe, those up to and including this record.
     pub description: &'a Description,
-    /// AUX data that follow the record. The reader steps over them.
+    /// AUX data after the record, which the reader skips.
     pub payload: Option<Payload>,
 }
 
-/// A recording that is being read. It holds one buffer of [`crate::limits::READ_BUFFER`], whatever the
-/// size of the recording.
+/// Reads a recording, of any size, through one buffer of [`crate::limits::READ_BUFFER`] bytes.
 #[derive(Debug)]
 pub struct Reader<R> {
     window: Window<R>,
@@ -70,10 +69,10 @@ pub struct Reader<R> {
     unpacker: Unpacker,
 }
 
-/// What lies between the last record and the next.
+/// Data between the last record and the next.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    TracingData { size: u64, filling: u64 },
+    TracingData { size: u64, padding: u64 },
     Skip { size: u64 },
 }
 
@@ -110,26 +109,26 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The layout of the recording.
+    /// Returns the layout of the recording.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The byte order of the machine that it was made on.
+    /// Returns the byte order of the recorded machine.
     #[must_use]
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// Events and features, as far as they are known: of a file from the start, of a pipe as its
-    /// records come.
+    /// Returns events and features. A file describes them at its start, a pipe as its records
+    /// arrive.
     #[must_use]
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// What could not be read so far.
+    /// Returns the parts that could not be read so far.
     #[must_use]
     pub fn losses(&self) -> &Losses {
         &self.losses
@@ -157,8 +156,8 @@ impl<R: Read> Reader<R> {
         self.next_of_any_kind()
     }
 
-    /// The size of the next record, where it is one of the kernel's and all of it is in the window:
-    /// nearly all are.
+    /// Returns the size of the next record if the kernel wrote it and the window holds all of it,
+    /// which is true of nearly all records.
     #[inline]
     fn kernel_record(&self) -> Option<usize> {
         let bytes = self.window.bytes();
@@ -184,7 +183,7 @@ impl<R: Read> Reader<R> {
             self.pending = match record.decode() {
                 Ok(Record::TracingData { size }) => Some(Pending::TracingData {
                     size: size.into(),
-                    filling: u64::from(size).next_multiple_of(8) - u64::from(size),
+                    padding: u64::from(size).next_multiple_of(8) - u64::from(size),
                 }),
                 Ok(Record::Auxtrace(aux)) => {
                     payload =
@@ -201,10 +200,10 @@ impl<R: Read> Reader<R> {
         Ok(Some(Entry { offset, record, description: &self.description, payload }))
     }
 
-    /// Whether [`Reader::next_record`] has one more.
+    /// Whether [`Reader::next_record`] will return a record.
     ///
     /// # Errors
-    /// The source can't be read.
+    /// Fails if the source can't be read.
     pub fn has_record(&mut self) -> io::Result<bool> {
         if self.unpacker.find_record(self.endian, &mut self.losses).is_some() {
             return Ok(true);
@@ -213,8 +212,8 @@ impl<R: Read> Reader<R> {
         Ok(self.find_record()?.is_some())
     }
 
-    /// Returns a decompressed record. Its position is the compressed record's. Only records are
-    /// compressed, so none has a payload.
+    /// Returns a decompressed record, with the offset of the compressed record. Only records are
+    /// compressed, so it has no payload.
     fn unpacked(&mut self, size: usize) -> Option<Entry<'_>> {
         let (bytes, offset) = self.unpacker.advance(size);
         let record = RawRecord::first(bytes, self.endian)?;
@@ -235,11 +234,11 @@ impl<R: Read> Reader<R> {
                 self.window.skip(size.next_multiple_of(8))?;
                 0
             }
-            Pending::TracingData { size, filling } => {
+            Pending::TracingData { size, padding } => {
                 let data = self.window.read_vec(size)?;
                 let missing = size - data.len() as u64;
                 self.description.add_feature(features::TRACING_DATA, data);
-                self.window.skip(filling)?;
+                self.window.skip(padding)?;
                 missing
             }
         };
@@ -247,7 +246,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The size of the next whole record, which is then in the window. Steps over zeros.
+    /// Reads the next whole record into the window, and returns its size. Skips zeros.
     fn find_record(&mut self) -> io::Result<Option<usize>> {
         loop {
             let offset = self.window.offset();
@@ -271,7 +270,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Steps over whole groups of eight zeros.
+    /// Skips zeros, eight at a time.
     fn skip_zeros(&mut self, offset: u64) -> io::Result<()> {
         while self.window.fill(RecordHeader::SIZE)? {
             let zeros = self
@@ -306,7 +305,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Opens a file, or a pipe's stream that was saved as one.
+    /// Opens a file, or a stream that was saved to a file.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -335,7 +334,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// The byte order and the header's size.
+/// Reads the magic number and the header's size. Returns the byte order and that size.
 fn read_magic(source: &mut impl Read) -> Result<(Endian, u64), OpenError> {
     let mut magic = [0; 8];
     let mut size = [0; 8];

@@ -1,4 +1,4 @@
-//! The piece of a source that is in memory.
+//! The part of a source that is in memory.
 
 use std::io::{self, Read};
 
@@ -19,7 +19,7 @@ pub(super) struct Window<R> {
     filled: usize,
     /// Position of `buffer[start]`, in bytes from the start of the recording.
     offset: u64,
-    /// Nothing is read from here on.
+    /// Offset at which reading ends, if known.
     end: Option<u64>,
     at_end: bool,
 }
@@ -41,7 +41,7 @@ impl<R: Read> Window<R> {
         &self.buffer[self.start..self.filled]
     }
 
-    /// Reads until there are `wanted` bytes; `false` if the data ends first.
+    /// Reads until the window has `wanted` bytes. Returns `false` if the data ends first.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.filled - self.start >= wanted {
             return Ok(true);
@@ -58,7 +58,7 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Reads once; returns 0 at the end.
+    /// Reads once. Returns the number of bytes; 0 at the end.
     fn read_once(&mut self) -> io::Result<usize> {
         if self.at_end {
             return Ok(0);
@@ -76,7 +76,7 @@ impl<R: Read> Window<R> {
         Ok(read)
     }
 
-    /// Bytes up to the end that have not been read from the source.
+    /// Returns the number of bytes up to `end` that haven't been read from the source.
     fn unread(&self) -> Option<u64> {
         Some(
             self.end?.saturating_sub(self.offset.saturating_add((self.filled - self.start) as u64)),
@@ -93,7 +93,7 @@ impl<R: Read> Window<R> {
         &self.buffer[from..from + size]
     }
 
-    /// Steps over at most `size` bytes; how many there were.
+    /// Skips up to `size` bytes. Returns the number of skipped bytes.
     pub(super) fn skip(&mut self, size: u64) -> io::Result<u64> {
         let mut left = size;
         while left > 0 && self.fill(1)? {
@@ -114,12 +114,13 @@ impl<R: Read> Window<R> {
         Ok(bytes)
     }
 
-    /// Bytes that should be there by the header and aren't; `None` where all are.
+    /// Returns the number of bytes that the header promises and the source lacks; `None` if the
+    /// data is complete.
     pub(super) fn missing(&self) -> Option<u64> {
         self.unread().filter(|left| *left > 0)
     }
 
-    /// Nothing more is read.
+    /// Ends reading at the current offset.
     pub(super) fn close(&mut self) {
         self.at_end = true;
         self.end = Some(self.offset);

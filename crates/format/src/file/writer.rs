@@ -62,14 +62,14 @@ pub const DATA_SIZE_OFFSET: u64 = 48;
 /// `PERFILE2`, as a number in the byte order of the machine that writes it.
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
 
-/// An event that is recorded.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDescription {
-    /// As the kernel was asked for it.
+    /// As passed to the kernel.
     pub attr: Attr,
     /// The ids of its counters, one for each CPU and thread.
     pub ids: Vec<u64>,
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
 }
 
@@ -78,57 +78,57 @@ pub struct EventDescription {
 pub struct Description {
     /// The events.
     pub events: Vec<EventDescription>,
-    /// Facts about the machine and the session, at most one of each kind. The events' own section
-    /// is added by the writer.
+    /// Facts about the machine and the session, at most one of each kind. The writer adds the
+    /// section of the events.
     pub features: Vec<Feature>,
-    /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; without tracepoints
-    /// `None`.
+    /// Formats of tracepoints, as perf's `trace-event-info.c` lays them out; `None` without
+    /// tracepoints.
     pub tracing_data: Option<Vec<u8>>,
 }
 
-/// Why something can't be written.
+/// Why a description can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// A record has at most 65535 bytes, and in a stream an event's ids must fit in one.
+    /// In a stream, the ids of an event don't fit in a record of at most 65535 bytes.
     #[error("event '{name}' has {ids} counters, more than one record can name")]
     TooManyIds {
         /// The event.
         name: String,
-        /// Its counters.
+        /// The number of its counters.
         ids: usize,
     },
-    /// In a stream an event's name must fit in a record.
+    /// In a stream, the name of an event doesn't fit in a record.
     #[error("the name of an event has {len} bytes, more than a record can hold")]
     NameTooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         len: usize,
     },
     /// The tracepoints' formats are 4 GiB or more.
     #[error("the formats of tracepoints have {len} bytes, more than a record can announce")]
     TracingDataTooLong {
-        /// Their bytes.
+        /// Their length in bytes.
         len: usize,
     },
     /// The data ends before it starts, or beyond the largest file (8 EiB).
     #[error("data from {start} to {end} can't be in a file")]
     NotARange {
-        /// Bytes from the beginning of the file.
+        /// Start of the data, in bytes from the start of the file.
         start: u64,
-        /// Bytes from the beginning of the file.
+        /// End of the data, in bytes from the start of the file.
         end: u64,
     },
 }
 
-/// What completes a recording: [`Ending::tail`] must be in the file before [`Ending::header`] is.
+/// The bytes that complete a file. Write [`Ending::tail`] before [`Ending::header`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// Bytes to write after the data.
     pub tail: Vec<u8>,
-    /// Belongs at the beginning of the file, in one write.
+    /// The new header, to write at the start of the file in one write.
     pub header: [u8; HEADER_SIZE],
 }
 
-/// The beginning of a file, and what publishes records until there is an [`Ending`].
+/// The beginning of a file, and the bytes that publish records until an [`Ending`] is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
     /// Bytes for the start of the file. Records follow directly.
@@ -153,8 +153,9 @@ impl Beginning {
 
 impl Description {
     /// Returns the beginning of a file. Records may follow directly; [`Beginning::data_size`]
-    /// publishes them. `room` says for how many more ids of each event to leave room, given the
-    /// number it has: for counters opened later, as when a CPU comes online.
+    /// publishes them. `room` returns the number of further ids to leave room for, given the number
+    /// of an event's ids: for counters that are opened later, such as those of a CPU that comes
+    /// online.
     ///
     /// A recorder that opens a counter later writes its id at [`IdRoom::take`], and appends it to
     /// [`EventDescription::ids`], which [`Description::ending`] uses. Only an unfinished file needs
@@ -184,14 +185,14 @@ impl Description {
             front.extend(content);
         }
         let body = table.len() - RecordHeader::SIZE;
-        // Fewer sections than there are bits.
+        // At most three sections are needed, so the record isn't too long.
         let mark = RecordHeader::new(kind::FINISHED_INIT, 0, body).unwrap_or_default();
         table[..RecordHeader::SIZE].copy_from_slice(&mark.encode());
         let mut records = Vec::new();
         for (number, content) in others {
             stream::header_feature(&mut records, number, &content);
         }
-        // perf takes data of no bytes for a recorder that never came to write any.
+        // perf takes empty data for a recorder that was killed before it wrote any.
         if records.is_empty() {
             records.extend(&table);
         }
@@ -256,7 +257,7 @@ impl Description {
         stream
     }
 
-    /// Everything that is known at the beginning, as records.
+    /// Encodes everything that is known at the beginning as records.
     fn records(&self) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
@@ -299,8 +300,8 @@ impl Description {
     }
 
     /// Appends the ids and the attribute section to bytes that start at `offset` in the file, and
-    /// returns the section's range. Each event gets room for as many more ids as `room` says, which
-    /// is added to `places`.
+    /// returns the section's range. Each event gets room for as many more ids as `room` returns,
+    /// which is added to `places`.
     fn attributes(
         &self,
         bytes: &mut Vec<u8>,
@@ -325,7 +326,7 @@ impl Description {
         start..start + attributes.len() as u64
     }
 
-    /// All feature sections, by number.
+    /// Encodes all feature sections, sorted by number.
     fn all_sections(&self) -> Vec<(u32, Vec<u8>)> {
         let mut sections = self.sections();
         sections.extend(self.tracing_data.clone().map(|data| (features::TRACING_DATA, data)));
@@ -333,7 +334,7 @@ impl Description {
         sections
     }
 
-    /// The feature sections but for the tracepoints' formats, by number.
+    /// Encodes all feature sections except the tracepoints' formats, sorted by number.
     fn sections(&self) -> Vec<(u32, Vec<u8>)> {
         let mut sections: Vec<_> =
             self.features.iter().map(|feature| (feature.number(), feature.content())).collect();
@@ -346,27 +347,28 @@ impl Description {
         sections
     }
 
-    /// The bytes of an attribute in this file: without the newest field where no event uses it, as
-    /// perf before 6.4 doesn't read files that have it.
+    /// Returns the bytes of an attribute in this file. The newest field is left out if no event
+    /// uses it, because perf before 6.4 can't read files that have it.
     fn attr_size(&self) -> usize {
         let newest = self.events.iter().any(|event| event.attr.config3 != 0);
         if newest { ATTR_SIZE } else { PERF_ATTR_SIZE_VER7 as usize }
     }
 }
 
-/// Whether perf needs a section to read records: their formats, their events' names, and how long
-/// compressed ones become.
+/// Whether perf needs a section to read records: the tracepoints' formats, the events' names, and
+/// the size of decompressed records.
 fn is_needed_to_read(number: u32) -> bool {
     matches!(number, features::TRACING_DATA | features::EVENT_DESC | features::COMPRESSED)
 }
 
-/// Places of a section: offset and size.
+/// Appends offset and size of a section.
 fn section(into: &mut Vec<u8>, offset: u64, size: u64) {
     into.extend(offset.to_ne_bytes());
     into.extend(size.to_ne_bytes());
 }
 
-/// Sets the `size` fields of attributes that lie `gap` bytes apart to the number of bytes written.
+/// Sets the `size` fields of attributes, each of `attr_size` bytes and followed by `gap` other
+/// bytes.
 fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
     for attr in attributes.chunks_mut(attr_size + gap) {
         // At most ATTR_SIZE.
@@ -374,7 +376,7 @@ fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
     }
 }
 
-/// `struct perf_file_header`.
+/// Encodes a `struct perf_file_header`.
 fn header(
     attr_size: usize,
     attrs: Range<u64>,

@@ -12,28 +12,28 @@ const MARK: &[u8] = b"tare rate ";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct RateChange {
-    /// For how long events had been recorded.
+    /// Recorded time before the change, in nanoseconds.
     pub after_ns: u64,
-    /// The frequency of each event from then on, in the order of the recording; 0 for events
-    /// without one.
+    /// The frequency of each event from then on, in Hz and in the order of the recording; 0 for
+    /// events without one.
     pub hz: Vec<u64>,
 }
 
 impl RateChange {
-    /// The bytes of a note.
+    /// Encodes the change as a note.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
         note::to_json(MARK, self)
     }
 
-    /// The change in a note; `None` where it is another note.
+    /// Decodes a note; `None` for other notes and damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)
     }
 }
 
-/// What became of a budget.
+/// A sampling budget, and how it was used.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Budget {
     /// The requested budget, as a share of the recorded CPUs' time.
@@ -41,13 +41,14 @@ pub struct Budget {
     /// The share spent by samples and the recorder, without start-up and exit; `None` if nothing
     /// was recorded.
     pub spent: Option<Estimate>,
-    /// The lowest rate that was allowed.
+    /// The lowest allowed rate, in Hz.
     pub min_hz: u64,
-    /// The highest frequency of an event at the end.
+    /// The highest frequency of any event at the end, in Hz.
     pub hz: u64,
     /// Number of rate changes.
     pub changes: u64,
-    /// For how long the lowest rate was kept though it costs more than was left.
+    /// How long the lowest rate was kept although it exceeded the rest of the budget, in
+    /// nanoseconds.
     pub floor_ns: u64,
 }
 
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_comes_back_as_it_went() {
+    fn decodes_what_it_encoded() {
         let change = RateChange { after_ns: 5, hz: vec![197, 0] };
         assert_eq!(RateChange::from_note(&change.to_note()), Some(change));
         assert_eq!(RateChange::from_note(b"tare ledger {}"), None);

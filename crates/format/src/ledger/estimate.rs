@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Half widths of a 95% interval in standard errors, for a normal distribution.
+/// Half width of a 95% interval in standard errors, for a normal distribution.
 const Z95: f64 = 1.959_964;
 
 /// A figure with its 95% interval, in its own unit.
@@ -17,31 +17,31 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A number that is known.
+    /// Creates a figure without uncertainty.
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// A figure with this standard error.
+    /// Creates a figure from its standard error.
     #[must_use]
     pub fn with_error(value: f64, error: f64) -> Self {
         Self { value, low: value - Z95 * error, high: value + Z95 * error }
     }
 
-    /// Its standard error, from the interval's width.
+    /// Returns its standard error, by the interval's width.
     #[must_use]
     pub fn error(&self) -> f64 {
         (self.high - self.low) / (2.0 * Z95)
     }
 
-    /// Half of the interval's width.
+    /// Returns half of the interval's width.
     #[must_use]
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// The figure in another unit, or as another share.
+    /// Multiplies the figure and its interval, for example to convert the unit.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         let a = self.low * factor;
@@ -49,7 +49,7 @@ impl Estimate {
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
     }
 
-    /// The difference to another figure that was measured apart.
+    /// Returns the difference to a figure that was measured independently.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         Self {
@@ -60,9 +60,9 @@ impl Estimate {
         }
     }
 
-    /// Whether the interval holds a number.
+    /// Whether the interval contains a number.
     #[must_use]
-    pub fn holds(&self, number: f64) -> bool {
+    pub fn contains(&self, number: f64) -> bool {
         (self.low..=self.high).contains(&number)
     }
 }
@@ -77,11 +77,11 @@ mod tests {
         let b = Estimate { value: 1.0, low: -3.0, high: 5.0 };
         assert_eq!(a.minus(&b), Estimate { value: 4.0, low: -1.0, high: 9.0 });
         assert_eq!(a.times(-2.0), Estimate { value: -10.0, low: -16.0, high: -4.0 });
-        assert!(a.holds(2.0) && !a.holds(8.1));
+        assert!(a.contains(2.0) && !a.contains(8.1));
     }
 
     #[test]
-    fn errors_come_back() {
+    fn the_interval_has_the_width_of_its_standard_error() {
         assert!((Estimate::with_error(3.0, 0.5).error() - 0.5).abs() < 1e-12);
     }
 }

@@ -1,4 +1,4 @@
-//! How the command was followed, and how much of what its tasks used the samples stand for.
+//! How the command was followed, and which share of its tasks' usage the samples represent.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FollowMode {
-    /// By events on a cgroup that the command runs in.
+    /// Events on a cgroup that the command runs in.
     Cgroup,
     /// Events on whole CPUs; readers show only the command's tasks.
     System,
-    /// By events that children inherit.
+    /// Events that children inherit.
     #[default]
     Inherit,
 }
 
 impl FollowMode {
-    /// As part of a sentence.
+    /// Describes the mode, as the end of a sentence like "it follows the command ...".
     #[must_use]
     pub fn how(self) -> &'static str {
         match self {
@@ -33,27 +33,28 @@ impl FollowMode {
 pub struct Follow {
     /// The mode.
     pub mode: FollowMode,
-    /// Why not in a way that sees more.
+    /// Why a mode that covers more tasks wasn't used.
     pub why: Option<String>,
     /// The command's process. Its actions before its execve aren't the command's.
     pub root: i32,
-    /// For later files of a series: when the command's program began, on the recording's clock.
+    /// For later files of a series: when the command's program began, in nanoseconds of the
+    /// recording's clock.
     pub exec_ns: Option<u64>,
     /// For later files of a series with [`FollowMode::System`]: the command's other threads when
     /// the file began, sorted.
     pub members: Vec<i32>,
     /// Number of tasks, if known.
     pub tasks: Option<u64>,
-    /// Tasks of which there is no sample.
+    /// Tasks without a sample.
     pub unseen_tasks: u64,
     /// For inherited events: whether the kernel carries an exited task's remaining count over to
     /// the next child, if known.
     pub kernel_keeps_counts: Option<bool>,
     /// Tasks that left the command's cgroup and weren't recorded from then on.
     pub left_cgroup: u64,
-    /// Processes that outlived the command, and were moved back to where tare is.
+    /// Processes that outlived the command, and were moved to tare's own cgroup.
     pub outlived: usize,
-    /// The command's cgroup where it could not be removed: its folder's name.
+    /// The folder name of the command's cgroup, if it could not be removed.
     pub cgroup_kept: Option<String>,
     /// Whether the command's program has rights that its user lacks (set-user-ID, set-group-ID,
     /// capabilities, or not readable). The kernel removes an unprivileged recorder's events from
@@ -61,17 +62,17 @@ pub struct Follow {
     pub unrecordable: bool,
 }
 
-/// What the samples of an event stand for.
+/// Which part of the tasks' usage the samples of an event represent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Coverage {
-    /// The sum of the periods of its samples.
+    /// The sum of the samples' periods: nanoseconds of CPU time, or occurrences.
     pub sampled: u64,
-    /// What the tasks used: nanoseconds of CPU time, or occurrences.
+    /// The tasks' usage, in the same unit.
     pub used: u64,
-    /// Whether these are nanoseconds.
+    /// Whether the unit is nanoseconds.
     pub is_time: bool,
-    /// Whether so little was used that chance decides how many samples there are.
+    /// Whether the usage is so small that the number of samples is a matter of chance.
     pub is_little: bool,
     /// Whether the event is sampled as often as the kernel allows
     /// (`kernel.perf_event_max_sample_rate`).
@@ -82,16 +83,16 @@ pub struct Coverage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FixedPeriod {
-    /// Samples a second that were asked for.
+    /// The requested frequency, in Hz.
     pub hz: u64,
-    /// A sample every N cycles, or nanoseconds for clocks.
+    /// Cycles between two samples (nanoseconds for clocks).
     pub period: u64,
-    /// Cycles or nanoseconds that a busy CPU makes a second.
+    /// Cycles (nanoseconds for clocks) per second of a busy CPU.
     pub a_second: u64,
 }
 
 impl Coverage {
-    /// In percent; `None` where nothing was used.
+    /// Returns the represented share in percent; `None` if nothing was used.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
         (self.used > 0).then(|| 100.0 * self.sampled as f64 / self.used as f64)

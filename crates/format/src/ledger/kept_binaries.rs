@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the files that samples can lie in, where they were to be kept.
+/// The copies that `--keep-binaries` made of mapped files, and the files that it could not copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct KeptBinaries {
-    /// The folder that they are in, in the layout of perf's cache of build ids.
+    /// The folder of the copies, in the layout of perf's cache of build ids.
     pub folder: String,
-    /// Files that were added.
+    /// Number of added files.
     pub files: u64,
-    /// Bytes that they take; what shares its blocks with the original takes none.
+    /// Bytes of the added files, without those that share their blocks with the original.
     pub copied_bytes: u64,
-    /// Files that were there before.
+    /// Number of files that the folder already had.
     pub present: u64,
-    /// Files that have no build id to keep them by.
+    /// Number of files without a build id, which the folder can't hold.
     pub without_id: u64,
-    /// Files that were gone, with their process, when they were looked for.
+    /// Number of files that had disappeared, with their process, before they could be copied.
     pub missed: u64,
-    /// Files that could not be written.
+    /// Number of files that could not be written.
     pub failed: u64,
 }

@@ -37,24 +37,24 @@ const MARK: &[u8] = b"tare ledger ";
 pub struct Ledger {
     /// Version of the layout.
     pub version: u32,
-    /// Whether the recording was ended; else all that follows `recorder` is empty.
+    /// Whether the recording was finished. If not, only `recorder` and `follow` are filled in.
     pub finished: bool,
     /// The recorder.
     pub recorder: Recorder,
     /// How the command was followed; `None` without a command, or with other targets.
     pub follow: Option<Follow>,
     /// The recorded events.
-    pub events: Vec<Event>,
+    pub events: Vec<LedgerEvent>,
     /// Losses by ring.
     pub losses: Vec<Loss>,
     /// CPUs that were offline for a while.
     pub gaps: Vec<Gap>,
-    /// How often the kernel stopped an event that sampled too often.
+    /// How often the kernel throttled an event.
     pub throttled: u64,
-    /// For how long events were recorded.
+    /// How long events were recorded, in nanoseconds.
     pub recorded_ns: u64,
-    /// With a flight recorder: the shortest time that fitted in memory; `None` if all of the
-    /// requested time did.
+    /// With a flight recorder: the shortest time that fitted in memory, in nanoseconds; `None` if
+    /// the requested time always fitted.
     pub kept_ns: Option<u64>,
     /// What the recorder used.
     pub cost: Cost,
@@ -64,15 +64,15 @@ pub struct Ledger {
     pub output: Output,
     /// The rings.
     pub rings: Rings,
-    /// The budget of sampling, where there was one.
+    /// The sampling budget; `None` without one.
     pub budget: Option<Budget>,
     /// What the command used; `None` without a command, or if it is still running.
     pub command: Option<Command>,
-    /// Why the recording ended before it was over.
+    /// Why the recording ended early.
     pub stopped: Option<String>,
-    /// The binaries that were kept, where that was asked for.
+    /// The kept binaries, with `--keep-binaries`.
     pub kept_binaries: Option<KeptBinaries>,
-    /// The time that tasks were not on a CPU, where that was asked for.
+    /// The off-CPU time, with `--off-cpu`.
     pub off_cpu: Option<OffCpu>,
 }
 
@@ -80,9 +80,9 @@ pub struct Ledger {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Recorder {
-    /// The process.
+    /// Its process id.
     pub pid: i32,
-    /// Its threads.
+    /// The ids of its threads.
     pub tids: BTreeSet<i32>,
     /// Whether the user asked for its samples.
     pub included: bool,
@@ -91,22 +91,23 @@ pub struct Recorder {
 /// One recorded event.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Event {
+pub struct LedgerEvent {
     /// Its name.
     pub name: String,
     /// Samples in the recording.
     pub samples: u64,
-    /// Samples made by the recorder itself.
+    /// Samples of the recorder itself.
     pub own: u64,
     /// Samples that interrupted the kernel.
     pub in_kernel: u64,
     /// Lost samples; `None` before Linux 6.0, which doesn't count them.
     pub lost: Option<u64>,
-    /// What the samples stand for, if a command was followed and that is known.
+    /// The part of the tasks' usage that the samples represent, if a command was followed and the
+    /// usage is known.
     pub coverage: Option<Coverage>,
-    /// The period that its frequency became, so that children start with it.
+    /// The fixed period that replaced its frequency, so that children start with the same period.
     pub fixed: Option<FixedPeriod>,
-    /// The event's count over all tasks, if they inherit it and that is known.
+    /// The event's count over all tasks, if they inherit it and the count is known.
     pub counted: Option<u64>,
     /// The cost of one sample; `None` if unknown, as for tracepoints.
     pub sample_cost: Option<SampleCost>,
@@ -118,11 +119,11 @@ pub struct Event {
 pub struct Loss {
     /// The ring's CPU.
     pub cpu: u32,
-    /// Records of any kind.
+    /// Number of lost records of any kind.
     pub records: u64,
-    /// The last time before the first of them, in the recording's clock.
+    /// The last known time before the first lost record, in nanoseconds of the recording's clock.
     pub from_ns: Option<u64>,
-    /// The first time after the last of them.
+    /// The first known time after the last lost record, in nanoseconds of the recording's clock.
     pub to_ns: Option<u64>,
 }
 
@@ -132,9 +133,11 @@ pub struct Loss {
 pub struct Gap {
     /// The CPU.
     pub cpu: u32,
-    /// When the CPU was seen offline, on the recording's clock; `None` if that clock can't be read.
+    /// When the CPU was seen offline, in nanoseconds of the recording's clock; `None` if that clock
+    /// can't be read.
     pub from_ns: Option<u64>,
-    /// When its events were open again; `None` if they weren't.
+    /// When its events were open again, in nanoseconds of the recording's clock; `None` if that
+    /// didn't happen.
     pub to_ns: Option<u64>,
 }
 
@@ -142,22 +145,22 @@ pub struct Gap {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Cost {
-    /// CPU time until events were enabled.
+    /// CPU time until events were enabled, in nanoseconds.
     pub start_cpu_ns: u64,
-    /// CPU time while they were.
+    /// CPU time while events were enabled, in nanoseconds.
     pub recording_cpu_ns: u64,
-    /// CPU time since, until this was written.
+    /// CPU time from then until this ledger was written, in nanoseconds.
     pub end_cpu_ns: u64,
-    /// CPU time of the calibration at the end, if there was one.
+    /// CPU time of the calibration at the end, in nanoseconds; 0 without one.
     pub calibration_cpu_ns: u64,
     /// Wake-ups while events were enabled.
     pub wake_ups: u64,
-    /// System calls that it made to wait and to write, as its code counts them
+    /// System calls to wait and to write, counted by the recorder's own code
     /// (`docs/internals/output-path.md`).
     pub system_calls: u64,
-    /// The most memory that it had, in bytes (`VmHWM`).
+    /// Peak memory in bytes (`VmHWM`).
     pub peak_memory_bytes: Option<u64>,
-    /// Threads that read rings.
+    /// Number of threads that read rings.
     pub readers: usize,
 }
 
@@ -167,20 +170,20 @@ pub struct Cost {
 pub struct Output {
     /// `write`, `mmap`, `direct` or `stream`.
     pub path: String,
-    /// Why not as was asked for.
+    /// Why the requested output path wasn't used.
     pub fallback: Option<String>,
-    /// Times that more came in than the disk took past the page cache, and went through it for a while.
+    /// How often direct writes fell behind, so that data went through the page cache for a while.
     pub spills: u64,
     /// Bytes of records.
     pub record_bytes: u64,
-    /// Bytes in the recording when this was written.
+    /// Bytes in the recording when this ledger was written.
     pub written_bytes: u64,
-    /// Bytes of records that aren't in the recording because it ended early; a lower bound if
-    /// written before its end.
+    /// Bytes of records that aren't in the recording because it ended early; a lower bound if this
+    /// ledger was written before the end.
     pub dropped_bytes: u64,
-    /// The most bytes that waited to be compressed or to be taken from a stream, and how many may.
+    /// The most bytes that waited in the queue, to be compressed or to be read from a stream.
     pub queue_high_water_bytes: usize,
-    /// Capacity in bytes.
+    /// Capacity of the queue, in bytes.
     pub queue_bytes: usize,
 }
 
@@ -188,27 +191,28 @@ pub struct Output {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Rings {
-    /// Number of threads.
+    /// Number of rings.
     pub number: usize,
-    /// Bytes of the smallest.
+    /// Bytes of the smallest ring.
     pub bytes: usize,
-    /// The most bytes that any of them held when it was read.
+    /// The most bytes that any ring held when it was read.
     pub fullest_bytes: usize,
     /// Longest time between two reads, in milliseconds.
     pub flush_interval_ms: u64,
 }
 
-/// What the command and the children it waited for used.
+/// The CPU time of the command and of the children that it waited for.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Command {
-    /// CPU time in user mode.
+    /// CPU time in user mode, in nanoseconds.
     pub user_ns: u64,
-    /// CPU time in the kernel.
+    /// CPU time in the kernel, in nanoseconds.
     pub system_ns: u64,
 }
 
-impl Event {
+impl LedgerEvent {
+    /// Adds the samples of the next file.
     fn and(&self, next: &Self) -> Self {
         let lost = self.lost.into_iter().chain(next.lost).reduce(u64::saturating_add);
         Self {
@@ -225,58 +229,74 @@ impl Event {
     }
 }
 
+impl Cost {
+    /// Adds the cost of the next file, whose end is also the end of both.
+    fn and(&self, next: &Self) -> Self {
+        Self {
+            start_cpu_ns: self.start_cpu_ns + next.start_cpu_ns,
+            recording_cpu_ns: self.recording_cpu_ns + next.recording_cpu_ns,
+            wake_ups: self.wake_ups + next.wake_ups,
+            system_calls: self.system_calls + next.system_calls,
+            ..next.clone()
+        }
+    }
+}
+
+impl Output {
+    /// Adds the records of the next file. Its other figures already cover both.
+    fn and(&self, next: &Self) -> Self {
+        Self { record_bytes: self.record_bytes + next.record_bytes, ..next.clone() }
+    }
+}
+
+impl Rings {
+    /// Combines the fill levels of both files.
+    fn and(&self, next: &Self) -> Self {
+        Self { fullest_bytes: self.fullest_bytes.max(next.fullest_bytes), ..next.clone() }
+    }
+}
+
+/// Appends the gaps of the next file, which repeats a gap that continues there.
+fn combine_gaps(gaps: Vec<Gap>, next: &[Gap]) -> Vec<Gap> {
+    let continues =
+        |gap: &Gap| next.iter().any(|later| gap.cpu == later.cpu && gap.from_ns == later.from_ns);
+    let ended = gaps.into_iter().filter(|gap| !continues(gap));
+    ended.chain(next.iter().cloned()).collect()
+}
+
 impl Ledger {
-    /// A ledger of a recording that begins.
+    /// Creates the ledger of a recording that begins.
     #[must_use]
     pub fn new(recorder: Recorder) -> Self {
         Self { version: VERSION, recorder, ..Self::default() }
     }
 
-    /// This ledger and that of the next file, as one. What only the last of them knows is the next
-    /// one's.
+    /// Combines this ledger with that of the next file of a series. Fields that don't add up are
+    /// the next file's.
     #[must_use]
     pub fn and(self, next: &Self) -> Self {
         let events = self.events.iter().zip(&next.events).map(|(event, more)| event.and(more));
-        let fullest_bytes = self.rings.fullest_bytes.max(next.rings.fullest_bytes);
         Self {
             events: events.collect(),
             losses: [self.losses, next.losses.clone()].concat(),
-            // One that goes on is the next one's, too.
-            gaps: self
-                .gaps
-                .into_iter()
-                .filter(|gap| {
-                    !next.gaps.iter().any(|also| gap.cpu == also.cpu && gap.from_ns == also.from_ns)
-                })
-                .chain(next.gaps.iter().cloned())
-                .collect(),
+            gaps: combine_gaps(self.gaps, &next.gaps),
             throttled: self.throttled + next.throttled,
             recorded_ns: self.recorded_ns + next.recorded_ns,
             kept_ns: self.kept_ns.into_iter().chain(next.kept_ns).min(),
-            cost: Cost {
-                start_cpu_ns: self.cost.start_cpu_ns + next.cost.start_cpu_ns,
-                recording_cpu_ns: self.cost.recording_cpu_ns + next.cost.recording_cpu_ns,
-                end_cpu_ns: next.cost.end_cpu_ns,
-                wake_ups: self.cost.wake_ups + next.cost.wake_ups,
-                system_calls: self.cost.system_calls + next.cost.system_calls,
-                ..next.cost
-            },
-            output: Output {
-                record_bytes: self.output.record_bytes + next.output.record_bytes,
-                ..next.output.clone()
-            },
-            rings: Rings { fullest_bytes, ..next.rings.clone() },
+            cost: self.cost.and(&next.cost),
+            output: self.output.and(&next.output),
+            rings: self.rings.and(&next.rings),
             ..next.clone()
         }
     }
 
-    /// The bytes of a note.
+    /// Encodes the ledger as a note.
     #[must_use]
     pub fn to_note(&self) -> Vec<u8> {
         note::to_json(MARK, self)
     }
 
-    /// The ledger in a note; `None` where it is another note, or no ledger that can be understood.
+    /// Decodes a note; `None` for other notes and damaged ones.
     #[must_use]
     pub fn from_note(note: &[u8]) -> Option<Self> {
         note::from_json(MARK, note)
@@ -288,7 +308,8 @@ mod tests {
     use super::*;
 
     fn ledger() -> Ledger {
-        let event = |samples, lost| Event { samples, lost: Some(lost), ..Event::default() };
+        let event =
+            |samples, lost| LedgerEvent { samples, lost: Some(lost), ..LedgerEvent::default() };
         Ledger {
             events: vec![event(1234, 0), event(5, 7)],
             losses: vec![Loss { cpu: 1, records: 7, ..Loss::default() }],
@@ -300,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn ledgers_of_files_become_one() {
+    fn adds_up_the_ledgers_of_a_series() {
         let both = ledger().and(&ledger());
         assert_eq!(
             (both.events[0].samples, both.events[1].lost, both.throttled, both.losses.len()),
@@ -313,7 +334,20 @@ mod tests {
     }
 
     #[test]
-    fn a_note_comes_back_as_it_went() {
+    fn a_gap_that_continues_in_the_next_file_counts_once() {
+        let gap = |cpu, to_ns| Gap { cpu, from_ns: Some(5), to_ns };
+        let gaps = combine_gaps(vec![gap(1, None), gap(2, Some(7))], &[gap(1, Some(9))]);
+        assert_eq!(gaps, [gap(2, Some(7)), gap(1, Some(9))]);
+    }
+
+    #[test]
+    fn the_fullest_ring_of_a_series_counts() {
+        let rings = |fullest_bytes, bytes| Rings { fullest_bytes, bytes, ..Rings::default() };
+        assert_eq!(rings(9, 1).and(&rings(4, 2)), rings(9, 2));
+    }
+
+    #[test]
+    fn decodes_what_it_encoded() {
         assert_eq!(Ledger::from_note(&ledger().to_note()), Some(ledger()));
         assert_eq!(Ledger::from_note(b"tare ledger {"), None);
         assert_eq!(Ledger::from_note(b"something else"), None);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, Event, Ledger};
+use super::{Estimate, Ledger, LedgerEvent};
 
 /// The source of a sample's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -36,17 +36,17 @@ pub struct SampleCost {
     pub exact: bool,
     /// The source in words, as part of a sentence.
     pub source: String,
-    /// Time of the measurement, in seconds since 1970.
+    /// When it was measured, in seconds since 1970.
     pub time: Option<u64>,
 }
 
-/// For ledgers that don't tell.
+/// The factor of ledgers that lack one.
 fn once() -> f64 {
     1.0
 }
 
 impl SampleCost {
-    /// Total microseconds of this many samples, of which `in_kernel` interrupted the kernel.
+    /// Returns the microseconds of this many samples, of which `in_kernel` interrupted the kernel.
     #[must_use]
     pub fn total_us(&self, samples: f64, in_kernel: f64) -> Estimate {
         self.us.times(samples + (self.in_kernel - 1.0) * in_kernel)
@@ -66,18 +66,18 @@ pub enum ShareOf {
     Tasks,
 }
 
-/// What sampling cost, start-up and end of the recorder apart.
+/// What sampling cost, without the recorder's start-up and shutdown.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct SamplingCost {
     /// Nanoseconds that samples took, lost ones included.
     pub samples_ns: Estimate,
     /// The recorder's CPU time while it recorded.
     pub recorder_ns: u64,
-    /// Both, as a share of `cpu_ns`; `None` where that is not known.
+    /// The sum of both, as a share of `cpu_ns`; `None` if that is unknown.
     pub share: Option<Estimate>,
     /// The CPU time that the share refers to.
     pub of: ShareOf,
-    /// That CPU time.
+    /// That CPU time, in nanoseconds.
     pub cpu_ns: Option<u64>,
     /// Whether every cost was measured on the host.
     pub calibrated: bool,
@@ -93,7 +93,7 @@ impl SamplingCost {
         known().next()?;
         let mut samples_ns = Estimate::exact(0.0);
         for (event, cost) in known() {
-            // Lost samples are taken to be like the others.
+            // Lost samples are assumed to cost as much as the others.
             let all = event.samples.saturating_add(event.lost.unwrap_or(0)) as f64;
             let ns = cost.total_us(all, all * event.share_in_kernel()).times(1e3);
             samples_ns = Estimate {
@@ -130,8 +130,8 @@ impl SamplingCost {
     }
 }
 
-impl Event {
-    /// The share of samples that interrupted the kernel.
+impl LedgerEvent {
+    /// Returns the share of samples that interrupted the kernel, from 0 to 1.
     #[must_use]
     pub fn share_in_kernel(&self) -> f64 {
         self.in_kernel as f64 / self.samples.max(1) as f64

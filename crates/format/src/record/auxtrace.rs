@@ -1,4 +1,4 @@
-//! AUX data: traces that hardware writes into a ring of its own. Source:
+//! AUX data: traces that hardware writes into its own ring. Source:
 //! `tools/lib/perf/include/perf/event.h`, at `struct perf_record_auxtrace_info`, and
 //! `tools/perf/util/auxtrace.h`.
 
@@ -9,7 +9,7 @@ use crate::bytes::{Cursor, Words, until_nul};
 pub struct Aux {
     /// Offset in the AUX ring, in bytes since the recording began.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
     /// `PERF_AUX_FLAG_*`.
     pub flags: u64,
@@ -28,7 +28,7 @@ pub struct Auxtrace {
     pub size: u64,
     /// Offset in the AUX ring.
     pub offset: u64,
-    /// Tells one trace from another.
+    /// Identifies the trace.
     pub reference: u64,
     /// The AUX ring's number.
     pub idx: u32,
@@ -56,7 +56,7 @@ impl Auxtrace {
 pub struct AuxtraceInfo<'a> {
     /// `PERF_AUXTRACE_*`: see [`AuxtraceInfo::name`].
     pub kind: u32,
-    /// Words that mean something to the decoder of this kind.
+    /// Parameters for the decoder of this kind.
     pub private: Words<'a>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> AuxtraceInfo<'a> {
 pub struct AuxtraceError<'a> {
     /// The decoder: 1 is for instruction traces.
     pub kind: u32,
-    /// The decoder's own number of the error.
+    /// The decoder's own number for the error.
     pub code: u32,
     /// The CPU.
     pub cpu: i32,
@@ -97,11 +97,11 @@ pub struct AuxtraceError<'a> {
     pub pid: i32,
     /// The thread.
     pub tid: i32,
-    /// The instruction.
+    /// The address of the instruction.
     pub ip: u64,
-    /// Time on the recording's clock, if recorded.
+    /// Time in nanoseconds of the recording's clock, if recorded.
     pub time_ns: Option<u64>,
-    /// What went wrong.
+    /// The decoder's message.
     pub message: &'a [u8],
 }
 

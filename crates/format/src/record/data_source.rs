@@ -1,4 +1,5 @@
-//! `data_src` of a sample in words: the level of the memory hierarchy that had the data.
+//! Describes `data_src` of a sample in words, such as the level of the memory hierarchy that had
+//! the data.
 //!
 //! Source: `union perf_mem_data_src` of `include/uapi/linux/perf_event.h`; the words are those of
 //! `tools/perf/util/mem-events.c`.
@@ -40,7 +41,7 @@ impl DataSource {
         self.0 >> from & ((1 << bits) - 1)
     }
 
-    /// The level of the memory hierarchy: `L1 hit`.
+    /// Returns the level of the memory hierarchy: `L1 hit`.
     #[must_use]
     pub fn level(self) -> String {
         let bits = self.field(5, 14);
@@ -66,7 +67,7 @@ impl DataSource {
         with_outcome(if text.is_empty() { "N/A".to_owned() } else { text }, bits)
     }
 
-    /// What other caches said: `None`, `HitM`.
+    /// Returns the result of asking other caches: `None`, `HitM`.
     #[must_use]
     pub fn snoop(self) -> String {
         let mut words: Vec<_> = named(self.field(19, 5), &SNOOPS).collect();
@@ -74,7 +75,7 @@ impl DataSource {
         if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
     }
 
-    /// The TLB level: `L1 or L2 hit`.
+    /// Returns the TLB level: `L1 or L2 hit`.
     #[must_use]
     pub fn tlb(self) -> String {
         let bits = self.field(26, 7);
@@ -82,7 +83,7 @@ impl DataSource {
         with_outcome(if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }, bits)
     }
 
-    /// Whether the access was locked.
+    /// Returns whether the access was locked: `Yes`, `No` or `N/A`.
     #[must_use]
     pub fn locked(self) -> &'static str {
         match self.field(24, 2) {
@@ -92,7 +93,8 @@ impl DataSource {
         }
     }
 
-    /// What held the access up.
+    /// Returns the cause that blocked the access: ` Data`, ` Addr`. As in perf, it starts with a
+    /// space.
     #[must_use]
     pub fn blocked(self) -> String {
         let bits = self.field(40, 3);
@@ -102,14 +104,14 @@ impl DataSource {
         named(bits, &["", " Data", " Addr"]).collect()
     }
 
-    /// The kind of access: `LOAD`, `STORE`.
+    /// Returns the kind of access: `LOAD`, `STORE`.
     #[must_use]
     pub fn operation(self) -> &'static str {
         named(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")
     }
 }
 
-/// All of it, as `perf script -F data_src` has it.
+/// Prints all fields, like `perf script -F data_src`.
 impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let level = self.level();
@@ -120,7 +122,7 @@ impl fmt::Display for DataSource {
     }
 }
 
-/// The names of the bits that are set.
+/// Returns the names of the bits that are set.
 fn named<'a>(bits: u64, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     names.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name)
 }
@@ -135,10 +137,10 @@ fn with_outcome(mut text: String, bits: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The value that an Intel CPU gives a load that hits the first cache; words as perf script
-    /// prints them for it.
+    /// Uses the value that an Intel CPU records for a load that hits the first cache, and the words
+    /// that perf script prints for it.
     #[test]
-    fn a_load_from_the_first_cache_is_read() {
+    fn describes_a_load_from_the_first_cache_like_perf() {
         let source = DataSource(0x6810_0142);
         assert_eq!((source.level().as_str(), source.snoop().as_str()), ("L1 hit", "None"));
         assert_eq!((source.tlb().as_str(), source.locked()), ("L1 or L2 hit", "No"));

@@ -19,10 +19,10 @@ use super::{
 
 pub use super::TooLong;
 
-/// The most bytes that a build id has in a record.
+/// Maximum length of a build id in a record, in bytes.
 const BUILD_ID_SIZE: usize = 20;
 
-/// Appends records to a buffer, each with the same end.
+/// Appends records to a buffer, each with the same trailer.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     trailer: Vec<u8>,
@@ -36,18 +36,18 @@ impl Encoder {
         Self { trailer: layout.trailer(id) }
     }
 
-    /// A thread's name.
+    /// Appends a thread's name.
     ///
     /// # Errors
-    /// See [`TooLong`]; of all methods here.
+    /// See [`TooLong`].
     pub fn comm(&self, into: &mut Vec<u8>, comm: &Comm<'_>) -> Result<(), TooLong> {
         let misc = if comm.is_exec { PERF_RECORD_MISC_COMM_EXEC } else { 0 };
         self.put(into, PERF_RECORD_COMM, misc, &[&ids(comm.pid, comm.tid), &text(comm.comm)])
     }
 
-    /// Encodes the start of a thread. `starts_empty`: it has none of its parent's mappings, like a
-    /// process that existed before the recording and whose mappings follow
-    /// (`PERF_RECORD_MISC_FORK_EXEC`).
+    /// Appends the start of a thread. With `starts_empty` it inherits no mappings
+    /// (`PERF_RECORD_MISC_FORK_EXEC`): for a process that existed before the recording, and whose
+    /// mappings follow.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -56,7 +56,7 @@ impl Encoder {
         self.put(into, PERF_RECORD_FORK, misc, &[&task_fields(task)])
     }
 
-    /// A thread that ended.
+    /// Appends the end of a thread.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -64,8 +64,8 @@ impl Encoder {
         self.put(into, PERF_RECORD_EXIT, 0, &[&task_fields(task)])
     }
 
-    /// A mapping: of the first version where it has no [`FileId`], else `MMAP2`. That of process -1
-    /// is the kernel's. Of a build id the first 20 bytes are kept.
+    /// Appends a mapping: `MMAP` if it has no [`FileId`], else `MMAP2`. With process -1 it is a
+    /// mapping of the kernel. A build id is truncated to 20 bytes.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -104,7 +104,8 @@ impl Encoder {
         }
     }
 
-    /// The namespaces of a thread, in the order of the kernel's `NET_NS_INDEX` and so on.
+    /// Appends the namespaces of a thread, in the order of the kernel's `NET_NS_INDEX` and the
+    /// indices after it.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -128,7 +129,7 @@ impl Encoder {
         )
     }
 
-    /// A cgroup's path.
+    /// Appends a cgroup's path.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -136,7 +137,7 @@ impl Encoder {
         self.put(into, PERF_RECORD_CGROUP, 0, &[&cgroup.id.to_ne_bytes(), &text(cgroup.path)])
     }
 
-    /// Kernel code that came or went.
+    /// Appends the registration or removal of kernel code.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -151,7 +152,7 @@ impl Encoder {
         self.put(into, PERF_RECORD_KSYMBOL, 0, &body)
     }
 
-    /// A BPF program that was loaded or unloaded.
+    /// Appends the loading or unloading of a BPF program.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -165,7 +166,7 @@ impl Encoder {
         )
     }
 
-    /// Encodes lost records.
+    /// Appends a number of lost records.
     ///
     /// # Errors
     /// See [`TooLong`].
@@ -179,7 +180,7 @@ impl Encoder {
     }
 
     fn put(&self, into: &mut Vec<u8>, kind: u32, misc: u32, body: &[&[u8]]) -> Result<(), TooLong> {
-        // The bits of `misc` are 16.
+        // `misc` has 16 bits.
         let misc = u16::try_from(misc).unwrap_or(0);
         let len = body.iter().map(|part| part.len()).sum::<usize>() + self.trailer.len();
         into.extend(RecordHeader::new(kind, misc, len)?.encode());
@@ -205,8 +206,8 @@ fn task_fields(task: &Task) -> [u8; 24] {
     fields
 }
 
-/// Up to its first NUL, and filled up with at least one to a multiple of 8 bytes, as the kernel
-/// does.
+/// Truncates text at its first NUL, and pads it with at least one NUL to a multiple of 8 bytes,
+/// like the kernel.
 fn text(text: &[u8]) -> Vec<u8> {
     let mut bytes = crate::bytes::until_nul(text).to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
@@ -214,4 +215,137 @@ fn text(text: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use perf_event_open_sys::bindings::{
+        PERF_SAMPLE_CPU, PERF_SAMPLE_ID, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP,
+        PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    };
+
+    use super::*;
+    use crate::Endian;
+    use crate::record::{RawRecord, Record};
+
+    fn layout(sample_type: u32) -> Layout {
+        Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() }
+    }
+
+    fn full() -> Layout {
+        layout(
+            PERF_SAMPLE_IP
+                | PERF_SAMPLE_TID
+                | PERF_SAMPLE_TIME
+                | PERF_SAMPLE_ID
+                | PERF_SAMPLE_STREAM_ID
+                | PERF_SAMPLE_CPU
+                | PERF_SAMPLE_IDENTIFIER,
+        )
+    }
+
+    const ID: SampleId = SampleId {
+        pid: Some(1),
+        tid: Some(2),
+        time_ns: Some(3),
+        id: Some(4),
+        stream_id: Some(5),
+        cpu: Some(6),
+    };
+
+    /// Asserts that a record with any trailer is decoded with all of its fields and that trailer.
+    #[track_caller]
+    fn assert_decodes(
+        encode: impl Fn(&Encoder, &mut Vec<u8>) -> Result<(), TooLong>,
+        wanted: &Record<'_>,
+    ) {
+        let time_alone = layout(PERF_SAMPLE_TIME);
+        let ends = [
+            (Layout::default(), SampleId::default()),
+            (time_alone, SampleId { time_ns: Some(3), ..SampleId::default() }),
+            (full(), ID),
+        ];
+        for (layout, id) in ends {
+            let mut bytes = Vec::new();
+            encode(&Encoder::new(&layout, &ID), &mut bytes).unwrap();
+            let record = RawRecord::first(&bytes, Endian::NATIVE).unwrap();
+            assert_eq!(record.size(), bytes.len());
+            assert!(bytes.len().is_multiple_of(8));
+            assert_eq!(record.decode().as_ref(), Ok(wanted));
+            assert_eq!(layout.sample_id(&record), id);
+        }
+    }
+
+    #[test]
+    fn encodes_records_about_threads() {
+        for (comm, is_exec) in [
+            (&b""[..], false),
+            (b"exactly8", true),
+            (b"a\n\x1b[31m\xff", false),
+            (b"15 characters !", false),
+        ] {
+            let comm = Comm { pid: 7, tid: 8, comm, is_exec };
+            assert_decodes(|encoder, into| encoder.comm(into, &comm), &Record::Comm(comm));
+        }
+        let task = Task { pid: 1, ppid: -1, tid: 3, ptid: 4, time_ns: u64::MAX };
+        assert_decodes(|encoder, into| encoder.fork(into, &task, true), &Record::Fork(task));
+        assert_decodes(|encoder, into| encoder.exit(into, &task), &Record::Exit(task));
+        let links: Vec<_> = (0..7).map(|n| NamespaceLink { dev: n, inode: 100 + n }).collect();
+        let mut bytes = Vec::new();
+        Encoder::new(&full(), &ID).namespaces(&mut bytes, 5, 6, &links).unwrap();
+        let record = RawRecord::first(&bytes, Endian::NATIVE).unwrap();
+        let Ok(Record::Namespaces(namespaces)) = record.decode() else { panic!("{record:?}") };
+        assert_eq!((namespaces.pid, namespaces.tid, namespaces.links().collect()), (5, 6, links));
+        assert_eq!(full().sample_id(&record), ID);
+    }
+
+    #[test]
+    fn encodes_mappings() {
+        let ids = [
+            FileId::None,
+            FileId::Inode { major: 8, minor: 1, inode: u64::MAX, generation: 3 },
+            FileId::BuildId(&[9; 20]),
+            FileId::BuildId(&[1]),
+        ];
+        for file in ids {
+            let (prot, flags) = if file == FileId::None { (0, 0) } else { (5, 2) };
+            for (pid, path, is_data) in [
+                (-1, &b"[kernel.kallsyms]_text"[..], false),
+                (3, b"/a b/\n(deleted)", false),
+                (3, b"//anon", true),
+            ] {
+                let mmap = Mmap {
+                    pid,
+                    tid: 4,
+                    start: 0x1000,
+                    len: 0x2000,
+                    pgoff: 0x3000,
+                    file,
+                    prot,
+                    flags,
+                    path,
+                    is_data,
+                };
+                assert_decodes(|encoder, into| encoder.mmap(into, &mmap), &Record::Mmap(mmap));
+            }
+        }
+    }
+
+    #[test]
+    fn encodes_kernel_symbols_cgroups_and_losses() {
+        let symbol = Ksymbol { addr: 1, len: 2, ksym_type: 3, flags: 4, name: b"bpf_prog_1" };
+        assert_decodes(|encoder, into| encoder.ksymbol(into, &symbol), &Record::Ksymbol(symbol));
+        let event = BpfEvent { event_type: 1, flags: 0, id: 9, tag: *b"12345678" };
+        assert_decodes(|encoder, into| encoder.bpf_event(into, &event), &Record::BpfEvent(event));
+        let cgroup = Cgroup { id: 77, path: b"/a/b" };
+        assert_decodes(|encoder, into| encoder.cgroup(into, &cgroup), &Record::Cgroup(cgroup));
+        let lost = Lost { id: 1, lost: 2 };
+        assert_decodes(|encoder, into| encoder.lost(into, &lost), &Record::Lost(lost));
+    }
+
+    #[test]
+    fn refuses_records_that_are_too_long() {
+        let path = vec![b'x'; 70_000];
+        let mut bytes = vec![1, 2, 3];
+        let refused = Encoder::default().cgroup(&mut bytes, &Cgroup { id: 1, path: &path });
+        assert!(refused.is_err_and(|error| error.size > 70_000));
+        assert_eq!(bytes, [1, 2, 3], "nothing was appended");
+    }
+}

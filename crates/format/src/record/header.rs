@@ -6,11 +6,11 @@ use perf_event_open_sys::bindings::{PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_M
 
 use crate::bytes::Endian;
 
-/// A record would exceed the 65535 bytes that its header can express. It was left out.
+/// A record would exceed the 65535 bytes that its header can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a record of {size} bytes: at most 65535 are possible")]
+#[error("a record of {size} bytes is too long: it can have at most 65535")]
 pub struct TooLong {
-    /// The bytes that it would have.
+    /// The size of the record in bytes.
     pub size: usize,
 }
 
@@ -21,12 +21,12 @@ pub struct RecordHeader {
     pub kind: u32,
     /// `PERF_RECORD_MISC_*`; the meaning depends on the kind.
     pub misc: u16,
-    /// Bytes of header and body together.
+    /// Length of header and body together, in bytes.
     pub size: u16,
 }
 
 impl RecordHeader {
-    /// The bytes of a header: the least that a record can have.
+    /// Bytes of a header, and the smallest size of a record.
     pub const SIZE: usize = 8;
 
     /// Creates the header of a record with a body of `body` bytes.
@@ -38,7 +38,7 @@ impl RecordHeader {
         u16::try_from(size).map(|size| Self { kind, misc, size }).map_err(|_| TooLong { size })
     }
 
-    /// Takes a header apart. Its size may be anything: see [`RecordHeader::is_possible`].
+    /// Decodes a header. Its size may be invalid: see [`RecordHeader::is_possible`].
     #[inline]
     #[must_use]
     pub fn decode(bytes: [u8; Self::SIZE], endian: Endian) -> Self {
@@ -46,14 +46,14 @@ impl RecordHeader {
         Self { kind: endian.u32([a, b, c, d]), misc: endian.u16([e, f]), size: endian.u16([g, h]) }
     }
 
-    /// The header that `bytes` begin with; `None` where they are fewer than 8.
+    /// Decodes the header at the front of `bytes`; `None` if they are fewer than 8.
     #[inline]
     #[must_use]
     pub fn first(bytes: &[u8], endian: Endian) -> Option<Self> {
         bytes.first_chunk().map(|header| Self::decode(*header, endian))
     }
 
-    /// The header's bytes in the byte order of this machine.
+    /// Encodes the header in the byte order of this machine.
     #[inline]
     #[must_use]
     pub const fn encode(self) -> [u8; Self::SIZE] {
@@ -63,14 +63,14 @@ impl RecordHeader {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// The size as a number of bytes in memory.
+    /// Returns the size of the record in bytes.
     #[inline]
     #[must_use]
     pub const fn record_size(self) -> usize {
         self.size as usize
     }
 
-    /// Whether the size is at least the header's own. No record has fewer bytes.
+    /// Whether the size is at least that of a header.
     #[inline]
     #[must_use]
     pub const fn is_possible(self) -> bool {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn decodes_what_it_encoded() {
         let header = RecordHeader { kind: 0x0102_0304, misc: 0x0506, size: 0x0708 };
         assert_eq!(RecordHeader::decode(header.encode(), Endian::NATIVE), header);
         let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_two_ends() {
+    fn accepts_sizes_from_8_to_65535_bytes() {
         assert_eq!(RecordHeader::new(9, 2, 65_527).map(RecordHeader::record_size), Ok(65_535));
         assert_eq!(RecordHeader::new(9, 2, 65_528), Err(TooLong { size: 65_536 }));
         assert!(RecordHeader::new(9, 2, usize::MAX).is_err());

@@ -80,7 +80,7 @@ const NAMES: [(u32, &str); 42] = [
     (COMPRESSED2, "COMPRESSED2"),
 ];
 
-/// The name that `perf report --stats` gives a kind; `None` for one that is not known.
+/// Returns the name of a kind, as in `perf report --stats`; `None` if it is unknown.
 #[must_use]
 pub fn name(kind: u32) -> Option<&'static str> {
     NAMES.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)

@@ -11,7 +11,7 @@ use super::{RawRecord, kind};
 use crate::abi::{Attr, Flags, ReadFormat};
 use crate::bytes::{Cursor, Words};
 
-/// A bit of `sample_type`, or several, as the attribute holds them.
+/// Converts bits of `sample_type` to the attribute's type.
 pub(super) const fn bit(bit: u32) -> u64 {
     bit as u64
 }
@@ -21,7 +21,7 @@ pub(super) const fn bit(bit: u32) -> u64 {
 pub struct Layout {
     /// `PERF_SAMPLE_*`.
     pub sample_type: u64,
-    /// What counts look like.
+    /// The layout of counts.
     pub read_format: ReadFormat,
     /// `PERF_SAMPLE_BRANCH_*`.
     pub branch_sample_type: u64,
@@ -29,7 +29,7 @@ pub struct Layout {
     pub regs_user: u64,
     /// One bit for each register at the interrupt.
     pub regs_intr: u64,
-    /// Records other than samples end with a [`SampleId`].
+    /// Whether records other than samples end with a [`SampleId`].
     pub sample_id_all: bool,
 }
 
@@ -66,13 +66,14 @@ impl Layout {
         (self.sample_type & bits).count_ones() as usize
     }
 
-    /// The word of a sample that holds its event's id, counted from the front.
+    /// Returns the index of the word of a sample that holds its event's id.
     fn id_in_sample(&self) -> Option<usize> {
         let before = IDENTIFIER | bit(PERF_SAMPLE_IP) | TID | TIME | bit(PERF_SAMPLE_ADDR);
         if self.has(IDENTIFIER) { Some(0) } else { self.has(ID).then(|| self.words(before)) }
     }
 
-    /// The word of any other record that holds its event's id, counted from the end: 1 is the last.
+    /// Returns which word of any other record holds its event's id, counted from the end: 1 is the
+    /// last.
     fn id_from_end(&self) -> Option<usize> {
         if self.has(IDENTIFIER) {
             Some(1)
@@ -81,9 +82,9 @@ impl Layout {
         }
     }
 
-    /// Returns a record's time on the recording's clock, if it has one. Records that a recorder
-    /// made up, such as mappings from before the recording, have time 0: they are due at their
-    /// position.
+    /// Returns a record's time in nanoseconds of the recording's clock, if it has one. Records that
+    /// a recorder made up, such as mappings from before the recording, have time 0: they are due at
+    /// their position.
     #[must_use]
     pub fn time_ns(&self, record: &RawRecord<'_>) -> Option<u64> {
         let time_ns = if !self.has(TIME) {
@@ -181,7 +182,7 @@ pub struct SampleId {
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
-    /// Time on the recording's clock.
+    /// Time in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
     /// The event's id.
     pub id: Option<u64>,
@@ -191,14 +192,14 @@ pub struct SampleId {
     pub cpu: Option<u32>,
 }
 
-/// The events of a recording, found by the ids that records carry.
+/// Finds the events of a recording by the ids that records carry.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     layouts: Vec<Layout>,
     by_id: ById,
 }
 
-/// Ids within this distance of the first are looked up in a table.
+/// Ids within this distance after the first are looked up in a table.
 const NEAR: u64 = 1 << 16;
 
 /// Events by id. The kernel assigns ids consecutively, so those of one recording lie close
@@ -206,7 +207,7 @@ const NEAR: u64 = 1 << 16;
 #[derive(Clone, Debug, Default)]
 struct ById {
     first: Option<u64>,
-    /// From the first id on: the event, counted from 1. 0: none.
+    /// The event of each id from the first on, counted from 1; 0 if the id is unknown.
     near: Vec<usize>,
     far: HashMap<u64, usize, foldhash::fast::RandomState>,
 }
@@ -245,7 +246,7 @@ impl ById {
 }
 
 impl Events {
-    /// Adds the next event, with its ids. Where two events have one id, it is the first's.
+    /// Adds the next event, with its ids. An id that an earlier event has stays with that event.
     pub fn add(&mut self, layout: Layout, ids: impl IntoIterator<Item = u64>) {
         let event = self.layouts.len();
         self.layouts.push(layout);
@@ -254,25 +255,26 @@ impl Events {
         }
     }
 
-    /// Adds an id to the event at `event`. `false`: another has it already, or the same one.
+    /// Adds an id to the event at index `event`. Returns `false` if an event already has it.
     pub(crate) fn add_id(&mut self, event: usize, id: u64) -> bool {
         self.by_id.insert(id, event)
     }
 
-    /// The layout of each event, in the order in which they were added.
+    /// Returns the layout of each event, in the order in which they were added.
     #[must_use]
     pub fn layouts(&self) -> &[Layout] {
         &self.layouts
     }
 
-    /// The event with an id, counted from 0.
+    /// Returns the index of the event with an id.
     #[must_use]
     pub fn with_id(&self, id: u64) -> Option<usize> {
         self.by_id.get(id)
     }
 
     /// Returns the index of a record's event. Records without an id, or with id 0 as recorders
-    /// write them, belong to the first; `None` for an unknown id, and for records about no event.
+    /// write them, belong to the first event. Returns `None` for an unknown id, and for records
+    /// that a recorder wrote.
     #[must_use]
     pub fn index_of(&self, record: &RawRecord<'_>) -> Option<usize> {
         let first = self.layouts.first()?;
@@ -294,7 +296,7 @@ impl Events {
         }
     }
 
-    /// The layout of the event that a record belongs to.
+    /// Returns the layout of a record's event: see [`Events::index_of`].
     #[must_use]
     pub fn layout_of(&self, record: &RawRecord<'_>) -> Option<&Layout> {
         self.layouts.get(self.index_of(record)?)

@@ -1,4 +1,4 @@
-//! Records about code and where it lies.
+//! Records about code and its location.
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_MMAP_BUILD_ID, PERF_RECORD_MISC_MMAP_DATA};
 
@@ -13,9 +13,9 @@ pub struct Mmap<'a> {
     pub tid: i32,
     /// The first address.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Bytes into the file.
+    /// Offset in the file, in bytes.
     pub pgoff: u64,
     /// Identifies the file.
     pub file: FileId<'a>,
@@ -25,16 +25,16 @@ pub struct Mmap<'a> {
     pub flags: u32,
     /// The file's path, or a name such as `[vdso]` or `//anon`.
     pub path: &'a [u8],
-    /// Data rather than code (`PERF_RECORD_MISC_MMAP_DATA`).
+    /// Whether it maps data rather than code (`PERF_RECORD_MISC_MMAP_DATA`).
     pub is_data: bool,
 }
 
 /// Distinguishes the file of a mapping from others with the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileId<'a> {
-    /// Not at all: a record of the first version.
+    /// The record is of the first version, and doesn't say.
     None,
-    /// By its inode.
+    /// The file's inode.
     Inode {
         /// The device's major number.
         major: u32,
@@ -45,7 +45,7 @@ pub enum FileId<'a> {
         /// Generation of the inode number.
         generation: u64,
     },
-    /// By its build id, at most 20 bytes.
+    /// The file's build id, at most 20 bytes.
     BuildId(&'a [u8]),
 }
 
@@ -88,12 +88,12 @@ fn has(misc: u16, bit: u32) -> bool {
     u32::from(misc) & bit != 0
 }
 
-/// Kernel code that came or went at run time.
+/// Kernel code that was registered or removed at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ksymbol<'a> {
     /// The first address.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
     /// `PERF_RECORD_KSYMBOL_TYPE_*`.
     pub ksym_type: u16,
@@ -142,7 +142,7 @@ impl BpfEvent {
 /// A cgroup's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cgroup<'a> {
-    /// As in samples with `PERF_SAMPLE_CGROUP`.
+    /// The id that samples with `PERF_SAMPLE_CGROUP` carry.
     pub id: u64,
     /// The path below the cgroup's mount.
     pub path: &'a [u8],
@@ -153,9 +153,9 @@ pub struct Cgroup<'a> {
 pub struct TextPoke<'a> {
     /// The address.
     pub addr: u64,
-    /// The bytes that were there.
+    /// The previous bytes.
     pub old: &'a [u8],
-    /// The bytes that are there now.
+    /// The new bytes.
     pub new: &'a [u8],
 }
 
@@ -197,7 +197,8 @@ impl<'a> Namespaces<'a> {
         Some(Self { pid, tid, links, endian: fields.endian() })
     }
 
-    /// The namespaces, in the order of the kernel's `NET_NS_INDEX` and so on.
+    /// Iterates over the namespaces, in the order of the kernel's `NET_NS_INDEX` and the indices
+    /// after it.
     pub fn links(&self) -> impl ExactSizeIterator<Item = NamespaceLink> + 'a {
         let word = |bytes: &[u8; 16], at: usize, endian: Endian| {
             endian.u64(std::array::from_fn(|i| bytes[at + i]))

@@ -41,15 +41,15 @@ use crate::bytes::{Cursor, Endian, Words};
 /// Why a record could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The record ends before the fields that its kind and its event promise.
+    /// The record ends before the fields that its kind and its event require.
     #[error("a record of kind {kind} with {len} bytes ends within its fields")]
     Truncated {
         /// The record's kind.
         kind: u32,
-        /// The bytes of its body.
+        /// The length of its body in bytes.
         len: usize,
     },
-    /// A sample of an event that nothing describes.
+    /// A sample of an event that the recording doesn't describe.
     #[error("a record of kind {kind} belongs to no event that the recording describes")]
     NoEvent {
         /// The record's kind.
@@ -57,7 +57,7 @@ pub enum DecodeError {
     },
 }
 
-/// A record that has been found, and not yet been looked into.
+/// A record with a decoded header and an undecoded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
     /// The kind of record: see [`kind`].
@@ -71,8 +71,8 @@ pub struct RawRecord<'a> {
 }
 
 impl<'a> RawRecord<'a> {
-    /// The record at the front of `bytes`; `None` where they hold no whole record, or one of fewer
-    /// than 8 bytes.
+    /// Returns the record at the front of `bytes`; `None` if they hold no whole record, or its size
+    /// is invalid.
     #[must_use]
     pub fn first(bytes: &'a [u8], endian: Endian) -> Option<Self> {
         let header = RecordHeader::first(bytes, endian)?;
@@ -80,7 +80,7 @@ impl<'a> RawRecord<'a> {
         Some(Self { kind: header.kind, misc: header.misc, body, endian })
     }
 
-    /// Header and body together, in bytes.
+    /// Returns the length of header and body together, in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         RecordHeader::SIZE + self.body.len()
@@ -178,7 +178,7 @@ impl<'a> RawRecord<'a> {
 /// A record's fields, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record<'a> {
-    /// A piece of a file, or anonymous memory, was mapped (`MMAP` and `MMAP2`).
+    /// A part of a file, or anonymous memory, was mapped (`MMAP` and `MMAP2`).
     Mmap(Mmap<'a>),
     /// A thread has a new name.
     Comm(Comm<'a>),
@@ -186,26 +186,26 @@ pub enum Record<'a> {
     Fork(Task),
     /// A thread ended.
     Exit(Task),
-    /// A ring was full.
+    /// Records were lost because a ring was full.
     Lost(Lost),
     /// Hardware lost samples before they reached a ring.
     LostSamples {
-        /// Number of records.
+        /// Number of lost samples.
         lost: u64,
     },
-    /// The kernel stopped an event that interrupted too often.
+    /// The kernel stopped an event that sampled too often.
     Throttle(Throttle),
-    /// And let it go on.
+    /// The kernel restarted such an event.
     Unthrottle(Throttle),
     /// The count of an inherited event whose thread exited: [`TaskRead::decode`] has its fields.
     Read,
     /// A sample: [`Sample::decode`] has its fields.
     Sample,
-    /// A CPU went from one thread to another (`SWITCH` and `SWITCH_CPU_WIDE`).
+    /// A CPU switched from one thread to another (`SWITCH` and `SWITCH_CPU_WIDE`).
     Switch(Switch),
     /// The namespaces that a thread is in.
     Namespaces(Namespaces<'a>),
-    /// Kernel code came or went: BPF programs, kprobes' trampolines.
+    /// Kernel code was registered or removed: a BPF program, or a kprobe's trampoline.
     Ksymbol(Ksymbol<'a>),
     /// A BPF program was loaded or unloaded.
     BpfEvent(BpfEvent),
@@ -227,9 +227,9 @@ pub enum Record<'a> {
         /// The hardware's own id.
         hw_id: u64,
     },
-    /// The user part of call chains, when its thread went back to user code.
+    /// The user part of call chains, recorded when the thread returned to user code.
     CallchainDeferred {
-        /// Stands after `PERF_CONTEXT_USER_DEFERRED` in the chains that it completes.
+        /// The word after `PERF_CONTEXT_USER_DEFERRED` in the chains that this part completes.
         cookie: u64,
         /// Return addresses, the innermost first.
         callchain: Words<'a>,
@@ -239,12 +239,12 @@ pub enum Record<'a> {
     /// The length of the tracing data that follows the record, padded to a multiple of 8. It isn't
     /// part of the record's size.
     TracingData {
-        /// Bytes, without the filling.
+        /// Length in bytes, without the padding.
         size: u32,
     },
     /// The build id of a file that samples lie in.
     BuildId(BuildId<'a>),
-    /// Every ring was drained: nothing that follows is older than the round before this one.
+    /// Every ring was drained: no later record is older than the previous round.
     FinishedRound,
     /// Everything that existed when the recording began has been described.
     FinishedInit,
@@ -252,7 +252,7 @@ pub enum Record<'a> {
     IdIndex(IdIndex<'a>),
     /// The hardware that wrote the AUX data.
     AuxtraceInfo(AuxtraceInfo<'a>),
-    /// AUX data follows the record. It is no part of its size.
+    /// AUX data follows the record, and isn't part of its size.
     Auxtrace(Auxtrace),
     /// AUX data that could not be decoded.
     AuxtraceError(AuxtraceError<'a>),
@@ -282,7 +282,7 @@ pub enum Record<'a> {
         /// Compressed bytes.
         data: &'a [u8],
     },
-    /// A kind that this version does not know, or knows only by name.
+    /// A kind that this version doesn't decode.
     Unknown,
 }
 
@@ -294,7 +294,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records in `bytes`.
+    /// Creates an iterator over the records in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
         Self { rest: bytes, endian }
@@ -317,7 +317,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The words from here to the record's end.
+/// Returns the words up to the record's end.
 fn words_to_end<'a>(fields: &Cursor<'a>) -> Words<'a> {
     Words::new(fields.rest(), fields.endian())
 }

@@ -11,10 +11,10 @@ pub struct Lost {
     pub lost: u64,
 }
 
-/// An event was stopped, or let go on.
+/// An event was stopped or restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
-    /// Time on the recording's clock.
+    /// Time in nanoseconds of the recording's clock.
     pub time_ns: u64,
     /// The event's id.
     pub id: u64,

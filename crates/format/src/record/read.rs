@@ -1,4 +1,4 @@
-//! Counts inside of records: `PERF_RECORD_READ`, and samples with `PERF_SAMPLE_READ`.
+//! Counts in records: `PERF_RECORD_READ`, and samples with `PERF_SAMPLE_READ`.
 
 use super::{DecodeError, Layout, RawRecord};
 use crate::abi::ReadFormat;
@@ -12,14 +12,14 @@ use crate::bytes::{Cursor, Words};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadValues<'a> {
-    /// Nanoseconds that the event was enabled, where the format has them.
+    /// Nanoseconds that the event was enabled, if the format includes them.
     pub enabled_ns: Option<u64>,
-    /// Nanoseconds that the event was on a counter, where the format has them.
+    /// Nanoseconds that the event was on a counter, if the format includes them.
     pub running_ns: Option<u64>,
     format: ReadFormat,
-    /// The members' words; of a single event value, id and lost.
+    /// The words of the members; of a single event, id and lost.
     members: Words<'a>,
-    /// The value of a single event precedes the times.
+    /// The value of a single event, which precedes the times.
     single: Option<u64>,
 }
 
@@ -28,9 +28,9 @@ pub struct ReadValues<'a> {
 pub struct ReadValue {
     /// Occurrences (nanoseconds for clocks), unscaled.
     pub value: u64,
-    /// The event's id, where the format has it.
+    /// The event's id, if the format includes it.
     pub id: Option<u64>,
-    /// Samples lost because their ring was full, if the format has them.
+    /// Samples lost because their ring was full, if the format includes them.
     pub lost: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> ReadValues<'a> {
         Some(Self { enabled_ns, running_ns, format, members: fields.words(words)?, single })
     }
 
-    /// The counts: of a group its members, the leader first.
+    /// Iterates over the counts of the event, or of the group's members, the leader first.
     pub fn values(&self) -> impl Iterator<Item = ReadValue> + 'a {
         let Self { format, members, single, .. } = *self;
         let has = |flag| usize::from(format.contains(flag));

@@ -1,4 +1,4 @@
-//! `PERF_RECORD_SAMPLE`: every field that `sample_type` can ask for.
+//! `PERF_RECORD_SAMPLE`: every field that `sample_type` can select.
 
 use perf_event_open_sys::bindings::{
     PERF_SAMPLE_ADDR, PERF_SAMPLE_AUX, PERF_SAMPLE_BRANCH_COUNTERS, PERF_SAMPLE_BRANCH_HW_INDEX,
@@ -14,7 +14,7 @@ use super::layout::bit;
 use super::{DecodeError, Events, Layout, RawRecord, ReadValues};
 use crate::bytes::{Cursor, Endian, Words};
 
-/// Fields that later kernels appended.
+/// Fields that later kernels added.
 const LAST: u32 = PERF_SAMPLE_WEIGHT
     | PERF_SAMPLE_WEIGHT_STRUCT
     | PERF_SAMPLE_DATA_SRC
@@ -43,11 +43,11 @@ pub struct Sample<'a> {
     pub regs_user: Option<Registers<'a>>,
     /// A copy of the user stack.
     pub stack_user: Option<UserStack<'a>>,
-    /// Cost of the sampled access.
+    /// The cost of the sampled access; its unit depends on the event.
     pub weight: Option<u64>,
-    /// With `WEIGHT_STRUCT` also the instruction's latency, in cycles.
+    /// With `WEIGHT_STRUCT`, the instruction's latency in cycles.
     pub ins_lat: Option<u16>,
-    /// With `WEIGHT_STRUCT` also the cycles that it held a stage of the pipeline.
+    /// With `WEIGHT_STRUCT`, the cycles that the instruction held a stage of the pipeline.
     pub p_stage_cyc: Option<u16>,
     /// Source of the data (`union perf_mem_data_src`).
     pub data_src: Option<u64>,
@@ -63,7 +63,7 @@ pub struct Sample<'a> {
     pub data_page_size: Option<u64>,
     /// Size in bytes of the page that contains `ip`.
     pub code_page_size: Option<u64>,
-    /// AUX data up to the sample.
+    /// The AUX data before the sample.
     pub aux: Option<&'a [u8]>,
 }
 
@@ -78,7 +78,7 @@ pub struct SampleHead {
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
-    /// Time on the recording's clock.
+    /// Time in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
     /// The accessed address; its meaning depends on the event.
     pub addr: Option<u64>,
@@ -93,16 +93,17 @@ pub struct SampleHead {
 /// Register values, one for each bit in the event's mask, from the lowest bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers<'a> {
-    /// `PERF_SAMPLE_REGS_ABI_*`: 0 none (a kernel thread), 1 32 bits, 2 64 bits.
+    /// `PERF_SAMPLE_REGS_ABI_*`: 0 for no registers (a kernel thread), 1 for 32 bits, 2 for 64
+    /// bits.
     pub abi: u64,
-    /// One bit a register.
+    /// One bit per register.
     pub mask: u64,
-    /// The values; none where `abi` is 0.
+    /// The values; empty if `abi` is 0.
     pub values: Words<'a>,
 }
 
 impl Registers<'_> {
-    /// The value of the register with this number (`PERF_REG_*` of the machine).
+    /// Returns the value of the register with this number (`PERF_REG_*` of the machine).
     #[must_use]
     pub fn get(&self, register: u32) -> Option<u64> {
         let below = 1_u64.checked_shl(register)?;
@@ -116,9 +117,9 @@ impl Registers<'_> {
 /// A copy of the user stack, from the stack pointer upwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserStack<'a> {
-    /// The bytes that were really copied.
+    /// The copied bytes.
     pub bytes: &'a [u8],
-    /// The bytes that were asked for.
+    /// The requested size in bytes.
     pub room: u64,
 }
 
@@ -128,7 +129,7 @@ pub struct Branches<'a> {
     /// Position in the hardware's branch list.
     pub hw_index: Option<u64>,
     entries: Words<'a>,
-    /// Counts of events between branches, one word for each, where they were asked for.
+    /// Counts of events between branches, one word per branch, if requested.
     pub counters: Option<Words<'a>>,
     endian: Endian,
 }
@@ -140,24 +141,24 @@ pub struct Branch {
     pub from: u64,
     /// Target of the branch.
     pub to: u64,
-    /// It was predicted wrongly.
+    /// Whether it was mispredicted.
     pub mispredicted: bool,
-    /// It was predicted rightly. Neither of both: it isn't known.
+    /// Whether it was predicted correctly. If neither flag is set, the prediction is unknown.
     pub predicted: bool,
-    /// It was in a transaction.
+    /// Whether it was in a transaction.
     pub in_transaction: bool,
-    /// It aborted a transaction.
+    /// Whether it aborted a transaction.
     pub abort: bool,
-    /// CPU cycles since the branch before it.
+    /// CPU cycles since the previous branch; 0 if unknown.
     pub cycles: u16,
     /// `PERF_BR_*`.
     pub branch_type: u8,
-    /// `PERF_BR_NEW_*`, where the type is `PERF_BR_EXTEND_ABI`.
+    /// `PERF_BR_NEW_*`, if the type is `PERF_BR_EXTEND_ABI`.
     pub new_type: u8,
 }
 
 impl<'a> Branches<'a> {
-    /// The branches.
+    /// Iterates over the branches, the latest first.
     pub fn iter(&self) -> impl Iterator<Item = Branch> + 'a {
         let Self { entries, endian, .. } = *self;
         (0..entries.len() / 3).filter_map(move |at| {
@@ -168,7 +169,8 @@ impl<'a> Branches<'a> {
 }
 
 impl Branch {
-    /// The flags are C bit fields: big-endian machines fill them from the highest bit on.
+    /// The flags are C bit fields, which compilers for big-endian machines allocate from the
+    /// highest bit down.
     fn new(from: u64, to: u64, flags: u64, endian: Endian) -> Self {
         let field = |at: u32, width: u32| {
             let shift = if endian == Endian::Big { 64 - at - width } else { at };
@@ -210,7 +212,7 @@ impl<'a> Sample<'a> {
         Ok(sample)
     }
 
-    /// Like [`Self::decode`], into an empty sample: it is too large to be moved.
+    /// Like [`Self::decode`], into an empty sample, which saves moving a large struct.
     ///
     /// # Errors
     /// Fails if the record is shorter than the layout says.
@@ -231,10 +233,10 @@ impl<'a> Sample<'a> {
         Ok(sample)
     }
 
-    /// As [`Self::decode_front`], into a sample that has no fields yet.
+    /// Like [`Self::decode_front`], into an empty sample.
     ///
     /// # Errors
-    /// The record ends before that.
+    /// Fails if the record ends before that.
     pub fn fill_front(
         &mut self,
         record: &RawRecord<'a>,
@@ -281,11 +283,12 @@ impl<'a> Sample<'a> {
         Some(())
     }
 
-    /// The fields that later kernels added.
+    /// Decodes the fields that later kernels added.
     fn fill_last(&mut self, fields: &mut Fields<'a, '_>) -> Option<()> {
         self.weight = fields.word(PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT).ok()?;
         if let Some(weight) = self.weight.filter(|_| fields.has(PERF_SAMPLE_WEIGHT_STRUCT)) {
-            // `union perf_sample_weight`: the lowest 32 bits, and twice 16.
+            // `union perf_sample_weight` holds three numbers of 32, 16 and 16 bits, the lowest
+            // first.
             self.weight = Some(weight & u64::from(u32::MAX));
             self.ins_lat = u16::try_from(weight >> 32 & 0xffff).ok();
             self.p_stage_cyc = u16::try_from(weight >> 48).ok();
@@ -337,7 +340,7 @@ impl<'a> Fields<'a, '_> {
         self.layout.has(bit(bits))
     }
 
-    /// The next word where one of the bits is set.
+    /// Takes the next word if one of the bits is set.
     fn word(&mut self, bits: u32) -> Result<Option<u64>, TooShort> {
         if self.has(bits) { self.cursor.u64().map(Some).ok_or(TooShort) } else { Ok(None) }
     }

@@ -12,7 +12,7 @@ use crate::bytes::{Cursor, Endian, Words, until_nul};
 /// An event: its attributes, and the ids that its records carry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeaderAttr<'a> {
-    /// The event as the kernel was asked for it.
+    /// The event as passed to the kernel.
     pub attr: Attr,
     /// One id for each counter that was opened.
     pub ids: Words<'a>,
@@ -30,7 +30,7 @@ impl<'a> HeaderAttr<'a> {
     }
 }
 
-/// More about an event.
+/// An addition to an event's description.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EventUpdate<'a> {
     /// One of the event's ids.
@@ -79,18 +79,18 @@ impl<'a> EventUpdate<'a> {
 pub enum CpuMap<'a> {
     /// Their numbers, two bytes each; `0xffff` is any CPU.
     List {
-        /// Two bytes a CPU.
+        /// Two bytes per CPU.
         bytes: &'a [[u8; 2]],
-        /// Their order.
+        /// Their byte order.
         endian: Endian,
     },
-    /// A bit for each, in words of four or eight bytes.
+    /// A bit per CPU, in words of four or eight bytes.
     Mask {
         /// The words.
         bytes: &'a [u8],
         /// Four or eight.
         word_size: usize,
-        /// Their order.
+        /// Their byte order.
         endian: Endian,
     },
     /// From the first to the last.
@@ -131,7 +131,7 @@ impl<'a> CpuMap<'a> {
         }
     }
 
-    /// The CPUs' numbers, rising where it is a mask or a range.
+    /// Iterates over the CPUs' numbers; those of a mask or a range are in ascending order.
     pub fn cpus(&self) -> Box<dyn Iterator<Item = u32> + 'a> {
         match *self {
             Self::List { bytes, endian } => {
@@ -157,25 +157,25 @@ impl<'a> CpuMap<'a> {
 /// The build id of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildId<'a> {
-    /// Owner of the file: -1 is the host's kernel.
+    /// The process that the file belongs to; -1 means the host.
     pub pid: i32,
-    /// It is code of the kernel: its text or a module (`PERF_RECORD_MISC_KERNEL`).
+    /// Whether it is the kernel or one of its modules (`PERF_RECORD_MISC_KERNEL`).
     pub is_kernel: bool,
-    /// Mostly 20 bytes, at most that.
+    /// The build id, usually of 20 bytes and at most of 20.
     pub build_id: &'a [u8],
     /// The file, or `[kernel.kallsyms]`.
     pub path: &'a [u8],
 }
 
 impl<'a> BuildId<'a> {
-    /// Decodes the body of such a record, which is also the feature section's content.
+    /// Decodes the body of a `BUILD_ID` record. The feature section consists of such records.
     pub(crate) fn decode(mut fields: Cursor<'a>, misc: u16) -> Option<Self> {
         let pid = fields.i32()?;
         let id = fields.take(20)?;
         let size = fields.u8()?;
         fields.take(3)?;
-        // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the size is not there, and the id is that of
-        // SHA-1.
+        // PERF_RECORD_MISC_BUILD_ID_SIZE: without it the record has no size, and the id is a SHA-1
+        // hash.
         let has_size = u32::from(misc) & PERF_RECORD_MISC_EXT_RESERVED != 0;
         let size = if has_size { usize::from(size).min(20) } else { 20 };
         let is_kernel = u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK == PERF_RECORD_MISC_KERNEL;
@@ -208,7 +208,7 @@ impl<'a> IdIndex<'a> {
         Some(Self { words: fields.words(count.checked_mul(4)?)? })
     }
 
-    /// The counters.
+    /// Iterates over the counters.
     pub fn entries(&self) -> impl Iterator<Item = IdIndexEntry> + 'a {
         let words = self.words;
         (0..words.len() / 4).filter_map(move |entry| {
@@ -234,7 +234,7 @@ impl<'a> ThreadMap<'a> {
         })
     }
 
-    /// Each thread's id (`u64::MAX` is any) and name.
+    /// Iterates over each thread's id (`u64::MAX` is any) and name.
     pub fn threads(&self) -> impl ExactSizeIterator<Item = (u64, &'a [u8])> + 'a {
         let endian = self.endian;
         self.entries.iter().map(move |entry| {

@@ -1,4 +1,4 @@
-//! Counts over time: what `perf stat record` writes. Source:
+//! Counts over time, as `perf stat record` writes them. Source:
 //! `tools/lib/perf/include/perf/event.h`, at `struct perf_record_stat`.
 
 use crate::bytes::Cursor;
@@ -8,7 +8,7 @@ use crate::bytes::Cursor;
 pub struct StatConfig {
     /// `AGGR_*` of `tools/perf/util/stat.h`: which counts are added up when they are shown.
     pub aggregation: Option<u64>,
-    /// Milliseconds between two rounds; 0 is one round at the end.
+    /// Milliseconds between two rounds; 0 means one round at the end.
     pub interval_ms: Option<u64>,
     /// Whether counts are scaled by the time that their event was on a counter.
     pub is_scaled: Option<bool>,
@@ -63,10 +63,10 @@ impl Stat {
     }
 }
 
-/// The counts that came since the last such record belong together.
+/// The end of a round: the counts since the previous record of this kind belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatRound {
-    /// Whether it is the last one.
+    /// Whether it ends the last round.
     pub is_final: bool,
     /// Nanoseconds since counting began.
     pub time_ns: u64,

@@ -15,7 +15,8 @@ pub struct Comm<'a> {
     pub tid: i32,
     /// The name, any bytes but NUL.
     pub comm: &'a [u8],
-    /// The name came with a new program (`PERF_RECORD_MISC_COMM_EXEC`): earlier mappings are gone.
+    /// Whether the thread executed a new program (`PERF_RECORD_MISC_COMM_EXEC`), which replaces its
+    /// mappings.
     pub is_exec: bool,
 }
 
@@ -26,18 +27,18 @@ impl<'a> Comm<'a> {
     }
 }
 
-/// A thread that began or ended.
+/// A thread that started or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The process.
     pub pid: i32,
-    /// The process that it came from.
+    /// The parent process.
     pub ppid: i32,
     /// The thread.
     pub tid: i32,
-    /// The thread that it came from.
+    /// The thread that created it.
     pub ptid: i32,
-    /// Time on the recording's clock.
+    /// Time in nanoseconds of the recording's clock.
     pub time_ns: u64,
 }
 
@@ -53,15 +54,15 @@ impl Task {
     }
 }
 
-/// A CPU went from one thread to another.
+/// A CPU switched from one thread to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// The record's thread left the CPU; else it came.
+    /// Whether the record's thread stopped running; otherwise it started.
     pub is_out: bool,
-    /// It left while it could have gone on.
+    /// Whether it was still runnable when it stopped.
     pub is_preempted: bool,
-    /// Process and thread that come next, or that were there before; `None` where only one thread
-    /// is recorded.
+    /// Process and thread that run next, or that ran before; `None` in a recording of single
+    /// threads.
     pub other: Option<(i32, i32)>,
 }
 

@@ -8,7 +8,7 @@ use perf_event_open_sys::bindings::*;
 use super::*;
 use crate::abi::ReadFormat;
 
-/// Bytes of a record, in one byte order.
+/// The body of a record, in one byte order.
 struct Body(Vec<u8>, Endian);
 
 impl Body {
@@ -51,7 +51,7 @@ fn both_orders(check: impl Fn(Body)) {
     check(Body(Vec::new(), Endian::Big));
 }
 
-/// The decoded record equals the expected one; with fewer than `needed` bytes it is an error.
+/// Asserts that the record is decoded as `wanted`, and that fewer than `needed` bytes are an error.
 fn check(body: &Body, kind: u32, misc: u32, needed: usize, wanted: &Record<'_>) {
     assert_eq!(body.record(kind, misc).decode().as_ref(), Ok(wanted));
     for len in 0..body.0.len() {
@@ -76,7 +76,7 @@ fn everything() -> Layout {
 }
 
 #[test]
-fn a_header_says_where_a_record_ends() {
+fn finds_the_end_of_each_record() {
     let bytes = [9, 0, 0, 0, 2, 0, 16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 0];
     let mut records = Records::new(&bytes, Endian::Little);
     let first = records.next().unwrap();

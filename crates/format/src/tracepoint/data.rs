@@ -14,17 +14,17 @@ use std::collections::HashMap;
 use super::Format;
 use crate::bytes::{Cursor, Endian, until_nul};
 
-/// Tracepoints of one recording at most.
+/// Limit of tracepoints in a recording.
 const MOST: usize = 1 << 14;
 
 /// Why the section can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TracingDataError {
-    /// It doesn't begin as it should.
-    #[error("the formats of tracepoints don't begin as they should")]
+    /// It doesn't start with the magic number of tracing data.
+    #[error("the tracing data doesn't start with its magic number")]
     NoTracingData,
-    /// The section ends early; what precedes is known.
-    #[error("the formats of tracepoints are cut")]
+    /// The section is truncated.
+    #[error("the tracing data is truncated")]
     Cut,
 }
 
@@ -35,7 +35,7 @@ pub struct TracingData {
     printk: HashMap<u64, String>,
     /// The byte order of raw samples.
     pub endian: Endian,
-    /// Not all of it could be read.
+    /// Why the rest of the section could not be read.
     pub error: Option<TracingDataError>,
 }
 
@@ -95,19 +95,19 @@ impl TracingData {
         Some(())
     }
 
-    /// The description of the tracepoint with a number (`perf_event_attr.config`).
+    /// Returns the description of a tracepoint by its id (`perf_event_attr.config`).
     #[must_use]
     pub fn format(&self, id: u64) -> Option<&Format> {
         self.formats.get(&id).map(|(_, format)| format)
     }
 
-    /// `system:event` of the tracepoint with a number.
+    /// Returns the name of a tracepoint by its id: `system:event`.
     #[must_use]
     pub fn name(&self, id: u64) -> Option<String> {
         self.formats.get(&id).map(|(system, format)| format!("{system}:{}", format.name))
     }
 
-    /// The constant text at an address of the recorded kernel.
+    /// Returns the constant string at an address of the recorded kernel.
     #[must_use]
     pub fn printk(&self, address: u64) -> Option<&str> {
         self.printk.get(&address).map(String::as_str)
@@ -120,7 +120,7 @@ fn text_to_nul<'a>(fields: &mut Cursor<'a>) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// `0xffffffff82a1b2c3 : "text\n"`
+/// Parses `0xffffffff82a1b2c3 : "text\n"`.
 fn printk_line(line: &str) -> Option<(u64, String)> {
     let (address, text) = line.split_once(" : ")?;
     let address = u64::from_str_radix(address.trim().trim_start_matches("0x"), 16).ok()?;

@@ -1,19 +1,19 @@
-//! Values of expressions, out of a record's bytes.
+//! Evaluates expressions on a record's bytes.
 
 use super::expression::{Expression, binary, cut, unary};
 use super::field::{Field, number};
 use crate::bytes::{Endian, until_nul};
 
-/// Names of addresses, for `%pS` and strings that stayed in the kernel.
+/// Looks up kernel addresses: symbols for `%pS`, and strings that a record only points to.
 pub trait Names {
     /// Returns the kernel symbol that contains an address, and the symbol's start.
     fn symbol(&mut self, address: u64) -> Option<(String, u64)>;
 
-    /// The constant text at an address of the kernel.
+    /// Returns the constant string at a kernel address.
     fn text(&mut self, address: u64) -> Option<String>;
 }
 
-/// No address has a name.
+/// Finds nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoNames;
 
@@ -66,7 +66,7 @@ impl Raw<'_> {
         }
     }
 
-    /// An element of an array.
+    /// Returns an element of an array; 0 if there is no such element.
     fn element(&self, array: &Expression, index: u64) -> u64 {
         let (field, size) = match array {
             Expression::Field(field) => {
@@ -81,7 +81,7 @@ impl Raw<'_> {
         at.map_or(0, |at| number(bytes, at, size, self.endian))
     }
 
-    /// The bytes that an array or a buffer has.
+    /// Returns the bytes of an array or buffer.
     pub(super) fn buffer(&self, expression: &Expression) -> &[u8] {
         match expression {
             Expression::Field(field)
@@ -95,7 +95,7 @@ impl Raw<'_> {
         }
     }
 
-    /// Adds what `%s` shows.
+    /// Appends the text for `%s`.
     pub(super) fn text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
         match expression {
             Expression::Text(text) => out.extend_from_slice(text),
@@ -144,7 +144,7 @@ impl Raw<'_> {
         out.extend_from_slice(format!("{{{}}}", texts.join(",")).as_bytes());
     }
 
-    /// An array's text; of a pointer the text that it points to, where that is known.
+    /// Appends the text of an array, or the text that a pointer points to, if it is known.
     fn field_text(&mut self, field: usize, out: &mut Vec<u8>) {
         let Some(field) = self.fields.get(field) else { return };
         if field.is_array || field.size != 8 {
@@ -158,7 +158,7 @@ impl Raw<'_> {
     }
 }
 
-/// Prints the names of set bits, and the rest in hexadecimal.
+/// Appends the names of set bits, and the other bits in hexadecimal.
 fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec<u8>) {
     let mut is_first = true;
     let mut add = |text: &[u8], out: &mut Vec<u8>| {
@@ -181,7 +181,7 @@ fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec
     }
 }
 
-/// Groups of eight digits, the highest first, with commas between them.
+/// Appends a bitmask in groups of eight hexadecimal digits, the highest first, separated by commas.
 fn bitmask(bytes: &[u8], endian: Endian, out: &mut Vec<u8>) {
     let mut words: Vec<_> =
         bytes.chunks(8).map(|word| number(word, 0, word.len(), endian)).collect();

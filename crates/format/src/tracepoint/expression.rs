@@ -1,6 +1,6 @@
 //! The expressions of `print fmt`, and what their operators do.
 
-/// A value that is worked out from a record's bytes.
+/// An expression over the fields of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Expression {
     Number(u64),
@@ -12,7 +12,7 @@ pub(super) enum Expression {
     Unary(&'static str, Box<Expression>),
     Binary(&'static str, Box<Expression>, Box<Expression>),
     Choice(Box<Expression>, Box<Expression>, Box<Expression>),
-    /// An element: array, index.
+    /// An element of an array: array, index.
     Element(Box<Expression>, Box<Expression>),
     /// The text of a dynamic field.
     Str(usize),
@@ -23,13 +23,13 @@ pub(super) enum Expression {
     Bitmask(usize),
     Flags(Box<Expression>, Vec<u8>, Vec<(i64, Vec<u8>)>),
     Symbolic(Box<Expression>, Vec<(i64, Vec<u8>)>),
-    /// Bytes, their number, and the separator.
+    /// Bytes in hexadecimal: buffer, number of bytes, separator.
     Hex(Box<Expression>, Box<Expression>, &'static str),
-    /// Array, how many elements, bytes of each.
+    /// A printed array: array, number of elements, bytes per element.
     Array(Box<Expression>, Box<Expression>, Box<Expression>),
 }
 
-/// A number that no record's bytes are needed for.
+/// Evaluates an expression without a record; `None` if it needs one.
 pub(super) fn constant(expression: &Expression) -> Option<u64> {
     match expression {
         Expression::Number(number) => Some(*number),
@@ -45,7 +45,7 @@ pub(super) fn constant(expression: &Expression) -> Option<u64> {
     }
 }
 
-/// The lowest `size` bytes.
+/// Truncates a number to its lowest `size` bytes.
 pub(super) fn cut(value: u64, size: usize) -> u64 {
     if size >= 8 { value } else { value & ((1 << (8 * size)) - 1) }
 }
@@ -59,7 +59,7 @@ pub(super) fn unary(sign: &str, value: u64) -> Option<u64> {
     }
 }
 
-/// As libtraceevent does it: without signs. Dividing by 0 is 0.
+/// Applies an operator to unsigned numbers, like libtraceevent. Dividing by 0 gives 0.
 pub(super) fn binary(sign: &str, left: u64, right: u64) -> u64 {
     match sign {
         "||" => u64::from(left != 0 || right != 0),

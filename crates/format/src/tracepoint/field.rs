@@ -1,19 +1,19 @@
-//! Fields of a tracepoint: where they are in its bytes.
+//! Fields of a tracepoint, and their location in its bytes.
 
 use crate::bytes::Endian;
 
-/// Fields of one tracepoint at most.
+/// Limit of fields per tracepoint.
 pub(super) const MOST: usize = 1 << 10;
 
 /// Position of a field's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
-    /// At the field itself.
+    /// In the field itself.
     Inline,
-    /// The field has their offset (16 bits) from the front of the record and their length (16 bits):
-    /// `__data_loc`.
+    /// Elsewhere in the record. The field holds their offset from the start of the record (16 bits)
+    /// and their length (16 bits): `__data_loc`.
     Data,
-    /// The same, with an offset from the end of the field: `__rel_loc`.
+    /// The same, but the offset counts from the end of the field: `__rel_loc`.
     Relative,
 }
 
@@ -24,11 +24,11 @@ pub struct Field {
     pub name: String,
     /// Its type in C, without the array's brackets.
     pub kind: String,
-    /// Bytes from the front.
+    /// Offset in the record, in bytes.
     pub offset: usize,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Negative numbers are possible.
+    /// Whether it is a signed number.
     pub is_signed: bool,
     /// Number of array elements, if stated.
     pub(super) elements: Option<usize>,
@@ -37,7 +37,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// `field:char comm[16]; offset:8; size:16; signed:0;`
+    /// Parses `field:char comm[16]; offset:8; size:16; signed:0;`.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_start().strip_prefix("field:")?.split(';');
         let declaration = parts.next()?.trim();
@@ -91,7 +91,7 @@ impl Field {
         self.is_array && self.kind.contains("char") && !self.kind.contains("unsigned")
     }
 
-    /// The field as a number.
+    /// Returns the field as a number.
     pub(super) fn number(&self, raw: &[u8], endian: Endian) -> u64 {
         number(raw, self.offset, self.size, endian)
     }
@@ -112,14 +112,14 @@ impl Field {
         (before.saturating_add(offset), len)
     }
 
-    /// The field's own bytes, as many as there are.
+    /// Returns the field's bytes, as far as the record has them.
     pub(super) fn bytes<'r>(&self, raw: &'r [u8], endian: Endian) -> &'r [u8] {
         let (offset, len) = self.range(raw, endian);
         let rest = raw.get(offset..).unwrap_or_default();
         &rest[..len.min(rest.len())]
     }
 
-    /// The size of an element of an array; of anything else that of the field.
+    /// Returns the size of an array's element, or of a field that isn't an array, in bytes.
     pub(super) fn element_size(&self) -> usize {
         match self.elements.filter(|elements| *elements > 0) {
             Some(elements) if self.location == Location::Inline => self.size / elements,
@@ -128,7 +128,7 @@ impl Field {
         }
     }
 
-    /// ` name=value`, where there is no expression to print by.
+    /// Appends ` name=value`, for records without a usable `print fmt`.
     pub(super) fn print(&self, raw: &[u8], endian: Endian, out: &mut Vec<u8>) {
         out.extend_from_slice(format!(" {}=", self.name).as_bytes());
         if self.is_array {
@@ -182,7 +182,7 @@ pub(super) fn sign_extend(value: u64, size: u32) -> i64 {
     (value << unused).cast_signed() >> unused
 }
 
-/// The bytes of a C type of the kernel on a 64-bit machine; `None` where it isn't known.
+/// Returns the size in bytes of a C type on a 64-bit machine; `None` if the type is unknown.
 pub(super) fn type_size(kind: &str) -> Option<usize> {
     let words = kind.split_whitespace().filter(|word| {
         !matches!(*word, "unsigned" | "signed" | "const" | "volatile" | "struct" | "enum")

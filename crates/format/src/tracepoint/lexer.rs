@@ -1,6 +1,6 @@
-//! Words of an expression.
+//! Splits expressions into tokens.
 
-/// A word.
+/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Number(u64),
@@ -11,7 +11,7 @@ pub(super) enum Token {
     Sign(&'static str),
 }
 
-/// Words of one expression at most.
+/// Limit of tokens per expression.
 const MOST: usize = 1 << 14;
 
 const SIGNS: [&str; 32] = [
@@ -19,7 +19,7 @@ const SIGNS: [&str; 32] = [
     "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", "?", ":", ".", ";",
 ];
 
-/// Takes an expression apart; `None` where something is no word.
+/// Splits an expression into tokens; `None` if it contains anything else.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     let mut rest = text.trim_start();
     let mut tokens = Vec::new();

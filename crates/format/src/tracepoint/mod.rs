@@ -1,4 +1,4 @@
-//! Tracepoints: what their raw bytes mean, by the descriptions of tracefs
+//! Decodes the raw bytes of tracepoints by their descriptions in tracefs
 //! (`events/SYSTEM/EVENT/format`).
 //!
 //! ```text
@@ -32,7 +32,7 @@ pub struct Format {
     pub id: u64,
     /// All fields, beginning with those common to all tracepoints.
     pub fields: Vec<Field>,
-    /// `None`: the expression can't be understood, and the fields are printed one by one.
+    /// `None` if `print fmt` wasn't understood. The fields are then printed one by one.
     print: Option<Vec<Directive>>,
 }
 

@@ -1,4 +1,4 @@
-//! From `print fmt` to a tree.
+//! Parses `print fmt`.
 
 use super::expression::{Expression, constant};
 use super::field::{Field, Location, type_size};
@@ -8,7 +8,7 @@ use super::printf::{Directive, directives};
 /// Maximum nesting depth of expressions.
 const DEPTH: u32 = 400;
 
-/// The directives of a `print fmt`; `None` where something in it can't be understood.
+/// Parses a `print fmt` to directives; `None` if any part of it isn't understood.
 pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Directive>> {
     let tokens = tokens(text)?;
     let mut parser = Parser { rest: &tokens, fields, depth: 0 };
@@ -71,7 +71,7 @@ impl<'t> Parser<'t> {
         Some(expression)
     }
 
-    /// Operators that bind at least as tightly as `least`.
+    /// Parses operators that bind at least as tightly as `least`.
     fn binary(&mut self, least: u8) -> Option<Expression> {
         let mut left = self.unary()?;
         while let Some(Token::Sign(sign)) = self.rest.first() {
@@ -94,7 +94,7 @@ impl<'t> Parser<'t> {
             Token::Sign(sign @ ("!" | "~" | "-" | "+" | "&" | "*")) => {
                 self.next();
                 let operand = self.unary()?;
-                // The address of a field is as good as the field.
+                // An expression with a field's address uses the field itself.
                 if matches!(*sign, "+" | "&") {
                     operand
                 } else {
@@ -106,7 +106,7 @@ impl<'t> Parser<'t> {
                 self.rest = rest;
                 let operand = self.unary()?;
                 match operand {
-                    // A pointer to other elements.
+                    // A cast to elements of another size.
                     Expression::Dynamic(field, _) if size.1 => Expression::Dynamic(field, size.0),
                     operand if size.1 => operand,
                     operand => Expression::Cast(size.0, operand.into()),
@@ -118,8 +118,8 @@ impl<'t> Parser<'t> {
         Some(expression)
     }
 
-    /// Parses a type in brackets: its size or its pointee's, and whether it is a pointer; and what
-    /// follows.
+    /// Parses a type in brackets. Returns its size or its pointee's, and whether it is a pointer;
+    /// and the tokens after it.
     fn cast(&self) -> Option<((usize, bool), &'t [Token])> {
         let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
         let mut words = Vec::new();
@@ -179,7 +179,7 @@ impl<'t> Parser<'t> {
                 let name = self.word()?;
                 self.field(name).map(Expression::Field)
             }
-            // A name of the kernel's that the description doesn't explain.
+            // A name of the kernel that the description doesn't define.
             Token::Word(_) if !self.is_next("(") => Some(Expression::Number(0)),
             Token::Word(word) => {
                 self.expect("(")?;
@@ -205,13 +205,13 @@ impl<'t> Parser<'t> {
         self.expression().map(Box::new)
     }
 
-    /// A second argument and so on.
+    /// Parses a comma and a further argument.
     fn further(&mut self) -> Option<Box<Expression>> {
         self.expect(",")?;
         self.boxed()
     }
 
-    /// The arguments of a function that the kernel's headers offer.
+    /// Parses the arguments of one of the helpers in the kernel's tracing headers.
     fn call(&mut self, name: &str) -> Option<Expression> {
         Some(match name {
             "__get_str" | "__get_rel_str" => Expression::Str(self.dynamic()?),
@@ -246,7 +246,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// The bytes of a type or a field.
+    /// Parses the operand of `sizeof`.
     fn size(&mut self) -> Option<Expression> {
         if matches!(self.rest, [Token::Word(word), Token::Sign("->"), ..] if word == "REC") {
             let Expression::Field(field) = self.primary()? else { return None };
@@ -262,7 +262,7 @@ impl<'t> Parser<'t> {
         Some(Expression::Number(size as u64))
     }
 
-    /// A number; -1 for a name that isn't known.
+    /// Parses a number or the name of one; an unknown name is -1.
     fn pair_value(&mut self) -> Option<i64> {
         if let [Token::Word(word), Token::Sign(","), ..] = self.rest {
             self.next();
@@ -273,7 +273,7 @@ impl<'t> Parser<'t> {
         constant(&self.expression()?).map(u64::cast_signed)
     }
 
-    /// `, { VALUE, "name" }` and so on.
+    /// Parses any number of `, { VALUE, "name" }`.
     fn pairs(&mut self) -> Option<Vec<(i64, Vec<u8>)>> {
         let mut pairs = Vec::new();
         while self.take(",") {

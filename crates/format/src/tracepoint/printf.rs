@@ -4,7 +4,7 @@ use super::evaluate::Raw;
 use super::expression::Expression;
 use super::field::sign_extend;
 
-/// A directive of a format, as printf(3) calls it.
+/// A directive of a format, in the words of printf(3).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Directive {
     Text(Vec<u8>),
@@ -14,11 +14,7 @@ pub(super) enum Directive {
 /// A conversion specification with its argument.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Conversion {
-    left: bool,
-    zeros: bool,
-    plus: bool,
-    space: bool,
-    alternate: bool,
+    flags: ConversionFlags,
     width: Size,
     precision: Size,
     /// Bytes of the number.
@@ -29,6 +25,56 @@ pub(super) struct Conversion {
     argument: Expression,
 }
 
+/// The flag characters of a conversion, before its width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ConversionFlags {
+    /// `-`: pad on the right.
+    left: bool,
+    /// `0`: pad with zeros after the sign.
+    zeros: bool,
+    /// `+`: print the sign of positive numbers.
+    plus: bool,
+    /// ` `: print a space instead of that sign.
+    space: bool,
+    /// `#`: print the base.
+    alternate: bool,
+}
+
+impl ConversionFlags {
+    /// Splits the flags off the front of `text`.
+    fn split(text: &[u8]) -> (Self, &[u8]) {
+        let count = text.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
+        let (flags, behind) = text.split_at(count);
+        let has = |flag: u8| flags.contains(&flag);
+        let left = has(b'-');
+        let zeros = has(b'0');
+        let plus = has(b'+');
+        let space = has(b' ');
+        let alternate = has(b'#');
+        (Self { left, zeros, plus, space, alternate }, behind)
+    }
+
+    /// Returns the text before the digits of a decimal number.
+    fn sign(self, number: i64) -> &'static [u8] {
+        match number {
+            ..0 => b"-",
+            _ if self.plus => b"+",
+            _ if self.space => b" ",
+            _ => b"",
+        }
+    }
+
+    /// Returns the position and the byte of the padding, for text from `start` to `end` whose digits
+    /// start at `number_at`. With `zeros` it may be padded with zeros.
+    fn padding(self, start: usize, number_at: usize, end: usize, zeros: bool) -> (usize, u8) {
+        match (self.left, zeros) {
+            (true, _) => (end, b' '),
+            (false, true) => (number_at, b'0'),
+            (false, false) => (start, b' '),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Size {
     None,
@@ -36,10 +82,10 @@ enum Size {
     Argument(Expression),
 }
 
-/// Columns of one conversion at most.
+/// Limit of a conversion's width and precision, in columns.
 const WIDEST: u64 = 1 << 10;
 
-/// Takes a format apart; `None` where it isn't one, or has too few arguments.
+/// Parses a format; `None` if it is malformed or has too few arguments.
 pub(super) fn directives(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Directive>> {
     let mut arguments = arguments.into_iter();
     let mut directives = Vec::new();
@@ -66,8 +112,7 @@ fn conversion<'f>(
     mut rest: &'f [u8],
     arguments: &mut impl Iterator<Item = Expression>,
 ) -> Option<(Conversion, &'f [u8])> {
-    let flags = rest.iter().take_while(|byte| b"-+ #0".contains(byte)).count();
-    let (flags, behind) = rest.split_at(flags);
+    let (flags, behind) = ConversionFlags::split(rest);
     rest = behind;
     let width = size(&mut rest, arguments)?;
     let precision = match rest.strip_prefix(b".") {
@@ -97,31 +142,14 @@ fn conversion<'f>(
     if !b"diuxXocsp".contains(specifier) {
         return None;
     }
-    let has = |flag: u8| flags.contains(&flag);
     let argument = arguments.next()?;
-    let left = has(b'-');
-    let zeros = has(b'0');
-    let plus = has(b'+');
-    let space = has(b' ');
-    let alternate = has(b'#');
+    let specifier = *specifier;
     let extension = behind[..letters].to_vec();
-    let conversion = Conversion {
-        left,
-        zeros,
-        plus,
-        space,
-        alternate,
-        width,
-        precision,
-        bytes,
-        specifier: *specifier,
-        extension,
-        argument,
-    };
+    let conversion = Conversion { flags, width, precision, bytes, specifier, extension, argument };
     Some((conversion, &behind[letters..]))
 }
 
-/// A width: digits, or `*` for an argument.
+/// Parses a width: digits, or `*` for an argument.
 fn size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<Size> {
     if let Some(behind) = rest.strip_prefix(b"*") {
         *rest = behind;
@@ -136,7 +164,7 @@ fn size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> O
     std::str::from_utf8(number).ok()?.parse().ok().map(Size::Fixed)
 }
 
-/// Adds a record as text.
+/// Appends a record as text.
 pub(super) fn print(directives: &[Directive], raw: &mut Raw<'_>, out: &mut Vec<u8>) {
     for directive in directives {
         match directive {
@@ -178,25 +206,29 @@ impl Conversion {
         let number_at = out.len();
         out.extend(std::iter::repeat_n(b'0', precision.unwrap_or(1).saturating_sub(digits.len())));
         out.extend_from_slice(digits.as_bytes());
-        self.pad(out, start, number_at, width.unwrap_or(0), self.zeros && precision.is_none());
+        self.pad(
+            out,
+            start,
+            number_at,
+            width.unwrap_or(0),
+            self.flags.zeros && precision.is_none(),
+        );
     }
 
-    /// Adds the sign or the base, and returns the digits.
+    /// Appends the sign or the base, and returns the digits.
     fn integer(&self, value: u64, out: &mut Vec<u8>) -> String {
         let unsigned = if self.bytes >= 8 { value } else { value & ((1 << (8 * self.bytes)) - 1) };
         let base = |text: &str| {
-            if self.alternate && unsigned != 0 { text.as_bytes().to_vec() } else { Vec::new() }
+            if self.flags.alternate && unsigned != 0 {
+                text.as_bytes().to_vec()
+            } else {
+                Vec::new()
+            }
         };
         let (before, digits) = match self.specifier {
             b'd' | b'i' => {
                 let signed = sign_extend(value, self.bytes);
-                let sign: &[u8] = match signed {
-                    ..0 => b"-",
-                    _ if self.plus => b"+",
-                    _ if self.space => b" ",
-                    _ => b"",
-                };
-                (sign.to_vec(), signed.unsigned_abs().to_string())
+                (self.flags.sign(signed).to_vec(), signed.unsigned_abs().to_string())
             }
             b'x' => (base("0x"), format!("{unsigned:x}")),
             b'X' => (base("0X"), format!("{unsigned:X}")),
@@ -213,11 +245,7 @@ impl Conversion {
         if missing == 0 {
             return;
         }
-        let (at, fill) = match (self.left, zeros) {
-            (true, _) => (out.len(), b' '),
-            (false, true) => (number_at, b'0'),
-            (false, false) => (start, b' '),
-        };
+        let (at, fill) = self.flags.padding(start, number_at, out.len(), zeros);
         out.splice(at..at, std::iter::repeat_n(fill, missing));
     }
 
@@ -310,5 +338,27 @@ fn internet(bytes: &[u8], is_socket: bool) -> String {
             format!("[{}]:{port}", v6(8))
         }
         (true, _) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_end_at_the_first_other_character() {
+        let (flags, behind) = ConversionFlags::split(b"-0#12d");
+        assert_eq!(behind, b"12d");
+        assert!(flags.left && flags.zeros && flags.alternate && !flags.plus && !flags.space);
+    }
+
+    #[test]
+    fn padding_on_the_right_has_no_zeros() {
+        let flags = |text| ConversionFlags::split(text).0;
+        assert_eq!(flags(b"-0").padding(2, 3, 5, true), (5, b' '));
+        assert_eq!(flags(b"0").padding(2, 3, 5, true), (3, b'0'));
+        assert_eq!(flags(b"").padding(2, 3, 5, false), (2, b' '));
+        assert_eq!(flags(b"+ ").sign(1), b"+");
+        assert_eq!(flags(b" ").sign(-1), b"-");
     }
 }

@@ -35,7 +35,7 @@ fn printed(print: &str) -> String {
 }
 
 #[test]
-fn conversions_are_those_of_printf() {
+fn converts_like_printf() {
     let cases = [
         (
             r#""%d|%5d|%-5d|%05d|%u", REC->number, REC->number, REC->number, REC->number, REC->number"#,
@@ -57,7 +57,7 @@ fn conversions_are_those_of_printf() {
 }
 
 #[test]
-fn expressions_are_evaluated() {
+fn evaluates_expressions() {
     let cases = [
         (r#""%d %d %d", 1 + 2 * 3, (1 + 2) * 3, 7 & 3 == 3"#, "7 9 1"),
         (r#""%s", REC->number == -5 ? "yes" : "no""#, "no"),
@@ -82,7 +82,7 @@ fn expressions_are_evaluated() {
 }
 
 #[test]
-fn what_is_not_understood_is_printed_field_by_field() {
+fn prints_the_fields_if_print_fmt_is_not_understood() {
     for print in [r#""%d", unknown(1)"#, r#""%d""#, "7", r#""%d", REC->nothing"#, r#""%y", 1"#] {
         assert_eq!(
             printed(print),

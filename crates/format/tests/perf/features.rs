@@ -1,4 +1,4 @@
-//! Feature sections, held against what `perf report --header-only` prints of them.
+//! Compares feature sections with the output of `perf report --header-only`.
 
 use tare_format::file::Features;
 use tare_format::file::features::{
@@ -6,18 +6,18 @@ use tare_format::file::features::{
 };
 
 use crate::reading::all_records;
-use crate::recording::{Recording, record};
+use crate::recording::{PerfRecording, record};
 
 fn text(bytes: Result<&[u8], FeatureError>) -> String {
     String::from_utf8_lossy(bytes.unwrap()).into_owned()
 }
 
-/// Lines with single spaces: perf pads some.
+/// Returns the lines with single spaces, because perf pads some.
 fn lines(printed: &str) -> Vec<String> {
     printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// The blocks of a node as a list: `0-23,32-199`.
+/// Formats the blocks of a node as a list: `0-23,32-199`.
 fn ranges(node: &MemoryNode<'_>) -> String {
     let has = |block: usize| {
         node.bitmap.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
@@ -29,7 +29,7 @@ fn ranges(node: &MemoryNode<'_>) -> String {
     pairs.join(",")
 }
 
-/// What perf prints, and ours in the same words.
+/// Asserts that perf prints each line of `ours`.
 fn check(options: &[&str], ours: impl Fn(&Features) -> Vec<String>) {
     let Some(recording) = record(options) else { return };
     let header = lines(&recording.perf(&["report", "--header-only", "-I", "-i"]));
@@ -40,7 +40,7 @@ fn check(options: &[&str], ours: impl Fn(&Features) -> Vec<String>) {
 }
 
 #[test]
-fn the_machine() {
+fn reads_the_machine_like_perf() {
     check(&["-e", "cpu-clock"], |features| {
         let mut ours = vec![
             format!("# hostname : {}", text(features.text(HOSTNAME))),
@@ -84,7 +84,7 @@ fn the_machine() {
 }
 
 #[test]
-fn the_topology() {
+fn reads_the_topology_like_perf() {
     check(&["-e", "cpu-clock"], |features| {
         let topology = features.cpu_topology().unwrap();
         let mut ours: Vec<_> = topology
@@ -111,7 +111,7 @@ fn the_topology() {
 }
 
 #[test]
-fn the_session() {
+fn reads_the_session_like_perf() {
     check(&["-e", "{cpu-clock,page-faults}", "-k", "CLOCK_MONOTONIC"], |features| {
         let group = features.group_desc().unwrap()[0];
         assert_eq!((group.leader, group.members), (0, 2));
@@ -133,7 +133,7 @@ fn the_session() {
 }
 
 #[test]
-fn the_clocks() {
+fn reads_the_clocks_like_perf() {
     let Some(recording) = record(&["-e", "cpu-clock", "-k", "CLOCK_MONOTONIC"]) else { return };
     let reader = all_records(&recording, |_| ());
     let clock = reader.description().features().clock_data().unwrap();
@@ -150,7 +150,7 @@ fn the_clocks() {
 }
 
 #[test]
-fn compression() {
+fn reads_compression_like_perf() {
     check(&["-e", "cpu-clock", "-z"], |features| {
         let compression = features.compression().unwrap();
         vec![format!(
@@ -161,9 +161,9 @@ fn compression() {
 }
 
 #[test]
-fn build_ids_are_those_that_perf_lists() {
+fn reads_the_build_ids_that_perf_lists() {
     let Some(recording) = record(&["-e", "cpu-clock"]) else { return };
-    let listed = |recording: &Recording| lines(&recording.perf(&["buildid-list", "-i"]));
+    let listed = |recording: &PerfRecording| lines(&recording.perf(&["buildid-list", "-i"]));
     let reader = all_records(&recording, |_| ());
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let ours = reader

@@ -1,4 +1,4 @@
-//! Recordings that the real `perf` makes, held against what `perf` itself says about them.
+//! Compares recordings of the installed `perf` with perf's own output about them.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -7,7 +7,6 @@
 
 mod features;
 mod reading;
-#[path = "../recording/mod.rs"]
 mod recording;
 
 use std::collections::BTreeMap;
@@ -15,15 +14,15 @@ use std::fs::File;
 use std::process::Command;
 
 use reading::all_records;
-use recording::{Recording, record, record_to_pipe};
+use recording::{PerfRecording, record, record_to_pipe};
 use tare_format::abi::bindings::PERF_CONTEXT_MAX;
 use tare_format::file::Reader;
 use tare_format::file::features::TRACING_DATA;
 use tare_format::order::Sorter;
 use tare_format::record::{Sample, kind};
 
-/// Records by kind; of compressed ones what is in them.
-fn counts(recording: &Recording) -> BTreeMap<String, u64> {
+/// Counts records by kind, with the contents of compressed records instead of these.
+fn counts(recording: &PerfRecording) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let reader = all_records(recording, |entry| {
         if entry.record.kind != kind::COMPRESSED {
@@ -36,8 +35,8 @@ fn counts(recording: &Recording) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Records by kind, as `perf report -D` lists them.
-fn counts_of_perf(recording: &Recording) -> BTreeMap<String, u64> {
+/// Counts records by kind in the output of `perf report -D`.
+fn counts_of_perf(recording: &PerfRecording) -> BTreeMap<String, u64> {
     let dump = recording.perf(&["report", "-D", "-i"]);
     let mut counts = BTreeMap::new();
     for line in dump.lines() {
@@ -51,7 +50,7 @@ fn counts_of_perf(recording: &Recording) -> BTreeMap<String, u64> {
     counts
 }
 
-/// What is recorded: events that a machine without a PMU has too.
+/// Options of recordings, with events that exist without a PMU.
 const RECORDINGS: &[&[&str]] = &[
     &["-e", "cpu-clock"],
     &["-e", "cpu-clock", "-g"],
@@ -75,7 +74,7 @@ const RECORDINGS: &[&[&str]] = &[
 ];
 
 #[test]
-fn every_record_is_found_decoded_and_counted_as_by_perf() {
+fn finds_and_decodes_the_records_that_perf_counts() {
     for options in RECORDINGS {
         let Some(recording) = record(options) else { continue };
         assert_eq!(counts(&recording), counts_of_perf(&recording), "{options:?}");
@@ -92,7 +91,7 @@ fn every_record_is_found_decoded_and_counted_as_by_perf() {
 }
 
 #[test]
-fn a_pipe_is_counted_as_by_perf() {
+fn finds_the_records_that_perf_counts_in_a_pipe() {
     for options in
         [&["-e", "cpu-clock", "-g"][..], &["-e", "raw_syscalls:sys_enter", "-e", "cpu-clock"]]
     {
@@ -119,9 +118,9 @@ fn a_pipe_is_counted_as_by_perf() {
     }
 }
 
-/// Thread, time, period and address of every sample, one line each, in order of time.
+/// Compares thread, time, period, event and address of each sample.
 #[test]
-fn samples_say_what_perf_script_prints() {
+fn samples_equal_those_of_perf_script() {
     for options in [
         &["-e", "cpu-clock"][..],
         &["-e", "page-faults", "-c", "1", "-d"],
@@ -172,10 +171,10 @@ fn samples_say_what_perf_script_prints() {
     }
 }
 
-/// Frames of call chains, one address a line. Where perf knows the file it prints the address
-/// within; the place in the page stays.
+/// Compares the frames of call chains. perf prints the address in the file if it knows the file, so
+/// only the offsets in the page are compared.
 #[test]
-fn call_chains_have_the_frames_that_perf_script_prints() {
+fn call_chains_equal_those_of_perf_script() {
     let Some(recording) = record(&["-e", "cpu-clock", "-g"]) else { return };
     let mut frames = Vec::new();
     all_records(&recording, |entry| {
@@ -197,9 +196,9 @@ fn call_chains_have_the_frames_that_perf_script_prints() {
     assert!(theirs.iter().eq(&frames), "{} frames, {} by perf", frames.len(), theirs.len());
 }
 
-/// Small rings make many rounds; after each, what is due goes out.
+/// Small rings make many rounds.
 #[test]
-fn rounds_of_perf_are_put_in_order() {
+fn sorts_the_rounds_of_perf() {
     let Some(recording) = record(&[
         "-a",
         "-m",
@@ -240,7 +239,7 @@ fn rounds_of_perf_are_put_in_order() {
         println!("skipped: {rounds} rounds of one CPU's records, which come in order");
     }
     assert!(rounds > 2);
-    // Recordings of a busy machine break the rule now and then. Then it is counted.
+    // On a busy machine, perf's rounds sometimes end too early. The sorter counts the late records.
     let mut youngest = 0;
     let mut late = 0;
     for (time_ns, _) in &went {
@@ -253,9 +252,9 @@ fn rounds_of_perf_are_put_in_order() {
     assert!(went == came, "{} records went out of {}", went.len(), came.len());
 }
 
-/// Straight from `perf`, without a file in between.
+/// Reads the pipe of a running `perf`.
 #[test]
-fn a_real_pipe_is_read_as_it_comes() {
+fn reads_the_pipe_of_a_running_perf() {
     if recording::is_missing("perf") {
         return;
     }

@@ -1,14 +1,14 @@
-//! Reading what was recorded, by tare and by `perf`.
+//! Reads recordings with this crate and with `perf`.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
 
 use tare_format::file::{Entry, Reader};
 
-use crate::recording::Recording;
+use crate::recording::PerfRecording;
 
-impl Recording {
-    /// What `perf` prints about the recording; its name becomes the last argument.
+impl PerfRecording {
+    /// Runs `perf` with the recording's path as its last argument. Returns what it prints.
     pub(crate) fn perf(&self, arguments: &[&str]) -> String {
         let output = Command::new("perf")
             .args(arguments)
@@ -20,8 +20,11 @@ impl Recording {
     }
 }
 
-/// Reads a recording to its end and hands every record out.
-pub(crate) fn all_records(recording: &Recording, mut each: impl FnMut(&Entry<'_>)) -> Reader<File> {
+/// Reads a recording to its end, and calls `each` with every record.
+pub(crate) fn all_records(
+    recording: &PerfRecording,
+    mut each: impl FnMut(&Entry<'_>),
+) -> Reader<File> {
     let mut reader = Reader::open(File::open(&recording.path).unwrap()).unwrap();
     while let Some(entry) = reader.next_record().unwrap() {
         each(&entry);

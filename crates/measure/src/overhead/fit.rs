@@ -164,7 +164,7 @@ mod tests {
             (fit.slope_us.value - 2.0).abs() < 1e-6 && (fit.intercept.value - 0.001).abs() < 1e-9,
             "{fit:?}"
         );
-        assert!(fit.predict(10_000.0).holds(0.021) && fit.predict(10_000.0).half_width() < 2e-4);
+        assert!(fit.predict(10_000.0).contains(0.021) && fit.predict(10_000.0).half_width() < 2e-4);
         let budget = fit.find_budget(0.01).unwrap();
         assert!(
             (budget.hz - 4500.0).abs() < 1.0 && (4400.0..4500.0).contains(&budget.safe_hz),
@@ -214,7 +214,7 @@ mod tests {
                     cost: Estimate::with_error(p.cost.value + 1e-4 * normal(), 1e-4),
                 })
                 .collect();
-            Fit::from_points(&noisy, None).unwrap().predict(10_000.0).holds(0.021)
+            Fit::from_points(&noisy, None).unwrap().predict(10_000.0).contains(0.021)
         });
         let held = held.count();
         assert!((930..=999).contains(&held), "{held} of 1000");

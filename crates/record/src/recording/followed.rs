@@ -15,7 +15,7 @@ use crate::follow::Following;
 use crate::options::{Begin, Keep};
 use crate::plan::PlannedEvent;
 use crate::session::Session;
-use tare_format::ledger::{Coverage, Event, Follow, FollowMode, Ledger};
+use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger, LedgerEvent};
 
 /// Number of samples below which chance decides whether they account for 90%.
 const FEW_SAMPLES: f64 = 20.0;
@@ -141,7 +141,7 @@ impl CommandUsage {
         number: usize,
         sampled: u64,
         count: Option<u64>,
-        event: &mut Event,
+        event: &mut LedgerEvent,
     ) {
         let Some(planned) = session.plan.events.get(number) else { return };
         event.counted = count.filter(|_| {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tare_format::file::note;
 use tare_format::file::writer::{Description, Feature};
-use tare_format::ledger::{Command, Cost, Event, Ledger, Loss, Output, Rings};
+use tare_format::ledger::{Command, Cost, Ledger, LedgerEvent, Loss, Output, Rings};
 use tare_kernel::cgroup::CpuTime;
 
 use super::{Counts, Recording};
@@ -101,7 +101,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
 }
 
 /// Returns the samples in the recording: counted and not dropped.
-fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> Vec<Event> {
+fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> Vec<LedgerEvent> {
     let kept = |number: usize, of: fn(&SampleCounts) -> u64| {
         let sum = |stats: &Stats| stats.by_event.get(number).map_or(0, of);
         seen.rings
@@ -110,13 +110,13 @@ fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> 
             .sum::<u64>()
             .saturating_sub(sum(&seen.forgotten))
     };
-    let event = |(number, name): (usize, &String)| Event {
+    let event = |(number, name): (usize, &String)| LedgerEvent {
         name: name.clone(),
         samples: kept(number, |tally| tally.samples),
         own: kept(number, |tally| tally.own),
         in_kernel: kept(number, |tally| tally.in_kernel),
         lost: lost.get(number).copied().flatten(),
-        ..Event::default()
+        ..LedgerEvent::default()
     };
     description.events.iter().map(|event| &event.name).enumerate().map(event).collect()
 }

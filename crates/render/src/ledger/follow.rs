@@ -1,6 +1,6 @@
 //! How the recorder followed the command, and the share of its use that the samples cover.
 
-use tare_format::ledger::{Coverage, Event, FixedPeriod, Follow, FollowMode, Ledger};
+use tare_format::ledger::{Coverage, FixedPeriod, Follow, FollowMode, Ledger, LedgerEvent};
 
 use super::seconds;
 use crate::plural::{agreeing, count, grouped};
@@ -79,7 +79,7 @@ pub(super) fn lines(ledger: &Ledger) -> Vec<String> {
 pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
     let Some(follow) = &ledger.follow else { return Vec::new() };
     let mut lines = Vec::new();
-    let too_little = |event: &&Event| {
+    let too_little = |event: &&LedgerEvent| {
         event
             .coverage
             .filter(|c| !c.is_little)
@@ -121,7 +121,7 @@ pub(super) fn warnings(ledger: &Ledger) -> Vec<String> {
 /// Returns the events without known coverage. Events on whole CPUs also count other tasks; only
 /// clocks can be compared with the CPU time of the command's tasks.
 fn uncovered<'a>(ledger: &'a Ledger, follow: &Follow) -> Vec<&'a str> {
-    let is_uncovered = |event: &&Event| event.samples > 0 && event.coverage.is_none();
+    let is_uncovered = |event: &&LedgerEvent| event.samples > 0 && event.coverage.is_none();
     let told = follow.mode == FollowMode::System && follow.tasks.is_some();
     ledger
         .events
@@ -143,7 +143,7 @@ fn tasks(follow: &Follow) -> String {
 }
 
 /// Returns the remedy for a recording that covers too little of an event.
-fn remedy(ledger: &Ledger, follow: &Follow, event: &Event) -> &'static str {
+fn remedy(ledger: &Ledger, follow: &Follow, event: &LedgerEvent) -> &'static str {
     match follow.mode {
         _ if follow.unrecordable && event.samples == 0 => {
             "the program runs with other rights than its user (set-user-ID, set-group-ID, capabilities, or an unreadable file), so the kernel removes its events: record as root"

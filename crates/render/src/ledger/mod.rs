@@ -5,7 +5,7 @@ mod follow;
 mod off_cpu;
 mod sampling;
 
-use tare_format::ledger::{Cost, Event, Gap, KeptBinaries, Ledger, Loss};
+use tare_format::ledger::{Cost, Gap, KeptBinaries, Ledger, LedgerEvent, Loss};
 use tare_format::printable;
 
 use crate::plural::{agreeing, count, grouped};
@@ -145,7 +145,7 @@ fn cost_summary(ledger: &Ledger) -> String {
 
 /// Formats samples by event, if there are several.
 fn events(ledger: &Ledger) -> Option<String> {
-    let of = |event: &Event| {
+    let of = |event: &LedgerEvent| {
         let lost = event
             .lost
             .filter(|&lost| lost > 0)
@@ -305,20 +305,20 @@ mod tests {
             follow: Some(follow()),
             finished: true,
             events: vec![
-                Event {
+                LedgerEvent {
                     name: "cpu-clock".to_owned(),
                     samples: 1234,
                     own: 3,
                     lost: Some(0),
                     coverage: Some(coverage),
-                    ..Event::default()
+                    ..LedgerEvent::default()
                 },
-                Event {
+                LedgerEvent {
                     name: "page-faults".to_owned(),
                     samples: 5,
                     own: 0,
                     lost: Some(7),
-                    ..Event::default()
+                    ..LedgerEvent::default()
                 },
             ],
             losses: losses_of_cpu_1(),
@@ -419,7 +419,7 @@ the command: 1.900 s of CPU in user mode, 0.050 s in the kernel";
 
     #[test]
     fn dropped_records_are_reported_beside_losses() {
-        let event = Event { samples: 10, lost: Some(0), ..Event::default() };
+        let event = LedgerEvent { samples: 10, lost: Some(0), ..LedgerEvent::default() };
         let output = Output { dropped_bytes: 2_000, written_bytes: 100, ..Output::default() };
         let line = ledger_lines(&Ledger {
             finished: true,

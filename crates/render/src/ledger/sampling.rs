@@ -1,6 +1,6 @@
 //! The overhead of sampling for the sampled tasks.
 
-use tare_format::ledger::{Event, Ledger, ShareOf};
+use tare_format::ledger::{Ledger, LedgerEvent, ShareOf};
 
 /// Formats the overhead and the time that it is a share of.
 pub(super) fn amount(ledger: &Ledger) -> Option<String> {
@@ -28,7 +28,7 @@ pub(super) fn amount(ledger: &Ledger) -> Option<String> {
 /// Returns the line of details.
 pub(super) fn line(ledger: &Ledger) -> Option<String> {
     let cost = ledger.sampling.as_ref()?;
-    let one = |event: &Event| {
+    let one = |event: &LedgerEvent| {
         let cost = event.sample_cost.as_ref()?;
         let share = event.share_in_kernel();
         let dearer = cost.in_kernel > 1.0 && share > 0.0;
@@ -73,14 +73,18 @@ mod tests {
         Ledger {
             finished: true,
             events: vec![
-                Event {
+                LedgerEvent {
                     name: "cpu-clock".to_owned(),
                     samples: 900,
                     lost: Some(100),
                     sample_cost: Some(cost),
-                    ..Event::default()
+                    ..LedgerEvent::default()
                 },
-                Event { name: "page-faults".to_owned(), samples: 7, ..Event::default() },
+                LedgerEvent {
+                    name: "page-faults".to_owned(),
+                    samples: 7,
+                    ..LedgerEvent::default()
+                },
             ],
             recorded_ns: 2_000_000_000,
             cost: Cost { recording_cpu_ns: 5_000_000, ..Cost::default() },

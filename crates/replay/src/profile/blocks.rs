@@ -140,7 +140,7 @@ fn order<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
 
 /// Returns the DSO address of a branch's source or target.
 fn place(machine: &Machine, pid: i32, address: u64) -> Option<DsoAddress> {
-    let at = CodeAddress::of_branch(address);
+    let at = CodeAddress::from_branch(address);
     machine.dso_address(at.mode, pid, at.address)
 }
 

@@ -41,7 +41,7 @@ pub(super) struct DetailedSample<'a> {
 impl DetailedSample<'_> {
     /// Returns the size of the sample's mapping or function, in bytes.
     fn size(&self, machine: &Machine, detail: Detail) -> Option<u64> {
-        let mode = CpuMode::of_misc(self.sample.raw.misc);
+        let mode = CpuMode::from_misc(self.sample.raw.misc);
         let ip = self.sample.fields.head.ip?;
         if detail == Detail::DsoSize {
             return machine.mapping_bytes(mode, self.pid(), ip);
@@ -128,7 +128,7 @@ impl Details {
             Detail::LocalPStageCyc | Detail::PStageCyc => number(sample.p_stage_cyc.map(u64::from)),
             Detail::DsoSize | Detail::SymbolSize => number(detailed.size(machine, detail)),
             Detail::CodeSymbol => {
-                let mode = CpuMode::of_misc(detailed.sample.raw.misc);
+                let mode = CpuMode::from_misc(detailed.sample.raw.misc);
                 let place = sample.head.ip.map(|address| CodeAddress { mode, address });
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
@@ -144,7 +144,7 @@ impl Details {
             Detail::Locked => text(profile, source.map(|source| source.locked().to_owned())),
             Detail::Blocked => text(profile, source.map(DataSource::blocked)),
             Detail::DataSymbol | Detail::DataCacheline | Detail::DataDso => {
-                let place = sample.head.addr.map(CodeAddress::of_branch);
+                let place = sample.head.addr.map(CodeAddress::from_branch);
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
             _ => self.branch_value(profile, machine, frames, detail, detailed),
@@ -171,11 +171,11 @@ impl Details {
             Detail::Cycles if branch.cycles == 0 => Value::None,
             Detail::Cycles => Value::Number(branch.cycles.into()),
             Detail::SymbolFrom | Detail::AddressFrom | Detail::DsoFrom => {
-                let from = Some(CodeAddress::of_branch(branch.from));
+                let from = Some(CodeAddress::from_branch(branch.from));
                 place_value(profile, machine, frames, detailed.pid(), from, detail)
             }
             _ => {
-                let to = Some(CodeAddress::of_branch(branch.to));
+                let to = Some(CodeAddress::from_branch(branch.to));
                 place_value(profile, machine, frames, detailed.pid(), to, detail)
             }
         }

@@ -178,7 +178,7 @@ impl SampleSink {
     ) {
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
-            let (leaf, offset) = self.leaf(machine, pid, CodeAddress::of_branch(branch.to));
+            let (leaf, offset) = self.leaf(machine, pid, CodeAddress::from_branch(branch.to));
             let Self { profile, stacks, details, .. } = self;
             let detailed = DetailedSample { sample, branch: Some(&branch) };
             let details = details.add(profile, machine, Some(&mut stacks.frames), detailed);

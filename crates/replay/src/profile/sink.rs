@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use tare_format::abi::bindings::{
     PERF_SAMPLE_BRANCH_CALL_STACK, PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_STACK_USER,
 };
-use tare_format::file::{Description, Event};
+use tare_format::file::{Description, RecordedEvent};
 use tare_format::ledger::Ledger;
 use tare_format::record::{Branches, Record, Sample, TaskRead};
 use tare_profile::{EventId, Losses, Profile, ReplacedRows, Row, RowId, StringId, Thread, Weight};
@@ -289,7 +289,7 @@ impl ProfileSink {
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
             let mut frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
-            let target = CodeAddress::of_branch(branch.to);
+            let target = CodeAddress::from_branch(branch.to);
             let leaf = frames.as_mut().map(|frames| frames.frame(profile, machine, pid, target));
             let detailed = DetailedSample { sample, branch: Some(&branch) };
             let details = details.add(profile, machine, frames, detailed);
@@ -371,7 +371,7 @@ impl ProfileSink {
 /// Whether branches of all kinds were recorded. A branch stack of calls alone is a call chain.
 #[must_use]
 pub fn has_branches(description: &Description) -> bool {
-    let has_code_branches = |event: &Event| {
+    let has_code_branches = |event: &RecordedEvent| {
         let attr = &event.attr;
         attr.sample_type & u64::from(PERF_SAMPLE_BRANCH_STACK) != 0
             && attr.branch_sample_type & u64::from(PERF_SAMPLE_BRANCH_CALL_STACK) == 0

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use tare_format::abi::Sampling;
-use tare_format::file::{Description, Event};
+use tare_format::file::{Description, RecordedEvent};
 use tare_format::printable;
 use tare_format::record::kind;
 use tare_render::script::attr_line;
@@ -70,7 +70,7 @@ pub(super) fn learn(recording: &mut Recording) -> anyhow::Result<()> {
 }
 
 /// The text after the event's name.
-fn details(raw: &EvlistArgs, event: &Event, tracepoints: &Tracepoints) -> String {
+fn details(raw: &EvlistArgs, event: &RecordedEvent, tracepoints: &Tracepoints) -> String {
     if raw.verbose > 0 {
         return format!(": {}", attr_line(&event.attr));
     }
@@ -97,7 +97,7 @@ fn groups(description: &Description) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-fn document(event: &Event, name: &str) -> Value {
+fn document(event: &RecordedEvent, name: &str) -> Value {
     let attr = &event.attr;
     let (period, frequency) = match attr.sampling {
         Sampling::None => (None, None),

@@ -239,7 +239,7 @@ fn session(description: &Description) -> RecordingOrigin {
     let is_clock = |config| {
         [PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK].map(u64::from).contains(&config)
     };
-    let unit = |event: &tare_format::file::Event| {
+    let unit = |event: &tare_format::file::RecordedEvent| {
         let is_software = event.attr.kind == PERF_TYPE_SOFTWARE;
         let is_time = is_clock(event.attr.config)
             || event.attr.config == u64::from(PERF_COUNT_SW_BPF_OUTPUT)

@@ -28,7 +28,7 @@ pub struct CpuPlace {
     pub core: u32,
     /// The socket's number.
     pub socket: u32,
-    /// The die's number, where it is known.
+    /// The die's number, if recorded.
     pub die: Option<u32>,
 }
 
@@ -90,8 +90,8 @@ impl MemoryNode<'_> {
     }
 }
 
-/// A name and what belongs to it.
-pub type Pair<'a> = (&'a [u8], &'a [u8]);
+/// A name and its value.
+pub type NameValue<'a> = (&'a [u8], &'a [u8]);
 
 /// Capabilities of a PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,15 +99,15 @@ pub struct PmuCaps<'a> {
     /// The PMU.
     pub pmu: &'a [u8],
     /// Names and values.
-    pub caps: Vec<Pair<'a>>,
+    pub caps: Vec<NameValue<'a>>,
 }
 
-fn pair<'a>(fields: &mut Cursor<'a>) -> Option<Pair<'a>> {
+fn pair<'a>(fields: &mut Cursor<'a>) -> Option<NameValue<'a>> {
     Some((fields.header_string()?, fields.header_string()?))
 }
 
 impl Features {
-    /// CPUs that the machine can have, and those that were online.
+    /// Returns the number of possible CPUs, and of those that were online.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -115,7 +115,7 @@ impl Features {
         self.decode(NRCPUS, |fields| Some((fields.u32()?, fields.u32()?)))
     }
 
-    /// The CPUs' topology.
+    /// Returns how the CPUs share sockets, dies and cores.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -139,7 +139,7 @@ impl Features {
         })
     }
 
-    /// The nodes of memory.
+    /// Returns the memory nodes.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -156,7 +156,7 @@ impl Features {
         })
     }
 
-    /// The PMUs: type and name.
+    /// Returns type and name of each PMU.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -170,7 +170,7 @@ impl Features {
     ///
     /// # Errors
     /// See [`FeatureError`].
-    pub fn cpu_pmu_caps(&self) -> Result<Vec<Pair<'_>>, FeatureError> {
+    pub fn cpu_pmu_caps(&self) -> Result<Vec<NameValue<'_>>, FeatureError> {
         self.decode(CPU_PMU_CAPS, |fields| list(fields, pair))
     }
 
@@ -187,15 +187,15 @@ impl Features {
         })
     }
 
-    /// The PMUs of each kind of core, and their CPUs as a list.
+    /// Returns the PMU of each kind of core, and its CPUs as a list.
     ///
     /// # Errors
     /// See [`FeatureError`].
-    pub fn hybrid_topology(&self) -> Result<Vec<Pair<'_>>, FeatureError> {
+    pub fn hybrid_topology(&self) -> Result<Vec<NameValue<'_>>, FeatureError> {
         self.decode(HYBRID_TOPOLOGY, |fields| list(fields, pair))
     }
 
-    /// The caches.
+    /// Returns the caches.
     ///
     /// # Errors
     /// See [`FeatureError`]. A version other than 1 is malformed.
@@ -216,7 +216,7 @@ impl Features {
         })
     }
 
-    /// Which memory belongs to which node.
+    /// Returns which memory blocks belong to which node.
     ///
     /// # Errors
     /// See [`FeatureError`]. A version other than 1 is malformed.
@@ -226,7 +226,7 @@ impl Features {
             let block_bytes = fields.u64()?;
             let count = fields.u64().filter(|count| *count <= limits::LIST_ITEMS.into())?;
             let node = |_| {
-                // The bits are counted twice: for the node, and as the size of the bitmap.
+                // The number of bits is stored twice: for the node, and as the size of the bitmap.
                 let node = fields.u64()?;
                 let _bits = fields.u64()?;
                 let bits = fields.u64()?;

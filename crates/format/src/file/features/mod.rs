@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use machine::{
-    Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NumaNode, Pair, PmuCaps,
+    Cache, CpuPlace, CpuTopology, MemoryNode, MemoryTopology, NameValue, NumaNode, PmuCaps,
 };
 pub use session::{ClockData, Compression, EventDesc, GroupDesc};
 
@@ -49,7 +49,7 @@ pub const CLOCK_DATA: u32 = 29;
 pub const HYBRID_TOPOLOGY: u32 = 30;
 pub const PMU_CAPS: u32 = 31;
 
-/// Why a feature can't be told.
+/// Why a feature section can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
     /// The recording has no such section.
@@ -63,7 +63,7 @@ pub enum FeatureError {
 /// The feature sections of a recording, by bit.
 #[derive(Clone, Debug)]
 pub struct Features {
-    /// Shared by copies.
+    /// Shared by clones.
     sections: BTreeMap<u32, Arc<Vec<u8>>>,
     bytes: u64,
     endian: Endian,
@@ -74,7 +74,8 @@ impl Features {
         Self { sections: BTreeMap::new(), bytes: 0, endian }
     }
 
-    /// `false`: all of them together would be too large.
+    /// Adds a section. Returns `false` if all sections together would exceed
+    /// [`limits::FEATURE_BYTES`].
     pub(super) fn add(&mut self, feature: u32, data: Vec<u8>) -> bool {
         let replaced = self.sections.get(&feature).map_or(0, |section| section.len());
         let bytes = self.bytes - replaced as u64 + data.len() as u64;
@@ -86,11 +87,12 @@ impl Features {
         true
     }
 
-    /// Adds to the section of build ids one that came as a record. `false`: it is one too many.
+    /// Appends a record to the section of build ids. Returns `false` if all sections together would
+    /// exceed [`limits::FEATURE_BYTES`].
     pub(super) fn add_build_id(&mut self, record: &RawRecord<'_>) -> bool {
         let kind = record.kind.to_le_bytes();
         let misc = record.misc.to_le_bytes();
-        // A record's size is of two bytes.
+        // A record's size always fits in two bytes.
         let size = u16::try_from(record.size()).unwrap_or(0).to_le_bytes();
         let mut header = [kind.as_slice(), &misc, &size].map(<[u8]>::to_vec);
         if self.endian == Endian::Big {
@@ -106,24 +108,24 @@ impl Features {
         true
     }
 
-    /// Bytes that further sections may have.
+    /// Returns the number of bytes that further sections may have.
     pub(super) fn room(&self) -> u64 {
         limits::FEATURE_BYTES.saturating_sub(self.bytes)
     }
 
-    /// The bits of the sections that there are, rising.
+    /// Iterates over the bits of the present sections, in ascending order.
     pub fn bits(&self) -> impl Iterator<Item = u32> {
         self.sections.keys().copied()
     }
 
-    /// A section as it stands in the recording.
+    /// Returns the bytes of a section.
     #[must_use]
     pub fn section(&self, feature: u32) -> Option<&[u8]> {
         self.sections.get(&feature).map(|section| section.as_slice())
     }
 
-    /// A section that is one text: [`HOSTNAME`], [`OSRELEASE`], [`VERSION`], [`ARCH`], [`CPUDESC`]
-    /// or [`CPUID`].
+    /// Returns the text of one of these sections: [`HOSTNAME`], [`OSRELEASE`], [`VERSION`],
+    /// [`ARCH`], [`CPUDESC`] or [`CPUID`].
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -131,8 +133,8 @@ impl Features {
         self.decode(feature, Cursor::header_string)
     }
 
-    /// A section that is a number: [`TOTAL_MEM`] (KiB), [`CLOCKID`] (the clock's resolution in ns)
-    /// or [`DIR_FORMAT`] (version).
+    /// Returns the number in one of these sections: [`TOTAL_MEM`] (KiB), [`CLOCKID`] (the clock's
+    /// resolution in ns) or [`DIR_FORMAT`] (version).
     ///
     /// # Errors
     /// See [`FeatureError`].

@@ -13,7 +13,7 @@ use crate::record::{BuildId, RawRecord};
 /// An event, with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventDesc<'a> {
-    /// As the kernel was asked for it.
+    /// As passed to the kernel.
     pub attr: Attr,
     /// As the user typed it.
     pub name: &'a [u8],
@@ -26,14 +26,15 @@ pub struct EventDesc<'a> {
 pub struct GroupDesc<'a> {
     /// Its name; mostly empty.
     pub name: &'a [u8],
-    /// The leader's place among the events, counted from 0.
+    /// The leader's index among the events.
     pub leader: u32,
     /// Number of events.
     pub members: u32,
 }
 
 impl GroupDesc<'_> {
-    /// The places of its events, of `events` in all: a recording can claim any number.
+    /// Returns the indices of its events. `events` is the number of events; a damaged recording may
+    /// claim more.
     #[must_use]
     pub fn places(&self, events: usize) -> std::ops::Range<usize> {
         let first = (self.leader as usize).min(events);
@@ -57,16 +58,16 @@ pub struct ClockData {
 pub struct Compression {
     /// 1: zstd.
     pub kind: u32,
-    /// The level that it was asked for.
+    /// The requested level.
     pub level: u32,
     /// Compression ratio.
     pub ratio: u32,
-    /// Bytes of a ring: no compressed record holds more.
+    /// Bytes of a ring, and at most that many in a compressed record.
     pub mmap_len: u32,
 }
 
 impl Features {
-    /// The command line of the recorder, by argument.
+    /// Returns the recorder's command line, by argument.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -74,7 +75,7 @@ impl Features {
         self.decode(CMDLINE, |fields| list(fields, Cursor::header_string))
     }
 
-    /// The events and their names.
+    /// Returns the events with their names.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -96,7 +97,7 @@ impl Features {
         })
     }
 
-    /// The groups of more than one event.
+    /// Returns the groups of more than one event.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -112,7 +113,7 @@ impl Features {
         })
     }
 
-    /// Times of the first and the last sample on the recording's clock.
+    /// Returns the times of the first and the last sample, in nanoseconds of the recording's clock.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -120,7 +121,7 @@ impl Features {
         self.decode(SAMPLE_TIME, |fields| Some((fields.u64()?, fields.u64()?)))
     }
 
-    /// The recording's clock relative to the time of day.
+    /// Returns the recording's clock relative to the time of day.
     ///
     /// # Errors
     /// See [`FeatureError`]. A version other than 1 is malformed.
@@ -135,7 +136,7 @@ impl Features {
         })
     }
 
-    /// How the records are compressed.
+    /// Returns how the records are compressed.
     ///
     /// # Errors
     /// See [`FeatureError`].
@@ -151,7 +152,7 @@ impl Features {
         })
     }
 
-    /// The build ids of the files that samples lie in. They end at the first that is cut.
+    /// Iterates over the build ids of sampled files, up to the first truncated entry.
     ///
     /// # Errors
     /// See [`FeatureError`].

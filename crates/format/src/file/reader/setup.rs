@@ -45,19 +45,20 @@ struct Setup<'a, R> {
     file_size: u64,
     losses: Losses,
     description: Description,
-    /// Bytes of ids that may still be read: sections may overlap, and together be more than the file.
+    /// Bytes of ids that may still be read. Sections may overlap, and claim more bytes together
+    /// than the file has.
     id_bytes: u64,
 }
 
 impl<R: Read + Seek> Setup<'_, R> {
-    /// The bytes of a section as far as the file has them, at most `cap`.
+    /// Reads a section as far as the file has it, at most `cap` bytes.
     fn section(&mut self, section: Section, cap: u64) -> io::Result<Vec<u8>> {
         let size = section.size.min(cap).min(self.file_size.saturating_sub(section.offset));
         if size == 0 {
             return Ok(Vec::new());
         }
         self.source.seek(SeekFrom::Start(section.offset))?;
-        // The file has them.
+        // The file has that many bytes, so a damaged size can't allocate more.
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         self.source.by_ref().take(size).read_to_end(&mut bytes)?;
         Ok(bytes)
@@ -91,10 +92,9 @@ impl<R: Read + Seek> Setup<'_, R> {
         let Some((attr, section)) = entry.split_at_checked(entry_size - 16) else {
             return Ok(Some(LossReason::BadAttr));
         };
-        let (Ok(attr), Some(section)) = (
-            Attr::from_bytes_in(attr, self.endian),
-            Section::decode(&mut Cursor::new(section, self.endian)),
-        ) else {
+        let attr = Attr::from_bytes_in(attr, self.endian).ok();
+        let section = Section::decode(&mut Cursor::new(section, self.endian));
+        let Some((attr, section)) = attr.zip(section) else {
             return Ok(Some(LossReason::BadAttr));
         };
         let bytes = self.section(section, self.id_bytes)?;

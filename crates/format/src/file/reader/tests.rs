@@ -74,7 +74,7 @@ fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
     bytes.words(&[sections, 8, sections + 8, 8]).u32(4).text(b"box\0").u32(8).u32(4)
 }
 
-/// The kinds of all records, and the account.
+/// Returns the kinds of all records, and the losses.
 fn read<R: Read>(mut reader: Reader<R>) -> (Vec<u32>, Losses) {
     let mut kinds = Vec::new();
     while let Some(entry) = reader.next_record().unwrap() {
@@ -89,7 +89,7 @@ fn open(bytes: Bytes) -> Reader<Source<Vec<u8>>> {
 }
 
 #[test]
-fn a_file_in_either_byte_order() {
+fn reads_files_of_both_byte_orders() {
     for endian in [Endian::Little, Endian::Big] {
         let mut reader = open(file(endian, 2, 32));
         let description = reader.description();
@@ -117,7 +117,7 @@ fn a_file_in_either_byte_order() {
 }
 
 #[test]
-fn a_recorder_that_was_killed_leaves_size_0_and_zeros() {
+fn reads_the_file_of_a_killed_recorder() {
     let mut bytes = file(Endian::Little, 3, 0);
     bytes.0.truncate(104 + 88 + 48);
     bytes.0.extend([0; 100]);
@@ -129,7 +129,7 @@ fn a_recorder_that_was_killed_leaves_size_0_and_zeros() {
 }
 
 #[test]
-fn records_behind_zeros_are_found() {
+fn finds_records_after_zeros() {
     let bytes = Bytes::magic(Endian::Big)
         .words(&[16])
         .header(PERF_RECORD_LOST, 0)
@@ -140,7 +140,7 @@ fn records_behind_zeros_are_found() {
 }
 
 #[test]
-fn a_file_that_is_cut_gives_its_whole_records() {
+fn reads_the_whole_records_of_a_truncated_file() {
     for cut in 0..48 {
         let mut bytes = file(Endian::Little, 3, 48);
         bytes.0.truncate(usize::try_from(DATA).unwrap() + cut);
@@ -158,7 +158,7 @@ fn a_file_that_is_cut_gives_its_whole_records() {
 }
 
 #[test]
-fn an_impossible_size_ends_the_data_and_is_accounted_for() {
+fn an_impossible_size_ends_the_data_and_counts_as_a_loss() {
     let mut bytes = file(Endian::Little, 3, 48);
     bytes.0[usize::try_from(DATA).unwrap() + 16 + 6] = 7;
     let (kinds, losses) = read(open(bytes));
@@ -185,7 +185,7 @@ fn a_header_may_hold_any_number() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn refuses_files_that_are_no_recordings() {
     let refused =
         |bytes: &[u8]| Reader::open(Source::new(bytes.to_vec())).err().map(|e| e.to_string());
     assert_eq!(refused(b"").as_deref(), Some("not a perf.data file"));
@@ -202,7 +202,7 @@ fn what_is_no_recording_is_refused() {
 }
 
 #[test]
-fn a_pipe_describes_itself_as_it_goes() {
+fn learns_events_and_features_from_a_pipe() {
     for endian in [Endian::Little, Endian::Big] {
         let bytes =
             Bytes::magic(endian).words(&[16]).header(kind::HEADER_ATTR, 80).attr(42).words(&[7, 8]);
@@ -252,7 +252,7 @@ fn a_pipe_describes_itself_as_it_goes() {
 }
 
 #[test]
-fn what_follows_a_record_may_be_missing() {
+fn counts_missing_payloads_as_losses() {
     let bytes = Bytes::magic(Endian::Little)
         .words(&[16])
         .header(kind::AUXTRACE, 40)
@@ -314,13 +314,13 @@ fn frame(samples: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_frame_may_be_divided_anywhere_and_may_be_cut() {
+fn decompresses_divided_and_truncated_frames() {
     let whole = frame(50);
     for cut in 0..=whole.len() {
         let (first, second) = whole.split_at(cut);
         let (kinds, losses) = compressed(&[first, second]);
         assert_eq!((kinds.len(), losses.is_empty()), (50, true), "{cut}: {losses:?}");
-        // A block comes out when it is there as a whole.
+        // zstd decompresses a block once all of it has arrived.
         let (kinds, _) = compressed(&[first]);
         assert!(kinds.len() <= 50 && (kinds.len() == 50 || cut < whole.len()), "{cut}");
     }
@@ -333,7 +333,7 @@ fn a_frame_may_be_divided_anywhere_and_may_be_cut() {
 }
 
 #[test]
-fn garbage_ends_what_is_compressed_and_not_what_is_not() {
+fn damaged_compressed_data_loses_only_compressed_records() {
     let good = frame(50);
     let garbage = b"no frame at all";
     let (kinds, losses) = compressed(&[&good, garbage, &good]);
@@ -377,7 +377,7 @@ fn garbage_ends_what_is_compressed_and_not_what_is_not() {
 
 /// Some ten thousand bytes that are half a gigabyte of records.
 #[test]
-fn what_expands_hugely_is_read_piece_by_piece_up_to_a_limit() {
+fn decompresses_half_a_gigabyte_in_bounded_memory() {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     let record =
         Bytes(Vec::new(), Endian::Little).header(PERF_RECORD_SAMPLE, 65_520).text(&[0; 65_520]);
@@ -394,14 +394,14 @@ fn what_expands_hugely_is_read_piece_by_piece_up_to_a_limit() {
     assert!(peak_bytes() - before < 64 << 20);
 }
 
-/// The most memory that this process ever had, in bytes.
+/// Returns the peak memory of this process in bytes.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A file of zeros after its beginning that counts the bytes read.
+/// A file that continues with zeros after `bytes`, and counts the bytes read.
 struct Sparse {
     bytes: Vec<u8>,
     size: u64,
@@ -437,7 +437,7 @@ impl Seek for Sparse {
 
 /// Thousands of events that all claim the same large section of ids.
 #[test]
-fn sections_of_ids_that_overlap_are_read_once() {
+fn reads_overlapping_id_sections_once() {
     const EVENTS: u64 = 8000;
     let ids = 104 + EVENTS * 80;
     let size = limits::IDS as u64 * 8;

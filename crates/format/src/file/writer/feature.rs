@@ -1,4 +1,4 @@
-//! Feature sections as bytes.
+//! Encodes feature sections.
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
 
@@ -14,7 +14,7 @@ const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
 /// A fact about the machine or the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// The files that samples lie in.
+    /// The build ids of sampled files.
     BuildIds(Vec<BuildId>),
     /// `uname -n`.
     Hostname(String),
@@ -27,9 +27,9 @@ pub enum Feature {
     /// Number of CPUs. The format's document has the two numbers in the other order; perf writes
     /// and reads them like this.
     CpuCount {
-        /// CPUs that the machine can have.
+        /// Number of possible CPUs.
         available: u32,
-        /// CPUs that were online.
+        /// Number of CPUs that were online.
         online: u32,
     },
     /// The CPU's name.
@@ -40,9 +40,9 @@ pub enum Feature {
     TotalMemoryKib(u64),
     /// The recorder's command line, by argument.
     CommandLine(Vec<String>),
-    /// Which CPUs share what.
+    /// How CPUs share sockets, dies and cores.
     CpuTopology(CpuTopology),
-    /// The nodes of memory.
+    /// The memory nodes.
     NumaTopology(Vec<NumaNode>),
     /// Samples hold branches. The section is empty.
     BranchStack,
@@ -50,11 +50,11 @@ pub enum Feature {
     Groups(Vec<Group>),
     /// The caches.
     Caches(Vec<Cache>),
-    /// Which memory belongs to which node.
+    /// Which memory blocks belong to which node.
     MemoryTopology(MemoryTopology),
-    /// What the PMU of the CPUs says that it can: name and value.
+    /// Capabilities of the CPUs' PMU: names and values.
     CpuPmuCaps(Caps),
-    /// The same of other PMUs, by name.
+    /// Capabilities of other PMUs, with the PMU's name.
     PmuCaps(Vec<(String, Caps)>),
     /// The PMUs of each kind of core, and their CPUs as a list such as `0-3,8`.
     HybridTopology(Vec<(String, String)>),
@@ -62,27 +62,27 @@ pub enum Feature {
     PmuMappings(Vec<(u32, String)>),
     /// Times of the first and the last sample, in nanoseconds of the recording's clock.
     SampleTime {
-        /// The first.
+        /// Time of the first sample.
         first_ns: u64,
-        /// The last.
+        /// Time of the last sample.
         last_ns: u64,
     },
-    /// The resolution of the clock that was chosen for time stamps, in nanoseconds.
+    /// The resolution of the time stamps' clock, in nanoseconds.
     ClockResolutionNs(u64),
     /// The recording's clock relative to the time of day.
     Clock(Clock),
     /// Records are compressed with zstd.
     Compression {
-        /// The level.
+        /// The compression level.
         level: u32,
         /// Compression ratio.
         ratio: u32,
-        /// No compressed record holds more bytes.
+        /// Maximum number of bytes in a compressed record.
         block_bytes: u32,
     },
 }
 
-/// A file that samples lie in.
+/// The build id of a sampled file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildId {
     /// Whether it is the kernel, or a part of it.
@@ -98,7 +98,7 @@ pub struct BuildId {
 pub struct Group {
     /// Its name; mostly empty.
     pub name: String,
-    /// The leader's place among the events, counted from 0.
+    /// The leader's index among the events.
     pub leader: u32,
     /// Number of events, the leader included.
     pub members: u32,
@@ -116,7 +116,7 @@ pub struct Clock {
 }
 
 impl Feature {
-    /// The bit of the section.
+    /// Returns the bit of the section.
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {
@@ -147,7 +147,7 @@ impl Feature {
         }
     }
 
-    /// The bytes of the section.
+    /// Encodes the section.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {
         let mut into = Vec::new();
@@ -188,8 +188,7 @@ impl Feature {
                 into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened());
             }
             Self::Compression { level, ratio, block_bytes } => {
-                // PERF_COMP_ZSTD of `tools/perf/util/compress.h`, and before it the section's
-                // version.
+                // The section's version, then PERF_COMP_ZSTD of `tools/perf/util/compress.h`.
                 let version = 0_u32;
                 let zstd = 1_u32;
                 into.extend(
@@ -210,7 +209,7 @@ impl Feature {
     }
 }
 
-/// The section with all events.
+/// Encodes the section with all events.
 pub(super) fn event_descriptions(events: &[EventDescription], attr_size: usize) -> Vec<u8> {
     let mut into = Vec::new();
     into.extend(count(events.len()));
@@ -232,7 +231,7 @@ fn group(into: &mut Vec<u8>, group: &Group) {
 }
 
 /// Encodes `struct build_id_event`, which is a record, both in the section and in a stream. A file
-/// whose path doesn't fit is left out: paths are shorter (`PATH_MAX`).
+/// whose path doesn't fit is left out; real paths are shorter (`PATH_MAX`).
 fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);

@@ -1,15 +1,15 @@
-//! Numbers, texts and lists as feature sections have them.
+//! Encodes the numbers, texts and lists of feature sections.
 
 /// Strings are padded to a multiple of this many bytes (`NAME_ALIGN` in
 /// `tools/perf/util/header.c`).
 pub(super) const TEXT_ALIGN: usize = 64;
 
-/// A number of four bytes. Nothing that fits in memory of this kind of data comes near its end.
+/// Encodes a number in four bytes. Counts of items in memory fit.
 pub(super) fn count(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
 }
 
-/// `struct perf_header_string`: the length with the zeros, then the text with them.
+/// Appends a `struct perf_header_string`: the padded length, then the text padded with NUL.
 pub(super) fn text(into: &mut Vec<u8>, value: &str) {
     let len = (value.len() + 1).next_multiple_of(TEXT_ALIGN);
     into.extend(count(len));
@@ -18,7 +18,7 @@ pub(super) fn text(into: &mut Vec<u8>, value: &str) {
     into.resize(end, 0);
 }
 
-/// Writes a list: its length, and each item.
+/// Appends a list: its length, then each item.
 pub(super) fn list<T>(into: &mut Vec<u8>, items: &[T], mut item: impl FnMut(&mut Vec<u8>, &T)) {
     into.extend(count(items.len()));
     items.iter().for_each(|value| item(into, value));

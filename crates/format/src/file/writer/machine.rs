@@ -13,13 +13,13 @@ pub struct CpuTopology {
     pub sockets: Vec<String>,
     /// The CPUs of each core.
     pub cores: Vec<String>,
-    /// The CPUs of each die; empty where sockets have no dies to tell apart.
+    /// The CPUs of each die; empty if sockets aren't divided into dies.
     pub dies: Vec<String>,
-    /// Each CPU that the machine can have, by number.
+    /// Each possible CPU, by number.
     pub cpus: Vec<CpuPlace>,
 }
 
-/// Where a CPU is.
+/// Core, socket and die of a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuPlace {
     /// The core's number.
@@ -120,7 +120,7 @@ pub(super) fn memory_topology(into: &mut Vec<u8>, memory: &MemoryTopology) {
         for block in blocks {
             words[*block as usize / 64] |= 1 << (block % 64);
         }
-        // The bits are counted twice: for the node, and as the size of the bitmap.
+        // The number of bits is stored twice: for the node, and as the size of the bitmap.
         into.extend([*node, bits, bits].map(u64::to_ne_bytes).as_flattened());
         into.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     }

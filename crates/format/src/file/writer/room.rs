@@ -1,4 +1,4 @@
-//! Room in the beginning of a file for the ids of counters that are opened while it is recorded.
+//! Room at the beginning of a file for the ids of counters that are opened during the recording.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct IdRoom {
 }
 
 impl IdRoom {
-    /// The room of the next event, in bytes from the beginning of the file.
+    /// Adds the free range of the next event, in bytes from the start of the file.
     pub(super) fn add(&mut self, free: Range<u64>) {
         self.free.push(free);
     }

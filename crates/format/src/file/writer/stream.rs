@@ -1,4 +1,4 @@
-//! Records that describe the recording, and marks between records.
+//! Encodes records that describe the recording, and marks between records.
 
 use super::{EventDescription, WriteError, set_attr_sizes};
 use crate::file::features;
@@ -15,15 +15,15 @@ pub const FINISHED_INIT: [u8; 8] = mark(kind::FINISHED_INIT);
 /// `PERF_EVENT_UPDATE__NAME` of `tools/lib/perf/include/perf/event.h`.
 const UPDATE_NAME: u64 = 2;
 
-/// A record without a body.
+/// Encodes a record without a body.
 const fn mark(kind: u32) -> [u8; 8] {
     RecordHeader { kind, misc: 0, size: 8 }.encode()
 }
 
-/// Appends a record, filled up with zeros to a multiple of 8 bytes.
+/// Appends a record, padded with zeros to a multiple of 8 bytes.
 ///
 /// # Errors
-/// It would be too long, and nothing was appended.
+/// Fails if the record would be too long; nothing is appended then.
 pub(super) fn record(
     into: &mut Vec<u8>,
     kind: u32,
@@ -39,7 +39,7 @@ pub(super) fn record(
     Ok(())
 }
 
-/// An event and its ids.
+/// Appends a record with an event's attributes and ids.
 pub(super) fn header_attr(
     into: &mut Vec<u8>,
     event: &EventDescription,
@@ -52,7 +52,7 @@ pub(super) fn header_attr(
     record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())
 }
 
-/// The name of an event, which is found by its first id.
+/// Appends a record with an event's name, identified by its first id.
 pub(super) fn event_name(into: &mut Vec<u8>, event: &EventDescription) -> Result<(), WriteError> {
     let Some(id) = event.ids.first() else { return Ok(()) };
     let body = [&UPDATE_NAME.to_ne_bytes()[..], &id.to_ne_bytes(), event.name.as_bytes(), b"\0"];
@@ -60,9 +60,9 @@ pub(super) fn event_name(into: &mut Vec<u8>, event: &EventDescription) -> Result
     record(into, kind::EVENT_UPDATE, 0, &body).map_err(|_| too_long())
 }
 
-/// Writes a feature section as a record. A section that doesn't fit in a record waits for the end
-/// of the recording. Build ids are records already, and a section that is only a bit says less than
-/// the events' attributes.
+/// Appends a feature section as a record. A section that doesn't fit in a record is left out; a
+/// finished file has it in its table. Build ids are records already. The empty section of branch
+/// stacks repeats the events' attributes, and is left out.
 pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     match number {
         features::BUILD_ID => into.extend_from_slice(content),
@@ -73,7 +73,7 @@ pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     }
 }
 
-/// Writes the tracepoint formats, after a record with their length. The format's document shows
+/// Appends the tracepoint formats, after a record with their length. The format's document shows
 /// that record with 12 bytes; perf writes and reads it with 16.
 pub(super) fn tracing_data(into: &mut Vec<u8>, data: &[u8]) -> Result<(), WriteError> {
     let padded = data.len().next_multiple_of(8);

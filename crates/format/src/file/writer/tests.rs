@@ -14,7 +14,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::try_from(u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }
 
-/// Kinds and sizes of records that follow each other without a gap.
+/// Returns kinds and sizes of consecutive records.
 fn records(mut bytes: &[u8]) -> Vec<(u32, usize)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -32,7 +32,7 @@ fn records(mut bytes: &[u8]) -> Vec<(u32, usize)> {
 }
 
 #[test]
-fn a_beginning_is_a_file_of_its_own() {
+fn a_beginning_is_a_complete_file() {
     let features = vec![Feature::Hostname("here".to_owned()), Feature::BuildIds(Vec::new())];
     let description =
         Description { events: vec![event(3), event(0)], features, tracing_data: Some(vec![1; 21]) };
@@ -74,7 +74,7 @@ fn a_stream_begins_with_records() {
 }
 
 #[test]
-fn an_ending_points_at_all_of_its_parts() {
+fn an_ending_locates_all_sections() {
     let features = vec![Feature::TotalMemoryKib(5), Feature::Arch("x".to_owned())];
     let description =
         Description { events: vec![event(2)], features, tracing_data: Some(vec![9; 3]) };
@@ -108,7 +108,7 @@ fn an_ending_points_at_all_of_its_parts() {
 }
 
 #[test]
-fn an_event_that_needs_the_newest_field_has_it_written() {
+fn writes_the_newest_field_only_if_an_event_uses_it() {
     let mut newest = event(1);
     newest.attr.config3 = 1;
     let description = Description { events: vec![event(1), newest], ..Description::default() };
@@ -117,7 +117,7 @@ fn an_event_that_needs_the_newest_field_has_it_written() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn refuses_descriptions_that_do_not_fit() {
     let beginning =
         |event| Description { events: vec![event], ..Description::default() }.stream_beginning();
     assert!(
@@ -133,14 +133,14 @@ fn what_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn a_feature_too_long_for_a_record_is_kept_for_the_end() {
+fn features_too_long_for_a_record_are_in_the_ending() {
     let features = vec![Feature::CommandLine(vec!["x".repeat(70_000)])];
     let description = Description { features, ..Description::default() };
     assert_eq!(records(&description.stream_beginning().unwrap()[16..]).len(), 1);
     assert!(description.ending(&(104..104)).unwrap().tail.len() > 70_000);
 }
 
-/// Features of several shapes: texts, numbers, lists, structures.
+/// Returns features of several shapes: texts, numbers, lists, structures.
 fn several_features() -> Vec<Feature> {
     let cpus =
         vec![CpuPlace { core: 0, socket: 0, die: 0 }, CpuPlace { core: 1, socket: 0, die: 1 }];
@@ -161,7 +161,7 @@ fn several_features() -> Vec<Feature> {
     ]
 }
 
-/// That a reader finds what [`several_features`] wrote.
+/// Asserts that a reader finds the features of [`several_features`].
 fn assert_several(features: &features::Features) {
     assert_eq!(features.text(features::HOSTNAME), Ok(&b"h"[..]));
     assert_eq!(features.cpus(), Ok((2, 1)));
@@ -184,7 +184,7 @@ fn assert_several(features: &features::Features) {
 
 /// The reader finds what was written, both unfinished and finished.
 #[test]
-fn a_reader_finds_everything_in_both_layouts() {
+fn a_reader_finds_everything_in_unfinished_and_finished_files() {
     let events =
         vec![event(2), EventDescription { ids: vec![7], name: "other".to_owned(), ..event(0) }];
     let description =
@@ -221,9 +221,9 @@ fn a_reader_finds_everything_in_both_layouts() {
     }
 }
 
-/// Ids that come later, in the room that was kept for them and beyond.
+/// Ids of later counters, within the reserved room and beyond.
 #[test]
-fn later_ids_are_found_in_a_file_that_was_not_finished() {
+fn a_reader_finds_later_ids_in_files() {
     let events = vec![event(2), EventDescription { ids: vec![7], ..event(0) }];
     let mut description = Description { events, ..Description::default() };
     let mut beginning = description.beginning(|_| 2, 1).unwrap();
@@ -241,7 +241,7 @@ fn later_ids_are_found_in_a_file_that_was_not_finished() {
         assert!(reader.losses().is_empty());
         reader.description().events().iter().map(|event| event.ids.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(read(&bytes), [vec![1, 2], vec![7]], "unused room says nothing");
+    assert_eq!(read(&bytes), [vec![1, 2], vec![7]], "unused room has no effect");
     for (event, id) in [(0, 11), (1, 12), (1, 13)] {
         let at = usize::try_from(beginning.room.take(event).unwrap()).unwrap();
         bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(id));
@@ -254,13 +254,13 @@ fn later_ids_are_found_in_a_file_that_was_not_finished() {
     let ending = description.ending(&(start..start + 8)).unwrap();
     bytes.extend(&ending.tail);
     bytes[..HEADER_SIZE].copy_from_slice(&ending.header);
-    assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]], "and in a finished one");
+    assert_eq!(read(&bytes), [vec![1, 2, 11], vec![7, 12, 13]], "in a finished file");
 }
 
 /// In a stream the ids of later counters arrive as records; events with equal attributes take
 /// turns.
 #[test]
-fn later_ids_are_found_in_a_stream() {
+fn a_reader_finds_later_ids_in_a_stream() {
     let other = Attr { config: 2, ..event(0).attr };
     let events = vec![
         event(2),

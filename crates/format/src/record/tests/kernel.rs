@@ -1,9 +1,9 @@
-//! Records of the kernel.
+//! Records that the kernel writes.
 
 use super::*;
 
 #[test]
-fn mappings() {
+fn decodes_mappings() {
     both_orders(|body| {
         let body = body.u32(7).u32(8).words(&[0x1000, 0x2000, 0x30]).text(b"/bin/sh\0");
         let mmap = Mmap {
@@ -55,7 +55,7 @@ fn mappings() {
 }
 
 #[test]
-fn mappings_with_build_ids() {
+fn decodes_mappings_with_build_ids() {
     both_orders(|body| {
         let body = body
             .u32(1)
@@ -87,7 +87,7 @@ fn mappings_with_build_ids() {
 }
 
 #[test]
-fn threads() {
+fn decodes_names_starts_and_ends_of_threads() {
     both_orders(|body| {
         let body = body.u32(3).u32(4).text(b"sh\0\0\0\0\0\0").u64(99);
         check(
@@ -120,7 +120,7 @@ fn threads() {
 }
 
 #[test]
-fn switches_and_namespaces() {
+fn decodes_switches_and_namespaces() {
     both_orders(|body| {
         let preempted = PERF_RECORD_MISC_SWITCH_OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
         let switch = Switch { is_out: true, is_preempted: true, other: Some((5, 6)) };
@@ -159,7 +159,7 @@ fn switches_and_namespaces() {
 }
 
 #[test]
-fn losses_and_throttling() {
+fn decodes_losses_and_throttling() {
     both_orders(|body| {
         check(
             &body.words(&[5, 100]),
@@ -188,7 +188,7 @@ fn losses_and_throttling() {
 }
 
 #[test]
-fn aux_data_arrive() {
+fn decodes_records_about_aux_data() {
     both_orders(|body| {
         check(
             &body.words(&[1, 2, 3]),
@@ -210,7 +210,7 @@ fn aux_data_arrive() {
 }
 
 #[test]
-fn kernel_code() {
+fn decodes_records_about_kernel_code() {
     both_orders(|body| {
         let body = body.u64(0xffff_0000).u32(64).u16(1).u16(1).text(b"bpf_prog");
         let symbol =

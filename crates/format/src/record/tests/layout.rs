@@ -5,7 +5,7 @@ use std::iter::once;
 use super::*;
 
 #[test]
-fn records_end_with_who_when_and_where() {
+fn decodes_the_trailer_of_a_record() {
     both_orders(|body| {
         let body = body.text(&[0; 16]).u32(1).u32(2).words(&[3, 4, 5]).u32(6).u32(0).u64(4);
         let record = body.record(PERF_RECORD_LOST, 0);
@@ -35,10 +35,10 @@ fn records_end_with_who_when_and_where() {
     });
 }
 
-/// Whatever bits are asked for, id and time are found where the whole sample and the whole trailer
-/// have them.
+/// For each combination of bits, id and time equal those of the whole sample and of the whole
+/// trailer.
 #[test]
-fn id_and_time_are_found_without_decoding_the_rest() {
+fn finds_id_and_time_without_decoding_the_rest() {
     let words: Vec<u64> = (1..=20).collect();
     let body = Body(Vec::new(), Endian::NATIVE).words(&words);
     let bits = [
@@ -73,7 +73,7 @@ fn id_and_time_are_found_without_decoding_the_rest() {
 }
 
 #[test]
-fn events_are_found_by_their_ids() {
+fn finds_events_by_their_ids() {
     let layout = Layout {
         sample_type: u64::from(PERF_SAMPLE_IDENTIFIER),
         sample_id_all: true,
@@ -102,7 +102,7 @@ fn events_are_found_by_their_ids() {
 
 /// Ids close together, far apart, and one that two events share.
 #[test]
-fn ids_near_each_other_and_far_apart_lead_to_events() {
+fn finds_events_by_near_and_far_ids() {
     let mut events = Events::default();
     events.add(everything(), [1000, 1002, u64::MAX]);
     events.add(everything(), [7, 1001, 1002, 1000 + (1 << 20)]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn events_and_what_more_is_known_of_them() {
+fn decodes_events_and_their_updates() {
     both_orders(|body| {
         let attr = crate::abi::Attr { kind: 2, config: 17, ..Default::default() };
         let native = attr.to_bytes();
@@ -42,7 +42,7 @@ fn events_and_what_more_is_known_of_them() {
 }
 
 #[test]
-fn files_counters_and_threads() {
+fn decodes_build_ids_counters_and_threads() {
     both_orders(|body| {
         let body = body.u32(u32::MAX).text(&[7; 20]).text(&[16, 0, 0, 0]).text(b"[kernel]");
         let wanted = BuildId { pid: -1, is_kernel: true, build_id: &[7; 16], path: b"[kernel]" };
@@ -72,7 +72,7 @@ fn files_counters_and_threads() {
 }
 
 #[test]
-fn clocks_features_and_compressed_data() {
+fn decodes_clocks_features_and_compressed_data() {
     both_orders(|body| {
         let body = body.words(&[1, 2, 3, 4, 5]).text(&[1, 1, 0, 0, 0, 0, 0, 0]);
         let wanted = TimeConv { shift: 1, mult: 2, zero: 3, short: Some((4, 5)) };
@@ -99,7 +99,7 @@ fn clocks_features_and_compressed_data() {
 }
 
 #[test]
-fn cpu_maps() {
+fn decodes_cpu_maps() {
     let cpus = |body: Body| {
         let Ok(Record::CpuMap(map)) = body.record(kind::CPU_MAP, 0).decode() else { panic!() };
         map.cpus().collect::<Vec<_>>()
@@ -115,7 +115,7 @@ fn cpu_maps() {
 }
 
 #[test]
-fn counts_over_time() {
+fn decodes_counts_over_time() {
     both_orders(|body| {
         let config = StatConfig { aggregation: Some(3), interval_ms: Some(100), is_scaled: None };
         let body = body.words(&[3, 0, 3, 1, 100, 9, 9]);
@@ -133,7 +133,7 @@ fn counts_over_time() {
 }
 
 #[test]
-fn aux_data_and_what_decodes_them() {
+fn decodes_records_for_decoders_of_aux_data() {
     both_orders(|body| {
         let body = body.u32(1).u32(0).words(&[5, 6]);
         let Ok(Record::AuxtraceInfo(info)) = body.record(kind::AUXTRACE_INFO, 0).decode() else {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A sample with every field there is.
+/// Returns a sample with every field.
 fn full_sample(body: Body) -> Body {
     let mispredicted_of_3_cycles =
         if body.1 == Endian::Little { 1 | 3 << 4 } else { 1 << 63 | 3 << 44 };
@@ -22,7 +22,7 @@ fn full_sample(body: Body) -> Body {
 }
 
 #[test]
-fn every_field_of_a_sample() {
+fn decodes_every_field_of_a_sample() {
     both_orders(|body| {
         let body = full_sample(body);
         let sample = Sample::decode(&body.record(PERF_RECORD_SAMPLE, 0), &everything()).unwrap();
@@ -89,7 +89,7 @@ fn kernel_threads_have_no_user_registers_and_no_stack() {
 }
 
 #[test]
-fn counts_of_an_event_without_a_group() {
+fn decodes_counts_of_an_event_without_a_group() {
     let formats = [
         (ReadFormat::empty(), vec![7]),
         (ReadFormat::ID, vec![7, 8]),

@@ -1,4 +1,4 @@
-//! Features of the machine, groups, build ids and notes: written, and read as they were.
+//! Writes and reads features of the machine, groups, build ids and notes.
 
 use super::super::*;
 use crate::file::{Reader, note};
@@ -82,7 +82,7 @@ fn check(features: &crate::file::Features) {
 }
 
 #[test]
-fn features_of_the_machine_come_back_from_both_layouts() {
+fn a_reader_finds_features_of_the_machine_in_unfinished_and_finished_files() {
     let description = Description { features: written(), ..Description::default() };
     let beginning = description.beginning(|_| 0, 1).unwrap();
     let mut killed = beginning.bytes.clone();
@@ -105,7 +105,7 @@ fn features_of_the_machine_come_back_from_both_layouts() {
 }
 
 #[test]
-fn build_ids_that_come_as_records_of_the_other_byte_order_are_kept() {
+fn adds_build_id_records_of_the_other_byte_order() {
     let other = if crate::Endian::NATIVE == crate::Endian::Big {
         crate::Endian::Little
     } else {

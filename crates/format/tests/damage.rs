@@ -1,5 +1,4 @@
-//! Damaged recordings: whatever bytes they hold, reading ends, without a panic and in bounded
-//! memory.
+//! Reading any damaged recording ends, without a panic and in bounded memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +6,7 @@
     reason = "all of this file is tests, the helpers too"
 )]
 
-#[path = "../recording/mod.rs"]
+#[path = "perf/recording.rs"]
 mod recording;
 
 use std::io::Cursor;
@@ -17,7 +16,7 @@ use tare_format::file::{Description, Reader};
 use tare_format::record::{Record, Sample, TaskRead};
 use tare_format::{Endian, limits};
 
-/// Numbers that follow from a seed (xorshift64).
+/// A pseudo-random sequence (xorshift64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -29,10 +28,10 @@ impl Numbers {
     }
 }
 
-/// Some bytes are changed, cut off, doubled or set to numbers that are likely to hurt.
+/// Changes, removes or duplicates random bytes.
 fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     for _ in 0..=numbers.below(4) {
-        // The front has the numbers that everything else hangs on.
+        // The front has the offsets and sizes of everything else.
         let front = if numbers.below(2) == 0 { bytes.len() } else { bytes.len().min(1024) };
         let at = numbers.below(front.max(1));
         let length = 1 + numbers.below(64);
@@ -49,7 +48,8 @@ fn damage(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// Decodes everything there is. The sum keeps the work from being left out.
+/// Decodes everything. Returns a sum, so that the compiler can't remove the work; `None` if the
+/// recording can't be opened.
 fn read_all(bytes: &[u8]) -> Option<usize> {
     let mut reader = Reader::open(Cursor::new(bytes)).ok()?;
     let mut sum = 0;
@@ -110,7 +110,7 @@ fn features(description: &Description) -> usize {
     texts + lists.iter().sum::<usize>() + usize::from(others)
 }
 
-/// The most memory that this process ever had, in bytes.
+/// Returns the peak memory of this process in bytes.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -118,7 +118,7 @@ fn peak_bytes() -> u64 {
 }
 
 #[test]
-fn damaged_recordings_end_in_bounded_memory() {
+fn reads_damaged_recordings_in_bounded_memory() {
     let options = [
         "-e",
         "raw_syscalls:sys_enter",
@@ -138,8 +138,7 @@ fn damaged_recordings_end_in_bounded_memory() {
     for recording in recordings.iter().flatten() {
         let mut whole = std::fs::read(&recording.path).unwrap();
         assert!(read_all(&whole).is_some_and(|sum| sum > 100), "the whole recording is read");
-        // Without the data in the middle a change hits something that matters more often. What is
-        // missing is damage, too.
+        // A truncated recording is damaged already, and a random change hits its tables more often.
         for (seed, cut) in
             (1..=400).flat_map(|seed| [(seed, whole.len()), (seed + 1000, whole.len().min(20_000))])
         {
@@ -148,7 +147,7 @@ fn damaged_recordings_end_in_bounded_memory() {
             read_all(&bytes);
             largest = largest.max(bytes.len() as u64);
         }
-        // The same bytes, said to come from a machine with the other byte order.
+        // The same bytes, marked as those of a machine with the other byte order.
         whole[..8].copy_from_slice(if Endian::NATIVE == Endian::Little {
             b"2ELIFREP"
         } else {
@@ -156,8 +155,8 @@ fn damaged_recordings_end_in_bounded_memory() {
         });
         read_all(&whole);
     }
-    // The buffer, the feature sections and ids (never more than the file has), the copies here; and
-    // as much again to grow.
+    // The reader's buffer, feature sections and ids (at most the file's size), this test's copies,
+    // and as much again for growing vectors.
     let room = 4 * (limits::READ_BUFFER as u64 + 4 * largest) + (32 << 20);
     let grown = peak_bytes() - before;
     assert!(grown < room, "{grown} bytes of memory for recordings of at most {largest}");

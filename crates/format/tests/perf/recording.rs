@@ -1,4 +1,4 @@
-//! Recordings by `perf`, in a folder that goes away.
+//! Recordings made by `perf`, in temporary folders.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 pub(crate) const WORKLOAD: &str =
     "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; for k in 1 2 3; do /bin/true; done";
 
-pub(crate) struct Recording {
+pub(crate) struct PerfRecording {
     pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// Says so where a program is not there.
+/// Whether a program is missing. Prints a line if so.
 pub(crate) fn is_missing(program: &str) -> bool {
     let is_missing = Command::new(program)
         .arg("--version")
@@ -27,17 +27,20 @@ pub(crate) fn is_missing(program: &str) -> bool {
     is_missing
 }
 
-/// A recording as a file; `None` where `perf` is missing or can't make it here.
-pub(crate) fn record(options: &[&str]) -> Option<Recording> {
+/// Makes a recording as a file; `None` if `perf` is missing or can't make it here.
+pub(crate) fn record(options: &[&str]) -> Option<PerfRecording> {
     run(options, |path| (path.display().to_string(), Stdio::null()))
 }
 
-/// A recording as a stream, saved in a file.
-pub(crate) fn record_to_pipe(options: &[&str]) -> Option<Recording> {
+/// Makes a recording as a stream, saved in a file.
+pub(crate) fn record_to_pipe(options: &[&str]) -> Option<PerfRecording> {
     run(options, |path| ("-".to_owned(), File::create(path).unwrap().into()))
 }
 
-fn run(options: &[&str], output: impl FnOnce(&PathBuf) -> (String, Stdio)) -> Option<Recording> {
+fn run(
+    options: &[&str],
+    output: impl FnOnce(&PathBuf) -> (String, Stdio),
+) -> Option<PerfRecording> {
     if is_missing("perf") {
         return None;
     }
@@ -60,5 +63,5 @@ fn run(options: &[&str], output: impl FnOnce(&PathBuf) -> (String, Stdio)) -> Op
         println!("skipped: perf record {options:?}: {}", String::from_utf8_lossy(&done.stderr));
         return None;
     }
-    Some(Recording { path, _folder: folder })
+    Some(PerfRecording { path, _folder: folder })
 }
