@@ -38,3 +38,40 @@ impl GroupCounts {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+    use tare_format::abi::ReadFormat;
+    use tare_format::record::{Layout, RawRecord, Sample, kind};
+
+    use super::*;
+
+    const READ: u64 = 1 << 4;
+
+    #[test]
+    fn a_members_period_is_its_increase_since_the_last_sample() {
+        let read_format = ReadFormat::GROUP | ReadFormat::ID;
+        let layout = Layout { sample_type: READ, read_format, ..Layout::default() };
+        let mut events = Events::default();
+        events.add(layout, [10]);
+        events.add(layout, [20]);
+        let mut counts = GroupCounts::default();
+        let mut periods = |first: u64, second: u64| {
+            let words = [3, first, 10, second, 20, 99, 30];
+            let body = words.map(u64::to_le_bytes).concat();
+            let raw = RawRecord {
+                kind: kind::PERF_RECORD_SAMPLE,
+                misc: 0,
+                body: &body,
+                endian: Endian::Little,
+            };
+            let sample = Sample::decode(&raw, &layout).unwrap();
+            let members = counts.members(&sample.read.unwrap(), &events);
+            members.map(|member| (member.event, member.period)).collect::<Vec<_>>()
+        };
+        assert_eq!(periods(5, 7), [(0, 5), (1, 7)], "id 30 belongs to no event");
+        assert_eq!(periods(5, 9), [(1, 2)], "the first didn't increase");
+        assert_eq!(periods(6, 9), [(0, 1)]);
+    }
+}

@@ -92,7 +92,8 @@ pub(crate) struct JitCode {
     notes: usize,
     spaces: HashMap<i32, Arc<Space>, foldhash::fast::RandomState>,
     dumps: Vec<Dump>,
-    /// The time of the next change of any dump, in `CLOCK_MONOTONIC`; `None` if there is none.
+    /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; `None` if no
+    /// change is pending.
     next_ns: Option<u64>,
     /// The runtime that compiles code in a process, if its mapped files reveal it.
     runtimes: HashMap<i32, Runtime, foldhash::fast::RandomState>,

@@ -73,13 +73,32 @@ impl RecordedDsos {
         self.table.len() > self.kept * 2 + NEW_DSOS
             || self.table.iter().any(|dso| is_compiled(dso.kind))
     }
+
+    /// Drops unused DSOs. Returns the new ids of the others.
+    fn retain(&mut self, is_used: impl Fn(DsoId) -> bool) -> DsoRenumbering {
+        let new_ids = self.table.retain(is_used);
+        self.kept = self.table.len();
+        new_ids
+    }
 }
 
 /// Unwinding tables, which show whether a function keeps a frame pointer.
 #[derive(Debug)]
 struct FramePointerLookup {
     unwinder: Unwinder,
+    /// The unwinder's tables that were read so far.
     cache: UnwindCache,
+}
+
+impl FramePointerLookup {
+    fn new(options: SymbolOptions) -> Self {
+        Self { unwinder: Unwinder::new(options), cache: UnwindCache::default() }
+    }
+
+    /// Whether a function keeps a frame pointer; `None` if no table covers it.
+    fn keeps_frame_pointer(&mut self, dsos: &DsoTable, at: DsoAddress) -> Option<bool> {
+        self.unwinder.keeps_frame_pointer(&mut self.cache, dsos, at)
+    }
 }
 
 /// Parts of the current sample's call chain that other records hold.
@@ -91,6 +110,16 @@ pub(crate) struct ChainParts {
     pub(crate) waker: Vec<CodeAddress>,
 }
 
+impl ChainParts {
+    /// Appends the parts to the recorded part of a call chain: at most `most` addresses of the user
+    /// part, then the waker's chain.
+    fn append_to(&self, most: usize, chain: &mut Vec<CodeAddress>) {
+        let user = self.user.iter().flatten().take(most);
+        chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
+        chain.extend_from_slice(&self.waker);
+    }
+}
+
 impl Machine {
     pub(crate) fn new(options: SymbolOptions) -> Self {
         Self {
@@ -99,10 +128,7 @@ impl Machine {
             spaces: AddressSpaces::default(),
             jit: JitCode::default(),
             dsos: RecordedDsos::default(),
-            frame_pointers: FramePointerLookup {
-                unwinder: Unwinder::new(options.clone()),
-                cache: UnwindCache::default(),
-            },
+            frame_pointers: FramePointerLookup::new(options.clone()),
             symbolizer: Symbolizer::new(options),
             cgroups: HashMap::new(),
             kernel: None,
@@ -393,15 +419,12 @@ impl Machine {
         let layouts = sample.description.lookup().layouts();
         let layout = sample.event.and_then(|event| layouts.get(event));
         callchain::read(sample.fields, layout, most, self.chain_parts.user.is_none(), chain);
-        let user = self.chain_parts.user.iter().flatten().take(most);
-        chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
-        chain.extend_from_slice(&self.chain_parts.waker);
+        self.chain_parts.append_to(most, chain);
     }
 
     /// Whether a function keeps a frame pointer; `None` if that is unknown.
     pub(crate) fn keeps_frame_pointer(&mut self, at: DsoAddress) -> Option<bool> {
-        let Self { frame_pointers: FramePointerLookup { unwinder, cache }, dsos, .. } = self;
-        unwinder.keeps_frame_pointer(cache, &dsos.table, at)
+        self.frame_pointers.keeps_frame_pointer(&self.dsos.table, at)
     }
 
     /// Returns the address space of a process.
@@ -529,8 +552,7 @@ impl Machine {
         if !is_due && self.symbolizer.table_bytes(|dso| !used.contains(&dso)) < UNUSED_BYTES {
             return None;
         }
-        let new_ids = self.dsos.table.retain(|dso| used.contains(&dso));
-        self.dsos.kept = self.dsos.table.len();
+        let new_ids = self.dsos.retain(|dso| used.contains(&dso));
         self.spaces.renumber(&new_ids);
         self.jit.renumber(&new_ids);
         self.symbolizer.renumber(&new_ids);
@@ -548,4 +570,86 @@ impl Machine {
 
 fn is_compiled(kind: DsoKind) -> bool {
     matches!(kind, DsoKind::PerfMap { .. } | DsoKind::JitDump { .. })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Maps the first page of a file into a process, as code.
+    pub(crate) fn map(machine: &mut Machine, pid: i32, start: u64, path: &str) {
+        machine.map_user(&Mmap {
+            pid,
+            tid: pid,
+            start,
+            len: 0x1000,
+            pgoff: 0,
+            file: RecordedFile::None,
+            prot: 5,
+            flags: 2,
+            path: path.as_bytes(),
+            is_data: false,
+        });
+    }
+
+    /// Makes a machine with a mapped page per process, start address and file.
+    pub(crate) fn machine_with(mappings: &[(i32, u64, &str)]) -> Machine {
+        let mut machine = Machine::new(SymbolOptions::default());
+        mappings.iter().for_each(|(pid, start, path)| map(&mut machine, *pid, *start, path));
+        machine
+    }
+
+    fn dso(kind: DsoKind, number: usize) -> Dso {
+        Dso { kind, name: format!("/lib/{number}").into_bytes(), build_id: None }
+    }
+
+    #[test]
+    fn many_dsos_are_new_after_twice_the_kept_ones_and_256() {
+        let mut dsos = RecordedDsos::default();
+        let add = |dsos: &mut RecordedDsos, from: usize, to: usize| {
+            (from..to).for_each(|number| _ = dsos.table.intern(dso(DsoKind::Elf, number)));
+        };
+        add(&mut dsos, 0, NEW_DSOS);
+        assert!(!dsos.has_many_new());
+        add(&mut dsos, NEW_DSOS, NEW_DSOS + 1);
+        assert!(dsos.has_many_new());
+        let first = dsos.table.intern(dso(DsoKind::Elf, 0)).unwrap();
+        let new_ids = dsos.retain(|dso| dso == first);
+        assert_eq!((dsos.table.len(), new_ids.get(first).is_some()), (1, true));
+        add(&mut dsos, 1, NEW_DSOS + 2);
+        assert!(!dsos.has_many_new(), "one kept DSO allows two more");
+        add(&mut dsos, NEW_DSOS + 2, NEW_DSOS + 3);
+        assert!(dsos.has_many_new());
+    }
+
+    #[test]
+    fn compiled_code_may_always_have_grown() {
+        let mut dsos = RecordedDsos::default();
+        dsos.table.intern(dso(DsoKind::PerfMap { pid: 1 }, 0));
+        assert!(dsos.has_many_new());
+        dsos.retain(|_| true);
+        assert!(dsos.has_many_new());
+    }
+
+    #[test]
+    fn functions_without_unwinding_tables_have_unknown_frame_pointers() {
+        let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/program")]);
+        let at = machine.dso_address(CpuMode::User, 1, 0x1000).unwrap();
+        assert_eq!(machine.keeps_frame_pointer(at), None);
+        assert_eq!(machine.keeps_frame_pointer(at), None, "the cache gives the same answer");
+    }
+
+    #[test]
+    fn the_user_part_is_limited_and_precedes_the_wakers_chain() {
+        let at = |mode, address| CodeAddress { mode, address };
+        let waker = vec![at(CpuMode::UserOf(7), 4), at(CpuMode::UserOf(7), 5)];
+        let parts = ChainParts { user: Some(vec![1, 2, 3]), waker: waker.clone() };
+        let mut chain = vec![at(CpuMode::Kernel, 9)];
+        parts.append_to(2, &mut chain);
+        let user = [at(CpuMode::Kernel, 9), at(CpuMode::User, 1), at(CpuMode::User, 2)];
+        assert_eq!(chain, [&user[..], &waker].concat());
+        chain.clear();
+        ChainParts::default().append_to(2, &mut chain);
+        assert!(chain.is_empty());
+    }
 }

@@ -220,7 +220,7 @@ fn place_value(
 ) -> Value {
     let Some(frames) = frames else { return Value::None };
     let Some(place) = place else { return Value::None };
-    let frame = frames.frame(profile, machine, pid, place);
+    let frame = frames.find_frame(profile, machine, pid, place);
     if matches!(detail, Detail::DsoFrom | Detail::DsoTo | Detail::DataDso) {
         return tare_profile::short_name(profile, Some(frame)).map_or(Value::None, Value::Text);
     }

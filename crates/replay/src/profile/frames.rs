@@ -92,7 +92,7 @@ impl FrameTable {
     }
 
     /// Returns the frame of an address in a process.
-    pub(super) fn frame(
+    pub(super) fn find_frame(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -100,11 +100,11 @@ impl FrameTable {
         at: CodeAddress,
     ) -> FrameId {
         let version = machine.mappings_version(at.mode, pid);
-        self.frame_of_version(profile, machine, pid, version, at)
+        self.find_frame_of_version(profile, machine, pid, version, at)
     }
 
-    /// Like [`Self::frame`], for a known version of the mappings.
-    fn frame_of_version(
+    /// Like [`Self::find_frame`], for a known version of the mappings.
+    fn find_frame_of_version(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -135,25 +135,25 @@ impl FrameTable {
     ) -> FrameId {
         let space = space(mode);
         let Some(at) = machine.dso_address(mode, pid, address) else {
-            let why = self.reason(profile, Unresolved::NoMapping);
-            return profile.add_frame(frame(space, None, Err(why), address));
+            let why = self.add_reason(profile, Unresolved::NoMapping);
+            return profile.add_frame(plain_frame(space, None, Err(why), address));
         };
         let key = (space, at.dso, at.address);
         if let Some(frame) = self.frames.get(&key) {
             return *frame;
         }
-        let dso = self.dso(profile, machine, at.dso);
+        let dso = self.add_dso(profile, machine, at.dso);
         let (function, address) = match machine.symbol(at) {
-            Ok(symbol) => (Ok(self.symbol(profile, machine, dso, symbol)), symbol.start),
+            Ok(symbol) => (Ok(self.add_symbol(profile, machine, dso, symbol)), symbol.start),
             Err(why) => {
-                let reason = self.reason(profile, why);
+                let reason = self.add_reason(profile, why);
                 self.missing.note(machine, at, why, dso, reason);
                 (Err(reason), at.address)
             }
         };
         // Addresses of one function stay separate until their lines are known.
         let frame_address = if self.lines.is_some() { at.address } else { address };
-        let frame = profile.add_frame(frame(space, Some(dso), function, frame_address));
+        let frame = profile.add_frame(plain_frame(space, Some(dso), function, frame_address));
         if let Some(lines) = &mut self.lines {
             lines.request(frame, at, address);
         }
@@ -227,7 +227,12 @@ impl FrameTable {
         Some(self.lines.take()?.locate(profile, machine))
     }
 
-    fn dso(&mut self, profile: &mut Profile, machine: &Machine, dso: tare_symbols::DsoId) -> DsoId {
+    fn add_dso(
+        &mut self,
+        profile: &mut Profile,
+        machine: &Machine,
+        dso: tare_symbols::DsoId,
+    ) -> DsoId {
         *self.dsos.entry(dso).or_insert_with(|| {
             let path = machine.dso_name(dso);
             let dso = Dso {
@@ -238,12 +243,12 @@ impl FrameTable {
         })
     }
 
-    fn reason(&mut self, profile: &mut Profile, why: Unresolved) -> StringId {
+    fn add_reason(&mut self, profile: &mut Profile, why: Unresolved) -> StringId {
         let add = || profile.add_string(why.to_string().as_bytes());
         *self.reasons.entry(why).or_insert_with(add)
     }
 
-    fn symbol(
+    fn add_symbol(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -266,8 +271,9 @@ impl FrameTable {
         self.symbols.iter().find(|(_, known)| **known == function).map(|(symbol, _)| *symbol)
     }
 
-    /// Returns the stack of a call chain, innermost address first, or `None` if it is empty.
-    pub(super) fn stack(
+    /// Adds the stack of a call chain, innermost address first. Returns `None` if the chain is
+    /// empty.
+    pub(super) fn add_stack(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -284,7 +290,7 @@ impl FrameTable {
                 CpuMode::User => user,
                 mode => machine.mappings_version(mode, pid),
             };
-            self.frame_of_version(profile, machine, pid, version, *at)
+            self.find_frame_of_version(profile, machine, pid, version, *at)
         }));
         let stack = profile.add_stack(&frames);
         self.chain = frames;
@@ -292,7 +298,8 @@ impl FrameTable {
     }
 }
 
-fn frame(
+/// Makes a frame without inlined functions and lines.
+fn plain_frame(
     space: Space,
     dso: Option<DsoId>,
     function: Result<SymbolId, StringId>,
@@ -327,6 +334,25 @@ pub(super) fn short_name(path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::tests::{machine_with, map};
+
+    fn user(address: u64) -> CodeAddress {
+        CodeAddress { mode: CpuMode::User, address }
+    }
+
+    #[test]
+    fn the_cache_separates_modes_processes_and_mappings() {
+        let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/a")]);
+        let mut profile = Profile::default();
+        let mut frames = FrameTable::new(None, false);
+        let first = frames.find_frame(&mut profile, &mut machine, 1, user(0x1000));
+        assert_eq!(frames.find_frame(&mut profile, &mut machine, 1, user(0x1000)), first);
+        let kernel = CodeAddress { mode: CpuMode::Kernel, address: 0x1000 };
+        assert_ne!(frames.find_frame(&mut profile, &mut machine, 1, kernel), first);
+        assert_ne!(frames.find_frame(&mut profile, &mut machine, 2, user(0x1000)), first);
+        map(&mut machine, 1, 0x1000, "/nonexistent/b");
+        assert_ne!(frames.find_frame(&mut profile, &mut machine, 1, user(0x1000)), first);
+    }
 
     #[test]
     fn short_names_are_the_last_part_or_the_process_of_compiled_code() {

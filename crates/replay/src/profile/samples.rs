@@ -210,8 +210,8 @@ impl SampleSink {
         let at = code_address(sample);
         let (leaf, offset) = at.map(|at| self.leaf(machine, pid, at)).unzip();
         let Self { options, profile, events, stacks, details, .. } = self;
-        let stack = stacks.stack(profile, machine, sample, ChainLimit::NONE);
-        let trace = if options.trace { events.trace(profile, machine, sample) } else { None };
+        let stack = stacks.add_stack(profile, machine, sample, ChainLimit::NONE);
+        let trace = if options.trace { events.add_trace(profile, machine, sample) } else { None };
         let detailed = DetailedSample { sample, branch: None };
         let details = details.add(profile, machine, Some(&mut stacks.frames), detailed);
         let location = SampleLocation { leaf, stack, trace, details };
@@ -221,7 +221,7 @@ impl SampleSink {
     /// Returns the frame of an address, and its distance from its function's first address.
     fn leaf(&mut self, machine: &mut Machine, pid: i32, at: CodeAddress) -> (FrameId, Option<u32>) {
         let Self { profile, stacks, offsets, .. } = self;
-        let leaf = stacks.frames.frame(profile, machine, pid, at);
+        let leaf = stacks.frames.find_frame(profile, machine, pid, at);
         let first = function_start(profile, leaf);
         (leaf, first.and_then(|first| offsets.distance(machine, pid, at, first)))
     }
@@ -337,5 +337,28 @@ impl OffsetCache {
         let offset = distance.and_then(|distance| u32::try_from(distance).ok());
         *slot = Some(CachedOffset { at, version, offset });
         offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpumode::CpuMode;
+    use crate::machine::tests::{machine_with, map};
+
+    #[test]
+    fn an_offset_cache_separates_addresses_and_mappings() {
+        let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/a")]);
+        let mut offsets = OffsetCache::with_slots(1);
+        let at = |address| CodeAddress { mode: CpuMode::User, address };
+        let start = machine.dso_address(CpuMode::User, 1, 0x1000).unwrap().address;
+        let mut distance =
+            |machine: &Machine, address| offsets.distance(machine, 1, at(address), start);
+        assert_eq!(distance(&machine, 0x1008), Some(8));
+        assert_eq!(distance(&machine, 0x1010), Some(16), "in the same slot");
+        assert_eq!(distance(&machine, 0x1010), Some(16));
+        map(&mut machine, 1, 0x800, "/nonexistent/b");
+        assert_eq!(distance(&machine, 0x1010), Some(0x810), "the mapping was replaced");
+        assert_eq!(distance(&machine, 0x9000), None, "unmapped");
     }
 }

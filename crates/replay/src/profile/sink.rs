@@ -52,6 +52,24 @@ struct SampledPeriod {
     switch: SwitchState,
 }
 
+impl SampledPeriod {
+    fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
+        let windows = options.time.windows(description)?;
+        Ok(Self { windows, switch: SwitchState::new(&options.switch) })
+    }
+
+    /// Whether a time is in the windows. A sample without a time always is.
+    fn takes_time(&self, time_ns: Option<u64>) -> bool {
+        self.windows.takes(time_ns)
+    }
+
+    /// Whether a sample of an event is between the events that switch. Samples must be passed in
+    /// order, and each once, because some switch.
+    fn takes_event<'n>(&mut self, name: impl FnOnce() -> &'n [u8]) -> bool {
+        self.switch.is_idle() || self.switch.takes(name())
+    }
+}
+
 /// A sample's row without its place in code.
 struct FrontRow {
     thread: ThreadIndex,
@@ -65,7 +83,7 @@ impl Sink for ProfileSink {
     fn wants_callchain(&self, sample: &Replayed<'_, Sample<'_>>) -> bool {
         self.stacks.is_some()
             && sample.fields.callchain.is_some()
-            && self.period.windows.takes(sample.time_ns)
+            && self.period.takes_time(sample.time_ns)
     }
 
     fn sample(
@@ -74,7 +92,7 @@ impl Sink for ProfileSink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
         self.events.learn(&mut self.profile, sample.description);
-        if self.period.windows.takes(sample.time_ns) {
+        if self.period.takes_time(sample.time_ns) {
             self.add(machine, sample);
         }
         Ok(ControlFlow::Continue(()))
@@ -98,6 +116,9 @@ impl Sink for ProfileSink {
             }
             Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
             Record::Read => self.add_task_count(machine, record),
+            Record::EventUpdate(update) => {
+                self.events.learn_name(&mut self.profile, record.description, update.id);
+            }
             _ => {}
         }
         Ok(ControlFlow::Continue(()))
@@ -142,10 +163,7 @@ impl ProfileSink {
                 options.nanoseconds,
             ),
             block_cycles: options.blocks.then(BlockCycles::default),
-            period: SampledPeriod {
-                windows: options.time.windows(description)?,
-                switch: SwitchState::new(&options.switch),
-            },
+            period: SampledPeriod::new(options, description)?,
             replaced_rows: None,
             options: options.clone(),
         })
@@ -182,7 +200,7 @@ impl ProfileSink {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Option<(Row, Weight)> {
         self.events.learn(&mut self.profile, sample.description);
-        if !self.period.windows.takes(sample.time_ns) {
+        if !self.period.takes_time(sample.time_ns) {
             return None;
         }
         let FrontRow { row, weight, .. } = self.front(machine, sample)?;
@@ -249,11 +267,10 @@ impl ProfileSink {
 
     /// Whether a sample is of the selected socket, and between the events that switch.
     fn is_selected(&mut self, sample: &Replayed<'_, Sample<'_>>, event: EventId) -> bool {
-        if !self.period.switch.is_idle() {
-            let name = self.profile.event(event).map(|event| self.profile.string(event.name));
-            if !self.period.switch.takes(name.unwrap_or_default()) {
-                return false;
-            }
+        let profile = &self.profile;
+        let name = || profile.event(event).map_or(&[][..], |event| profile.string(event.name));
+        if !self.period.takes_event(name) {
+            return false;
         }
         self.options.socket.is_none_or(|socket| {
             self.details.socket(sample.description, sample.fields.head.cpu) == Some(socket)
@@ -272,10 +289,10 @@ impl ProfileSink {
             addresses: options.max_stack.unwrap_or(usize::MAX),
             keeps_callers: options.keeps_callers,
         };
-        let leaf = stacks.as_mut().and_then(|stacks| stacks.leaf(profile, machine, sample));
+        let leaf = stacks.as_mut().and_then(|stacks| stacks.find_leaf(profile, machine, sample));
         let stack =
-            stacks.as_mut().and_then(|stacks| stacks.stack(profile, machine, sample, limit));
-        let trace = if options.trace { events.trace(profile, machine, sample) } else { None };
+            stacks.as_mut().and_then(|stacks| stacks.add_stack(profile, machine, sample, limit));
+        let trace = if options.trace { events.add_trace(profile, machine, sample) } else { None };
         let frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
         let detailed = DetailedSample { sample, branch: None };
         let details = details.add(profile, machine, frames, detailed);
@@ -290,7 +307,8 @@ impl ProfileSink {
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
             let mut frames = stacks.as_mut().map(|stacks| &mut stacks.frames);
             let target = CodeAddress::from_branch(branch.to);
-            let leaf = frames.as_mut().map(|frames| frames.frame(profile, machine, pid, target));
+            let leaf =
+                frames.as_mut().map(|frames| frames.find_frame(profile, machine, pid, target));
             let detailed = DetailedSample { sample, branch: Some(&branch) };
             let details = details.add(profile, machine, frames, detailed);
             let weight = Weight { period: 1, samples: 1 };
@@ -384,4 +402,36 @@ pub fn has_branches(description: &Description) -> bool {
 #[must_use]
 pub fn has_callchains(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.has_callchain())
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+
+    use super::*;
+    use crate::switch::EventSwitch;
+    use crate::times::TimeRanges;
+
+    #[test]
+    fn a_period_takes_the_times_in_its_windows_and_the_events_between_switches() {
+        let options = ProfileOptions {
+            time: TimeRanges::Nanoseconds(vec![(10, 20)]),
+            switch: EventSwitch { on: Some(b"on".to_vec()), off: None, shows: false },
+            ..ProfileOptions::default()
+        };
+        let description = Description::from_events(Endian::NATIVE, []);
+        let mut period = SampledPeriod::new(&options, &description).unwrap();
+        assert_eq!([9, 10, 21].map(|at| period.takes_time(Some(at))), [false, true, false]);
+        assert!(period.takes_time(None));
+        let taken = [&b"a"[..], b"on", b"a"].map(|name| period.takes_event(|| name));
+        assert_eq!(taken, [false, false, true]);
+    }
+
+    #[test]
+    fn without_switches_a_period_takes_all_events() {
+        let description = Description::from_events(Endian::NATIVE, []);
+        let mut period = SampledPeriod::new(&ProfileOptions::default(), &description).unwrap();
+        assert!(period.takes_event(|| unreachable!("no name is needed")));
+        assert!(period.takes_time(Some(u64::MAX)));
+    }
 }

@@ -20,6 +20,17 @@ pub(super) struct ChainLimit {
 
 impl ChainLimit {
     pub(super) const NONE: Self = Self { addresses: usize::MAX, keeps_callers: false };
+
+    /// Returns the limit for reading a call chain from its innermost address.
+    fn to_read(self) -> usize {
+        if self.keeps_callers { usize::MAX } else { self.addresses }
+    }
+
+    /// Drops the innermost addresses above the limit. As in perf, the addresses next to the root of
+    /// the graph stay.
+    fn shorten(self, chain: &mut Vec<CodeAddress>) {
+        chain.drain(..chain.len().saturating_sub(self.addresses));
+    }
 }
 
 /// Looks up the code of samples, and judges their call chains.
@@ -37,7 +48,7 @@ impl CallStacks {
     }
 
     /// Returns the frame of a sample's own address.
-    pub(super) fn leaf(
+    pub(super) fn find_leaf(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -45,11 +56,11 @@ impl CallStacks {
     ) -> Option<FrameId> {
         let at = code_address(sample)?;
         let pid = sample.fields.head.pid.unwrap_or(-1);
-        Some(self.frames.frame(profile, machine, pid, at))
+        Some(self.frames.find_frame(profile, machine, pid, at))
     }
 
-    /// Returns the stack of a sample's call chain, if it has one.
-    pub(super) fn stack(
+    /// Adds the stack of a sample's call chain, if it has one.
+    pub(super) fn add_stack(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -58,14 +69,10 @@ impl CallStacks {
     ) -> Option<StackId> {
         sample.fields.callchain?;
         let Self { frames, chain, broken } = self;
-        let innermost = if limit.keeps_callers { usize::MAX } else { limit.addresses };
-        machine.callchain(sample, innermost, chain);
-        if chain.len() > limit.addresses {
-            // As in perf, the addresses next to the root of the graph stay.
-            chain.drain(..chain.len() - limit.addresses);
-        }
+        machine.callchain(sample, limit.to_read(), chain);
+        limit.shorten(chain);
         let pid = sample.fields.head.pid.unwrap_or(-1);
-        let stack = frames.stack(profile, machine, pid, chain);
+        let stack = frames.add_stack(profile, machine, pid, chain);
         let by_frame_pointers =
             sample.fields.stack_user.is_none() && sample.fields.branches.is_none();
         if let Some(stack) = stack.filter(|_| by_frame_pointers)
@@ -86,4 +93,64 @@ impl CallStacks {
 pub(super) fn code_address(sample: &Replayed<'_, Sample<'_>>) -> Option<CodeAddress> {
     let mode = CpuMode::from_misc(sample.raw.misc);
     sample.fields.head.ip.map(|address| CodeAddress { mode, address })
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+    use tare_format::file::Description;
+    use tare_format::record::{Layout, RawRecord, kind};
+
+    use super::*;
+    use crate::machine::tests::machine_with;
+
+    const CALLCHAIN: u64 = 1 << 5;
+
+    fn addresses(chain: &[CodeAddress]) -> Vec<u64> {
+        chain.iter().map(|at| at.address).collect()
+    }
+
+    #[test]
+    fn a_limit_drops_the_innermost_addresses_only_to_keep_callers() {
+        let at = |address| CodeAddress { mode: CpuMode::User, address };
+        let mut chain = vec![at(1), at(2), at(3)];
+        let limit = ChainLimit { addresses: 2, keeps_callers: true };
+        assert_eq!(limit.to_read(), usize::MAX, "the callers come last");
+        limit.shorten(&mut chain);
+        assert_eq!(addresses(&chain), [2, 3]);
+        assert_eq!(ChainLimit { keeps_callers: false, ..limit }.to_read(), 2);
+        ChainLimit::NONE.shorten(&mut chain);
+        assert_eq!(addresses(&chain), [2, 3]);
+    }
+
+    /// Each frame of a call chain is the frame of its address, and equal chains are one stack.
+    #[test]
+    fn equal_call_chains_are_one_stack() {
+        let body: Vec<u8> = [2_u64, 0x1000, 0x2000].map(u64::to_le_bytes).concat();
+        let raw = RawRecord {
+            kind: kind::PERF_RECORD_SAMPLE,
+            misc: 2,
+            body: &body,
+            endian: Endian::Little,
+        };
+        let layout = Layout { sample_type: CALLCHAIN, ..Layout::default() };
+        let fields = Sample::decode(&raw, &layout).unwrap();
+        let description = Description::from_events(Endian::Little, []);
+        let sample = Replayed {
+            time_ns: None,
+            description: &description,
+            event: None,
+            raw,
+            fields: &fields,
+        };
+        let mut machine = machine_with(&[(-1, 0x1000, "/nonexistent/program")]);
+        let mut profile = Profile::default();
+        let mut stacks = CallStacks::new(FrameTable::new(None, true));
+        let mut add = || stacks.add_stack(&mut profile, &mut machine, &sample, ChainLimit::NONE);
+        let first = add();
+        assert!(first.is_some());
+        assert_eq!(add(), first);
+        let none = Replayed { fields: &Sample::default(), ..sample };
+        assert_eq!(stacks.add_stack(&mut profile, &mut machine, &none, ChainLimit::NONE), None);
+    }
 }

@@ -105,3 +105,54 @@ impl ThreadTable {
         self.last_comms.get(&tid).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_format::record::Comm;
+    use tare_profile::Weight;
+
+    use super::*;
+    use crate::machine::tests::machine_with;
+
+    fn rename(machine: &mut Machine, tid: i32, comm: &[u8]) {
+        machine.threads.set_comm(&Comm { pid: 1, tid, comm, is_exec: false });
+    }
+
+    #[test]
+    fn a_renamed_thread_keeps_its_id_and_gets_its_new_name() {
+        let mut machine = machine_with(&[]);
+        let mut profile = Profile::default();
+        let mut threads = ThreadTable::default();
+        let (index, unnamed) = threads.find(&mut profile, &machine, 1, 2);
+        assert_eq!(profile.string(unnamed.comm), b":2");
+        for name in [b"sh", b"ls"] {
+            rename(&mut machine, 2, name);
+            let (same, thread) = threads.find(&mut profile, &machine, 1, 2);
+            assert_eq!((same, thread.id), (index, unnamed.id));
+            assert_eq!(profile.string(thread.comm), name);
+        }
+        assert_ne!(threads.find(&mut profile, &machine, 1, 3).1.id, unnamed.id);
+    }
+
+    #[test]
+    fn the_last_four_rows_of_a_thread_are_cached_until_it_is_renamed() {
+        let mut machine = machine_with(&[]);
+        let mut profile = Profile::default();
+        let mut threads = ThreadTable::default();
+        let (thread, _) = threads.find(&mut profile, &machine, 1, 2);
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let weight = Weight { period: 1, samples: 1 };
+        let row = |cpu| tare_profile::Row { cpu: Some(cpu), ..tare_profile::Row::new(event) };
+        let ids: Vec<_> = (0..5).map(|cpu| profile.add_samples(row(cpu), weight)).collect();
+        for (cpu, id) in (0..).zip(&ids) {
+            threads.keep_row(thread, event, Some(cpu), *id);
+        }
+        let cached: Vec<_> = (0..5).map(|cpu| threads.row(thread, event, Some(cpu))).collect();
+        let expected = ids.iter().map(|id| Some(*id).filter(|id| *id != ids[0]));
+        assert!(cached.into_iter().eq(expected), "only the oldest row is dropped");
+        rename(&mut machine, 2, b"sh");
+        let (thread, _) = threads.find(&mut profile, &machine, 1, 2);
+        assert_eq!(threads.row(thread, event, Some(4)), None, "its rows have another name");
+    }
+}
