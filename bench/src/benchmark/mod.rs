@@ -210,8 +210,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "unwind",
-        about: "copied stacks: known chains, and a C++ compiler's by size of the copy beside framehop",
+        about: "copied stacks: known chains, and three recordings beside framehop",
         run: unwind::run,
+    },
+    Benchmark {
+        name: "lines",
+        about: "functions and lines of the stacks of three recordings, beside the library addr2line",
+        run: unwind::lines::run,
     },
     Benchmark {
         name: "symbols",

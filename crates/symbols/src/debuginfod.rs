@@ -24,40 +24,40 @@ use object::read::ReadCache;
 use crate::dso::BuildId;
 use crate::elf;
 
-/// How long an empty file of the cache holds, where the cache doesn't say: 10 minutes, as in
-/// elfutils.
+/// Default validity of an empty file in the cache: 10 minutes, as in elfutils.
 const MISS: Duration = Duration::from_secs(600);
 
-/// Less than so much in one [`Servers::timeout`], and a server is given up: as in elfutils.
+/// Bytes that a server must send per [`Servers::timeout`], as in elfutils. A slower server isn't asked
+/// again.
 const LEAST_BYTES: u64 = 100 << 10;
 
-/// Bytes that are taken over at once.
+/// Bytes copied at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Servers, and what they may cost.
+/// Servers, and limits on time and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// The beginnings of addresses, in the order in which they are asked.
+    /// Base URLs, in the order of requests.
     pub urls: Vec<String>,
     /// Time in which a server must answer and send 100 KiB; one that doesn't isn't asked again.
     /// `None`: no limit.
     pub timeout: Option<Duration>,
-    /// How long one file may take.
+    /// Limit on the time for one file.
     pub max_time: Option<Duration>,
-    /// How large a file may be.
+    /// Limit on a file's size in bytes.
     pub max_bytes: u64,
-    /// The address of a proxy.
+    /// URL of a proxy.
     pub proxy: Option<String>,
 }
 
 impl Servers {
-    /// `DEBUGINFOD_TIMEOUT` where it isn't set.
+    /// Default of `DEBUGINFOD_TIMEOUT`.
     pub const TIMEOUT: Duration = Duration::from_secs(90);
-    /// The largest file that is taken where `DEBUGINFOD_MAXSIZE` isn't set.
+    /// Default of `DEBUGINFOD_MAXSIZE`, in bytes.
     pub const MAX_BYTES: u64 = 4 << 30;
 }
 
-/// Which file of a build id is wanted.
+/// A kind of file with a build id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Artifact {
     /// The binary.
@@ -67,7 +67,7 @@ pub enum Artifact {
 }
 
 impl Artifact {
-    /// What servers and caches call it.
+    /// Returns its name on servers and in caches.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,28 +77,28 @@ impl Artifact {
     }
 }
 
-/// What a client tells of its work meanwhile.
+/// Progress of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum DownloadProgress<'a> {
-    /// A server is asked.
+    /// A request was sent.
     Asks {
-        /// The whole address.
+        /// URL of the file.
         url: &'a str,
     },
-    /// So much has come.
+    /// Bytes were received.
     Received {
-        /// Bytes so far.
+        /// Bytes received so far.
         bytes: u64,
-        /// Bytes of the whole file, where the server says so.
+        /// Bytes of the whole file, if known.
         of: Option<u64>,
     },
-    /// That server is done with, for better or worse.
+    /// The request ended, successfully or not.
     Ended,
-    /// A server failed, and why; that it doesn't have a file is no failure.
+    /// A server failed. Lacking the file isn't a failure.
     Failed {
-        /// The whole address.
+        /// URL of the file.
         url: &'a str,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
 }
@@ -107,7 +107,7 @@ pub enum DownloadProgress<'a> {
 pub struct Debuginfod {
     servers: Servers,
     cache: PathBuf,
-    /// The user who may own the cache.
+    /// Id of the user who must own the cache.
     uid: u32,
     watch: Box<dyn Fn(DownloadProgress<'_>) + Send + Sync>,
     state: Mutex<ClientState>,
@@ -115,7 +115,7 @@ pub struct Debuginfod {
 
 #[derive(Debug, Default)]
 struct ClientState {
-    /// Servers that failed, by their place in the list.
+    /// Indices of the servers that failed.
     given_up: Vec<usize>,
     asked: HashMap<(BuildId, Artifact), Option<PathBuf>>,
 }
@@ -129,10 +129,10 @@ impl fmt::Debug for Debuginfod {
     }
 }
 
-/// Why a server has no answer that can be used.
+/// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 enum DownloadError {
-    /// It doesn't have the file.
+    /// The server lacks the file.
     #[error("it has no such file")]
     Absent,
     #[error("{0}")]
@@ -161,9 +161,9 @@ impl Debuginfod {
         Self { servers, cache, uid, watch, state: Mutex::default() }
     }
 
-    /// A file, downloaded now. What was asked for once is not asked for again.
+    /// Downloads a file, and returns its path in the cache. Each file is requested once.
     pub(crate) fn fetch(&self, id: BuildId, artifact: Artifact) -> Option<PathBuf> {
-        // One at a time: who waits may find that the server was given up meanwhile.
+        // One download at a time, so that the next one knows which servers failed.
         let mut state = self.state();
         if let Some(known) = state.asked.get(&(id, artifact)) {
             return known.clone();
@@ -208,7 +208,7 @@ impl Debuginfod {
             }
         }
         if all_answered {
-            // Other clients, and the next run, need not ask again for a while.
+            // The empty file saves other clients and later runs the request for a while.
             let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         }
         None
@@ -225,7 +225,7 @@ impl Debuginfod {
         false
     }
 
-    /// How long it holds that no server had a file.
+    /// Returns how long an empty file in the cache is valid.
     fn miss(&self) -> Duration {
         let mut text = String::new();
         let file = File::open(self.cache.join("cache_miss_s"));
@@ -247,7 +247,7 @@ impl Debuginfod {
         Some(())
     }
 
-    /// Asks one server, and puts what it sends in its place if it is what was asked for.
+    /// Downloads a file from one server, checks its build id, and moves it into the cache.
     fn download(&self, url: &str, id: BuildId, to: &Path) -> Result<(), DownloadError> {
         let beside = to.with_extension(format!("{:06}", std::process::id()));
         let _ = std::fs::remove_file(&beside);
@@ -270,7 +270,7 @@ impl Debuginfod {
         self.copy(answer.body, answer.bytes, file)
     }
 
-    /// Takes over what a server sends, as long as it keeps to the limits.
+    /// Copies a response to a file within the limits.
     fn copy(
         &self,
         mut from: impl Read,

@@ -25,7 +25,7 @@ use crate::name_source::NameSource;
 use crate::packed::xz;
 use crate::table::{Binding, NamePart, NewSymbol, SymbolKind, SymbolTableBuilder};
 
-/// The build id of an ELF file.
+/// Returns the build id of an ELF file.
 pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<BuildId>> {
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
@@ -40,7 +40,7 @@ pub(crate) fn build_id<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<Bui
     }
 }
 
-/// From the addresses of a linked file's instructions to where they are in it.
+/// Maps the addresses of a linked file's instructions to offsets in the file.
 pub(crate) fn code<'d, R: ReadRef<'d>>(data: R) -> object::Result<Segments> {
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
@@ -55,7 +55,7 @@ pub(crate) fn code<'d, R: ReadRef<'d>>(data: R) -> object::Result<Segments> {
     }
 }
 
-/// The address that an ELF file's table has of a symbol.
+/// Returns the address of a symbol in an ELF file's table.
 pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Result<Option<u64>> {
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
@@ -78,39 +78,38 @@ pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Re
     }
 }
 
-/// What an ELF file says about its code.
+/// Symbols of an ELF file, and links to files with more.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// By their offsets in the file.
+    /// Symbols by file offset.
     pub(crate) symbols: SymbolTableBuilder,
-    /// Stubs through which functions of other files are called.
+    /// Stubs that call functions of other files.
     stubs: Vec<Stub>,
     /// The string table of their names.
     stub_names: Arc<Vec<u8>>,
     pub(crate) build_id: Option<BuildId>,
     pub(crate) debug_link: Option<DebugLink>,
     pub(crate) segments: Segments,
-    /// It has a full table, not only what the dynamic linker needs.
+    /// Whether the file has a full symbol table, not only the dynamic linker's.
     pub(crate) has_symtab: bool,
-    /// An ELF file within it that has symbols alone, compressed; none where there is a full table.
+    /// A compressed ELF file with symbols (MiniDebugInfo); empty if the file has a full table.
     mini: Vec<u8>,
-    /// What Go's runtime knows of its functions; nothing where there is a full table.
+    /// Functions in the tables of Go's runtime; `None` if the file has a full table.
     go: Option<SymbolTableBuilder>,
 }
 
 /// A stub of the procedure linkage table.
 #[derive(Clone, Copy, Debug)]
 struct Stub {
-    /// In the file.
+    /// Offset in the file.
     offset: u64,
     bytes: u64,
-    /// Of the called function, in the string table.
+    /// Offset of the called function's name in the string table.
     name: u32,
 }
 
 impl Image {
-    /// Reads the symbols. A debug file's segments are not where its symbols lie: they come from the
-    /// file that it belongs to.
+    /// Reads the symbols. Pass the binary's segments for a debug file, whose own have no valid offsets.
     pub(crate) fn read<'d, R: ReadRef<'d>>(
         data: R,
         segments: Option<&Segments>,
@@ -121,7 +120,7 @@ impl Image {
         }
     }
 
-    /// Reads all but the symbols.
+    /// Reads everything except the symbols.
     pub(crate) fn read_outline<'d, R: ReadRef<'d>>(data: R) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::outline::<elf::FileHeader32<Endianness>, R>(data, None),
@@ -180,8 +179,8 @@ impl Image {
         Ok(image)
     }
 
-    /// All symbols and stubs. A debug file has no code, so `self` has its stubs: they are added to
-    /// the debug file's symbols.
+    /// Combines symbols and stubs. A debug file lacks the stubs' code, so its symbols get the stubs of
+    /// `self`.
     pub(crate) fn into_symbols(self, debug: Option<Self>) -> SymbolTableBuilder {
         let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
         let mut symbols = of_debug.unwrap_or_else(|| {
@@ -219,7 +218,7 @@ impl Image {
         }
     }
 
-    /// Adds the stubs through which functions of other files are called.
+    /// Adds the stubs that call functions of other files.
     fn add_stubs<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         &mut self,
         sections: &Sections<'d, H, R>,
@@ -246,11 +245,11 @@ impl Image {
     }
 }
 
-/// The functions of MiniDebugInfo that the dynamic linker doesn't need: an ELF file without code,
-/// compressed with xz (section "Debugging information in a special section" of gdb's manual).
+/// Reads the symbols of MiniDebugInfo, an ELF file without code, compressed with xz (section "Debugging
+/// information in a special section" of gdb's manual).
 fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<SymbolTableBuilder> {
     const LARGEST: u64 = 1 << 28;
-    // Tables of symbols are a fourth to a sixth of their size.
+    // Symbol tables compress to a fourth to a sixth of their size.
     const MOST_RATIO: u64 = 64;
     if packed.is_empty() {
         return None;
@@ -262,7 +261,7 @@ fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<SymbolTableBuilder
     image.has_symtab.then_some(image.symbols)
 }
 
-/// The functions that Go's runtime knows.
+/// Converts the functions in the tables of Go's runtime.
 fn go_symbols(go: &GoFunctions, segments: &Segments) -> SymbolTableBuilder {
     let mut symbols =
         SymbolTableBuilder::with_names(NameSource::Pclntab, Arc::new(go.names().to_vec()));
@@ -276,14 +275,14 @@ fn go_symbols(go: &GoFunctions, segments: &Segments) -> SymbolTableBuilder {
     symbols
 }
 
-/// What Go's runtime knows of the functions of an ELF file.
+/// Reads the functions in the tables of Go's runtime.
 pub(crate) fn go_functions<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<GoFunctions>> {
     let header = elf::FileHeader64::<Endianness>::parse(data)?;
     Ok(GoFunctions::read(&Sections::read(header, data)?))
 }
 
-/// A symbol as its table has it, at its own address; `None` where it is no function, data or label
-/// in sections of code and data.
+/// Converts a symbol, without changing its address; `None` unless it is a function, data, or a label
+/// in a section of code or data.
 fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     table: &ElfSymbolTable<'d, H>,
@@ -305,7 +304,7 @@ fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     Some(NewSymbol { start, size, binding, kind })
 }
 
-/// What a symbol is; `None` where it names no code and no data.
+/// Returns a symbol's kind; `None` if it names neither code nor data.
 fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     symbol: &H::Sym,
@@ -318,7 +317,7 @@ fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     match symbol.st_type() {
         elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => Some(SymbolKind::Object),
         elf::STT_NOTYPE => {
-            // ARM marks where code and data begin with names such as `$x`.
+            // ARM marks the starts of code and data with symbols such as `$x`.
             let is_mark = matches!(sections.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
                 && first_of_name == b'$';
             let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);

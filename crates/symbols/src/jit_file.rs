@@ -1,9 +1,9 @@
-//! The files that a just-in-time compiler leaves: perf maps and jitdumps.
+//! Opens files of just-in-time compilers: perf maps and jitdumps.
 //!
-//! They mostly lie in a folder that everybody can write to, so that it matters whose they are: a
-//! file is believed if it belongs to the recorded process's user, to the reader or to root, and if
-//! it is a regular file with one name that no symbolic link led to. A process in a container writes to its own
-//! `/tmp` under its own number: while it runs, its files are found through `/proc/PID/root`.
+//! Usually they are in a world-writable folder. A file is trusted only if the recorded process's user,
+//! the reader or root owns it, and if it is a regular file with a single name, not reached through a
+//! symbolic link. A process in a container writes to its own `/tmp` under its own process id: while it
+//! runs, its files are found through `/proc/PID/root`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,32 +18,32 @@ use crate::dso::{Dso, DsoKind};
 use crate::search::{SymbolOptions, used};
 use crate::unresolved::Unresolved;
 
-/// Neither a link at the end, nor waiting for who writes to a FIFO.
+/// Refuse a symbolic link, and don't wait for the writer of a FIFO.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// What a recording knows of a process, beside its records.
+/// Data about a process that its records lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedProcess {
-    /// Its effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// Its number as it knows itself: another one in a container.
+    /// Process id in its own PID namespace.
     pub own_pid: i32,
-    /// When it began, in clock ticks since the machine did (field 22 of `/proc/PID/stat`): a later
-    /// process may have its number.
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`). It tells the process from a
+    /// later one with the same id.
     pub start_ticks: u64,
 }
 
-/// What a recording knows of its processes, beside its records.
+/// Data about processes that their records lack, by process id.
 pub type RecordedProcesses = HashMap<i32, RecordedProcess, foldhash::fast::RandomState>;
 
-/// Opens the perf map or the jitdump that a DSO stands for.
+/// Opens the perf map or the jitdump of a DSO.
 ///
 /// # Errors
-/// It isn't there, or not to be believed.
+/// Fails if the file is missing or not trusted.
 pub(crate) fn open(
     options: &SymbolOptions,
     processes: &RecordedProcesses,
@@ -85,7 +85,7 @@ fn find(
     }
 }
 
-/// What `tare record --keep-binaries` kept of a process.
+/// Opens a file that `tare record --keep-binaries` kept of a process.
 fn open_kept(
     options: &SymbolOptions,
     dso: &Dso,
@@ -99,7 +99,7 @@ fn open_kept(
     check(options, file.into(), None).ok()
 }
 
-/// A file as a process sees it: links lead nowhere outside of its root.
+/// Opens a file in a process's root folder, which no link leaves.
 fn open_in_root(options: &SymbolOptions, pid: i32, path: &[u8]) -> rustix::io::Result<File> {
     let root = options.path(format!("/proc/{pid}/root").as_bytes());
     let root = rustix::fs::open(root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -108,24 +108,24 @@ fn open_in_root(options: &SymbolOptions, pid: i32, path: &[u8]) -> rustix::io::R
     rustix::fs::openat2(&root, path, FLAGS, Mode::empty(), resolve).map(File::from)
 }
 
-/// Whether a process with this number is the recorded one.
+/// Whether the process with this id is the recorded one.
 fn still_runs(options: &SymbolOptions, pid: i32, start_ticks: u64) -> bool {
     let stat = std::fs::read(options.path(format!("/proc/{pid}/stat").as_bytes()));
     stat.is_ok_and(|stat| start_of(&stat) == Some(start_ticks))
 }
 
-/// Field 22 of a text of `/proc/PID/stat`: its second, the name, may hold anything.
+/// Returns field 22 of `/proc/PID/stat`. Field 2, the name, may contain spaces and brackets.
 fn start_of(stat: &[u8]) -> Option<u64> {
     let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
     let start = stat.get(behind_name..)?.split(|byte| *byte == b' ').nth(22 - 3)?;
     std::str::from_utf8(start).ok()?.parse().ok()
 }
 
-/// Whether a file is believed.
+/// Whether a file is trusted.
 fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File, Unresolved> {
     let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
     let is_trusted = [Some(0), Some(options.reader_uid), owner].contains(&Some(meta.uid()));
-    // Whoever can't write a file of root may be able to give it another name here.
+    // Another user may be able to link one of root's files into the folder.
     let is_file = meta.is_file() && meta.nlink() <= 1;
     if is_file && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
 }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(read(&options, &processes), Ok("inside".into()));
         processes.get_mut(&7).unwrap().start_ticks = 51;
         assert_eq!(read(&options, &processes), Ok("outside".into()), "another process");
-        // A link that is absolute stays in the container.
+        // An absolute link stays in the container.
         processes.get_mut(&7).unwrap().start_ticks = 50;
         let root = folder.path().join(ROOT);
         let inside = root.join("tmp");
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(read(&options, &processes), Ok("outside".into()), "its only name");
     }
 
-    /// Whoever opens a FIFO to read waits for a writer.
+    /// Opening a FIFO for reading would wait for a writer.
     #[test]
     fn a_fifo_is_not_waited_for() {
         let (folder, options, processes) = machine();

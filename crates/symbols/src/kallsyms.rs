@@ -1,4 +1,4 @@
-//! The kernel's own list of its symbols: `ADDRESS TYPE NAME [MODULE]`, a line each
+//! The kernel's list of its symbols, `/proc/kallsyms`: one `ADDRESS TYPE NAME [MODULE]` per line
 //! (proc_kallsyms(5)).
 
 use std::collections::HashMap;
@@ -6,21 +6,21 @@ use std::collections::HashMap;
 use crate::name_source::NameSource;
 use crate::table::{Binding, NewSymbol, SymbolKind, SymbolTable, SymbolTableBuilder};
 
-/// The symbols of a kernel and its modules, at the addresses that they have in memory.
+/// The symbols of a kernel and its modules, at their addresses in memory.
 #[derive(Debug)]
 pub(crate) struct Kallsyms {
-    /// Those of the kernel itself.
+    /// Symbols of the kernel itself.
     pub(crate) kernel: SymbolTable,
     modules: HashMap<Vec<u8>, SymbolTable>,
     references: Vec<(&'static [u8], u64)>,
 }
 
-/// Symbols by whose address one can tell how far a kernel was moved at boot.
+/// Symbols whose addresses show how far a kernel was moved at boot.
 const REFERENCES: [&[u8]; 2] = [b"_text", b"_stext"];
 
-/// Where the linker puts the functions of locks and of the scheduler
-/// (`include/asm-generic/vmlinux.lds.h`): what `in_lock_functions()` and `in_sched_functions()` of the
-/// kernel go by. The names of the begin and of the end.
+/// Start and end symbols of the sections with lock and scheduler functions
+/// (`include/asm-generic/vmlinux.lds.h`). The kernel's `in_lock_functions()` and
+/// `in_sched_functions()` check the same ranges.
 pub const LOCK_SECTIONS: [(&[u8], &[u8]); 2] =
     [(b"__sched_text_start", b"__sched_text_end"), (b"__lock_text_start", b"__lock_text_end")];
 
@@ -29,7 +29,7 @@ impl Kallsyms {
     pub(crate) fn parse(text: &[u8]) -> Self {
         let new = || SymbolTableBuilder::new(NameSource::Kallsyms);
         let mut kernel = new();
-        // A line has some 45 bytes, 20 of them not of the name. What is not touched costs nothing.
+        // A line has about 45 bytes, 25 of them the name. Reserved memory costs nothing until written.
         kernel.reserve(text.len() / 45, text.len() / 2);
         let mut modules: HashMap<&[u8], SymbolTableBuilder> = HashMap::new();
         let mut references = Vec::new();
@@ -72,13 +72,13 @@ impl Kallsyms {
         Self { kernel: kernel.build(false), modules, references }
     }
 
-    /// The symbols of a module, by its name without brackets.
+    /// Returns the symbols of a module by its name without brackets.
     pub(crate) fn module(&self, name: &[u8]) -> Option<&SymbolTable> {
         self.modules.get(name)
     }
 
-    /// The address of `_text`, `_stext` or a bound of [`LOCK_SECTIONS`]; `None` for any other name. 0
-    /// where the kernel hides its addresses.
+    /// Returns the address of `_text`, `_stext` or a bound of [`LOCK_SECTIONS`]; `None` for any other
+    /// name. It is 0 if the kernel hides its addresses.
     pub(crate) fn reference(&self, name: &[u8]) -> Option<u64> {
         self.references
             .iter()
@@ -95,9 +95,9 @@ impl Kallsyms {
 /// A line of `/proc/kallsyms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KallsymsLine<'a> {
-    /// The symbol's address; 0 where the kernel hides it.
+    /// The symbol's address; 0 if the kernel hides it.
     pub address: u64,
-    /// The type's letter, as nm(1) has it.
+    /// The type's letter, as in nm(1).
     pub kind: u8,
     /// The symbol's name.
     pub name: &'a [u8],

@@ -19,11 +19,11 @@ use crate::unresolved::Unresolved;
 /// The symbols of the kernel that runs here.
 pub(crate) struct RunningKernel {
     pub(crate) text: Vec<u8>,
-    /// Where a copy of it goes, and its first line; `None` where it came from there.
+    /// Path and first line of the copy to write; `None` if the text came from the copy.
     missing_copy: Option<(PathBuf, String)>,
 }
 
-/// Reads the symbols: from the copy where that holds, else from the kernel.
+/// Reads the symbols from a valid copy, else from the kernel.
 pub(crate) fn read(options: &SymbolOptions) -> Result<RunningKernel, Unresolved> {
     let copy = options.kallsyms_copy.as_ref();
     let copy = copy.and_then(|path| Some((path.clone(), holds_for(options)?)));
@@ -37,24 +37,25 @@ pub(crate) fn read(options: &SymbolOptions) -> Result<RunningKernel, Unresolved>
 }
 
 impl RunningKernel {
-    /// Writes the copy. Not to be called where the kernel hid its addresses: they may be shown later.
+    /// Writes the copy. Don't call this if the kernel hid its addresses: it may show them later.
     pub(crate) fn keep_copy(&self) {
         if let Some((path, holds_for)) = &self.missing_copy {
-            // Without a copy the kernel is asked the next time, too.
+            // Without a copy, the next run reads the kernel's list again.
             let _ = write_copy(path, holds_for, &self.text);
         }
     }
 }
 
-/// The first line of a copy that holds now: the boot's id, and a number for the modules that are
-/// loaded and where they lie. `None` where the kernel doesn't say.
+/// Returns the first line of a valid copy: the boot's id, and a hash of the loaded modules and their
+/// addresses. `None` if the kernel gives no boot id.
 fn holds_for(options: &SymbolOptions) -> Option<String> {
     let boot = search::read_text(&options.path(b"/proc/sys/kernel/random/boot_id")).ok()?;
     let boot = std::str::from_utf8(&boot).ok()?.trim();
     let modules = search::read_text(&options.path(b"/proc/modules")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
     for line in modules.split(|byte| *byte == b'\n') {
-        // Name, size, users, dependants, state, address: users come and go.
+        // Name, size, number of users, dependents, state, address. The number of users changes without
+        // moving a symbol.
         let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
         [words.first(), words.get(1), words.get(5)].hash(&mut hasher);
     }
@@ -77,7 +78,7 @@ fn read_copy(options: &SymbolOptions, path: &Path, holds_for: &str) -> Option<Ve
     text.starts_with(holds_for.as_bytes()).then_some(text)
 }
 
-/// Writes a copy beside the old one and puts it in its place: readers see one of them, whole.
+/// Writes a temporary file and renames it over the old copy, so that readers see either copy whole.
 fn write_copy(path: &Path, holds_for: &str, text: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(std::process::id().to_string());
     let mut open = OpenOptions::new();
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(mode(&copy), 0o600, "it is made again");
         put(&options, b"/proc/kallsyms", "3000 T other\n");
         options.reader_uid += 1;
-        assert_eq!(text(&options), "3000 T other", "somebody else's copy");
+        assert_eq!(text(&options), "3000 T other", "another user's copy");
         options.kallsyms_copy = None;
         put(&options, b"/proc/kallsyms", "4000 T last\n");
         assert_eq!(text(&options), "4000 T last");

@@ -1,4 +1,4 @@
-//! The recorded kernel, and whether the symbols at hand are its.
+//! The recorded kernel, and the check that symbols belong to it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,22 +10,22 @@ use crate::search::{self, SymbolOptions, UsedContent};
 use crate::table::SymbolTable;
 use crate::unresolved::Unresolved;
 
-/// What a recording says of the kernel that made it.
+/// A recording's description of its kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedKernel {
-    /// As `uname -r` says it: `HEADER_OSRELEASE` of `perf.data`.
+    /// Release, as in `uname -r`: `HEADER_OSRELEASE` of `perf.data`.
     pub release: Option<Vec<u8>>,
-    /// As `uname -m` says it: `HEADER_ARCH` of `perf.data`.
+    /// Architecture, as in `uname -m`: `HEADER_ARCH` of `perf.data`.
     pub arch: Option<Vec<u8>>,
-    /// Of the kernel's text.
+    /// Build id of the kernel's text.
     pub build_id: Option<BuildId>,
-    /// A symbol (`_text` or `_stext`) and the address that it had: the kernel may lie elsewhere
-    /// after another start.
+    /// A symbol (`_text` or `_stext`) and its recorded address: each boot may place the kernel at another
+    /// address.
     pub reference: Option<(Vec<u8>, u64)>,
 }
 
 impl RecordedKernel {
-    /// Its build id, where it was recorded or the kernel is the one that runs here.
+    /// Returns its build id, if it was recorded or the kernel is the running one.
     pub(crate) fn known_build_id(&self, options: &SymbolOptions) -> Option<BuildId> {
         let running = || {
             self.is_running(options).ok()?;
@@ -34,8 +34,7 @@ impl RecordedKernel {
         self.build_id.or_else(running)
     }
 
-    /// Whether it is the kernel that runs here: told by build ids, else by architecture and
-    /// release.
+    /// Whether it is the running kernel, by build id, else by architecture and release.
     pub(crate) fn is_running(&self, options: &SymbolOptions) -> Result<(), Unresolved> {
         let same = |is_same| if is_same { Ok(()) } else { Err(Unresolved::OtherKernel) };
         let running = build_id_in(options, b"/sys/kernel/notes");
@@ -53,22 +52,23 @@ impl RecordedKernel {
     }
 }
 
-/// The architecture that this program was built for, where `uname -m` has the same word for it.
+/// Returns this program's architecture, if `uname -m` has the same name for it.
 fn built_for(options: &SymbolOptions) -> Option<Vec<u8>> {
     const SAME: [&str; 4] = ["x86_64", "aarch64", "riscv64", "s390x"];
     let here = Some(std::env::consts::ARCH).filter(|arch| SAME.contains(arch))?;
     (options.symfs == Path::new("/")).then(|| here.into())
 }
 
-/// A file of one line.
+/// Reads a file with one line.
 fn line(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
     let text = search::read_text(&options.path(path)).ok()?;
     Some(text.trim_ascii().to_vec()).filter(|line| !line.is_empty())
 }
 
-/// Notes the kernel's symbols as used: by build id as perf keeps them, else as a machine has them.
+/// Adds the kernel's symbols to the used files: by build id as in perf's cache, else as
+/// `/proc/kallsyms`.
 fn note(options: &SymbolOptions, recorded: &RecordedKernel, text: &[u8]) {
-    // The first line of a copy says what it holds for.
+    // The first line of a copy is not part of the list.
     let is_copy = text.starts_with(b"#");
     let skipped = if is_copy { text.iter().position(|byte| *byte == b'\n') } else { None };
     let text = &text[skipped.map_or(0, |end| end + 1)..];
@@ -94,14 +94,14 @@ fn note(options: &SymbolOptions, recorded: &RecordedKernel, text: &[u8]) {
 #[derive(Debug)]
 pub(crate) struct KernelSymbols {
     kallsyms: Kallsyms,
-    /// What is added to a recorded address to have that of [`Self::kallsyms`].
+    /// Added to a recorded address to get the address in [`Self::kallsyms`].
     pub(crate) shift: u64,
     is_running: bool,
 }
 
 impl KernelSymbols {
-    /// Reads the symbols: what [`SymbolOptions::kallsyms`] names; those of the kernel that runs
-    /// here, if it is the recorded one; else what perf kept when it was recorded.
+    /// Reads the symbols from [`SymbolOptions::kallsyms`]; else from the running kernel if it is the
+    /// recorded one; else from perf's cache.
     pub(crate) fn load(
         options: &SymbolOptions,
         recorded: &RecordedKernel,
@@ -135,12 +135,12 @@ impl KernelSymbols {
         Ok(Self { kallsyms, shift: shift.unwrap_or(0), is_running })
     }
 
-    /// Those of the kernel itself, at addresses moved by [`Self::shift`].
+    /// Returns the kernel's own symbols. Their addresses are [`Self::shift`] above the recorded ones.
     pub(crate) fn kernel(&self) -> &SymbolTable {
         &self.kallsyms.kernel
     }
 
-    /// Whether a recorded address lies in a function of locks or of the scheduler.
+    /// Whether a recorded address is in a lock or scheduler function.
     pub(crate) fn is_lock_function(&self, recorded: u64) -> bool {
         let address = recorded.wrapping_add(self.shift);
         LOCK_SECTIONS.iter().any(|(start, end)| {
@@ -149,8 +149,8 @@ impl KernelSymbols {
         })
     }
 
-    /// The recorded addresses of a module's functions by their names, of those with a name of their
-    /// own; `shift` is what [`Self::check_module`] says.
+    /// Returns the recorded addresses of a module's functions by name, without names that occur twice.
+    /// `shift` comes from [`Self::check_module`].
     pub(crate) fn function_addresses(&self, name: &[u8], shift: u64) -> HashMap<Vec<u8>, u64> {
         let mut known: HashMap<Vec<u8>, Option<u64>> = HashMap::new();
         for number in 0.. {
@@ -164,21 +164,21 @@ impl KernelSymbols {
         known.into_iter().filter_map(|(name, at)| Some((name, at?))).collect()
     }
 
-    /// Those of a module, by its name without brackets.
+    /// Returns the symbols of a module by its name without brackets.
     pub(crate) fn module(&self, name: &[u8]) -> Option<&SymbolTable> {
         self.kallsyms.module(name)
     }
 
-    /// Checks that the symbols at hand of a module are those of the recorded one, and says what is
-    /// added to its recorded addresses to have theirs: after another start of the machine a module
-    /// lies elsewhere, whether the kernel itself does or not.
+    /// Checks that a module's symbols belong to the recorded module. Returns the number to add to a
+    /// recorded address to get the symbol's: each boot may place a module at another address,
+    /// independently of the kernel.
     pub(crate) fn check_module(
         &self,
         options: &SymbolOptions,
         name: &[u8],
         recorded: &RecordedDso<'_>,
     ) -> Result<u64, Unresolved> {
-        // What an archive has was of the machine that has the symbols.
+        // An archive's list is from the machine with the recorded addresses.
         let has_machine = self.is_running || !options.is_here();
         let path = [b"/sys/module/", name, b"/notes/.note.gnu.build-id"].concat();
         if has_machine && !name.contains(&b'/') {
@@ -195,7 +195,7 @@ impl KernelSymbols {
         match now.zip(then) {
             Some((now, then)) => Ok(now.wrapping_sub(then.start)),
             None if self.shift != 0 => Err(Unresolved::OtherBoot),
-            // Symbols that were kept may be of another start: then none lies where the module lay.
+            // Kept symbols may be from another boot. Then no symbol is at the module's address.
             None if then.is_some_and(|then| !symbols.has_any(then.start, then.end)) => {
                 Err(Unresolved::OtherBoot)
             }
@@ -204,8 +204,8 @@ impl KernelSymbols {
     }
 }
 
-/// Where `/proc/modules` says that a module lies: `name size users dependants state address`. `None`
-/// where it isn't loaded, or its address is hidden.
+/// Returns a module's address from `/proc/modules`: `name size users dependents state address`. `None`
+/// if it isn't loaded, or its address is hidden.
 fn base(modules: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = modules.split(|byte| *byte == b'\n').map(|line| line.split(|b| *b == b' '));
     let address = lines.find_map(|mut words| {
@@ -216,20 +216,20 @@ fn base(modules: &[u8], name: &[u8]) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|base| *base != 0)
 }
 
-/// A text of the machine, noted as used.
+/// Reads a text of the machine, and adds it to the used files.
 fn noted_text(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
     let text = search::read_text(&options.path(path)).ok()?;
     options.note_recorded(path, Path::new(""), || Some(UsedContent::Bytes(text.clone())));
     Some(text)
 }
 
-/// The build id in a file of ELF notes below `/sys`.
+/// Reads the build id in a file of ELF notes below `/sys`.
 fn build_id_in(options: &SymbolOptions, path: &[u8]) -> Option<BuildId> {
     note_build_id(&search::read_text(&options.path(path)).ok()?)
 }
 
-/// The build id among ELF notes of this machine's byte order: name size, description size, type,
-/// name, description.
+/// Finds the build id among ELF notes in this machine's byte order. A note has name size, description
+/// size, type, name, description.
 fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
     loop {
         let word = |at: usize| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
@@ -312,7 +312,7 @@ mod tests {
         std::fs::write(kept, "2000 T _text\n2100 T g\n").unwrap();
         let symbols = KernelSymbols::load(&options, &kernel).unwrap();
         assert!(symbols.kernel().find(0x2100).is_some() && symbols.kernel().find(0x1100).is_none());
-        // A file that the user names is believed.
+        // A file that the user named needs no proof.
         options.kallsyms = Some(folder.path().join("proc/kallsyms"));
         let symbols = KernelSymbols::load(&options, &kernel).unwrap();
         assert!(symbols.kernel().find(0x1100).is_some());
@@ -336,7 +336,7 @@ mod tests {
             (b"mod", Some(b"diff"), 0xc000, Err(Unresolved::OtherBuild)),
             (b"gone", Some(b"modu"), 0xc000, Err(Unresolved::NotLoaded)),
             (b"../module/mod", Some(b"modu"), 0xc000, Err(Unresolved::NotLoaded)),
-            // The kernel lies where it lay, and the module doesn't.
+            // The kernel has its recorded address, the module doesn't.
             (b"mod", Some(b"modu"), 0xd000, Err(Unresolved::OtherBoot)),
         ] {
             assert_eq!(check(name, build_id, start), expected, "{start:x}");

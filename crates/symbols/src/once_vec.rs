@@ -33,7 +33,7 @@ impl<T> OnceVec<T> {
         self.chunks[chunk].get()?[at].get()
     }
 
-    /// Returns a value, and makes it if there is none yet.
+    /// Returns a value. Makes it at the first call for its index.
     pub(crate) fn get_or_init(&self, index: u32, make: impl FnOnce() -> T) -> &T {
         let (chunk, at) = position(index);
         let chunk = self.chunks[chunk]

@@ -1,7 +1,7 @@
-//! Where this machine has what a recording names.
+//! Finds the files that a recording names.
 //!
 //! ```text
-//! recorded DSO --folders--> places --place--> open regular files --find--> the one that was recorded
+//! recorded DSO --folders--> locations --location--> open regular files --find--> the recorded file
 //! ```
 
 pub(crate) mod find;
@@ -25,46 +25,45 @@ use crate::search::location::reason;
 pub use crate::search::used::{UnpackedFolder, UsedContent, UsedFile, UsedFiles};
 use crate::unresolved::Unresolved;
 
-/// Where symbols are looked for, and how they are named.
+/// Where to look for symbols, and how to name them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymbolOptions {
-    /// The folder that recorded paths begin in, and those of this machine's kernel: `/proc`, `/sys`.
+    /// Root folder of recorded paths, and of `/proc` and `/sys`.
     pub symfs: PathBuf,
-    /// The folder of `.build-id/xx/yyyy/`: files that `perf` or `tare record --keep-binaries` kept
-    /// when they were recorded (`perf-buildid-cache(1)`), mostly `~/.debug`.
+    /// The folder of `.build-id/xx/yyyy/`, usually `~/.debug`: files kept by `perf` or `tare record
+    /// --keep-binaries` (`perf-buildid-cache(1)`).
     pub build_id_cache: Option<PathBuf>,
-    /// Folders of separate debug files that the user named, searched before all others: by build
-    /// id, by path, and by name.
+    /// Folders of separate debug files that the user named. They are searched first: by build id, by
+    /// path, and by name.
     pub debug_dirs: Vec<PathBuf>,
-    /// Folders of separate debug files, by build id and by path, below [`Self::symfs`].
+    /// Folders of separate debug files below [`Self::symfs`], searched by build id and by path.
     pub debug_folders: Vec<PathBuf>,
-    /// The folder of what clients of debuginfod servers downloaded: `ID/debuginfo`,
-    /// `ID/executable` (debuginfod-client-config(7)).
+    /// Cache folder of debuginfod clients: `ID/debuginfo`, `ID/executable`
+    /// (debuginfod-client-config(7)).
     pub debuginfod_cache: Option<PathBuf>,
-    /// Servers that are asked for what no folder has.
+    /// Servers to ask for files that no folder has.
     pub debuginfod: Option<SharedDebuginfod>,
-    /// The recorded kernel's symbols, in the form of `/proc/kallsyms`, where they are not this
-    /// machine's.
+    /// A file with the recorded kernel's symbols in the format of `/proc/kallsyms`, which it replaces.
     pub kallsyms: Option<PathBuf>,
-    /// The recorded kernel's own ELF file, with its symbols and lines.
+    /// The recorded kernel's ELF file, with symbols and lines.
     pub vmlinux: Option<PathBuf>,
-    /// Where a copy of `/proc/kallsyms` is kept, a file with mode 0600: reading the list itself takes
-    /// the kernel some 40 ms. Its folder must be there; `None`: no copy is kept.
+    /// Path of a copy of `/proc/kallsyms`, with mode 0600, in an existing folder. The kernel takes
+    /// about 40 ms to generate the list. `None`: no copy.
     pub kallsyms_copy: Option<PathBuf>,
-    /// Where what was looked up is kept for the next time; `None`: it isn't.
+    /// Cache of results for later runs, if any.
     pub cache: Option<SymbolCache>,
-    /// The user who reads: what just-in-time compilers left is believed if it is theirs, root's, or
-    /// of the user that the process had.
+    /// The reading user's id. Files of just-in-time compilers are trusted if this user, root or the
+    /// recorded process's user owns them.
     pub reader_uid: u32,
-    /// Names as in source code rather than as in the file.
+    /// Whether to demangle names.
     pub demangle: bool,
-    /// Where the files are noted that answers come from, debug info among them.
+    /// List of the files that results come from, debug files included.
     pub used: Option<UsedFiles>,
-    /// The folder that is removed when these options are not needed any more.
+    /// A folder to remove once the last copy of these options is dropped.
     pub unpacked: Option<UnpackedFolder>,
 }
 
-/// A client of debuginfod servers that all readers share.
+/// A debuginfod client that all readers share.
 #[derive(Clone, Debug)]
 pub struct SharedDebuginfod(pub Arc<Debuginfod>);
 
@@ -98,7 +97,7 @@ impl Default for SymbolOptions {
 }
 
 impl SymbolOptions {
-    /// A recorded path, or one of this machine's kernel, in the folder that they begin in.
+    /// Returns a recorded path, or one of `/proc` or `/sys`, below [`Self::symfs`].
     pub(crate) fn path(&self, path: &[u8]) -> PathBuf {
         self.below_symfs(Path::new(std::ffi::OsStr::from_bytes(path)))
     }
@@ -107,14 +106,13 @@ impl SymbolOptions {
         self.symfs.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Whether the recorded machine is looked for here rather than in a folder that describes it:
-    /// processes that still run may be the recorded ones.
+    /// Whether recorded paths are this machine's, so that running processes may be the recorded ones.
     pub(crate) fn is_here(&self) -> bool {
         self.symfs == Path::new("/")
     }
 }
 
-/// All of a text of symbols.
+/// Reads a text, at most [`limits::TEXT_BYTES`] of it.
 pub(crate) fn read_text(path: &Path) -> Result<Vec<u8>, Unresolved> {
     let mut text = Vec::new();
     let file = open(path)?;
@@ -122,7 +120,7 @@ pub(crate) fn read_text(path: &Path) -> Result<Vec<u8>, Unresolved> {
     Ok(text)
 }
 
-/// The image that the kernel maps into this process too.
+/// Reads the vDSO from this process's memory: the kernel maps the same image into all processes.
 pub(crate) fn own_vdso() -> Result<Vec<u8>, Unresolved> {
     const LARGEST: u64 = 1 << 20;
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| reason(&error))?;

@@ -16,17 +16,17 @@ pub(super) const LLVM: &str = "llvm-symbolizer-19";
 
 /// A function that an address lies in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) name: String,
-    pub(super) file: String,
-    pub(super) line: u32,
+pub(crate) struct Frame {
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) line: u32,
 }
 
 /// The functions of an address, the innermost first.
-pub(super) type Frames = Vec<Frame>;
+pub(crate) type Frames = Vec<Frame>;
 
-/// What is said where nothing is known.
-const UNKNOWN: &str = "??";
+/// Name of an unknown function or file.
+pub(crate) const UNKNOWN: &str = "??";
 
 /// tare's answers, names as the file has them.
 pub(super) fn of_tare(file: &Path, addresses: &[u64]) -> anyhow::Result<Vec<Frames>> {
@@ -101,6 +101,31 @@ fn frame(lines: &[&str]) -> anyhow::Result<Frame> {
         file: file.context("a place without a file")?.to_owned(),
         line: line.context("a place without a line")?.parse()?,
     })
+}
+
+/// Says in which way two answers for an address differ; `None` if they are equal.
+pub(crate) fn difference(ours: &Frames, theirs: &Frames) -> Option<&'static str> {
+    let has_same_place = |our: &Frame, their: &Frame| {
+        let is_symbols = our.line == 0 && their.line == 0;
+        (our.file == their.file && our.line == their.line) || is_symbols
+    };
+    let outer_name = |frames: &Frames| frames.last().map(|frame| frame.name.clone());
+    let mut pairs = ours.iter().zip(theirs);
+    if ours == theirs {
+        None
+    } else if ours.len() != theirs.len() {
+        Some("another number of frames")
+    } else if !pairs.clone().all(|(our, their)| has_same_place(our, their)) {
+        Some("another file or line")
+    } else if outer_name(ours) != outer_name(theirs) {
+        // tare takes the symbol's name, addr2line that of the debug info.
+        Some("another name of the outer function")
+    } else if pairs.any(|(our, their)| our.name != their.name) {
+        Some("another name of an inlined function")
+    } else {
+        // tare takes the file from the symbol table.
+        Some("no line, and another file or none")
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::json;
 
 use super::addresses::drawn;
-use super::answer::{self, Frame};
+use super::answer;
 use super::programs;
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::rounds::{Round, Variant, rounds};
@@ -42,9 +42,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         format!("{blazesym} {file} <{addresses}"),
     ];
     let names = ["tare, one thread", "tare, two threads", "addr2line", "blazesym"];
-    let variant =
-        |(name, line): (&str, &String)| Variant::new(name, ["sh", "-c", &format!("exec {line}")]);
-    let variants: Vec<Variant> = names.into_iter().zip(&lines).map(variant).collect();
+    let variant = |at: usize| Variant::new(names[at], ["sh", "-c", &format!("exec {}", lines[at])]);
+    let variants: Vec<Variant> = (0..names.len()).map(variant).collect();
     let all = rounds(&variants, setting.rounds.unwrap_or(7))?;
     // Behind the rounds: what they take of memory would be in the figures of the programs.
     let answers = all_answers(&scratch, &lines)?;
@@ -93,7 +92,10 @@ fn differences(
 ) -> anyhow::Result<BTreeMap<&'static str, usize>> {
     let mut all = BTreeMap::new();
     for (ours, theirs) in ours.iter().zip(theirs) {
-        *all.entry(differs(ours, theirs)?.unwrap_or("the same")).or_default() += 1;
+        let ours = answer::frames(ours)?;
+        let theirs = answer::frames(theirs)?;
+        let difference = answer::difference(&ours, &theirs).unwrap_or("the same");
+        *all.entry(difference).or_default() += 1;
     }
     Ok(all)
 }
@@ -104,30 +106,4 @@ fn read(file: &Path) -> anyhow::Result<Vec<String>> {
     let answers: Vec<_> = text.split_terminator("\n\n").map(str::to_owned).collect();
     ensure!(answers.len() as u64 == COUNT, "{} answers", answers.len());
     Ok(answers)
-}
-
-fn differs(ours: &str, theirs: &str) -> anyhow::Result<Option<&'static str>> {
-    let ours = answer::frames(ours)?;
-    let theirs = answer::frames(theirs)?;
-    let (last, their_last) = (ours.last().context("no frame")?, theirs.last().context("no frame")?);
-    let same_place = |(our, their): (&Frame, &Frame)| {
-        let is_symbols = our.line == 0 && their.line == 0;
-        (&our.file, our.line) == (&their.file, their.line) || is_symbols
-    };
-    let pairs = || ours.iter().zip(&theirs);
-    Ok(if ours == theirs {
-        None
-    } else if ours.len() != theirs.len() {
-        Some("another number of frames")
-    } else if !pairs().all(same_place) {
-        Some("another file or line")
-    } else if last.name != their_last.name {
-        // tare takes the symbol's name, addr2line that of the debug info.
-        Some("another name of the outer function")
-    } else if pairs().any(|(our, their)| our.name != their.name) {
-        Some("another name of an inlined function")
-    } else {
-        // The table of symbols knows it.
-        Some("no line, and another file or none")
-    })
 }

@@ -19,7 +19,7 @@ pub(super) const MAIN: &str = "int main(int count, char **words)";
 
 /// A program whose names are compared.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct DebugProgram {
     pub(super) name: String,
     pub(super) file: PathBuf,
 }
@@ -28,8 +28,8 @@ pub(super) struct Program {
 ///
 /// # Errors
 /// A compiler is missing, or failed.
-pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<Program>> {
-    let program = |name: &str, file| Program { name: name.to_owned(), file };
+pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<DebugProgram>> {
+    let program = |name: &str, file| DebugProgram { name: name.to_owned(), file };
     Ok(vec![
         program("C", c(folder, "c.so", &["-O2", "-g"])?),
         program("C++ with templates", cpp(folder)?),
@@ -52,7 +52,7 @@ fn c(folder: &Path, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     zstd(&folder.join(name), &[options, &["-shared", "-fPIC"]].concat(), &zstd::sources()?)
 }
 
-/// A program `NAME FILE TIMES`, which compresses a file so many times with that library.
+/// Builds a program `NAME FILE TIMES`, which compresses a file that number of times with the library.
 pub(super) fn compressor(folder: &Path, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     let main = folder.join("compress.c");
     std::fs::write(&main, COMPRESS)?;
@@ -91,7 +91,7 @@ int main(int count, char **words) {
 "#;
 
 /// A program of many instantiations of templates.
-pub(super) fn cpp(folder: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn cpp(folder: &Path) -> anyhow::Result<PathBuf> {
     let source = folder.join("templates.cc");
     let file = folder.join("templates");
     std::fs::write(&source, templates(16))?;
@@ -161,8 +161,8 @@ fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// A source of so many structures, [`CLASS`] of a number, each with containers, sorting and closures
-/// of its own.
+/// Writes a source with this number of instantiations of [`CLASS`], each with containers, sorting and
+/// closures.
 pub(super) fn templates(count: usize) -> String {
     let mut text = String::from(
         "#include <algorithm>\n#include <functional>\n#include <map>\n#include <memory>\n\
@@ -195,7 +195,7 @@ pub(super) fn templates(count: usize) -> String {
     text
 }
 
-/// The first line with a number of what a command says; its name where there is none.
+/// Returns the first line with a digit of a command's output, else the command's name.
 pub(super) fn version(words: &[&str]) -> String {
     let owned: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let said = run_for_output(&owned).map(|done| done.stdout).unwrap_or_default();

@@ -103,8 +103,8 @@ fn counted(words: &[String]) -> anyhow::Result<Counts> {
     })
 }
 
-/// The most memory that a command and the processes that it starts have resident at a time, looked
-/// at every 20 ms. `wait4(2)` says nothing of a process that the command didn't wait for.
+/// Measures the peak resident bytes of a command and its children, sampled every 20 ms. `wait4(2)`
+/// doesn't report a process that the command didn't wait for.
 fn peak_of_tree(words: &[String]) -> anyhow::Result<u64> {
     let mut child = Command::new(&words[0])
         .args(&words[1..])

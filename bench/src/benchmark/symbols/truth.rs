@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::addresses::{SymbolTable, drawn};
 use super::answer::{self, Frames, LLVM};
-use super::programs::{self, Program};
+use super::programs::{self, DebugProgram};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
@@ -75,7 +75,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         let debug = with_symbols(&program.file);
         if debug != program.file {
             let name = format!("{}, of which LLVM reads the debug file", program.name);
-            let program = Program { name, file: program.file };
+            let program = DebugProgram { name, file: program.file };
             raw.push(compare(&program, &debug, seed, &mut report)?);
         }
     }
@@ -89,7 +89,7 @@ type Differences = BTreeMap<Cause, Vec<String>>;
 
 /// Compares what tare says of a program with what LLVM says of it, or of its debug file.
 fn compare(
-    program: &Program,
+    program: &DebugProgram,
     llvm_reads: &Path,
     seed: u64,
     report: &mut Report,
@@ -165,11 +165,8 @@ fn cause(table: &SymbolTable, ours: &Frames, theirs: &Frames) -> Option<Cause> {
     if ours == theirs {
         return None;
     }
-    let (Some((our_last, our_inlined)), Some((last, inlined))) =
-        (ours.split_last(), theirs.split_last())
-    else {
-        return Some(Cause::Inlined);
-    };
+    let Some((our_last, our_inlined)) = ours.split_last() else { return Some(Cause::Inlined) };
+    let Some((last, inlined)) = theirs.split_last() else { return Some(Cause::Inlined) };
     let names = |frames: &[answer::Frame]| -> Vec<String> {
         frames.iter().map(|frame| frame.name.clone()).collect()
     };

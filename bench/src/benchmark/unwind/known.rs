@@ -1,5 +1,4 @@
-//! Programs whose call chains are known at each sample, and how many of their stacks are exactly one
-//! of these.
+//! Programs whose call chains are known at each sample: the share of stacks that equal one of them.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +8,10 @@ use anyhow::{Context, ensure};
 use crate::report::{Bound, Estimate, Finding};
 use crate::scratch::Scratch;
 
-/// The share of stacks that are exactly one of the program's chains.
+/// Least share of stacks that equal one of the program's chains.
 const WANTED: f64 = 0.995;
 
-/// Programs, and how their call chains are taken. Go's handlers run on a stack of their own, so that
-/// what it interrupts with signals of its own can't be seen from there: it is told not to.
+/// Programs, and how their call chains are recorded.
 const PROGRAMS: [(&str, &str); 5] = [
     ("known", "dwarf,16384"),
     ("throws", "dwarf"),
@@ -41,6 +39,8 @@ pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
         let file = scratch.path(&format!("{name}.data"));
         let mut record = Command::new(setting.tare());
         record.args(["record", "-q", "-F", "4000", "-e", "cpu-clock:u", "--call-graph", how, "-o"]);
+        // Go's signal handlers run on a stack of their own, from which the interrupted frames can't be
+        // reached.
         record.arg(&file).args(["--", &program, "4"]).env("GODEBUG", "asyncpreemptoff=1");
         ensure!(record.status()?.success(), "recording {name} failed");
         let (good, all) = judge(scratch, &program, &file)?;
@@ -53,7 +53,7 @@ pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Stacks that are as they should be, and all.
+/// Counts the stacks that equal a known chain, and all stacks.
 fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u64, u64)> {
     let chains = scratch.path("chains");
     let script = scratch.path("script");

@@ -3,43 +3,32 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{Error, ExplicitModuleSectionInfo, Module, Unwinder as _};
+use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment};
-use tare_format::file::Reader;
-use tare_format::record::{Mmap, Record, Sample, kind};
 use tare_symbols::{
-    AddressSpace, Dso, DsoKind, DsoTable, Mapping, Registers, Stack, SymbolOptions, UnwindCache,
-    UnwindOutcome, Unwinder,
+    AddressSpaces, Mapping, Registers, Stack, SymbolOptions, UnwindCache, UnwindOutcome, Unwinder,
 };
 
-/// `PROT_EXEC` of `mmap(2)`.
-const PROT_EXEC: u32 = 4;
+use super::recordings::{Change, CopiedStack, RecordedStacks};
 
-/// What a process had mapped.
-#[derive(Default)]
-pub(super) struct Process {
-    dsos: DsoTable,
-    space: AddressSpace,
-    code: Vec<(Mapping, String)>,
-}
-
-/// Registers, and a copy of the stack.
-pub(super) type Copied = (Registers, Vec<u8>);
-
-/// What unwinding some stacks found.
+/// The result of unwinding the stacks of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unwinding {
+    /// From an unwinder that has read nothing to the last address.
     pub(super) ns: u128,
-    /// The addresses of all stacks, one after the other, and where each ends.
-    addresses: Vec<u64>,
+    /// The addresses of all stacks, one after the other.
+    pub(super) addresses: Vec<u64>,
+    /// For each stack, the number of addresses up to its end.
     ends: Vec<usize>,
-    /// How each of them ended, and why.
-    pub(super) reasons: Vec<(End, &'static str)>,
+    /// For each stack, how it ended and why.
+    reasons: Vec<(End, &'static str)>,
 }
 
 /// How far a stack was unwound.
@@ -50,238 +39,196 @@ pub(super) enum End {
     Failed,
 }
 
-impl Process {
-    /// The process with a name that a recording has, and its number.
-    pub(super) fn read(path: &Path, name: &[u8]) -> anyhow::Result<(i32, Self)> {
-        let mut named: HashMap<i32, Self> = HashMap::new();
-        let mut reader = Reader::open(File::open(path)?)?;
-        while let Some(entry) = reader.next_record()? {
-            match entry.record.decode() {
-                Ok(Record::Comm(comm)) if comm.is_exec && comm.comm == name => {
-                    named.insert(comm.pid, Self::default());
-                }
-                Ok(Record::Mmap(mmap)) => {
-                    if let Some(process) = named.get_mut(&mmap.pid) {
-                        process.map(&mmap);
-                    }
-                }
-                _ => {}
-            }
-        }
-        named.into_iter().next().context("the compiler was not recorded")
-    }
-
-    fn map(&mut self, mmap: &Mmap<'_>) {
-        let name = String::from_utf8_lossy(mmap.path).into_owned();
-        let kind = match mmap.path {
-            b"[vdso]" => DsoKind::Vdso,
-            path if path.starts_with(b"/") && !path.starts_with(b"//") => DsoKind::Elf,
-            _ => DsoKind::Anonymous,
-        };
-        let dso = Dso { kind, name: mmap.path.to_vec(), build_id: None };
-        let Some(dso) = self.dsos.intern(dso) else { return };
-        let mapping =
-            Mapping { start: mmap.start, end: mmap.start + mmap.len, pgoff: mmap.pgoff, dso };
-        self.space.add(mapping);
-        if kind == DsoKind::Elf && mmap.prot & PROT_EXEC != 0 {
-            self.code.push((mapping, name));
-        }
-    }
-}
-
-/// Hands over the stacks of a process in batches, at most `most` in all. A batch is small enough to
-/// stay in the CPU's caches, as what a report unwinds does.
-pub(super) fn batches(
-    path: &Path,
-    pid: i32,
-    most: usize,
-    mut take: impl FnMut(&[Copied]),
-) -> anyhow::Result<usize> {
-    const BATCH: usize = 100;
-    let mut batch = Vec::new();
-    let mut taken = 0;
-    let mut reader = Reader::open(File::open(path)?)?;
-    while taken < most
-        && let Some(entry) = reader.next_record()?
-    {
-        let raw = entry.record;
-        if raw.kind != kind::PERF_RECORD_SAMPLE {
-            continue;
-        }
-        let Some(layout) = entry.description.lookup().layout_of(&raw) else { continue };
-        let Ok(sample) = Sample::decode(&raw, layout) else { continue };
-        if sample.head.pid == Some(pid) {
-            batch.extend(copied(&sample));
-        }
-        if batch.len() == BATCH {
-            take(&batch);
-            taken += batch.len();
-            batch.clear();
-        }
-    }
-    Ok(taken)
-}
-
 impl Unwinding {
-    fn add(&mut self, end: End, why: &'static str) {
+    fn end_stack(&mut self, end: End, why: &'static str) {
         self.ends.push(self.addresses.len());
         self.reasons.push((end, why));
     }
 
-    /// Of how many stacks it has the same addresses as another.
-    pub(super) fn equal(&self, other: &Self) -> usize {
-        let stack = |of: &Self, at: usize| {
-            let begin = at.checked_sub(1).map_or(0, |before| of.ends[before]);
-            of.addresses[begin..of.ends[at]].to_vec()
-        };
-        let count = self.ends.len().min(other.ends.len());
-        (0..count).filter(|at| stack(self, *at) == stack(other, *at)).count()
+    pub(super) fn stack(&self, at: usize) -> &[u64] {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.addresses[begin..self.ends[at]]
     }
 
-    pub(super) fn frames(&self) -> usize {
-        self.addresses.len()
+    /// Counts the stacks with the same addresses as another's.
+    pub(super) fn count_equal(&self, other: &Self) -> usize {
+        (0..self.ends.len()).filter(|at| self.stack(*at) == other.stack(*at)).count()
     }
 
-    /// Nanoseconds a frame.
-    pub(super) fn frame_ns(&self) -> f64 {
-        self.ns as f64 / self.frames() as f64
-    }
-}
-
-/// How many stacks ended in which way, and why.
-#[derive(Debug, Default)]
-pub(super) struct Ends(BTreeMap<(End, &'static str), usize>);
-
-impl Ends {
-    pub(super) fn add(&mut self, unwinding: &Unwinding) {
-        for reason in &unwinding.reasons {
-            *self.0.entry(*reason).or_default() += 1;
-        }
+    /// Counts the stacks that both call whole, with different addresses.
+    pub(super) fn count_contradictions(&self, other: &Self) -> usize {
+        let is_whole = |of: &Self, at: usize| of.reasons[at].0 == End::Whole;
+        (0..self.ends.len())
+            .filter(|at| is_whole(self, *at) && is_whole(other, *at))
+            .filter(|at| self.stack(*at) != other.stack(*at))
+            .count()
     }
 
-    /// Of all stacks the share that ended so.
+    /// The share of stacks that ended so.
     pub(super) fn share(&self, wanted: End) -> f64 {
-        let all: usize = self.0.values().sum();
-        let ended = self.0.iter().filter(|((end, _), _)| *end == wanted);
-        ended.map(|(_, stacks)| stacks).sum::<usize>() as f64 / all as f64
+        let ended = self.reasons.iter().filter(|(end, _)| *end == wanted).count();
+        ended as f64 / self.reasons.len() as f64
     }
 
-    /// `1200 the copy ended, 3 no binary`: of those that aren't whole.
-    pub(super) fn reasons(&self) -> String {
-        let others = self.0.iter().filter(|((end, _), _)| *end != End::Whole);
-        others.map(|((_, why), stacks)| format!("{stacks} {why}")).collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// Tare's library.
-pub(super) struct Tare<'p> {
-    process: &'p Process,
-    unwinder: Unwinder,
-    cache: UnwindCache,
-}
-
-impl<'p> Tare<'p> {
-    pub(super) fn new(process: &'p Process) -> Self {
-        let unwinder = Unwinder::new(SymbolOptions::default());
-        let cache = UnwindCache::default();
-        Self { process, unwinder, cache }
-    }
-
-    /// Unwinds copies of so many bytes.
-    pub(super) fn unwind(&mut self, stacks: &[Copied], bytes: usize) -> Unwinding {
-        let mut all = Unwinding::default();
-        let begin = Instant::now();
-        for (registers, copy) in stacks {
-            let copy = &copy[..copy.len().min(bytes)];
-            let stack = Stack { registers, copy, frame_pointers: &[] };
-            let dsos = &self.process.dsos;
-            let space = &self.process.space;
-            let (end, _) =
-                self.unwinder.unwind(&mut self.cache, dsos, space, &stack, &mut all.addresses);
-            let how = match end {
-                UnwindOutcome::Whole => End::Whole,
-                end if end.is_truncated() => End::Truncated,
-                _ => End::Failed,
-            };
-            all.add(how, end.reason());
+    /// `1200 the copy ended, 3 no binary`: reasons of incomplete stacks, with their number.
+    pub(super) fn list_reasons(&self) -> String {
+        let mut counts: BTreeMap<(End, &str), usize> = BTreeMap::new();
+        for reason in self.reasons.iter().filter(|(end, _)| *end != End::Whole) {
+            *counts.entry(*reason).or_default() += 1;
         }
-        Unwinding { ns: begin.elapsed().as_nanos(), ..all }
+        let list = counts.iter().map(|((_, why), stacks)| format!("{stacks} {why}"));
+        list.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Framehop: a module for each file with code, one cache, frames until the end or an error.
-pub(super) struct Framehop {
-    unwinder: UnwinderX86_64<Vec<u8>>,
-    cache: CacheX86_64,
+/// Unwinds with tare's library. `visit` gets the address space of each stack and its addresses.
+pub(super) fn unwind_with_tare(
+    recorded: &RecordedStacks,
+    mut visit: impl FnMut(&AddressSpaces, i32, &[u64]),
+) -> Unwinding {
+    let mut all = Unwinding::default();
+    let begin = Instant::now();
+    let unwinder = Unwinder::new(SymbolOptions::default());
+    let mut cache = UnwindCache::default();
+    let mut spaces = AddressSpaces::default();
+    for change in &recorded.changes {
+        match change {
+            Change::Execve { pid } => spaces.remove(*pid),
+            Change::Fork { parent, child } => spaces.fork(*parent, *child),
+            Change::Map { pid, mapping, .. } => spaces.add(*pid, *mapping),
+            Change::Stack(CopiedStack { pid, registers, copy }) => {
+                let Some(space) = spaces.space(*pid) else {
+                    all.end_stack(End::Failed, "no process");
+                    continue;
+                };
+                let stack = Stack { registers, copy, frame_pointers: &[] };
+                let first = all.addresses.len();
+                let dsos = &recorded.dsos;
+                let (outcome, _) =
+                    unwinder.unwind(&mut cache, dsos, space, &stack, &mut all.addresses);
+                visit(&spaces, *pid, &all.addresses[first..]);
+                let end = match outcome {
+                    UnwindOutcome::Whole => End::Whole,
+                    outcome if outcome.is_truncated() => End::Truncated,
+                    _ => End::Failed,
+                };
+                all.end_stack(end, outcome.reason());
+            }
+        }
+    }
+    Unwinding { ns: begin.elapsed().as_nanos(), ..all }
 }
 
-impl Framehop {
-    pub(super) fn new(process: &Process) -> Self {
-        let mut unwinder = UnwinderX86_64::new();
-        process
-            .code
-            .iter()
-            .filter_map(|(mapping, path)| module(mapping, path))
-            .for_each(|module| unwinder.add_module(module));
-        Self { unwinder, cache: CacheX86_64::new() }
-    }
-
-    /// Unwinds copies of so many bytes.
-    pub(super) fn unwind(&mut self, stacks: &[Copied], bytes: usize) -> Unwinding {
-        let mut all = Unwinding::default();
-        let begin = Instant::now();
-        for (registers, copy) in stacks {
-            let Registers::X86_64 { ip, general } = registers else { continue };
-            let start = general[7];
-            let copy = &copy[..copy.len().min(bytes)];
-            let mut read = |address: u64| {
-                let at = usize::try_from(address.checked_sub(start).ok_or(())?).map_err(|_| ())?;
-                let bytes = copy.get(at..).and_then(<[u8]>::first_chunk).ok_or(())?;
-                Ok(u64::from_le_bytes(*bytes))
-            };
-            let registers = UnwindRegsX86_64::new(*ip, start, general[6]);
-            let mut frames = self.unwinder.iter_frames(*ip, registers, &mut self.cache, &mut read);
-            let (end, why) = loop {
-                match frames.next() {
-                    Ok(Some(frame)) => all.addresses.push(frame.address_for_lookup()),
-                    Ok(None) => break (End::Whole, "whole"),
-                    Err(Error::CouldNotReadStack(_)) => break (End::Truncated, "the copy ended"),
-                    Err(Error::ReturnAddressIsNull) => break (End::Failed, "no return address"),
-                    Err(_) => break (End::Failed, "went backwards"),
+/// Unwinds with framehop: an unwinder for each process, one cache, and each file read once.
+pub(super) fn unwind_with_framehop(recorded: &RecordedStacks) -> Unwinding {
+    let mut all = Unwinding::default();
+    let begin = Instant::now();
+    let mut files = ModuleFiles::default();
+    let mut processes: HashMap<i32, UnwinderX86_64<Arc<[u8]>>> = HashMap::new();
+    let mut cache = CacheX86_64::new();
+    for change in &recorded.changes {
+        match change {
+            Change::Execve { pid } => drop(processes.remove(pid)),
+            Change::Fork { parent, child } => {
+                if let Some(unwinder) = processes.get(parent).cloned() {
+                    processes.insert(*child, unwinder);
                 }
-            };
-            all.add(end, why);
+            }
+            Change::Map { pid, mapping, code } => {
+                let unwinder = processes.entry(*pid).or_default();
+                if let Some(module) = code.as_ref().and_then(|path| files.module(mapping, path)) {
+                    unwinder.add_module(module);
+                }
+            }
+            Change::Stack(stack) => match processes.get(&stack.pid) {
+                Some(unwinder) => unwind_stack(unwinder, &mut cache, stack, &mut all),
+                None => all.end_stack(End::Failed, "no process"),
+            },
         }
-        Unwinding { ns: begin.elapsed().as_nanos(), ..all }
+    }
+    Unwinding { ns: begin.elapsed().as_nanos(), ..all }
+}
+
+fn unwind_stack(
+    unwinder: &UnwinderX86_64<Arc<[u8]>>,
+    cache: &mut CacheX86_64,
+    stack: &CopiedStack,
+    all: &mut Unwinding,
+) {
+    let Registers::X86_64 { ip, general } = &stack.registers else {
+        return all.end_stack(End::Failed, "another processor");
+    };
+    let start = general[7];
+    let mut read = |address: u64| {
+        let at = usize::try_from(address.checked_sub(start).ok_or(())?).map_err(|_| ())?;
+        let bytes = stack.copy.get(at..).and_then(<[u8]>::first_chunk).ok_or(())?;
+        Ok(u64::from_le_bytes(*bytes))
+    };
+    let registers = UnwindRegsX86_64::new(*ip, start, general[6]);
+    let mut frames = unwinder.iter_frames(*ip, registers, cache, &mut read);
+    let (end, why) = loop {
+        match frames.next() {
+            Ok(Some(frame)) => all.addresses.push(frame.address_for_lookup()),
+            Ok(None) => break (End::Whole, "whole"),
+            Err(Error::CouldNotReadStack(_)) => break (End::Truncated, "the copy ended"),
+            Err(Error::ReturnAddressIsNull) => break (End::Failed, "no return address"),
+            Err(_) => break (End::Failed, "went backwards"),
+        }
+    };
+    all.end_stack(end, why);
+}
+
+/// Unwind tables of files, for framehop's modules.
+#[derive(Default)]
+struct ModuleFiles(HashMap<PathBuf, Option<ModuleFile>>);
+
+struct ModuleFile {
+    sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
+    segments: Vec<FileSegment>,
+}
+
+struct FileSegment {
+    offset: u64,
+    bytes: u64,
+    address: u64,
+}
+
+impl ModuleFiles {
+    /// Returns the module of a file that is mapped here.
+    fn module(&mut self, mapping: &Mapping, path: &Path) -> Option<Module<Arc<[u8]>>> {
+        let file = self.0.entry(path.to_owned()).or_insert_with(|| ModuleFile::read(path));
+        let file = file.as_ref()?;
+        let is_mapped =
+            |segment: &&FileSegment| mapping.pgoff.wrapping_sub(segment.offset) < segment.bytes;
+        let segment = file.segments.iter().find(is_mapped)?;
+        let address = mapping.pgoff - segment.offset + segment.address;
+        let base = mapping.start.checked_sub(address)?;
+        let name = path.display().to_string();
+        Some(Module::new(name, mapping.start..mapping.end, base, file.sections.clone()))
     }
 }
 
-/// A sample's registers and stack, of x86-64.
-fn copied(sample: &Sample<'_>) -> Option<Copied> {
-    let recorded = sample.regs_user?;
-    let stack = sample.stack_user?;
-    let get = |number| recorded.get(number);
-    // AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
-    let general = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23]
-        .map(|number| get(number).unwrap_or(0));
-    Some((Registers::X86_64 { ip: get(8)?, general }, stack.bytes.to_vec()))
+impl ModuleFile {
+    fn read(path: &Path) -> Option<Self> {
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let segments = file.segments().map(|segment| {
+            let (offset, bytes) = segment.file_range();
+            FileSegment { offset, bytes, address: segment.address() }
+        });
+        Some(Self { segments: segments.collect(), sections: sections(&file) })
+    }
 }
 
-/// A file where it was mapped.
-fn module(mapping: &Mapping, path: &str) -> Option<Module<Vec<u8>>> {
-    let bytes = std::fs::read(path).ok()?;
-    let file = object::File::parse(bytes.as_slice()).ok()?;
-    let range = |name: &str| {
+fn sections<'d, R: ReadRef<'d>>(
+    file: &object::File<'d, R>,
+) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+    let range = |name: &str| -> Option<Range<u64>> {
         let section = file.section_by_name(name)?;
         Some(section.address()..section.address() + section.size())
     };
-    let data = |name: &str| file.section_by_name(name)?.data().ok().map(<[u8]>::to_vec);
-    let segment = file.segments().find(|segment| {
-        let (start, size) = segment.file_range();
-        mapping.pgoff.wrapping_sub(start) < size
-    })?;
-    let address = mapping.pgoff - segment.file_range().0 + segment.address();
-    let sections = ExplicitModuleSectionInfo {
+    let data = |name: &str| file.section_by_name(name)?.data().ok().map(Arc::from);
+    ExplicitModuleSectionInfo {
         text_svma: range(".text"),
         got_svma: range(".got"),
         eh_frame_svma: range(".eh_frame"),
@@ -289,7 +236,5 @@ fn module(mapping: &Mapping, path: &str) -> Option<Module<Vec<u8>>> {
         eh_frame_hdr_svma: range(".eh_frame_hdr"),
         eh_frame_hdr: data(".eh_frame_hdr"),
         ..ExplicitModuleSectionInfo::default()
-    };
-    let base = mapping.start.checked_sub(address)?;
-    Some(Module::new(path.to_owned(), mapping.start..mapping.end, base, sections))
+    }
 }

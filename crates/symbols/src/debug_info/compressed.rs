@@ -1,5 +1,5 @@
-//! Sections that are compressed: with zlib or zstd, as ELF has it (`SHF_COMPRESSED`), or with zlib
-//! behind a header of GNU's own (`.zdebug_*`).
+//! Decompresses sections: ELF's format (`SHF_COMPRESSED`) with zlib or zstd, and GNU's older one with
+//! zlib (`.zdebug_*`).
 
 use std::borrow::Cow;
 
@@ -10,11 +10,10 @@ use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use crate::elf::Sections;
 use crate::{limits, packed};
 
-/// Bytes of a section that one compressed byte can make, at most. Debug info takes a third to a
-/// tenth of its size.
+/// Limit on the bytes of a section per compressed byte. Debug info compresses to a third to a tenth.
 const MOST_RATIO: u64 = 256;
 
-/// Bytes that the sections of a file may take together.
+/// Returns the limit on the decompressed bytes of all sections of a file.
 pub(super) fn most_bytes(file_bytes: usize) -> u64 {
     const EACH: u64 = 16;
     const FIXED: u64 = 1 << 26;
@@ -22,8 +21,8 @@ pub(super) fn most_bytes(file_bytes: usize) -> u64 {
     most.min(limits::DECOMPRESSED_BYTES)
 }
 
-/// A section's bytes, decompressed where they have to be: at most `left`, which gets less. `None`
-/// where they can't be had.
+/// Returns a section's bytes, decompressed if necessary. Decompressed bytes count against `left`.
+/// `None` if the section is damaged or exceeds the limit.
 pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     header: &'d H::SectionHeader,
@@ -35,7 +34,7 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     }
     let raw = reader.mapped(header)?;
     if is_old {
-        // "ZLIB", and the size in eight bytes, the highest first.
+        // "ZLIB", then the size in eight bytes, big-endian.
         let (size, packed) = raw.strip_prefix(b"ZLIB")?.split_first_chunk()?;
         let size = believed(packed, u64::from_be_bytes(*size), left)?;
         return packed::zlib_section(packed, size).map(Cow::Owned);

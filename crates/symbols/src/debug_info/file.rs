@@ -1,4 +1,4 @@
-//! A file with debug info: its sections, as they lie in it or decompressed.
+//! A file with debug info: its sections, mapped or decompressed.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::unresolved::Unresolved;
 /// A section's bytes.
 pub(super) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// The sections that functions and lines are found with.
+/// Sections that lookups of functions and lines read.
 const SECTIONS: [SectionId; 9] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -33,7 +33,7 @@ const SECTIONS: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Further sections that a package says of each unit where they lie in it.
+/// Further sections that a package's index refers to.
 const PACKAGED: [&str; 7] = [
     ".debug_cu_index",
     ".debug_tu_index",
@@ -44,17 +44,16 @@ const PACKAGED: [&str; 7] = [
     ".debug_types.dwo",
 ];
 
-/// A file with debug info. It is read from the disk page by page, as needed.
+/// A mapped file with debug info. Pages are read from the disk as needed.
 #[derive(Debug)]
 pub(super) struct DebugFile {
     view: FileView,
     pub(super) path: PathBuf,
-    /// The file that several share what they have in common with (`.gnu_debugaltlink`): its path
-    /// and its build id.
+    /// Path and build id of the file with shared debug info (`.gnu_debugaltlink`).
     pub(super) alternative: Option<(Vec<u8>, Option<BuildId>)>,
     endian: RunTimeEndian,
     sections: Vec<DebugSection>,
-    /// Read where a line is missing.
+    /// Read at the first lookup of an address without a line.
     symbol_files: OnceLock<SymbolFiles>,
 }
 
@@ -76,7 +75,7 @@ impl DebugFile {
         Self::map(file, path, None)
     }
 
-    /// The same of a relocatable file that was loaded.
+    /// Maps a module's file, and applies the relocations of its loaded addresses.
     pub(super) fn open_module(
         file: &File,
         path: &Path,
@@ -148,7 +147,7 @@ impl DebugFile {
         }
     }
 
-    /// Whether there is any debug info.
+    /// Whether the file has debug info.
     pub(super) fn has_debug_info(&self) -> bool {
         !self.named(".debug_info").is_empty()
     }
@@ -171,7 +170,7 @@ impl DebugFile {
         self.named(".debug_line").len()
     }
 
-    /// Bytes that debug info takes in memory, as it was compressed.
+    /// Bytes of memory of decompressed sections.
     pub(super) fn decompressed_bytes(&self) -> usize {
         let bytes = self.sections.iter().map(|section| match &section.content {
             Content::InFile(_) => 0,
@@ -180,13 +179,13 @@ impl DebugFile {
         bytes.sum()
     }
 
-    /// The debug info.
+    /// Returns the debug info.
     pub(super) fn dwarf(&self) -> Dwarf<Slice<'_>> {
         let section = |id: SectionId| Ok(EndianSlice::new(self.named(id.name()), self.endian));
         Dwarf::load(section).unwrap_or_else(|never: std::convert::Infallible| match never {})
     }
 
-    /// The debug info that was split off into this file (`.dwo`).
+    /// Returns the split debug info of this file (`.dwo`).
     pub(super) fn split(&self) -> Dwarf<Slice<'_>> {
         let section = |id: SectionId| {
             let bytes = id.dwo_name().map_or(&[][..], |name| self.named(name));
@@ -195,7 +194,7 @@ impl DebugFile {
         Dwarf::load(section).unwrap_or_else(|never: std::convert::Infallible| match never {})
     }
 
-    /// The package.
+    /// Returns the package of split debug info.
     pub(super) fn package(&self) -> gimli::Result<DwarfPackage<Slice<'_>>> {
         let section = |id: SectionId| {
             let name = match id {
@@ -208,24 +207,24 @@ impl DebugFile {
         DwarfPackage::load(section, EndianSlice::new(&[], self.endian))
     }
 
-    /// The source file that the table of symbols names for an address.
+    /// Returns the source file that the symbol table names for an address.
     pub(super) fn symbol_file(&self, address: u64) -> Option<&[u8]> {
         let bytes = self.view.bytes();
         self.symbol_files.get_or_init(|| SymbolFiles::read(bytes)).file(bytes, address)
     }
 
-    /// Releases the pages that were read.
+    /// Removes the pages read so far from this process's memory.
     pub(super) fn release_pages(&self) {
         self.view.release_pages();
     }
 
-    /// Whether the file became shorter while it was read.
+    /// Whether the file was truncated while mapped.
     pub(super) fn is_torn(&self) -> bool {
         self.view.is_torn()
     }
 }
 
-/// A section by its name, or by the name that compressed ones had once: `.zdebug_info`.
+/// Reads a section by its name, or by the name of GNU's older compression, such as `.zdebug_info`.
 fn section<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     file: &'d [u8],

@@ -1,10 +1,8 @@
-//! The front of a unit: what its first entry says of the whole, and the table of abbreviations that
-//! its entries are written with.
+//! The front of a unit: the attributes of its first entry, and its abbreviation table.
 //!
-//! Units of a real file share whole tables or none, and their tables lie one behind the other. Those
-//! of a damaged one may share the rest of a large table from anywhere in it: a table is taken to end
-//! where the next one begins, one that several units use is kept, and what reading tables again may
-//! cost in all is bounded.
+//! Abbreviation tables of a valid file don't overlap; each unit uses one from its start. In a damaged
+//! file, units may start anywhere in a large table. Therefore a table ends where the next one starts, a
+//! table of several units is kept, and the bytes of repeated reads are limited.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -20,19 +18,19 @@ use gimli::{
 use super::file::Slice;
 use crate::limits;
 
-/// Bytes of all tables that are kept, and of all that are read again.
+/// Limits on the bytes of kept tables, and of tables read.
 const KEPT_BYTES: usize = 1 << 22;
 const READ_BYTES: usize = 1 << 29;
 
-/// Attributes of a unit's first entry; compilers write some twenty.
+/// Limit on the attributes of a unit's first entry. Compilers write about twenty.
 const MOST_ATTRIBUTES: usize = 1 << 8;
 
-/// The tables of abbreviations of a file.
+/// The abbreviation tables of a file.
 #[derive(Debug)]
 pub(super) struct AbbreviationTables {
-    /// Where they begin, in order, and how many units use each.
+    /// Offset of each table, in order, and its number of units.
     starts: Vec<(usize, u32)>,
-    /// Damaged ones too.
+    /// Shared tables by offset; `None` for a damaged table.
     kept: Mutex<HashMap<usize, Option<Arc<Abbreviations>>>>,
     kept_bytes: AtomicUsize,
     /// Bytes that may still be read.
@@ -40,7 +38,7 @@ pub(super) struct AbbreviationTables {
 }
 
 impl AbbreviationTables {
-    /// The tables of units by their headers.
+    /// Finds the tables of all units.
     pub(super) fn for_units(dwarf: &Dwarf<Slice<'_>>) -> Self {
         let mut all = Vec::new();
         let mut headers = dwarf.units();
@@ -63,7 +61,7 @@ impl AbbreviationTables {
         }
     }
 
-    /// The table of a unit; `None` where it can't be read, or tables were read too often.
+    /// Reads the table of a unit; `None` if it is damaged, or if the limit on reads was reached.
     pub(super) fn get(
         &self,
         dwarf: &Dwarf<Slice<'_>>,
@@ -92,18 +90,18 @@ impl AbbreviationTables {
     }
 }
 
-/// A unit, and what its first entry says of its place and of its lines.
+/// A unit, and the ranges and lines that its first entry refers to.
 #[derive(Debug)]
 pub(super) struct Front<'d> {
     pub(super) unit: Unit<Slice<'d>>,
-    /// Where its line number program lies.
+    /// Offset of its line number program.
     pub(super) lines: Option<DebugLineOffset>,
-    /// Its one range, where it has no list of them.
+    /// Its single range, if it has no list of ranges.
     pub(super) range: Option<Range>,
     pub(super) ranges: Option<RangeListsOffset>,
 }
 
-/// What the first entry has before it is clear what the values mean.
+/// Attribute values that can only be decoded after all bases of the first entry are known.
 #[derive(Default)]
 struct Values<'d> {
     name: Option<AttributeValue<Slice<'d>>>,
@@ -115,8 +113,8 @@ struct Values<'d> {
 }
 
 impl<'d> Front<'d> {
-    /// Reads the front of a unit: all of it that [`Unit::new`] does but its line number program,
-    /// which many units of a damaged file may share.
+    /// Reads the front of a unit, like [`Unit::new`] without the line number program, which many units of
+    /// a damaged file may share.
     pub(super) fn read(
         dwarf: &Dwarf<Slice<'d>>,
         header: UnitHeader<Slice<'d>>,
@@ -138,7 +136,7 @@ impl<'d> Front<'d> {
         Some(Self { unit, lines: values.lines, range, ranges: ranges.flatten() })
     }
 
-    /// Reads the line number program's front too.
+    /// Reads the header of the line number program, too.
     pub(super) fn with_lines(mut self, dwarf: &Dwarf<Slice<'d>>) -> Unit<Slice<'d>> {
         let size = self.unit.header.address_size();
         let folder = self.unit.comp_dir;
@@ -149,7 +147,7 @@ impl<'d> Front<'d> {
     }
 }
 
-/// A unit of which nothing is known.
+/// Returns a unit without attributes.
 fn empty<'d>(
     dwarf: &Dwarf<Slice<'d>>,
     header: UnitHeader<Slice<'d>>,
@@ -175,8 +173,8 @@ fn empty<'d>(
     }
 }
 
-/// Goes through the first entry: sets where the unit's parts of shared sections begin, which its
-/// other values may depend on, and returns those.
+/// Reads the first entry. Sets the unit's bases in shared sections, and returns the values that depend
+/// on them.
 fn first_entry<'d>(unit: &mut Unit<Slice<'d>>) -> Option<Values<'d>> {
     let mut found = Values::default();
     let mut bases = Vec::new();
@@ -214,8 +212,7 @@ fn first_entry<'d>(unit: &mut Unit<Slice<'d>>) -> Option<Values<'d>> {
     Some(found)
 }
 
-/// A text as an attribute refers to it, as far as a reader's limit: texts of a damaged file may be
-/// one long text from another byte on.
+/// Returns the text of an attribute, cut at the limit on names: texts of a damaged file may overlap.
 pub(super) fn text<'d>(
     dwarf: &Dwarf<Slice<'d>>,
     unit: &Unit<Slice<'d>>,

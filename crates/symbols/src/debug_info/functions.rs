@@ -1,5 +1,5 @@
-//! Addresses to functions: the entries of a unit are gone through once for all addresses that are
-//! asked for. What is kept are the functions that these lie in, inlined ones too.
+//! Addresses to functions: reads the entries of a unit once for all requested addresses, and keeps the
+//! functions, inlined ones too, that contain one.
 
 use gimli::{
     Abbreviation, AttributeValue, Dwarf, EntriesRaw, RangeListsOffset, Unit, UnitOffset, constants,
@@ -11,46 +11,46 @@ use super::lines::SourcePosition;
 /// Bytes of a unit between two progress reports.
 const TOLD_BYTES: usize = 1 << 20;
 
-/// A function that addresses lie in.
+/// A function that contains requested addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DwarfFunction {
-    /// Its entry.
+    /// Offset of its entry.
     pub(super) offset: UnitOffset,
-    /// Of an inlined function: the function that it was inlined into.
+    /// Index of the function that it was inlined into, if it was.
     pub(super) inlined_into: Option<u32>,
-    /// Of an inlined function: where it is called there.
+    /// Position of the inlined call in that function.
     pub(super) call: SourcePosition,
 }
 
 /// The functions of sorted addresses.
 #[derive(Debug, Default)]
 pub(super) struct UnitFunctions {
-    /// An outer one stands before those that were inlined into it.
+    /// A function comes before those that were inlined into it.
     pub(super) all: Vec<DwarfFunction>,
-    /// By address: the innermost function.
+    /// Index of each address's innermost function.
     pub(super) innermost: Vec<Option<u32>>,
 }
 
-/// A subprogram or an inlined function whose children are being gone through.
+/// A subprogram or an inlined function whose children are being read.
 #[derive(Clone, Copy, Debug)]
 struct OpenScope {
     depth: isize,
-    /// `None`: no address that is asked for lies in the subprogram.
+    /// `None` if the subprogram contains no requested address.
     function: Option<u32>,
 }
 
-/// Goes through the entries of a unit.
+/// Reads the entries of a unit.
 struct Walk<'a, 'd> {
     dwarf: &'a Dwarf<Slice<'d>>,
     unit: &'a Unit<Slice<'d>>,
     addresses: &'a [u64],
     found: UnitFunctions,
-    /// What may still be done for ranges and addresses: those of a damaged file may share lists of
-    /// ranges, or lie in each other without end.
+    /// Remaining work on ranges and addresses. Functions of a damaged file may share range lists, or
+    /// contain each other many times.
     left: usize,
 }
 
-/// What an entry of a function says of itself.
+/// Attributes of a function's entry.
 #[derive(Debug, Default)]
 struct Attributes {
     low: Option<u64>,
@@ -62,9 +62,9 @@ struct Attributes {
     call_column: u32,
 }
 
-/// The functions of sorted addresses, as far as the unit can be read. The innermost function of an
-/// address is the last one in the order of the entries that has it, as LLVM has it too. `passed` is
-/// told from time to time how many bytes were gone through.
+/// Finds the functions of sorted addresses, up to the first damaged entry. The innermost function of
+/// an address is the last one in entry order that contains it, as in LLVM. Calls `passed` from time to
+/// time with the number of bytes read since the last call.
 pub(super) fn functions(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
@@ -75,7 +75,7 @@ pub(super) fn functions(
     let left = bytes.saturating_add(addresses.len()).saturating_mul(64).saturating_add(1 << 20);
     let found = UnitFunctions { all: Vec::new(), innermost: vec![None; addresses.len()] };
     let mut walk = Walk { dwarf, unit, addresses, found, left };
-    // What was found before the damage stays.
+    // Functions found before a damaged entry are kept.
     let _ = walk.run(passed);
     walk.found
 }
@@ -93,7 +93,7 @@ impl<'d> Walk<'_, 'd> {
                 told = offset.0;
             }
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
-            // Attributes may take no bytes.
+            // Attributes may have no bytes, so the unit's size doesn't limit their number.
             self.left = self.left.saturating_sub(abbreviation.attributes().len());
             while open.last().is_some_and(|open| open.depth >= depth) {
                 open.pop();
@@ -152,7 +152,7 @@ impl<'d> Walk<'_, 'd> {
                 }
                 constants::DW_AT_call_file => {
                     if let AttributeValue::FileIndex(file) = attribute.value() {
-                        // Up to DWARF 4, 0 is no file.
+                        // Before DWARF 5, file 0 means none.
                         found.call_file =
                             Some(file).filter(|file| *file > 0 || unit.header.version() >= 5);
                     }
@@ -165,7 +165,7 @@ impl<'d> Walk<'_, 'd> {
         Ok(found)
     }
 
-    /// Adds a function if addresses lie in it, and returns its number.
+    /// Adds a function if it contains addresses, and returns its index.
     fn add(&mut self, function: DwarfFunction, attributes: &Attributes) -> Option<u32> {
         let number = u32::try_from(self.found.all.len()).ok()?;
         let mut has_any = false;
@@ -190,8 +190,8 @@ impl<'d> Walk<'_, 'd> {
         Some(number)
     }
 
-    /// Notes a function as the innermost of all addresses in a range; `None` where that would be too
-    /// much work.
+    /// Sets a function as the innermost of all addresses in a range. Returns whether there are any;
+    /// `None` if the limit on work was reached.
     fn cover(&mut self, begin: u64, end: u64, number: u32) -> Option<bool> {
         let from = self.addresses.partition_point(|address| *address < begin);
         let rest = self.addresses.get(from..).unwrap_or_default();

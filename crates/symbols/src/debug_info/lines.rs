@@ -1,5 +1,5 @@
-//! Addresses to lines: the line number program of a unit (DWARF 5, section 6.2) is gone through
-//! once for all addresses that are asked for, and no row of it is kept.
+//! Addresses to lines: runs the line number program of a unit (DWARF 5, section 6.2) once for all
+//! requested addresses, and keeps no rows.
 
 use gimli::{ColumnType, Dwarf, IncompleteLineProgram, LineProgramHeader, Unit};
 
@@ -10,7 +10,7 @@ use crate::limits;
 /// A place in a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourcePosition {
-    /// The file's number in the unit's table of files.
+    /// The file's number in the unit's file table.
     pub(super) file: Option<u64>,
     /// Line; 0 if unknown.
     pub(super) line: u32,
@@ -18,17 +18,17 @@ pub(super) struct SourcePosition {
     pub(super) column: u32,
 }
 
-/// The positions of sorted addresses: each of the last row before it or at it. Where sequences overlap
-/// the first one holds.
+/// Finds the positions of sorted addresses: that of the last row at or before each. If sequences
+/// overlap, the first one counts.
 pub(super) fn positions(
     program: IncompleteLineProgram<Slice<'_>>,
     addresses: &[u64],
 ) -> Vec<Option<SourcePosition>> {
     let mut positions = vec![None; addresses.len()];
-    // Rows of a damaged program may go over all addresses again and again.
+    // Rows of a damaged program may cover all addresses many times.
     let mut left = addresses.len().saturating_mul(64).saturating_add(1 << 24);
     let mut rows = program.rows();
-    // The row before in the same sequence, and the first address that it may hold for.
+    // The previous row of the sequence: its address, position, and first address not before it.
     let mut before: Option<(u64, SourcePosition, usize)> = None;
     while let Ok(Some((_, row))) = rows.next_row() {
         let address = row.address();
@@ -62,15 +62,14 @@ pub(super) fn positions(
     positions
 }
 
-/// The path of a unit's file: the file's name, below its folder, below the folder that was
-/// compiled in.
+/// Joins the path of a unit's file: compilation directory, folder, name.
 pub(super) fn path(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
     header: &LineProgramHeader<Slice<'_>>,
     file: u64,
 ) -> Option<Vec<u8>> {
-    // Before DWARF 5 files are counted from 1.
+    // Before DWARF 5, files are numbered from 1.
     let file = header.file(file)?;
     let of = |value| text(dwarf, unit, value).map(|text| text.slice());
     let mut path = of(file.path_name())?.to_vec();
@@ -83,7 +82,7 @@ pub(super) fn path(
         }
         let slash: &[u8] = if folder.ends_with(b"/") { b"" } else { b"/" };
         path = [folder, slash, &path].concat();
-        // The folder that was compiled in stands for itself.
+        // Folder 0 is the compilation directory.
         if Some(folder) == comp_dir {
             break;
         }

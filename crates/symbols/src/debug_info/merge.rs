@@ -1,4 +1,4 @@
-//! Brings what several threads found into the order of the addresses.
+//! Merges the answers of several threads, in address order.
 
 use std::ops::Range;
 
@@ -7,26 +7,26 @@ use super::{ThreadAnswers, UnitTask};
 use crate::answers::{AnswerFrame, Answers, SYMBOL_ONLY};
 use crate::texts::{TextId, Texts};
 
-/// Addresses that another thread is started for.
+/// Addresses per additional thread.
 const THREAD_ADDRESSES: usize = 1 << 14;
 
-/// Addresses, one behind the other, that have their answers one behind the other too.
+/// Consecutive addresses with consecutive answers.
 struct Stretch<'p> {
     addresses: Range<usize>,
     part: usize,
     answers: &'p Answers,
-    /// The first address's number in the answers.
+    /// Index of the first address in the answers.
     first: usize,
 }
 
-/// What is known of some of the addresses, one behind the other.
+/// Answers for consecutive addresses.
 struct MergedStretch<'f> {
     answers: Answers,
-    /// By number, addresses of which only the table of symbols knows the file.
+    /// Indices of addresses whose file only the symbol table has, with that file.
     files: Vec<(usize, &'f [u8])>,
 }
 
-/// The answers of all parts, by as many threads.
+/// Merges the answers of all parts, with up to this many threads.
 pub(super) fn merge(
     main: &DebugFile,
     tasks: &[UnitTask],
@@ -39,7 +39,7 @@ pub(super) fn merge(
     for (number, part) in parts.iter_mut().enumerate() {
         let own = std::mem::take(&mut part.texts);
         if number == 0 {
-            // Its numbers stay.
+            // The texts of the first part keep their numbers.
             texts = own;
             ids.push(None);
         } else {
@@ -79,7 +79,7 @@ pub(super) fn merge(
     })
 }
 
-/// Notes the files that only the table of symbols knows.
+/// Sets the files that only the symbol table has.
 fn set_files(answers: &mut Answers, texts: &mut Texts, files: &[(usize, &[u8])]) {
     for (number, file) in files {
         if let Some(outermost) = answers.outermost(*number) {
@@ -88,7 +88,7 @@ fn set_files(answers: &mut Answers, texts: &mut Texts, files: &[(usize, &[u8])])
     }
 }
 
-/// Where the answers of all addresses are, in the order of these.
+/// Returns the stretches of all answers, in address order.
 fn stretches<'p>(tasks: &[UnitTask], parts: &'p [ThreadAnswers]) -> Vec<Stretch<'p>> {
     let mut stretches = Vec::new();
     for (part, found) in parts.iter().enumerate() {
@@ -106,7 +106,7 @@ fn stretches<'p>(tasks: &[UnitTask], parts: &'p [ThreadAnswers]) -> Vec<Stretch<
     stretches
 }
 
-/// The answers of addresses in a range of them.
+/// Collects the answers for a range of the addresses.
 fn found<'f>(
     main: &'f DebugFile,
     addresses: &[u64],

@@ -1,13 +1,12 @@
-//! Debug info: from addresses in an ELF file to functions, inlined ones too, and to lines of source
-//! (DWARF 4 and 5).
+//! Debug info (DWARF 4 and 5): addresses of an ELF file to functions, inlined ones too, and source
+//! lines.
 //!
 //! ```text
 //! addresses, sorted --Units--> by unit --threads--> lines, functions, names --> Answers
 //! ```
-//! What was asked for is known when a unit is gone through: rows of lines and entries of functions
-//! are compared with the addresses as they pass, and nothing else of a unit is kept. Memory depends
-//! on what is asked for, not on the size of the debug info; the pages of the file that were looked
-//! at are given back from time to time.
+//! All addresses are known before a unit is read. Its rows and entries are compared with them as they
+//! are parsed, and not kept. Memory depends on the number of addresses, not on the size of the debug
+//! info; pages of the file are released from time to time.
 
 mod compressed;
 mod file;
@@ -38,11 +37,11 @@ use split::SplitFiles;
 use units::{AddressRun, Units};
 use worker::{Worker, WorkerContext};
 
-/// Bytes of units that another thread is started for.
+/// Bytes of units per additional thread.
 const THREAD_BYTES: usize = 1 << 20;
 
-/// Bytes of units after which pages are given back. Pages that are needed again come from the page
-/// cache, 16 at a time.
+/// Bytes of units after which pages are released. A page that is needed again comes from the page
+/// cache, with its 15 neighbours.
 const GIVE_BACK_BYTES: usize = 1 << 24;
 
 /// The debug info of a file.
@@ -54,24 +53,24 @@ pub(crate) struct DebugInfo {
     split: SplitFiles,
 }
 
-/// A unit, and which of the addresses lie in it.
+/// A unit, and its addresses.
 struct UnitTask {
     runs: Vec<AddressRun>,
     bytes: usize,
     with_lines: bool,
 }
 
-/// What a thread found: the answers of tasks, and their texts.
+/// Answers of one thread's tasks, and their texts.
 struct ThreadAnswers {
     answers: Vec<(usize, Answers)>,
     texts: Texts,
 }
 
 impl DebugInfo {
-    /// Opens a file with debug info, and the file that it shares some of it with.
+    /// Opens a file with debug info, and the file with its shared debug info.
     ///
     /// # Errors
-    /// [`Unresolved::Stripped`] where it has none; others where it can't be read.
+    /// [`Unresolved::Stripped`] if it has no debug info; another reason if it can't be read.
     pub(crate) fn open(
         options: &SymbolOptions,
         file: &File,
@@ -80,7 +79,7 @@ impl DebugInfo {
         Self::from_file(options, DebugFile::open(file, path)?)
     }
 
-    /// Opens the file of a module of the kernel: its debug info is of where it was loaded.
+    /// Opens the file of a kernel module, and relocates its debug info to the loaded addresses.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -93,10 +92,10 @@ impl DebugInfo {
         Self::from_file(options, DebugFile::open_module(file, path, loaded)?)
     }
 
-    /// Opens a file that has no debug info: its table of symbols may know source files.
+    /// Opens a file without debug info, for the source files in its symbol table.
     ///
     /// # Errors
-    /// Where it can't be read.
+    /// Fails if the file can't be read.
     pub(crate) fn from_symbols(file: &File, path: &Path) -> Result<Self, Unresolved> {
         let main = DebugFile::open(file, path)?;
         let alternative = None;
@@ -111,22 +110,22 @@ impl DebugInfo {
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
-    /// Whether nothing was missing of it, as far as it was asked: what it answered holds for good.
+    /// Whether no lookup so far lacked a file, so that the answers may be cached.
     pub(crate) fn is_complete(&self) -> bool {
         let has_alternative = self.main.alternative.is_none() || self.alternative.is_some();
         self.main.has_debug_info() && has_alternative && self.split.is_complete()
     }
 
-    /// Bytes of memory that stay as long as it does.
+    /// Bytes of memory that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let alternative = self.alternative.as_ref().map(|(file, _)| file.decompressed_bytes());
         self.main.decompressed_bytes() + alternative.unwrap_or(0)
     }
 
-    /// What is known of sorted addresses, in the file's own terms, by as many threads.
+    /// Looks up sorted addresses of the file with up to this many threads.
     ///
     /// # Errors
-    /// [`Unresolved::NoFile`] where the file was truncated meanwhile.
+    /// [`Unresolved::NoFile`] if the file was truncated while mapped.
     pub(crate) fn answers(
         &self,
         options: &SymbolOptions,
@@ -192,10 +191,10 @@ impl UnitTask {
     }
 }
 
-/// The units that have addresses, the largest first: what is left to the end is small.
+/// Lists the units with addresses, largest first, so that the last tasks of the threads are small.
 fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<UnitTask> {
     let mut tasks: Vec<UnitTask> = Vec::new();
-    // Each unit of a real file has a program of its own.
+    // Each unit of a valid file has a line number program of its own.
     let mut left = line_bytes.saturating_mul(4).saturating_add(1 << 24);
     for run in units.runs(addresses) {
         match tasks.last_mut() {
@@ -212,7 +211,7 @@ fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<UnitTask> {
     tasks
 }
 
-/// The file that a debug file has some of its debug info in.
+/// Opens the file with the shared debug info of a debug file.
 fn alternative(options: &SymbolOptions, main: &DebugFile) -> Option<DebugFile> {
     let (link, build_id) = main.alternative.as_ref()?;
     let found = find::alternatives(options, &main.path, link, *build_id);

@@ -1,5 +1,5 @@
-//! What functions are called: an entry's own name, or that of the entry that it is an instance or a
-//! definition of, which may lie in another unit or in another file.
+//! Names of functions: an entry's own name, or that of its abstract origin or declaration, which may be
+//! in another unit or file.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,24 +11,24 @@ use super::front::text;
 use super::units::Units;
 use crate::texts::{TextId, Texts};
 
-/// Entries that lead to each other for a name; real ones are three at most.
+/// Limit on references followed for a name. Compilers write at most three.
 const HOPS: usize = 16;
 
-/// Units whose front is kept for further names.
+/// Units whose fronts are kept.
 const KEPT: usize = 128;
 
-/// Bytes and attributes of entries that are gone through for the names of a file: entries of a
-/// damaged one may overlap.
+/// Limit on the bytes and attributes read for the names of a file: entries of a damaged file may
+/// overlap.
 const READ: usize = 1 << 30;
 
-/// Where an entry lies.
+/// The file with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum DwarfFile {
-    /// In the file itself.
+    /// The file itself.
     Main,
-    /// In the file that it shares with others.
+    /// The file with shared debug info.
     Alternative,
-    /// In what was split off from the unit with this number.
+    /// The split file of the unit with this number.
     Split(u32),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Info<'d> {
     pub(super) units: &'d Units,
 }
 
-/// A unit with the debug info that its numbers refer to.
+/// A unit with its debug info.
 #[derive(Clone)]
 pub(super) struct UnitOf<'d> {
     pub(super) place: DwarfFile,
@@ -47,17 +47,17 @@ pub(super) struct UnitOf<'d> {
     pub(super) unit: Rc<Unit<Slice<'d>>>,
 }
 
-/// Finds names, and keeps those that it found.
+/// Finds names, and caches them.
 pub(super) struct NameResolver<'d> {
     main: Info<'d>,
     alternative: Option<Info<'d>>,
     units: HashMap<(DwarfFile, u32), Rc<Unit<Slice<'d>>>, foldhash::fast::RandomState>,
     names: HashMap<(DwarfFile, usize), Option<TextId>, foldhash::fast::RandomState>,
-    /// What may still be read.
+    /// Remaining bytes and attributes to read.
     left: usize,
 }
 
-/// What an entry says of its name.
+/// Name of an entry, or a reference to another entry.
 #[derive(Default)]
 struct EntryName<'d> {
     linkage: Option<Slice<'d>>,
@@ -72,14 +72,14 @@ impl<'d> NameResolver<'d> {
         Self { main, alternative, units, names, left: READ }
     }
 
-    /// A unit of the file, with its line number program where that is wanted.
+    /// Opens a unit of the file, on request with its line number program.
     pub(super) fn main_unit(&self, number: u32, with_lines: bool) -> Option<UnitOf<'d>> {
         let dwarf = Rc::clone(&self.main.dwarf);
         let unit = Rc::new(self.main.units.open(&dwarf, number, with_lines)?);
         Some(UnitOf { place: DwarfFile::Main, dwarf, unit })
     }
 
-    /// A unit of the file or of the one that it shares, for names.
+    /// Opens a unit of the file or of the shared file, for names.
     fn unit(&mut self, place: DwarfFile, number: u32) -> Option<UnitOf<'d>> {
         let info = self.info(place)?;
         let dwarf = Rc::clone(&info.dwarf);
@@ -102,8 +102,8 @@ impl<'d> NameResolver<'d> {
         }
     }
 
-    /// The name of the function with an entry: its linkage name, wherever the entries that it leads
-    /// to have one, else its name.
+    /// Finds the name of a function: the first linkage name among its entry and the entries referred to,
+    /// else the first name.
     pub(super) fn name(
         &mut self,
         of: &UnitOf<'d>,
@@ -134,7 +134,7 @@ impl<'d> NameResolver<'d> {
         name
     }
 
-    /// The entry that an attribute refers to.
+    /// Returns the entry that an attribute refers to.
     fn follow(
         &mut self,
         of: &UnitOf<'d>,
@@ -155,7 +155,7 @@ impl<'d> NameResolver<'d> {
         Some((found, offset))
     }
 
-    /// What an entry says of its name; `None` where it can't be read, or too much was read.
+    /// Reads an entry's name or reference; `None` if it is damaged, or if the limit was reached.
     fn named(&mut self, of: &UnitOf<'d>, offset: UnitOffset) -> Option<EntryName<'d>> {
         let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;

@@ -1,5 +1,5 @@
-//! Relocations of debug info: a module of the kernel is not linked, so that all that its debug info
-//! says of addresses, and of offsets in other sections, is to be filled in.
+//! Relocates debug info: a kernel module isn't linked, so addresses and offsets in its debug info are
+//! still to be filled in.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,12 @@ use object::{Endian, Endianness, elf};
 
 use crate::elf::{Layout, LoadedModule, Sections};
 
-/// How a relocation changes the code: its size in bytes, and whether it is relative to its own
-/// position. (The ABI supplements of the architectures.)
+/// How a relocation changes bytes, by the ABI supplements of the architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effect {
     bytes: usize,
     is_relative: bool,
-    /// Added to what is there, or taken off.
+    /// Whether the value is added to the existing one, or subtracted.
     sum: RelocationSum,
 }
 
@@ -60,7 +59,7 @@ fn effect(machine: elf::Machine, kind: elf::RelocationType) -> Option<Effect> {
     }
 }
 
-/// The relocations of a file, and what they need.
+/// The relocations of a file, and the symbols and addresses that they need.
 pub(super) struct Relocations<'d, H: FileHeader> {
     headers: &'d [H::SectionHeader],
     symbols: &'d [H::Sym],
@@ -85,7 +84,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
         })
     }
 
-    /// Fills a section in, where it has relocations.
+    /// Applies the relocations of a section.
     pub(super) fn apply(&self, section: &H::SectionHeader, bytes: &mut Cow<'d, [u8]>) {
         let endian = self.endian;
         let Some(number) = self.headers.iter().position(|header| std::ptr::eq(header, section))
@@ -106,7 +105,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
         let endian = self.endian;
         let effect = effect(self.machine, entry.r_type(endian, false))?;
         let symbol = self.symbols.get(entry.r_sym(endian, false) as usize);
-        // A section that isn't loaded begins at 0: what refers to it wants an offset.
+        // Sections that aren't loaded have address 0: references to them are offsets.
         let address = symbol.map_or(0, |symbol| {
             let base = self.layout.base(symbol.st_shndx(endian)).unwrap_or(0);
             base.wrapping_add(symbol.st_value(endian).into())
@@ -128,7 +127,7 @@ impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
     }
 }
 
-/// A number of a few bytes.
+/// Reads a number of up to eight bytes.
 fn number(bytes: &[u8], endian: Endianness) -> u64 {
     let add = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
     if endian.is_little_endian() {
@@ -138,7 +137,7 @@ fn number(bytes: &[u8], endian: Endianness) -> u64 {
     }
 }
 
-/// As many of a number's lowest bytes as there is room for.
+/// Writes the lowest bytes of a number, as many as the slice has.
 fn write(to: &mut [u8], value: u64, endian: Endianness) {
     let little = value.to_le_bytes();
     let big = value.to_be_bytes();

@@ -1,5 +1,5 @@
-//! Debug info that was split off from a file (`-gsplit-dwarf`): each unit's in a file of its own
-//! (`.dwo`), or all of it in a package beside the file (`.dwp`).
+//! Split debug info (`-gsplit-dwarf`): one file per unit (`.dwo`), or a package beside the binary
+//! (`.dwp`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,19 +16,19 @@ use super::names::{DwarfFile, UnitOf};
 use crate::once_vec::OnceVec;
 use crate::search::{self, SymbolOptions, used};
 
-/// The files that debug info was split off into, as far as they were asked for.
+/// The files with split debug info, opened as needed.
 #[derive(Debug, Default)]
 pub(super) struct SplitFiles {
     package: OnceLock<Option<DebugFile>>,
-    /// By the number of the unit.
+    /// Files by unit number.
     files: OnceVec<Option<DebugFile>>,
-    /// Whether a unit's part was nowhere to be found.
+    /// Whether the split debug info of a unit wasn't found.
     is_missing: AtomicBool,
 }
 
 impl SplitFiles {
-    /// What was split off from a unit; the unit itself where nothing was, or where it can't be
-    /// found. `near` is the file with the unit.
+    /// Finds the split debug info of a unit; `None` if it has none or the file is missing. `near` is the
+    /// file with the unit.
     pub(super) fn find<'d>(
         &'d self,
         options: &SymbolOptions,
@@ -58,7 +58,7 @@ impl SplitFiles {
         found
     }
 
-    /// Whether all parts that were asked for were found.
+    /// Whether all requested split debug info was found.
     pub(super) fn is_complete(&self) -> bool {
         !self.is_missing.load(Ordering::Relaxed)
     }
@@ -85,14 +85,14 @@ fn paths(options: &SymbolOptions, near: &Path, skeleton: &UnitOf<'_>) -> Vec<Pat
     [Some(options.path(built.as_os_str().as_bytes())), beside].into_iter().flatten().collect()
 }
 
-/// The unit with an id; its addresses are those of the unit that it was split off from.
+/// Finds the unit with an id, and gives it the address base of its skeleton unit.
 fn unit<'d>(
     dwarf: Rc<Dwarf<Slice<'d>>>,
     skeleton: &UnitOf<'d>,
     id: DwoId,
     number: u32,
 ) -> Option<UnitOf<'d>> {
-    // Before DWARF 5 a unit's id is in its first entry. There is one such unit in a file.
+    // Before DWARF 5, the id is in the unit's first entry, and a file has one such unit.
     const LOOKED_AT: usize = 16;
     let is_other = |kind| match kind {
         UnitType::SplitCompilation(found) => found != id,

@@ -1,4 +1,4 @@
-//! Which unit of the debug info has an address: units by their address ranges.
+//! Finds the unit of an address by the units' address ranges.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::limits;
 #[derive(Debug)]
 pub(super) struct Units {
     tables: AbbreviationTables,
-    /// Where each begins in `.debug_info`, in order.
+    /// Offset of each unit in `.debug_info`, in order.
     starts: Vec<usize>,
-    /// By the number of the unit: bytes of its line number program.
+    /// Bytes of the line number program, by unit number.
     line_bytes: Vec<u32>,
-    /// By their first address.
+    /// Ranges, sorted by first address.
     ranges: Vec<UnitRange>,
     /// Remaining range list entries: units of a damaged file may share lists.
     left: usize,
@@ -26,12 +26,12 @@ pub(super) struct Units {
 struct UnitRange {
     begin: u64,
     end: u64,
-    /// The highest end up to here: what lies before can't reach further.
+    /// The highest end of this and all earlier ranges.
     highest: u64,
     unit: u32,
 }
 
-/// Addresses that lie in a unit: from one place to another in a list.
+/// Consecutive addresses of a list that are in one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AddressRun {
     pub(super) unit: u32,
@@ -42,7 +42,7 @@ pub(super) struct AddressRun {
 const LOOK_BACK: usize = 64;
 
 impl Units {
-    /// Reads the front of each unit. What is damaged is left out.
+    /// Reads the front of each unit, and skips damaged ones.
     pub(super) fn read(dwarf: &Dwarf<Slice<'_>>) -> Self {
         let mut units = Self {
             tables: AbbreviationTables::for_units(dwarf),
@@ -84,7 +84,7 @@ impl Units {
         Front::read(dwarf, header, table)
     }
 
-    /// A unit by its number, with its line number program where that is wanted.
+    /// Opens a unit by its number, on request with its line number program.
     pub(super) fn open<'d>(
         &self,
         dwarf: &Dwarf<Slice<'d>>,
@@ -98,7 +98,7 @@ impl Units {
 
     fn add_ranges(&mut self, dwarf: &Dwarf<Slice<'_>>, front: &Front<'_>, unit: u32) {
         let mut add = |begin, end| {
-            // What the linker dropped begins at 0.
+            // Functions that the linker dropped have address 0.
             if begin > 0 && begin < end {
                 self.ranges.push(UnitRange { begin, end, highest: 0, unit });
             }
@@ -118,7 +118,7 @@ impl Units {
         }
     }
 
-    /// The unit that has a place in `.debug_info`.
+    /// Finds the unit at an offset of `.debug_info`.
     pub(super) fn at(&self, offset: DebugInfoOffset) -> Option<u32> {
         let behind = self.starts.partition_point(|start| *start <= offset.0);
         u32::try_from(behind.checked_sub(1)?).ok()
@@ -129,7 +129,7 @@ impl Units {
         self.line_bytes.get(unit as usize).map_or(0, |bytes| *bytes as usize)
     }
 
-    /// Where a unit begins.
+    /// Returns the offset of a unit.
     fn start(&self, unit: u32) -> Option<DebugInfoOffset> {
         self.starts.get(unit as usize).map(|start| DebugInfoOffset(*start))
     }
@@ -141,8 +141,8 @@ impl Units {
         self.starts.get(at + 1).map_or(0, |next| next - start)
     }
 
-    /// The unit that an address lies in, of several the one whose range begins last, and the first
-    /// address behind it that may lie in another.
+    /// Finds the unit at an address, and the next address that may be in another unit. Of overlapping
+    /// ranges, the one that begins last counts.
     fn range_of(&self, address: u64) -> Option<(u32, u64)> {
         let behind = self.ranges.partition_point(|range| range.begin <= address);
         let near = &self.ranges[behind.saturating_sub(LOOK_BACK)..behind];
@@ -152,7 +152,7 @@ impl Units {
         Some((found.unit, found.end.min(next)))
     }
 
-    /// The units of sorted addresses, in the order of their numbers.
+    /// Splits sorted addresses into runs of one unit, ordered by unit number.
     pub(super) fn runs(&self, addresses: &[u64]) -> Vec<AddressRun> {
         let mut runs: Vec<AddressRun> = Vec::new();
         let mut at = 0;
@@ -173,14 +173,14 @@ impl Units {
     }
 }
 
-/// As many entries as lists of ranges can have that no two units share.
+/// Returns the number of entries in all range lists if no two units share one.
 fn most_ranges(dwarf: &Dwarf<Slice<'_>>) -> usize {
     let old = dwarf.ranges.debug_ranges().reader().len() / 8;
     let new = dwarf.ranges.debug_rnglists().reader().len() / 2;
     old.saturating_add(new).min(limits::UNIT_RANGES)
 }
 
-/// Bytes of a line number program, as its front says.
+/// Returns the size of a line number program from its header.
 fn program_bytes(dwarf: &Dwarf<Slice<'_>>, at: DebugLineOffset) -> u32 {
     let mut reader = *dwarf.debug_line.reader();
     let length = reader.skip(at.0).and_then(|()| reader.read_initial_length());

@@ -1,4 +1,4 @@
-//! One thread's part of a lookup: units, one after the other.
+//! One thread of a lookup, which reads unit after unit.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::limits;
 use crate::search::SymbolOptions;
 use crate::texts::{TextId, Texts};
 
-/// Frames of each address, where those of a damaged file's are many more than a real one's.
+/// Average limit on the frames per address, which only damaged files reach.
 const FRAMES_EACH: usize = 16;
 
-/// What all threads share.
+/// Data shared by all threads.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerContext<'d> {
     pub(super) options: &'d SymbolOptions,
@@ -27,18 +27,18 @@ pub(super) struct WorkerContext<'d> {
     pub(super) units: &'d Units,
     pub(super) alternative: Option<(&'d DebugFile, &'d Units)>,
     pub(super) split: &'d SplitFiles,
-    /// Told how many bytes of units were gone through.
+    /// Called with the number of bytes of units read.
     pub(super) passed: &'d (dyn Fn(usize) + Sync),
 }
 
-/// Looks addresses up in one unit after the other.
+/// Looks up addresses in one unit after the other.
 pub(super) struct Worker<'d> {
     shared: WorkerContext<'d>,
     names: NameResolver<'d>,
     pub(super) texts: Texts,
 }
 
-/// A unit's table of files, each path made when it is first needed.
+/// A unit's file table. Paths are joined when first needed.
 struct Files<'a, 'd> {
     of: &'a UnitOf<'d>,
     paths: HashMap<u64, Option<TextId>, foldhash::fast::RandomState>,
@@ -56,8 +56,7 @@ impl<'d> Worker<'d> {
         Self { shared, names: NameResolver::new(main, alternative), texts }
     }
 
-    /// The frames of sorted addresses that lie in a unit, with lines where these are wanted. Their
-    /// texts are this worker's.
+    /// Finds the frames of sorted addresses in a unit, on request with lines. Texts are this worker's.
     pub(super) fn answers(&mut self, unit: u32, with_lines: bool, addresses: &[u64]) -> Answers {
         let mut answers = Answers::default();
         let Some(of) = self.names.main_unit(unit, with_lines) else {
@@ -82,7 +81,7 @@ impl<'d> Worker<'d> {
         answers
     }
 
-    /// The frames of an address, the innermost first: each has the line of the call in it.
+    /// Lists the frames of an address, innermost first. Each outer frame has the line of its inlined call.
     fn frames(
         &mut self,
         of: &UnitOf<'d>,

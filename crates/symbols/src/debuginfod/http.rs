@@ -1,4 +1,4 @@
-//! One question by HTTP.
+//! Sends HTTP requests.
 
 use ureq::config::Config;
 use ureq::http::header::CONTENT_LENGTH;
@@ -6,14 +6,14 @@ use ureq::{Agent, Error, Proxy};
 
 use super::{DownloadError, Servers};
 
-/// What a server answers.
+/// A server's response.
 pub(super) struct HttpResponse {
     pub(super) body: ureq::BodyReader<'static>,
-    /// Of the whole file, where it says so.
+    /// Bytes of the whole file, if known.
     pub(super) bytes: Option<u64>,
 }
 
-/// Asks for a file.
+/// Requests a file.
 pub(super) fn get(servers: &Servers, url: &str) -> Result<HttpResponse, DownloadError> {
     let proxy = servers.proxy.as_deref().and_then(|proxy| Proxy::new(proxy).ok());
     let config = Config::builder()
@@ -29,7 +29,7 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<HttpResponse, Download
     #[cfg(feature = "tls")]
     let config = if url.starts_with("https:") { config.tls_config(tls()) } else { config };
     let request = Agent::new_with_config(config.build()).get(url);
-    // The server may then say at once that the file is too large.
+    // With this header, the server can refuse a file that is too large before it sends anything.
     let request = request.header("X-DEBUGINFOD-MAXSIZE", servers.max_bytes.to_string());
     let response = request.call().map_err(|error| match error {
         Error::StatusCode(404) => DownloadError::Absent,
@@ -42,12 +42,12 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<HttpResponse, Download
     let bytes = response.headers().get(CONTENT_LENGTH);
     let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
     let body = response.into_body().into_with_config();
-    // The bound of the library is one byte behind our own, which has its own words.
+    // The library's limit is one byte above ours, so that ours is reached first, with its own message.
     let body = body.limit(servers.max_bytes.saturating_add(1)).reader();
     Ok(HttpResponse { body, bytes })
 }
 
-/// The certificates that the system trusts: those of `/etc/ssl/certs`, mostly.
+/// Uses the certificates that the system trusts, usually in `/etc/ssl/certs`.
 #[cfg(feature = "tls")]
 fn tls() -> ureq::tls::TlsConfig {
     use ureq::tls::{Certificate, RootCerts, TlsConfig};

@@ -112,7 +112,7 @@ pub(crate) struct GoFrame<'a> {
 }
 
 impl GoFunctions {
-    /// Reads the table; `None` if there is none, or it has an unknown version.
+    /// Reads the table; `None` if the file lacks it, or its version is unknown.
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
     ) -> Option<Self> {

@@ -1,4 +1,4 @@
-//! Relocatable files: modules of the kernel, whose sections lie where its loader puts them.
+//! Kernel modules: relocatable files, whose sections the kernel's loader places.
 
 use std::collections::HashMap;
 
@@ -12,35 +12,34 @@ use super::{DebugLink, Sections, Segments, new_symbol};
 use crate::name_source::NameSource;
 use crate::table::{NamePart, SymbolTableBuilder};
 
-/// Where a module was loaded.
+/// Addresses of a loaded module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadedModule {
     /// The first address of its code.
     pub(crate) base: u64,
-    /// The addresses of its functions by their names, as far as they are known: some architectures'
-    /// loaders put stubs between sections.
+    /// Known addresses of its functions by name. They correct the layout on architectures whose loaders
+    /// put stubs between sections.
     pub(crate) known: HashMap<Vec<u8>, u64>,
 }
 
-/// What a module's file says about its code.
+/// Symbols and code of a module's file.
 #[derive(Debug)]
 pub(crate) struct ModuleImage {
-    /// By the addresses that they have where the module is loaded.
+    /// Symbols by their address in the loaded module.
     pub(crate) symbols: SymbolTableBuilder,
-    /// From these addresses to offsets in the file.
+    /// Maps these addresses to offsets in the file.
     pub(crate) code: Segments,
     pub(crate) debug_link: Option<DebugLink>,
 }
 
-/// Where the sections of a relocatable file lie, by their numbers; `None` where they are not
-/// loaded, or not to stay.
+/// Addresses of a relocatable file's sections, by section number; `None` for a section that isn't
+/// loaded, or is freed after the module's start.
 #[derive(Debug)]
 pub(crate) struct Layout(Vec<Option<u64>>);
 
 impl Layout {
-    /// Lays sections out as the kernel does: those with instructions one behind the other, as they
-    /// are aligned, but for those that are freed when the module has started (`layout_sections` in
-    /// `kernel/module/main.c`).
+    /// Lays sections out as the kernel does: aligned sections of code one after the other, without those
+    /// that are freed after the module's start (`layout_sections` in `kernel/module/main.c`).
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         loaded: &LoadedModule,
@@ -68,7 +67,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Moves each section to where the first function of it that is known lies.
+    /// Moves each section so that its first known function is at the known address.
     fn correct<H: FileHeader<Endian = Endianness>>(
         &mut self,
         endian: Endianness,
@@ -90,7 +89,7 @@ impl Layout {
         }
     }
 
-    /// Where a section lies.
+    /// Returns a section's address.
     pub(crate) fn base(&self, section: elf::SymbolSection) -> Option<u64> {
         *self.0.get(usize::from(section.0))?
     }

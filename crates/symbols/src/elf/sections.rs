@@ -1,5 +1,5 @@
-//! The sections of an ELF file, read within bounds: what sections of a damaged file share, and how
-//! often they do, must not multiply memory or time.
+//! Reads the sections of an ELF file within limits: overlapping sections of a damaged file must not
+//! multiply memory or time.
 
 use object::elf;
 use object::read::ReadRef;
@@ -12,7 +12,7 @@ use crate::dso::BuildId;
 use crate::limits;
 use crate::packed;
 
-// Linkers make a handful of sections with notes, of some hundred bytes.
+// Linkers write a few note sections of about a hundred bytes each.
 const NOTES: usize = 64;
 const NOTE_BYTES: u64 = 1 << 16;
 
@@ -26,23 +26,23 @@ pub(crate) struct Sections<'d, H: FileHeader, R: ReadRef<'d>> {
     names: &'d [u8],
 }
 
-/// A table of symbols, and the string table of their names.
+/// A symbol table and its string table.
 pub(super) struct ElfSymbolTable<'d, H: FileHeader> {
     pub(super) symbols: &'d [H::Sym],
     pub(super) names: &'d [u8],
 }
 
-/// What the section `.gnu_debuglink` says.
+/// Content of the section `.gnu_debuglink`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DebugLink {
-    /// The name of a file, without a folder.
+    /// File name, without a folder.
     pub(crate) name: Vec<u8>,
-    /// CRC-32 of its bytes.
+    /// CRC-32 of the file.
     pub(crate) crc: u32,
 }
 
 impl<'d, H: FileHeader> ElfSymbolTable<'d, H> {
-    /// The name at an offset of the string table, as far as a reader's limit.
+    /// Returns the name at an offset of the string table, cut at the limit on names.
     pub(super) fn name(&self, at: u32) -> &'d [u8] {
         let rest = self.names.get(at as usize..).unwrap_or_default();
         let rest = &rest[..rest.len().min(limits::NAME_BYTES)];
@@ -51,7 +51,7 @@ impl<'d, H: FileHeader> ElfSymbolTable<'d, H> {
 }
 
 impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> {
-    /// Reads the headers and their names.
+    /// Reads the section headers and the table of their names.
     pub(crate) fn read(header: &'d H, data: R) -> object::Result<Self> {
         let endian = header.endian()?;
         let headers = header.section_headers(endian, data)?;
@@ -63,7 +63,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Ok(sections)
     }
 
-    /// A section's bytes, unless it is larger than any that is needed.
+    /// Returns a section's bytes; an error if it is larger than [`limits::SECTION_BYTES`].
     pub(super) fn bytes(&self, section: &H::SectionHeader) -> object::Result<&'d [u8]> {
         self.bytes_up_to(section, limits::SECTION_BYTES)
     }
@@ -73,13 +73,12 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         if size > most { Ok(&[]) } else { section.data(self.endian, self.data) }
     }
 
-    /// A section's bytes, of any size: for a file that is mapped.
+    /// Returns a section's bytes, of any size: for mapped files.
     pub(crate) fn mapped(&self, section: &H::SectionHeader) -> Option<&'d [u8]> {
         section.data(self.endian, self.data).ok()
     }
 
-    /// A copy of a section's bytes, at most `most` of them, without their compression; `None` where
-    /// there are more, or they can't be unpacked.
+    /// Copies and decompresses a section; `None` if it has more than `most` bytes or is damaged.
     pub(super) fn unpacked(&self, section: &H::SectionHeader, most: u64) -> Option<Vec<u8>> {
         let most = most.min(limits::SECTION_BYTES);
         let bytes = self.bytes_up_to(section, most).ok()?;
@@ -88,7 +87,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         };
         let size: u64 = header.ch_size(self.endian).into();
         let packed = bytes.get(size_of_val(header)..)?;
-        // Call frames are a third to a tenth of their size.
+        // Unwind tables compress to a third to a tenth of their size.
         const MOST_RATIO: u64 = 64;
         let is_believed = size <= most && size <= (packed.len() as u64).saturating_mul(MOST_RATIO);
         let size = usize::try_from(size).ok().filter(|_| is_believed)?;
@@ -99,18 +98,18 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         }
     }
 
-    /// The bytes of the section with an index; none where there is no such section.
+    /// Returns the bytes of a section by its number; empty if the file lacks it.
     fn linked(&self, index: u32) -> &'d [u8] {
         let section = usize::try_from(index).ok().and_then(|index| self.headers.get(index));
         section.and_then(|section| self.bytes(section).ok()).unwrap_or_default()
     }
 
-    /// The headers, by their numbers.
+    /// Returns the headers by section number.
     pub(crate) fn headers(&self) -> &'d [H::SectionHeader] {
         self.headers
     }
 
-    /// A section's name, as far as names of sections go.
+    /// Returns a section's name, cut at the limit on section names.
     pub(crate) fn name(&self, section: &H::SectionHeader) -> &'d [u8] {
         const LONGEST: usize = 256;
         let name = self.name_from(section);
@@ -118,19 +117,19 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
     }
 
-    /// The section with a name.
+    /// Finds a section by name.
     pub(crate) fn named(&self, name: &[u8]) -> Option<&'d H::SectionHeader> {
         self.headers.iter().find(|section| {
             self.name_from(section).strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
         })
     }
 
-    /// The string table from a section's name on.
+    /// Returns the string table from a section's name to its end.
     fn name_from(&self, section: &H::SectionHeader) -> &'d [u8] {
         self.names.get(section.sh_name(self.endian) as usize..).unwrap_or_default()
     }
 
-    /// Whether a section has code or data, by its name, as in perf.
+    /// Whether a section has code or data, judged by its name as in perf.
     pub(super) fn is_text_or_data(&self, index: elf::SymbolSection) -> bool {
         let section = self.headers.get(usize::from(index.0));
         let name = section.map(|section| self.name(section)).unwrap_or_default();
@@ -143,14 +142,14 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         section.is_some_and(|section| section.sh_flags(self.endian).contains(elf::SHF_EXECINSTR))
     }
 
-    /// How many bytes a section has from an address on.
+    /// Returns the number of bytes from an address to the end of its section.
     pub(super) fn bytes_behind(&self, index: elf::SymbolSection, address: u64) -> u64 {
         let Some(section) = self.headers.get(usize::from(index.0)) else { return 0 };
         let start: u64 = section.sh_addr(self.endian).into();
         start.saturating_add(section.sh_size(self.endian).into()).saturating_sub(address)
     }
 
-    /// The entries of a table of symbols, and their names.
+    /// Returns the entries of a symbol table, and their names.
     pub(super) fn symbol_table(
         &self,
         kind: elf::SectionType,
@@ -166,18 +165,18 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Ok(self.symbol_table(elf::SHT_SYMTAB)?.map_or(&[], |table| table.symbols))
     }
 
-    /// The relocations that the stubs of the procedure linkage table use, in their order.
+    /// Returns the relocations of the procedure linkage table, in the order of its stubs.
     pub(super) fn plt_relocations(&self) -> Option<&'d [H::Rela]> {
         Some(whole_entries(self.bytes(self.named(b".rela.plt")?).ok()?))
     }
 
-    /// What the dynamic linker relocates in data.
+    /// Returns the dynamic linker's relocations of data.
     pub(super) fn dynamic_relocations(&self) -> &'d [H::Rela] {
         let section = self.named(b".rela.dyn");
         section.and_then(|section| self.bytes(section).ok()).map_or(&[], whole_entries)
     }
 
-    /// The build id among the file's notes.
+    /// Finds the build id in the note sections.
     pub(crate) fn build_id(&self) -> Option<BuildId> {
         let notes = self.headers.iter().filter(|section| {
             section.sh_type(self.endian) == elf::SHT_NOTE
@@ -189,7 +188,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
             .find_map(|notes| self.build_id_among(notes))
     }
 
-    /// The same of a file without headers of sections.
+    /// Finds the build id in the note segments, for a file without section headers.
     pub(super) fn build_id_in_segments(&self, header: &'d H) -> Option<BuildId> {
         let segments = header.program_headers(self.endian, self.data).ok()?.iter();
         let notes = segments.filter(|segment| {
@@ -212,8 +211,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         None
     }
 
-    /// The name and checksum of the file's debug file: the name, NUL bytes up to a multiple of
-    /// four, the checksum in the file's byte order.
+    /// Reads the debug link: a name, NUL bytes up to a multiple of four, and the checksum in the file's
+    /// byte order.
     pub(super) fn debug_link(&self) -> Option<DebugLink> {
         const LONGEST: u64 = 4096;
         let bytes = self.bytes_up_to(self.named(b".gnu_debuglink")?, LONGEST).ok()?;
@@ -233,8 +232,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         section.and_then(|section| self.bytes_up_to(section, LARGEST).ok()).unwrap_or_default()
     }
 
-    /// The path and the build id of the file that has what several debug files have in common
-    /// (`dwz(1)`): the path, a NUL byte, the build id.
+    /// Reads the path and the build id of the file that debug files share (`dwz(1)`): the path, a NUL
+    /// byte, and the build id.
     pub(crate) fn debug_alternative(&self) -> Option<(Vec<u8>, Option<BuildId>)> {
         const LONGEST: u64 = 4096 + 20;
         let bytes = self.bytes_up_to(self.named(b".gnu_debugaltlink")?, LONGEST).ok()?;
@@ -243,13 +242,13 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
     }
 }
 
-/// As many entries as there are bytes for.
+/// Returns the whole entries in a slice of bytes.
 fn whole_entries<T: object::pod::Pod>(bytes: &[u8]) -> &[T] {
     let bytes = &bytes[..bytes.len() - bytes.len() % size_of::<T>()];
     object::pod::slice_from_all_bytes(bytes).unwrap_or_default()
 }
 
-/// Where the segments of a file lie in it and in memory.
+/// Offsets and addresses of a file's segments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segments(Vec<Segment>);
 
@@ -262,14 +261,13 @@ struct Segment {
 }
 
 impl Segments {
-    /// All addresses, with this added to have what is called their offset.
+    /// Returns segments with all addresses, whose offset is the address plus this.
     pub(crate) fn moved(by: u64) -> Self {
         let [memory_bytes, file_bytes] = [u64::MAX; 2];
         Self(vec![Segment { address: 0, memory_bytes, offset: by, file_bytes }])
     }
 
-    /// The sections with instructions that are in the file, at the addresses that they are given by
-    /// their numbers.
+    /// Returns the sections with code, at the given addresses by section number.
     pub(super) fn of_code<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         address: impl Fn(usize, &H::SectionHeader) -> Option<u64>,
@@ -291,7 +289,7 @@ impl Segments {
         Self(code.filter_map(segment).take(limits::SEGMENTS).collect())
     }
 
-    /// Those that are loaded.
+    /// Reads the segments that are loaded.
     pub(super) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         header: &'d H,
         data: R,
@@ -310,7 +308,7 @@ impl Segments {
         Ok(Self(load.map(segment).take(limits::SEGMENTS).collect()))
     }
 
-    /// The offset in the file of what has an address.
+    /// Converts an address to an offset in the file.
     pub(crate) fn to_offset(&self, address: u64) -> Option<u64> {
         let lies_in =
             |segment: &&Segment| address.wrapping_sub(segment.address) < segment.memory_bytes;
@@ -318,7 +316,7 @@ impl Segments {
         Some(address.wrapping_sub(segment.address).wrapping_add(segment.offset))
     }
 
-    /// The file's own address of what lies at an offset in it.
+    /// Converts an offset in the file to an address.
     pub(crate) fn to_address(&self, offset: u64) -> Option<u64> {
         let lies_in = |segment: &&Segment| offset.wrapping_sub(segment.offset) < segment.file_bytes;
         let segment = self.0.iter().find(lies_in)?;

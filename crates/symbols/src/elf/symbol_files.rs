@@ -1,5 +1,5 @@
-//! The source files that a table of symbols names: a local symbol's file is the `STT_FILE` symbol
-//! before it (gABI, "Symbol Table"). Compilers of Rust name their code generation unit there.
+//! Source files in a symbol table: a local symbol's file is the `STT_FILE` symbol before it (gABI,
+//! "Symbol Table"). Rust's compiler puts the name of the code generation unit there.
 
 use std::ops::Range;
 
@@ -9,27 +9,27 @@ use object::{Endianness, FileKind, elf};
 use super::sections::Sections;
 use crate::limits;
 
-/// The files of a table's symbols.
+/// Source files of symbols.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolFiles {
-    /// By address, of several with one address the smallest first.
+    /// Symbols by address; of several at one address, the smallest first.
     symbols: Vec<Local>,
-    /// Where in the file the names lie.
+    /// Range of the string table in the file.
     names: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Local {
     start: u64,
-    /// 0: up to the next symbol.
+    /// Bytes; 0 for a symbol that extends to the next one.
     bytes: u64,
-    /// Where the file's name begins among the names; 0: the symbol isn't local, or no file stands
-    /// before it.
+    /// Offset of the file's name in the string table; 0 if the symbol isn't local or no `STT_FILE`
+    /// symbol precedes it.
     file: u32,
 }
 
 impl SymbolFiles {
-    /// Reads the table of symbols of an ELF file; an empty one where it has none.
+    /// Reads the symbol table of an ELF file; empty if the file lacks one.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let read = match FileKind::parse(bytes) {
             Ok(FileKind::Elf32) => Self::of_class::<elf::FileHeader32<Endianness>>(bytes),
@@ -43,7 +43,7 @@ impl SymbolFiles {
         let header = H::parse(bytes)?;
         let sections = Sections::<H, &[u8]>::read(header, bytes)?;
         let mut found = Self::default();
-        // In an object file, such as a module of the kernel, addresses are those of its sections.
+        // In an object file, such as a kernel module, symbols are relative to their section.
         if header.e_type(sections.endian) == elf::ET_REL {
             return Ok(found);
         }
@@ -56,7 +56,7 @@ impl SymbolFiles {
             let name = symbol.st_name(endian);
             let is_named = table.names.get(name as usize).is_some_and(|first| *first != 0);
             match symbol.st_type() {
-                // The last one has no name: what the linker made stands behind it.
+                // The last file symbol has no name: the linker's own symbols follow.
                 elf::STT_FILE => file = if is_named { name } else { 0 },
                 elf::STT_FUNC | elf::STT_OBJECT | elf::STT_GNU_IFUNC | elf::STT_NOTYPE
                     if is_named && symbol.st_shndx(endian) != elf::SHN_UNDEF =>
@@ -75,8 +75,8 @@ impl SymbolFiles {
         Ok(found)
     }
 
-    /// The file of the symbol that an address, in the file's own terms, lies in; `bytes` is what was
-    /// read.
+    /// Finds the source file of the symbol at one of the file's addresses. Pass the bytes of the file
+    /// that was read.
     pub(crate) fn file<'d>(&self, bytes: &'d [u8], address: u64) -> Option<&'d [u8]> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;

@@ -3,40 +3,40 @@
 //! ```text
 //! PREFIX | address u64 | entries u64 | (address u64, line u32, column u32, file's name, NUL)...
 //! ```
-//! A name that is the byte 0xff is that of the entry before. V8 has two habits: its addresses are
-//! 64 too large, the bytes of the ELF header that `perf inject` puts before a function; and version
-//! 11 (Node 20) writes as many bytes as a file's name has, which are others. The function's own name
-//! tells it then: `JS:*name /path/file.js:12:34`.
+//! A name of the single byte 0xff repeats the name of the previous entry. V8 differs in two ways: its
+//! addresses are 64 too large, the size of the ELF header that `perf inject` puts before a function;
+//! and version 11 (Node 20) writes wrong bytes of the right number for a file's name. The file is then
+//! taken from the function's name: `JS:*name /path/file.js:12:34`.
 
 use std::ops::Range;
 
 use super::source::Endian;
 use crate::limits;
 
-/// Bytes of the record before its entries, and of an entry before the file's name.
+/// Bytes of the record before its entries, and of an entry before its file name.
 const FRONT: usize = 32;
 const ENTRY: usize = 16;
 
-/// What V8 adds to each address.
+/// Offset that V8 adds to each address.
 const V8_SHIFT: u64 = 0x40;
 
-/// Where code was compiled from. Untrusted.
+/// Source line of compiled code. Untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JitLine {
-    /// The file, as the compiler calls it.
+    /// The file, as named by the compiler.
     pub file: Vec<u8>,
     /// Counted from 1.
     pub line: u32,
-    /// Counted from 1; 0 where the compiler doesn't say.
+    /// Counted from 1; 0 if unknown.
     pub column: u32,
 }
 
-/// How to read the lines of a function.
+/// Reads the lines of one function.
 pub(super) struct LineReader<'a> {
     pub(super) endian: Endian,
-    /// Its addresses when it was made.
+    /// The function's addresses when it was compiled.
     pub(super) of: Range<u64>,
-    /// Its name, where V8 made it.
+    /// The function's name if V8 compiled it.
     pub(super) v8_name: Option<&'a [u8]>,
 }
 
@@ -48,8 +48,8 @@ struct LineEntry<'a> {
 }
 
 impl LineReader<'_> {
-    /// The line of an address: that of the last entry at it or before it. `None` also where entries
-    /// lie outside of the function.
+    /// Finds the line of an address: that of the last entry at or before it. `None` if no entry is, or
+    /// if an entry is outside of the function.
     pub(super) fn find(&self, record: &[u8], address: u64) -> Option<JitLine> {
         let most = (record.len() / (ENTRY + 1)) as u64;
         let number = usize::try_from(self.endian.u64(record, 24)).ok()?;
@@ -66,8 +66,8 @@ impl LineReader<'_> {
         Some(JitLine { file, line, column })
     }
 
-    /// The best of entries whose names end with a NUL byte; the inner `None` where none is good, the
-    /// outer one where they aren't such entries.
+    /// Reads entries whose names end with a NUL byte. Returns `None` if the entries have another
+    /// format, `Some(None)` if none precedes the address.
     fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<EntryMatch<'e>> {
         let mut rest = entries;
         let mut file = &b""[..];
@@ -84,8 +84,8 @@ impl LineReader<'_> {
         Some(best)
     }
 
-    /// The same of entries of one size, whose names are another's bytes: that file's which the
-    /// function's name has, if it is as long.
+    /// Reads entries of V8 11: all of one size, with wrong bytes for the name. The function's name has
+    /// the file.
     fn walk_even<'e>(
         &'e self,
         entries: &'e [u8],
@@ -94,7 +94,7 @@ impl LineReader<'_> {
     ) -> Option<EntryMatch<'e>> {
         let file = file_of(self.v8_name?)?;
         let size = ENTRY + file.len() + 1;
-        // Records are filled up to a multiple of eight.
+        // Records are padded to a multiple of eight bytes.
         let filled = entries.len().checked_sub(size.checked_mul(number)?)?;
         if filled >= 8 {
             return None;
@@ -106,7 +106,7 @@ impl LineReader<'_> {
         Some(best)
     }
 
-    /// Takes an entry if it is nearer; `None`: it can't be one of this function.
+    /// Takes an entry if it is nearer to the address. `None` if it is outside of the function.
     fn consider<'e>(
         &self,
         best: &mut EntryMatch<'e>,
@@ -116,7 +116,7 @@ impl LineReader<'_> {
     ) -> Option<()> {
         let shift = if self.v8_name.is_some() { V8_SHIFT } else { 0 };
         let address = self.endian.u64(entry, 0).checked_sub(shift)?;
-        // The end is where the next function's first line would be.
+        // An entry at the end is valid: it covers no address of this function.
         if !(self.of.start..=self.of.end).contains(&address) {
             return None;
         }

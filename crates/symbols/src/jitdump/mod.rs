@@ -1,12 +1,12 @@
-//! What a just-in-time compiler says of its code as it makes it: a jitdump
+//! Reads jitdumps, in which just-in-time compilers describe their code
 //! (`tools/perf/Documentation/jitdump-specification.txt`).
 //!
 //! ```text
 //! header | DEBUG_INFO, UNWINDING_INFO, LOAD | ... | MOVE | ... | CLOSE     each record with a time
 //! ```
-//! The code of a dump is numbered through in the order of the file, without gaps: that is what the
-//! DSO of a dump calls an address. A [`JitChange`] says from when on which part of it lies where in
-//! the process. Unwinding information is stepped over, and so is CLOSE: code stays where it is.
+//! The DSO addresses of a dump number the bytes of all code in file order, without gaps. A
+//! [`JitChange`] says at what time which code is placed at which address of the process.
+//! UNWINDING_INFO and CLOSE are skipped: code stays where it is after CLOSE.
 
 mod debug_info;
 mod source;
@@ -21,10 +21,10 @@ use crate::limits;
 use crate::table::SymbolMatch;
 use source::{Endian, Window};
 
-/// `JiTD` as its writer's machine has it, and as another would.
+/// `JiTD`, in the byte order of the writer.
 const MAGIC: u32 = 0x4a69_5444;
 
-/// Bytes of the header, and of what each record begins with.
+/// Bytes of the file's header, and of a record's.
 const HEADER: u64 = 40;
 const PREFIX: u64 = 16;
 
@@ -32,42 +32,42 @@ const PREFIX: u64 = 16;
 const LOAD: usize = 56;
 const MOVE: u64 = 64;
 
-/// `JITDUMP_FLAGS_ARCH_TIMESTAMP`: times are of the CPU's own clock.
+/// `JITDUMP_FLAGS_ARCH_TIMESTAMP`: times are the CPU's time stamps.
 const ARCH_TIMESTAMP: u64 = 1;
 
-/// What V8 writes into the header's reserved field.
+/// Value of the header's reserved field in dumps of V8.
 const V8: u32 = 0xdead_beef;
 
-/// Why a file is no jitdump.
+/// Why a jitdump can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum JitDumpError {
-    /// It doesn't begin as one.
+    /// The file doesn't start with a jitdump's header.
     #[error("no jitdump: it begins otherwise")]
     BadMagic,
-    /// It can't be read.
+    /// Reading the file failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// From a time on, code lies at an address of its process, or nothing does.
+/// A change at a range of the process's addresses: code is placed there or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitChange {
     /// Nanoseconds of `CLOCK_MONOTONIC`, unless [`JitDump::has_cpu_time`].
     pub time_ns: u64,
     /// The first address in the process.
     pub start: u64,
-    /// The first address behind it.
+    /// Address after the last byte.
     pub end: u64,
-    /// What the dump's DSO calls `start`; `None` where nothing lies there any more.
+    /// DSO address of `start`; `None` if code was removed.
     pub code: Option<u64>,
 }
 
-/// A function that was compiled.
+/// A compiled function.
 #[derive(Clone, Copy, Debug)]
 struct JitFunction {
-    /// Its first address, as the DSO has it.
+    /// Its first DSO address.
     code: u64,
-    /// Where it lay in the process when it was made, which is what its lines go by.
+    /// Its first address in the process when it was compiled; line entries use such addresses.
     address: u64,
     bytes: u64,
     name: (u32, u32),
@@ -75,8 +75,8 @@ struct JitFunction {
     lines: Option<(u64, u32)>,
 }
 
-/// A jitdump: its functions, and when they lay where. It keeps names, and reads lines of the source
-/// when they are asked for.
+/// A jitdump: its functions, and the changes of their addresses. Names are kept in memory; source
+/// lines are read at each lookup.
 #[derive(Debug)]
 pub struct JitDump<S> {
     source: S,
@@ -96,11 +96,10 @@ struct Header {
 }
 
 impl<S: ReadAt> JitDump<S> {
-    /// Goes through a file once, up to where it is damaged. It takes memory for each function and
-    /// its name, at most [`limits::JIT_FUNCTIONS`].
+    /// Reads a file once, up to the first damaged record, and at most [`limits::JIT_FUNCTIONS`].
     ///
     /// # Errors
-    /// See [`JitDumpError`].
+    /// Fails if the file is not a jitdump or can't be read.
     pub fn read(source: S) -> Result<Self, JitDumpError> {
         let mut window = Window::new(&source);
         let magic = window.bytes(0, 4)?.ok_or(JitDumpError::BadMagic)?;
@@ -115,36 +114,37 @@ impl<S: ReadAt> JitDump<S> {
         let mut records = Records { endian, ..Records::default() };
         let is_cut = !records.read(&mut window, size)?;
         let Records { functions, names, mut changes, .. } = records;
-        // Threads that compile write one after the other, each with a time taken a little before.
+        // A compiling thread takes the time before it waits to write, so records are nearly sorted.
         changes.sort_by_key(|change| change.time_ns);
         Ok(Self { source, endian, header, functions, names, changes, is_cut })
     }
 
-    /// The process that wrote it, as that knows itself: in a container another number than outside.
+    /// Id of the process that wrote the dump, in the process's own PID namespace.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.header.pid
     }
 
-    /// Whether times are of the CPU's own clock, and not of `CLOCK_MONOTONIC`.
+    /// Whether times are the CPU's time stamps instead of nanoseconds of `CLOCK_MONOTONIC`.
     #[must_use]
     pub fn has_cpu_time(&self) -> bool {
         self.header.has_cpu_time
     }
 
-    /// Whether the file ends within a record, or has one that can't be.
+    /// Whether reading stopped early: the file ends within a record, a record is damaged, or a limit was
+    /// reached.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// What came to lie where, in order of time.
+    /// The changes, in time order.
     #[must_use]
     pub fn changes(&self) -> &[JitChange] {
         &self.changes
     }
 
-    /// The number of the function that an address of the DSO lies in.
+    /// Finds the function at a DSO address, and its number.
     fn function(&self, address: u64) -> Option<(usize, &JitFunction)> {
         let behind = self.functions.partition_point(|function| function.code <= address);
         let at = behind.checked_sub(1)?;
@@ -152,7 +152,7 @@ impl<S: ReadAt> JitDump<S> {
         (address - function.code < function.bytes).then_some((at, function))
     }
 
-    /// The function that an address of the DSO lies in.
+    /// Finds the function at a DSO address.
     pub(crate) fn find(&self, address: u64) -> Option<SymbolMatch> {
         let (number, function) = self.function(address)?;
         let start = function.code;
@@ -160,21 +160,21 @@ impl<S: ReadAt> JitDump<S> {
         Some(SymbolMatch { number, start, end: start.saturating_add(function.bytes) })
     }
 
-    /// The name of a function, as the compiler has it. Untrusted.
+    /// Returns a function's name, as written by the compiler. Untrusted.
     #[must_use]
     pub fn name(&self, function: u32) -> Option<&[u8]> {
         let (at, size) = self.functions.get(function as usize)?.name;
         self.names.get(at as usize..)?.get(..size as usize)
     }
 
-    /// The name of the function that an address of the DSO lies in. Untrusted.
+    /// Returns the name of the function at a DSO address. Untrusted.
     #[must_use]
     pub fn name_at(&self, address: u64) -> Option<&[u8]> {
         self.name(self.find(address)?.number)
     }
 
-    /// The line of the source that an address of the DSO was compiled from; `None` where the dump
-    /// doesn't say. It reads the function's lines, at most [`limits::JIT_LINES_BYTES`].
+    /// Finds the source line of a DSO address, if the dump has it. Reads the function's lines, at most
+    /// [`limits::JIT_LINES_BYTES`].
     #[must_use]
     pub fn line(&self, address: u64) -> Option<JitLine> {
         let (number, function) = self.function(address)?;
@@ -196,29 +196,29 @@ impl<S: ReadAt> JitDump<S> {
         self.functions.is_empty()
     }
 
-    /// Memory.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.names.len() + size_of_val(&*self.functions) + size_of_val(&*self.changes)
     }
 }
 
-/// What records said so far.
+/// The content of the records read so far.
 #[derive(Default)]
 struct Records {
     endian: Endian,
     functions: Vec<JitFunction>,
     names: Vec<u8>,
     changes: Vec<JitChange>,
-    /// The last function with a `code_index`, and where it lies.
+    /// For each `code_index`, its last function and that function's address in the process.
     by_index: HashMap<u64, (usize, u64), foldhash::fast::RandomState>,
     /// The DEBUG_INFO of the next function: offset and size.
     lines: Option<(u64, u32)>,
-    /// The first address of the DSO that no function has.
+    /// DSO address of the next function.
     code: u64,
 }
 
 impl Records {
-    /// Goes through the records from an offset on. `false`: the last one isn't whole.
+    /// Reads records from an offset to the end. Returns `false` if reading stopped early.
     fn read<S: ReadAt>(&mut self, window: &mut Window<'_, S>, mut at: u64) -> io::Result<bool> {
         loop {
             let Some(prefix) = window.bytes(at, PREFIX)? else { return window.is_end(at) };
@@ -254,7 +254,7 @@ impl Records {
         time_ns: u64,
     ) -> io::Result<()> {
         let lines = self.lines.take();
-        // What is longer than a name is the code.
+        // The code follows the name; read no more than the longest name.
         let most = (size - LOAD as u64).min(limits::NAME_BYTES as u64);
         let Some(record) = window.bytes(at, LOAD as u64 + most)? else { return Ok(()) };
         let start = self.endian.u64(record, 32);

@@ -1,18 +1,19 @@
-//! Reading a file from any place, through one window on it.
+//! Reads a file at any offset through a buffer.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const WINDOW: usize = 1 << 16;
 
-/// What can be read from any place: a file, or bytes in memory.
+/// A source of bytes that can be read at any offset: a file, or memory.
 pub trait ReadAt {
-    /// Fills a buffer from an offset on, and says how many bytes there were: fewer only at the end.
+    /// Fills a buffer from an offset. Returns the number of bytes, fewer than the buffer's only at the
+    /// end of the source.
     ///
     /// # Errors
-    /// The system's own.
+    /// Fails if the system can't read the file.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -50,19 +51,19 @@ pub(super) enum Endian {
 }
 
 impl Endian {
-    /// In which a number is the magic one.
+    /// Returns the byte order in which the first word is the magic number.
     pub(super) fn of_magic(bytes: &[u8], magic: u32) -> Option<Self> {
         [Self::Little, Self::Big].into_iter().find(|endian| endian.u32(bytes, 0) == magic)
     }
 
-    /// The number at an offset; 0 behind the end.
+    /// Returns the number at an offset; 0 beyond the end.
     pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let number = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
         let number = number.unwrap_or_default();
         if self == Self::Little { u32::from_le_bytes(number) } else { u32::from_be_bytes(number) }
     }
 
-    /// The number at an offset; 0 behind the end.
+    /// Returns the number at an offset; 0 beyond the end.
     pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let number = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied();
         let number = number.unwrap_or_default();
@@ -70,7 +71,7 @@ impl Endian {
     }
 }
 
-/// A window that moves through a source.
+/// A buffer that moves through a source.
 pub(super) struct Window<'a, S> {
     source: &'a S,
     at: u64,
@@ -99,13 +100,13 @@ impl<'a, S: ReadAt> Window<'a, S> {
         Ok(lies_in(self).map(|begin| &self.bytes[begin..begin + size]))
     }
 
-    /// Whether the source goes on up to here.
+    /// Whether the source has all bytes up to this offset.
     pub(super) fn has(&mut self, end: u64) -> io::Result<bool> {
         let is_seen = end <= self.at.saturating_add(self.bytes.len() as u64);
         Ok(is_seen || self.source.read_at(&mut [0], end - 1)? == 1)
     }
 
-    /// Whether the source ends here.
+    /// Whether the source ends at this offset.
     pub(super) fn is_end(&self, at: u64) -> io::Result<bool> {
         Ok(self.source.read_at(&mut [0], at)? == 0)
     }

@@ -1,4 +1,4 @@
-//! The file that was recorded, and its debug file, among those that may be it.
+//! Selects the recorded file and its debug files among the candidates.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::search::location::FileLocation;
 use crate::search::used;
 use crate::unresolved::Unresolved;
 
-/// A file that is what was looked for.
+/// A file with the wanted content.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
     pub(crate) file: File,
@@ -28,13 +28,13 @@ pub(crate) struct FoundFile {
 }
 
 impl FoundFile {
-    /// Opens what is there, if it is an ELF file.
+    /// Opens an ELF file.
     fn open(place: FileLocation) -> Result<Self, Unresolved> {
         let file = place.open()?;
         Self::identify(file, place)
     }
 
-    /// The same, of a file that may be stored compressed.
+    /// Opens an ELF file that may be compressed.
     fn open_packed(place: FileLocation) -> Result<Self, Unresolved> {
         let file = packed::unpacked(place.open()?).map_err(|_| Unresolved::Malformed)?;
         Self::identify(file, place)
@@ -47,7 +47,7 @@ impl FoundFile {
     }
 }
 
-/// The recorded file: of the places the first that has it.
+/// Finds the recorded file: the first match in search order.
 pub(crate) fn binary(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn binary(
                 note(options, recorded, &found);
                 return Ok(found);
             }
-            // Another process may have the number of the recorded one by now.
+            // Another process may have the recorded process's id by now.
             Ok(found) if found.place.wants_proof() => {}
             Ok(_) => why = Unresolved::OtherBuild,
             Err(reason) if why == Unresolved::NoFile => why = reason,
@@ -72,24 +72,24 @@ pub(crate) fn binary(
     Ok(found)
 }
 
-/// The file that the user named, which may be stored compressed.
+/// Opens a file that the user named, which may be compressed.
 pub(crate) fn named(path: &Path) -> Result<FoundFile, Unresolved> {
     FoundFile::open_packed(FileLocation::Path(path.to_owned()))
 }
 
-/// Of files that may be stored compressed the first with a build id; none where no file has it.
+/// Finds the first file with a build id. Files may be compressed.
 pub(crate) fn first_with(id: BuildId, paths: Vec<PathBuf>) -> Option<FoundFile> {
     let found = paths.into_iter().filter_map(|path| named(&path).ok());
     found.into_iter().find(|found| found.build_id == Some(id))
 }
 
-/// The kernel's image or a module, and where its debug info is, from a server.
+/// Downloads the kernel's image or a module: its debug file, else the file itself.
 pub(crate) fn served(options: &SymbolOptions, id: BuildId) -> Option<FoundFile> {
     download(options, id, Artifact::Debuginfo)
         .or_else(|| download(options, id, Artifact::Executable))
 }
 
-/// Notes a binary that is used.
+/// Adds a binary to the used files.
 fn note(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) {
     let path = found.place.path();
     match recorded.dso.build_id {
@@ -98,7 +98,7 @@ fn note(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) 
     }
 }
 
-/// Notes a debug file that is used, if it has debug info or symbols.
+/// Adds a debug file to the used files.
 fn note_debug(options: &SymbolOptions, binary: Option<&FoundFile>, debug: &FoundFile) {
     let path = debug.place.path();
     match (debug.build_id, binary) {
@@ -110,14 +110,14 @@ fn note_debug(options: &SymbolOptions, binary: Option<&FoundFile>, debug: &Found
     }
 }
 
-/// A file of a build id from a server.
+/// Downloads a file by build id.
 fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<FoundFile> {
     let path = options.debuginfod.as_ref()?.0.fetch(id, artifact)?;
     FoundFile::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
-/// Whether a file is the recorded one: by its build id, and where none was recorded by its inode.
-/// Where neither was recorded files can't be told apart, and the one at the recorded path is taken.
+/// Whether a file is the recorded one: by build id, else by inode. If neither was recorded, the file
+/// at the recorded path counts as the recorded one.
 fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) -> bool {
     if let Some(id) = recorded.dso.build_id {
         return found.build_id == Some(id);
@@ -128,8 +128,8 @@ fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &Foun
     }
 }
 
-/// The debug files of a binary, by its build id, by its link, then from servers: each is the one that belongs to
-/// it, and may still lack what is looked for.
+/// Iterates over the debug files of a binary: by build id, by debug link, then from servers. Each
+/// belongs to the binary, but may lack symbols or lines.
 pub(crate) fn debug_files<'a>(
     options: &'a SymbolOptions,
     recorded: &'a RecordedDso<'a>,
@@ -150,8 +150,8 @@ pub(crate) fn debug_files<'a>(
     found.inspect(move |found| note_debug(options, Some(binary), found))
 }
 
-/// The debug files of the kernel or of a module: those of these places that have its build id, the
-/// one beside it that its link names, and one from a server.
+/// Iterates over the debug files of the kernel or of a module that have its build id: those at these
+/// paths, the one beside it that its debug link names, and one from a server.
 pub(crate) fn debug_files_among<'a>(
     options: &'a SymbolOptions,
     binary: &'a FoundFile,
@@ -171,8 +171,8 @@ pub(crate) fn debug_files_among<'a>(
     found.inspect(move |found| note_debug(options, Some(binary), found))
 }
 
-/// The file that a debug file at `near` has some of its debug info in (`.gnu_debugaltlink`): at the
-/// path that it says, below its own folder where that is relative, and by build id.
+/// Finds the file that a debug file at `near` shares debug info with (`.gnu_debugaltlink`): at the
+/// linked path, which may be relative to the debug file's folder, and by build id.
 pub(crate) fn alternatives<'a>(
     options: &'a SymbolOptions,
     near: &Path,
@@ -192,8 +192,7 @@ pub(crate) fn alternatives<'a>(
         .inspect(move |found| note_debug(options, None, found))
 }
 
-/// The file at a place, if it is the linked one: by its build id where both have one, else by its
-/// checksum.
+/// Opens a debug file if it is the linked one: by build id if both files have one, else by checksum.
 fn linked(place: FileLocation, binary: &FoundFile, link: &DebugLink) -> Option<FoundFile> {
     let mut debug = FoundFile::open(place).ok()?;
     let is_linked = match binary.build_id.zip(debug.build_id) {
@@ -203,9 +202,9 @@ fn linked(place: FileLocation, binary: &FoundFile, link: &DebugLink) -> Option<F
     is_linked.then_some(debug)
 }
 
-/// CRC-32 of a file (ISO 3309, as zlib has it): what debug links have.
+/// Computes a file's CRC-32 (ISO 3309, as in zlib), the checksum in debug links.
 fn checksum(file: &mut File) -> std::io::Result<u32> {
-    // A file without any bytes on the disk can claim to be as large as it likes.
+    // A sparse file can be of any size.
     if file.metadata()?.len() > limits::CHECKED_BYTES {
         return Err(std::io::ErrorKind::FileTooLarge.into());
     }
@@ -223,7 +222,7 @@ fn checksum(file: &mut File) -> std::io::Result<u32> {
     }
 }
 
-/// The remainders of all bytes.
+/// CRC-32 of each byte value.
 const CRC: [u32; 256] = {
     const POLYNOMIAL: u32 = 0xedb8_8320;
     let mut table = [0; 256];

@@ -1,4 +1,4 @@
-//! The paths of a recorded file, of its debug file, and of the files that refers to, in search
+//! Paths of a recorded file, of its debug files, and of the files that these refer to, in search
 //! order. `docs/symbols.md` lists them.
 
 use std::ffi::OsStr;
@@ -9,11 +9,11 @@ use crate::dso::{BuildId, RecordedDso};
 use crate::search::SymbolOptions;
 use crate::search::location::FileLocation;
 
-/// What the kernel adds to the name of a file that is deleted while it is mapped.
+/// Suffix that the kernel gives to the path of a deleted, mapped file.
 const DELETED: &[u8] = b" (deleted)";
 
 impl SymbolOptions {
-    /// Where a recorded ELF file may be.
+    /// Lists the locations of a recorded ELF file.
     pub(super) fn binaries(&self, recorded: &RecordedDso<'_>) -> Vec<FileLocation> {
         let name = &recorded.dso.name;
         let mut places = vec![FileLocation::Path(self.path(name))];
@@ -37,13 +37,13 @@ impl SymbolOptions {
         places
     }
 
-    /// A file that perf keeps of a file with this build id: `elf`, `debug`, `vdso`, `kallsyms`.
+    /// Returns the path of a file in perf's cache: `elf`, `debug`, `vdso` or `kallsyms`.
     pub(crate) fn cached(&self, build_id: Option<BuildId>, name: &str) -> Option<PathBuf> {
         let folder = self.build_id_cache.as_ref()?;
         Some(build_id_path(folder, build_id?, &format!("/{name}")))
     }
 
-    /// Files of a build id in the folders of debug files.
+    /// Iterates over the paths of a build id in the folders of debug files.
     pub(super) fn by_id(&self, id: BuildId, end: &str) -> impl Iterator<Item = PathBuf> {
         self.debug_folders().map(move |folder| build_id_path(&folder, id, end))
     }
@@ -53,22 +53,22 @@ impl SymbolOptions {
         self.debug_dirs.iter().cloned().chain(usual)
     }
 
-    /// What a client of debuginfod servers keeps of a build id: `debuginfo`, `executable`.
+    /// Returns the path of a file in the debuginfod cache: `debuginfo` or `executable`.
     pub(super) fn downloaded(&self, id: BuildId, kind: &str) -> Option<PathBuf> {
         Some(self.debuginfod_cache.as_ref()?.join(id.to_string()).join(kind))
     }
 
-    /// Where the debug file of a file with a build id may be.
+    /// Iterates over the locations of a debug file with this build id.
     pub(super) fn debug_files_by_id(&self, id: BuildId) -> impl Iterator<Item = FileLocation> {
         let kept = self.cached(Some(id), "debug").into_iter();
         let places = kept.chain(self.by_id(id, ".debug")).chain(self.downloaded(id, "debuginfo"));
         places.map(FileLocation::Path)
     }
 
-    /// Where the debug file may be that a binary's `.gnu_debuglink` names: beside it, in a folder
-    /// `.debug` there, and below the debug folders at the binary's recorded path and at the one
-    /// that it really has (the order of gdb, section "Debugging Information in Separate Files" of
-    /// its manual). Of folders that the user named also the file of that name in them.
+    /// Lists the locations of the debug file that a binary's `.gnu_debuglink` names: beside the binary,
+    /// in `.debug/` there, and below the debug folders at the binary's recorded and real paths (gdb's
+    /// order: section "Debugging Information in Separate Files" of its manual); last, directly in the
+    /// folders that the user named.
     pub(super) fn debug_files_by_link(
         &self,
         binary: &FileLocation,
@@ -76,7 +76,7 @@ impl SymbolOptions {
         link: &[u8],
     ) -> Vec<FileLocation> {
         let link = Path::new(OsStr::from_bytes(link));
-        // A link is the name of a file, and leads nowhere else.
+        // A debug link is a file name; one with a folder is refused.
         if link.file_name().is_none_or(|name| name != link.as_os_str()) {
             return Vec::new();
         }
@@ -87,7 +87,7 @@ impl SymbolOptions {
         for path in [Some(named), real].into_iter().flatten() {
             let Some(folder) = path.parent() else { continue };
             let folder = folder.strip_prefix("/").unwrap_or(folder).to_owned();
-            // What was below /usr before a distribution moved it there, may not be in its debug file.
+            // A distribution that moved a binary below /usr may not have moved its debug file.
             let before = folder.strip_prefix("usr").ok().map(Path::to_owned);
             [Some(folder), before].into_iter().flatten().for_each(|folder| {
                 if !folders.contains(&folder) {
@@ -105,7 +105,7 @@ impl SymbolOptions {
     }
 }
 
-/// The path of a file that is found by its build id.
+/// Returns the path of a build id below a folder.
 pub(super) fn build_id_path(folder: &Path, id: BuildId, end: &str) -> PathBuf {
     let digits = id.to_string();
     let (front, rest) = digits.split_at(2);

@@ -1,5 +1,5 @@
-//! The places of the recorded kernel's own files: its image with symbols, and its modules.
-//! `docs/symbols.md` tells them.
+//! Paths of the recorded kernel's files: its image with symbols, and its modules. `docs/symbols.md`
+//! lists them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::dso::{BuildId, RecordedDso};
 use crate::search::{SymbolOptions, read_text};
 
-/// What a compressed file's name ends with.
+/// Suffixes of a plain and of a compressed file.
 const PACKED: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
-/// Where distributions and `make modules_install` put modules.
+/// Folders in which distributions and `make modules_install` install modules.
 const MODULES: [&str; 2] = ["lib/modules", "usr/lib/modules"];
 
 impl SymbolOptions {
-    /// Where the kernel's image with symbols may be.
+    /// Lists the paths of the kernel's image with symbols.
     pub(crate) fn images(&self, id: BuildId, release: Option<&[u8]>) -> Vec<PathBuf> {
         let kept = ["elf", "debug"].into_iter().filter_map(|name| self.cached(Some(id), name));
         let by_id = [".debug", ""].into_iter().flat_map(|end| self.by_id(id, end));
@@ -36,7 +36,7 @@ impl SymbolOptions {
         places
     }
 
-    /// Where a module's file may be.
+    /// Lists the paths of a module's file.
     pub(crate) fn modules(
         &self,
         recorded: &RecordedDso<'_>,
@@ -53,7 +53,7 @@ impl SymbolOptions {
         places
     }
 
-    /// Where a module's file with debug info may be.
+    /// Lists the paths of a module's file with debug info.
     pub(crate) fn debug_modules(
         &self,
         recorded: &RecordedDso<'_>,
@@ -85,8 +85,8 @@ impl SymbolOptions {
         places
     }
 
-    /// The file of a module in the list that `depmod(8)` makes: where it is here, and its path below
-    /// the release's folder.
+    /// Finds a module in the list that `depmod(8)` makes. Returns its path here, and its path below the
+    /// release's folder.
     fn listed_module(
         &self,
         recorded: &RecordedDso<'_>,
@@ -107,14 +107,14 @@ impl SymbolOptions {
     }
 }
 
-/// A release as a name of a folder; `None` where it would lead elsewhere.
+/// Returns a release as a folder name; `None` if it would lead to another folder.
 fn plain(release: &[u8]) -> Option<&str> {
     let release = std::str::from_utf8(release).ok()?;
     let is_plain = !release.contains(['/', '\0']) && !["", ".", ".."].contains(&release);
     is_plain.then_some(release)
 }
 
-/// Whether a file is a module's: `kernel/fs/nls/nls-ascii.ko.xz` is `nls_ascii`'s.
+/// Whether a file belongs to a module: `kernel/fs/nls/nls-ascii.ko.xz` is `nls_ascii`.
 fn is_called(file: &[u8], name: &[u8]) -> bool {
     let base = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
     let Some(at) = base.windows(3).position(|part| part == b".ko") else { return false };
@@ -122,7 +122,7 @@ fn is_called(file: &[u8], name: &[u8]) -> bool {
     stem.eq(name.iter().copied())
 }
 
-/// A path without what a compressed file's name ends with.
+/// Removes the suffix of a compressed file from a path.
 fn unpacked_name(path: &Path) -> PathBuf {
     let is_packed = path.extension().is_some_and(|end| {
         PACKED.iter().any(|packed| end.as_bytes() == packed.trim_start_matches('.').as_bytes())

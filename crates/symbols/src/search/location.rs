@@ -1,5 +1,4 @@
-//! Opening what may be the wanted file, and nothing else: a path of a recording may by now name a
-//! FIFO, a device or a link to anywhere.
+//! Opens candidate files safely: a recorded path may have become a FIFO, a device or a link.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,30 +9,30 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use crate::unresolved::Unresolved;
 
-/// Where a file may be.
+/// Location of a candidate file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileLocation {
-    /// At a path here.
+    /// A path on this machine.
     Path(PathBuf),
-    /// At a path in a running process's root folder.
+    /// A path in a running process's root folder.
     InRoot {
         /// `/proc/PID/root`.
         root: PathBuf,
-        /// Below it.
+        /// Path below it.
         path: PathBuf,
     },
-    /// A link of `/proc/PID` to what it has mapped, whatever its name is now.
+    /// A link in `/proc/PID` to a mapped file, which may have been renamed or deleted.
     MapFile(PathBuf),
 }
 
 impl FileLocation {
-    /// Whether a file there is believed only if its build id or its inode is the recorded one: a
-    /// process ends, and another gets its number.
+    /// Whether a file there counts as the recorded one only if build id or inode match: another process
+    /// may have been given the recorded process's id.
     pub(crate) const fn wants_proof(&self) -> bool {
         !matches!(self, Self::Path(_))
     }
 
-    /// What the place is called, and what other files may lie beside.
+    /// Returns the path of this location.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Path(path) | Self::MapFile(path) => path.clone(),
@@ -41,7 +40,7 @@ impl FileLocation {
         }
     }
 
-    /// The same place in another file's folder; `None` where it has no folder.
+    /// Returns the location of a path in this file's folder; `None` if this location has no folder.
     pub(crate) fn beside(&self, path: &Path) -> Option<Self> {
         match self {
             Self::Path(at) => Some(Self::Path(at.parent()?.join(path))),
@@ -52,7 +51,7 @@ impl FileLocation {
         }
     }
 
-    /// Opens a regular file there. It never waits, as a FIFO would make it.
+    /// Opens a regular file, without waiting as opening a FIFO would.
     pub(crate) fn open(&self) -> Result<File, Unresolved> {
         match self {
             Self::Path(path) | Self::MapFile(path) => open(path),
@@ -64,12 +63,11 @@ impl FileLocation {
     }
 }
 
-/// Opens a file as a process sees it: links in its folders lead to what they lead to for the
-/// process.
+/// Opens a file in a process's root folder. Symbolic links resolve as they do for the process.
 fn open_in_root(root: &Path, path: &Path) -> io::Result<File> {
     let folder = OpenOptions::new().read(true).custom_flags(flags(OFlags::DIRECTORY)).open(root)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    // The first look opens nothing: opening a device may have effects.
+    // Opening a device may have effects. O_PATH checks the type without opening.
     let looked = rustix::fs::openat2(
         &folder,
         path,
@@ -84,7 +82,7 @@ fn open_in_root(root: &Path, path: &Path) -> io::Result<File> {
     Ok(File::from(opened))
 }
 
-/// Opens a regular file: a recorded path may name a FIFO or a device by now.
+/// Opens a regular file, and refuses FIFOs and devices.
 pub(crate) fn open(path: &Path) -> Result<File, Unresolved> {
     let meta = std::fs::metadata(path).map_err(|error| reason(&error))?;
     if !meta.is_file() {
@@ -104,11 +102,11 @@ fn regular(file: File) -> Result<File, Unresolved> {
 }
 
 fn flags(flags: OFlags) -> i32 {
-    // The flags of open(2) are few bits.
+    // Flags of open(2) fit into 31 bits.
     i32::try_from(flags.bits()).unwrap_or(0)
 }
 
-/// Why a file can't be opened or read.
+/// Returns the reason for an error of opening or reading a file.
 pub(crate) fn reason(error: &io::Error) -> Unresolved {
     match error.kind() {
         io::ErrorKind::PermissionDenied => Unresolved::NotReadable,

@@ -1,4 +1,4 @@
-//! The files that answers came from, so that they can be packed and give the same answers elsewhere.
+//! Lists the files that results came from. Packed, they give the same results on another machine.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::dso::BuildId;
 use crate::search::SymbolOptions;
 use crate::search::folders::build_id_path;
 
-/// Collects the files that are used. Copies share one list.
+/// The list of used files. Copies share it.
 #[derive(Clone, Debug, Default)]
 pub struct UsedFiles(Arc<Mutex<Vec<UsedFile>>>);
 
@@ -25,26 +25,26 @@ impl Eq for UsedFiles {}
 /// A file that was used.
 #[derive(Debug)]
 pub struct UsedFile {
-    /// Where it is found with [`SymbolOptions::symfs`] `root` and
-    /// [`SymbolOptions::build_id_cache`] `.debug`, below the folder that both are in.
+    /// Path in the archive, where [`SymbolOptions::symfs`] is `root` and
+    /// [`SymbolOptions::build_id_cache`] is `.debug`.
     pub name: PathBuf,
     /// The file.
     pub content: UsedContent,
-    /// Where it was.
+    /// Path on this machine.
     path: PathBuf,
 }
 
-/// What is in a file that was used.
+/// Content of a used file.
 #[derive(Debug)]
 pub enum UsedContent {
-    /// It is open.
+    /// An open file.
     File(File),
-    /// It was made up of something else.
+    /// Bytes in memory: of the vDSO, or of a text of the kernel.
     Bytes(Vec<u8>),
 }
 
 impl UsedFiles {
-    /// The files, each once.
+    /// Removes and returns the files, each once.
     #[must_use]
     pub fn take(&self) -> Vec<UsedFile> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -57,7 +57,7 @@ impl UsedFiles {
         }
     }
 
-    /// The name of a file that was used.
+    /// Returns the archive path of a used file.
     fn name_of(&self, path: &Path) -> Option<PathBuf> {
         let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         files.iter().find(|known| known.path == path).map(|known| known.name.clone())
@@ -65,8 +65,7 @@ impl UsedFiles {
 }
 
 impl SymbolOptions {
-    /// Notes a file that is found by build id, as perf keeps it: `elf`, `debug`, `vdso`,
-    /// `kallsyms`.
+    /// Adds a file under its build id, with perf's names: `elf`, `debug`, `vdso`, `kallsyms`.
     pub(crate) fn note_by_id(
         &self,
         id: BuildId,
@@ -78,13 +77,13 @@ impl SymbolOptions {
         self.note_as(name, path, content);
     }
 
-    /// Notes a file that is found at a recorded path.
+    /// Adds a file under its own path.
     pub(crate) fn note_at(&self, path: &Path, content: impl FnOnce() -> Option<UsedContent>) {
         let below = path.strip_prefix(&self.symfs).or_else(|_| path.strip_prefix("/"));
         self.note_as(Path::new("root").join(below.unwrap_or(path)), path, content);
     }
 
-    /// Notes a file that stands for what was recorded under a name.
+    /// Adds a file under a recorded name.
     pub(crate) fn note_recorded(
         &self,
         name: &[u8],
@@ -96,8 +95,8 @@ impl SymbolOptions {
         self.note_as(name, path, content);
     }
 
-    /// Notes a file that is found beside another that was noted: under its own name, or under the
-    /// other's with something behind.
+    /// Adds a file beside another used file: under the other's name with a suffix if the files' own
+    /// names differ by that suffix, else under its own name.
     pub(crate) fn note_beside(
         &self,
         near: &Path,
@@ -127,12 +126,12 @@ impl SymbolOptions {
     }
 }
 
-/// A file as what was used.
+/// Returns a function that duplicates a file for the list.
 pub(crate) fn file(file: &File) -> impl FnOnce() -> Option<UsedContent> + '_ {
     || file.try_clone().ok().map(UsedContent::File)
 }
 
-/// A folder that was made for the files of an archive, and is removed with the last copy of this.
+/// A folder with an archive's files, removed when the last copy of this value is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnpackedFolder(Arc<Folder>);
 
@@ -140,7 +139,7 @@ pub struct UnpackedFolder(Arc<Folder>);
 struct Folder(PathBuf);
 
 impl UnpackedFolder {
-    /// Takes a folder over.
+    /// Takes ownership of a folder.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self(Arc::new(Folder(folder)))
@@ -149,7 +148,7 @@ impl UnpackedFolder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What can't be removed now, whoever unpacks next removes.
+        // The next unpacking removes a folder that remains.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

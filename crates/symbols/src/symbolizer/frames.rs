@@ -29,7 +29,7 @@ pub struct SourceLocation<'a> {
 /// A function at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Name of the function, or why there is none. Untrusted.
+    /// Name of the function, or the reason why it is unknown. Untrusted.
     pub name: Result<&'a str, Unresolved>,
     /// Source of the name.
     pub source: NameSource,
@@ -191,5 +191,40 @@ impl ResolvedFrames<'_> {
             return text;
         }
         answers.demangled.get_or_init(name.number(), || demangle(text.as_bytes()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dso::{Dso, DsoKind};
+    use crate::search::SymbolOptions;
+
+    #[test]
+    fn each_address_has_at_least_its_symbol_in_the_given_order() {
+        let mut dsos = DsoTable::default();
+        let mut ids = [b"first", b"other"].map(|name| {
+            let kind = DsoKind::Ksymbol { bytes: 64 };
+            dsos.intern(Dso { kind, name: name.to_vec(), build_id: None }).unwrap()
+        });
+        ids.reverse();
+        let symbolizer = Symbolizer::new(SymbolOptions::default());
+        let addresses: Vec<DsoAddress> = (0..3 * THREAD_ADDRESSES)
+            .map(|at| DsoAddress { dso: ids[at % 2], address: (at % 80) as u64 })
+            .collect();
+        for threads in [1, 3] {
+            let threads = NonZeroUsize::new(threads).unwrap();
+            let frames = symbolizer.frames(&dsos, &addresses, threads);
+            assert_eq!(frames.len(), addresses.len());
+            for (index, at) in addresses.iter().enumerate() {
+                let found: Vec<Frame<'_>> = frames.get(index).collect();
+                let name = if at.dso == ids[0] { "other" } else { "first" };
+                let expected = (at.address < 64).then_some(name).ok_or(Unresolved::NoSymbol);
+                assert_eq!((found.len(), found[0].name), (1, expected));
+            }
+        }
+        let frames = symbolizer.frames(&dsos, &[], NonZeroUsize::MIN);
+        let beyond: Vec<_> = frames.get(7).map(|frame| frame.name).collect();
+        assert_eq!((frames.is_empty(), beyond), (true, vec![Err(Unresolved::NoMapping)]));
     }
 }

@@ -12,8 +12,8 @@ use crate::unresolved::Unresolved;
 
 /// The recorded kernel, and its symbol list.
 ///
-/// Invariant: the list is read at most once, at the first lookup. It is the recorded kernel's, or an
-/// error says why there is none.
+/// Invariant: the list is read at most once, at the first lookup. It belongs to the recorded kernel;
+/// otherwise an error says why it can't be used.
 #[derive(Debug, Default)]
 pub(super) struct KernelLookup {
     recorded: RecordedKernel,
@@ -61,7 +61,7 @@ impl KernelLookup {
         }
         let file = self.open_file(options, recorded, None);
         let table = file.and_then(|file| Ok((file.table(options, recorded)?, file)));
-        // Why the list was refused helps more than that there is no file.
+        // The reason why the list was refused helps more than "no file".
         let (table, file) = table.map_err(|why| list_error.unwrap_or(why))?;
         Ok((SymbolSource::Table(table), Some(file)))
     }
@@ -140,6 +140,22 @@ mod tests {
         assert!(file.is_none() && kernel.loaded().is_some());
         let range = source.find(|| kernel.loaded(), 0x1104).unwrap();
         assert_eq!(range.start, 0x1100);
+    }
+
+    #[test]
+    fn reads_the_list_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("kallsyms");
+        let options = SymbolOptions { kallsyms: Some(list.clone()), ..SymbolOptions::default() };
+        let dso = Dso { kind: DsoKind::Kernel, name: b"[kernel]".to_vec(), build_id: None };
+        let recorded = RecordedDso { dso: &dso, inode: None, mapped: &[], path: None };
+        let kernel = KernelLookup::default();
+        std::fs::write(&list, "1000 T _text\n1100 T f\n").unwrap();
+        let (source, _) = kernel.source(&options, &recorded).unwrap();
+        std::fs::write(&list, "1000 T _text\n1200 T g\n").unwrap();
+        let (again, _) = kernel.source(&options, &recorded).unwrap();
+        let first = |source: &SymbolSource| Some(source.find(|| kernel.loaded(), 0x1210)?.start);
+        assert_eq!([first(&source), first(&again)], [Some(0x1100); 2]);
     }
 
     #[test]

@@ -72,6 +72,19 @@ mod tests {
     }
 
     #[test]
+    fn makes_each_name_once() {
+        let names = NameCache::new(false);
+        let first = names.add(7, b"first", NameSource::Symtab, 99);
+        let again = names.add(7, b"second", NameSource::Symtab, 99);
+        assert_eq!(again, "first");
+        assert!(std::ptr::eq(first, again), "the name moved");
+        for number in 0..1000 {
+            names.add(number, b"x", NameSource::Symtab, 99);
+        }
+        assert_eq!(first, "first");
+    }
+
+    #[test]
     fn demangles_names_and_marks_stubs() {
         let mangled = b"_ZN3foo3barEi";
         assert_eq!(NameCache::new(true).add(0, mangled, NameSource::Plt, 99), "foo::bar@plt");

@@ -127,6 +127,7 @@ impl SymbolSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::{Binding, NewSymbol, SymbolKind, SymbolTableBuilder};
 
     #[test]
     fn a_ksymbol_has_a_single_symbol() {
@@ -136,6 +137,23 @@ mod tests {
         assert_eq!(source.raw_name(|| None, 0), Some((&b"prog"[..], NameSource::Ksymbol)));
         assert_eq!(source.raw_name(|| None, 1), None);
         assert_eq!((source.own_bytes(), source.is_empty()), (0, false));
+    }
+
+    #[test]
+    fn a_symbol_keeps_its_number() {
+        let mut builder = SymbolTableBuilder::new(NameSource::Symtab);
+        for (start, name) in [(0x20, b"g"), (0x10, b"f")] {
+            let kind = SymbolKind::Object;
+            builder.add(NewSymbol { start, size: 0x10, binding: Binding::Global, kind }, name);
+        }
+        let source = SymbolSource::Table(builder.build(false));
+        for address in [0x10, 0x1f, 0x20] {
+            let found = source.find(|| None, address).unwrap();
+            let name = if address < 0x20 { b"f" } else { b"g" };
+            let named = source.raw_name(|| None, found.number);
+            assert_eq!(named, Some((&name[..], NameSource::Symtab)));
+            assert_eq!(source.find(|| None, found.start).unwrap().number, found.number);
+        }
     }
 
     #[test]

@@ -168,10 +168,9 @@ fn of_perf(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
     let mut rows = Rows::new();
     for line in done.stdout.lines().filter(|line| !line.starts_with('#')) {
         let mut parts = line.splitn(3, '|');
-        let (Some(samples), Some(name), Some(symbol)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
+        let Some(samples) = parts.next() else { continue };
+        let Some(name) = parts.next() else { continue };
+        let Some(symbol) = parts.next() else { continue };
         // "[.] name": the level of privilege stands before it.
         let symbol = symbol.trim();
         let symbol = symbol.split_once("] ").map_or(symbol, |(_, symbol)| symbol);
