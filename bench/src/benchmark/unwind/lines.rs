@@ -174,17 +174,17 @@ fn add_frames_by_addr2line(file: &FileAddresses, all: &mut Vec<Frames>) -> anyho
         let mut frames = Frames::new();
         let mut found = context.find_frames(address).skip_all_loads()?;
         while let Some(frame) = found.next()? {
-            let name = frame.function.as_ref().map(|function| function.raw_name());
+            let name = frame.function.as_ref().map(addr2line::FunctionName::raw_name);
             let name = name.transpose()?.unwrap_or(Cow::Borrowed(UNKNOWN)).into_owned();
             let location = frame.location;
             let path = location.as_ref().and_then(|at| at.file).unwrap_or(UNKNOWN).to_owned();
             let line = location.and_then(|at| at.line).unwrap_or(0);
             frames.push(Frame { name, file: path, line });
         }
-        let symbol = symbols.containing(address).map(|symbol| symbol.name());
+        let symbol = symbols.containing(address).map(object::SymbolMapName::name);
         match (frames.last_mut(), symbol) {
             (Some(outer), Some(symbol)) if outer.name == UNKNOWN => {
-                symbol.clone_into(&mut outer.name)
+                symbol.clone_into(&mut outer.name);
             }
             (None, symbol) => frames.push(Frame {
                 name: symbol.unwrap_or(UNKNOWN).to_owned(),

@@ -58,14 +58,14 @@ fn compare(
             }
         }
     }
-    report_pairs(name, recorded, &found, times_ms, report)
+    report_pairs(name, recorded, &found, &times_ms, report)
 }
 
 fn report_pairs(
     name: &str,
     recorded: &RecordedStacks,
     found: &[Unwinding; 2],
-    times_ms: [Vec<f64>; 2],
+    times_ms: &[Vec<f64>; 2],
     report: &mut Report,
 ) -> serde_json::Value {
     let [ours, theirs] = found;

@@ -61,7 +61,7 @@ fn record(
 ) -> anyhow::Result<StackRecording> {
     let file = scratch.path(&format!("{}.data", name.replace(' ', "-")));
     let output = file.display().to_string();
-    let options = ["record", "-q", "-F", "1000", "-e", "cpu-clock:u", "--call-graph", "dwarf"];
+    let options = ["record", "-q", "-F", "4000", "-e", "cpu-clock:u", "--call-graph", "dwarf"];
     let mut words = vec![scratch.setting.tare()];
     words.extend(options.into_iter().chain(["-o", &output, "--"]).map(str::to_owned));
     words.extend(command);
@@ -94,7 +94,7 @@ pub(super) enum Change {
     Execve { pid: i32 },
     Fork { parent: i32, child: i32 },
     Map { pid: i32, mapping: Mapping, code: Option<PathBuf> },
-    Stack(CopiedStack),
+    Stack(Box<CopiedStack>),
 }
 
 /// Registers, and a copy of the stack.
@@ -133,7 +133,8 @@ impl RecordedStacks {
     fn change(&mut self, entry: &Entry<'_>) -> Option<Change> {
         if entry.record.kind == kind::PERF_RECORD_SAMPLE {
             let layout = entry.description.lookup().layout_of(&entry.record)?;
-            return copied_stack(&Sample::decode(&entry.record, layout).ok()?).map(Change::Stack);
+            return copied_stack(&Sample::decode(&entry.record, layout).ok()?)
+                .map(|stack| Change::Stack(Box::new(stack)));
         }
         match entry.record.decode().ok()? {
             Record::Comm(comm) if comm.is_exec => Some(Change::Execve { pid: comm.pid }),

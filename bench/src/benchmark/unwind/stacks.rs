@@ -10,8 +10,9 @@ use std::time::Instant;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{Error, ExplicitModuleSectionInfo, Module, Unwinder as _};
+use object::elf::PF_X;
 use object::read::{ReadCache, ReadRef};
-use object::{Object, ObjectSection, ObjectSegment};
+use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 use tare_symbols::{
     AddressSpaces, Mapping, Registers, Stack, SymbolOptions, UnwindCache, UnwindOutcome, Unwinder,
 };
@@ -96,7 +97,8 @@ pub(super) fn unwind_with_tare(
             Change::Execve { pid } => spaces.remove(*pid),
             Change::Fork { parent, child } => spaces.fork(*parent, *child),
             Change::Map { pid, mapping, .. } => spaces.add(*pid, *mapping),
-            Change::Stack(CopiedStack { pid, registers, copy }) => {
+            Change::Stack(stack) => {
+                let CopiedStack { pid, registers, copy } = &**stack;
                 let Some(space) = spaces.space(*pid) else {
                     all.end_stack(End::Failed, "no process");
                     continue;
@@ -184,6 +186,7 @@ struct ModuleFiles(HashMap<PathBuf, Option<ModuleFile>>);
 
 struct ModuleFile {
     sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
+    /// Segments with code.
     segments: Vec<FileSegment>,
 }
 
@@ -198,11 +201,14 @@ impl ModuleFiles {
     fn module(&mut self, mapping: &Mapping, path: &Path) -> Option<Module<Arc<[u8]>>> {
         let file = self.0.entry(path.to_owned()).or_insert_with(|| ModuleFile::read(path));
         let file = file.as_ref()?;
-        let is_mapped =
-            |segment: &&FileSegment| mapping.pgoff.wrapping_sub(segment.offset) < segment.bytes;
+        // Mappings are rounded to whole pages, so one may begin before its segment.
+        let end = mapping.pgoff + (mapping.end - mapping.start);
+        let is_mapped = |segment: &&FileSegment| {
+            segment.offset < end && mapping.pgoff < segment.offset + segment.bytes
+        };
         let segment = file.segments.iter().find(is_mapped)?;
-        let address = mapping.pgoff - segment.offset + segment.address;
-        let base = mapping.start.checked_sub(address)?;
+        let start = mapping.pgoff.wrapping_sub(segment.offset).wrapping_add(segment.address);
+        let base = mapping.start.checked_sub(start)?;
         let name = path.display().to_string();
         Some(Module::new(name, mapping.start..mapping.end, base, file.sections.clone()))
     }
@@ -212,7 +218,11 @@ impl ModuleFile {
     fn read(path: &Path) -> Option<Self> {
         let cache = ReadCache::new(File::open(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
-        let segments = file.segments().map(|segment| {
+        let is_code = |segment: &object::Segment<'_, '_, _>| match segment.flags() {
+            SegmentFlags::Elf { p_flags, .. } => p_flags.contains(PF_X),
+            _ => false,
+        };
+        let segments = file.segments().filter(is_code).map(|segment| {
             let (offset, bytes) = segment.file_range();
             FileSegment { offset, bytes, address: segment.address() }
         });
