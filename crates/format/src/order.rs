@@ -102,7 +102,7 @@ impl Sorter {
         if self.due.is_empty()
             && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound)
         {
-            self.close_up();
+            self.compact();
         }
         self.late += u64::from(time_ns < self.out_ns);
         self.latest_ns = self.latest_ns.max(Some(time_ns));
@@ -201,7 +201,7 @@ impl Sorter {
     }
 
     /// Moves the waiting bodies to the front of the buffer.
-    fn close_up(&mut self) {
+    fn compact(&mut self) {
         let mut end = 0;
         for queued in &mut self.waiting {
             self.bodies.copy_within(queued.start..queued.start + queued.len, end);

@@ -37,12 +37,14 @@ pub(crate) struct AheadState {
     machine: Machine,
     unwinder: Unwinder,
     caches: Vec<UnwindCache>,
-    /// Records in the batch, and how many of them were passed on.
+    /// Number of records in the batch.
     batch: usize,
+    /// Number of these that were passed on.
     passed: usize,
     unwound: VecDeque<UnwoundStack>,
-    /// Limit of stacks per round, and the rest of this round.
+    /// Limit of stacks per round.
     max_stacks: usize,
+    /// The rest of the limit in this round.
     stacks_left: usize,
     /// Whether the last call chain reaches the start of its thread.
     pub(crate) is_whole: bool,
@@ -65,7 +67,7 @@ impl AheadState {
         Self {
             machine,
             unwinder: Unwinder::new(symbols.clone()),
-            caches: copied_stack::caches(*threads),
+            caches: copied_stack::make_caches(*threads),
             batch: 0,
             passed: 0,
             unwound: VecDeque::new(),
@@ -88,7 +90,7 @@ impl AheadState {
         if self.machine.forget_dsos(std::iter::empty(), is_large).is_some() {
             // The tables are cached by DSO id, and the ids changed.
             self.unwinder = Unwinder::new(options.symbols.clone());
-            self.caches = copied_stack::caches(options.threads);
+            self.caches = copied_stack::make_caches(options.threads);
         }
     }
 
@@ -121,7 +123,7 @@ impl AheadState {
             }
             bytes += raw.body.len();
             if raw.kind == kind::PERF_RECORD_SAMPLE {
-                let stack = self.stack(description, Some(time_ns), raw, self.batch, sink);
+                let stack = self.find_stack(description, Some(time_ns), raw, self.batch, sink);
                 if stack.is_some() && self.stacks_left == 0 {
                     self.stats.too_many += 1;
                 } else if let Some(stack) = stack {
@@ -136,6 +138,7 @@ impl AheadState {
         self.unwind(&stacks);
     }
 
+    /// Unwinds stacks, and counts how each ended.
     fn unwind(&mut self, stacks: &[CopiedStack<'_>]) {
         let Self { machine, unwinder, caches, .. } = self;
         let unwound = copied_stack::unwind_all(unwinder, caches, machine.dsos(), stacks);
@@ -145,7 +148,9 @@ impl AheadState {
         self.unwound.extend(unwound);
     }
 
-    fn stack<'a, S: Sink>(
+    /// Returns the copied stack of a sample, if the sink wants its call chain. `position` is the number
+    /// of records before it in the batch.
+    fn find_stack<'a, S: Sink>(
         &self,
         description: &Description,
         time_ns: Option<u64>,
@@ -185,7 +190,7 @@ impl AheadState {
     ) -> Option<Vec<u64>> {
         self.batch = 1;
         self.passed = 0;
-        let stack = self.stack(description, None, raw, 0, sink)?;
+        let stack = self.find_stack(description, None, raw, 0, sink)?;
         self.unwind(&[stack]);
         self.next()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tare_format::file::Description;
 use tare_format::file::features::{ARCH, OSRELEASE};
-use tare_format::record::{BuildId as Listed, FileId};
+use tare_format::record::{BuildId as ListedBuildId, FileId};
 use tare_symbols::{BuildId, RecordedKernel, limits};
 
 /// Build ids by recorded path or name.
@@ -16,7 +16,7 @@ pub(crate) struct BuildIds {
 impl BuildIds {
     /// Adds a listed build id, which replaces an earlier one of the same name. Returns the id if it is
     /// the kernel's, listed by its name or by the path of its image.
-    pub(crate) fn add(&mut self, listed: &Listed<'_>) -> Option<BuildId> {
+    pub(crate) fn add(&mut self, listed: &ListedBuildId<'_>) -> Option<BuildId> {
         let id = BuildId::new(listed.build_id)?;
         let path = listed.path;
         if self.by_name.len() < limits::DSOS {

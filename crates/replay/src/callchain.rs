@@ -1,5 +1,5 @@
-//! Call chains as they were recorded: return addresses with markers between them, and for the user
-//! part the branch stack, where the CPU kept one of calls (LBR).
+//! Reads recorded call chains: return addresses with markers between them. The user part may be a
+//! branch stack of calls instead (LBR).
 
 use tare_format::Words;
 use tare_format::abi::bindings::{
@@ -9,7 +9,7 @@ use tare_format::record::{Branches, Layout, Sample};
 
 use crate::cpumode::CpuMode;
 
-/// The address of an instruction.
+/// The address of an instruction, and the mode that selects its address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeAddress {
     /// The mode of the code.
@@ -19,7 +19,7 @@ pub struct CodeAddress {
 }
 
 impl CodeAddress {
-    /// The source or target of a branch, whose mode follows from the address.
+    /// Creates the address of a branch's source or target, whose mode follows from the address.
     pub(crate) fn from_branch(address: u64) -> Self {
         Self { mode: CpuMode::from_address(address), address }
     }

@@ -54,7 +54,7 @@ impl<'a> CopiedStack<'a> {
     ) -> Option<Self> {
         let recorded = sample.regs_user?;
         let stack = sample.stack_user.filter(|stack| stack.room > 0)?;
-        // A thread of the kernel has no user stack.
+        // A kernel thread has no user stack.
         if recorded.abi == 0 {
             return None;
         }
@@ -96,8 +96,8 @@ impl<'a> CopiedStack<'a> {
     }
 }
 
-/// Returns a cache per unwinding thread; by default one thread per CPU of this process.
-pub(crate) fn caches(threads: Option<NonZero<usize>>) -> Vec<UnwindCache> {
+/// Makes a cache per unwinding thread; by default one thread per CPU of this process.
+pub(crate) fn make_caches(threads: Option<NonZero<usize>>) -> Vec<UnwindCache> {
     let threads = threads.or_else(|| thread::available_parallelism().ok());
     let threads = threads.map_or(1, NonZero::get).min(THREADS);
     std::iter::repeat_with(UnwindCache::default).take(threads).collect()

@@ -4,7 +4,7 @@
 //! ```text
 //! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
 //! SAMPLE               callchain: kernel .. PERF_CONTEXT_USER_DEFERRED cookie      held back
-//! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                     both go out with it
+//! CALLCHAIN_DEFERRED   cookie, callchain: PERF_CONTEXT_USER ..                     both are delivered
 //! ```
 //! The kernel records the user part when the thread returns to user code, which may take long. Other
 //! records are passed on meanwhile, so held-back samples reach the sink later than their time.
@@ -55,14 +55,14 @@ pub(crate) fn has_deferred(description: &Description) -> bool {
 }
 
 /// Returns the cookie that a sample shares with its user call chain, or `None` if that isn't deferred.
-pub(crate) fn cookie(sample: &Sample<'_>) -> Option<u64> {
+pub(crate) fn find_cookie(sample: &Sample<'_>) -> Option<u64> {
     let mut words = sample.callchain?.iter();
     words.find(|word| *word == PERF_CONTEXT_USER_DEFERRED)?;
     words.next()
 }
 
-/// The addresses of a deferred call chain, the innermost first.
-pub(crate) fn addresses(callchain: impl Iterator<Item = u64>) -> Vec<u64> {
+/// Returns the addresses of a deferred call chain without its markers, the innermost first.
+pub(crate) fn collect_addresses(callchain: impl Iterator<Item = u64>) -> Vec<u64> {
     callchain.filter(|word| *word < PERF_CONTEXT_MAX).collect()
 }
 
@@ -84,11 +84,11 @@ impl Deferred {
             body: body.into(),
             endian,
         });
-        if self.waiting.len() > SAMPLES || self.bytes > BYTES { self.oldest() } else { None }
+        if self.waiting.len() > SAMPLES || self.bytes > BYTES { self.take_oldest() } else { None }
     }
 
     /// Takes the oldest sample, without its user call chain.
-    pub(crate) fn oldest(&mut self) -> Option<DeferredSample> {
+    pub(crate) fn take_oldest(&mut self) -> Option<DeferredSample> {
         let held = self.waiting.pop_front()?;
         self.bytes -= held.body.len();
         self.missing += 1;
@@ -103,5 +103,37 @@ impl Deferred {
         self.waiting = waiting;
         self.bytes -= taken.iter().map(|held| held.body.len()).sum::<usize>();
         taken.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(deferred: &mut Deferred, cookie: u64, bytes: usize) -> Option<DeferredSample> {
+        let body = vec![0; bytes];
+        let raw = RawRecord { kind: 9, misc: 0, body: &body, endian: Endian::NATIVE };
+        deferred.hold(cookie, Some(cookie), &raw)
+    }
+
+    #[test]
+    fn a_chain_takes_all_samples_with_its_cookie_and_their_bytes() {
+        let mut deferred = Deferred::default();
+        for cookie in [7, 8, 7] {
+            assert!(hold(&mut deferred, cookie, 16).is_none());
+        }
+        assert_eq!(deferred.take(7).len(), 2);
+        assert!(deferred.take(7).is_empty());
+        assert_eq!((deferred.bytes, deferred.missing), (16, 0));
+        assert_eq!(deferred.take_oldest().and_then(|held| held.time_ns), Some(8));
+        assert_eq!((deferred.bytes, deferred.missing), (0, 1));
+    }
+
+    #[test]
+    fn the_oldest_sample_leaves_if_too_many_bytes_wait() {
+        let mut deferred = Deferred::default();
+        assert!(hold(&mut deferred, 1, BYTES).is_none());
+        let oldest = hold(&mut deferred, 2, 1).unwrap();
+        assert_eq!((oldest.cookie, deferred.bytes, deferred.missing), (1, 1, 1));
     }
 }

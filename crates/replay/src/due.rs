@@ -78,7 +78,7 @@ impl ReplayState {
             self.machine.advance(time_ns);
         }
         if raw.kind == kind::PERF_RECORD_SAMPLE {
-            let cookie = self.cookie(description, &due);
+            let cookie = self.find_cookie(description, &due);
             return match cookie.map(|cookie| self.deferred.hold(cookie, time_ns, &raw)) {
                 None => self.pass_to_sink(description, due, sink),
                 Some(None) => Ok(ControlFlow::Continue(())),
@@ -99,7 +99,7 @@ impl ReplayState {
         self.count_losses(&record);
         self.machine.apply_record(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
-            let addresses = deferred::addresses(callchain.iter());
+            let addresses = deferred::collect_addresses(callchain.iter());
             for held in self.deferred.take(*cookie) {
                 self.machine.chain_parts.user = Some(addresses.clone());
                 let flow = self.pass_to_sink(
@@ -135,7 +135,7 @@ impl ReplayState {
     }
 
     /// Returns the cookie of a sample whose user call chain is deferred.
-    fn cookie(&mut self, description: &Description, due: &DueRecord<'_>) -> Option<u64> {
+    fn find_cookie(&mut self, description: &Description, due: &DueRecord<'_>) -> Option<u64> {
         let events = description.events().len();
         if self.events != events {
             self.events = events;
@@ -146,7 +146,7 @@ impl ReplayState {
         }
         let mut sample = Sample::default();
         self.decode(description, due, &mut sample)?;
-        deferred::cookie(&sample)
+        deferred::find_cookie(&sample)
     }
 
     fn decode<'a>(
@@ -185,7 +185,7 @@ impl ReplayState {
             return Ok(ControlFlow::Continue(()));
         }
         let Self { off_cpu, machine, is_whole, .. } = self;
-        if !off_cpu.pass(description, event, &fields, machine, *is_whole) {
+        if !off_cpu.complete_chain(description, event, &fields, machine, *is_whole) {
             return Ok(ControlFlow::Continue(()));
         }
         if fields.read.is_none() {

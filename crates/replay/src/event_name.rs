@@ -50,18 +50,18 @@ pub(crate) fn from_attr(attr: &Attr) -> String {
     let name = match attr.kind {
         PERF_TYPE_HARDWARE => HARDWARE.get(index).map(|name| (*name).to_owned()),
         PERF_TYPE_SOFTWARE => SOFTWARE.get(index).map(|name| (*name).to_owned()),
-        PERF_TYPE_HW_CACHE => cache(number),
+        PERF_TYPE_HW_CACHE => cache_event_name(number),
         PERF_TYPE_RAW => Some(format!("raw {number:#x}")),
         PERF_TYPE_BREAKPOINT => Some(format!("mem:{:#x}", attr.config1)),
         _ => None,
     };
     match name {
-        Some(name) => name + &modifiers(attr),
+        Some(name) => name + &format_modifiers(attr),
         None => format!("type {} config {number:#x}", attr.kind),
     }
 }
 
-fn cache(config: u64) -> Option<String> {
+fn cache_event_name(config: u64) -> Option<String> {
     let byte = |shift: u32| usize::try_from(config >> shift & 0xff).unwrap_or(usize::MAX);
     let cache = CACHES.get(byte(0))?;
     let access = CACHE_ACCESSES.get(byte(8))?;
@@ -74,7 +74,7 @@ fn cache(config: u64) -> Option<String> {
 
 /// Returns modifiers such as `:u` or `:kpp`: the modes that aren't excluded, if any is, and the
 /// precision.
-fn modifiers(attr: &Attr) -> String {
+fn format_modifiers(attr: &Attr) -> String {
     let excludes = |flag| attr.flags.contains(flag);
     let mut letters = String::new();
     let mut say = |flag, letter| letters.extend((!excludes(flag)).then_some(letter));

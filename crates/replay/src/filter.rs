@@ -1,4 +1,4 @@
-//! Which samples of a recording are taken, by thread, CPU, place in code and time.
+//! Filters the samples of a recording by thread, CPU, place in code and time.
 
 use tare_format::file::Description;
 use tare_format::record::Sample;
@@ -11,7 +11,7 @@ use crate::switch::{EventSwitch, SwitchState};
 use crate::times::{TimeRanges, TimeWindows};
 use crate::tracepoints::Tracepoints;
 
-/// Which samples are taken. An empty list takes all.
+/// Conditions that a sample must meet. An empty list takes all samples.
 #[derive(Clone, Debug, Default)]
 pub struct SampleFilterOptions {
     /// Thread names.
@@ -34,7 +34,7 @@ pub struct SampleFilterOptions {
     pub times: TimeRanges,
 }
 
-/// Decides for each sample whether it is taken.
+/// Decides for each sample whether it passes.
 #[derive(Debug)]
 pub struct SampleFilter {
     options: SampleFilterOptions,
@@ -47,7 +47,7 @@ impl SampleFilter {
     /// Applies the options to a recording.
     ///
     /// # Errors
-    /// [`Error::NoSampleTimes`].
+    /// Fails with [`Error::NoSampleTimes`]: see [`TimeRanges::windows`].
     pub fn new(options: SampleFilterOptions, description: &Description) -> Result<Self, Error> {
         let times = options.times.windows(description)?;
         let switch = SwitchState::new(&options.switch);
@@ -66,8 +66,8 @@ impl SampleFilter {
         !self.is_past(sample.time_ns) && self.passes_by_numbers(sample)
     }
 
-    /// Whether a sample is taken. Each sample must be asked for once and in order, because some
-    /// switch.
+    /// Whether a sample passes. Samples must be passed in order, and each once, because some switch
+    /// the filter on or off.
     pub fn passes(&mut self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let comms = &self.options.comms;
         self.passes_by_numbers(sample)
@@ -89,7 +89,7 @@ impl SampleFilter {
         event.is_some_and(|event| self.switch.takes(&self.tracepoints.event_name(event)))
     }
 
-    /// Whether the file and the function of a sample are taken.
+    /// Whether the file and the function of a sample pass.
     fn passes_by_place(&self, machine: &Machine, sample: &Replayed<'_, Sample<'_>>) -> bool {
         let SampleFilterOptions { dsos, symbols, addresses, .. } = &self.options;
         if dsos.is_empty() && symbols.is_empty() {
@@ -128,5 +128,89 @@ impl SampleFilter {
             && matches(pids, head.pid)
             && matches(tids, head.tid)
             && (cpus.is_empty() || head.cpu.is_some_and(|cpu| cpus.contains(&cpu)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+    use tare_format::abi::Attr;
+    use tare_format::file::RecordedEvent;
+    use tare_format::record::{Comm, RawRecord, SampleHead};
+
+    use super::*;
+    use crate::machine::tests::machine_with;
+
+    /// Filters samples of (event, thread, CPU, time), at address 0x1008.
+    fn passed(options: SampleFilterOptions, samples: &[(usize, i32, u32, u64)]) -> Vec<bool> {
+        let event = |name: &[u8]| RecordedEvent {
+            attr: Attr::default(),
+            ids: Vec::new(),
+            name: Some(name.to_vec()),
+        };
+        let events = [event(b"on"), RecordedEvent { ids: vec![1], ..event(b"other") }];
+        let description = Description::from_events(Endian::NATIVE, events);
+        let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/program")]);
+        machine.threads.set_comm(&Comm { pid: 1, tid: 2, comm: b"sh", is_exec: false });
+        let mut filter = SampleFilter::new(options, &description).unwrap();
+        let mut passes = |(event, tid, cpu, time_ns): (usize, i32, u32, u64)| {
+            let head = SampleHead {
+                pid: Some(1),
+                tid: Some(tid),
+                cpu: Some(cpu),
+                time_ns: Some(time_ns),
+                ip: Some(0x1008),
+                ..SampleHead::default()
+            };
+            let fields = Sample { head, ..Sample::default() };
+            let raw = RawRecord { kind: 9, misc: 2, body: &[], endian: Endian::NATIVE };
+            let time_ns = Some(time_ns);
+            let event = Some(event);
+            let sample =
+                Replayed { time_ns, description: &description, event, raw, fields: &fields };
+            assert!(filter.may_pass(&sample) || !filter.passes(&machine, &sample));
+            filter.passes(&machine, &sample)
+        };
+        samples.iter().map(|sample| passes(*sample)).collect()
+    }
+
+    #[test]
+    fn each_condition_must_be_met() {
+        let all = SampleFilterOptions::default();
+        let samples = [(0, 2, 0, 5), (0, 3, 0, 5), (0, 2, 1, 5), (0, 2, 0, 9)];
+        assert_eq!(passed(all.clone(), &samples), [true; 4]);
+        let tids = SampleFilterOptions { tids: vec![2], ..all.clone() };
+        assert_eq!(passed(tids, &samples), [true, false, true, true]);
+        let comms = SampleFilterOptions { comms: vec!["sh".to_owned()], ..all.clone() };
+        assert_eq!(passed(comms, &samples), [true, false, true, true]);
+        let cpus = SampleFilterOptions { cpus: vec![0], ..all.clone() };
+        assert_eq!(passed(cpus, &samples), [true, true, false, true]);
+        let times = SampleFilterOptions { times: TimeRanges::Nanoseconds(vec![(0, 6)]), ..all };
+        assert_eq!(passed(times, &samples), [true, true, true, false]);
+    }
+
+    #[test]
+    fn a_place_is_a_file_or_an_address_range_without_a_symbol() {
+        let sample = [(0, 2, 0, 5)];
+        let all = SampleFilterOptions::default();
+        let file = |name: &str| SampleFilterOptions { dsos: vec![name.to_owned()], ..all.clone() };
+        assert_eq!(passed(file("program"), &sample), [true]);
+        assert_eq!(passed(file("/nonexistent/program"), &sample), [true]);
+        assert_eq!(passed(file("prog"), &sample), [false]);
+        let range = |addresses| SampleFilterOptions {
+            symbols: vec!["main".to_owned()],
+            addresses,
+            ..all.clone()
+        };
+        assert_eq!(passed(range(vec![(0x1000, 0x1008)]), &sample), [true]);
+        assert_eq!(passed(range(vec![(0x1009, 0x2000)]), &sample), [false]);
+    }
+
+    #[test]
+    fn an_event_switches_the_filter_on() {
+        let switch = EventSwitch { on: Some(b"on".to_vec()), off: None, shows: true };
+        let options = SampleFilterOptions { switch, ..SampleFilterOptions::default() };
+        let samples = [(1, 2, 0, 1), (0, 2, 0, 2), (1, 2, 0, 3)];
+        assert_eq!(passed(options, &samples), [false, true, true]);
     }
 }

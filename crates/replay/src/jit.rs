@@ -53,7 +53,7 @@ impl JitClock {
     }
 
     /// Converts a time of the recording, by the last reading before it, or else by the first.
-    fn monotonic_ns(&self, recorded_ns: u64) -> u64 {
+    fn to_monotonic_ns(&self, recorded_ns: u64) -> u64 {
         let behind = self.pairs.partition_point(|(recorded, _)| *recorded <= recorded_ns);
         match self.pairs.get(behind.saturating_sub(1)) {
             Some((recorded, monotonic)) if !self.is_monotonic => {
@@ -66,14 +66,14 @@ impl JitClock {
 
 /// A range of compiled code: its end address, and its address in the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Code {
+struct CodeRange {
     end: u64,
     dso: DsoId,
     address: u64,
 }
 
-/// A process's compiled code by start address, without overlaps.
-type Space = BTreeMap<u64, Code>;
+/// The compiled code of a process by start address, without overlaps.
+type CodeRanges = BTreeMap<u64, CodeRange>;
 
 /// A dump with pending changes.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ pub(crate) struct JitCode {
     clock: JitClock,
     /// Notes of the recording that were read.
     notes: usize,
-    spaces: HashMap<i32, Arc<Space>, foldhash::fast::RandomState>,
+    spaces: HashMap<i32, Arc<CodeRanges>, foldhash::fast::RandomState>,
     dumps: Vec<Dump>,
     /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; `None` if no
     /// change is pending.
@@ -127,8 +127,8 @@ impl JitCode {
         }));
     }
 
-    /// Calls `see` for each DSO in use, at least once.
-    pub(crate) fn each_dso(&self, mut see: impl FnMut(DsoId)) {
+    /// Calls `see` at least once for each DSO in use.
+    pub(crate) fn for_each_dso(&self, mut see: impl FnMut(DsoId)) {
         let code = self.spaces.values().flat_map(|space| space.values()).map(|code| code.dso);
         code.chain(self.dumps.iter().map(|dump| dump.dso)).for_each(&mut see);
     }
@@ -136,8 +136,8 @@ impl JitCode {
     /// Applies the new ids of DSOs. Dumps are read again, because they may have grown.
     pub(crate) fn renumber(&mut self, now: &DsoRenumbering) {
         for space in self.spaces.values_mut() {
-            let renumbered = |(start, code): (&u64, &Code)| {
-                Some((*start, Code { dso: now.get(code.dso)?, ..*code }))
+            let renumbered = |(start, code): (&u64, &CodeRange)| {
+                Some((*start, CodeRange { dso: now.get(code.dso)?, ..*code }))
             };
             *space = Arc::new(space.iter().filter_map(renumbered).collect());
         }
@@ -147,7 +147,7 @@ impl JitCode {
     }
 
     /// Adds a dump that a process mapped. Returns whether its code applies at once.
-    pub(crate) fn map(
+    pub(crate) fn add_dump(
         &mut self,
         pid: i32,
         dso: DsoId,
@@ -177,7 +177,7 @@ impl JitCode {
         mut changed: impl FnMut(i32),
     ) {
         let Some(next_ns) = self.next_ns else { return };
-        let now_ns = self.clock.monotonic_ns(recorded_ns);
+        let now_ns = self.clock.to_monotonic_ns(recorded_ns);
         if now_ns < next_ns {
             return;
         }
@@ -212,14 +212,14 @@ impl JitCode {
             space.remove(&old_start);
             if old.end > end {
                 let address = old.address + (end - old_start);
-                space.insert(end, Code { address, ..old });
+                space.insert(end, CodeRange { address, ..old });
             }
             if old_start < start {
-                space.insert(old_start, Code { end: start, ..old });
+                space.insert(old_start, CodeRange { end: start, ..old });
             }
         }
         if let Some(address) = code {
-            space.insert(start, Code { end, dso, address });
+            space.insert(start, CodeRange { end, dso, address });
         }
     }
 
@@ -229,12 +229,12 @@ impl JitCode {
             return None;
         }
         let (start, code) = self.spaces.get(&pid)?.range(..=address).next_back()?;
-        let Code { end, dso, address: first } = *code;
+        let CodeRange { end, dso, address: first } = *code;
         (address < end).then(|| DsoAddress { dso, address: first + (address - start) })
     }
 
-    /// Looks for a runtime in a file that a process mapped.
-    pub(crate) fn see_file(&mut self, pid: i32, path: &[u8]) {
+    /// Notes the runtime of a process, if a file that it mapped reveals it.
+    pub(crate) fn detect_runtime(&mut self, pid: i32, path: &[u8]) {
         let before = self.runtimes.get(&pid);
         // A Python program may load another runtime as a library, which then compiles the code.
         if before.is_none_or(|before| *before == Runtime::Python)
@@ -272,7 +272,7 @@ impl JitCode {
     }
 
     /// Copies the code of a process to its child.
-    pub(crate) fn fork(&mut self, parent: i32, child: i32) {
+    pub(crate) fn copy_code(&mut self, parent: i32, child: i32) {
         if let Some(runtime) = self.runtime(parent).filter(|_| self.runtimes.len() < PROCESSES) {
             self.runtimes.insert(child, runtime);
         }
@@ -283,13 +283,13 @@ impl JitCode {
     }
 
     /// Drops the code of a process that executed a new program.
-    pub(crate) fn exec(&mut self, pid: i32) {
-        self.remove(pid);
+    pub(crate) fn forget_program(&mut self, pid: i32) {
+        self.forget_code(pid);
         self.runtimes.remove(&pid);
     }
 
     /// Drops the compiled code of a process.
-    pub(crate) fn remove(&mut self, pid: i32) {
+    pub(crate) fn forget_code(&mut self, pid: i32) {
         if self.spaces.remove(&pid).is_some() || !self.dumps.is_empty() {
             self.dumps.retain(|dump| dump.pid != pid);
         }
@@ -317,7 +317,7 @@ mod tests {
     fn at_times(changes: &[JitChange], address: u64, times: &[u64]) -> Vec<Option<u64>> {
         let mut jit = JitCode::default();
         jit.clock.add_pair(ClockPair { recorded_ns: 50, monotonic_ns: 1050 });
-        jit.map(1, dso(), changes, true);
+        jit.add_dump(1, dso(), changes, true);
         let mut found = Vec::new();
         for time in times {
             jit.advance(*time, |_| changes, |pid| assert_eq!(pid, 1));
@@ -349,7 +349,7 @@ mod tests {
     fn without_a_clock_the_last_code_holds() {
         let changes = [change(1010, 0x100, 0x110, Some(0)), change(1020, 0x100, 0x108, Some(16))];
         let mut jit = JitCode::default();
-        assert!(jit.map(1, dso(), &changes, true));
+        assert!(jit.add_dump(1, dso(), &changes, true));
         let found = [0x104, 0x10c].map(|at| jit.find(1, at).map(|at| at.address));
         assert_eq!((found, jit.untimed), ([Some(20), Some(12)], 1));
     }
@@ -358,10 +358,10 @@ mod tests {
     fn a_child_has_its_parents_code_until_it_executes() {
         let changes = [change(1, 0x100, 0x110, Some(0))];
         let mut jit = JitCode::default();
-        jit.map(1, dso(), &changes, false);
-        jit.fork(1, 2);
+        jit.add_dump(1, dso(), &changes, false);
+        jit.copy_code(1, 2);
         assert!(jit.find(2, 0x100).is_some() && jit.find(3, 0x100).is_none());
-        jit.remove(2);
+        jit.forget_code(2);
         assert!(jit.find(2, 0x100).is_none() && jit.find(1, 0x100).is_some());
     }
 
@@ -373,10 +373,10 @@ mod tests {
             clock.add_pair(ClockPair { recorded_ns, monotonic_ns });
         }
         assert_eq!(
-            [50, 100, 199, 200, 300].map(|at| clock.monotonic_ns(at)),
+            [50, 100, 199, 200, 300].map(|at| clock.to_monotonic_ns(at)),
             [1050, 1100, 1199, 1205, 1305]
         );
         clock.is_monotonic = true;
-        assert_eq!(clock.monotonic_ns(7), 7);
+        assert_eq!(clock.to_monotonic_ns(7), 7);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! time       ----|----------- window ------------| now
 //! samples     . . s s s s s s s s s s s s s s s s s
-//! forgotten  <---|  whole tables, once a window: what is younger is copied into new ones
+//! forgotten  <---|  whole tables, once a window: younger samples are copied into new tables
 //! ```
 //! Samples with their names and call chains, exited threads, address spaces and unmapped files are
 //! dropped when they are older than the window. Memory therefore depends on the activity within two
@@ -74,7 +74,7 @@ impl Live {
                 ..ReplayOptions::default()
             }),
             notes: Notes::default(),
-            window_ns: nanos(window),
+            window_ns: to_nanos(window),
             left_out,
             own_samples: 0,
             now_ns: 0,
@@ -130,7 +130,7 @@ impl Live {
     /// Returns the start of the last `window`, in nanoseconds of the recording's clock.
     #[must_use]
     pub fn since_ns(&self, window: Duration) -> u64 {
-        self.now_ns.saturating_sub(nanos(window).min(self.window_ns))
+        self.now_ns.saturating_sub(to_nanos(window).min(self.window_ns))
     }
 
     /// Drops everything older than the window, once per window. Returns the new ids in the sink's
@@ -164,7 +164,7 @@ impl Live {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -181,7 +181,7 @@ impl Machine {
             Record::Comm(comm) => {
                 self.threads.set_comm(comm);
                 if comm.is_exec {
-                    self.jit.exec(comm.pid);
+                    self.jit.forget_program(comm.pid);
                 }
             }
             Record::Fork(task) => {
@@ -189,13 +189,13 @@ impl Machine {
                 // For processes older than the recording, the recorder describes all mappings.
                 if u32::from(raw.misc) & PERF_RECORD_MISC_FORK_EXEC == 0 {
                     self.spaces.fork(task.ppid, task.pid);
-                    self.jit.fork(task.ppid, task.pid);
+                    self.jit.copy_code(task.ppid, task.pid);
                 }
             }
             Record::Exit(task) => {
                 if let Some((pid, _)) = self.threads.exit(task).filter(|(pid, tid)| pid == tid) {
                     self.spaces.remove(pid);
-                    self.jit.remove(pid);
+                    self.jit.forget_code(pid);
                 }
             }
             Record::Mmap(mmap) if CpuMode::from_misc(raw.misc) == CpuMode::Kernel => {
@@ -281,7 +281,7 @@ impl Machine {
             path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
         };
         if kind == DsoKind::Elf {
-            self.jit.see_file(mmap.pid, &name);
+            self.jit.detect_runtime(mmap.pid, &name);
         }
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
             if kind == DsoKind::Elf {
@@ -301,7 +301,7 @@ impl Machine {
             Ok(dump) => dump,
             Err(reason) => return self.jit.note_unread(pid, reason, mmap.path),
         };
-        if self.jit.map(pid, dso, dump.changes(), !dump.has_cpu_time()) {
+        if self.jit.add_dump(pid, dso, dump.changes(), !dump.has_cpu_time()) {
             self.spaces.renew(pid);
         }
     }
@@ -527,7 +527,7 @@ impl Machine {
             if pid == tid {
                 spaces.remove(pid);
                 // As at an execve, no compiled code remains.
-                jit.exec(pid);
+                jit.forget_program(pid);
                 symbolizer.forget_process(pid);
             }
         });
@@ -548,7 +548,7 @@ impl Machine {
         let kernel = self.kernel.map(|kernel| kernel.dso);
         let mut used: HashSet<DsoId> = used_elsewhere.chain(kernel).collect();
         self.spaces.each_dso(|dso| _ = used.insert(dso));
-        self.jit.each_dso(|dso| _ = used.insert(dso));
+        self.jit.for_each_dso(|dso| _ = used.insert(dso));
         if !is_due && self.symbolizer.table_bytes(|dso| !used.contains(&dso)) < UNUSED_BYTES {
             return None;
         }

@@ -17,8 +17,8 @@ pub(crate) fn has_no_file(path: &[u8]) -> bool {
             .any(|name| path.starts_with(name))
 }
 
-/// `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` -> `[nls_ascii]`; a name in
-/// brackets stays as it is.
+/// Converts `/lib/modules/6.1.0/kernel/fs/nls/nls-ascii.ko.xz` to `[nls_ascii]`. A name in brackets
+/// stays unchanged.
 pub(crate) fn module_name(path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"[") {
         return path.to_vec();

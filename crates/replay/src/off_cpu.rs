@@ -66,7 +66,7 @@ fn is_off_cpu(attr: &Attr) -> bool {
 impl OffCpuStacks {
     /// Stores a sample's user call chain, or looks up the one of its key. `is_whole`: the unwound chain
     /// reaches the start of its thread. Returns whether the sample is passed to the sink.
-    pub(crate) fn pass(
+    pub(crate) fn complete_chain(
         &mut self,
         description: &Description,
         event: Option<usize>,
@@ -86,9 +86,9 @@ impl OffCpuStacks {
         let ns = sample.head.period.unwrap_or(0);
         if ns == 0 {
             if let Some(addresses) = machine.chain_parts.user.take() {
-                self.keep(name, UserChain { addresses: addresses.into(), is_whole });
+                self.store_chain(name, UserChain { addresses: addresses.into(), is_whole });
             } else if let Some(waker) = sample.transaction.filter(|waker| *waker != 0) {
-                self.keep_waker(waker, name, sample);
+                self.store_waker(waker, name, sample);
             }
             return false;
         }
@@ -112,7 +112,7 @@ impl OffCpuStacks {
     }
 
     /// Stores a waker. Its frames belong to its own process.
-    fn keep_waker(&mut self, waker: u64, user: u64, sample: &Sample<'_>) {
+    fn store_waker(&mut self, waker: u64, user: u64, sample: &Sample<'_>) {
         if self.wakers.len() >= WAKERS {
             return;
         }
@@ -125,7 +125,7 @@ impl OffCpuStacks {
         self.wakers.insert(waker, Waker { pid, chain: chain.into(), user });
     }
 
-    fn keep(&mut self, name: u64, chain: UserChain) {
+    fn store_chain(&mut self, name: u64, chain: UserChain) {
         let more = self.addresses + chain.addresses.len();
         if more <= ADDRESSES {
             self.addresses = more;

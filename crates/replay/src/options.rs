@@ -12,7 +12,7 @@ pub struct ReplayOptions {
     /// Number of threads that unwind copied stacks; default: one per CPU of this process.
     pub threads: Option<NonZero<usize>>,
     /// Limit of copied stacks that are unwound per round, in which all ring buffers are drained.
-    /// Further samples are counted and keep the call chain that the kernel recorded.
+    /// Further samples are counted, and keep the call chain that the kernel recorded.
     pub most_stacks: Option<usize>,
     /// Let [`Replay::run`](crate::Replay::run) read and sort a large file on its own thread. The
     /// result is the same. It saves elapsed time if the sink is slow, for example because it prints

@@ -120,14 +120,16 @@ fn read(
         for _ in 0..BATCH {
             let Some(entry) = recording.next_record()? else {
                 waiting.sorter.finish();
-                let _ = out.take_due(waiting);
+                let _ = out.add_due(waiting);
                 return Ok(ReaderEnd::Whole);
             };
             let kind = entry.record.kind;
             let description = entry.description;
-            let is_new = changes(kind) || follows_tracing_data;
+            let is_new = changes_description(kind) || follows_tracing_data;
             follows_tracing_data = kind == kind::HEADER_TRACING_DATA;
-            if is_new && out.renew(description).is_break() || out.take(&entry, waiting).is_break() {
+            if is_new && out.start_batch(description).is_break()
+                || out.add_record(&entry, waiting).is_break()
+            {
                 return Ok(ReaderEnd::Whole);
             }
             if is_new && has_copied_stacks(description) {
@@ -136,7 +138,7 @@ fn read(
         }
         if let Some(time_ns) = recording.complete_before_ns() {
             waiting.sorter.complete_before(time_ns);
-            if out.take_due(waiting).is_break() {
+            if out.add_due(waiting).is_break() {
                 return Ok(ReaderEnd::Whole);
             }
         }
@@ -144,7 +146,7 @@ fn read(
 }
 
 /// Whether records of a kind change the recording's description.
-fn changes(kind: u32) -> bool {
+fn changes_description(kind: u32) -> bool {
     matches!(
         kind,
         kind::HEADER_ATTR
@@ -165,29 +167,29 @@ struct BatchSender {
 
 impl BatchSender {
     /// Starts a batch with a new description.
-    fn renew(&mut self, description: &Description) -> ControlFlow<()> {
+    fn start_batch(&mut self, description: &Description) -> ControlFlow<()> {
         let flow = self.hand_over();
         self.batch.description = Arc::new(description.clone());
         flow
     }
 
     /// Sorts a record in, and adds those that are due.
-    fn take(&mut self, entry: &Entry<'_>, waiting: &mut Waiting) -> ControlFlow<()> {
+    fn add_record(&mut self, entry: &Entry<'_>, waiting: &mut Waiting) -> ControlFlow<()> {
         if let Some(due) = waiting.push(entry) {
             let is_round = due.raw.kind == kind::FINISHED_ROUND;
             if !is_round {
-                self.take_due(waiting)?;
+                self.add_due(waiting)?;
             }
             self.batch.add(&due);
             if is_round {
                 waiting.end_round(entry.description);
             }
         }
-        self.take_due(waiting)
+        self.add_due(waiting)
     }
 
     /// Adds records that are due. Returns [`ControlFlow::Break`] if the caller stopped receiving.
-    fn take_due(&mut self, waiting: &mut Waiting) -> ControlFlow<()> {
+    fn add_due(&mut self, waiting: &mut Waiting) -> ControlFlow<()> {
         while let Some(due) = waiting.pop() {
             self.batch.add(&due);
             if self.batch.is_full() {

@@ -83,7 +83,8 @@ impl Recording {
     /// Reads an open file; one that can't seek is read as a stream. `path` is for error messages.
     ///
     /// # Errors
-    /// [`Error::Open`] and [`Error::Format`].
+    /// Fails with [`Error::Open`] if the file can't be read, and with [`Error::Format`] if it isn't
+    /// a recording.
     pub fn from_file(mut file: File, path: &Path) -> Result<Self, Error> {
         let is_file = file.stream_position().is_ok();
         let reader = if is_file { Reader::open(file) } else { Reader::stream(file) };
@@ -161,7 +162,7 @@ impl Recording {
             bytes.inspect(|bytes| self.position.0.store(*bytes, Ordering::Relaxed));
             return Ok(next);
         }
-        let Some(index) = self.next_part()? else {
+        let Some(index) = self.find_next_part()? else {
             self.bytes.inspect(|bytes| self.position.0.store(*bytes, Ordering::Relaxed));
             return Ok(None);
         };
@@ -176,7 +177,7 @@ impl Recording {
     }
 
     /// Returns the index of the part whose last record is the oldest.
-    fn next_part(&mut self) -> io::Result<Option<usize>> {
+    fn find_next_part(&mut self) -> io::Result<Option<usize>> {
         loop {
             let open = self.parts.iter().enumerate();
             let open = open.filter_map(|(index, part)| Some((part.time_ns?, index)));
@@ -197,7 +198,7 @@ impl Recording {
 }
 
 /// Adds the losses of reading a recording.
-pub(crate) fn add_unread(losses: &mut tare_profile::Losses, unread: &Losses) {
+pub(crate) fn add_reading_losses(losses: &mut tare_profile::Losses, unread: &Losses) {
     let gap = |gap: &tare_format::file::Gap| tare_profile::Gap {
         offset: gap.offset,
         bytes: gap.bytes,

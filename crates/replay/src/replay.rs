@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::machine::Machine;
 use crate::options::{ReplayOptions, SampleDetail};
 use crate::reader::{self, ReaderEnd};
-use crate::recording::{Recording, add_unread};
+use crate::recording::{Recording, add_reading_losses};
 use crate::sink::Sink;
 use crate::waiting::{BATCH, Waiting};
 
@@ -27,7 +27,7 @@ pub struct Replay {
     options: ReplayOptions,
     waiting: Waiting,
     is_described: bool,
-    /// If samples have copied stacks.
+    /// The look-ahead, if samples have copied stacks.
     ahead: Option<AheadState>,
     /// Number of events that `ahead` covers.
     events: usize,
@@ -46,7 +46,7 @@ impl Replay {
     /// Replays a recording until it ends or the sink breaks. Returns the losses.
     ///
     /// # Errors
-    /// [`Error::Read`], and the sink's errors.
+    /// Fails with [`Error::Read`] if the recording can't be read, and with the sink's errors.
     pub fn run<S: Sink>(
         mut self,
         recording: &mut Recording,
@@ -83,7 +83,7 @@ impl Replay {
     /// recording and if the sink breaks; the caller must then call [`Sink::end`].
     ///
     /// # Errors
-    /// [`Error::Read`], and the sink's errors.
+    /// Fails with [`Error::Read`] if the recording can't be read, and with the sink's errors.
     pub fn step<S: Sink>(
         &mut self,
         recording: &mut Recording,
@@ -128,7 +128,7 @@ impl Replay {
     #[must_use]
     pub fn losses_of(&self, recording: &Recording) -> Losses {
         let mut losses = self.losses();
-        add_unread(&mut losses, &recording.losses());
+        add_reading_losses(&mut losses, &recording.losses());
         losses
     }
 
@@ -136,7 +136,7 @@ impl Replay {
     /// that all ring buffers were drained.
     ///
     /// # Errors
-    /// The sink's errors.
+    /// Fails with the sink's errors.
     pub fn push<S: Sink>(
         &mut self,
         entry: &Entry<'_>,
@@ -195,7 +195,7 @@ impl Replay {
     /// know the state of the ring buffers pushes records of kind `FINISHED_ROUND` instead.
     ///
     /// # Errors
-    /// The sink's errors.
+    /// Fails with the sink's errors.
     pub fn complete_before<S: Sink>(
         &mut self,
         time_ns: u64,
@@ -217,7 +217,7 @@ impl Replay {
     /// Delivers all remaining records.
     ///
     /// # Errors
-    /// The sink's errors.
+    /// Fails with the sink's errors.
     pub fn finish<S: Sink>(
         &mut self,
         description: &Description,
@@ -226,7 +226,7 @@ impl Replay {
         self.waiting.sorter.finish();
         let mut flow = self.drain(description, sink, 1)?;
         while flow.is_continue()
-            && let Some(held) = self.state.deferred.oldest()
+            && let Some(held) = self.state.deferred.take_oldest()
         {
             flow = self.state.pass_to_sink(
                 description,

@@ -18,7 +18,7 @@ pub trait Sink {
     /// Receives a sample. Returns [`ControlFlow::Break`] to end the replay.
     ///
     /// # Errors
-    /// The sink's own.
+    /// Fails with the sink's own error.
     fn sample(
         &mut self,
         machine: &mut Machine,
@@ -41,7 +41,7 @@ pub trait Sink {
     /// Receives any other record.
     ///
     /// # Errors
-    /// The sink's own.
+    /// Fails with the sink's own error.
     fn record(
         &mut self,
         machine: &mut Machine,
@@ -55,7 +55,7 @@ pub trait Sink {
     /// ended the replay.
     ///
     /// # Errors
-    /// The sink's own.
+    /// Fails with the sink's own error.
     fn end(&mut self, machine: &mut Machine) -> Result<(), Self::Error> {
         let _ = machine;
         Ok(())

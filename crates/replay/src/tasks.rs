@@ -73,13 +73,13 @@ impl TaskList {
         mappings.map(|(start, mapping)| (*start, mapping))
     }
 
-    fn task(&mut self, pid: i32, tid: i32) -> &mut TaskEntry {
+    fn find_or_add_task(&mut self, pid: i32, tid: i32) -> &mut TaskEntry {
         let new = || TaskEntry { pid, ppid: -1, comm: format!(":{tid}").into_bytes().into() };
         self.tasks.entry(tid).or_insert_with(new)
     }
 
     /// Adds a mapping, which replaces the parts of others that it covers.
-    fn map(&mut self, mmap: &Mmap<'_>) {
+    fn add_mapping(&mut self, mmap: &Mmap<'_>) {
         let mappings = self.mappings.entry(mmap.pid).or_default();
         let start = mmap.start;
         let end = start.saturating_add(mmap.len);
@@ -120,7 +120,7 @@ impl Sink for TaskList {
         sample: &Replayed<'_, Sample<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
         if let (Some(pid), Some(tid)) = (sample.fields.head.pid, sample.fields.head.tid) {
-            self.task(pid, tid);
+            self.find_or_add_task(pid, tid);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -131,10 +131,10 @@ impl Sink for TaskList {
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
         match record.fields {
-            Record::Comm(comm) => self.task(comm.pid, comm.tid).comm = comm.comm.into(),
+            Record::Comm(comm) => self.find_or_add_task(comm.pid, comm.tid).comm = comm.comm.into(),
             Record::Fork(task) => {
                 let comm = self.tasks.get(&task.ptid).map(|parent| parent.comm.clone());
-                let child = self.task(task.pid, task.tid);
+                let child = self.find_or_add_task(task.pid, task.tid);
                 child.ppid = task.ppid;
                 child.comm = comm.unwrap_or_else(|| child.comm.clone());
                 let is_new = task.pid != task.ppid
@@ -148,8 +148,8 @@ impl Sink for TaskList {
                 if u32::from(record.raw.misc) & PERF_RECORD_MISC_CPUMODE_MASK
                     == PERF_RECORD_MISC_USER =>
             {
-                self.task(mmap.pid, mmap.pid);
-                self.map(mmap);
+                self.find_or_add_task(mmap.pid, mmap.pid);
+                self.add_mapping(mmap);
             }
             _ => {}
         }
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn a_mapping_replaces_the_parts_that_it_covers() {
         let mut list = TaskList::default();
-        list.map(&mmap(0x1000, 0x4000, b"/a"));
-        list.map(&mmap(0x2000, 0x1000, b"/b"));
+        list.add_mapping(&mmap(0x1000, 0x4000, b"/a"));
+        list.add_mapping(&mmap(0x2000, 0x1000, b"/b"));
         let shown: Vec<_> =
             list.mappings(7).map(|(start, map)| (start, map.end, map.pgoff, map.path[1])).collect();
         let expected =

@@ -32,12 +32,12 @@ impl TimeRanges {
     pub fn parse(text: &str) -> Option<Self> {
         if text.contains('%') {
             let parts: Option<Vec<_>> = match text.contains(['/', '-']) {
-                true => text.split(',').map(part).collect(),
-                false => percent(text).map(|end| vec![(0.0, end)]),
+                true => text.split(',').map(parse_part).collect(),
+                false => parse_percent(text).map(|end| vec![(0.0, end)]),
             };
             return parts.map(Self::Percent);
         }
-        let ranges = text.split_whitespace().map(seconds).collect::<Option<Vec<_>>>()?;
+        let ranges = text.split_whitespace().map(parse_seconds).collect::<Option<Vec<_>>>()?;
         let is_ordered = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
         (is_ordered && !ranges.is_empty()).then_some(Self::Nanoseconds(ranges))
     }
@@ -54,7 +54,8 @@ impl TimeRanges {
     /// Converts the ranges to times of a recording.
     ///
     /// # Errors
-    /// [`Error::NoSampleTimes`].
+    /// Fails with [`Error::NoSampleTimes`] if the ranges need the times of the first and last
+    /// sample, and the recording lacks them.
     pub fn windows(&self, description: &Description) -> Result<TimeWindows, Error> {
         let times = || description.features().sample_time_ns().map_err(|_| Error::NoSampleTimes);
         Ok(TimeWindows(match self {
@@ -67,7 +68,7 @@ impl TimeRanges {
             }
             Self::Percent(parts) => {
                 let (first, last) = times()?;
-                parts.iter().map(|(from, to)| part_window(*from, *to, first, last)).collect()
+                parts.iter().map(|(from, to)| to_window(*from, *to, first, last)).collect()
             }
         }))
     }
@@ -96,9 +97,9 @@ impl TimeWindows {
     }
 }
 
-/// The window between two percentages of the time from the first sample to the last. As in perf, its
-/// last nanosecond belongs to the next window, except at the end of the recording.
-fn part_window(from: f64, to: f64, first: u64, last: u64) -> (u64, u64) {
+/// Returns the window between two percentages of the time from the first sample to the last. As in
+/// perf, its last nanosecond belongs to the next window, except at the end of the recording.
+fn to_window(from: f64, to: f64, first: u64, last: u64) -> (u64, u64) {
     let length = last.saturating_sub(first) as f64;
     let at = |percent: f64| {
         let part = Duration::from_secs_f64(length * (percent / 100.0) / 1e9);
@@ -110,33 +111,34 @@ fn part_window(from: f64, to: f64, first: u64, last: u64) -> (u64, u64) {
 }
 
 /// Parses `10%-20%` or `10%/2`.
-fn part(text: &str) -> Option<(f64, f64)> {
+fn parse_part(text: &str) -> Option<(f64, f64)> {
     if let Some((from, to)) = text.split_once('-') {
-        return Some((percent(from)?, percent(to)?)).filter(|(from, to)| from <= to);
+        return Some((parse_percent(from)?, parse_percent(to)?)).filter(|(from, to)| from <= to);
     }
     let (part, nth) = text.split_once('/')?;
-    let part = percent(part)?;
+    let part = parse_percent(part)?;
     let nth = nth.parse::<u32>().ok().filter(|nth| *nth > 0)?;
     let end = part * f64::from(nth);
     (part > 0.0 && end <= 100.0).then_some((end - part, end))
 }
 
-/// `12.5%` -> 12.5.
-fn percent(text: &str) -> Option<f64> {
+/// Parses `12.5%` to 12.5.
+fn parse_percent(text: &str) -> Option<f64> {
     let percent = text.trim().strip_suffix('%')?.parse::<f64>().ok()?;
     (0.0..=100.0).contains(&percent).then_some(percent)
 }
 
 /// Parses `1.5,2` to nanoseconds, without rounding.
-fn seconds(range: &str) -> Option<(u64, u64)> {
+fn parse_seconds(range: &str) -> Option<(u64, u64)> {
     let (start, stop) = range.split_once(',').unwrap_or((range, ""));
-    let ns = |text: &str, default| if text.is_empty() { Some(default) } else { nanoseconds(text) };
+    let ns =
+        |text: &str, default| if text.is_empty() { Some(default) } else { parse_nanoseconds(text) };
     let (start, stop) = ns(start, 0).zip(ns(stop, u64::MAX))?;
     (start <= stop).then_some((start, stop))
 }
 
-/// `12.5` -> 12500000000.
-fn nanoseconds(text: &str) -> Option<u64> {
+/// Parses `12.5` to 12500000000.
+fn parse_nanoseconds(text: &str) -> Option<u64> {
     let (seconds, rest) = text.split_once('.').unwrap_or((text, ""));
     if rest.len() > 9 || !rest.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -149,25 +151,25 @@ fn nanoseconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> TimeRanges {
+    fn parse(text: &str) -> TimeRanges {
         TimeRanges::parse(text).unwrap_or_else(|| panic!("{text}"))
     }
 
     #[test]
-    fn times_are_ranges_or_parts() {
+    fn parses_ranges_and_parts() {
         let ranges = |ranges: &[(u64, u64)]| TimeRanges::Nanoseconds(ranges.to_vec());
         let parts = |parts: &[(f64, f64)]| TimeRanges::Percent(parts.to_vec());
-        assert_eq!(read("12.5,13"), ranges(&[(12_500_000_000, 13_000_000_000)]));
-        assert_eq!(read(",0.000000001"), ranges(&[(0, 1)]));
-        assert_eq!(read("11787.999418,"), ranges(&[(11_787_999_418_000, u64::MAX)]));
+        assert_eq!(parse("12.5,13"), ranges(&[(12_500_000_000, 13_000_000_000)]));
+        assert_eq!(parse(",0.000000001"), ranges(&[(0, 1)]));
+        assert_eq!(parse("11787.999418,"), ranges(&[(11_787_999_418_000, u64::MAX)]));
         assert_eq!(
-            read("1,2 3,"),
+            parse("1,2 3,"),
             ranges(&[(1_000_000_000, 2_000_000_000), (3_000_000_000, u64::MAX)])
         );
-        assert_eq!(read("10%-20.5%"), parts(&[(10.0, 20.5)]));
-        assert_eq!(read("10%/2,10%/1"), parts(&[(10.0, 20.0), (0.0, 10.0)]));
-        assert_eq!(read("0%-10%,30%-40%"), parts(&[(0.0, 10.0), (30.0, 40.0)]));
-        assert_eq!(read("50%"), parts(&[(0.0, 50.0)]));
+        assert_eq!(parse("10%-20.5%"), parts(&[(10.0, 20.5)]));
+        assert_eq!(parse("10%/2,10%/1"), parts(&[(10.0, 20.0), (0.0, 10.0)]));
+        assert_eq!(parse("0%-10%,30%-40%"), parts(&[(0.0, 10.0), (30.0, 40.0)]));
+        assert_eq!(parse("50%"), parts(&[(0.0, 50.0)]));
         for wrong in [
             "",
             "x",
@@ -194,9 +196,9 @@ mod tests {
     fn parts_do_not_overlap() {
         let first = 1000;
         let last = 2001;
-        assert_eq!(part_window(0.0, 10.0, first, last), (1000, 1099));
-        assert_eq!(part_window(10.0, 20.0, first, last), (1100, 1199));
-        assert_eq!(part_window(90.0, 100.0, first, last), (1901, 2001));
+        assert_eq!(to_window(0.0, 10.0, first, last), (1000, 1099));
+        assert_eq!(to_window(10.0, 20.0, first, last), (1100, 1199));
+        assert_eq!(to_window(90.0, 100.0, first, last), (1901, 2001));
         let windows = TimeWindows(vec![(5, 6), (1, 2)]);
         assert!(windows.takes(Some(1)) && !windows.takes(Some(3)) && windows.takes(None));
         assert!(!windows.is_past(Some(6)) && windows.is_past(Some(7)));

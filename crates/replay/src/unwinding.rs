@@ -96,12 +96,12 @@ impl UnwindStats {
             truncated: all(UnwindOutcome::is_truncated),
             failed,
             spliced: self.spliced,
-            sufficient: self.sufficient(),
+            sufficient: self.find_sufficient_size(),
         }
     }
 
     /// Returns the smallest copy that would have held enough stacks, or the largest copy.
-    fn sufficient(&self) -> Option<Sufficient> {
+    fn find_sufficient_size(&self) -> Option<Sufficient> {
         let truncated: u64 = self.distances.iter().sum();
         let all = self.whole + truncated;
         if truncated == 0 {

@@ -97,7 +97,7 @@ impl Description {
         if self.events.len() >= limits::EVENTS || self.ids + ids.len() > limits::IDS {
             return false;
         }
-        let ids = distinct(ids);
+        let ids = strip_placeholders(ids);
         self.ids += ids.len();
         Arc::make_mut(&mut self.by_id).add(Layout::from(&attr), ids.iter().copied());
         self.events.push(RecordedEvent { attr, ids, name: None });
@@ -181,7 +181,7 @@ impl Description {
 
 /// Removes the repetitions of the first id at the end, which are placeholders for later ids: see
 /// [`super::writer::IdRoom`].
-fn distinct(mut ids: Vec<u64>) -> Vec<u64> {
+fn strip_placeholders(mut ids: Vec<u64>) -> Vec<u64> {
     let Some(&first) = ids.first() else { return ids };
     let last = ids.iter().rposition(|id| *id != first).unwrap_or(0);
     ids.truncate(last + 1);

@@ -90,7 +90,7 @@ impl Notes {
     /// Adds a record. Returns `false` if the note exceeds [`limits::NOTE_BYTES`] (for all notes
     /// together) or doesn't continue the previous part; the incomplete note is dropped.
     pub fn absorb(&mut self, record: &RawRecord<'_>) -> bool {
-        let Some((total, offset, rest)) = part(record) else { return true };
+        let Some((total, offset, rest)) = parse_part(record) else { return true };
         let wanted = total.saturating_sub(offset).min(PART_BYTES);
         let follows = offset == self.begun.len()
             && wanted > 0
@@ -109,7 +109,7 @@ impl Notes {
 }
 
 /// Returns total, offset and bytes of a note's record; `None` for any other record.
-fn part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
+fn parse_part<'a>(record: &RawRecord<'a>) -> Option<(usize, usize, &'a [u8])> {
     let body = record.body.strip_prefix(&MAGIC).filter(|_| record.kind == kind::FINISHED_INIT)?;
     let mut fields = Cursor::new(body, record.endian);
     let total = fields.u32()?;

@@ -175,13 +175,15 @@ impl Description {
     ) -> Result<Beginning, WriteError> {
         let mut front = Vec::new();
         let mut places = IdRoom::default();
-        let attrs = self.attributes(&mut front, HEADER_SIZE as u64, room, &mut places);
-        let (needed, others): (Vec<_>, Vec<_>) =
-            self.all_sections().into_iter().partition(|&(number, _)| is_needed_to_read(number));
+        let attrs = self.write_attributes(&mut front, HEADER_SIZE as u64, room, &mut places);
+        let (needed, others): (Vec<_>, Vec<_>) = self
+            .encode_all_sections()
+            .into_iter()
+            .partition(|&(number, _)| is_needed_to_read(number));
         // The entry of bit 0 is the header of a record, and a size of 0.
         let mut table = vec![0; 16];
         for (_, content) in &needed {
-            section(&mut table, (HEADER_SIZE + front.len()) as u64, content.len() as u64);
+            write_section(&mut table, (HEADER_SIZE + front.len()) as u64, content.len() as u64);
             front.extend(content);
         }
         let body = table.len() - RecordHeader::SIZE;
@@ -190,7 +192,7 @@ impl Description {
         table[..RecordHeader::SIZE].copy_from_slice(&mark.encode());
         let mut records = Vec::new();
         for (number, content) in others {
-            stream::header_feature(&mut records, number, &content);
+            stream::write_feature(&mut records, number, &content);
         }
         // perf takes empty data for a recorder that was killed before it wrote any.
         if records.is_empty() {
@@ -202,7 +204,7 @@ impl Description {
         let data_start = (HEADER_SIZE + front.len()) as u64;
         let data = data_start..data_start + records.len() as u64;
         let bits = needed.iter().fold(1, |bits, &(number, _)| bits | 1_u64 << number);
-        let header = header(self.attr_size(), attrs, &data, bits);
+        let header = encode_header(self.attr_size(), attrs, &data, bits);
         let bytes = [&header[..], &front, &records, &table].concat();
         Ok(Beginning { bytes, room: places, feature_table: table, data_start })
     }
@@ -213,7 +215,7 @@ impl Description {
     /// See [`WriteError`].
     pub fn stream_beginning(&self) -> Result<Vec<u8>, WriteError> {
         let header = [MAGIC, PIPE_HEADER_SIZE as u64].map(u64::to_ne_bytes);
-        Ok([header.as_flattened(), &self.records()?].concat())
+        Ok([header.as_flattened(), &self.encode_records()?].concat())
     }
 
     /// Returns the records for counters opened after the stream's beginning, one per event: `ids`
@@ -231,10 +233,10 @@ impl Description {
         let added: Vec<_> =
             added.map(|(event, id)| EventDescription { ids: vec![*id], ..event.clone() }).collect();
         for event in &added {
-            stream::header_attr(&mut stream, event, self.attr_size())?;
+            stream::write_attr(&mut stream, event, self.attr_size())?;
         }
         for event in &added {
-            stream::event_name(&mut stream, event)?;
+            stream::write_event_name(&mut stream, event)?;
         }
         Ok(stream)
     }
@@ -249,7 +251,7 @@ impl Description {
                 // The section is made of records.
                 Feature::BuildIds(_) => stream.extend(feature.content()),
                 Feature::SampleTime { .. } => {
-                    stream::header_feature(&mut stream, feature.number(), &feature.content());
+                    stream::write_feature(&mut stream, feature.number(), &feature.content());
                 }
                 _ => {}
             }
@@ -258,19 +260,19 @@ impl Description {
     }
 
     /// Encodes everything that is known at the beginning as records.
-    fn records(&self) -> Result<Vec<u8>, WriteError> {
+    fn encode_records(&self) -> Result<Vec<u8>, WriteError> {
         let mut stream = Vec::new();
         for event in &self.events {
-            stream::header_attr(&mut stream, event, self.attr_size())?;
+            stream::write_attr(&mut stream, event, self.attr_size())?;
         }
         for event in &self.events {
-            stream::event_name(&mut stream, event)?;
+            stream::write_event_name(&mut stream, event)?;
         }
-        for (number, content) in self.sections() {
-            stream::header_feature(&mut stream, number, &content);
+        for (number, content) in self.encode_sections() {
+            stream::write_feature(&mut stream, number, &content);
         }
         if let Some(data) = &self.tracing_data {
-            stream::tracing_data(&mut stream, data)?;
+            stream::write_tracing_data(&mut stream, data)?;
         }
         Ok(stream)
     }
@@ -284,25 +286,25 @@ impl Description {
         if data.start > data.end || i64::try_from(data.end).is_err() {
             return Err(WriteError::NotARange { start: data.start, end: data.end });
         }
-        let sections = self.all_sections();
+        let sections = self.encode_all_sections();
         let mut contents = Vec::new();
         let mut table = Vec::new();
         let first = data.end + 16 * sections.len() as u64;
         for (_, content) in &sections {
-            section(&mut table, first + contents.len() as u64, content.len() as u64);
+            write_section(&mut table, first + contents.len() as u64, content.len() as u64);
             contents.extend(content);
         }
         let mut tail = [table, contents].concat();
         tail.resize(tail.len().next_multiple_of(8), 0);
-        let attrs = self.attributes(&mut tail, data.end, |_| 0, &mut IdRoom::default());
+        let attrs = self.write_attributes(&mut tail, data.end, |_| 0, &mut IdRoom::default());
         let bits = sections.iter().fold(0, |bits, &(number, _)| bits | 1_u64 << number);
-        Ok(Ending { tail, header: header(self.attr_size(), attrs, data, bits) })
+        Ok(Ending { tail, header: encode_header(self.attr_size(), attrs, data, bits) })
     }
 
     /// Appends the ids and the attribute section to bytes that start at `offset` in the file, and
     /// returns the section's range. Each event gets room for as many more ids as `room` returns,
     /// which is added to `places`.
-    fn attributes(
+    fn write_attributes(
         &self,
         bytes: &mut Vec<u8>,
         offset: u64,
@@ -318,7 +320,7 @@ impl Description {
             let end = offset + bytes.len() as u64;
             places.add(end - 8 * ids as u64..end);
             attributes.extend(&event.attr.to_bytes()[..self.attr_size()]);
-            section(&mut attributes, start, end - start);
+            write_section(&mut attributes, start, end - start);
         }
         let start = offset + bytes.len() as u64;
         set_attr_sizes(&mut attributes, self.attr_size(), 16);
@@ -327,20 +329,20 @@ impl Description {
     }
 
     /// Encodes all feature sections, sorted by number.
-    fn all_sections(&self) -> Vec<(u32, Vec<u8>)> {
-        let mut sections = self.sections();
+    fn encode_all_sections(&self) -> Vec<(u32, Vec<u8>)> {
+        let mut sections = self.encode_sections();
         sections.extend(self.tracing_data.clone().map(|data| (features::TRACING_DATA, data)));
         sections.sort_by_key(|&(number, _)| number);
         sections
     }
 
     /// Encodes all feature sections except the tracepoints' formats, sorted by number.
-    fn sections(&self) -> Vec<(u32, Vec<u8>)> {
+    fn encode_sections(&self) -> Vec<(u32, Vec<u8>)> {
         let mut sections: Vec<_> =
             self.features.iter().map(|feature| (feature.number(), feature.content())).collect();
         sections.push((
             features::EVENT_DESC,
-            feature::event_descriptions(&self.events, self.attr_size()),
+            feature::encode_event_descriptions(&self.events, self.attr_size()),
         ));
         sections.sort_by_key(|&(number, _)| number);
         sections.dedup_by_key(|&mut (number, _)| number);
@@ -362,7 +364,7 @@ fn is_needed_to_read(number: u32) -> bool {
 }
 
 /// Appends offset and size of a section.
-fn section(into: &mut Vec<u8>, offset: u64, size: u64) {
+fn write_section(into: &mut Vec<u8>, offset: u64, size: u64) {
     into.extend(offset.to_ne_bytes());
     into.extend(size.to_ne_bytes());
 }
@@ -377,7 +379,7 @@ fn set_attr_sizes(attributes: &mut [u8], attr_size: usize, gap: usize) {
 }
 
 /// Encodes a `struct perf_file_header`.
-fn header(
+fn encode_header(
     attr_size: usize,
     attrs: Range<u64>,
     data: &Range<u64>,

@@ -50,7 +50,7 @@ impl DataSource {
         // The distance says more than the level.
         match usize::try_from(self.field(43, 3)) {
             Ok(hops @ 1..) => front = format!("{front}{} ", HOPS.get(hops).unwrap_or(&"N/A")),
-            _ => words.extend(named(bits & !(HIT | MISS), &LEVELS).map(str::to_owned)),
+            _ => words.extend(names_of_set_bits(bits & !(HIT | MISS), &LEVELS).map(str::to_owned)),
         }
         match self.field(33, 4) {
             0 => {}
@@ -70,8 +70,8 @@ impl DataSource {
     /// Returns the result of asking other caches: `None`, `HitM`.
     #[must_use]
     pub fn snoop(self) -> String {
-        let mut words: Vec<_> = named(self.field(19, 5), &SNOOPS).collect();
-        words.extend(named(self.field(38, 2), &["Fwd", "Peer"]));
+        let mut words: Vec<_> = names_of_set_bits(self.field(19, 5), &SNOOPS).collect();
+        words.extend(names_of_set_bits(self.field(38, 2), &["Fwd", "Peer"]));
         if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }
     }
 
@@ -79,7 +79,7 @@ impl DataSource {
     #[must_use]
     pub fn tlb(self) -> String {
         let bits = self.field(26, 7);
-        let words: Vec<_> = named(bits & !(HIT | MISS), &TLBS).collect();
+        let words: Vec<_> = names_of_set_bits(bits & !(HIT | MISS), &TLBS).collect();
         with_outcome(if words.is_empty() { "N/A".to_owned() } else { words.join(" or ") }, bits)
     }
 
@@ -101,13 +101,13 @@ impl DataSource {
         if bits & !1 == 0 || bits & 1 == 1 {
             return " N/A".to_owned();
         }
-        named(bits, &["", " Data", " Addr"]).collect()
+        names_of_set_bits(bits, &["", " Data", " Addr"]).collect()
     }
 
     /// Returns the kind of access: `LOAD`, `STORE`.
     #[must_use]
     pub fn operation(self) -> &'static str {
-        named(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")
+        names_of_set_bits(self.field(0, 5), &OPERATIONS).next().unwrap_or("No")
     }
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for DataSource {
 }
 
 /// Returns the names of the bits that are set.
-fn named<'a>(bits: u64, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+fn names_of_set_bits<'a>(bits: u64, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     names.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name)
 }
 

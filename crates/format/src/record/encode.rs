@@ -42,7 +42,12 @@ impl Encoder {
     /// See [`TooLong`].
     pub fn comm(&self, into: &mut Vec<u8>, comm: &Comm<'_>) -> Result<(), TooLong> {
         let misc = if comm.is_exec { PERF_RECORD_MISC_COMM_EXEC } else { 0 };
-        self.put(into, PERF_RECORD_COMM, misc, &[&ids(comm.pid, comm.tid), &text(comm.comm)])
+        self.put(
+            into,
+            PERF_RECORD_COMM,
+            misc,
+            &[&encode_ids(comm.pid, comm.tid), &encode_text(comm.comm)],
+        )
     }
 
     /// Appends the start of a thread. With `starts_empty` it inherits no mappings
@@ -53,7 +58,7 @@ impl Encoder {
     /// See [`TooLong`].
     pub fn fork(&self, into: &mut Vec<u8>, task: &Task, starts_empty: bool) -> Result<(), TooLong> {
         let misc = if starts_empty { PERF_RECORD_MISC_FORK_EXEC } else { 0 };
-        self.put(into, PERF_RECORD_FORK, misc, &[&task_fields(task)])
+        self.put(into, PERF_RECORD_FORK, misc, &[&encode_task(task)])
     }
 
     /// Appends the end of a thread.
@@ -61,7 +66,7 @@ impl Encoder {
     /// # Errors
     /// See [`TooLong`].
     pub fn exit(&self, into: &mut Vec<u8>, task: &Task) -> Result<(), TooLong> {
-        self.put(into, PERF_RECORD_EXIT, 0, &[&task_fields(task)])
+        self.put(into, PERF_RECORD_EXIT, 0, &[&encode_task(task)])
     }
 
     /// Appends a mapping: `MMAP` if it has no [`FileId`], else `MMAP2`. With process -1 it is a
@@ -73,9 +78,9 @@ impl Encoder {
         let mode = if mmap.pid == -1 { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
         let misc = mode | if mmap.is_data { PERF_RECORD_MISC_MMAP_DATA } else { 0 };
         let place = [mmap.start, mmap.len, mmap.pgoff].map(u64::to_ne_bytes);
-        let ids = ids(mmap.pid, mmap.tid);
+        let ids = encode_ids(mmap.pid, mmap.tid);
         let place = place.as_flattened();
-        let path = text(mmap.path);
+        let path = encode_text(mmap.path);
         let access = [mmap.prot, mmap.flags].map(u32::to_ne_bytes);
         match mmap.file {
             FileId::None => self.put(into, PERF_RECORD_MMAP, misc, &[&ids, place, &path]),
@@ -125,7 +130,7 @@ impl Encoder {
             into,
             PERF_RECORD_NAMESPACES,
             0,
-            &[&ids(pid, tid), &(links.len() as u64).to_ne_bytes(), &words],
+            &[&encode_ids(pid, tid), &(links.len() as u64).to_ne_bytes(), &words],
         )
     }
 
@@ -134,7 +139,12 @@ impl Encoder {
     /// # Errors
     /// See [`TooLong`].
     pub fn cgroup(&self, into: &mut Vec<u8>, cgroup: &Cgroup<'_>) -> Result<(), TooLong> {
-        self.put(into, PERF_RECORD_CGROUP, 0, &[&cgroup.id.to_ne_bytes(), &text(cgroup.path)])
+        self.put(
+            into,
+            PERF_RECORD_CGROUP,
+            0,
+            &[&cgroup.id.to_ne_bytes(), &encode_text(cgroup.path)],
+        )
     }
 
     /// Appends the registration or removal of kernel code.
@@ -147,7 +157,7 @@ impl Encoder {
             &symbol.addr.to_ne_bytes()[..],
             &symbol.len.to_ne_bytes(),
             kinds.as_flattened(),
-            &text(symbol.name),
+            &encode_text(symbol.name),
         ];
         self.put(into, PERF_RECORD_KSYMBOL, 0, &body)
     }
@@ -190,14 +200,14 @@ impl Encoder {
     }
 }
 
-fn ids(pid: i32, tid: i32) -> [u8; 8] {
+fn encode_ids(pid: i32, tid: i32) -> [u8; 8] {
     let mut both = [0; 8];
     both[..4].copy_from_slice(&pid.to_ne_bytes());
     both[4..].copy_from_slice(&tid.to_ne_bytes());
     both
 }
 
-fn task_fields(task: &Task) -> [u8; 24] {
+fn encode_task(task: &Task) -> [u8; 24] {
     let mut fields = [0; 24];
     fields[..16].copy_from_slice(
         [task.pid, task.ppid, task.tid, task.ptid].map(i32::to_ne_bytes).as_flattened(),
@@ -208,7 +218,7 @@ fn task_fields(task: &Task) -> [u8; 24] {
 
 /// Truncates text at its first NUL, and pads it with at least one NUL to a multiple of 8 bytes,
 /// like the kernel.
-fn text(text: &[u8]) -> Vec<u8> {
+fn encode_text(text: &[u8]) -> Vec<u8> {
     let mut bytes = crate::bytes::until_nul(text).to_vec();
     bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
     bytes

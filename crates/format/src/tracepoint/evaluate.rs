@@ -1,7 +1,7 @@
 //! Evaluates expressions on a record's bytes.
 
-use super::expression::{Expression, binary, cut, unary};
-use super::field::{Field, number};
+use super::expression::{Expression, apply_binary, apply_unary, truncate_number};
+use super::field::{Field, read_number};
 use crate::bytes::{Endian, until_nul};
 
 /// Looks up kernel addresses: symbols for `%pS`, and strings that a record only points to.
@@ -42,9 +42,9 @@ impl Raw<'_> {
             Expression::Field(field) => {
                 self.fields.get(*field).map_or(0, |field| field.number(self.bytes, self.endian))
             }
-            Expression::Cast(size, inner) => cut(self.number(inner), *size),
+            Expression::Cast(size, inner) => truncate_number(self.number(inner), *size),
             Expression::Unary("*", inner) => self.element(inner, 0),
-            Expression::Unary(sign, inner) => unary(sign, self.number(inner)).unwrap_or(0),
+            Expression::Unary(sign, inner) => apply_unary(sign, self.number(inner)).unwrap_or(0),
             Expression::Binary("&&", left, right) => {
                 u64::from(self.number(left) != 0 && self.number(right) != 0)
             }
@@ -52,7 +52,7 @@ impl Raw<'_> {
                 u64::from(self.number(left) != 0 || self.number(right) != 0)
             }
             Expression::Binary(sign, left, right) => {
-                binary(sign, self.number(left), self.number(right))
+                apply_binary(sign, self.number(left), self.number(right))
             }
             Expression::Choice(condition, yes, no) => {
                 self.number(if self.number(condition) != 0 { yes } else { no })
@@ -78,7 +78,7 @@ impl Raw<'_> {
         let Some(field) = self.fields.get(field) else { return 0 };
         let bytes = field.bytes(self.bytes, self.endian);
         let at = usize::try_from(index).ok().and_then(|index| index.checked_mul(size));
-        at.map_or(0, |at| number(bytes, at, size, self.endian))
+        at.map_or(0, |at| read_number(bytes, at, size, self.endian))
     }
 
     /// Returns the bytes of an array or buffer.
@@ -96,14 +96,14 @@ impl Raw<'_> {
     }
 
     /// Appends the text for `%s`.
-    pub(super) fn text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
+    pub(super) fn append_text(&mut self, expression: &Expression, out: &mut Vec<u8>) {
         match expression {
             Expression::Text(text) => out.extend_from_slice(text),
             Expression::Choice(condition, yes, no) => {
-                self.text(if self.number(condition) != 0 { yes } else { no }, out);
+                self.append_text(if self.number(condition) != 0 { yes } else { no }, out);
             }
             Expression::Flags(value, between, pairs) => {
-                flags(self.number(value), between, pairs, out);
+                append_flags(self.number(value), between, pairs, out);
             }
             Expression::Symbolic(value, pairs) => {
                 let value = self.number(value);
@@ -120,10 +120,10 @@ impl Raw<'_> {
                 out.extend_from_slice(digits.join(between).as_bytes());
             }
             Expression::Array(array, len, size) => {
-                self.array(array, self.number(len), self.number(size), out);
+                self.append_array(array, self.number(len), self.number(size), out);
             }
-            Expression::Bitmask(_) => bitmask(self.buffer(expression), self.endian, out),
-            Expression::Field(field) => self.field_text(*field, out),
+            Expression::Bitmask(_) => append_bitmask(self.buffer(expression), self.endian, out),
+            Expression::Field(field) => self.append_field_text(*field, out),
             Expression::Str(_) | Expression::Dynamic(..) => {
                 out.extend_from_slice(until_nul(self.buffer(expression)));
             }
@@ -134,18 +134,18 @@ impl Raw<'_> {
         }
     }
 
-    fn array(&self, array: &Expression, len: u64, size: u64, out: &mut Vec<u8>) {
+    fn append_array(&self, array: &Expression, len: u64, size: u64, out: &mut Vec<u8>) {
         let bytes = self.buffer(array);
         let size = usize::try_from(size).unwrap_or(1).clamp(1, 8);
         let elements = bytes.chunks_exact(size).take(usize::try_from(len).unwrap_or(usize::MAX));
         let texts: Vec<_> = elements
-            .map(|element| format!("0x{:x}", number(element, 0, size, self.endian)))
+            .map(|element| format!("0x{:x}", read_number(element, 0, size, self.endian)))
             .collect();
         out.extend_from_slice(format!("{{{}}}", texts.join(",")).as_bytes());
     }
 
     /// Appends the text of an array, or the text that a pointer points to, if it is known.
-    fn field_text(&mut self, field: usize, out: &mut Vec<u8>) {
+    fn append_field_text(&mut self, field: usize, out: &mut Vec<u8>) {
         let Some(field) = self.fields.get(field) else { return };
         if field.is_array || field.size != 8 {
             return out.extend_from_slice(until_nul(field.bytes(self.bytes, self.endian)));
@@ -159,7 +159,7 @@ impl Raw<'_> {
 }
 
 /// Appends the names of set bits, and the other bits in hexadecimal.
-fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec<u8>) {
+fn append_flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec<u8>) {
     let mut is_first = true;
     let mut add = |text: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(if is_first { b"" } else { between });
@@ -182,9 +182,9 @@ fn flags(mut value: u64, between: &[u8], pairs: &[(i64, Vec<u8>)], out: &mut Vec
 }
 
 /// Appends a bitmask in groups of eight hexadecimal digits, the highest first, separated by commas.
-fn bitmask(bytes: &[u8], endian: Endian, out: &mut Vec<u8>) {
+fn append_bitmask(bytes: &[u8], endian: Endian, out: &mut Vec<u8>) {
     let mut words: Vec<_> =
-        bytes.chunks(8).map(|word| number(word, 0, word.len(), endian)).collect();
+        bytes.chunks(8).map(|word| read_number(word, 0, word.len(), endian)).collect();
     words.reverse();
     let groups = words
         .iter()

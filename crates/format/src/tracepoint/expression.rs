@@ -30,27 +30,29 @@ pub(super) enum Expression {
 }
 
 /// Evaluates an expression without a record; `None` if it needs one.
-pub(super) fn constant(expression: &Expression) -> Option<u64> {
+pub(super) fn evaluate_constant(expression: &Expression) -> Option<u64> {
     match expression {
         Expression::Number(number) => Some(*number),
-        Expression::Cast(size, inner) => constant(inner).map(|value| cut(value, *size)),
-        Expression::Unary(sign, inner) => unary(sign, constant(inner)?),
+        Expression::Cast(size, inner) => {
+            evaluate_constant(inner).map(|value| truncate_number(value, *size))
+        }
+        Expression::Unary(sign, inner) => apply_unary(sign, evaluate_constant(inner)?),
         Expression::Binary(sign, left, right) => {
-            Some(binary(sign, constant(left)?, constant(right)?))
+            Some(apply_binary(sign, evaluate_constant(left)?, evaluate_constant(right)?))
         }
         Expression::Choice(condition, yes, no) => {
-            constant(if constant(condition)? != 0 { yes } else { no })
+            evaluate_constant(if evaluate_constant(condition)? != 0 { yes } else { no })
         }
         _ => None,
     }
 }
 
 /// Truncates a number to its lowest `size` bytes.
-pub(super) fn cut(value: u64, size: usize) -> u64 {
+pub(super) fn truncate_number(value: u64, size: usize) -> u64 {
     if size >= 8 { value } else { value & ((1 << (8 * size)) - 1) }
 }
 
-pub(super) fn unary(sign: &str, value: u64) -> Option<u64> {
+pub(super) fn apply_unary(sign: &str, value: u64) -> Option<u64> {
     match sign {
         "!" => Some(u64::from(value == 0)),
         "~" => Some(!value),
@@ -60,7 +62,7 @@ pub(super) fn unary(sign: &str, value: u64) -> Option<u64> {
 }
 
 /// Applies an operator to unsigned numbers, like libtraceevent. Dividing by 0 gives 0.
-pub(super) fn binary(sign: &str, left: u64, right: u64) -> u64 {
+pub(super) fn apply_binary(sign: &str, left: u64, right: u64) -> u64 {
     match sign {
         "||" => u64::from(left != 0 || right != 0),
         "&&" => u64::from(left != 0 && right != 0),

@@ -93,7 +93,7 @@ impl Field {
 
     /// Returns the field as a number.
     pub(super) fn number(&self, raw: &[u8], endian: Endian) -> u64 {
-        number(raw, self.offset, self.size, endian)
+        read_number(raw, self.offset, self.size, endian)
     }
 
     /// Returns offset and length of the field's bytes, including those stored elsewhere.
@@ -160,7 +160,7 @@ impl Field {
 }
 
 /// Reads an unsigned number of `size` bytes; 0 if it is missing.
-pub(super) fn number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
+pub(super) fn read_number(raw: &[u8], offset: usize, size: usize, endian: Endian) -> u64 {
     let Some(bytes) = offset
         .checked_add(size)
         .and_then(|end| raw.get(offset..end))

@@ -20,7 +20,7 @@ const SIGNS: [&str; 32] = [
 ];
 
 /// Splits an expression into tokens; `None` if it contains anything else.
-pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
+pub(super) fn tokenize(text: &str) -> Option<Vec<Token>> {
     let mut rest = text.trim_start();
     let mut tokens = Vec::new();
     while let Some(first) = rest.chars().next() {
@@ -28,9 +28,9 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
             return None;
         }
         let (token, len) = match first {
-            '"' => string(rest)?,
-            '\'' => character(rest)?,
-            '0'..='9' => number(rest)?,
+            '"' => read_string(rest)?,
+            '\'' => read_character(rest)?,
+            '0'..='9' => read_number(rest)?,
             first if first.is_ascii_alphabetic() || first == '_' => {
                 let len = rest
                     .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
@@ -48,7 +48,7 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-fn number(text: &str) -> Option<(Token, usize)> {
+fn read_number(text: &str) -> Option<(Token, usize)> {
     let len = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
     let digits = text[..len].trim_end_matches(['u', 'U', 'l', 'L']);
     let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
@@ -59,17 +59,17 @@ fn number(text: &str) -> Option<(Token, usize)> {
     Some((Token::Number(value.ok()?), len))
 }
 
-fn character(text: &str) -> Option<(Token, usize)> {
-    let (bytes, len) = quoted(text, b'\'')?;
+fn read_character(text: &str) -> Option<(Token, usize)> {
+    let (bytes, len) = read_quoted(text, b'\'')?;
     Some((Token::Number((*bytes.first()?).into()), len))
 }
 
-fn string(text: &str) -> Option<(Token, usize)> {
-    quoted(text, b'"').map(|(bytes, len)| (Token::Text(bytes), len))
+fn read_string(text: &str) -> Option<(Token, usize)> {
+    read_quoted(text, b'"').map(|(bytes, len)| (Token::Text(bytes), len))
 }
 
 /// Returns the text between two quotes, and its length including them.
-fn quoted(text: &str, quote: u8) -> Option<(Vec<u8>, usize)> {
+fn read_quoted(text: &str, quote: u8) -> Option<(Vec<u8>, usize)> {
     let mut bytes = text.bytes().enumerate().skip(1);
     let mut content = Vec::new();
     while let Some((at, byte)) = bytes.next() {

@@ -42,7 +42,8 @@ impl Format {
     pub fn parse(text: &str) -> Option<Self> {
         let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
         let fields: Vec<_> = text.lines().filter_map(Field::parse).take(field::MOST).collect();
-        let print = line("print fmt: ").and_then(|expression| parser::print(expression, &fields));
+        let print =
+            line("print fmt: ").and_then(|expression| parser::parse_print(expression, &fields));
         Some(Self {
             name: line("name: ")?.trim().to_owned(),
             id: line("ID: ")?.trim().parse().ok()?,

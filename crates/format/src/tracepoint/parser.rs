@@ -1,24 +1,24 @@
 //! Parses `print fmt`.
 
-use super::expression::{Expression, constant};
+use super::expression::{Expression, evaluate_constant};
 use super::field::{Field, Location, type_size};
-use super::lexer::{Token, tokens};
-use super::printf::{Directive, directives};
+use super::lexer::{Token, tokenize};
+use super::printf::{Directive, parse_directives};
 
 /// Maximum nesting depth of expressions.
 const DEPTH: u32 = 400;
 
 /// Parses a `print fmt` to directives; `None` if any part of it isn't understood.
-pub(super) fn print(text: &str, fields: &[Field]) -> Option<Vec<Directive>> {
-    let tokens = tokens(text)?;
+pub(super) fn parse_print(text: &str, fields: &[Field]) -> Option<Vec<Directive>> {
+    let tokens = tokenize(text)?;
     let mut parser = Parser { rest: &tokens, fields, depth: 0 };
-    let Expression::Text(format) = parser.primary()? else { return None };
+    let Expression::Text(format) = parser.parse_primary()? else { return None };
     let mut arguments = Vec::new();
     while !parser.rest.is_empty() {
         parser.expect(",")?;
-        arguments.push(parser.expression()?);
+        arguments.push(parser.parse_expression()?);
     }
-    directives(&format, arguments)
+    parse_directives(&format, arguments)
 }
 
 struct Parser<'t> {
@@ -50,20 +50,20 @@ impl<'t> Parser<'t> {
         self.take(sign).then_some(())
     }
 
-    fn word(&mut self) -> Option<&'t str> {
+    fn take_word(&mut self) -> Option<&'t str> {
         if let Token::Word(word) = self.next()? { Some(word) } else { None }
     }
 
-    fn expression(&mut self) -> Option<Expression> {
+    fn parse_expression(&mut self) -> Option<Expression> {
         self.depth += 1;
         if self.depth > DEPTH {
             return None;
         }
-        let condition = self.binary(0)?;
+        let condition = self.parse_binary(0)?;
         let expression = if self.take("?") {
-            let yes = self.expression()?;
+            let yes = self.parse_expression()?;
             self.expect(":")?;
-            Expression::Choice(condition.into(), yes.into(), self.expression()?.into())
+            Expression::Choice(condition.into(), yes.into(), self.parse_expression()?.into())
         } else {
             condition
         };
@@ -72,20 +72,22 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses operators that bind at least as tightly as `least`.
-    fn binary(&mut self, least: u8) -> Option<Expression> {
-        let mut left = self.unary()?;
+    fn parse_binary(&mut self, least: u8) -> Option<Expression> {
+        let mut left = self.parse_unary()?;
         while let Some(Token::Sign(sign)) = self.rest.first() {
-            let Some(binding) = binding(sign).filter(|binding| *binding >= least) else { break };
+            let Some(binding) = operator_binding(sign).filter(|binding| *binding >= least) else {
+                break;
+            };
             self.next();
             self.depth += 1;
-            let right = if self.depth > DEPTH { None } else { self.binary(binding + 1) }?;
+            let right = if self.depth > DEPTH { None } else { self.parse_binary(binding + 1) }?;
             self.depth -= 1;
             left = Expression::Binary(sign, left.into(), right.into());
         }
         Some(left)
     }
 
-    fn unary(&mut self) -> Option<Expression> {
+    fn parse_unary(&mut self) -> Option<Expression> {
         self.depth += 1;
         if self.depth > DEPTH {
             return None;
@@ -93,7 +95,7 @@ impl<'t> Parser<'t> {
         let expression = match self.rest.first()? {
             Token::Sign(sign @ ("!" | "~" | "-" | "+" | "&" | "*")) => {
                 self.next();
-                let operand = self.unary()?;
+                let operand = self.parse_unary()?;
                 // An expression with a field's address uses the field itself.
                 if matches!(*sign, "+" | "&") {
                     operand
@@ -101,10 +103,10 @@ impl<'t> Parser<'t> {
                     Expression::Unary(sign, operand.into())
                 }
             }
-            Token::Sign("(") if self.cast().is_some() => {
-                let (size, rest) = self.cast()?;
+            Token::Sign("(") if self.parse_cast().is_some() => {
+                let (size, rest) = self.parse_cast()?;
                 self.rest = rest;
-                let operand = self.unary()?;
+                let operand = self.parse_unary()?;
                 match operand {
                     // A cast to elements of another size.
                     Expression::Dynamic(field, _) if size.1 => Expression::Dynamic(field, size.0),
@@ -112,7 +114,7 @@ impl<'t> Parser<'t> {
                     operand => Expression::Cast(size.0, operand.into()),
                 }
             }
-            _ => self.postfix()?,
+            _ => self.parse_postfix()?,
         };
         self.depth -= 1;
         Some(expression)
@@ -120,7 +122,7 @@ impl<'t> Parser<'t> {
 
     /// Parses a type in brackets. Returns its size or its pointee's, and whether it is a pointer;
     /// and the tokens after it.
-    fn cast(&self) -> Option<((usize, bool), &'t [Token])> {
+    fn parse_cast(&self) -> Option<((usize, bool), &'t [Token])> {
         let end = self.rest.iter().position(|token| *token == Token::Sign(")"))?;
         let mut words = Vec::new();
         let mut pointers = 0;
@@ -148,17 +150,17 @@ impl<'t> Parser<'t> {
         ))
     }
 
-    fn postfix(&mut self) -> Option<Expression> {
-        let mut expression = self.primary()?;
+    fn parse_postfix(&mut self) -> Option<Expression> {
+        let mut expression = self.parse_primary()?;
         while self.take("[") {
-            let index = self.expression()?;
+            let index = self.parse_expression()?;
             self.expect("]")?;
             expression = Expression::Element(expression.into(), index.into());
         }
         Some(expression)
     }
 
-    fn primary(&mut self) -> Option<Expression> {
+    fn parse_primary(&mut self) -> Option<Expression> {
         match self.next()? {
             Token::Number(number) => Some(Expression::Number(*number)),
             Token::Text(text) => {
@@ -170,20 +172,20 @@ impl<'t> Parser<'t> {
                 Some(Expression::Text(text))
             }
             Token::Sign("(") => {
-                let expression = self.expression()?;
+                let expression = self.parse_expression()?;
                 self.expect(")")?;
                 Some(expression)
             }
             Token::Word(word) if word == "REC" => {
                 self.expect("->")?;
-                let name = self.word()?;
-                self.field(name).map(Expression::Field)
+                let name = self.take_word()?;
+                self.find_field(name).map(Expression::Field)
             }
             // A name of the kernel that the description doesn't define.
             Token::Word(_) if !self.is_next("(") => Some(Expression::Number(0)),
             Token::Word(word) => {
                 self.expect("(")?;
-                let call = self.call(word)?;
+                let call = self.parse_call(word)?;
                 self.expect(")")?;
                 Some(call)
             }
@@ -191,65 +193,67 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn field(&self, name: &str) -> Option<usize> {
+    fn find_field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.name == name)
     }
 
     /// Parses a field whose bytes are stored elsewhere.
-    fn dynamic(&mut self) -> Option<usize> {
-        let name = self.word()?;
-        self.field(name).filter(|field| self.fields[*field].location != Location::Inline)
+    fn parse_dynamic(&mut self) -> Option<usize> {
+        let name = self.take_word()?;
+        self.find_field(name).filter(|field| self.fields[*field].location != Location::Inline)
     }
 
-    fn boxed(&mut self) -> Option<Box<Expression>> {
-        self.expression().map(Box::new)
+    fn parse_boxed(&mut self) -> Option<Box<Expression>> {
+        self.parse_expression().map(Box::new)
     }
 
     /// Parses a comma and a further argument.
-    fn further(&mut self) -> Option<Box<Expression>> {
+    fn parse_further(&mut self) -> Option<Box<Expression>> {
         self.expect(",")?;
-        self.boxed()
+        self.parse_boxed()
     }
 
     /// Parses the arguments of one of the helpers in the kernel's tracing headers.
-    fn call(&mut self, name: &str) -> Option<Expression> {
+    fn parse_call(&mut self, name: &str) -> Option<Expression> {
         Some(match name {
-            "__get_str" | "__get_rel_str" => Expression::Str(self.dynamic()?),
+            "__get_str" | "__get_rel_str" => Expression::Str(self.parse_dynamic()?),
             "__get_dynamic_array" | "__get_rel_dynamic_array" => {
-                let field = self.dynamic()?;
+                let field = self.parse_dynamic()?;
                 Expression::Dynamic(field, self.fields[field].element_size())
             }
             "__get_dynamic_array_len" | "__get_rel_dynamic_array_len" => {
-                Expression::DynamicLen(self.dynamic()?)
+                Expression::DynamicLen(self.parse_dynamic()?)
             }
             "__get_bitmask" | "__get_cpumask" | "__get_rel_bitmask" | "__get_rel_cpumask" => {
-                Expression::Bitmask(self.dynamic()?)
+                Expression::Bitmask(self.parse_dynamic()?)
             }
             "__print_flags" | "__print_flags_u64" => {
-                let value = self.boxed()?;
-                let Expression::Text(between) = *self.further()? else { return None };
-                Expression::Flags(value, between, self.pairs()?)
+                let value = self.parse_boxed()?;
+                let Expression::Text(between) = *self.parse_further()? else { return None };
+                Expression::Flags(value, between, self.parse_pairs()?)
             }
             "__print_symbolic" | "__print_symbolic_u64" => {
-                Expression::Symbolic(self.boxed()?, self.pairs()?)
+                Expression::Symbolic(self.parse_boxed()?, self.parse_pairs()?)
             }
-            "__print_hex" => Expression::Hex(self.boxed()?, self.further()?, " "),
-            "__print_hex_str" => Expression::Hex(self.boxed()?, self.further()?, ""),
-            "__print_array" => Expression::Array(self.boxed()?, self.further()?, self.further()?),
+            "__print_hex" => Expression::Hex(self.parse_boxed()?, self.parse_further()?, " "),
+            "__print_hex_str" => Expression::Hex(self.parse_boxed()?, self.parse_further()?, ""),
+            "__print_array" => {
+                Expression::Array(self.parse_boxed()?, self.parse_further()?, self.parse_further()?)
+            }
             "__builtin_expect" => {
-                let value = self.expression()?;
-                self.further()?;
+                let value = self.parse_expression()?;
+                self.parse_further()?;
                 value
             }
-            "sizeof" => self.size()?,
+            "sizeof" => self.parse_size()?,
             _ => return None,
         })
     }
 
     /// Parses the operand of `sizeof`.
-    fn size(&mut self) -> Option<Expression> {
+    fn parse_size(&mut self) -> Option<Expression> {
         if matches!(self.rest, [Token::Word(word), Token::Sign("->"), ..] if word == "REC") {
-            let Expression::Field(field) = self.primary()? else { return None };
+            let Expression::Field(field) = self.parse_primary()? else { return None };
             return Some(Expression::Number(self.fields[field].size as u64));
         }
         let mut words = Vec::new();
@@ -263,24 +267,24 @@ impl<'t> Parser<'t> {
     }
 
     /// Parses a number or the name of one; an unknown name is -1.
-    fn pair_value(&mut self) -> Option<i64> {
+    fn parse_pair_value(&mut self) -> Option<i64> {
         if let [Token::Word(word), Token::Sign(","), ..] = self.rest {
             self.next();
             return Some(
                 ENUMERATED.iter().find(|(name, _)| name == word).map_or(-1, |(_, value)| *value),
             );
         }
-        constant(&self.expression()?).map(u64::cast_signed)
+        evaluate_constant(&self.parse_expression()?).map(u64::cast_signed)
     }
 
     /// Parses any number of `, { VALUE, "name" }`.
-    fn pairs(&mut self) -> Option<Vec<(i64, Vec<u8>)>> {
+    fn parse_pairs(&mut self) -> Option<Vec<(i64, Vec<u8>)>> {
         let mut pairs = Vec::new();
         while self.take(",") {
             self.expect("{")?;
-            let value = self.pair_value()?;
+            let value = self.parse_pair_value()?;
             self.expect(",")?;
-            let name = self.expression()?;
+            let name = self.parse_expression()?;
             self.expect("}")?;
             // The kernel ends some lists with a pair without a name.
             if let Expression::Text(name) = name {
@@ -307,7 +311,7 @@ const ENUMERATED: [(&str, i64); 12] = [
     ("HRTIMER_RESTART", 1),
 ];
 
-fn binding(sign: &str) -> Option<u8> {
+fn operator_binding(sign: &str) -> Option<u8> {
     Some(match sign {
         "||" => 1,
         "&&" => 2,

@@ -86,7 +86,10 @@ enum Size {
 const WIDEST: u64 = 1 << 10;
 
 /// Parses a format; `None` if it is malformed or has too few arguments.
-pub(super) fn directives(format: &[u8], arguments: Vec<Expression>) -> Option<Vec<Directive>> {
+pub(super) fn parse_directives(
+    format: &[u8],
+    arguments: Vec<Expression>,
+) -> Option<Vec<Directive>> {
     let mut arguments = arguments.into_iter();
     let mut directives = Vec::new();
     let mut rest = format;
@@ -98,7 +101,7 @@ pub(super) fn directives(format: &[u8], arguments: Vec<Expression>) -> Option<Ve
             rest = behind;
             continue;
         }
-        let (conversion, behind) = conversion(rest, &mut arguments)?;
+        let (conversion, behind) = parse_conversion(rest, &mut arguments)?;
         directives.push(Directive::Conversion(Box::new(conversion)));
         rest = behind;
     }
@@ -108,17 +111,17 @@ pub(super) fn directives(format: &[u8], arguments: Vec<Expression>) -> Option<Ve
     Some(directives)
 }
 
-fn conversion<'f>(
+fn parse_conversion<'f>(
     mut rest: &'f [u8],
     arguments: &mut impl Iterator<Item = Expression>,
 ) -> Option<(Conversion, &'f [u8])> {
     let (flags, behind) = ConversionFlags::split(rest);
     rest = behind;
-    let width = size(&mut rest, arguments)?;
+    let width = parse_size(&mut rest, arguments)?;
     let precision = match rest.strip_prefix(b".") {
         Some(behind) => {
             rest = behind;
-            match size(&mut rest, arguments)? {
+            match parse_size(&mut rest, arguments)? {
                 Size::None => Size::Fixed(0),
                 precision => precision,
             }
@@ -150,7 +153,7 @@ fn conversion<'f>(
 }
 
 /// Parses a width: digits, or `*` for an argument.
-fn size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<Size> {
+fn parse_size(rest: &mut &[u8], arguments: &mut impl Iterator<Item = Expression>) -> Option<Size> {
     if let Some(behind) = rest.strip_prefix(b"*") {
         *rest = behind;
         return Some(Size::Argument(arguments.next()?));
@@ -181,7 +184,7 @@ impl Conversion {
         let start = out.len();
         let digits = match self.specifier {
             b's' => {
-                raw.text(&self.argument, out);
+                raw.append_text(&self.argument, out);
                 if let Some(precision) = precision {
                     out.truncate(out.len().min(start.saturating_add(precision)));
                 }
@@ -192,7 +195,7 @@ impl Conversion {
                 return self.pad(out, start, start, width.unwrap_or(0), false);
             }
             b'p' => {
-                self.pointer(raw, out, width);
+                self.print_pointer(raw, out, width);
                 return self.pad(
                     out,
                     start,
@@ -201,7 +204,7 @@ impl Conversion {
                     false,
                 );
             }
-            _ => self.integer(raw.number(&self.argument), out),
+            _ => self.print_integer(raw.number(&self.argument), out),
         };
         let number_at = out.len();
         out.extend(std::iter::repeat_n(b'0', precision.unwrap_or(1).saturating_sub(digits.len())));
@@ -216,7 +219,7 @@ impl Conversion {
     }
 
     /// Appends the sign or the base, and returns the digits.
-    fn integer(&self, value: u64, out: &mut Vec<u8>) -> String {
+    fn print_integer(&self, value: u64, out: &mut Vec<u8>) -> String {
         let unsigned = if self.bytes >= 8 { value } else { value & ((1 << (8 * self.bytes)) - 1) };
         let base = |text: &str| {
             if self.flags.alternate && unsigned != 0 {
@@ -249,7 +252,7 @@ impl Conversion {
         out.splice(at..at, std::iter::repeat_n(fill, missing));
     }
 
-    fn pointer(&self, raw: &mut Raw<'_>, out: &mut Vec<u8>, width: Option<usize>) {
+    fn print_pointer(&self, raw: &mut Raw<'_>, out: &mut Vec<u8>, width: Option<usize>) {
         let bytes = || raw.buffer(&self.argument);
         match self.extension.as_slice() {
             [b'S' | b's' | b'F' | b'f' | b'B', ..] => {
@@ -267,7 +270,7 @@ impl Conversion {
             [b'M' | b'm', rest @ ..] => {
                 let between = if rest.first() == Some(&b'F') { "-" } else { ":" };
                 out.extend_from_slice(
-                    hex(bytes(), 6, if self.extension[0] == b'm' { "" } else { between })
+                    format_hex(bytes(), 6, if self.extension[0] == b'm' { "" } else { between })
                         .as_bytes(),
                 );
             }
@@ -278,15 +281,15 @@ impl Conversion {
                     Some(b'N') => "",
                     _ => " ",
                 };
-                out.extend_from_slice(hex(bytes(), width.unwrap_or(1), between).as_bytes());
+                out.extend_from_slice(format_hex(bytes(), width.unwrap_or(1), between).as_bytes());
             }
-            [b'U', ..] => out.extend_from_slice(uuid(bytes()).as_bytes()),
+            [b'U', ..] => out.extend_from_slice(format_uuid(bytes()).as_bytes()),
             [b'I' | b'i', b'4', ..] => {
                 let parts: Vec<_> = bytes().iter().take(4).map(u8::to_string).collect();
                 out.extend_from_slice(parts.join(".").as_bytes());
             }
             [b'I' | b'i', kind @ (b'6' | b'S'), ..] => {
-                out.extend_from_slice(internet(bytes(), *kind == b'S').as_bytes());
+                out.extend_from_slice(format_internet_address(bytes(), *kind == b'S').as_bytes());
             }
             _ => match raw.number(&self.argument) {
                 0 => out.extend_from_slice(b"(nil)"),
@@ -307,19 +310,19 @@ impl Size {
     }
 }
 
-fn hex(bytes: &[u8], len: usize, between: &str) -> String {
+fn format_hex(bytes: &[u8], len: usize, between: &str) -> String {
     bytes.iter().take(len).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
 }
 
-fn uuid(bytes: &[u8]) -> String {
+fn format_uuid(bytes: &[u8]) -> String {
     let part = |from: usize, to: usize| {
-        bytes.get(from..to).map_or_else(String::new, |part| hex(part, part.len(), ""))
+        bytes.get(from..to).map_or_else(String::new, |part| format_hex(part, part.len(), ""))
     };
     [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)].join("-")
 }
 
 /// Formats an IPv6 address; with `is_socket`, a `struct sockaddr` of either family.
-fn internet(bytes: &[u8], is_socket: bool) -> String {
+fn format_internet_address(bytes: &[u8], is_socket: bool) -> String {
     const INET: u8 = 2;
     const INET6: u8 = 10;
     let v6 = |from: usize| {

@@ -65,11 +65,11 @@ impl BlockCycles {
             if cycles == 0 {
                 continue;
             }
-            let Some(at) = place(machine, pid, branch.from) else { continue };
+            let Some(at) = find_dso_address(machine, pid, branch.from) else { continue };
             let Ok(symbol) = machine.symbol(at) else { continue };
             let end = at.address.saturating_sub(symbol.start);
             let start = begun
-                .and_then(|begun| place(machine, pid, begun))
+                .and_then(|begun| find_dso_address(machine, pid, begun))
                 .filter(|begun| begun.dso == symbol.dso && begun.address < at.address)
                 .and_then(|begun| begun.address.checked_sub(symbol.start));
             let sum = sums.ends.entry((symbol, end)).or_default();
@@ -119,7 +119,7 @@ impl BlockCycles {
                     }
                 };
             let mut blocks: Vec<_> = ends.into_iter().zip(lines).map(block).collect();
-            blocks.sort_by(|left, right| order(profile, left).cmp(&order(profile, right)));
+            blocks.sort_by(|left, right| sort_key(profile, left).cmp(&sort_key(profile, right)));
             Blocks { event, cycles, blocks }
         };
         self.blocks = std::mem::take(&mut self.by_event).into_iter().map(blocks).collect();
@@ -132,14 +132,14 @@ impl BlockCycles {
 }
 
 /// Sorts by cycles in descending order, then as in perf by name in reverse, and by address.
-fn order<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
+fn sort_key<'a>(profile: &'a Profile, block: &Block) -> impl Ord + use<'a> {
     use std::cmp::Reverse;
     let name = profile.string(block.function);
     (Reverse(block.cycles), Reverse(name), block.start, block.end, block.dso)
 }
 
 /// Returns the DSO address of a branch's source or target.
-fn place(machine: &Machine, pid: i32, address: u64) -> Option<DsoAddress> {
+fn find_dso_address(machine: &Machine, pid: i32, address: u64) -> Option<DsoAddress> {
     let at = CodeAddress::from_branch(address);
     machine.dso_address(at.mode, pid, at.address)
 }
@@ -150,4 +150,50 @@ fn has_all_branches(sample: &Replayed<'_, Sample<'_>>) -> bool {
     let layout = sample.event.and_then(|event| layouts.get(event));
     let kinds = layout.map_or(0, |layout| layout.branch_sample_type);
     kinds & u64::from(PERF_SAMPLE_BRANCH_ANY) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+    use tare_format::file::Description;
+    use tare_format::record::{Layout, RawRecord, kind};
+
+    use super::*;
+    use crate::machine::tests::machine_with;
+
+    const BRANCH_STACK: u64 = 1 << 11;
+
+    #[test]
+    fn cycles_of_unnamed_code_count_towards_the_total_only() {
+        // Two branches of 7 and 5 cycles: the flags hold the cycles from bit 4 on.
+        let words = [2_u64, 0x1010, 0x1000, 7 << 4, 0x1020, 0x1018, 5 << 4];
+        let body = words.map(u64::to_le_bytes).concat();
+        let raw = RawRecord {
+            kind: kind::PERF_RECORD_SAMPLE,
+            misc: 2,
+            body: &body,
+            endian: Endian::Little,
+        };
+        let layout = Layout { sample_type: BRANCH_STACK, ..Layout::default() };
+        let fields = Sample::decode(&raw, &layout).unwrap();
+        let description = Description::from_events(Endian::Little, []);
+        let sample = Replayed {
+            time_ns: None,
+            description: &description,
+            event: None,
+            raw,
+            fields: &fields,
+        };
+        let machine = machine_with(&[(-1, 0x1000, "/nonexistent/program")]);
+        let mut profile = Profile::default();
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let mut cycles = BlockCycles::default();
+        cycles.add(&machine, &sample, event);
+        cycles.add(&machine, &sample, event);
+        cycles.finish(&mut profile, &machine);
+        let blocks = cycles.into_blocks();
+        assert_eq!((blocks.len(), blocks[0].event, blocks[0].cycles), (1, event, 24));
+        assert!(blocks[0].blocks.is_empty());
+    }
 }

@@ -90,14 +90,14 @@ impl Details {
         values.clear();
         for at in 0..self.wanted.len() {
             let detail = self.wanted[at];
-            values.push(self.value(profile, machine, frames.as_deref_mut(), detail, detailed));
+            values.push(self.read_value(profile, machine, frames.as_deref_mut(), detail, detailed));
         }
         let details = profile.add_details(&values);
         self.values = values;
         Some(details)
     }
 
-    fn value(
+    fn read_value(
         &mut self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -113,14 +113,14 @@ impl Details {
         let source = sample.data_src.map(DataSource);
         match detail {
             Detail::Parent => Value::None,
-            Detail::Cgroup => cgroup(profile, machine, sample.cgroup),
+            Detail::Cgroup => cgroup_value(profile, machine, sample.cgroup),
             Detail::CgroupId => {
                 let known = sample.head.tid.and_then(|tid| self.cgroup_namespaces.get(&tid));
                 let known = known.map(|(device, inode)| format!("{device}/{inode:#x}"));
                 text(profile, known)
             }
             Detail::Time => {
-                let time = detailed.sample.time_ns.map(|time_ns| self.slice(time_ns));
+                let time = detailed.sample.time_ns.map(|time_ns| self.format_slice(time_ns));
                 text(profile, time)
             }
             Detail::LocalWeight | Detail::Weight => number(sample.weight),
@@ -132,11 +132,13 @@ impl Details {
                 let place = sample.head.ip.map(|address| CodeAddress { mode, address });
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
-            Detail::Socket => number(self.socket(detailed.sample.description, sample.head.cpu)),
+            Detail::Socket => {
+                number(self.find_socket(detailed.sample.description, sample.head.cpu))
+            }
             Detail::Address => number(sample.head.ip),
             Detail::CodePageSize => number(sample.code_page_size),
             Detail::DataPageSize => number(sample.data_page_size),
-            Detail::Transaction => text(profile, sample.transaction.map(transaction)),
+            Detail::Transaction => text(profile, sample.transaction.map(transaction_text)),
             Detail::PhysicalAddress => number(sample.phys_addr),
             Detail::Memory => text(profile, source.map(DataSource::level)),
             Detail::Snoop => text(profile, source.map(DataSource::snoop)),
@@ -147,11 +149,11 @@ impl Details {
                 let place = sample.head.addr.map(CodeAddress::from_branch);
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
-            _ => self.branch_value(profile, machine, frames, detail, detailed),
+            _ => self.read_branch_value(profile, machine, frames, detail, detailed),
         }
     }
 
-    fn branch_value(
+    fn read_branch_value(
         &self,
         profile: &mut Profile,
         machine: &mut Machine,
@@ -182,7 +184,7 @@ impl Details {
     }
 
     /// Returns the start of a time's slice, in seconds.
-    fn slice(&self, time_ns: u64) -> String {
+    fn format_slice(&self, time_ns: u64) -> String {
         let begin_ns = time_ns - time_ns.checked_rem(self.quantum_ns).unwrap_or(0);
         let seconds = begin_ns / 1_000_000_000;
         let rest_ns = begin_ns % 1_000_000_000;
@@ -194,7 +196,11 @@ impl Details {
     }
 
     /// Returns the socket of a CPU.
-    pub(super) fn socket(&mut self, description: &Description, cpu: Option<u32>) -> Option<u64> {
+    pub(super) fn find_socket(
+        &mut self,
+        description: &Description,
+        cpu: Option<u32>,
+    ) -> Option<u64> {
         let sockets = self.sockets.get_or_insert_with(|| {
             let topology = description.features().cpu_topology();
             let cpus = topology.map(|topology| topology.cpus).unwrap_or_default();
@@ -204,7 +210,7 @@ impl Details {
     }
 }
 
-fn cgroup(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Value {
+fn cgroup_value(profile: &mut Profile, machine: &Machine, id: Option<u64>) -> Value {
     let Some(id) = id.filter(|id| *id != 0) else { return Value::None };
     Value::Text(profile.add_string(machine.cgroup(id).unwrap_or(b"unknown")))
 }
@@ -228,7 +234,7 @@ fn place_value(
     let text = match detail {
         Detail::AddressFrom | Detail::AddressTo => {
             let address = in_file(place.address).unwrap_or(place.address);
-            function(profile, frame, address, Some(OffsetStyle::Unless0))
+            function_text(profile, frame, address, Some(OffsetStyle::Unless0))
         }
         // As in perf, data without a symbol is an address in the address space.
         Detail::DataSymbol | Detail::DataCacheline => {
@@ -237,11 +243,11 @@ fn place_value(
             let known = FunctionKey::at_frame(profile, Some(frame));
             let is_named = matches!(known, FunctionKey::Named(_));
             let shown = in_file(address).filter(|_| is_named).unwrap_or(address);
-            function(profile, frame, shown, Some(OffsetStyle::Always))
+            function_text(profile, frame, shown, Some(OffsetStyle::Always))
         }
         _ => {
             let address = profile.frame(frame).map_or(place.address, |frame| frame.address);
-            function(profile, frame, address, None)
+            function_text(profile, frame, address, None)
         }
     };
     Value::Text(profile.add_string(&text))
@@ -256,7 +262,12 @@ enum OffsetStyle {
 
 /// Returns `[k] name`, with an offset `[k] name+0x8`, or without a name the address. `address` is
 /// that in the file if there is a name.
-fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<OffsetStyle>) -> Vec<u8> {
+fn function_text(
+    profile: &Profile,
+    id: FrameId,
+    address: u64,
+    offset: Option<OffsetStyle>,
+) -> Vec<u8> {
     let letter = profile.frame(id).map_or('?', |frame| frame.space.letter());
     let mut text = format!("[{letter}] ").into_bytes();
     let FunctionKey::Named(symbol) = FunctionKey::at_frame(profile, Some(id)) else {
@@ -274,7 +285,7 @@ fn function(profile: &Profile, id: FrameId, address: u64, offset: Option<OffsetS
 }
 
 /// Names the bits of an aborted transaction as `perf report` does.
-fn transaction(bits: u64) -> String {
+fn transaction_text(bits: u64) -> String {
     const NAMES: [(u64, &str); 8] = [
         (1, "EL "),
         (1 << 1, "TX "),
@@ -292,4 +303,25 @@ fn transaction(bits: u64) -> String {
         text.push_str(&format!(":{code:x}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_slice_starts_at_a_multiple_of_its_length() {
+        let slice = |quantum_ns, nanoseconds, time_ns| {
+            Details::new(Vec::new(), quantum_ns, nanoseconds).format_slice(time_ns)
+        };
+        assert_eq!(slice(100_000_000, false, 1_299_999_999), "1.200000");
+        assert_eq!(slice(0, true, 1_299_999_999), "1.299999999", "each time is its own slice");
+    }
+
+    #[test]
+    fn transactions_are_named_like_in_perf() {
+        assert_eq!(transaction_text(0), "");
+        assert_eq!(transaction_text(1 << 1 | 1 << 4), "TX RETRY ");
+        assert_eq!(transaction_text(1 | 0x2a << 32), "EL :2a");
+    }
 }

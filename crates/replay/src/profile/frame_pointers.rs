@@ -36,7 +36,8 @@ impl BrokenChains {
         chain: &[FrameId],
     ) {
         self.all += 1;
-        let culprit = self.culprits.entry(stack).or_insert_with(|| culprit(profile, uses, chain));
+        let culprit =
+            self.culprits.entry(stack).or_insert_with(|| find_culprit(profile, uses, chain));
         if let Some(dso) = culprit {
             *self.broken.entry(*dso).or_default() += 1;
         }
@@ -56,7 +57,7 @@ impl BrokenChains {
     }
 }
 
-fn culprit(profile: &Profile, uses: &FramePointerUses, chain: &[FrameId]) -> Option<DsoId> {
+fn find_culprit(profile: &Profile, uses: &FramePointerUses, chain: &[FrameId]) -> Option<DsoId> {
     let dso = |frame: &FrameId| profile.frame(*frame)?.dso;
     let is_user =
         |frame: &&FrameId| profile.frame(**frame).is_some_and(|frame| frame.space == Space::User);
@@ -81,4 +82,61 @@ fn is_c_library(profile: &Profile, dso: DsoId) -> bool {
     [&b"libc.so"[..], b"libc-", b"libpthread", b"ld-", b"libc.musl"]
         .iter()
         .any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_profile::{Dso, ProfileFrame};
+
+    use super::*;
+
+    /// Makes frames of functions at consecutive addresses, each in a file and with or without a frame
+    /// pointer.
+    fn frames(functions: &[(&str, bool)]) -> (Profile, FramePointerUses, Vec<FrameId>) {
+        let mut profile = Profile::default();
+        let mut uses = FramePointerUses::default();
+        let mut chain = Vec::new();
+        for ((file, keeps), address) in functions.iter().zip(0..) {
+            let name = profile.add_string(file.as_bytes());
+            let dso = Some(profile.add_dso(Dso { path: name, short: name }));
+            let function = Err(name);
+            let frame = profile.add_frame(ProfileFrame {
+                space: Space::User,
+                dso,
+                function,
+                address,
+                is_inlined: false,
+                line: None,
+            });
+            uses.insert(frame, *keeps);
+            chain.push(frame);
+        }
+        (profile, uses, chain)
+    }
+
+    /// Returns the file that breaks a call chain, innermost function first.
+    fn culprit(functions: &[(&str, bool)]) -> Option<String> {
+        let (mut profile, uses, chain) = frames(functions);
+        let stack = profile.add_stack(&chain).unwrap();
+        let mut broken = BrokenChains::default();
+        broken.count(&profile, &uses, stack, &chain);
+        broken.count(&profile, &uses, stack, &chain);
+        let summary = broken.summary(&profile)?;
+        assert_eq!((summary.stacks, summary.broken, summary.dsos[0].1), (2, 2, 2));
+        Some(summary.dsos[0].0.clone())
+    }
+
+    #[test]
+    fn a_function_without_a_frame_pointer_breaks_the_chain_inside_it() {
+        assert_eq!(culprit(&[("a", true), ("a", true)]), None);
+        assert_eq!(culprit(&[("a", false), ("a", true)]).as_deref(), Some("a"));
+        assert_eq!(culprit(&[("a", true), ("b", false), ("a", true)]).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_chain_may_end_in_its_own_file_and_in_the_c_library() {
+        assert_eq!(culprit(&[("a", true), ("a", false)]), None);
+        assert_eq!(culprit(&[("a", true), ("libc.so.6", false)]), None);
+        assert_eq!(culprit(&[("a", true), ("b", false)]).as_deref(), Some("b"));
+    }
 }

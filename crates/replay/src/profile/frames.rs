@@ -74,8 +74,8 @@ impl RecentFrames {
 }
 
 impl FrameTable {
-    /// With `lines`, debug info is read at the end. `judges_chains`: note which functions keep a
-    /// frame pointer.
+    /// Makes an empty table. With `lines`, debug info is read at the end. With `judges_chains`, it
+    /// notes which functions keep a frame pointer.
     pub(super) fn new(lines: Option<LineLookup>, judges_chains: bool) -> Self {
         let frame_pointer_uses = judges_chains.then(FramePointerUses::default);
         Self { lines, frame_pointer_uses, ..Self::default() }

@@ -57,7 +57,7 @@ impl LineLookup {
         for (index, request) in self.requests.iter().enumerate() {
             let mut replace = |index| {
                 let frames: Vec<_> = debug_frames.get(index).collect();
-                self.replacement(profile, machine, request, &frames)
+                self.make_replacement(profile, machine, request, &frames)
             };
             exact.push(replace(index));
             calls.push(replace(index + count));
@@ -75,7 +75,7 @@ impl LineLookup {
         )
     }
 
-    fn replacement(
+    fn make_replacement(
         &self,
         profile: &mut Profile,
         machine: &Machine,

@@ -107,7 +107,8 @@ pub struct ProfileSummary {
 /// Reads a recording to its end and sums its samples up.
 ///
 /// # Errors
-/// [`Error::Read`] and [`Error::NoSampleTimes`].
+/// Fails with [`Error::Read`] if the recording can't be read, and with [`Error::NoSampleTimes`]:
+/// see [`TimeRanges::windows`].
 pub fn summarize(
     mut recording: Recording,
     options: &ProfileOptions,

@@ -128,11 +128,11 @@ impl SampleSink {
     ) {
         self.events.learn(&mut self.profile, sample.description);
         if let Some(event) = sample.event.and_then(|index| self.events.get(index)) {
-            self.add(machine, sample, event);
+            self.add_sample(machine, sample, event);
         }
     }
 
-    fn add(
+    fn add_sample(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
@@ -142,7 +142,7 @@ impl SampleSink {
         let pid = head.pid.unwrap_or(-1);
         let tid = head.tid.unwrap_or(-1);
         let (_, thread) = self.threads.find(&mut self.profile, machine, pid, tid);
-        let cgroup = sample.fields.cgroup.map(|id| self.cgroup(machine, id));
+        let cgroup = sample.fields.cgroup.map(|id| self.find_cgroup_path(machine, id));
         let task =
             self.samples.add_task(SampledTask { thread: thread.id, comm: thread.comm, cgroup });
         // As in perf, a branch weighs 1.
@@ -165,7 +165,7 @@ impl SampleSink {
         if self.options.branches {
             return self.add_branches(machine, sample, kept);
         }
-        let (location, offset) = self.location(machine, sample, pid);
+        let (location, offset) = self.add_location(machine, sample, pid);
         self.samples.push(&kept(location, offset));
     }
 
@@ -178,7 +178,7 @@ impl SampleSink {
     ) {
         let pid = sample.fields.head.pid.unwrap_or(-1);
         for branch in sample.fields.branches.iter().flat_map(Branches::iter) {
-            let (leaf, offset) = self.leaf(machine, pid, CodeAddress::from_branch(branch.to));
+            let (leaf, offset) = self.find_leaf(machine, pid, CodeAddress::from_branch(branch.to));
             let Self { profile, stacks, details, .. } = self;
             let detailed = DetailedSample { sample, branch: Some(&branch) };
             let details = details.add(profile, machine, Some(&mut stacks.frames), detailed);
@@ -188,7 +188,7 @@ impl SampleSink {
         }
     }
 
-    fn cgroup(&mut self, machine: &Machine, id: u64) -> StringId {
+    fn find_cgroup_path(&mut self, machine: &Machine, id: u64) -> StringId {
         if let Some((_, path)) = self.cgroup.filter(|(last, _)| *last == id) {
             return path;
         }
@@ -201,14 +201,14 @@ impl SampleSink {
     }
 
     /// Returns the location of a sample, and its distance from its function's first address.
-    fn location(
+    fn add_location(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, RecordedSample<'_>>,
         pid: i32,
     ) -> (LocationId, Option<u32>) {
         let at = code_address(sample);
-        let (leaf, offset) = at.map(|at| self.leaf(machine, pid, at)).unzip();
+        let (leaf, offset) = at.map(|at| self.find_leaf(machine, pid, at)).unzip();
         let Self { options, profile, events, stacks, details, .. } = self;
         let stack = stacks.add_stack(profile, machine, sample, ChainLimit::NONE);
         let trace = if options.trace { events.add_trace(profile, machine, sample) } else { None };
@@ -219,7 +219,12 @@ impl SampleSink {
     }
 
     /// Returns the frame of an address, and its distance from its function's first address.
-    fn leaf(&mut self, machine: &mut Machine, pid: i32, at: CodeAddress) -> (FrameId, Option<u32>) {
+    fn find_leaf(
+        &mut self,
+        machine: &mut Machine,
+        pid: i32,
+        at: CodeAddress,
+    ) -> (FrameId, Option<u32>) {
         let Self { profile, stacks, offsets, .. } = self;
         let leaf = stacks.frames.find_frame(profile, machine, pid, at);
         let first = function_start(profile, leaf);

@@ -93,7 +93,7 @@ impl Sink for ProfileSink {
     ) -> Result<ControlFlow<()>, Error> {
         self.events.learn(&mut self.profile, sample.description);
         if self.period.takes_time(sample.time_ns) {
-            self.add(machine, sample);
+            self.add_sample(machine, sample);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -139,7 +139,8 @@ impl ProfileSink {
     /// Makes an empty profile of a recording.
     ///
     /// # Errors
-    /// [`Error::NoSampleTimes`].
+    /// Fails with [`Error::NoSampleTimes`]: see
+    /// [`TimeRanges::windows`](crate::TimeRanges::windows).
     pub fn new(options: &ProfileOptions, description: &Description) -> Result<Self, Error> {
         let mut profile = Profile::default();
         profile.set_details(&options.details);
@@ -169,8 +170,10 @@ impl ProfileSink {
         })
     }
 
-    fn add(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>) {
-        let Some(FrontRow { thread, row, weight }) = self.front(machine, sample) else { return };
+    fn add_sample(&mut self, machine: &mut Machine, sample: &Replayed<'_, Sample<'_>>) {
+        let Some(FrontRow { thread, row, weight }) = self.make_front_row(machine, sample) else {
+            return;
+        };
         if self.options.branches {
             if let Some(cycles) = &mut self.block_cycles {
                 cycles.add(machine, sample, row.event);
@@ -178,13 +181,13 @@ impl ProfileSink {
             return self.add_branches(machine, sample, row);
         }
         if self.stacks.is_none() && !self.options.trace && self.details.is_empty() {
-            return match self.threads.row(thread, row.event, row.cpu) {
+            return match self.threads.cached_row(thread, row.event, row.cpu) {
                 Some(row) => self.profile.add_to_row(row, weight),
                 None => {
                     let event = row.event;
                     let cpu = row.cpu;
                     let id = self.profile.add_samples(row, weight);
-                    self.threads.keep_row(thread, event, cpu, id);
+                    self.threads.cache_row(thread, event, cpu, id);
                 }
             };
         }
@@ -193,7 +196,7 @@ impl ProfileSink {
     }
 
     /// Returns the row and weight of a sample without adding them, for a sink that takes each
-    /// sample. `None`: the options leave the sample out, or its event is unknown.
+    /// sample. Returns `None` if the options leave the sample out, or its event is unknown.
     pub fn locate(
         &mut self,
         machine: &mut Machine,
@@ -203,7 +206,7 @@ impl ProfileSink {
         if !self.period.takes_time(sample.time_ns) {
             return None;
         }
-        let FrontRow { row, weight, .. } = self.front(machine, sample)?;
+        let FrontRow { row, weight, .. } = self.make_front_row(machine, sample)?;
         Some((self.add_place(machine, sample, row), weight))
     }
 
@@ -229,8 +232,9 @@ impl ProfileSink {
         &self.profile
     }
 
-    /// Returns the row of a sample without its place in code.
-    fn front(
+    /// Makes the row of a sample without its place in code. Returns `None` if the options leave the
+    /// sample out, or its event is unknown.
+    fn make_front_row(
         &mut self,
         machine: &mut Machine,
         sample: &Replayed<'_, Sample<'_>>,
@@ -273,7 +277,7 @@ impl ProfileSink {
             return false;
         }
         self.options.socket.is_none_or(|socket| {
-            self.details.socket(sample.description, sample.fields.head.cpu) == Some(socket)
+            self.details.find_socket(sample.description, sample.fields.head.cpu) == Some(socket)
         })
     }
 

@@ -100,3 +100,18 @@ impl TaskCounts {
         sums
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_scaled_to_the_enabled_time_of_one_copy() {
+        let mut sum = CounterSum { value: 10, enabled_ns: 400, running_ns: 50 };
+        assert_eq!(sum.scaled(4), 20, "4 copies were enabled for 100 ns each");
+        assert_eq!(sum.scaled(16), 10, "a copy was enabled while it ran");
+        sum.add(CounterSum { value: u64::MAX, enabled_ns: 0, running_ns: 0 });
+        assert_eq!(sum.value, u64::MAX);
+        assert_eq!(CounterSum::default().scaled(0), 0);
+    }
+}

@@ -68,7 +68,7 @@ impl ThreadTable {
     }
 
     /// Returns the row of recent samples with the same thread, event and CPU.
-    pub(super) fn row(
+    pub(super) fn cached_row(
         &self,
         ThreadIndex(index): ThreadIndex,
         event: EventId,
@@ -79,7 +79,7 @@ impl ThreadTable {
     }
 
     /// Caches a row for the next samples with the same thread, event and CPU.
-    pub(super) fn keep_row(
+    pub(super) fn cache_row(
         &mut self,
         ThreadIndex(index): ThreadIndex,
         event: EventId,
@@ -146,13 +146,14 @@ mod tests {
         let row = |cpu| tare_profile::Row { cpu: Some(cpu), ..tare_profile::Row::new(event) };
         let ids: Vec<_> = (0..5).map(|cpu| profile.add_samples(row(cpu), weight)).collect();
         for (cpu, id) in (0..).zip(&ids) {
-            threads.keep_row(thread, event, Some(cpu), *id);
+            threads.cache_row(thread, event, Some(cpu), *id);
         }
-        let cached: Vec<_> = (0..5).map(|cpu| threads.row(thread, event, Some(cpu))).collect();
+        let cached: Vec<_> =
+            (0..5).map(|cpu| threads.cached_row(thread, event, Some(cpu))).collect();
         let expected = ids.iter().map(|id| Some(*id).filter(|id| *id != ids[0]));
         assert!(cached.into_iter().eq(expected), "only the oldest row is dropped");
         rename(&mut machine, 2, b"sh");
         let (thread, _) = threads.find(&mut profile, &machine, 1, 2);
-        assert_eq!(threads.row(thread, event, Some(4)), None, "its rows have another name");
+        assert_eq!(threads.cached_row(thread, event, Some(4)), None, "its rows have another name");
     }
 }

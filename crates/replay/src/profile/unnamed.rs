@@ -27,13 +27,14 @@ impl MissingFiles {
         reason: StringId,
     ) {
         if !self.0.contains_key(&(dso, reason))
-            && let Some(lack) = lack(machine, at, why)
+            && let Some(lack) = find_missing_symbols(machine, at, why)
         {
             self.0.insert((dso, reason), lack);
         }
     }
 
-    /// Returns what would name the largest share of an event's samples, if the share is reported.
+    /// Returns what would name the largest share of an event's samples, if that share is at least
+    /// [`LEAST_PERCENT`].
     pub(super) fn largest(
         &self,
         profile: &Profile,
@@ -63,7 +64,12 @@ impl MissingFiles {
     }
 }
 
-fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<MissingSymbols> {
+/// Returns what would name an address in a DSO, by the reason why it has no name.
+fn find_missing_symbols(
+    machine: &Machine,
+    at: DsoAddress,
+    why: Unresolved,
+) -> Option<MissingSymbols> {
     let dso = machine.dso(at.dso)?;
     let build_id = dso.build_id.map(|id| id.to_string());
     let path = String::from_utf8_lossy(&dso.name).into_owned();
@@ -92,5 +98,51 @@ fn lack(machine: &Machine, at: DsoAddress, why: Unresolved) -> Option<MissingSym
             Some(MissingSymbols::KernelSymbols(file.build_id))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frames::FrameTable;
+    use super::*;
+    use crate::callchain::CodeAddress;
+    use crate::cpumode::CpuMode;
+    use crate::machine::tests::machine_with;
+
+    /// Returns the advice for samples of two missing files, with these weights.
+    fn advice(first: u64, second: u64) -> Option<NamingAdvice> {
+        let mappings = [(1, 0x1000, "/nonexistent/a"), (1, 0x2000, "/nonexistent/b")];
+        let mut machine = machine_with(&mappings);
+        let mut profile = Profile::default();
+        let mut frames = FrameTable::new(None, false);
+        let mut frame = |address| {
+            let at = CodeAddress { mode: CpuMode::User, address };
+            frames.find_frame(&mut profile, &mut machine, 1, at)
+        };
+        let leaves = [frame(0x1000), frame(0x2000)];
+        let name = profile.add_string(b"cycles");
+        let event = profile.name_event(0, name);
+        let unmapped = (event, None, Weight { period: 100, samples: 1 });
+        let samples = leaves
+            .into_iter()
+            .zip([first, second])
+            .map(|(leaf, period)| (event, Some(leaf), Weight { period, samples: 1 }));
+        frames.missing.largest(&profile, samples.chain([unmapped]))
+    }
+
+    #[test]
+    fn advises_the_file_with_the_largest_share_of_at_least_5_percent() {
+        let advice_for = |first, second| {
+            let advice = advice(first, second)?;
+            match advice.lack {
+                MissingSymbols::Binary(file) | MissingSymbols::Permission(file) => {
+                    Some((file.path, advice.percent))
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(advice_for(60, 40), Some(("/nonexistent/a".to_owned(), 30.0)));
+        assert_eq!(advice_for(0, 100), Some(("/nonexistent/b".to_owned(), 50.0)));
+        assert_eq!(advice_for(5, 0), None, "less than 5%");
     }
 }

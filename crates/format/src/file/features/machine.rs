@@ -3,7 +3,7 @@
 
 use super::{
     CACHE, CPU_PMU_CAPS, CPU_TOPOLOGY, FeatureError, Features, HYBRID_TOPOLOGY, MEM_TOPOLOGY,
-    NRCPUS, NUMA_TOPOLOGY, PMU_CAPS, PMU_MAPPINGS, list,
+    NRCPUS, NUMA_TOPOLOGY, PMU_CAPS, PMU_MAPPINGS, decode_list,
 };
 use crate::bytes::{Cursor, Words};
 use crate::limits;
@@ -102,7 +102,7 @@ pub struct PmuCaps<'a> {
     pub caps: Vec<NameValue<'a>>,
 }
 
-fn pair<'a>(fields: &mut Cursor<'a>) -> Option<NameValue<'a>> {
+fn decode_pair<'a>(fields: &mut Cursor<'a>) -> Option<NameValue<'a>> {
     Some((fields.header_string()?, fields.header_string()?))
 }
 
@@ -122,8 +122,8 @@ impl Features {
     pub fn cpu_topology(&self) -> Result<CpuTopology<'_>, FeatureError> {
         let cpus = self.cpus().map_or(0, |(available, _)| available);
         self.decode(CPU_TOPOLOGY, |fields| {
-            let sockets = list(fields, Cursor::header_string)?;
-            let cores = list(fields, Cursor::header_string)?;
+            let sockets = decode_list(fields, Cursor::header_string)?;
+            let cores = decode_list(fields, Cursor::header_string)?;
             let mut topology = CpuTopology { sockets, cores, dies: Vec::new(), cpus: Vec::new() };
             if fields.rest().is_empty() || cpus > limits::LIST_ITEMS {
                 return Some(topology);
@@ -132,7 +132,7 @@ impl Features {
                 |_| Some(CpuPlace { core: fields.u32()?, socket: fields.u32()?, die: None });
             topology.cpus = (0..cpus).map(place).collect::<Option<_>>()?;
             if fields.rest().len() >= 4 {
-                topology.dies = list(fields, Cursor::header_string)?;
+                topology.dies = decode_list(fields, Cursor::header_string)?;
                 topology.cpus.iter_mut().for_each(|cpu| cpu.die = fields.u32());
             }
             Some(topology)
@@ -145,7 +145,7 @@ impl Features {
     /// See [`FeatureError`].
     pub fn numa_topology(&self) -> Result<Vec<NumaNode<'_>>, FeatureError> {
         self.decode(NUMA_TOPOLOGY, |fields| {
-            list(fields, |fields| {
+            decode_list(fields, |fields| {
                 Some(NumaNode {
                     node: fields.u32()?,
                     total_kib: fields.u64()?,
@@ -162,7 +162,7 @@ impl Features {
     /// See [`FeatureError`].
     pub fn pmu_mappings(&self) -> Result<Vec<(u32, &[u8])>, FeatureError> {
         self.decode(PMU_MAPPINGS, |fields| {
-            list(fields, |fields| Some((fields.u32()?, fields.header_string()?)))
+            decode_list(fields, |fields| Some((fields.u32()?, fields.header_string()?)))
         })
     }
 
@@ -171,7 +171,7 @@ impl Features {
     /// # Errors
     /// See [`FeatureError`].
     pub fn cpu_pmu_caps(&self) -> Result<Vec<NameValue<'_>>, FeatureError> {
-        self.decode(CPU_PMU_CAPS, |fields| list(fields, pair))
+        self.decode(CPU_PMU_CAPS, |fields| decode_list(fields, decode_pair))
     }
 
     /// Returns the capabilities of the other PMUs.
@@ -180,8 +180,8 @@ impl Features {
     /// See [`FeatureError`].
     pub fn pmu_caps(&self) -> Result<Vec<PmuCaps<'_>>, FeatureError> {
         self.decode(PMU_CAPS, |fields| {
-            list(fields, |fields| {
-                let caps = list(fields, pair)?;
+            decode_list(fields, |fields| {
+                let caps = decode_list(fields, decode_pair)?;
                 Some(PmuCaps { pmu: fields.header_string()?, caps })
             })
         })
@@ -192,7 +192,7 @@ impl Features {
     /// # Errors
     /// See [`FeatureError`].
     pub fn hybrid_topology(&self) -> Result<Vec<NameValue<'_>>, FeatureError> {
-        self.decode(HYBRID_TOPOLOGY, |fields| list(fields, pair))
+        self.decode(HYBRID_TOPOLOGY, |fields| decode_list(fields, decode_pair))
     }
 
     /// Returns the caches.
@@ -202,7 +202,7 @@ impl Features {
     pub fn caches(&self) -> Result<Vec<Cache<'_>>, FeatureError> {
         self.decode(CACHE, |fields| {
             fields.u32().filter(|version| *version == 1)?;
-            list(fields, |fields| {
+            decode_list(fields, |fields| {
                 Some(Cache {
                     level: fields.u32()?,
                     line_size: fields.u32()?,

@@ -154,7 +154,7 @@ impl Features {
 
 /// Reads a list whose length is in its first four bytes; `None` if an item is cut or there are too
 /// many.
-fn list<'a, T>(
+fn decode_list<'a, T>(
     fields: &mut Cursor<'a>,
     mut item: impl FnMut(&mut Cursor<'a>) -> Option<T>,
 ) -> Option<Vec<T>> {

@@ -3,7 +3,7 @@
 
 use super::{
     BUILD_ID, CLOCK_DATA, CMDLINE, COMPRESSED, EVENT_DESC, FeatureError, Features, GROUP_DESC,
-    SAMPLE_TIME, list,
+    SAMPLE_TIME, decode_list,
 };
 use crate::abi::Attr;
 use crate::bytes::{Cursor, Words};
@@ -72,7 +72,7 @@ impl Features {
     /// # Errors
     /// See [`FeatureError`].
     pub fn cmdline(&self) -> Result<Vec<&[u8]>, FeatureError> {
-        self.decode(CMDLINE, |fields| list(fields, Cursor::header_string))
+        self.decode(CMDLINE, |fields| decode_list(fields, Cursor::header_string))
     }
 
     /// Returns the events with their names.
@@ -103,7 +103,7 @@ impl Features {
     /// See [`FeatureError`].
     pub fn group_desc(&self) -> Result<Vec<GroupDesc<'_>>, FeatureError> {
         self.decode(GROUP_DESC, |fields| {
-            list(fields, |fields| {
+            decode_list(fields, |fields| {
                 Some(GroupDesc {
                     name: fields.header_string()?,
                     leader: fields.u32()?,

@@ -52,7 +52,7 @@ struct Setup<'a, R> {
 
 impl<R: Read + Seek> Setup<'_, R> {
     /// Reads a section as far as the file has it, at most `cap` bytes.
-    fn section(&mut self, section: Section, cap: u64) -> io::Result<Vec<u8>> {
+    fn read_section(&mut self, section: Section, cap: u64) -> io::Result<Vec<u8>> {
         let size = section.size.min(cap).min(self.file_size.saturating_sub(section.offset));
         if size == 0 {
             return Ok(Vec::new());
@@ -70,7 +70,7 @@ impl<R: Read + Seek> Setup<'_, R> {
             self.losses.add(attrs.offset, attrs.size, LossReason::BadAttr);
             return Ok(());
         }
-        let bytes = self.section(attrs, attr_size * limits::EVENTS as u64)?;
+        let bytes = self.read_section(attrs, attr_size * limits::EVENTS as u64)?;
         self.losses.add(
             attrs.offset.saturating_add(bytes.len() as u64),
             attrs.size - bytes.len() as u64,
@@ -97,7 +97,7 @@ impl<R: Read + Seek> Setup<'_, R> {
         let Some((attr, section)) = attr.zip(section) else {
             return Ok(Some(LossReason::BadAttr));
         };
-        let bytes = self.section(section, self.id_bytes)?;
+        let bytes = self.read_section(section, self.id_bytes)?;
         self.id_bytes -= bytes.len() as u64;
         let is_cut = (bytes.len() as u64) < section.size;
         let ids = Words::new(&bytes, self.endian).iter().collect();
@@ -113,7 +113,7 @@ impl<R: Read + Seek> Setup<'_, R> {
             offset: self.header.data.end().unwrap_or(u64::MAX),
             size: bits.len() as u64 * 16,
         };
-        let table = self.section(wanted, wanted.size)?;
+        let table = self.read_section(wanted, wanted.size)?;
         self.losses.add(
             wanted.offset.saturating_add(table.len() as u64),
             wanted.size - table.len() as u64,
@@ -127,7 +127,7 @@ impl<R: Read + Seek> Setup<'_, R> {
                 continue;
             }
             let room = self.description.features().room();
-            let data = self.section(section, room)?;
+            let data = self.read_section(section, room)?;
             let missing = section.size - data.len() as u64;
             self.losses.add(
                 section.offset,

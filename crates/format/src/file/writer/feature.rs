@@ -2,7 +2,7 @@
 
 use perf_event_open_sys::bindings::{PERF_RECORD_MISC_KERNEL, PERF_RECORD_MISC_USER};
 
-use super::fields::{TEXT_ALIGN, count, list, text};
+use super::fields::{TEXT_ALIGN, encode_count, write_list, write_text};
 use super::machine::{self, Cache, Caps, CpuTopology, MemoryTopology, NumaNode};
 use super::{EventDescription, set_attr_sizes, stream};
 use crate::file::features;
@@ -152,13 +152,13 @@ impl Feature {
     pub fn content(&self) -> Vec<u8> {
         let mut into = Vec::new();
         match self {
-            Self::BuildIds(ids) => ids.iter().for_each(|id| build_id(&mut into, id)),
+            Self::BuildIds(ids) => ids.iter().for_each(|id| write_build_id(&mut into, id)),
             Self::Hostname(value)
             | Self::OsRelease(value)
             | Self::Version(value)
             | Self::Arch(value)
             | Self::CpuDescription(value)
-            | Self::CpuId(value) => text(&mut into, value),
+            | Self::CpuId(value) => write_text(&mut into, value),
             Self::CpuCount { available, online } => {
                 into.extend([available, online].map(|number| number.to_ne_bytes()).as_flattened());
             }
@@ -166,23 +166,23 @@ impl Feature {
                 into.extend(number.to_ne_bytes());
             }
             Self::CommandLine(arguments) => {
-                list(&mut into, arguments, |into, argument| text(into, argument));
+                write_list(&mut into, arguments, |into, argument| write_text(into, argument));
             }
-            Self::CpuTopology(topology) => machine::cpu_topology(&mut into, topology),
-            Self::NumaTopology(nodes) => list(&mut into, nodes, machine::numa_node),
+            Self::CpuTopology(topology) => machine::write_cpu_topology(&mut into, topology),
+            Self::NumaTopology(nodes) => write_list(&mut into, nodes, machine::write_numa_node),
             Self::BranchStack => {}
-            Self::Groups(groups) => list(&mut into, groups, group),
-            Self::Caches(caches) => machine::caches(&mut into, caches),
-            Self::MemoryTopology(memory) => machine::memory_topology(&mut into, memory),
-            Self::CpuPmuCaps(caps) => list(&mut into, caps, machine::pair),
-            Self::PmuCaps(pmus) => list(&mut into, pmus, |into, (name, caps)| {
-                list(into, caps, machine::pair);
-                text(into, name);
+            Self::Groups(groups) => write_list(&mut into, groups, write_group),
+            Self::Caches(caches) => machine::write_caches(&mut into, caches),
+            Self::MemoryTopology(memory) => machine::write_memory_topology(&mut into, memory),
+            Self::CpuPmuCaps(caps) => write_list(&mut into, caps, machine::write_pair),
+            Self::PmuCaps(pmus) => write_list(&mut into, pmus, |into, (name, caps)| {
+                write_list(into, caps, machine::write_pair);
+                write_text(into, name);
             }),
-            Self::HybridTopology(pmus) => list(&mut into, pmus, machine::pair),
-            Self::PmuMappings(pmus) => list(&mut into, pmus, |into, (kind, name)| {
+            Self::HybridTopology(pmus) => write_list(&mut into, pmus, machine::write_pair),
+            Self::PmuMappings(pmus) => write_list(&mut into, pmus, |into, (kind, name)| {
                 into.extend(kind.to_ne_bytes());
-                text(into, name);
+                write_text(into, name);
             }),
             Self::SampleTime { first_ns, last_ns } => {
                 into.extend([first_ns, last_ns].map(|ns| ns.to_ne_bytes()).as_flattened());
@@ -210,29 +210,29 @@ impl Feature {
 }
 
 /// Encodes the section with all events.
-pub(super) fn event_descriptions(events: &[EventDescription], attr_size: usize) -> Vec<u8> {
+pub(super) fn encode_event_descriptions(events: &[EventDescription], attr_size: usize) -> Vec<u8> {
     let mut into = Vec::new();
-    into.extend(count(events.len()));
-    into.extend(count(attr_size));
+    into.extend(encode_count(events.len()));
+    into.extend(encode_count(attr_size));
     for event in events {
         let mut attr = event.attr.to_bytes();
         set_attr_sizes(&mut attr[..attr_size], attr_size, 0);
         into.extend(&attr[..attr_size]);
-        into.extend(count(event.ids.len()));
-        text(&mut into, &event.name);
+        into.extend(encode_count(event.ids.len()));
+        write_text(&mut into, &event.name);
         into.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
     }
     into
 }
 
-fn group(into: &mut Vec<u8>, group: &Group) {
-    text(into, &group.name);
+fn write_group(into: &mut Vec<u8>, group: &Group) {
+    write_text(into, &group.name);
     into.extend([group.leader, group.members].map(u32::to_ne_bytes).as_flattened());
 }
 
 /// Encodes `struct build_id_event`, which is a record, both in the section and in a stream. A file
 /// whose path doesn't fit is left out; real paths are shorter (`PATH_MAX`).
-fn build_id(into: &mut Vec<u8>, file: &BuildId) {
+fn write_build_id(into: &mut Vec<u8>, file: &BuildId) {
     let host: i32 = -1;
     let len = file.id.len().min(20);
     let mut id = [0; 24];
@@ -244,5 +244,5 @@ fn build_id(into: &mut Vec<u8>, file: &BuildId) {
     let misc = if file.kernel { PERF_RECORD_MISC_KERNEL } else { PERF_RECORD_MISC_USER };
     // Both bits are among the lower 16.
     let misc = u16::try_from(misc).unwrap_or(0) | MISC_BUILD_ID_SIZE;
-    _ = stream::record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
+    _ = stream::write_record(into, kind::HEADER_BUILD_ID, misc, &[&host.to_ne_bytes(), &id, &path]);
 }

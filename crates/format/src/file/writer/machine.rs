@@ -1,7 +1,7 @@
 //! Encodes facts about CPUs, caches and memory. The layouts are those that
 //! `tools/perf/util/header.c` reads.
 
-use super::fields::{list, text};
+use super::fields::{write_list, write_text};
 
 /// Capabilities of a PMU: names and values.
 pub type Caps = Vec<(String, String)>;
@@ -71,43 +71,45 @@ pub struct MemoryTopology {
     pub nodes: Vec<(u64, Vec<u32>)>,
 }
 
-pub(super) fn cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
-    list(into, &topology.sockets, |into, cpus| text(into, cpus));
-    list(into, &topology.cores, |into, cpus| text(into, cpus));
+pub(super) fn write_cpu_topology(into: &mut Vec<u8>, topology: &CpuTopology) {
+    write_list(into, &topology.sockets, |into, cpus| write_text(into, cpus));
+    write_list(into, &topology.cores, |into, cpus| write_text(into, cpus));
     for cpu in &topology.cpus {
         into.extend([cpu.core, cpu.socket].map(u32::to_ne_bytes).as_flattened());
     }
     // Written even if empty: perf would take whatever follows the CPUs for the dies.
-    list(into, &topology.dies, |into, cpus| text(into, cpus));
+    write_list(into, &topology.dies, |into, cpus| write_text(into, cpus));
     into.extend(topology.cpus.iter().flat_map(|cpu| cpu.die.to_ne_bytes()));
 }
 
-pub(super) fn numa_node(into: &mut Vec<u8>, node: &NumaNode) {
+pub(super) fn write_numa_node(into: &mut Vec<u8>, node: &NumaNode) {
     into.extend(node.node.to_ne_bytes());
     into.extend([node.total_kib, node.free_kib].map(u64::to_ne_bytes).as_flattened());
-    text(into, &node.cpus);
+    write_text(into, &node.cpus);
 }
 
-pub(super) fn caches(into: &mut Vec<u8>, caches: &[Cache]) {
+pub(super) fn write_caches(into: &mut Vec<u8>, caches: &[Cache]) {
     let version = 1_u32;
     into.extend(version.to_ne_bytes());
-    list(into, caches, |into, cache| {
+    write_list(into, caches, |into, cache| {
         into.extend(
             [cache.level, cache.line_size, cache.sets, cache.ways]
                 .map(u32::to_ne_bytes)
                 .as_flattened(),
         );
-        [&cache.kind, &cache.size, &cache.cpus].into_iter().for_each(|value| text(into, value));
+        [&cache.kind, &cache.size, &cache.cpus]
+            .into_iter()
+            .for_each(|value| write_text(into, value));
     });
 }
 
-pub(super) fn pair(into: &mut Vec<u8>, entry: &(String, String)) {
+pub(super) fn write_pair(into: &mut Vec<u8>, entry: &(String, String)) {
     let (name, value) = entry;
-    text(into, name);
-    text(into, value);
+    write_text(into, name);
+    write_text(into, value);
 }
 
-pub(super) fn memory_topology(into: &mut Vec<u8>, memory: &MemoryTopology) {
+pub(super) fn write_memory_topology(into: &mut Vec<u8>, memory: &MemoryTopology) {
     let version = 1;
     into.extend(
         [version, memory.block_bytes, memory.nodes.len() as u64]

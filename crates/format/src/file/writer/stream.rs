@@ -24,7 +24,7 @@ const fn mark(kind: u32) -> [u8; 8] {
 ///
 /// # Errors
 /// Fails if the record would be too long; nothing is appended then.
-pub(super) fn record(
+pub(super) fn write_record(
     into: &mut Vec<u8>,
     kind: u32,
     misc: u16,
@@ -40,7 +40,7 @@ pub(super) fn record(
 }
 
 /// Appends a record with an event's attributes and ids.
-pub(super) fn header_attr(
+pub(super) fn write_attr(
     into: &mut Vec<u8>,
     event: &EventDescription,
     attr_size: usize,
@@ -49,37 +49,45 @@ pub(super) fn header_attr(
     set_attr_sizes(&mut attr[..attr_size], attr_size, 0);
     let ids: Vec<u8> = event.ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let too_many = || WriteError::TooManyIds { name: event.name.clone(), ids: event.ids.len() };
-    record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())
+    write_record(into, kind::HEADER_ATTR, 0, &[&attr[..attr_size], &ids]).map_err(|_| too_many())
 }
 
 /// Appends a record with an event's name, identified by its first id.
-pub(super) fn event_name(into: &mut Vec<u8>, event: &EventDescription) -> Result<(), WriteError> {
+pub(super) fn write_event_name(
+    into: &mut Vec<u8>,
+    event: &EventDescription,
+) -> Result<(), WriteError> {
     let Some(id) = event.ids.first() else { return Ok(()) };
     let body = [&UPDATE_NAME.to_ne_bytes()[..], &id.to_ne_bytes(), event.name.as_bytes(), b"\0"];
     let too_long = || WriteError::NameTooLong { len: event.name.len() };
-    record(into, kind::EVENT_UPDATE, 0, &body).map_err(|_| too_long())
+    write_record(into, kind::EVENT_UPDATE, 0, &body).map_err(|_| too_long())
 }
 
 /// Appends a feature section as a record. A section that doesn't fit in a record is left out; a
 /// finished file has it in its table. Build ids are records already. The empty section of branch
 /// stacks repeats the events' attributes, and is left out.
-pub(super) fn header_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
+pub(super) fn write_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     match number {
         features::BUILD_ID => into.extend_from_slice(content),
         features::BRANCH_STACK => {}
         _ => {
-            _ = record(into, kind::HEADER_FEATURE, 0, &[&u64::from(number).to_ne_bytes(), content]);
+            _ = write_record(
+                into,
+                kind::HEADER_FEATURE,
+                0,
+                &[&u64::from(number).to_ne_bytes(), content],
+            );
         }
     }
 }
 
 /// Appends the tracepoint formats, after a record with their length. The format's document shows
 /// that record with 12 bytes; perf writes and reads it with 16.
-pub(super) fn tracing_data(into: &mut Vec<u8>, data: &[u8]) -> Result<(), WriteError> {
+pub(super) fn write_tracing_data(into: &mut Vec<u8>, data: &[u8]) -> Result<(), WriteError> {
     let padded = data.len().next_multiple_of(8);
     let size =
         u32::try_from(padded).map_err(|_| WriteError::TracingDataTooLong { len: data.len() })?;
-    record(into, kind::HEADER_TRACING_DATA, 0, &[&size.to_ne_bytes()])
+    write_record(into, kind::HEADER_TRACING_DATA, 0, &[&size.to_ne_bytes()])
         .map_err(|_| WriteError::TracingDataTooLong { len: data.len() })?;
     let end = into.len() + padded;
     into.extend(data);
