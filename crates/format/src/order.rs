@@ -231,8 +231,8 @@ mod tests {
     /// A recording: records (time and body), and ends of rounds (`None`).
     type RingRecords = Vec<Option<(u64, Vec<u8>)>>;
 
-    /// Rings fill while the recorder drains one after the other, so a ring that is drained later
-    /// has later records.
+    /// Makes a recording. Rings fill while the recorder drains one after the other, so a ring that
+    /// is drained later has later records.
     fn recording(numbers: &mut Numbers, rings: u64, rounds: u64) -> RingRecords {
         let mut now = 0;
         let mut emptied = vec![0; usize::try_from(rings).unwrap()];
@@ -293,7 +293,7 @@ mod tests {
         out
     }
 
-    /// All records sorted by time; records with equal times keep their order.
+    /// Returns all records sorted by time; records with equal times keep their order.
     fn expected(recording: &RingRecords) -> Vec<(u64, u64, Vec<u8>)> {
         let records = recording
             .iter()
@@ -326,7 +326,8 @@ mod tests {
         assert!(out.most_held < whole / 20, "{} of {whole} bytes waited", out.most_held);
     }
 
-    /// With too small a limit nothing is lost, the limit holds, and records out of order are counted.
+    /// With a limit that is too small, no record is lost, the limit holds, and records out of order
+    /// are counted.
     #[test]
     fn keeps_its_limit_and_counts_late_records() {
         for seed in 1..=300 {
@@ -354,7 +355,7 @@ mod tests {
         }
     }
 
-    /// The timeline of the module's documentation.
+    /// Follows the diagram in the module's documentation.
     #[test]
     fn a_round_makes_records_up_to_the_previous_round_due() {
         let mut sorter = Sorter::default();

@@ -503,7 +503,8 @@ impl Machine {
         self.symbolizer.offset_of(&self.dsos.table, symbol, address)
     }
 
-    /// See [`tare_symbols::Symbolizer::is_lock_function`].
+    /// Whether an address is in a function of the kernel's locks: see
+    /// [`tare_symbols::Symbolizer::is_lock_function`].
     #[must_use]
     pub fn is_lock_function(&self, address: u64) -> bool {
         self.symbolizer.is_lock_function(address)

@@ -69,8 +69,8 @@ pub struct EventFilter(Box<EventPredicate>);
 type EventPredicate = dyn FnMut(&Description, usize) -> bool + Send;
 
 impl EventFilter {
-    /// `wants` returns whether samples of an event are received. It is passed an index into the
-    /// description's events.
+    /// Makes a filter. `wants` returns whether samples of an event are received; it is passed an
+    /// index into the description's events.
     #[must_use]
     pub fn new(wants: impl FnMut(&Description, usize) -> bool + Send + 'static) -> Self {
         Self(Box::new(wants))

@@ -37,7 +37,7 @@ fn ids(pid: i32, tid: i32) -> u64 {
     u64::from(pid.cast_unsigned()) | u64::from(tid.cast_unsigned()) << 32
 }
 
-/// The end of a record other than a sample: TID, TIME, CPU.
+/// Encodes the end of a record other than a sample: TID, TIME, CPU.
 fn trailer(time_ns: u64) -> Vec<u8> {
     words(&[0, time_ns, 0])
 }
@@ -194,7 +194,7 @@ fn a_long_line_of_forks_costs_each_fork_once() {
     assert!(seen.samples.iter().all(|(.., comm)| comm == b"first"));
 }
 
-/// A replay's memory doesn't grow with a stream that is made to fill it.
+/// The stream is made to fill the memory.
 #[test]
 fn a_hostile_stream_is_replayed_in_bounded_memory() {
     let description = description(0, 0);

@@ -24,7 +24,7 @@ pub struct SampleCost {
     pub us: Estimate,
     /// Factor for samples that interrupt the kernel, whose functions take longer to look up for a
     /// call chain.
-    #[serde(default = "once")]
+    #[serde(default = "default_factor")]
     pub in_kernel: f64,
     /// Whether it was measured on the host that recorded; else it is an estimate.
     pub calibrated: bool,
@@ -40,8 +40,8 @@ pub struct SampleCost {
     pub time: Option<u64>,
 }
 
-/// The factor of ledgers that lack one.
-fn once() -> f64 {
+/// Returns the factor of ledgers that lack one.
+fn default_factor() -> f64 {
     1.0
 }
 

@@ -67,7 +67,7 @@ impl<'a> AuxtraceInfo<'a> {
         Some(Self { kind, private: Words::new(fields.rest(), fields.endian()) })
     }
 
-    /// The hardware's name (`enum auxtrace_type`).
+    /// Returns the hardware's name (`enum auxtrace_type`); `None` if it is unknown.
     #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         let names = [

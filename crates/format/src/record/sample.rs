@@ -169,8 +169,8 @@ impl<'a> Branches<'a> {
 }
 
 impl Branch {
-    /// The flags are C bit fields, which compilers for big-endian machines allocate from the
-    /// highest bit down.
+    /// Creates a branch. Its flags are C bit fields, which compilers for big-endian machines
+    /// allocate from the highest bit down.
     fn new(from: u64, to: u64, flags: u64, endian: Endian) -> Self {
         let field = |at: u32, width: u32| {
             let shift = if endian == Endian::Big { 64 - at - width } else { at };

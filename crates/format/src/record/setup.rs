@@ -19,7 +19,8 @@ pub struct HeaderAttr<'a> {
 }
 
 impl<'a> HeaderAttr<'a> {
-    /// The structure states its size in its second word of four bytes; 0 means the first version's.
+    /// Decodes the record. The attribute states its size in its second word of four bytes; 0 means
+    /// the first version's.
     pub(super) fn decode(mut fields: Cursor<'a>) -> Option<Self> {
         let mut ahead = fields;
         ahead.u32()?;

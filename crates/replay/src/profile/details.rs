@@ -56,7 +56,8 @@ impl DetailedSample<'_> {
 }
 
 impl Details {
-    /// `quantum_ns` is the length of a slice of [`Detail::Time`].
+    /// Makes a reader of `wanted` details. `quantum_ns` is the length of a slice of
+    /// [`Detail::Time`].
     pub(super) fn new(wanted: Vec<Detail>, quantum_ns: u64, nanoseconds: bool) -> Self {
         Self { wanted, quantum_ns, nanoseconds, ..Self::default() }
     }

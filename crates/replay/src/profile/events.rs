@@ -25,7 +25,7 @@ pub(super) struct EventTable {
 }
 
 impl EventTable {
-    /// `raw_trace`: see [`Tracepoints::new`].
+    /// Makes an empty table. `raw_trace`: see [`Tracepoints::new`].
     pub(super) fn new(raw_trace: bool) -> Self {
         Self { tracepoints: Tracepoints::new(raw_trace), events: Vec::new() }
     }

@@ -83,7 +83,7 @@ pub struct MemoryNode<'a> {
 }
 
 impl MemoryNode<'_> {
-    /// Number of blocks.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bitmap.iter().map(|word| u64::from(word.count_ones())).sum()

@@ -38,12 +38,12 @@ impl Bytes {
         self
     }
 
-    /// A record's header; `size` is that of its body.
+    /// Appends a record's header; `size` is the length of the body.
     fn header(self, kind: u32, size: u16) -> Self {
         self.u32(kind).put(&[0, 0]).put(&(size + 8).to_le_bytes())
     }
 
-    /// The first version of `perf_event_attr`, with `config` and a `sample_type` of ids.
+    /// Appends the first version of `perf_event_attr`, with `config` and a `sample_type` of ids.
     fn attr(self, config: u64) -> Self {
         self.u32(1).u32(64).words(&[config, 0, PERF_SAMPLE_IDENTIFIER.into(), 0, 0, 0, 0])
     }
@@ -51,7 +51,8 @@ impl Bytes {
 
 const DATA: u64 = 104 + 8 + 80;
 
-/// One event with id 7, this many samples, and two features. The data's size is the caller's.
+/// Makes a file with an event of id 7, this many samples, and two features. `data_size` may be
+/// wrong.
 fn file(endian: Endian, samples: u64, data_size: u64) -> Bytes {
     let bytes = Bytes::magic(endian).words(&[
         104,
@@ -295,8 +296,8 @@ fn a_slow_pipe_gives_the_same_records() {
     assert_eq!((kinds.len(), losses.is_empty()), (50, true));
 }
 
-/// A stream of these compressed records, and the losses on reading it. Each record continues one
-/// zstd stream.
+/// Reads a stream of these compressed records, which together are one zstd stream. Returns the
+/// kinds of the decompressed records, and the losses.
 fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
     let bytes = parts.iter().fold(Bytes::magic(Endian::Little).words(&[16]), |bytes, part| {
         bytes.header(kind::COMPRESSED, u16::try_from(part.len()).unwrap()).text(part)
@@ -305,7 +306,7 @@ fn compressed(parts: &[&[u8]]) -> (Vec<u32>, Losses) {
     (kinds.into_iter().filter(|kind| *kind != kind::COMPRESSED).collect(), losses)
 }
 
-/// This many samples as one zstd frame.
+/// Compresses this many samples to a zstd frame.
 fn frame(samples: u64) -> Vec<u8> {
     let records = (0..samples).fold(Bytes(Vec::new(), Endian::Little), |bytes, i| {
         bytes.header(PERF_RECORD_SAMPLE, 8).words(&[i])
@@ -375,7 +376,7 @@ fn damaged_compressed_data_loses_only_compressed_records() {
     assert_eq!(read(Reader::stream(&bytes.0[..]).unwrap()).0, [kind::COMPRESSED, PERF_RECORD_LOST]);
 }
 
-/// Some ten thousand bytes that are half a gigabyte of records.
+/// Less than 60,000 bytes decompress to half a gigabyte of records.
 #[test]
 fn decompresses_half_a_gigabyte_in_bounded_memory() {
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();

@@ -182,7 +182,7 @@ fn assert_several(features: &features::Features) {
     );
 }
 
-/// The reader finds what was written, both unfinished and finished.
+/// Reads a file before and after its ending was written.
 #[test]
 fn a_reader_finds_everything_in_unfinished_and_finished_files() {
     let events =
