@@ -15,7 +15,7 @@ use tare_symbols::{Symbol, Unresolved};
 
 pub use blocks::{BranchBlocks, BranchStep, ExecutedInstruction, TakenBranch};
 pub use disassembly::{Instruction, Style};
-pub use source::{PathPrefix, Sources};
+pub use source::{PathPrefix, SourceRoot, Sources, path_below_root, read_source};
 
 /// The instructions of a function with the weight of their samples.
 #[derive(Clone, Debug)]

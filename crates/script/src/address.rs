@@ -43,7 +43,7 @@ impl AddressPrinter {
             chain: Vec::new(),
             inline: options.inline,
             full_source_paths: options.full_source_paths,
-            pending: PendingLines::new(options.full_source_paths),
+            pending: PendingLines::new(options.sources.clone(), options.full_source_paths),
             data_source_width: 0,
         }
     }

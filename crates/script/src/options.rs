@@ -1,5 +1,6 @@
 //! Options of the sinks.
 
+use tare_annotate::SourceRoot;
 use tare_render::script::Selection;
 
 /// The zero of printed times.
@@ -52,6 +53,8 @@ pub struct ScriptOptions {
     pub inline: bool,
     /// Print whole paths of source files instead of their names.
     pub full_source_paths: bool,
+    /// Where source files are.
+    pub sources: SourceRoot,
     /// Limit of addresses per call chain.
     pub max_stack: usize,
     /// Limit of blocks of code per branch stack.

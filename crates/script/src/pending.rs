@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
-use tare_annotate::Sources;
+use tare_annotate::{SourceRoot, Sources};
 use tare_render::script::{Fields, decimal, hex, name, name_with_tabs};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{DsoKind, Frame};
@@ -81,8 +81,8 @@ pub(crate) fn call_address(at: DsoAddress, is_caller: bool) -> DsoAddress {
 }
 
 impl PendingLines {
-    pub(crate) fn new(full_source_paths: bool) -> Self {
-        Self { full_source_paths, ..Self::default() }
+    pub(crate) fn new(sources: SourceRoot, full_source_paths: bool) -> Self {
+        Self { sources: Sources::new(sources), full_source_paths, ..Self::default() }
     }
 
     /// Leaves a gap for the frames of an address, each between `front` and `end`.

@@ -50,6 +50,11 @@ impl UsedFiles {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Adds a file that symbols don't come from.
+    pub fn add(&self, name: PathBuf, content: UsedContent) {
+        self.note(name, Path::new(""), content);
+    }
+
     fn note(&self, name: PathBuf, path: &Path, content: UsedContent) {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if files.iter().all(|known| known.name != name) {

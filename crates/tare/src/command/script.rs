@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use tare_annotate::SourceRoot;
 use tare_format::file::Description;
 use tare_format::ledger::Ledger;
 use tare_kernel::file_window::catch_bus_errors;
@@ -26,6 +27,7 @@ pub(crate) fn run(raw: &raw::ScriptArgs) -> Outcome {
     let mut script = Script::new(raw)?;
     let progress = ProgressLine::beside_stdout();
     let recording = open(&script.input, &mut script.symbols, &progress)?;
+    script.options.sources = SourceRoot::new(&script.symbols, None);
     // Another process may truncate a file while its debug info is read.
     catch_bus_errors();
     match script.output {

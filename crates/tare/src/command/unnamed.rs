@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tare_format::printable;
 use tare_profile::{BinaryFile, Losses, MissingSymbols as Missing};
-use tare_symbols::SymbolOptions;
+use tare_symbols::{SymbolOptions, UsedContent, UsedFiles};
 
 /// Most package file lists that are read. A machine has some thousand, of at most 2 MB each.
 const LISTS: usize = 1 << 15;
@@ -23,6 +23,26 @@ pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers };
     if let Some(unnamed) = &mut losses.unnamed {
         unnamed.remedy = machine.remedy(&unnamed.lack);
+    }
+}
+
+/// Adds the files by which [`fill_in`] names a remedy to an archive, so that its reader gets the same one.
+pub(crate) fn add_evidence(lack: &Missing, symbols: &SymbolOptions, used: &UsedFiles) {
+    let (Missing::DebugFile(file) | Missing::Binary(file)) = lack else { return };
+    let machine = SymbolSources { root: symbols.symfs.clone(), has_servers: false };
+    let add = |path: &Path, content: Vec<u8>| {
+        if let Ok(path) = path.strip_prefix(&machine.root) {
+            used.add(Path::new("root").join(path), UsedContent::Bytes(content));
+        }
+    };
+    if let Some((_, list)) = machine.package(Path::new(&file.path)) {
+        // One line suffices; the whole list could name files that the recording doesn't.
+        add(&list, format!("{}\n", file.path).into_bytes());
+    }
+    for path in machine.files("etc/debuginfod", ".urls") {
+        if let Some(urls) = read(&path) {
+            add(&path, urls);
+        }
     }
 }
 

@@ -184,3 +184,80 @@ fn what_a_killed_reader_left_is_removed_by_the_next() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(recorded.left(), [locked], "one is in use");
 }
+
+/// A program whose hot function is inlined.
+const INLINED: &str = r"
+volatile unsigned long n;
+static inline __attribute__((always_inline)) void hot_inside(void) {
+    for (long i = 0; i < 300000000; i++) n++;
+}
+__attribute__((noinline)) void hot_function(void) { hot_inside(); n = 0; }
+int main(void) { hot_function(); return 0; }
+";
+
+/// What `script --inline` and `annotate` print of a recording, without the path of the program.
+fn lines_and_sources(recorded: &RecordedProgram, input: &str) -> [String; 2] {
+    ["script --inline -F ip,sym,srcline", "annotate -s hot_function"].map(|line| {
+        let output = recorded.tare(&format!("{line} --no-cache -i {input}"));
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_kept = |line: &&str| !line.contains("Percent |") && !line.starts_with("---");
+        text.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
+    })
+}
+
+#[test]
+fn an_archive_has_split_and_shared_debug_info_and_source_files() {
+    for (flags, command, deleted) in [
+        (&["-g", "-gsplit-dwarf"][..], "true", "*.dwo"),
+        (&["-g", "-gsplit-dwarf"], "dwp -e spin && rm *.dwo", "*.dwp"),
+        (&["-g"], "cp spin other && dwz -m shared spin other", "shared other"),
+    ] {
+        let recorded = RecordedProgram { folder: tempfile::tempdir().unwrap() };
+        let path = recorded.path();
+        let flags = [flags, &["-Wl,--build-id=sha1"]].concat();
+        let Some(_) = compile(path, INLINED, "spin", &flags) else { return };
+        let output = Command::new("sh").args(["-c", command]).current_dir(path).output().unwrap();
+        if !output.status.success() {
+            println!("skipped: {command}: {}", stderr(&output));
+            continue;
+        }
+        let output = recorded.tare("record -q -g -e cpu-clock -o perf.data -- ./spin");
+        if !output.status.success() {
+            return println!("skipped: can't record here: {}", stderr(&output));
+        }
+        let here = lines_and_sources(&recorded, "perf.data");
+        assert!(here[0].contains("hot_inside") && here[0].contains("spin.c:4"), "{}", here[0]);
+        assert!(here[1].contains("i < 300000000; i++) n++;"), "{}", here[1]);
+        for line in
+            ["archive perf.data -o all.tar.zst", "archive perf.data -o none.tar.zst --no-source"]
+        {
+            let output = recorded.tare(line);
+            assert!(output.status.success(), "{line}: {}", stderr(&output));
+        }
+        recorded.sh(&format!("rm {deleted}; rm spin spin.c"));
+        assert_eq!(lines_and_sources(&recorded, "all.tar.zst"), here, "{command}");
+        let without = lines_and_sources(&recorded, "none.tar.zst");
+        assert!(!without[1].contains("i < 300000000"), "{command}: {}", without[1]);
+    }
+}
+
+#[test]
+fn a_program_cannot_have_other_files_archived_as_its_sources() {
+    let recorded = RecordedProgram { folder: tempfile::tempdir().unwrap() };
+    let secret = recorded.path().join("secret");
+    std::fs::write(&secret, "key\n".repeat(50)).unwrap();
+    let source = format!("#line 1 \"{}\"\n{INLINED}", secret.display());
+    let Some(_) = compile(recorded.path(), &source, "spin", &["-g"]) else { return };
+    let output = recorded.tare("record -q -g -e cpu-clock -o perf.data -- ./spin");
+    if !output.status.success() {
+        return println!("skipped: can't record here: {}", stderr(&output));
+    }
+    let output = recorded.tare("archive perf.data -o all.tar.zst");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let list = recorded.sh("tar --zstd -tf all.tar.zst").stdout;
+    let list = String::from_utf8_lossy(&list).into_owned();
+    assert!(list.contains("perf.data") && !list.contains("secret"), "{list}");
+    let shown = lines_and_sources(&recorded, "perf.data");
+    assert!(!shown[1].contains("key"), "{}", shown[1]);
+}

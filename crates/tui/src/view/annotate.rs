@@ -8,7 +8,7 @@ use tare_profile::{SymbolId, Weight};
 
 use crate::list::{Item, LineKind, List, Mark, key};
 use crate::paint::{Pen, Theme, below_title, has};
-use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources, Style as Syntax};
+use tare_annotate::{AnnotatedFunction, AnnotatedLine, SourceRoot, Sources, Style as Syntax};
 
 /// Cells of a percentage or a sample count.
 const PERCENT_CELLS: usize = 8;
@@ -24,8 +24,8 @@ const BYTES_CELLS: usize = 22;
 pub struct CodeView {
     /// Assembly syntax.
     pub style: Syntax,
-    /// Moves the sources' paths to where the files are.
-    pub moved: Option<PathPrefix>,
+    /// Where source files are.
+    pub sources: SourceRoot,
     /// Hide source lines.
     pub hides_source: bool,
     /// Print the file name before each source line.
@@ -134,7 +134,7 @@ impl AnnotateView {
 
     fn lay_out(&mut self) {
         let Some(annotated) = &self.annotated else { return };
-        let mut sources = Sources::new(self.code.moved.clone());
+        let mut sources = Sources::new(self.code.sources.clone());
         let mut before = None;
         self.rows.clear();
         for (at, line) in annotated.lines.iter().enumerate() {

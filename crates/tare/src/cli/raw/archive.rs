@@ -9,8 +9,9 @@ Examples:
   tare report -i x.tar.zst          on any machine, with the same symbols
   tar --zstd -xf x.tar.zst && perf --buildid-dir .debug report -i perf.data
 
-The archive holds the binaries, debug files, perf maps and kernel symbols that samples hit. Kernel
-symbols reveal the kernel's addresses (KASLR): share the archive only with people you trust.";
+The archive holds the binaries, debug files, source files, perf maps and kernel symbols that samples
+hit. Kernel symbols reveal the kernel's addresses (KASLR): share the archive only with people you
+trust.";
 
 /// Arguments of `tare archive`.
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,10 @@ pub struct ArchiveArgs {
     /// Write to this file [default: FILE.tar.zst]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+
+    /// Leave out source files
+    #[arg(long)]
+    pub no_source: bool,
 
     /// Sources of symbols.
     #[command(flatten)]

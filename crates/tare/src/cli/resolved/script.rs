@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use tare_annotate::SourceRoot;
 use tare_render::script::Selection;
 use tare_replay::{SampleFilterOptions, TimeRanges};
 use tare_script::{PrintedRecords, ScriptOptions, TimeBase};
@@ -81,6 +82,8 @@ impl Script {
             callchains: !raw.hide_call_graph,
             inline: raw.inline,
             full_source_paths: raw.full_source_path,
+            // Known once the recording is open.
+            sources: SourceRoot::default(),
             max_stack: raw.max_stack,
             max_blocks: raw.max_blocks.filter(|most| *most > 0),
             stop_at: raw.stop_bt.clone(),

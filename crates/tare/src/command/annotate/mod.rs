@@ -28,7 +28,7 @@ use crate::command::report::terms;
 use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
-use tare_annotate::{AnnotateRequest, AnnotatedFunction, Offsets, PathPrefix, Style};
+use tare_annotate::{AnnotateRequest, AnnotatedFunction, Offsets, PathPrefix, SourceRoot, Style};
 
 /// A function with its weight for one event, or the reason why it can't be disassembled.
 struct WeightedFunction {
@@ -53,6 +53,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
         drop(progress);
         return interactive(recording, symbols, raw);
     }
+    let root = SourceRoot::new(&symbols, relocation(raw.prefix, raw.prefix_strip));
     let mut sink = SampleSink::new(SampleSinkOptions::default(), recording.description());
     let mut replay = Replay::new(ReplayOptions {
         detail: SampleDetail::Leaf,
@@ -90,8 +91,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     if raw.json {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
-        let moved = moved(raw.prefix, raw.prefix_strip);
-        text::write(&mut out, &functions, shown, moved, &losses)?;
+        text::write(&mut out, &functions, shown, root, &losses)?;
     }
     out.flush()?;
     Ok(Exit::Success)
@@ -116,6 +116,7 @@ fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
 /// Opens the interactive report at the function.
 fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateArgs) -> Outcome {
     let name = raw.symbol.or(raw.named);
+    let sources = SourceRoot::new(&symbols, relocation(raw.prefix, raw.prefix_strip));
     let keys = [SortKey::Comm, SortKey::Dso, SortKey::Symbol].map(Column::Key);
     let columns = [&[Column::Overhead][..], &keys].concat();
     let order = vec![Column::Overhead];
@@ -136,7 +137,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
         opened: Some(OpenedFunction { name: name.clone() }),
         code: CodeView {
             style: style(raw.disassembler_style),
-            moved: moved(raw.prefix, raw.prefix_strip),
+            sources,
             hides_source: raw.no_source,
             with_files: raw.print_line,
             with_bytes: raw.asm_raw,
@@ -166,7 +167,7 @@ fn style(typed: DisassemblerStyle) -> Style {
     }
 }
 
-fn moved(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
+fn relocation(prefix: Option<String>, strip: usize) -> Option<PathPrefix> {
     prefix.map(|prefix| PathPrefix { prefix, strip })
 }
 

@@ -8,19 +8,19 @@ use tare_render::loss_lines;
 
 use super::{ListingStyle, WeightedFunction};
 use crate::cli::raw::PercentType;
-use tare_annotate::{AnnotatedFunction, AnnotatedLine, PathPrefix, Sources};
+use tare_annotate::{AnnotatedFunction, AnnotatedLine, SourceRoot, Sources};
 
 pub(super) fn write(
     out: &mut dyn Write,
     functions: &[WeightedFunction],
     shown: ListingStyle,
-    moved: Option<PathPrefix>,
+    root: SourceRoot,
     losses: &Losses,
 ) -> io::Result<()> {
     for line in loss_lines(losses) {
         writeln!(out, "# {}", printable(&line))?;
     }
-    let mut sources = Sources::new(moved);
+    let mut sources = Sources::new(root);
     for function in functions {
         let name = printable(&function.name);
         let event = printable(&function.event);

@@ -3,9 +3,10 @@
 //! ```text
 //! perf.data           the recording
 //! .debug/.build-id/   binaries, debug files, vdso, kallsyms by build id, as in perf's ~/.debug
-//! root/               files without a build id, at their recorded paths: perf maps, kernel files
+//! root/               other files, at their recorded paths: perf maps, kernel files, source files
 //! ```
 
+mod sources;
 pub(crate) mod unpack;
 
 use std::fs::File;
@@ -22,7 +23,7 @@ use tare_tui::ProgressLine;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::symbols;
-use crate::command::vmlinux;
+use crate::command::{unnamed, vmlinux};
 use crate::exit::{Exit, Refusal, say};
 
 /// The recording's name in an archive.
@@ -56,12 +57,20 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
     let whole = ProfileOptions {
         code: CodeDetail::Stack,
         include_self: true,
-        symbols: options,
+        lines: true,
+        inline: true,
+        symbols: options.clone(),
         ..ProfileOptions::default()
     };
     let progress = ProgressLine::begin();
     progress.read(&recording, &input);
-    tare_replay::summarize(recording, &whole)?;
+    let summary = tare_replay::summarize(recording, &whole)?;
+    if !raw.no_source {
+        sources::add(&summary.profile, &options.symfs, &used);
+    }
+    if let Some(unnamed) = &summary.profile.losses.unnamed {
+        unnamed::add_evidence(&unnamed.lack, &options, &used);
+    }
     progress.show_step("packing");
     let file =
         own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tare_annotate::SourceRoot;
 use tare_format::file::Description;
 use tare_profile::{Filter, Term};
 use tare_replay::{Recording, SampleSinkOptions, TimeRanges};
@@ -73,7 +74,7 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
         terms: terms(&report.filter),
         is_plain: terminal::is_plain(),
         opened: None,
-        code: CodeView::default(),
+        code: CodeView { sources: SourceRoot::new(&report.symbols, None), ..CodeView::default() },
         panics: report.tui_panic,
         header: header::lines,
         mend: unnamed::fill_in,
