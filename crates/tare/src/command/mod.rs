@@ -29,6 +29,5 @@ pub(crate) mod stat;
 mod supervise;
 pub(crate) mod top;
 pub(crate) mod trace;
-pub(crate) mod unnamed;
 pub(crate) mod version;
 mod vmlinux;

@@ -25,7 +25,6 @@ use crate::cli::resolved::symbols;
 use crate::command::header;
 use crate::command::recording::open;
 use crate::command::report::terms;
-use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_annotate::{AnnotateRequest, AnnotatedFunction, Offsets, PathPrefix, SourceRoot, Style};
@@ -146,7 +145,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
         },
         panics: false,
         header: header::lines,
-        mend: unnamed::fill_in,
+        mend: tare_replay::suggest_symbol_remedy,
         recording,
     })?;
     match (ended, name) {

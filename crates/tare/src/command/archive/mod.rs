@@ -23,7 +23,7 @@ use tare_tui::ProgressLine;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::symbols;
-use crate::command::{unnamed, vmlinux};
+use crate::command::vmlinux;
 use crate::exit::{Exit, Refusal, say};
 
 /// The recording's name in an archive.
@@ -69,7 +69,7 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
         sources::add(&summary.profile, &options.symfs, &used);
     }
     if let Some(unnamed) = &summary.profile.losses.unnamed {
-        unnamed::add_evidence(&unnamed.lack, &options, &used);
+        tare_replay::add_remedy_files(&unnamed.lack, &options, &used);
     }
     progress.show_step("packing");
     let file =

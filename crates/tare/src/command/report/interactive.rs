@@ -12,7 +12,6 @@ use crate::cli::resolved::report::{Interface, ReportOptions, ReportPart};
 use crate::command::header;
 use crate::command::recording;
 use crate::command::report::{no_samples, recorded};
-use crate::command::unnamed;
 use crate::exit::{Exit, Refusal};
 use crate::terminal;
 use tare_tui::{CodeView, ReportInput, UiExit};
@@ -77,7 +76,7 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
         code: CodeView { sources: SourceRoot::new(&report.symbols, None), ..CodeView::default() },
         panics: report.tui_panic,
         header: header::lines,
-        mend: unnamed::fill_in,
+        mend: tare_replay::suggest_symbol_remedy,
         recording,
     })?;
     match ended {

@@ -29,7 +29,6 @@ use crate::cli::resolved::report::{
 use crate::command::header;
 use crate::command::overhead::folder;
 use crate::command::recording::{self, open};
-use crate::command::unnamed;
 use crate::exit::{Exit, Refusal, say};
 
 pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
@@ -119,7 +118,7 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
         let costs = Costs::new(Host::default(), folder::find().ok().flatten());
         broken.cost_us = costs.copied_stack_us(&event);
     }
-    unnamed::fill_in(&mut summary.profile.losses, &report.symbols);
+    tare_replay::suggest_symbol_remedy(&mut summary.profile.losses, &report.symbols);
     find_functions(&mut summary.profile, report);
     if report.hides_unresolved {
         summary.profile.remove_rows(|profile, row| {

@@ -17,7 +17,7 @@ const LISTS: usize = 1 << 15;
 const LIST_BYTES: u64 = 1 << 24;
 
 /// Fills in the remedy for the largest share of samples without a name, if one is known.
-pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
+pub fn suggest_symbol_remedy(losses: &mut Losses, symbols: &SymbolOptions) {
     let has_servers = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
     // `--symfs` may hold another machine's files, and its package lists.
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers };
@@ -26,8 +26,8 @@ pub(crate) fn fill_in(losses: &mut Losses, symbols: &SymbolOptions) {
     }
 }
 
-/// Adds the files by which [`fill_in`] names a remedy to an archive, so that its reader gets the same one.
-pub(crate) fn add_evidence(lack: &Missing, symbols: &SymbolOptions, used: &UsedFiles) {
+/// Adds the files by which [`suggest_symbol_remedy`] names a remedy to an archive, so that its reader gets the same one.
+pub fn add_remedy_files(lack: &Missing, symbols: &SymbolOptions, used: &UsedFiles) {
     let (Missing::DebugFile(file) | Missing::Binary(file)) = lack else { return };
     let machine = SymbolSources { root: symbols.symfs.clone(), has_servers: false };
     let add = |path: &Path, content: Vec<u8>| {
