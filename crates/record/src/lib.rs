@@ -22,7 +22,7 @@
 //!   ([`Warning`]), errors closed enums. A caller blocks or ignores SIGXFSZ and SIGPIPE, which
 //!   limits and closed pipes send to a writer; where an output is mapped
 //!   ([`PathChoice::Mmap`](output::PathChoice::Mmap)), it handles SIGBUS
-//!   (`tare_kernel::bus_error`), which a file that somebody truncates sends.
+//!   (`tare_kernel::bus_error`), which the kernel sends when another process truncates the file.
 //! - Memory is bounded: by the ring buffers, by the output's queue, and by the flight recorder's
 //!   limit where only the last seconds are kept.
 //! - Kernel, clock and disk are interfaces: [`Backend`], [`clock::Clock`], [`output::disk::Disk`].

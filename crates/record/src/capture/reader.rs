@@ -141,7 +141,7 @@ impl SharedOutput {
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 
-    /// Calls `ask` with the followed command; returns `None` if there is none.
+    /// Calls `ask` with the followed command; returns `None` without one.
     pub(crate) fn command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
         self.lock().command.as_mut().map(ask)
     }

@@ -142,7 +142,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Hard-links the file itself if there is no room for a copy and nobody may write to it.
+    /// Hard-links the file itself if there is no room for a copy and no user has write permission.
     fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<StorageKind> {
         if file.metadata()?.mode() & 0o222 != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());

@@ -202,7 +202,7 @@ impl DirectWriter {
         }
     }
 
-    /// Allocates space ahead. If there is none, a write reports it.
+    /// Allocates space ahead. If the disk is full, a later write reports it.
     fn allocate(&mut self, end: u64) {
         if self.allocation == 0 || end <= self.allocated {
             return;

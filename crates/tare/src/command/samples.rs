@@ -106,8 +106,8 @@ struct Routing<'a> {
 struct Switches(Option<Tracepoints>);
 
 impl Switches {
-    /// What a CPU goes on with by this sample.
-    fn of(&mut self, sample: &Replayed<'_, Sample<'_>>) -> Option<CpuSwitch> {
+    /// Returns the task that a CPU switches to at this sample.
+    fn decode(&mut self, sample: &Replayed<'_, Sample<'_>>) -> Option<CpuSwitch> {
         let tracepoints = self.0.as_mut()?;
         tracepoints.learn(sample.description);
         let cpu = sample.fields.head.cpu?;
@@ -158,7 +158,7 @@ impl Sink for Routing<'_> {
                 waiting.push(Waiting { row, weight, time_ns });
                 return Ok(ControlFlow::Continue(()));
             }
-            let switch = self.switches.of(sample);
+            let switch = self.switches.decode(sample);
             self.sink
                 .sample(profile, &tare_render::LocatedSample { row, weight, time_ns, switch })?;
         }
