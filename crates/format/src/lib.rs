@@ -1,7 +1,7 @@
 //! The perf_event ABI as bytes and records.
 //!
-//! Pure: no `unsafe`, no file system, no clock. Everything here turns bytes into values or values
-//! into bytes, and every size that comes from outside is checked before it is used.
+//! The crate uses no `unsafe`, no file system and no clock. It turns bytes into values and values
+//! into bytes, and checks every size that comes from outside before using it.
 #![forbid(unsafe_code)]
 
 pub mod abi;

@@ -2,16 +2,16 @@
 //!
 //! A recorder drains its rings one after the other, so a file's records are ordered within a ring
 //! but not between rings. It writes `FINISHED_ROUND` once it has drained every ring. The last
-//! records of a round may be younger than records still in a ring that was drained early; the next
-//! round contains those. At the end of a round, therefore, every record up to the youngest of the
-//! previous round is there:
+//! records of a round may be later than records that are still in a ring that was drained early;
+//! the next round contains these. At the end of a round, therefore, every record up to the latest
+//! of the previous round is there:
 //!
 //! ```text
 //! ring A         1   4 | 6   9 | 12
 //! ring B    2  3     5 | 7  10 | 11 13
 //! recording  1 4 2 3 5 | 6 9 7 10 | 12 11 13 |
 //!                     R1         R2         R3        end
-//! goes out             -          1 2 3 4 5  6 7 9 10  11 12 13
+//! due                  -          1 2 3 4 5  6 7 9 10  11 12 13
 //!                                 up to 5,   up to 10,
 //!                                 R1's last  R2's last
 //! ```
@@ -45,7 +45,7 @@ pub struct Sorter {
     late: u64,
 }
 
-/// A record that waits; its body is in the buffer.
+/// A waiting or due record, whose body is in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct QueuedRecord {
     time_ns: u64,
@@ -60,7 +60,7 @@ struct QueuedRecord {
 /// A record that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderedRecord<'a> {
-    /// Its time on the recording's clock.
+    /// Its time in nanoseconds of the recording's clock.
     pub time_ns: u64,
     /// The tag given to [`Sorter::push`].
     pub tag: u64,

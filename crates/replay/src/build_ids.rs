@@ -1,4 +1,4 @@
-//! The build ids of a recording, which tell the recorded version of each DSO.
+//! The build ids of a recording, which identify the recorded build of each DSO.
 
 use std::collections::HashMap;
 

@@ -350,7 +350,7 @@ impl Machine {
         self.cgroups.get(&id).map(AsRef::as_ref)
     }
 
-    /// Returns a DSO.
+    /// Returns a DSO by its id, or `None` for an unknown id.
     #[must_use]
     pub fn dso(&self, dso: DsoId) -> Option<&Dso> {
         self.dsos.table.get(dso)

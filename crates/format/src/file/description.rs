@@ -11,7 +11,7 @@ use crate::bytes::Endian;
 use crate::limits;
 use crate::record::{Events, HeaderAttr, Layout, RawRecord, Record, Update};
 
-/// An event that was recorded.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedEvent {
     /// As passed to the kernel.

@@ -47,7 +47,8 @@ pub struct Payload {
 /// A record with its position, and the recording's description so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// In bytes from the start of the recording.
+    /// Offset in bytes from the start of the recording; of a decompressed record, that of the
+    /// compressed one.
     pub offset: u64,
     /// The record.
     pub record: RawRecord<'a>,
@@ -223,7 +224,7 @@ impl<R: Read> Reader<R> {
         Some(Entry { offset, record, description: &self.description, payload: None })
     }
 
-    /// Reads or skips what follows the last record.
+    /// Reads or skips the data that follows the last record.
     fn finish_pending(&mut self) -> io::Result<()> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
         let offset = self.window.offset();

@@ -1,4 +1,4 @@
-//! The events of a recording in a profile.
+//! Adds the events of a recording to a profile.
 
 use tare_format::abi::Sampling;
 use tare_format::file::Description;
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::replayed::Replayed;
 use crate::tracepoints::Tracepoints;
 
-/// An event, as the profile has it.
+/// An event's id in the profile, and its period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProfiledEvent {
     pub(super) id: EventId,

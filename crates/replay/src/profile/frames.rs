@@ -1,4 +1,4 @@
-//! Addresses as frames of a profile.
+//! Looks up addresses as frames of a profile.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Samples' addresses and call chains as frames and stacks of a profile.
+//! Looks up the addresses and call chains of samples as frames and stacks of a profile.
 
 use tare_format::record::Sample;
 use tare_profile::{FrameId, FramePointers, Profile, StackId};

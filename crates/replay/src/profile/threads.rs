@@ -1,4 +1,4 @@
-//! The threads of samples in a profile.
+//! Looks up the threads of samples in a profile.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Reads what surrounds a file's data: events and features.
+//! Reads the sections around a file's data: events and features.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
