@@ -24,6 +24,8 @@ pub struct Losses {
     pub malformed_records: u64,
     /// Records that arrived too late to be put in time order.
     pub late_records: u64,
+    /// Counts in samples of groups that were less than before, which can't be. They have no period.
+    pub decreased_counts: u64,
     /// Mappings above the limit for an address space, left out.
     pub left_out_mappings: u64,
     /// Jitdumps whose clock differs from the recording's, so that the code compiled last at an

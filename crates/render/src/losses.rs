@@ -38,6 +38,7 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
         ),
         plain(losses.malformed_records, "record", "could not be decoded"),
         plain(losses.late_records, "record", "came too late to be sorted by time"),
+        plain(losses.decreased_counts, "count", "of a group was less than before; it is left out"),
         plain(
             losses.outside_samples,
             "sample",

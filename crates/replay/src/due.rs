@@ -38,7 +38,7 @@ pub(crate) struct ReplayState {
     detail: SampleDetail,
     pub(crate) machine: Machine,
     pub(crate) losses: Losses,
-    groups: GroupCounts,
+    pub(crate) groups: GroupCounts,
     members: Vec<Member>,
     pub(crate) deferred: Deferred,
     pub(crate) off_cpu: OffCpuStacks,
@@ -97,6 +97,9 @@ impl ReplayState {
             return Ok(ControlFlow::Continue(()));
         };
         self.count_losses(&record);
+        if let Record::Fork(task) = &record {
+            self.groups.begin_thread(task.tid);
+        }
         self.machine.apply_record(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
             let addresses = deferred::collect_addresses(callchain.iter());
@@ -178,7 +181,7 @@ impl ReplayState {
         }
         self.members.clear();
         if let Some(read) = &fields.read {
-            self.members.extend(self.groups.members(read, description.lookup()));
+            self.members.extend(self.groups.members(read, fields.head.tid, description.lookup()));
         }
         if !self.machine.threads.belongs_to_command(fields.head.tid) {
             self.losses.outside_samples += 1;

@@ -244,6 +244,7 @@ impl Replay {
         Losses {
             aux_bytes: self.waiting.aux_bytes,
             late_records: self.waiting.sorter.late(),
+            decreased_counts: self.state.groups.decreased(),
             untimed_jitdumps: self.state.machine.jit.untimed,
             left_out_mappings: self.state.machine.left_out_mappings(),
             unwinding: unwinding.unwrap_or_default(),

@@ -31,6 +31,9 @@ pub struct Layout {
     pub regs_intr: u64,
     /// Whether records other than samples end with a [`SampleId`].
     pub sample_id_all: bool,
+    /// Whether the event is inherited: the counts in its samples are then those of the sampled thread
+    /// (Linux 6.12 and later; earlier kernels refuse such samples).
+    pub is_inherited: bool,
 }
 
 impl From<&Attr> for Layout {
@@ -42,6 +45,7 @@ impl From<&Attr> for Layout {
             regs_user: attr.sample_regs_user,
             regs_intr: attr.sample_regs_intr,
             sample_id_all: attr.flags.contains(Flags::SAMPLE_ID_ALL),
+            is_inherited: attr.flags.contains(Flags::INHERIT),
         }
     }
 }

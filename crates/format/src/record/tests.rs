@@ -72,6 +72,7 @@ fn everything() -> Layout {
         regs_user: 0b1001,
         regs_intr: 0b10,
         sample_id_all: true,
+        is_inherited: false,
     }
 }
 

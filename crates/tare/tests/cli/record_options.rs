@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{ProcessGuard, is_root, left_out, sh, stderr, tare};
+use crate::support::{ProcessGuard, document, is_root, left_out, sh, status, stderr, tare};
 
 /// A few milliseconds of work with system calls and children.
 const WORK: [&str; 3] =
@@ -366,7 +366,7 @@ fn refusals_leave_no_file() {
     for (options, says) in [
         ("-b -e cpu-clock", "leave out -b"),
         ("--call-graph lbr -e cpu-clock", "leave out -b"),
-        ("-e nonsense", "no event here"),
+        ("-e nonsense", "unknown event"),
     ] {
         let output = tare()
             .arg("record")
@@ -382,4 +382,26 @@ fn refusals_leave_no_file() {
         );
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+/// Linux 6.12 and later sample inherited groups; each thread then has its own counts.
+#[test]
+fn samples_of_an_inherited_group_have_periods_that_fit_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-q", "-F", "2000", "-e", "{cpu-clock,page-faults}:S", "-o"]).arg(&file);
+    let work = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+    record.args(["--", "sh", "-c", &format!("({work})& ({work})& ({work})& wait")]);
+    let output = record.output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    let output = tare().args(["report", "--json", "-i"]).arg(&file).output().unwrap();
+    let document = document(&output);
+    let recorded = document["ledger"]["recorded_ns"].as_u64().unwrap();
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    let clock = document["events"].as_array().unwrap().iter();
+    let mut clock = clock.filter(|event| event["event"].as_str().unwrap().contains("cpu-clock"));
+    let sampled = clock.next().unwrap()["period"].as_u64().unwrap();
+    assert!(sampled > 0 && sampled <= recorded * cpus, "{sampled} of {recorded} x {cpus}");
+    assert_eq!(document["loss"]["decreased_counts"], 0, "{document}");
 }

@@ -41,8 +41,12 @@ impl Counts {
         let front = layout.and_then(|layout| Sample::decode_front(&entry.record, layout).ok());
         let Self { samples, groups, .. } = self;
         samples.resize(entry.description.events().len(), 0);
+        let tid = front.as_ref().and_then(|sample| sample.head.tid);
         match front.and_then(|sample| sample.read) {
-            Some(read) => groups.members(&read, lookup).for_each(|of| samples[of.event] += 1),
+            Some(read) => {
+                let members = groups.members(&read, tid, lookup);
+                members.for_each(|member| samples[member.event] += 1);
+            }
             None => samples[event] += 1,
         }
     }
