@@ -118,7 +118,10 @@ fn a_whole_machine_without_the_recorder() {
     let own: Vec<i32> = ledger.recorder.tids.iter().copied().collect();
     let Some(script) = perf_script(&["-F", "tid,trace"], &place.file()) else { return };
     let seen = named(&script, &own);
-    assert!(seen > 0 && seen < 400, "{seen} own events: {}", stderr(&output));
+    // A recorder that records its own writes would fill the file with them. On a busy machine it drains its
+    // rings more often, which makes more calls.
+    let allowed = 400 + script.len() / 100;
+    assert!(seen > 0 && seen < allowed, "{seen} own events: {}", stderr(&output));
 }
 
 #[test]
