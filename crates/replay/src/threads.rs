@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn ended_threads_are_forgotten_in_time_but_not_those_that_took_their_number() {
+    fn forgets_the_oldest_ended_threads_but_no_reused_ids() {
         let mut threads = Threads::default();
         for tid in [1, 2] {
             threads.fork(&task(tid, 0));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_ended_before_a_time_are_forgotten() {
+    fn forgets_threads_that_ended_before_a_time() {
         let mut threads = Threads::default();
         for (tid, time_ns) in [(1, 10), (2, 20), (3, 30)] {
             threads.fork(&task(tid, 0));
@@ -240,12 +240,12 @@ mod tests {
         threads.fork(&task(1, 0));
         let mut gone = Vec::new();
         threads.forget_ended_before(30, |pid, tid| gone.push((pid, tid)));
-        assert_eq!(gone, [(2, 2)], "1 is another thread by now");
+        assert_eq!(gone, [(2, 2)], "id 1 was reused");
         assert!(threads.get(1).is_some() && threads.get(3).is_some());
     }
 
     #[test]
-    fn other_tasks_are_left_out_and_so_is_what_came_before_exec() {
+    fn other_tasks_and_actions_before_exec_are_not_the_commands() {
         let mut threads = following(7, true);
         threads.fork(&task(8, 7));
         assert!(
@@ -263,7 +263,7 @@ mod tests {
         threads.exit(&task(9, 7));
         assert!(threads.belongs_to_command(Some(9)) && threads.belongs_to_command(Some(10)));
         threads.fork(&task(9, 50));
-        assert!(!threads.belongs_to_command(Some(9)), "the number is another thread's now");
+        assert!(!threads.belongs_to_command(Some(9)), "another thread has the id now");
         assert!(!threads.belongs_to_command(Some(50)) && threads.belongs_to_command(Some(10)));
     }
 
@@ -290,12 +290,12 @@ mod tests {
         threads.fork(&task(9, 50));
         assert!(
             threads.belongs_to_command(Some(11)) && !threads.belongs_to_command(Some(9)),
-            "a stranger has the number"
+            "another thread has the id"
         );
     }
 
     #[test]
-    fn in_its_own_cgroup_all_but_what_came_before_exec_is_the_commands() {
+    fn in_its_own_cgroup_only_actions_before_exec_are_not_the_commands() {
         let mut threads = following(7, false);
         assert!(!threads.belongs_to_command(Some(7)), "killed before it executed anything");
         threads.set_comm(&exec(7, b"sh"));

@@ -22,7 +22,7 @@ const SIZES: usize = 66;
 const ENOUGH_PERCENT: u64 = 99;
 
 /// The reason why stacks above the limit of a round have no callers.
-const TOO_MANY: &str = "more came at a time than are unwound while they are recorded";
+const TOO_MANY: &str = "too many stacks at once";
 
 /// Counts unwound stacks.
 #[derive(Debug)]
@@ -116,5 +116,37 @@ impl UnwindStats {
             }
         }
         Some(Sufficient { bytes: LARGEST, stacks: held, of: all })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the sufficient copy size for whole stacks and for truncated ones by their KiB.
+    fn sufficient(whole: u64, truncated: &[(usize, u64)]) -> Option<(u64, u64)> {
+        let mut stats = UnwindStats { whole, ..UnwindStats::default() };
+        truncated.iter().for_each(|(step, stacks)| stats.distances[*step] = *stacks);
+        stats.find_sufficient_size().map(|sufficient| (sufficient.bytes, sufficient.stacks))
+    }
+
+    #[test]
+    fn the_sufficient_size_holds_99_percent_of_the_stacks() {
+        assert_eq!(sufficient(10, &[]), None, "no copy was too small");
+        assert_eq!(sufficient(0, &[(2, 98), (4, 1), (9, 1)]), Some((4096, 99)));
+        assert_eq!(sufficient(1000, &[(2, 1), (9, 1)]), Some((2048, 1001)));
+        assert_eq!(
+            sufficient(0, &[(2, 1), (SIZES - 1, 1)]),
+            Some((LARGEST, 1)),
+            "no copy is enough"
+        );
+    }
+
+    #[test]
+    fn stacks_above_the_limit_of_a_round_count_as_failed() {
+        let stats = UnwindStats { too_many: 3, ..UnwindStats::default() };
+        let summary = stats.summary();
+        assert_eq!((summary.failed.len(), summary.failed[0].stacks), (1, 3));
+        assert_eq!(summary.failed[0].why, TOO_MANY);
     }
 }

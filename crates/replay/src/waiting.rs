@@ -101,3 +101,33 @@ impl Waiting {
 fn has_backward_rings(description: &Description) -> bool {
     description.events().iter().any(|event| event.attr.flags.contains(Flags::WRITE_BACKWARD))
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_format::Endian;
+
+    use super::*;
+
+    const TIME_AND_CALLCHAIN: u64 = 1 << 2 | 1 << 5;
+
+    #[test]
+    fn less_detail_needs_fewer_records_and_bytes() {
+        let layout = Layout { sample_type: TIME_AND_CALLCHAIN, ..Layout::default() };
+        let needed = |detail, kind| {
+            let record = RawRecord { kind, misc: 0, body: &[0; 24], endian: Endian::NATIVE };
+            let part = Waiting::new(detail).needed_part(record, Some(&layout));
+            part.map(|part| part.body.len())
+        };
+        let sample = kind::PERF_RECORD_SAMPLE;
+        let mmap = kind::PERF_RECORD_MMAP2;
+        for (detail, of_sample, of_mapping) in [
+            (SampleDetail::Full, Some(24), Some(24)),
+            (SampleDetail::Samples, Some(24), None),
+            (SampleDetail::Leaf, Some(8), Some(24)),
+            (SampleDetail::Front, Some(8), None),
+        ] {
+            assert_eq!(needed(detail, sample), of_sample, "{detail:?}");
+            assert_eq!(needed(detail, mmap), of_mapping, "{detail:?}");
+        }
+    }
+}

@@ -103,7 +103,52 @@ impl TaskCounts {
 
 #[cfg(test)]
 mod tests {
+    use tare_format::Endian;
+    use tare_format::abi::{Attr, ReadFormat};
+    use tare_format::file::RecordedEvent;
+    use tare_format::ledger::{Follow, LedgerEvent};
+    use tare_format::record::{Layout, RawRecord, kind};
+
     use super::*;
+
+    /// An event is counted as 100 over all tasks, and a task called `sh` exited with a count of 30.
+    /// Returns the counts of `sh` and of the command's own task.
+    fn counts(mode: FollowMode) -> Vec<u64> {
+        let attr = Attr { flags: Flags::INHERIT_STAT, ..Attr::default() };
+        let event = RecordedEvent { attr, ids: vec![1], name: Some(b"cycles".to_vec()) };
+        let description = Description::from_events(Endian::NATIVE, [event]);
+        let mut profile = Profile::default();
+        let mut events = EventTable::new(false);
+        events.learn(&mut profile, &description);
+        let body = [7_u32, 7, 30, 0].map(u32::to_ne_bytes).concat();
+        let raw = RawRecord {
+            kind: kind::PERF_RECORD_READ,
+            misc: 0,
+            body: &body,
+            endian: Endian::NATIVE,
+        };
+        let layout = Layout { read_format: ReadFormat::empty(), ..Layout::default() };
+        let read = TaskRead::decode(&raw, &layout).unwrap();
+        let mut counts = TaskCounts::default();
+        let sh = profile.add_string(b"sh");
+        counts.add(0, sh, &read, 30);
+        let ledger = Ledger {
+            follow: Some(Follow { mode, root: 5, tasks: Some(2), ..Follow::default() }),
+            events: vec![LedgerEvent { counted: Some(100), ..LedgerEvent::default() }],
+            ..Ledger::default()
+        };
+        let last_name = |profile: &mut Profile, tid: i32| {
+            profile.add_string(format!("thread {tid}").as_bytes())
+        };
+        let by_name = counts.by_name(&mut profile, last_name, &events, &description, &ledger);
+        by_name.into_values().collect()
+    }
+
+    #[test]
+    fn the_rest_of_a_count_belongs_to_the_commands_own_task() {
+        assert_eq!(counts(FollowMode::Inherit), [30, 70]);
+        assert!(counts(FollowMode::System).is_empty(), "only inherited events are counted by task");
+    }
 
     #[test]
     fn a_count_is_scaled_to_the_enabled_time_of_one_copy() {
