@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processs_start_stands_behind_its_name() {
+    fn reads_the_start_time_after_any_name() {
         let stat = b"12 (a) b (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
         assert_eq!(start_of(stat), Some(4711));
         assert_eq!((start_of(b""), start_of(b"1 (x"), start_of(b"1 (x) S 1")), (None, None, None));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_processs_user_of_the_reader_and_of_root_are_believed() {
+    fn trusts_files_of_the_process_user_the_reader_and_root() {
         let (folder, mut options, processes) = machine();
         std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
         assert_eq!(read(&options, &processes), Ok("outside".into()), "the process's user");
@@ -210,7 +210,7 @@ mod tests {
 
     /// Opening a FIFO for reading would wait for a writer.
     #[test]
-    fn a_fifo_is_not_waited_for() {
+    fn does_not_wait_for_a_fifo() {
         let (folder, options, processes) = machine();
         std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
         let map = folder.path().join("tmp/perf-7.map");

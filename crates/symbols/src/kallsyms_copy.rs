@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_once_a_boot_and_when_modules_change() {
+    fn reads_the_kernels_list_once_per_boot_and_module_change() {
         let (_folder, options) = machine();
         assert_eq!(text(&options), "1000 T before");
         put(&options, b"/proc/kallsyms", "2000 T after\n");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_the_readers_alone() {
+    fn uses_only_the_readers_private_copy() {
         let (folder, mut options) = machine();
         let copy = folder.path().join("copy");
         text(&options);

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_perf_kept_of_another_kernel_is_used() {
+    fn uses_symbols_that_perf_kept_of_another_kernel() {
         let (folder, mut options) = machine();
         let kernel = recorded(Some(b"else"), Some(RELEASE), b"x86_64");
         options.build_id_cache = Some(folder.path().join("cache"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_known_by_its_build_and_where_it_lies() {
+    fn checks_a_module_by_build_and_address() {
         let (folder, options) = machine();
         let kernel = recorded(None, Some(RELEASE), b"x86_64");
         let symbols = KernelSymbols::load(&options, &kernel).unwrap();

@@ -36,7 +36,7 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     if is_old {
         // "ZLIB", then the size in eight bytes, big-endian.
         let (size, packed) = raw.strip_prefix(b"ZLIB")?.split_first_chunk()?;
-        let size = believed(packed, u64::from_be_bytes(*size), left)?;
+        let size = check_claimed_size(packed, u64::from_be_bytes(*size), left)?;
         return packed::zlib_section(packed, size).map(Cow::Owned);
     }
     let Some((compression, offset, _)) = header.compression(reader.endian, reader.data).ok()?
@@ -46,7 +46,7 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     let front =
         usize::try_from(offset.checked_sub(header.sh_offset(reader.endian).into())?).ok()?;
     let packed = raw.get(front..)?;
-    let size = believed(packed, compression.ch_size(reader.endian).into(), left)?;
+    let size = check_claimed_size(packed, compression.ch_size(reader.endian).into(), left)?;
     match compression.ch_type(reader.endian) {
         elf::ELFCOMPRESS_ZLIB => packed::zlib_section(packed, size),
         elf::ELFCOMPRESS_ZSTD => packed::zstd_section(packed, size),
@@ -57,7 +57,7 @@ pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
 
 /// Returns the size that a header claims, if the compressed data can expand to it and the budget
 /// allows it.
-fn believed(packed: &[u8], size: u64, left: &mut u64) -> Option<usize> {
+fn check_claimed_size(packed: &[u8], size: u64, left: &mut u64) -> Option<usize> {
     let most = (packed.len() as u64).saturating_mul(MOST_RATIO);
     *left = left.checked_sub(size).filter(|_| size <= most)?;
     usize::try_from(size).ok()

@@ -87,7 +87,7 @@ fn said(client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn what_was_asked_for_is_kept_where_other_clients_find_it() {
+fn keeps_downloads_where_other_clients_find_them() {
     let (bytes, id) = program();
     let (none, _) = server(answer("404 Not Found", b""), Duration::ZERO);
     let (has, asked) = server(answer("200 OK", &bytes), Duration::ZERO);
@@ -107,7 +107,7 @@ fn what_was_asked_for_is_kept_where_other_clients_find_it() {
 }
 
 #[test]
-fn what_no_server_has_is_not_asked_for_again_soon() {
+fn does_not_repeat_a_recent_negative_answer() {
     let (_, id) = program();
     let (none, asked) = server(answer("404 Not Found", b""), Duration::ZERO);
     let first = client(&[&none], 1 << 30);

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_that_of_the_symbol_and_not_of_what_lies_behind_it() {
+    fn a_symbols_file_ends_with_the_symbol() {
         let symbol = |start, bytes, file| Local { start, bytes, file };
         let symbols = vec![symbol(10, 5, 1), symbol(20, 0, 5), symbol(30, 5, 0)];
         let files = SymbolFiles { symbols, names: 2..11 };
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_file_has_none() {
+    fn a_file_that_is_not_elf_has_no_source_files() {
         for bytes in [&b""[..], &[0x7f, b'E', b'L', b'F', 2, 1, 1]] {
             assert!(SymbolFiles::read(bytes).file(bytes, 0).is_none());
         }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_a_function_of_v8() {
+    fn finds_the_file_in_a_v8_function_name() {
         assert_eq!(file_of(b"JS:*hot /tmp/a b.js:1:13"), Some(&b"/tmp/a b.js"[..]));
         assert_eq!(file_of(b"JS:~ node:internal/x:10:2"), Some(&b"node:internal/x"[..]));
         assert_eq!((file_of(b"Builtin:Abort"), file_of(b"JS:x y:1")), (None, None));

@@ -233,8 +233,8 @@ impl Records {
                 return Ok(false);
             }
             match kind {
-                0 if size > LOAD as u64 => self.load(window, at, size, time_ns)?,
-                1 if size >= MOVE => self.moved(window, at, time_ns)?,
+                0 if size > LOAD as u64 => self.load_function(window, at, size, time_ns)?,
+                1 if size >= MOVE => self.move_function(window, at, time_ns)?,
                 2 => {
                     let bytes =
                         u32::try_from(size).ok().filter(|_| size <= limits::JIT_LINES_BYTES);
@@ -246,7 +246,7 @@ impl Records {
         }
     }
 
-    fn load<S: ReadAt>(
+    fn load_function<S: ReadAt>(
         &mut self,
         window: &mut Window<'_, S>,
         at: u64,
@@ -276,7 +276,7 @@ impl Records {
         Ok(())
     }
 
-    fn moved<S: ReadAt>(
+    fn move_function<S: ReadAt>(
         &mut self,
         window: &mut Window<'_, S>,
         at: u64,

@@ -115,7 +115,7 @@ fn functions_and_lines_are_read_in_both_byte_orders() {
 
 /// V8 counts the ELF header of `perf inject`, and Node 20 writes other bytes than the file's name.
 #[test]
-fn lines_of_v8_are_put_right() {
+fn corrects_lines_of_v8() {
     for file in [&b"/a.js"[..], b"\x01\0\x02\0\0"] {
         let mut dump = JitDumpWriter::new(false, V8);
         dump.lines(0x1000, &[(0x1040, 1, 13, file), (0x104c, 1, 75, file), (0x1044, 2, 3, file)]);
@@ -129,7 +129,7 @@ fn lines_of_v8_are_put_right() {
 }
 
 #[test]
-fn lines_outside_of_their_function_are_none() {
+fn ignores_lines_outside_of_their_function() {
     let mut dump = JitDumpWriter::new(false, 0);
     dump.lines(0x1000, &[(0x1000, 1, 0, b"a"), (0x9000, 2, 0, b"a")]);
     dump.load(10, 0x1000, &[0x90; 32], 1, "f");
@@ -137,7 +137,7 @@ fn lines_outside_of_their_function_are_none() {
 }
 
 #[test]
-fn what_is_no_jitdump_is_refused_and_what_is_cut_is_read_as_far_as_it_goes() {
+fn refuses_other_files_and_reads_cut_ones_up_to_the_cut() {
     for bytes in
         [&b""[..], b"JiT", &[0; 100], b"\x7fELF and more that is no jitdump at all, surely"]
     {

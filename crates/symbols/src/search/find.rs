@@ -60,7 +60,7 @@ pub(crate) fn binary(
                 return Ok(found);
             }
             // Another process may have the recorded process's id by now.
-            Ok(found) if found.place.wants_proof() => {}
+            Ok(found) if found.place.is_in_proc() => {}
             Ok(_) => why = Unresolved::OtherBuild,
             Err(reason) if why == Unresolved::NoFile => why = reason,
             Err(_) => {}
@@ -124,7 +124,7 @@ fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &Foun
     }
     match recorded.inode.filter(|_| options.is_here()) {
         Some(inode) => found.file.metadata().is_ok_and(|meta| meta.ino() == inode),
-        None => !found.place.wants_proof(),
+        None => !found.place.is_in_proc(),
     }
 }
 

@@ -299,7 +299,7 @@ impl Walk<'_> {
             let Some(mapping) = mapping else { return UnwindOutcome::NoMapping };
             last = Some(mapping);
             addresses.push(address);
-            let how = self.how(mapping, address);
+            let how = self.method(mapping, address);
             let stepped = match how {
                 UnwindMethod::Row(row) => self.step(row),
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
@@ -360,7 +360,7 @@ impl Walk<'_> {
         }
     }
 
-    fn how(&mut self, mapping: &Mapping, address: u64) -> UnwindMethod {
+    fn method(&mut self, mapping: &Mapping, address: u64) -> UnwindMethod {
         let in_dso = mapping.to_dso(address);
         let key = (mapping.dso.number(), in_dso);
         if let Some(row) = self.cache.recent.get(key) {
@@ -368,7 +368,7 @@ impl Walk<'_> {
         }
         let known = self.cache.by_address.get(&key).copied();
         let how = known.unwrap_or_else(|| {
-            let how = self.find(mapping.dso, in_dso);
+            let how = self.choose_method(mapping.dso, in_dso);
             self.cache.by_address.insert(key, how);
             how
         });
@@ -380,7 +380,7 @@ impl Walk<'_> {
         how
     }
 
-    fn find(&mut self, dso: DsoId, in_dso: u64) -> UnwindMethod {
+    fn choose_method(&mut self, dso: DsoId, in_dso: u64) -> UnwindMethod {
         let loaded = match self.unwinder.loaded(self.dsos, dso) {
             Ok(loaded) => loaded,
             Err(UnwindOutcome::NoTable) => {
@@ -424,7 +424,7 @@ impl Walk<'_> {
     /// Whether threads start in the function at an address.
     fn is_first_function(&mut self, address: u64) -> bool {
         let Some(mapping) = self.space.find(address) else { return false };
-        match self.how(mapping, address) {
+        match self.method(mapping, address) {
             UnwindMethod::First => true,
             UnwindMethod::Row(row) => {
                 self.cache.rows.get(row as usize).is_some_and(|row| row.return_address.is_none())
