@@ -82,7 +82,7 @@ impl SimulatedMachine {
 
     /// Makes this many samples on each CPU; returns how many fitted.
     fn sample(&self, samples: u64) -> u64 {
-        // Those that planning opened are closed again, and off.
+        // The events that planning opened to probe the kernel are closed again and aren't among these.
         let events = self.kernel.sampled();
         let mut stored = 0;
         for number in 0..samples {

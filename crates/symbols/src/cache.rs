@@ -104,7 +104,7 @@ impl SymbolCache {
         self.open(&self.path(build_id, "lines"), LINES).map(KeptAnswers::new)
     }
 
-    /// Keeps further answers together with the answers in the cache by now.
+    /// Merges new answers with those in the cache and stores both.
     pub(crate) fn keep_answers(&self, build_id: BuildId, mut new: NewAnswers) {
         if new.is_empty() {
             return;

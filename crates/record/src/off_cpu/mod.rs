@@ -212,7 +212,7 @@ impl OffCpuTimes {
                     totals.waits += wait.waits;
                     totals.ns += wait.ns;
                     if let Some(waker) = &wait.waker {
-                        // A time before all waits that name the waker.
+                        // The start of the period precedes every wait that names this waker.
                         wakers.tell(waker, functions, *fields, time_ns(since_ns), &mut bytes);
                     }
                     of_wait(wait, functions, callchain)

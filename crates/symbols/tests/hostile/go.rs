@@ -13,10 +13,10 @@ const STEPS: usize = FILES + 8;
 const TEXT: u64 = 0x10_0000;
 const BYTES: u8 = 64;
 
-/// A function `outer` in `a.go`, into whose second half `inner` was inlined. `steps` stand behind the
-/// usual ones, and are its lines if there are any.
+/// The table of a function `outer` in `a.go`, whose second half is inlined from `inner`. `steps` are
+/// appended to the usual steps; if there are any, they are the function's lines.
 fn table(steps: &[u8]) -> Vec<u8> {
-    // From -1 on: values with the sign in the lowest bit, each for a number of bytes of code.
+    // Each step is a zigzag-encoded difference, starting at -1, and the number of code bytes it covers.
     let [line, file, call] = [1, 4, 7];
     let usual =
         [&[0, 22, BYTES, 0, 2, BYTES, 0, 0, BYTES / 2, 2, BYTES / 2, 0][..], steps].concat();

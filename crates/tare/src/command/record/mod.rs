@@ -94,7 +94,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
         crate::command::output::create(flame)?;
     }
     let command = command(record)?;
-    // The child is forked before the events are opened, so that the recording has none of that.
+    // The child is forked before the events are opened, so that the fork isn't recorded.
     let cgroup = recorder.cgroup();
     let fork = |command| WaitingChild::fork_into(command, &signals, &files, cgroup);
     let child = command.as_ref().map(fork).transpose()?;
