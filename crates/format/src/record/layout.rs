@@ -97,7 +97,7 @@ impl Layout {
             Words::new(record.body, record.endian)
                 .get(self.words(IDENTIFIER | bit(PERF_SAMPLE_IP) | TID))
         } else if self.has_trailer(record) {
-            word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER))
+            self.word_from_end(record, 1 + self.words(ID | STREAM_ID | CPU | IDENTIFIER))
         } else {
             None
         };
@@ -115,6 +115,22 @@ impl Layout {
 
     fn has_trailer(&self, record: &RawRecord<'_>) -> bool {
         self.sample_id_all && record.kind < kind::USER_TYPE_START
+    }
+
+    fn trailer_size(&self) -> usize {
+        8 * self.words(TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER)
+    }
+
+    /// Returns where the trailer of a record other than a sample ends in its body.
+    fn trailer_end(&self, record: &RawRecord<'_>) -> usize {
+        let stated = record.body.len();
+        own_size(record).map_or(stated, |own| (own + self.trailer_size()).min(stated))
+    }
+
+    /// Returns a word of the trailer, counted from its end: 1 is the last.
+    fn word_from_end(&self, record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
+        let at = self.trailer_end(record).checked_sub(from_end * 8)?;
+        Cursor::new(record.body.get(at..)?, record.endian).u64()
     }
 
     /// Encodes the end of a record other than a sample; fields that `id` lacks are 0.
@@ -149,8 +165,8 @@ impl Layout {
     /// recorded.
     #[must_use]
     pub fn sample_id(&self, record: &RawRecord<'_>) -> SampleId {
-        let size = 8 * self.words(TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
-        let at = record.body.len().checked_sub(size).filter(|_| self.has_trailer(record));
+        let at = self.trailer_end(record).checked_sub(self.trailer_size());
+        let at = at.filter(|_| self.has_trailer(record));
         let Some(bytes) = at.and_then(|at| record.body.get(at..)) else {
             return SampleId::default();
         };
@@ -173,9 +189,24 @@ impl Layout {
     }
 }
 
-fn word_from_end(record: &RawRecord<'_>, from_end: usize) -> Option<u64> {
-    let at = record.body.len().checked_sub(from_end * 8)?;
-    Cursor::new(record.body.get(at..)?, record.endian).u64()
+/// Returns the size of a record's own fields, of those kinds whose size the kernel may overstate:
+/// `perf_event_ksymbol_output()`, `perf_event_bpf_output()` and `perf_event_text_poke_output()` in
+/// `kernel/events/core.c` add the trailer's size to one shared header for each event that gets the record,
+/// so stale bytes follow the trailer if it isn't the first event.
+fn own_size(record: &RawRecord<'_>) -> Option<usize> {
+    let size = match record.kind {
+        kind::PERF_RECORD_KSYMBOL => {
+            let name = record.body.get(16..)?;
+            16 + name.iter().position(|byte| *byte == 0)? + 1
+        }
+        kind::PERF_RECORD_BPF_EVENT => 16,
+        kind::PERF_RECORD_TEXT_POKE => {
+            let mut lengths = Cursor::new(record.body.get(8..)?, record.endian);
+            12 + usize::from(lengths.u16()?) + usize::from(lengths.u16()?)
+        }
+        _ => return None,
+    };
+    Some(size.next_multiple_of(8))
 }
 
 /// The end of a record other than a sample (`struct sample_id`). Fields that the event's records
@@ -291,7 +322,7 @@ impl Events {
             first
                 .id_from_end()
                 .filter(|_| first.sample_id_all)
-                .map(|from_end| word_from_end(record, from_end))
+                .map(|from_end| first.word_from_end(record, from_end))
         };
         match id {
             None | Some(Some(0)) => Some(0),

@@ -117,3 +117,31 @@ fn finds_events_by_near_and_far_ids() {
     assert_eq!(found[7..], none);
     assert_eq!(Events::default().with_id(0), None);
 }
+
+/// The kernel overstates the size of these records if several events get them.
+#[test]
+fn reads_trailers_where_the_fields_end() {
+    let chosen = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_IDENTIFIER;
+    let layout = Layout { sample_type: chosen.into(), sample_id_all: true, ..Layout::default() };
+    let mut events = Events::default();
+    events.add(layout, [10]);
+    events.add(layout, [20]);
+    let name = u64::from_le_bytes(*b"bpf_abc\0");
+    // Two old and three new bytes.
+    let lengths = 2 | 3 << 16;
+    for (kind, fields) in [
+        (PERF_RECORD_KSYMBOL, vec![0xffff_ffff_8000_0000, 0, name]),
+        (PERF_RECORD_BPF_EVENT, vec![1, 2]),
+        (PERF_RECORD_TEXT_POKE, vec![0xffff_ffff_8000_0000, lengths, 0]),
+    ] {
+        for stale in [&[][..], &[7, u64::MAX, 99, 7]] {
+            let words = [&fields[..], &[3, 4_000_000, 20], stale].concat();
+            let body = Body(Vec::new(), Endian::Little).words(&words);
+            let record = body.record(kind, 0);
+            assert_eq!(events.index_of(&record), Some(1), "{kind}");
+            assert_eq!(layout.time_ns(&record), Some(4_000_000), "{kind}");
+            let id = layout.sample_id(&record);
+            assert_eq!((id.time_ns, id.id), (Some(4_000_000), Some(20)), "{kind}");
+        }
+    }
+}
