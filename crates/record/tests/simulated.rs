@@ -255,6 +255,6 @@ fn modules_loaded_during_a_recording_have_mappings() {
     let listed = reader.description().features().build_ids().unwrap();
     let listed: Vec<_> =
         listed.map(|listed| format!("{} {}", text(listed.path), text(listed.build_id))).collect();
-    // What the list has is of the first build: each later one is in the record of its mapping.
+    // The list names the first build of each path; later builds are in the records of their mappings.
     assert_eq!(listed, ["[end] end1", "[new] new1", "[old] old1"]);
 }

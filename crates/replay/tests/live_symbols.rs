@@ -25,7 +25,7 @@ fn build(folder: &Path) {
     assert!(compiler.current_dir(folder).status().unwrap().success());
 }
 
-/// Each program runs once for some seconds, as in a build with tests.
+/// Many programs run once for some seconds, like the compilers and tests of a build.
 #[test]
 fn symbols_of_exited_programs_are_dropped() {
     let folder = tempfile::tempdir().unwrap();

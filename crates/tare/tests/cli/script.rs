@@ -69,7 +69,7 @@ fn printed(script: &mut Command, options: &[&str]) -> Vec<String> {
 
 /// The prefix of a line up to its symbol, if the line may differ from perf's there.
 fn allowed(ours: &str, theirs: &str) -> Option<&'static str> {
-    // Front with the address, and the file.
+    // Splits a line into the part up to the address, and the file.
     let around = |line: &'_ str| {
         let (rest, dso) = line.rsplit_once(" (")?;
         let symbol = rest.find(": ").map_or(0, |at| at + 2);
