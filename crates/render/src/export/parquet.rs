@@ -43,7 +43,7 @@ const SCHEMA: &str = "message sample {
 type ParquetWriter = SerializedFileWriter<BufWriter<ExportWriter>>;
 type GroupWriter<'a> = SerializedRowGroupWriter<'a, BufWriter<ExportWriter>>;
 
-/// Writes a row per sample, in row groups of [`GROUP_ROWS`].
+/// Writes a row per sample, in row groups.
 pub struct Parquet {
     writer: ParquetWriter,
     rows: RowGroup,
