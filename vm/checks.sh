@@ -199,7 +199,7 @@ if [ -n "$module" ] && plain "$module" >/tmp/raid6_pq.ko && tare record -q -o /t
     rmmod raid6_pq
     verdict "they have the same names when it is unloaded" "$(cat /tmp/functions)" "$(functions)"
     rm "$module"
-    verdict "without its file there are no names, but a reason" "0 yes" "$(named) $(tare report -i /tmp/recording --stdio --no-children -g none --no-cache 2>&1 | grep -q "Without a function's name: .*module is not loaded" && echo yes)"
+    verdict "without its file there are no names, but a reason" "0 yes" "$(named) $(tare report -i /tmp/recording --stdio --no-children -g none --no-cache 2>&1 | grep -q "Without a function name: .*module is not loaded" && echo yes)"
     gzip -c /tmp/raid6_pq.ko >"${module%/*}/raid6_pq.ko.gz"
     echo raid6_pq.ko.gz: >"${module%/*}/modules.dep"
     verdict "they come back with a compressed one" "$loaded" "$(named)"
