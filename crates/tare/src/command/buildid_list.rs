@@ -25,19 +25,20 @@ use crate::exit::{Exit, Refusal};
 type BuildIdLine = (String, Vec<u8>);
 
 pub(crate) fn run(raw: &BuildidListArgs) -> Outcome {
+    let input = raw.input.path();
     let mut listed = if raw.kernel {
         vec![(running_kernel()?, Vec::new())]
-    } else if let Some(id) = binary_build_id(&raw.input)? {
+    } else if let Some(id) = binary_build_id(&input)? {
         vec![(id, Vec::new())]
     } else {
-        recorded(&raw.input)?
+        recorded(&input)?
     };
     if raw.with_hits {
-        let hits = hits(&raw.input)?;
+        let hits = hits(&input)?;
         listed.retain(|(_, path)| hits.contains(path));
     }
     let mut out = std::io::stdout().lock();
-    if raw.json {
+    if raw.json.json {
         let file = |(id, path): &BuildIdLine| -> Value {
             json!({ "build_id": id, "path": String::from_utf8_lossy(path) })
         };

@@ -19,7 +19,7 @@ use crate::exit::Exit;
 
 pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
     let progress = ProgressLine::begin();
-    let mut recording = open(&raw.input, &mut SymbolOptions::default(), &progress)?;
+    let mut recording = open(&raw.input.path(), &mut SymbolOptions::default(), &progress)?;
     learn(&mut recording)?;
     drop(progress);
     let description = recording.description();
@@ -31,7 +31,7 @@ pub(crate) fn run(raw: &EvlistArgs) -> Outcome {
         .map(|event| printable(&tracepoints.event_name(event)).into_owned())
         .collect();
     let mut out = std::io::stdout().lock();
-    if raw.json {
+    if raw.json.json {
         let events = description.events().iter().zip(&names);
         let events: Vec<Value> = events.map(|(event, name)| document(event, name)).collect();
         let groups: Vec<_> = groups(description).filter(|members| members.len() > 1).collect();

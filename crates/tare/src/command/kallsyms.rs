@@ -29,14 +29,14 @@ pub(crate) fn run(raw: &KallsymsArgs) -> Outcome {
     for symbol in &raw.symbols {
         let places: Vec<usize> =
             (0..lines.len()).filter(|at| lines[*at].name == symbol.as_bytes()).collect();
-        if places.is_empty() && !raw.json {
+        if places.is_empty() && !raw.json.json {
             writeln!(out, "{}: not found", printable(symbol.as_bytes()))?;
         }
         for at in places {
             let KallsymsLine { address, name, module, .. } = lines[at];
             let end = lines[at..].iter().map(|line| line.address).find(|next| *next > address);
             let end = end.unwrap_or(address);
-            if raw.json {
+            if raw.json.json {
                 found.push(document(name, module, address, end));
                 continue;
             }
@@ -47,7 +47,7 @@ pub(crate) fn run(raw: &KallsymsArgs) -> Outcome {
             writeln!(out, "{name}: {} {} {range} ({range})", printable(module), printable(dso))?;
         }
     }
-    if raw.json {
+    if raw.json.json {
         let document = json!({ "version": 1, "symbols": found });
         tare_render::json_line(&mut out, &document)?;
     }

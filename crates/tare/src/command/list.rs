@@ -30,7 +30,7 @@ pub(crate) fn run(raw: &ListArgs) -> Outcome {
         return Err(Refusal { exit: Exit::Failure, message }.into());
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
-    if raw.json {
+    if raw.json.json {
         let document =
             ListDocument { version: VERSION, sections: &listing, notes: [VENDOR_EVENTS] };
         serde_json::to_writer_pretty(&mut out, &document).map_err(std::io::Error::from)?;

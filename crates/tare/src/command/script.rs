@@ -152,7 +152,7 @@ impl EventDumps<'_> {
 /// `perf.data.cycles.dump`, beside the recording; for standard input in the current folder.
 fn dump_path(input: &Path, event: &[u8]) -> PathBuf {
     let event = tare_format::printable(event).replace('/', "_");
-    let input = if input == Path::new("-") { Path::new("perf.data") } else { input };
+    let input = if input == Path::new("-") { Path::new(raw::DEFAULT_RECORDING) } else { input };
     let mut name = input.as_os_str().to_owned();
     name.push(format!(".{event}.dump"));
     PathBuf::from(name)

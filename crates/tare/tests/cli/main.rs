@@ -15,6 +15,7 @@ mod budget;
 mod cache;
 mod diff;
 mod doctor;
+mod documented;
 mod drawn;
 mod events;
 mod evlist;

@@ -1,6 +1,5 @@
-use std::path::PathBuf;
-
-use super::SymbolSearch;
+use super::definition::with_default;
+use super::{DEFAULT_RECORDING, InputArgs, InterfaceArgs, JsonArgs, OwnSampleArgs, SymbolSearch};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -12,15 +11,19 @@ Examples:
 
 /// Arguments of `tare annotate`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
+    mut_arg("json", |arg| arg.conflicts_with("tui")),
+)]
 pub struct AnnotateArgs {
     /// Function to annotate [default: every function with samples]
     #[arg(value_name = "SYMBOL", conflicts_with = "named")]
     pub symbol: Option<String>,
 
-    /// Recording to read (-: standard input)
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub input: PathBuf,
+    /// The recording.
+    #[command(flatten)]
+    pub input: InputArgs,
 
     /// Function to annotate, in perf's spelling
     #[arg(short = 's', long = "symbol", value_name = "SYMBOL", id = "named")]
@@ -71,21 +74,17 @@ pub struct AnnotateArgs {
     )]
     pub prefix_strip: usize,
 
-    /// Print text (default if stdout isn't a terminal)
-    #[arg(long, overrides_with = "tui")]
-    pub stdio: bool,
+    /// Text or the whole terminal.
+    #[command(flatten)]
+    pub interface: InterfaceArgs,
 
-    /// Interactive view; ? lists the keys (default if stdout is a terminal)
-    #[arg(long, overrides_with = "stdio", conflicts_with = "json")]
-    pub tui: bool,
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 
-    /// Print one versioned JSON document
-    #[arg(long)]
-    pub json: bool,
-
-    /// Keep samples of the recorder itself
-    #[arg(long)]
-    pub include_self: bool,
+    /// The recorder's own samples.
+    #[command(flatten)]
+    pub own: OwnSampleArgs,
 
     /// Sources of symbols.
     #[command(flatten)]

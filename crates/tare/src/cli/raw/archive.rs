@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::SymbolSearch;
+use super::{DEFAULT_RECORDING, SymbolSearch};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +18,7 @@ trust.";
 #[command(after_help = EXAMPLES)]
 pub struct ArchiveArgs {
     /// Recording to pack
-    #[arg(value_name = "FILE", default_value = "perf.data")]
+    #[arg(value_name = "FILE", default_value = DEFAULT_RECORDING)]
     pub input: PathBuf,
 
     /// Write to this file [default: FILE.tar.zst]

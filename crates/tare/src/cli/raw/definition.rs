@@ -3,7 +3,16 @@
 //! plain command lines ([`super::plain`]).
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
+
+use clap::Arg;
+
+/// Adds a command's own default to the help of an option that it shares with other commands.
+pub(super) fn with_default(arg: Arg, default: &str) -> Arg {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    arg.help(format!("{help} [default: {default}]"))
+}
 
 /// Declares a struct of options. Each field has clap's attributes: names, value, help, conflicts
 /// and default (`default_value_t = …`, a constant where other code needs it too).
@@ -46,7 +55,7 @@ macro_rules! default_value {
     () => { Default::default() };
     (@settings [$($rest:tt)*]) => { $crate::cli::raw::definition::default_value!($($rest)*) };
     (@settings $rest:tt default_value_t = $value:expr $(, $($more:tt)*)?) => { $value };
-    (@settings $rest:tt default_value = $text:literal $(, $($more:tt)*)?) => { $text.into() };
+    (@settings $rest:tt default_value = $text:expr $(, $($more:tt)*)?) => { $text.into() };
     (@settings $rest:tt $skipped:tt $($more:tt)*) => {
         $crate::cli::raw::definition::default_value!(@settings $rest $($more)*)
     };
@@ -57,7 +66,7 @@ macro_rules! default_value {
 }
 
 /// Reads a field's option if it was typed and is plain: a flag or one value, with no setting but
-/// names, help and conflicts. Other options are left to clap.
+/// names, help, conflicts and a default. Other options are left to clap.
 macro_rules! plain_option {
     (@read $options:ident $reader:ident $field:ident $short:tt $long:tt $conflicts:tt;) => {
         if $reader.is_named($short, $long) {
@@ -104,6 +113,12 @@ macro_rules! plain_option {
         )
     };
     (@read $options:ident $reader:ident $field:ident $short:tt $long:tt $conflicts:tt;
+        default_value = $value:expr $(, $($more:tt)*)?) => {
+        $crate::cli::raw::definition::plain_option!(
+            @read $options $reader $field $short $long $conflicts; $($($more)*)?
+        )
+    };
+    (@read $options:ident $reader:ident $field:ident $short:tt $long:tt $conflicts:tt;
         conflicts_with = $id:literal $(, $($more:tt)*)?) => {
         $crate::cli::raw::definition::plain_option!(
             @read $options $reader $field $short $long [$id]; $($($more)*)?
@@ -117,7 +132,7 @@ macro_rules! plain_option {
     };
     (@read $($not_plain:tt)*) => {};
     ($options:ident $reader:ident $field:ident;) => {};
-    ($options:ident $reader:ident $field:ident; [command(flatten)] $($rest:tt)*) => {
+    ($options:ident $reader:ident $field:ident; [command(flatten $($heading:tt)*)] $($rest:tt)*) => {
         if $crate::cli::raw::definition::PlainOptions::read_plain(&mut $options.$field, $reader)? {
             return Some(true);
         }
@@ -152,6 +167,20 @@ pub(crate) trait PlainValue {
 impl PlainValue for bool {
     fn read(&mut self, _: &mut PlainReader<'_>) -> Option<()> {
         *self = true;
+        Some(())
+    }
+}
+
+impl PlainValue for String {
+    fn read(&mut self, reader: &mut PlainReader<'_>) -> Option<()> {
+        reader.value()?.clone_into(self);
+        Some(())
+    }
+}
+
+impl PlainValue for PathBuf {
+    fn read(&mut self, reader: &mut PlainReader<'_>) -> Option<()> {
+        *self = reader.value()?.into();
         Some(())
     }
 }

@@ -1,7 +1,9 @@
 use std::path::PathBuf;
 
-use super::SymbolSearch;
-use super::samples::TaskArgs;
+use super::{
+    EventFilterArgs, ForceArgs, InterfaceArgs, JsonArgs, NameFilterArgs, OwnSampleArgs,
+    PercentageArgs, SeparatedArgs, SymbolSearch, TaskFilterArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,7 +17,16 @@ With --fail-if the exit status is 3 if a condition is met. docs/diff.md explains
 
 /// Arguments of `tare diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, override_usage = "tare diff [OPTIONS] [A] [B]\n       tare diff [OPTIONS] A… -- B…")]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "tare diff [OPTIONS] [A] [B]\n       tare diff [OPTIONS] A… -- B…",
+    mut_arg("comms", |arg| arg.short('C')),
+    mut_arg("dsos", |arg| arg.short('d')),
+    mut_arg("symbols", |arg| arg.short('S')),
+    // In perf diff, -C names commands.
+    mut_arg("cpu", |arg| arg.short(None)),
+    mut_arg("json", |arg| arg.conflicts_with_all(["tui", "stdio"])),
+)]
 pub struct DiffArgs {
     /// Recordings: one of A and one of B [default: perf.data.old perf.data], or all of A before `--`
     #[arg(value_name = "A")]
@@ -72,9 +83,9 @@ pub struct DiffArgs {
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5, help_heading = "Rows")]
     pub percent_limit: f64,
 
-    /// Base of shares with filters: all samples (absolute), or the samples that pass (relative)
-    #[arg(long, value_name = "BASE", value_enum, default_value_t = Percentage::Absolute, hide_possible_values = true, help_heading = "Rows")]
-    pub percentage: Percentage,
+    /// The base of shares.
+    #[command(flatten, next_help_heading = "Rows")]
+    pub percentage: PercentageArgs,
 
     /// Add the weight of B
     #[arg(short, long, help_heading = "Rows")]
@@ -84,59 +95,43 @@ pub struct DiffArgs {
     #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Rows")]
     pub verbose: u8,
 
-    /// Separate columns by TEXT instead of aligning them
-    #[arg(short = 't', long, value_name = "TEXT", help_heading = "Output")]
-    pub field_separator: Option<String>,
+    /// Text for other programs.
+    #[command(flatten, next_help_heading = "Output")]
+    pub text: SeparatedArgs,
 
-    /// Print rows only
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
-
-    /// Print one versioned JSON document
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
+    /// JSON.
+    #[command(flatten, next_help_heading = "Output")]
+    pub json: JsonArgs,
 
     /// Also draw a differential flame graph: HTML, or SVG if FILE ends in .svg
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub flame: Option<PathBuf>,
 
-    /// Use the whole terminal; an error if stdout isn't one
-    #[arg(long, conflicts_with_all = ["json", "stdio"], help_heading = "Output")]
-    pub tui: bool,
+    /// Text or the whole terminal.
+    #[command(flatten, next_help_heading = "Output")]
+    pub interface: InterfaceArgs,
 
-    /// Print text, even on a terminal
-    #[arg(long, help_heading = "Output")]
-    pub stdio: bool,
+    /// Recorded events.
+    #[command(flatten, next_help_heading = "Filters")]
+    pub events: EventFilterArgs,
 
-    /// Only these events, such as cpu-clock,page-faults
-    #[arg(short, long = "event", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Filters")]
-    pub events: Vec<String>,
-
-    /// Only these commands (thread names)
-    #[arg(short = 'C', long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Filters")]
-    pub comms: Vec<String>,
-
-    /// Only these binaries
-    #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Filters")]
-    pub dsos: Vec<String>,
-
-    /// Only these functions
-    #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Filters")]
-    pub symbols: Vec<String>,
-
-    /// Processes, threads and times.
+    /// Commands, binaries and functions.
     #[command(flatten)]
-    pub tasks: TaskArgs,
+    pub names: NameFilterArgs,
 
-    /// Only these CPUs, such as 0,2-3
-    #[arg(long, value_name = "LIST", help_heading = "Filters")]
-    pub cpu: Option<String>,
+    /// Processes, threads, CPUs and times.
+    #[command(flatten)]
+    pub tasks: TaskFilterArgs,
 
-    /// Accepted: recordings of other users are always read
-    #[arg(short, long, hide = true)]
-    pub force: bool,
+    /// The recorder's own samples.
+    #[command(flatten, next_help_heading = "Filters")]
+    pub own: OwnSampleArgs,
 
-    /// Accepted: symbols of kernel modules are always looked up
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub force: ForceArgs,
+
+    /// No effect: symbols of kernel modules are always looked up
     #[arg(short, long, hide = true)]
     pub modules: bool,
 
@@ -159,13 +154,4 @@ pub struct DiffArgs {
     /// Sources of symbols.
     #[command(flatten)]
     pub symbol_search: SymbolSearch,
-}
-
-/// The base of shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Percentage {
-    /// The samples that pass the filters
-    Relative,
-    /// All samples
-    Absolute,
 }

@@ -1,3 +1,5 @@
+use super::JsonArgs;
+
 /// Arguments of `tare doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -10,7 +12,7 @@ Examples:
   tare doctor --json | jq -r .verdict          one sentence
   tare doctor --json | jq .abilities.hardware  cycles and instructions")]
 pub struct DoctorArgs {
-    /// Print one versioned JSON document
-    #[arg(long)]
-    pub json: bool,
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }

@@ -1,3 +1,5 @@
+use super::JsonArgs;
+
 /// Arguments of `tare list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -14,7 +16,8 @@ pub struct ListArgs {
     /// Kind of event: hw, sw, cache, pmu, raw, tracepoint or mem; or a pattern with * and ?; or a
     /// part of a name [default: all]
     pub what: Vec<String>,
-    /// Print one versioned JSON document
-    #[arg(long)]
-    pub json: bool,
+
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }

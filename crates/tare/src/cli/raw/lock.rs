@@ -1,5 +1,4 @@
-use std::ffi::OsString;
-use std::path::PathBuf;
+use super::{EntryArgs, InputArgs, JsonArgs, ResultFileArgs, TracedArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,7 +13,11 @@ docs/lock.md describes the counted waits.";
 
 /// Arguments of `tare lock`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("input", |arg| arg.conflicts_with_all(["all_cpus", "pid", "command", "timeout", "futexes"])),
+    mut_arg("json", |arg| arg.conflicts_with("stacks")),
+)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct LockArgs {
     /// Only kernel locks
@@ -33,41 +36,25 @@ pub struct LockArgs {
     #[arg(short, long, value_name = "KEY", default_value = "wait_total", help_heading = "Report")]
     pub key: LockSort,
 
-    /// Show at most N callers
-    #[arg(short = 'E', long, value_name = "N", help_heading = "Report")]
-    pub entries: Option<usize>,
+    /// Number of callers.
+    #[command(flatten, next_help_heading = "Report")]
+    pub rows: EntryArgs,
 
-    /// Read this recording (-: standard input)
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["all_cpus", "pid", "command", "timeout", "futexes"], help_heading = "Target")]
-    pub input: Option<PathBuf>,
+    /// A recording to read instead of tracing.
+    #[command(flatten, next_help_heading = "Target")]
+    pub input: InputArgs,
 
-    /// Trace running processes and their children
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
-    pub pid: Vec<i32>,
+    /// Tasks to trace.
+    #[command(flatten)]
+    pub traced: TracedArgs,
 
-    /// Trace the whole machine except tare itself
-    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
-    pub all_cpus: bool,
+    /// Destination of the table.
+    #[command(flatten)]
+    pub result: ResultFileArgs,
 
-    /// Stop after MS milliseconds; a command gets SIGTERM
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
-    pub timeout: Option<u64>,
-
-    /// Write to FILE instead of stderr (with a recording or --json: instead of stdout)
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    pub output: Option<PathBuf>,
-
-    /// Print one versioned JSON document
-    #[arg(long, conflicts_with = "stacks", help_heading = "Output")]
-    pub json: bool,
-
-    /// Command to trace, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
-
-    /// Whether `--` stands before the command.
-    #[arg(skip)]
-    pub after_dashes: bool,
+    /// JSON.
+    #[command(flatten, next_help_heading = "Output")]
+    pub json: JsonArgs,
 }
 
 /// The keys of `-k`.

@@ -11,15 +11,17 @@ use crate::exit::say;
 
 mod annotate;
 mod archive;
-mod attach;
 mod attached;
+mod chains;
 mod deferred;
 mod definition;
 mod diff;
 mod doctor;
+mod events;
 mod export;
+mod filters;
 mod flame;
-mod follow;
+mod input;
 mod list;
 mod lock;
 mod overhead;
@@ -28,41 +30,57 @@ pub mod record;
 mod recorded;
 mod report;
 mod report_layout;
+mod rounds;
 mod rows;
+mod sampler;
 mod samples;
 mod sched;
+mod schedule;
 mod script;
 mod stat;
 mod symbol_search;
+mod targets;
+mod text;
 mod top;
 mod trace;
+mod traced;
 mod versus;
 
 pub use annotate::{AnnotateArgs, DisassemblerStyle, PercentType};
 pub use archive::ArchiveArgs;
-pub use attach::AttachArgs;
+pub use chains::{ChainLengthArgs, InlineArgs};
 pub use deferred::Deferred;
-pub use diff::{DiffArgs, Percentage};
+pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+pub use events::{EventArgs, EventListArgs};
 pub use export::ExportArgs;
+pub use filters::{
+    EventFilterArgs, EventSwitchArgs, NameFilterArgs, OwnSampleArgs, RangeArgs, TaskFilterArgs,
+};
 pub use flame::{FlameArgs, FlameFormat, FlameOrder};
-pub use follow::FollowMode;
+pub use input::{DEFAULT_RECORDING, FilePartArgs, ForceArgs, InputArgs};
 pub use list::ListArgs;
 pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
 pub use record::RecordArgs;
-pub use recorded::{BuildidListArgs, EvlistArgs, KallsymsArgs, VersionArgs};
-pub use report::{KeyArgs, ReportArgs, SampleWeight};
+pub use recorded::{BuildidListArgs, EvlistArgs, IgnoredVerboseArgs, KallsymsArgs, VersionArgs};
+pub use report::{KeyArgs, ReportArgs, ReportOutputArgs, SampleWeight};
 pub use report_layout::ReportLayout;
-pub use rows::{EventSwitchArgs, RowArgs};
-pub use samples::{SampleArgs, TaskArgs};
+pub use rounds::{MIN_ROUNDS, RoundArgs};
+pub use rows::{ColumnArgs, EntryArgs, Percentage, PercentageArgs, RowArgs};
+pub use sampler::{MIN_RATE_HZ, SamplerArgs};
+pub use samples::SampleArgs;
 pub use sched::{SchedArgs, SchedSort};
-pub use script::ScriptArgs;
-pub use stat::StatArgs;
+pub use schedule::{ControlArgs, TimeoutArgs};
+pub use script::{MAX_STACK, ScriptArgs};
+pub use stat::{DEFAULT_EVENTS, StatArgs};
 pub use symbol_search::SymbolSearch;
+pub use targets::{AttachArgs, FollowMode, InheritArgs, RunningArgs};
+pub use text::{InterfaceArgs, JsonArgs, PrecisionArgs, SeparatedArgs, StepArgs, TableArgs};
 pub use top::TopArgs;
 pub use trace::TraceArgs;
-pub use versus::{MIN_PAIRS, VersusArgs};
+pub use traced::{ResultFileArgs, RingArgs, TracedArgs};
+pub use versus::VersusArgs;
 
 /// A Linux profiler that weighs itself.
 #[derive(Debug, clap::Parser)]
@@ -182,11 +200,11 @@ impl Tare {
         match &mut tare.command {
             TareCommand::Stat(stat) => {
                 stat.after_dashes = typed.after_dashes;
-                stat.events.filter_positions = filter_positions;
+                stat.events.list.filter_positions = filter_positions;
             }
-            TareCommand::Record(record) => record.filter_positions = filter_positions,
-            TareCommand::Sched(sched) => sched.after_dashes = typed.after_dashes,
-            TareCommand::Lock(lock) => lock.after_dashes = typed.after_dashes,
+            TareCommand::Record(record) => record.events.filter_positions = filter_positions,
+            TareCommand::Sched(sched) => sched.traced.after_dashes = typed.after_dashes,
+            TareCommand::Lock(lock) => lock.traced.after_dashes = typed.after_dashes,
             _ => {}
         }
         Ok(tare)
@@ -223,6 +241,9 @@ fn filter_positions(matches: &ArgMatches) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use clap::error::ErrorKind;
     use clap::{Arg, ArgAction};
 
@@ -248,6 +269,46 @@ mod tests {
         let takes_value = arg.get_action().takes_values();
         let word = if takes_value { format!("{name}={value}") } else { name };
         ["tare", command, &word].map(OsString::from).to_vec()
+    }
+
+    /// The Rust files of this folder, without their tests.
+    fn sources(folder: &Path) -> Vec<String> {
+        let mut sources = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources.extend(self::sources(&path));
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                sources.push(text.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
+            }
+        }
+        sources
+    }
+
+    /// Options that several commands share are in a struct of their own, which these flatten.
+    #[test]
+    fn no_option_is_defined_twice() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/raw");
+        let mut definitions = BTreeSet::new();
+        for source in sources(&folder) {
+            let mut lines = Vec::new();
+            for line in source.lines().map(str::trim) {
+                if line.starts_with("pub ") && lines.iter().any(|line: &&str| line.contains("long"))
+                {
+                    let help: String =
+                        lines.iter().filter_map(|line| line.strip_prefix("///")).collect();
+                    let definition = format!("{line}{help}");
+                    assert!(definitions.insert(definition), "defined twice: {line}");
+                }
+                if line.is_empty() || line.starts_with("pub ") {
+                    lines.clear();
+                } else {
+                    lines.push(line);
+                }
+            }
+        }
+        assert!(definitions.len() > 250, "{}", definitions.len());
     }
 
     /// perf's parse-options keeps the last value of a repeated option, and so does every option of

@@ -1,6 +1,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::{JsonArgs, RoundArgs};
+
 /// Arguments of `tare overhead`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -51,12 +53,12 @@ pub struct OverheadArgs {
     #[arg(long, value_name = "LOOP,...", value_delimiter = ',')]
     pub loops: Vec<String>,
 
-    /// Print one versioned JSON document, with the raw data
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
+    /// JSON, with the raw data.
+    #[command(flatten)]
+    pub json: JsonArgs,
 
     /// Print one CSV line per figure
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 
     /// Write an HTML page with plots, method and raw data
@@ -75,10 +77,6 @@ pub struct OverheadArgs {
     #[arg(long)]
     pub no_save: bool,
 
-    /// Seed for the order of measurements [default: random]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-
     /// Overhead of profilers on a command.
     #[command(flatten)]
     pub with: ProfilerArgs,
@@ -86,38 +84,22 @@ pub struct OverheadArgs {
 
 /// Arguments of `tare overhead --with`.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Overhead on a program")]
+#[command(
+    next_help_heading = "Overhead on a program",
+    mut_arg("max_runs", |arg| arg.default_value("1000")),
+)]
 pub struct ProfilerArgs {
     /// Run the command under this profiler too; the command is appended to these words
     #[arg(
         long,
         value_name = "PROFILER",
+        group = "compared",
         requires = "command",
         conflicts_with_all = ["events", "rates", "call_graph", "profiler", "cpu", "pairs", "loops", "report", "overlay", "no_save"]
     )]
     pub with: Vec<OsString>,
 
-    /// Uncounted rounds before the first counted one
-    #[arg(long, value_name = "N", requires = "with", default_value_t = 1)]
-    pub warmup: usize,
-
-    /// Fewest rounds [default: 10]
-    #[arg(long, value_name = "N", requires = "with")]
-    pub min_runs: Option<usize>,
-
-    /// Most rounds
-    #[arg(long, value_name = "N", requires = "with", default_value_t = 1000)]
-    pub max_runs: usize,
-
-    /// Start no round after this time, once --min-runs is reached
-    #[arg(long, value_name = "SECONDS", requires = "with", default_value_t = 60.0)]
-    pub max_time: f64,
-
-    /// Smallest relevant difference in percent
-    #[arg(long, value_name = "PERCENT", requires = "with", default_value = "1%")]
-    pub min_effect: String,
-
-    /// Use runs with a nonzero exit status too
-    #[arg(long, requires = "with")]
-    pub ignore_failure: bool,
+    /// Number of rounds.
+    #[command(flatten)]
+    pub rounds: RoundArgs,
 }

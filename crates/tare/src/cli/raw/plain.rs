@@ -87,6 +87,32 @@ mod tests {
         assert!(plain > 80, "only {plain} are plain");
     }
 
+    /// Conflicts that a command adds to a shared option are known to clap alone, so one of the two
+    /// must not be plain.
+    #[test]
+    fn conflicting_options_are_left_to_clap() {
+        let mut tare = Tare::command();
+        tare.build();
+        let mut pairs = 0;
+        for name in ["stat", "record"] {
+            let command = tare.find_subcommand(name).unwrap();
+            let typed = |option: &clap::Arg| {
+                let long = option.get_long()?;
+                let value = if option.get_action().takes_values() { " 1" } else { "" };
+                Some(format!("--{long}{value}"))
+            };
+            for option in command.get_arguments().filter(|option| !option.is_positional()) {
+                let Some(first) = typed(option) else { continue };
+                for other in command.get_arg_conflicts_with(option).into_iter().filter_map(typed) {
+                    let line = format!("tare {name} {first} {other} true");
+                    assert!(read(&args(&line)).is_none(), "{line}");
+                    pairs += 1;
+                }
+            }
+        }
+        assert!(pairs > 50, "{pairs}");
+    }
+
     #[test]
     fn doubtful_lines_are_left_to_clap() {
         for line in [

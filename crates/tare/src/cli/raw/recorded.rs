@@ -2,17 +2,23 @@
 
 use std::path::PathBuf;
 
+use super::definition::with_default;
+use super::{DEFAULT_RECORDING, ForceArgs, InputArgs, JsonArgs};
+
 /// Arguments of `tare evlist`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   tare evlist                the events of perf.data
   tare evlist -v             with every field of perf_event_attr
-  tare evlist --json         for programs")]
+  tare evlist --json         for programs",
+    mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
+    mut_arg("json", |arg| arg.conflicts_with_all(["freq", "verbose", "group", "trace_fields"])),
+)]
 pub struct EvlistArgs {
-    /// Recording to read (-: standard input)
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub input: PathBuf,
+    /// The recording.
+    #[command(flatten)]
+    pub input: InputArgs,
 
     /// Print each event's sampling frequency
     #[arg(short = 'F', long)]
@@ -30,13 +36,13 @@ pub struct EvlistArgs {
     #[arg(long)]
     pub trace_fields: bool,
 
-    /// Accepted: files of other users are always read
-    #[arg(short, long, hide = true)]
-    pub force: bool,
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub force: ForceArgs,
 
-    /// Print one versioned JSON document
-    #[arg(long, conflicts_with_all = ["freq", "verbose", "group", "trace_fields"])]
-    pub json: bool,
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Arguments of `tare buildid-list`.
@@ -46,11 +52,13 @@ Examples:
   tare buildid-list              the files of perf.data that have build ids
   tare buildid-list -H           files with samples only
   tare buildid-list -k           the running kernel
-  tare buildid-list -i /bin/ls   a binary")]
+  tare buildid-list -i /bin/ls   a binary",
+    mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
+)]
 pub struct BuildidListArgs {
-    /// Recording (-: standard input) or binary to read
-    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-    pub input: PathBuf,
+    /// The recording, or a binary.
+    #[command(flatten)]
+    pub input: InputArgs,
 
     /// Only files with samples
     #[arg(short = 'H', long)]
@@ -60,17 +68,25 @@ pub struct BuildidListArgs {
     #[arg(short, long, conflicts_with_all = ["with_hits", "input"])]
     pub kernel: bool,
 
-    /// Accepted: files of other users are always read
-    #[arg(short, long, hide = true)]
-    pub force: bool,
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub force: ForceArgs,
 
-    /// Accepted without effect
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub verbose: IgnoredVerboseArgs,
+
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// perf's `-v`, where tare has nothing more to print.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IgnoredVerboseArgs {
+    /// No effect
     #[arg(short, long, hide = true)]
     pub verbose: bool,
-
-    /// Print one versioned JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Arguments of `tare kallsyms`.
@@ -88,13 +104,13 @@ pub struct KallsymsArgs {
     #[arg(long, value_name = "FILE", default_value = "/proc/kallsyms")]
     pub kallsyms: PathBuf,
 
-    /// Accepted without effect
-    #[arg(short, long, hide = true)]
-    pub verbose: bool,
+    /// Accepted for perf's scripts.
+    #[command(flatten)]
+    pub verbose: IgnoredVerboseArgs,
 
-    /// Print one versioned JSON document
-    #[arg(long)]
-    pub json: bool,
+    /// JSON.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Arguments of `tare version`.

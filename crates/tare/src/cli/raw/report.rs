@@ -1,7 +1,9 @@
-use std::path::PathBuf;
-
-use super::definition::options;
-use super::{EventSwitchArgs, ReportLayout, RowArgs, SymbolSearch, TaskArgs};
+use super::definition::{options, with_default};
+use super::{
+    ChainLengthArgs, ColumnArgs, DEFAULT_RECORDING, EventSwitchArgs, FilePartArgs, InlineArgs,
+    InputArgs, InterfaceArgs, JsonArgs, NameFilterArgs, OwnSampleArgs, ReportLayout, RowArgs,
+    SeparatedArgs, SymbolSearch, TaskFilterArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,11 +18,22 @@ Examples:
 options! {
     /// Arguments of `tare report`.
     #[derive(Clone, Debug, clap::Args)]
-    #[command(after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()))]
+    #[command(
+        after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()),
+        mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
+        mut_arg("sort", |arg| with_default(arg, "comm,dso,sym")),
+        mut_arg("fields", |arg| arg.short('F')),
+        mut_arg("comms", |arg| arg.short('c')),
+        mut_arg("dsos", |arg| arg.short('d')),
+        mut_arg("symbols", |arg| arg.short('S')),
+        mut_arg("field_separator", |arg| arg.conflicts_with("json")),
+        mut_arg("column_widths", |arg| arg.conflicts_with("json")),
+        mut_arg("quiet", |arg| arg.conflicts_with_all(["json", "tui"])),
+    )]
     pub struct ReportArgs {
-        /// Recording to read (-: standard input)
-        #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
-        pub input: PathBuf,
+        /// The recording.
+        #[command(flatten)]
+        pub input: InputArgs,
 
         /// Sort keys and columns.
         #[command(flatten)]
@@ -57,14 +70,9 @@ options! {
     #[derive(Clone, Debug, clap::Args)]
     #[command(next_help_heading = "Rows")]
     pub struct KeyArgs {
-        /// Sort keys that make up a row, such as comm,dso,sym; +KEY,… adds to the default
-        #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub sort: Vec<String>,
-
-        /// Columns: overhead, overhead_children, sample, period and sort keys; +COLUMN,… adds to the
-        /// default
-        #[arg(short = 'F', long, value_name = "COLUMN,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub fields: Vec<String>,
+        /// Sort keys and columns.
+        #[command(flatten)]
+        pub columns: ColumnArgs,
 
         /// Show a row per branch instead of samples (default if branches were recorded)
         #[arg(short = 'b', long, conflicts_with = "mem_mode", overrides_with = "no_branch_stack")]
@@ -119,17 +127,13 @@ options! {
         #[arg(short = 'G', long)]
         pub inverted: bool,
 
-        /// Show inlined functions as frames in call chains (needs debug info)
-        #[arg(long, overrides_with = "no_inline")]
-        pub inline: bool,
+        /// Inlined functions.
+        #[command(flatten)]
+        pub inline: InlineArgs,
 
-        /// Don't look up inlined functions (default)
-        #[arg(long)]
-        pub no_inline: bool,
-
-        /// Use at most N frames of a call chain
-        #[arg(long, value_name = "N")]
-        pub max_stack: Option<usize>,
+        /// Length of call chains.
+        #[command(flatten)]
+        pub length: ChainLengthArgs,
 
         /// Functions that count as parents for the key `parent` [default: ^sys_|^do_page_fault]
         #[arg(short = 'p', long, value_name = "REGEX")]
@@ -158,17 +162,9 @@ options! {
         #[command(flatten)]
         pub switch: EventSwitchArgs,
 
-        /// Only these commands (thread names)
-        #[arg(short, long, alias = "comm", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub comms: Vec<String>,
-
-        /// Only these binaries
-        #[arg(short, long, alias = "dso", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub dsos: Vec<String>,
-
-        /// Only these functions
-        #[arg(short = 'S', long, alias = "symbol", value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub symbols: Vec<String>,
+        /// Commands, binaries and functions.
+        #[command(flatten)]
+        pub names: NameFilterArgs,
 
         /// Only functions whose name contains TEXT
         #[arg(long, value_name = "TEXT")]
@@ -178,28 +174,33 @@ options! {
         #[arg(short = 'U', long)]
         pub hide_unresolved: bool,
 
-        /// Processes, threads and times.
+        /// Processes, threads, CPUs and times.
         #[command(flatten)]
-        pub tasks: TaskArgs,
+        pub tasks: TaskFilterArgs,
 
-        /// Only these CPUs, such as 0,2-3
-        #[arg(short = 'C', long, value_name = "LIST")]
-        pub cpu: Option<String>,
+        /// The recorder's own samples.
+        #[command(flatten)]
+        pub own: OwnSampleArgs,
     }
 }
 
 options! {
     /// Output of `tare report`.
     #[derive(Clone, Debug, clap::Args)]
-    #[command(next_help_heading = "Output")]
+    #[command(
+        next_help_heading = "Output",
+        group = clap::ArgGroup::new("part")
+            .args(["header", "header_only", "stats", "tasks_list", "mmaps", "dump_raw_trace"])
+            .conflicts_with("json"),
+    )]
     pub struct ReportOutputArgs {
-        /// Print text (default if stdout isn't a terminal)
-        #[arg(long, overrides_with = "tui")]
-        pub stdio: bool,
+        /// Text or the whole terminal.
+        #[command(flatten)]
+        pub interface: InterfaceArgs,
 
-        /// Interactive report; ? lists the keys (default if stdout is a terminal)
-        #[arg(long, overrides_with = "stdio")]
-        pub tui: bool,
+        /// Text for other programs.
+        #[command(flatten)]
+        pub text: SeparatedArgs,
 
         /// Print text through $PAGER, or less
         #[arg(long, conflicts_with_all = ["tui", "json"])]
@@ -213,41 +214,25 @@ options! {
         #[arg(short = 'T', long)]
         pub threads: bool,
 
-        /// Print the recording's header before the report: machine, events
-        #[arg(long, group = "part")]
-        pub header: bool,
-
-        /// Add topology, caches and build ids to the header
-        #[arg(short = 'I', long)]
-        pub show_info: bool,
-
-        /// Print rows only, without header and losses
-        #[arg(short, long, conflicts_with_all = ["json", "tui"])]
-        pub quiet: bool,
-
-        /// Print the recording's header only
-        #[arg(long, group = "part")]
-        pub header_only: bool,
+        /// Parts of the file itself.
+        #[command(flatten)]
+        pub file: FilePartArgs,
 
         /// Print the number of records of each kind
-        #[arg(long, group = "part")]
+        #[arg(long)]
         pub stats: bool,
 
         /// Print the recorded tasks as a tree
-        #[arg(long = "tasks", group = "part")]
+        #[arg(long = "tasks")]
         pub tasks_list: bool,
 
         /// Print the recorded tasks as a tree, with their mappings
-        #[arg(long, group = "part")]
+        #[arg(long)]
         pub mmaps: bool,
 
-        /// Print every record, as bytes and decoded
-        #[arg(short = 'D', long, group = "part")]
-        pub dump_raw_trace: bool,
-
-        /// Print one versioned JSON document
-        #[arg(long, conflicts_with = "part")]
-        pub json: bool,
+        /// JSON.
+        #[command(flatten)]
+        pub json: JsonArgs,
     }
 }
 

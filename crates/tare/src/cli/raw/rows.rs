@@ -1,4 +1,5 @@
-use super::Percentage;
+//! Rows and columns of tables.
+
 use super::definition::options;
 
 options! {
@@ -22,10 +23,9 @@ options! {
         #[arg(long)]
         pub no_children: bool,
 
-        /// Base of percentages with filters: all samples (absolute, the default), or the samples
-        /// that pass (relative)
-        #[arg(long, value_name = "BASE", value_enum, default_value_t = Percentage::Absolute, hide_default_value = true, hide_possible_values = true)]
-        pub percentage: Percentage,
+        /// The base of percentages.
+        #[command(flatten)]
+        pub base: PercentageArgs,
 
         /// Hide rows below this percentage
         #[arg(long, value_name = "PERCENT")]
@@ -34,19 +34,47 @@ options! {
 }
 
 options! {
-    /// Events that switch samples on and off, for `report` and `script`.
+    /// The base of percentages, for `report`, `top` and `diff`.
     #[derive(Clone, Debug, clap::Args)]
-    pub struct EventSwitchArgs {
-        /// Only samples after the first sample of this event
-        #[arg(long, value_name = "EVENT")]
-        pub switch_on: Option<String>,
+    pub struct PercentageArgs {
+        /// Base of percentages with filters: all samples (absolute), or the samples that pass
+        /// (relative)
+        #[arg(long, value_name = "BASE", value_enum, default_value_t = Percentage::Absolute, hide_possible_values = true)]
+        pub percentage: Percentage,
+    }
+}
 
-        /// Only samples before the next sample of this event
-        #[arg(long, value_name = "EVENT")]
-        pub switch_off: Option<String>,
+/// The base of percentages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Percentage {
+    /// The samples that pass the filters
+    Relative,
+    /// All samples
+    Absolute,
+}
 
-        /// Include the samples of --switch-on and --switch-off
-        #[arg(long)]
-        pub show_on_off_events: bool,
+options! {
+    /// Sort keys and columns, for `report` and `top`.
+    #[derive(Clone, Debug, clap::Args)]
+    #[command(next_help_heading = "Rows")]
+    pub struct ColumnArgs {
+        /// Sort keys that make up a row, such as comm,dso,sym; +KEY,… adds to the default
+        #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub sort: Vec<String>,
+
+        /// Columns: overhead, overhead_children, sample, period and sort keys; +COLUMN,… adds to the
+        /// default
+        #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', action = clap::ArgAction::Set)]
+        pub fields: Vec<String>,
+    }
+}
+
+options! {
+    /// Number of rows, for `top` and `lock`.
+    #[derive(Clone, Debug, clap::Args)]
+    pub struct EntryArgs {
+        /// Show at most N rows
+        #[arg(short = 'E', long, value_name = "N")]
+        pub entries: Option<usize>,
     }
 }

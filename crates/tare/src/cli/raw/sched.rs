@@ -1,5 +1,4 @@
-use std::ffi::OsString;
-use std::path::PathBuf;
+use super::{InputArgs, RangeArgs, ResultFileArgs, RingArgs, TracedArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,7 +15,11 @@ docs/sched.md describes the columns.";
 
 /// Arguments of `tare sched`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    mut_arg("input", |arg| arg.conflicts_with_all(["all_cpus", "command", "timeout", "ring_size"])),
+    mut_arg("time", |arg| arg.requires("input")),
+)]
 #[allow(clippy::struct_excessive_bools)] // each is an option
 pub struct SchedArgs {
     /// List each context switch, like perf sched timehist, instead of totals
@@ -53,53 +56,33 @@ pub struct SchedArgs {
     )]
     pub sort: SchedSort,
 
-    /// Read this recording (-: standard input)
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["all_cpus", "command", "timeout", "ring_size"], help_heading = "Target")]
-    pub input: Option<PathBuf>,
+    /// A recording to read instead of tracing.
+    #[command(flatten, next_help_heading = "Target")]
+    pub input: InputArgs,
 
-    /// Trace running processes and their children; with -i only these processes
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
-    pub pid: Vec<i32>,
+    /// Tasks to trace; with `-i`, the processes to show.
+    #[command(flatten)]
+    pub traced: TracedArgs,
 
     /// With -i: only these threads
     #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, requires = "input", help_heading = "Target")]
     pub tid: Vec<i32>,
 
-    /// Trace the whole machine except tare itself
-    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
-    pub all_cpus: bool,
+    /// CPUs and times to show.
+    #[command(flatten, next_help_heading = "Target")]
+    pub range: RangeArgs,
 
-    /// Only events on these CPUs, such as 0,2-3
-    #[arg(short = 'C', long, value_name = "LIST", help_heading = "Target")]
-    pub cpu: Option<String>,
+    /// Destination of the table.
+    #[command(flatten)]
+    pub result: ResultFileArgs,
 
-    /// With -i: only this range of time in seconds, such as 12.5,13; FROM or TO may be omitted
-    #[arg(long, value_name = "FROM,TO", requires = "input", help_heading = "Schedule")]
-    pub time: Option<String>,
-
-    /// Stop after MS milliseconds; a command gets SIGTERM
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
-    pub timeout: Option<u64>,
-
-    /// Write to FILE instead of stderr (with a recording or --json: instead of stdout)
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    pub output: Option<PathBuf>,
-
-    /// Size of the ring buffer: a power of two from 64K to 1G [default: 8M]
-    #[arg(long, value_name = "SIZE", help_heading = "Output")]
-    pub ring_size: Option<String>,
+    /// Ring buffer.
+    #[command(flatten)]
+    pub ring: RingArgs,
 
     /// Print one versioned JSON document; with --timehist one object per line
     #[arg(long, conflicts_with = "hist", help_heading = "Output")]
     pub json: bool,
-
-    /// Command to trace, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
-
-    /// Whether `--` stands before the command.
-    #[arg(skip)]
-    pub after_dashes: bool,
 }
 
 /// The keys of `--sort`.

@@ -1,8 +1,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::definition::options;
-use super::{FollowMode, VersusArgs};
+use super::definition::{options, with_default};
+use super::{
+    ControlArgs, EventArgs, FollowMode, InheritArgs, RunningArgs, StepArgs, TimeoutArgs, VersusArgs,
+};
+
+/// Events that are counted without `-e`, after a clock, in perf's order.
+pub const DEFAULT_EVENTS: &str =
+    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,7 +24,12 @@ Examples:
 options! {
     /// Arguments of `tare stat`.
     #[derive(Debug, clap::Args)]
-    #[command(after_help = EXAMPLES)]
+    #[command(
+        after_help = EXAMPLES,
+        mut_arg("events", |arg| {
+            with_default(arg, &format!("a clock, {}", DEFAULT_EVENTS.replace(',', ", ")))
+        }),
+    )]
     pub struct StatArgs {
         /// The counted events.
         #[command(flatten)]
@@ -49,7 +60,7 @@ options! {
         pub after_dashes: bool,
 
         /// Command to count, and its arguments
-        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&'static str>)]
         pub command: Vec<OsString>,
     }
 }
@@ -59,30 +70,14 @@ options! {
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Events")]
     pub struct CountedEventArgs {
-        /// Events to count: names, groups in braces, comma-separated lists; see `tare list`
-        #[arg(short, long = "event", value_name = "EVENTS")]
-        pub events: Vec<String>,
-
-        /// Count only occurrences of the preceding tracepoint whose fields match
-        #[arg(long = "filter", value_name = "EXPR", allow_hyphen_values = true)]
-        pub filters: Vec<String>,
-
-        /// For each --filter the number of -e before it, as typed.
-        #[arg(skip)]
-        pub filter_positions: Vec<usize>,
+        /// Events to count.
+        #[command(flatten)]
+        pub list: EventArgs,
 
         /// Add events: -d level 1 and last-level caches, -dd TLBs and the instruction cache,
         /// -ddd prefetches
         #[arg(short, long, action = clap::ArgAction::Count)]
         pub detailed: u8,
-
-        /// Count every event in user space only
-        #[arg(long, conflicts_with = "all_kernel")]
-        pub all_user: bool,
-
-        /// Count every event in the kernel only
-        #[arg(long)]
-        pub all_kernel: bool,
 
         /// Count no events, only measure time
         #[arg(short = 'n', long = "null", conflicts_with_all = ["events", "detailed"])]
@@ -102,30 +97,17 @@ options! {
 options! {
     /// Targets of `tare stat`.
     #[derive(Debug, clap::Args)]
-    #[command(next_help_heading = "Target")]
+    #[command(
+        next_help_heading = "Target",
+        mut_arg("cpu", |arg| arg.conflicts_with_all(["pid", "tid"])),
+    )]
     pub struct CountedTargetArgs {
-        /// Count running processes
-        #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub pid: Vec<i32>,
-
-        /// Count running threads
-        #[arg(short, long, value_name = "TID,…", value_delimiter = ',', action = clap::ArgAction::Set, conflicts_with = "pid")]
-        pub tid: Vec<i32>,
-
-        /// Count the whole machine (default without a command or other target)
-        #[arg(short, long, conflicts_with_all = ["pid", "tid"])]
-        pub all_cpus: bool,
-
-        /// Count on these CPUs only, such as 0-3,8
-        #[arg(short = 'C', long, value_name = "CPUS", conflicts_with_all = ["pid", "tid"])]
-        pub cpu: Option<String>,
-
-        /// Count in cgroups: one name for all events, or one for each event in turn
-        #[arg(short = 'G', long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["pid", "tid", "for_each_cgroup"])]
-        pub cgroup: Vec<String>,
+        /// Running tasks, CPUs and cgroups.
+        #[command(flatten)]
+        pub running: RunningArgs,
 
         /// Count every event in each of these cgroups
-        #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, conflicts_with_all = ["pid", "tid"])]
+        #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set, conflicts_with_all = ["pid", "tid", "cgroup"])]
         pub for_each_cgroup: Vec<String>,
 
         /// How to count the command's children: `inherit` (from its execve on) or `cgroup` (no cost
@@ -133,9 +115,9 @@ options! {
         #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true, conflicts_with_all = ["all_cpus", "pid", "tid", "cpu", "cgroup", "for_each_cgroup"])]
         pub follow: Option<FollowMode>,
 
-        /// Don't count the target's children
-        #[arg(short = 'i', long)]
-        pub no_inherit: bool,
+        /// The target's children.
+        #[command(flatten)]
+        pub children: InheritArgs,
     }
 }
 
@@ -165,18 +147,13 @@ options! {
         #[arg(long)]
         pub summary: bool,
 
-        /// Start counting MS milliseconds after the command (-1: when --control enables it)
-        #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
-        pub delay: Option<i64>,
+        /// Start, and control from outside.
+        #[command(flatten)]
+        pub start: ControlArgs,
 
-        /// Stop after MS milliseconds; a command gets SIGTERM
-        #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-        pub timeout: Option<u64>,
-
-        /// Read enable, disable, ping and stop from a descriptor or FIFO, and answer "ack":
-        /// `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
-        #[arg(long, value_name = "WHERE")]
-        pub control: Option<String>,
+        /// End.
+        #[command(flatten)]
+        pub end: TimeoutArgs,
 
         /// Run COMMAND with `sh -c` before each run, uncounted
         #[arg(long, value_name = "COMMAND")]
@@ -288,9 +265,9 @@ options! {
         #[arg(long)]
         pub no_merge: bool,
 
-        /// Print each step; -vv prints every perf_event_attr
-        #[arg(short, long, action = clap::ArgAction::Count)]
-        pub verbose: u8,
+        /// Messages about each step.
+        #[command(flatten)]
+        pub steps: StepArgs,
     }
 }
 

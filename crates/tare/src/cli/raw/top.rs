@@ -1,6 +1,9 @@
-use super::definition::options;
-use super::record::MIN_RATE_HZ;
-use super::{AttachArgs, RowArgs, SymbolSearch};
+use super::definition::{options, with_default};
+use super::events::DEFAULT_EVENT;
+use super::{
+    AttachArgs, ColumnArgs, EntryArgs, EventListArgs, InheritArgs, InterfaceArgs, NameFilterArgs,
+    RowArgs, SamplerArgs, SymbolSearch, TableArgs, TimeoutArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,23 +19,29 @@ Examples:
 options! {
     /// Arguments of `tare top`.
     #[derive(Debug, clap::Args)]
-    #[command(after_help = EXAMPLES)]
+    #[command(
+        after_help = EXAMPLES,
+        mut_arg("events", |arg| with_default(arg, DEFAULT_EVENT)),
+        mut_arg("max_overhead", |arg| with_default(arg, "1% for whole CPUs or cgroups sampled by time")),
+        mut_arg("entries", |arg| with_default(arg, "as many as fit the terminal, otherwise all")),
+        mut_arg("sort", |arg| with_default(arg, "dso,sym")),
+    )]
     pub struct TopArgs {
-        /// Events and their rate.
+        /// Events to sample.
+        #[command(flatten, next_help_heading = "Sampling")]
+        pub events: EventListArgs,
+
+        /// Rate, call chains and ring buffers.
         #[command(flatten)]
-        pub sampling: TopSamplingArgs,
+        pub sampler: SamplerArgs,
 
         /// Running tasks, CPUs and cgroups.
         #[command(flatten)]
         pub attach: AttachArgs,
 
-        /// Don't sample the target's children
-        #[arg(short = 'i', long, help_heading = "Target")]
-        pub no_inherit: bool,
-
-        /// Sample tare itself too
-        #[arg(long, help_heading = "Target")]
-        pub include_self: bool,
+        /// The target's children.
+        #[command(flatten)]
+        pub children: InheritArgs,
 
         /// Refresh and end.
         #[command(flatten)]
@@ -42,13 +51,9 @@ options! {
         #[command(flatten)]
         pub output: TopOutputArgs,
 
-        /// Sort keys that make up a row [default: dso,sym]; +KEY,… adds to the default
-        #[arg(short, long = "sort", value_name = "KEY,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Rows")]
-        pub sort: Vec<String>,
-
-        /// Columns: overhead, overhead_children, sample, period and sort keys
-        #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Rows")]
-        pub fields: Vec<String>,
+        /// Sort keys and columns.
+        #[command(flatten)]
+        pub columns: ColumnArgs,
 
         /// Figures and rows.
         #[command(flatten)]
@@ -61,56 +66,6 @@ options! {
         /// Sources of symbols.
         #[command(flatten)]
         pub symbol_search: SymbolSearch,
-    }
-}
-
-options! {
-    /// Events of `tare top`, and their rate.
-    #[derive(Debug, clap::Args)]
-    #[command(next_help_heading = "Sampling")]
-    pub struct TopSamplingArgs {
-        /// Events to sample: names, comma-separated lists; see `tare list` [default: cycles:P, or
-        /// cpu-clock without a PMU]
-        #[arg(short, long = "event", value_name = "EVENTS")]
-        pub events: Vec<String>,
-
-        /// Sampling frequency in Hz, per event and CPU; `max` for the kernel's limit [default: 999;
-        /// tracepoints: every occurrence]
-        #[arg(short = 'F', long = "freq", value_name = "HZ|max")]
-        pub frequency: Option<String>,
-
-        /// Sampling period: one sample every N occurrences (nanoseconds for clocks)
-        #[arg(short, long, value_name = "N", conflicts_with = "frequency", value_parser = clap::value_parser!(u64).range(1..))]
-        pub count: Option<u64>,
-
-        /// Limit the overhead of sampling and tare to this share of the sampled CPUs' time, by
-        /// lowering the rate [default: 1% for whole CPUs or cgroups sampled by time]
-        #[arg(long, value_name = "PERCENT", conflicts_with = "count")]
-        pub max_overhead: Option<String>,
-
-        /// With --max-overhead: lowest rate, even if it exceeds the limit
-        #[arg(long, value_name = "HZ", default_value_t = MIN_RATE_HZ, value_parser = clap::value_parser!(u64).range(1..))]
-        pub min_rate: u64,
-
-        /// Sample call chains
-        #[arg(short = 'g')]
-        pub with_call_graph: bool,
-
-        /// How to unwind call chains: `fp[,defer]`, `dwarf[,SIZE]` or `lbr`
-        #[arg(long, value_name = "HOW")]
-        pub call_graph: Option<String>,
-
-        /// Sample cgroups, for filters by cgroup
-        #[arg(long)]
-        pub all_cgroups: bool,
-
-        /// Size of each ring buffer, in pages or with B, K, M or G
-        #[arg(short = 'm', long, value_name = "N[B|K|M|G]")]
-        pub mmap_pages: Option<String>,
-
-        /// Read the ring buffers with this SCHED_FIFO priority
-        #[arg(short, long, value_name = "PRIO", value_parser = clap::value_parser!(u32).range(1..=99))]
-        pub realtime: Option<u32>,
     }
 }
 
@@ -131,9 +86,9 @@ options! {
         #[arg(short, long)]
         pub zero: bool,
 
-        /// Stop after MS milliseconds
-        #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-        pub timeout: Option<u64>,
+        /// End.
+        #[command(flatten)]
+        pub end: TimeoutArgs,
     }
 }
 
@@ -142,29 +97,21 @@ options! {
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Output")]
     pub struct TopOutputArgs {
-        /// Print text at each refresh (default if stdout isn't a terminal)
-        #[arg(long, overrides_with = "tui")]
-        pub stdio: bool,
-
-        /// Use the whole terminal (default if stdout is one); ? lists the keys
-        #[arg(long, overrides_with = "stdio")]
-        pub tui: bool,
+        /// Text or the whole terminal.
+        #[command(flatten)]
+        pub interface: InterfaceArgs,
 
         /// Print one versioned JSON document per line at each refresh
         #[arg(long, conflicts_with_all = ["stdio", "tui"])]
         pub json: bool,
 
-        /// Show N rows of text or JSON [default: as many as fit the terminal, otherwise all]
-        #[arg(short = 'E', long, value_name = "N")]
-        pub entries: Option<usize>,
+        /// Number of rows.
+        #[command(flatten)]
+        pub rows: EntryArgs,
 
-        /// Column widths of text from left to right (0: automatic)
-        #[arg(short = 'w', long, value_name = "WIDTH,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub column_widths: Vec<usize>,
-
-        /// Show addresses of functions and full paths
-        #[arg(short, long, action = clap::ArgAction::Count)]
-        pub verbose: u8,
+        /// Columns of text.
+        #[command(flatten)]
+        pub table: TableArgs,
     }
 }
 
@@ -181,16 +128,8 @@ options! {
         #[arg(short = 'U', long = "hide_user_symbols", visible_alias = "hide-user-symbols")]
         pub hide_user: bool,
 
-        /// Only these commands (thread names)
-        #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub comms: Vec<String>,
-
-        /// Only these binaries
-        #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub dsos: Vec<String>,
-
-        /// Only these functions
-        #[arg(long, value_name = "NAME,…", value_delimiter = ',', action = clap::ArgAction::Set)]
-        pub symbols: Vec<String>,
+        /// Commands, binaries and functions.
+        #[command(flatten)]
+        pub names: NameFilterArgs,
     }
 }

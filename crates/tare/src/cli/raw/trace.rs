@@ -1,5 +1,6 @@
-use std::ffi::OsString;
 use std::path::PathBuf;
+
+use super::{ResultFileArgs, RingArgs, TracedArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +25,7 @@ Examples:
     group = clap::ArgGroup::new("functions").args(["probe", "kprobe", "usdt"]).multiple(true)
         .conflicts_with_all(["data", "calls", "failures", "stacks", "decode_fds", "string_limit", "faults", "switches"]),
     group = clap::ArgGroup::new("sums").args(["summary", "probe", "kprobe", "usdt"]).multiple(true),
+    mut_arg("ring_size", |arg| arg.conflicts_with("summary")),
 )]
 pub struct TraceArgs {
     /// Show totals instead of each call: number, time, errors
@@ -118,27 +120,20 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", requires = "functions", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=32), help_heading = "Functions")]
     pub slowest: u32,
 
-    /// Trace running processes and their children
-    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
-    pub pid: Vec<i32>,
+    /// Tasks to trace.
+    #[command(flatten)]
+    pub traced: TracedArgs,
 
-    /// Trace the whole machine except tare itself
-    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
-    pub all_cpus: bool,
-
-    /// Accepted for compatibility with strace: children are always followed
+    /// No effect (an option of strace): children are always followed
     #[arg(short = 'f', long, help_heading = "Target")]
     pub follow_forks: bool,
 
-    /// Stop after MS milliseconds; a command gets SIGTERM
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
-    pub timeout: Option<u64>,
+    /// Destination of the result.
+    #[command(flatten)]
+    pub result: ResultFileArgs,
 
-    /// Write to FILE instead of stderr (with --json: instead of stdout)
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    pub output: Option<PathBuf>,
-
-    /// Record the system calls into a perf.data file instead of showing them
+    /// Record the system calls into a perf.data file instead of showing them; --ring-size is then
+    /// per CPU, 8M to 32M by default
     #[arg(
         long,
         value_name = "FILE",
@@ -147,15 +142,11 @@ pub struct TraceArgs {
     )]
     pub data: Option<PathBuf>,
 
-    /// Size of the ring buffer: a power of two from 64K to 1G [default: 8M; --data: 8M to 32M per CPU]
-    #[arg(long, value_name = "SIZE", conflicts_with = "summary", help_heading = "Output")]
-    pub ring_size: Option<String>,
+    /// Ring buffer.
+    #[command(flatten)]
+    pub ring: RingArgs,
 
     /// Print JSON: with -s one versioned document, otherwise one object per line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-
-    /// Command to trace, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
 }

@@ -68,26 +68,26 @@ impl Diff {
         if raw.stacks && !gates.is_empty() {
             return Err(Refusal::usage("--fail-if names functions: leave --stacks out"));
         }
-        let is_separated = raw.field_separator.is_some();
+        let is_separated = raw.text.field_separator.is_some();
         let view = DiffView {
             order: if raw.order == 0 { DiffOrder::Baseline } else { order(&raw.compute)? },
             percent_limit: raw.percent_limit,
             baseline_only: raw.baseline_only,
             period: raw.period,
             verbose: raw.verbose > 0,
-            quiet: raw.quiet,
-            separator: raw.field_separator.clone(),
+            quiet: raw.text.quiet,
+            separator: raw.text.field_separator.clone(),
         };
         let form = match () {
-            () if raw.json => DiffForm::Json,
-            () if raw.tui => DiffForm::Terminal,
-            () if raw.stdio || is_separated || raw.quiet => DiffForm::Text,
+            () if raw.json.json => DiffForm::Json,
+            () if raw.interface.tui => DiffForm::Terminal,
+            () if raw.interface.stdio || is_separated || raw.text.quiet => DiffForm::Text,
             () => DiffForm::Fitting,
         };
         let options = options(&raw)?;
         let seed = raw.seed;
         let flame = raw.flame.clone();
-        let events = raw.events.clone();
+        let events = raw.events.events.clone();
         Ok(Self { sides: sides(raw)?, events, per, options, view, gates, seed, form, flame })
     }
 }
@@ -103,8 +103,7 @@ fn refuse_what_makes_no_sense(raw: &raw::DiffArgs) -> Result<(), Refusal> {
             !(0.0..=100.0).contains(&raw.percent_limit),
             "--percent-limit: a percentage is from 0 to 100",
         ),
-        (raw.field_separator.as_deref() == Some("."), "-t .: numbers contain dots"),
-        (raw.field_separator.as_deref() == Some(""), "-t: the separator is empty"),
+        (raw.text.field_separator.as_deref() == Some("."), "-t .: numbers contain dots"),
     ];
     match refused.into_iter().find(|(is_typed, _)| *is_typed) {
         Some((_, why)) => Err(Refusal::usage(why)),
@@ -121,9 +120,9 @@ fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
     }
     let bytes = |names: &[String]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
     let filter = Filter {
-        comms: bytes(&raw.comms),
-        dsos: bytes(&raw.dsos),
-        symbols: bytes(&raw.symbols),
+        comms: bytes(&raw.names.comms),
+        dsos: bytes(&raw.names.dsos),
+        symbols: bytes(&raw.names.symbols),
         ..Filter::default()
     };
     Ok(DiffOptions {
@@ -131,7 +130,7 @@ fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
         stacks: raw.stacks,
         children: raw.children,
         filter,
-        relative: raw.percentage == raw::Percentage::Relative,
+        relative: raw.percentage.percentage == raw::Percentage::Relative,
         slices: false,
     })
 }
@@ -171,7 +170,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     }
     if b.is_empty() {
         match a.len() {
-            0 => b.push(PathBuf::from("perf.data")),
+            0 => b.push(PathBuf::from(raw::DEFAULT_RECORDING)),
             1 => b.append(&mut a),
             2 => b.extend(a.pop()),
             _ => {
@@ -190,10 +189,10 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
     let filter = SampleFilterOptions {
         pids: raw.tasks.pid,
         tids: raw.tasks.tid,
-        cpus: script::cpus(raw.cpu.as_deref())?,
+        cpus: script::cpus(raw.tasks.range.cpu.as_deref())?,
         ..SampleFilterOptions::default()
     };
-    let time = script::times(raw.tasks.time.as_deref())?;
+    let time = script::times(raw.tasks.range.time.as_deref())?;
     let symbols = symbols::resolve(raw.symbol_search);
     let samples = |input: PathBuf| SampleSelection {
         wall_clock: false,
@@ -201,7 +200,7 @@ fn sides(raw: raw::DiffArgs) -> Result<[Vec<SampleSelection>; 2], Refusal> {
         events: Vec::new(),
         filter: filter.clone(),
         time: time.clone(),
-        include_self: raw.tasks.include_self,
+        include_self: raw.own.include_self,
         inline: false,
         symbols: symbols.clone(),
     };

@@ -9,26 +9,19 @@ use tare_replay::EventSwitch;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Parses all `-e` and applies to each the filters that follow it: `filter_positions` holds for each
-/// filter the number of `-e` before it.
-pub(super) fn typed(
-    events: &[String],
-    filters: &[String],
-    filter_positions: &[usize],
-    sources: &Sources,
-) -> Result<Vec<EventGroup>, Refusal> {
+/// Parses all `-e` and applies to each the filters that follow it.
+pub(super) fn typed(raw: &raw::EventArgs, sources: &Sources) -> Result<Vec<EventGroup>, Refusal> {
     let mut groups = Vec::new();
-    for (nth, text) in events.iter().enumerate() {
+    for (nth, text) in raw.list.events.iter().enumerate() {
         let first = groups.len();
         groups.extend(tare_events::parse(text, sources).map_err(|error| refuse(&error))?);
-        for (filter, _) in
-            filters.iter().zip(filter_positions).filter(|&(_, &after)| after == nth + 1)
-        {
+        let filters = raw.filters.iter().zip(&raw.filter_positions);
+        for (filter, _) in filters.filter(|&(_, &after)| after == nth + 1) {
             tare_events::set_filter(&mut groups[first..], filter, sources)
                 .map_err(|error| Refusal::usage(error.to_string()))?;
         }
     }
-    if filter_positions.contains(&0) {
+    if raw.filter_positions.contains(&0) {
         return Err(Refusal::usage(
             "--filter applies to the preceding tracepoint: put it after the tracepoint's -e",
         ));

@@ -48,20 +48,20 @@ impl Lock {
             futexes: !raw.kernel,
             symbols: symbols::resolve(raw::SymbolSearch::default()),
         };
-        let source = if let Some(input) = raw.input {
+        let source = if let Some(input) = raw.input.input {
             LockSource::Recording(input)
         } else {
-            perf::refuse_subcommand("lock", &raw.command, raw.after_dashes)?;
-            LockSource::Live(TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?)
+            perf::refuse_subcommand("lock", &raw.traced.command, raw.traced.after_dashes)?;
+            LockSource::Live(TraceTarget::resolve(&raw.traced)?)
         };
         Ok(Self {
             source,
             options,
             key,
-            entries: raw.entries.unwrap_or(usize::MAX),
+            entries: raw.rows.entries.unwrap_or(usize::MAX),
             stacks: raw.stacks,
-            output: raw.output,
-            json: raw.json,
+            output: raw.result.output,
+            json: raw.json.json,
         })
     }
 }

@@ -1,7 +1,6 @@
 //! Options of `tare overhead`.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use tare_events::{Event, Sources, parse};
 use tare_measure::compare::pairs;
@@ -9,7 +8,8 @@ use tare_measure::overhead::load::LoadKind;
 use tare_measure::overhead::plan::{CallGraph, RATES};
 use tare_measure::overhead::rounds;
 
-use super::versus::{min_effect, words};
+use super::rounds::Rounds;
+use super::versus::words;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
@@ -18,6 +18,8 @@ use crate::exit::Refusal;
 const SLICE_NS: u64 = 10_000_000;
 /// Most pairs of slices; they take hours.
 const MOST_PAIRS: usize = 100_000;
+/// Metrics that `--with` tests together.
+const COMPARED_METRICS: usize = 4;
 /// Most rates of one study.
 const MOST_RATES: usize = 100;
 
@@ -92,9 +94,8 @@ impl Overhead {
         if raw.show {
             return Ok(Self::Show(raw.events.clone()));
         }
-        let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
         if !raw.with.with.is_empty() {
-            return with(&raw.with, &raw.command, seed).map(Self::With);
+            return with(&raw.with, &raw.command).map(Self::With);
         }
         let events =
             raw.events.iter().map(|text| event(text, sources)).collect::<Result<_, _>>()?;
@@ -113,7 +114,7 @@ impl Overhead {
             slice_ns: SLICE_NS,
             pairs,
             loads: loops(&raw.loops)?,
-            seed,
+            seed: raw.with.rounds.seed.unwrap_or_else(|| fastrand::u64(..)),
             save: !raw.no_save,
         })))
     }
@@ -181,40 +182,31 @@ fn profiler(text: &OsString) -> Result<Profiler, Refusal> {
     }
 }
 
-fn with(
-    raw: &raw::ProfilerArgs,
-    command: &[OsString],
-    seed: u64,
-) -> Result<ProfilerComparison, Refusal> {
+fn with(raw: &raw::ProfilerArgs, command: &[OsString]) -> Result<ProfilerComparison, Refusal> {
     let profilers = raw.with.iter().map(|text| words("--with", text)).collect::<Result<_, _>>()?;
-    let min_effect = min_effect(&raw.min_effect)?;
-    let max_rounds = raw.max_runs;
-    // Four metrics are tested together.
-    let min_rounds =
-        raw.min_runs.unwrap_or(pairs::ComparisonPlan::fewest_pairs(4).max(10).min(max_rounds));
-    if max_rounds == 0 || min_rounds > max_rounds {
-        return Err(Refusal::usage(format!(
-            "--min-runs {min_rounds} and --max-runs {max_rounds} leave no run to make"
-        )));
-    }
-    let seconds = raw.max_time;
-    let max_time = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
-    let precision = pairs::ComparisonPlan::precision_for(min_effect);
-    let plan =
-        rounds::RoundPlan { warmup: raw.warmup, min_rounds, max_rounds, max_time, precision, seed };
+    let rounds = Rounds::resolve(&raw.rounds, COMPARED_METRICS)?;
+    let plan = rounds::RoundPlan {
+        warmup: rounds.warmup,
+        min_rounds: rounds.min,
+        max_rounds: rounds.max,
+        max_time: rounds.max_time,
+        precision: pairs::ComparisonPlan::precision_for(rounds.min_effect),
+        seed: rounds.seed,
+    };
     Ok(ProfilerComparison {
         command: command.to_vec(),
         profilers,
         plan,
-        min_effect,
-        ignore_failure: raw.ignore_failure,
+        min_effect: rounds.min_effect,
+        ignore_failure: raw.rounds.ignore_failure,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use tare_kernel::host::Host;
+
+    use std::time::Duration;
 
     use super::*;
     use crate::cli::raw::{Tare, TareCommand};
@@ -288,7 +280,7 @@ mod tests {
         );
         assert!(
             message(&["--with", "a", "--min-runs", "5", "--max-runs", "2", "--", "c"])
-                .contains("leave no run")
+                .contains("is more than")
         );
     }
 

@@ -6,17 +6,30 @@ use tare_render::Column;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// Typed columns and sort keys.
-pub(super) struct Columns {
-    pub(super) fields: Vec<Column>,
-    pub(super) sort: Vec<Column>,
-    pub(super) figures: Vec<Column>,
+/// What a recording has that decides what is shown of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingTraits {
+    /// Samples have call chains.
+    pub has_callchains: bool,
+    /// All events are tracepoints: their fields are what tells samples apart, as in perf.
+    pub only_tracepoints: bool,
+}
+
+/// Columns and sort keys.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    /// The columns that `-F` names; empty: the default ones.
+    fields: Vec<Column>,
+    /// The sort keys; empty: the default ones.
+    sort: Vec<Column>,
+    /// More columns of figures.
+    figures: Vec<Column>,
 }
 
 impl Columns {
     pub(super) fn resolve(raw: &raw::ReportArgs) -> Result<Self, Refusal> {
-        let (mut fields, adds_fields) = columns(&raw.keys.fields)?;
-        let (mut sort, adds_keys) = columns(&raw.keys.sort)?;
+        let (mut fields, adds_fields) = columns(&raw.keys.columns.fields)?;
+        let (mut sort, adds_keys) = columns(&raw.keys.columns.sort)?;
         let figures = [
             (raw.keys.show_cpu_utilization, Column::OverheadOf(Space::Kernel)),
             (raw.keys.show_cpu_utilization, Column::OverheadOf(Space::User)),
@@ -49,7 +62,125 @@ impl Columns {
         }
         Ok(Self { fields, sort, figures })
     }
+
+    /// Returns the named sort keys, or the default ones.
+    fn keys(&self, recorded: RecordingTraits) -> Vec<Column> {
+        if !self.sort.is_empty() {
+            self.sort.clone()
+        } else if recorded.only_tracepoints {
+            vec![Column::Key(SortKey::Trace)]
+        } else {
+            DEFAULT_KEYS.map(Column::Key).to_vec()
+        }
+    }
+
+    /// Returns the columns and sort keys that the options name.
+    fn named(&self) -> impl Iterator<Item = Column> {
+        self.sort.iter().chain(&self.fields).copied()
+    }
+
+    /// Whether the options name a column or sort key.
+    pub(super) fn has_named(&self, column: Column) -> bool {
+        self.named().any(|named| named == column)
+    }
+
+    /// Returns all shown columns and sort keys.
+    pub(super) fn shown(&self, recorded: RecordingTraits) -> impl Iterator<Item = Column> {
+        let shown = if self.fields.is_empty() { self.keys(recorded) } else { self.fields.clone() };
+        shown.into_iter().chain(self.sort.clone())
+    }
+
+    /// Returns the columns of the table. `children`: functions that only call others have rows.
+    pub(super) fn for_table(&self, recorded: RecordingTraits, children: bool) -> Vec<Column> {
+        if !self.fields.is_empty() {
+            return self.fields.clone();
+        }
+        let mut columns = overhead(children);
+        let more = self.figures.iter().copied().chain(self.keys(recorded));
+        let more: Vec<_> = more.filter(|column| !columns.contains(column)).collect();
+        columns.extend(more);
+        columns
+    }
+
+    /// Returns the columns that sort the rows. As in perf, named columns do, hidden ones don't.
+    pub(super) fn row_order(&self, children: bool) -> Vec<Column> {
+        match (self.fields.is_empty(), self.sort.is_empty()) {
+            (false, false) => self.sort.clone(),
+            (false, true) => self.fields.clone(),
+            (true, _) => {
+                let figures = self.sort.iter().filter(|column| !matches!(column, Column::Key(_)));
+                figures.copied().chain(overhead(children)).collect()
+            }
+        }
+    }
+
+    /// Whether the function is the first column after the figures, because `-s` says so.
+    pub(super) fn begin_with_symbol(&self) -> bool {
+        self.fields.is_empty() && self.sort.first() == Some(&Column::Key(SortKey::Symbol))
+    }
+
+    /// Returns the keys of rows besides thread, CPU and code location.
+    #[must_use]
+    pub fn details(&self, recorded: RecordingTraits) -> Vec<Detail> {
+        let mut details = Vec::new();
+        for column in self.shown(recorded) {
+            if let Column::Key(SortKey::Detail(detail)) = column
+                && !details.contains(&detail)
+            {
+                details.push(detail);
+            }
+        }
+        details
+    }
+
+    /// Whether a named key needs source lines.
+    #[must_use]
+    pub fn need_lines(&self) -> bool {
+        self.named().any(is_of_lines)
+    }
+
+    /// Whether rows are keyed by tracepoint fields.
+    #[must_use]
+    pub fn show_trace(&self, recorded: RecordingTraits) -> bool {
+        self.shown(recorded).any(|column| column == Column::Key(SortKey::Trace))
+    }
+
+    /// Whether rows are keyed by command only.
+    #[must_use]
+    pub fn is_by_command(&self) -> bool {
+        self.sort == [Column::Key(SortKey::Comm)]
+    }
+
+    /// Whether a column has the share of the kernel or of user space.
+    pub(super) fn split_overhead(&self) -> bool {
+        let mut columns = self.named().chain(self.figures.iter().copied());
+        columns.any(|column| matches!(column, Column::OverheadOf(_)))
+    }
+
+    /// Whether a column depends on the samples' code location.
+    pub(super) fn need_places(&self, recorded: RecordingTraits) -> bool {
+        let is_of_places = |column| match column {
+            Column::Key(SortKey::Detail(detail)) => detail.is_of_places(),
+            Column::Key(key) => key.is_of_frames(),
+            Column::OverheadOf(_) => true,
+            _ => false,
+        };
+        self.shown(recorded).chain(self.figures.iter().copied()).any(is_of_places)
+    }
 }
+
+/// Returns the columns of overhead.
+fn overhead(children: bool) -> Vec<Column> {
+    if children { vec![Column::Children, Column::Overhead] } else { vec![Column::Overhead] }
+}
+
+/// Whether a column needs source lines.
+pub(super) fn is_of_lines(column: Column) -> bool {
+    matches!(column, Column::Key(key) if key.is_of_lines())
+}
+
+/// Sort keys of samples without `-s`.
+const DEFAULT_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
 /// Returns the default keys: perf's for memory accesses and branches.
 fn default_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = SortKey> + use<> {
@@ -76,7 +207,7 @@ fn default_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = SortKey> + use<> 
         ]));
         keys
     } else {
-        vec![SortKey::Comm, SortKey::Dso, SortKey::Symbol]
+        DEFAULT_KEYS.to_vec()
     };
     keys.into_iter()
 }

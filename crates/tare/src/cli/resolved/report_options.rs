@@ -8,7 +8,7 @@ use tare_trace::parse_nanoseconds;
 
 use super::events::event_switch;
 use crate::cli::raw;
-use crate::cli::resolved::Extent;
+use crate::cli::resolved::{Extent, script, symbols};
 use crate::exit::Refusal;
 
 /// Printed part of a recording.
@@ -31,19 +31,99 @@ pub enum ReportPart {
     Dump,
 }
 
+/// What is printed, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportOutput {
+    /// The printed part of the recording.
+    pub part: ReportPart,
+    /// As JSON.
+    pub json: bool,
+    /// Text, pager or interactive.
+    pub interface: Interface,
+    /// Whether only rows are printed.
+    pub quiet: bool,
+    /// Whether each thread's counts are printed.
+    pub threads: bool,
+    /// Panics once the screen is shown, for a test.
+    pub tui_panic: bool,
+}
+
+/// Rows and their shares.
+#[derive(Clone, Copy, Debug)]
+pub struct RowOptions {
+    /// Whether functions that only call others have rows, if call chains were recorded.
+    pub children: bool,
+    /// Rows below this percentage are hidden.
+    pub percent_limit: f64,
+    /// Whether shares are relative to the samples that pass the filters.
+    pub is_relative: bool,
+    /// Whether samples without a symbol are hidden.
+    pub hides_unresolved: bool,
+    /// Index of the event that sorts the rows of groups, if groups are shown side by side.
+    pub group: Option<usize>,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// Interactive if stdout is a terminal, otherwise text.
+    Fitting,
+    /// As text.
+    Text,
+    /// As text through a pager.
+    Pager,
+    /// On the terminal.
+    Terminal,
+}
+
+impl Interface {
+    fn resolve(raw: &raw::ReportOutputArgs) -> Self {
+        match (raw.interface.tui, raw.pager, raw.interface.stdio) {
+            (true, ..) => Self::Terminal,
+            (_, true, _) => Self::Pager,
+            (.., true) => Self::Text,
+            _ => Self::Fitting,
+        }
+    }
+}
+
+/// Resolves the form of the output.
+pub(super) fn output(raw: &raw::ReportOutputArgs) -> ReportOutput {
+    ReportOutput {
+        part: part(raw),
+        json: raw.json.json,
+        interface: Interface::resolve(raw),
+        quiet: raw.text.quiet,
+        threads: raw.threads,
+        tui_panic: raw.tui_panic,
+    }
+}
+
+/// Resolves which rows are shown.
+pub(super) fn rows(raw: &raw::ReportArgs) -> RowOptions {
+    let children = raw.rows.children || !(raw.rows.no_children || raw.calls.no_call_graph);
+    // As in perf: with one row per sample, callers have no rows of their own.
+    let is_one_row = raw.layout.hierarchy || raw.keys.branch_stack || raw.keys.mem_mode;
+    RowOptions {
+        children: children && !is_one_row,
+        percent_limit: raw.rows.percent_limit.unwrap_or(0.0),
+        is_relative: raw.rows.base.percentage == raw::Percentage::Relative,
+        hides_unresolved: raw.filters.hide_unresolved,
+        group: raw.layout.group.then_some(raw.layout.group_sort_idx),
+    }
+}
+
 /// perf's default pattern of parents.
 const DEFAULT_PARENT: &str = "^sys_|^do_page_fault";
 
 /// Resolves the printed part.
-pub(super) fn part(raw: &raw::ReportArgs) -> ReportPart {
-    let extent = if raw.output.show_info { Extent::Full } else { Extent::Usual };
-    match (raw.output.header || raw.output.show_info, raw.output.header_only) {
+fn part(raw: &raw::ReportOutputArgs) -> ReportPart {
+    let extent = if raw.file.show_info { Extent::Full } else { Extent::Usual };
+    match (raw.file.header || raw.file.show_info, raw.file.header_only) {
         (_, true) => ReportPart::Header(extent),
-        _ if raw.output.stats => ReportPart::Stats,
-        _ if raw.output.tasks_list || raw.output.mmaps => {
-            ReportPart::Tasks { mmaps: raw.output.mmaps }
-        }
-        _ if raw.output.dump_raw_trace => ReportPart::Dump,
+        _ if raw.stats => ReportPart::Stats,
+        _ if raw.tasks_list || raw.mmaps => ReportPart::Tasks { mmaps: raw.mmaps },
+        _ if raw.file.dump_raw_trace => ReportPart::Dump,
         (true, _) => ReportPart::HeaderAndTable(extent),
         _ => ReportPart::Table,
     }
@@ -53,9 +133,9 @@ pub(super) fn part(raw: &raw::ReportArgs) -> ReportPart {
 pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
     let bytes = |names: &[String]| names.iter().map(|name| name.clone().into_bytes()).collect();
     Filter {
-        comms: bytes(&raw.filters.comms),
-        dsos: bytes(&raw.filters.dsos),
-        symbols: bytes(&raw.filters.symbols),
+        comms: bytes(&raw.filters.names.comms),
+        dsos: bytes(&raw.filters.names.dsos),
+        symbols: bytes(&raw.filters.names.symbols),
         symbol_part: raw.filters.symbol_filter.clone().map(String::into_bytes),
         pids: raw.filters.tasks.pid.clone(),
         tids: raw.filters.tasks.tid.clone(),
@@ -64,33 +144,45 @@ pub(super) fn filter(raw: &raw::ReportArgs) -> Filter {
 }
 
 /// Resolves the layout of text.
-pub(super) fn layout(raw: &raw::ReportLayout) -> Layout {
+pub(super) fn layout(raw: &raw::ReportArgs) -> Layout {
     Layout {
-        separator: raw.field_separator.clone(),
-        widths: raw.column_widths.clone(),
-        hierarchy: raw.hierarchy,
+        separator: raw.output.text.field_separator.clone(),
+        widths: raw.layout.table.column_widths.clone(),
+        hierarchy: raw.layout.hierarchy,
         groups: Vec::new(),
-        verbose: raw.verbose > 0,
-        full_source_paths: raw.full_source_path,
+        verbose: raw.layout.table.verbose > 0,
+        full_source_paths: raw.layout.precision.full_source_path,
     }
 }
 
-/// Resolves the pattern of parents, if an option or key needs it.
-pub(super) fn parent(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
-    let is_key = raw
-        .keys
-        .sort
-        .iter()
-        .chain(&raw.keys.fields)
-        .any(|word| word.trim_start_matches('+') == "parent");
-    let default = (raw.filters.exclude_other || is_key).then_some(DEFAULT_PARENT);
-    raw.calls.parent.as_deref().or(default).map(|typed| pattern("--parent", typed)).transpose()
+/// Functions that patterns select.
+#[derive(Clone, Debug)]
+pub struct FunctionPatterns {
+    /// Parents, for the key `parent`.
+    pub parents: Option<Regex>,
+    /// Functions whose callees are ignored.
+    pub ignored_callees: Option<Regex>,
 }
 
-/// Resolves the pattern of functions whose callees are ignored.
-pub(super) fn ignored_callees(raw: &raw::ReportArgs) -> Result<Option<Regex>, Refusal> {
-    let typed = raw.calls.ignore_callees.as_deref();
-    typed.map(|typed| pattern("--ignore-callees", typed)).transpose()
+impl FunctionPatterns {
+    /// Resolves `--parent`, if an option or key needs it, and `--ignore-callees`.
+    pub(super) fn resolve(raw: &raw::ReportArgs) -> Result<Self, Refusal> {
+        let columns = &raw.keys.columns;
+        let mut named = columns.sort.iter().chain(&columns.fields);
+        let is_key = named.any(|word| word.trim_start_matches('+') == "parent");
+        let default = (raw.filters.exclude_other || is_key).then_some(DEFAULT_PARENT);
+        let parents = raw.calls.parent.as_deref().or(default);
+        let ignored = raw.calls.ignore_callees.as_deref();
+        Ok(Self {
+            parents: parents.map(|typed| pattern("--parent", typed)).transpose()?,
+            ignored_callees: ignored.map(|typed| pattern("--ignore-callees", typed)).transpose()?,
+        })
+    }
+
+    /// Whether they need call chains.
+    pub(super) fn need_chains(&self) -> bool {
+        self.parents.is_some() || self.ignored_callees.is_some()
+    }
 }
 
 fn pattern(option: &str, typed: &str) -> Result<Regex, Refusal> {
@@ -98,7 +190,7 @@ fn pattern(option: &str, typed: &str) -> Result<Regex, Refusal> {
 }
 
 /// Resolves the options of summing.
-pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
+pub(super) fn summed(raw: raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
     let quantum = &raw.keys.time_quantum;
     let quantum_ns =
         parse_nanoseconds(quantum).filter(|quantum_ns| *quantum_ns > 0).ok_or_else(|| {
@@ -107,13 +199,19 @@ pub(super) fn summed(raw: &raw::ReportArgs) -> Result<ProfileOptions, Refusal> {
             ))
         })?;
     Ok(ProfileOptions {
+        time: script::times(raw.filters.tasks.range.time.as_deref())?,
+        cpus: script::cpus(raw.filters.tasks.range.cpu.as_deref())?,
+        inline: raw.calls.inline.inline,
+        include_self: raw.filters.own.include_self,
+        exact: raw.keys.weight == raw::SampleWeight::Exact,
+        symbols: symbols::resolve(raw.symbol_search),
         time_quantum_ns: quantum_ns,
-        nanoseconds: raw.layout.ns,
+        nanoseconds: raw.layout.precision.ns,
         branches: raw.keys.branch_stack,
         blocks: raw.keys.total_cycles && raw.keys.branch_stack,
         raw_trace: raw.keys.raw_trace,
         by_cost: raw.keys.mem_mode,
-        max_stack: raw.calls.max_stack,
+        max_stack: raw.calls.length.max_stack,
         socket: raw.filters.socket_filter,
         switch: event_switch(&raw.filters.switch),
         ..ProfileOptions::default()

@@ -36,20 +36,22 @@ impl SampleSelection {
     /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {
         let filter = SampleFilterOptions {
-            comms: raw.comms,
+            comms: raw.names.comms,
+            dsos: raw.names.dsos,
+            symbols: raw.names.symbols,
             pids: raw.tasks.pid,
             tids: raw.tasks.tid,
-            cpus: script::cpus(raw.cpu.as_deref())?,
+            cpus: script::cpus(raw.tasks.range.cpu.as_deref())?,
             ..SampleFilterOptions::default()
         };
         Ok(Self {
-            input: raw.file.or(raw.input).unwrap_or_else(|| PathBuf::from("perf.data")),
-            events: raw.events,
+            input: raw.file.unwrap_or_else(|| raw.input.path()),
+            events: raw.events.events,
             wall_clock: raw.wall_clock,
             filter,
-            time: script::times(raw.tasks.time.as_deref())?,
-            include_self: raw.tasks.include_self,
-            inline: raw.inline && !raw.no_inline,
+            time: script::times(raw.tasks.range.time.as_deref())?,
+            include_self: raw.own.include_self,
+            inline: raw.inline.inline,
             symbols: symbols::resolve(raw.symbol_search),
         })
     }

@@ -75,28 +75,30 @@ impl Sched {
             };
             SchedForm::Sums { by, histogram: raw.hist }
         };
-        let source = match raw.input {
+        let source = match raw.input.input {
             Some(input) => SchedSource::Recording(RecordedSource {
                 input,
-                pids: raw.pid,
+                pids: raw.traced.pid,
                 tids: raw.tid,
-                times: times(raw.time.as_deref())?,
+                times: times(raw.range.time.as_deref())?,
             }),
             None => {
-                perf::refuse_subcommand("sched", &raw.command, raw.after_dashes)?;
-                let no_target = raw.pid.is_empty() && !raw.all_cpus && raw.command.is_empty();
+                perf::refuse_subcommand("sched", &raw.traced.command, raw.traced.after_dashes)?;
+                let no_target = raw.traced.pid.is_empty()
+                    && !raw.traced.all_cpus
+                    && raw.traced.command.is_empty();
                 if no_target {
                     return Err(Refusal::usage(
                         "give a command, -p PID, -a (the whole machine) or -i FILE (a recording)",
                     ));
                 }
                 SchedSource::Live {
-                    traced: TraceTarget::new(&raw.pid, raw.all_cpus, raw.command, raw.timeout)?,
-                    ring_bytes: ring_bytes(raw.ring_size.as_deref())?,
+                    traced: TraceTarget::resolve(&raw.traced)?,
+                    ring_bytes: ring_bytes(raw.ring.ring_size.as_deref())?,
                 }
             }
         };
-        let cpus = cpus(raw.cpu.as_deref())?;
-        Ok(Self { source, form, cpus, output: raw.output, json: raw.json })
+        let cpus = cpus(raw.range.cpu.as_deref())?;
+        Ok(Self { source, form, cpus, output: raw.result.output, json: raw.json })
     }
 }

@@ -48,14 +48,14 @@ impl Script {
     pub(crate) fn new(raw: &raw::ScriptArgs) -> Result<Self, Refusal> {
         let mut selection = Selection::default();
         raw.fields.iter().try_for_each(|typed| selection.change(typed)).map_err(Refusal::usage)?;
-        let times = times(raw.time.as_deref())?;
+        let times = times(raw.tasks.range.time.as_deref())?;
         let filter = SampleFilterOptions {
-            comms: raw.comms.clone(),
-            pids: raw.pid.clone(),
-            tids: raw.tid.clone(),
-            cpus: cpus(raw.cpu.as_deref())?,
-            dsos: raw.dsos.clone(),
-            symbols: raw.symbols.clone(),
+            comms: raw.names.comms.clone(),
+            pids: raw.tasks.pid.clone(),
+            tids: raw.tasks.tid.clone(),
+            cpus: cpus(raw.tasks.range.cpu.as_deref())?,
+            dsos: raw.names.dsos.clone(),
+            symbols: raw.names.symbols.clone(),
             addresses: addresses(raw),
             switch: event_switch(&raw.switch),
             times: if raw.reltime { times.since_first() } else { times },
@@ -73,24 +73,24 @@ impl Script {
         };
         let options = ScriptOptions {
             selection,
-            nanoseconds: raw.ns,
+            nanoseconds: raw.precision.ns,
             time_base: match (raw.reltime, raw.deltatime) {
                 (true, _) => TimeBase::FirstSample,
                 (_, true) => TimeBase::PreviousSample,
                 _ => TimeBase::Recorded,
             },
             callchains: !raw.hide_call_graph,
-            inline: raw.inline,
-            full_source_paths: raw.full_source_path,
+            inline: raw.inline.inline,
+            full_source_paths: raw.precision.full_source_path,
             // Known once the recording is open.
             sources: SourceRoot::default(),
-            max_stack: raw.max_stack,
+            max_stack: raw.length.max_stack.unwrap_or(raw::MAX_STACK),
             max_blocks: raw.max_blocks.filter(|most| *most > 0),
             stop_at: raw.stop_bt.clone(),
             records,
         };
         Ok(Self {
-            input: raw.input.clone().unwrap_or_else(usual_input),
+            input: raw.input.input.clone().unwrap_or_else(usual_input),
             options,
             filter,
             per_event_dump: raw.per_event_dump,
@@ -101,15 +101,15 @@ impl Script {
 }
 
 fn output(raw: &raw::ScriptArgs) -> ScriptForm {
-    let extent = if raw.show_info { Extent::Full } else { Extent::Usual };
-    if raw.dump_raw_trace {
+    let extent = if raw.file.show_info { Extent::Full } else { Extent::Usual };
+    if raw.file.dump_raw_trace {
         ScriptForm::Dump
     } else if raw.json {
         ScriptForm::Json
-    } else if raw.header_only {
+    } else if raw.file.header_only {
         ScriptForm::Header(extent)
     } else {
-        ScriptForm::Text((raw.header || raw.show_info).then_some(extent))
+        ScriptForm::Text((raw.file.header || raw.file.show_info).then_some(extent))
     }
 }
 
@@ -117,7 +117,7 @@ fn output(raw: &raw::ScriptArgs) -> ScriptForm {
 fn addresses(raw: &raw::ScriptArgs) -> Vec<(u64, u64)> {
     let address = |name: &String| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();
     let range = |first: u64| (first, first.saturating_add(raw.addr_range));
-    raw.symbols.iter().filter_map(address).map(range).collect()
+    raw.names.symbols.iter().filter_map(address).map(range).collect()
 }
 
 /// `perf.data`, or standard input where it is a pipe.
@@ -128,7 +128,7 @@ fn usual_input() -> PathBuf {
         && rustix::fs::fstat(stdin.as_fd()).is_ok_and(|stat| {
             rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo
         });
-    PathBuf::from(if is_pipe { "-" } else { "perf.data" })
+    PathBuf::from(if is_pipe { "-" } else { raw::DEFAULT_RECORDING })
 }
 
 /// Parses a list of CPUs: `0,2-3` is 0, 2, 3. Empty without a list.

@@ -11,13 +11,11 @@ use tare_measure::compare::Metric;
 use tare_measure::count::{Aggregation, Inheritance, Pairing};
 
 use crate::cli::raw;
+use crate::cli::resolved::schedule::{self, Begin};
 use crate::cli::resolved::versus::Versus;
 use crate::cli::resolved::{events, targets};
 use crate::exit::Refusal;
 
-/// Default events after the clock, in perf's order.
-const DEFAULT: &str =
-    "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 /// Events that each `-d` adds.
 const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
@@ -29,11 +27,7 @@ const DETAILED: [&str; 3] = [
 #[derive(Debug)]
 pub struct Stat {
     /// The events.
-    pub groups: Vec<EventGroup>,
-    /// Whether `-e` names them. If not, an event that can't be counted isn't a failure.
-    pub by_name: bool,
-    /// Whether this machine is known to have no CPU PMU.
-    pub no_cpu_pmu: bool,
+    pub events: CountedEvents,
     /// Where they are counted.
     pub target: StatTarget,
     /// Command to run while counting; with [`StatTarget::Command`], the one to count.
@@ -42,30 +36,72 @@ pub struct Stat {
     pub inheritance: Inheritance,
     /// What a row sums.
     pub aggregation: Aggregation,
-    /// Number of runs; `None`: until interrupted.
-    pub runs: Option<u32>,
-    /// Whether the output shows spreads, because `-r` was typed.
-    pub repeated: bool,
-    /// Never scale.
-    pub exact: bool,
-    /// Whether a missing event is a failure.
-    pub strict: bool,
+    /// Runs of the command.
+    pub runs: Runs,
     /// When counting begins and ends.
     pub schedule: Schedule,
     /// Source of enable and disable.
     pub control: Option<String>,
+    /// Form and destination of results.
+    pub output: StatOutput,
+    /// Comparison with another command.
+    pub versus: Option<Versus>,
+}
+
+/// Events to count.
+#[derive(Debug)]
+pub struct CountedEvents {
+    /// The events, by group.
+    pub groups: Vec<EventGroup>,
+    /// Whether `-e` names them. If not, an event that can't be counted isn't a failure.
+    pub by_name: bool,
+    /// Whether they need a CPU PMU, and this machine is known to have none.
+    pub no_cpu_pmu: bool,
+    /// Whether each event keeps a counter for a whole run, so that no count is scaled.
+    pub exact: bool,
+    /// Whether a missing event is a failure.
+    pub strict: bool,
+}
+
+/// Runs of a command, and what surrounds each.
+#[derive(Debug)]
+pub struct Runs {
+    /// Number of runs; `None`: until interrupted.
+    pub number: Option<u32>,
+    /// Whether the output shows spreads, because `-r` was typed.
+    pub repeated: bool,
     /// Whether sync(2) is called before each run.
     pub sync: bool,
     /// Command before each run.
     pub pre: Option<String>,
     /// Command after each run.
     pub post: Option<String>,
-    /// Form and destination of results.
-    pub output: StatOutput,
-    /// Comparison with another command.
-    pub versus: Option<Versus>,
-    /// 1 prints each step, 2 every attribute.
-    pub verbose: u8,
+}
+
+impl Runs {
+    /// Resolves `-r` and what surrounds each run.
+    ///
+    /// # Errors
+    /// Fails if a repeated run has no command, or also prints intervals.
+    fn resolve(raw: &raw::StatArgs) -> Result<Self, Refusal> {
+        let repeat = raw.schedule.repeat;
+        if repeat.is_some() && raw.command.is_empty() {
+            return Err(Refusal::usage("-r repeats a command: give one"));
+        }
+        let repeated = repeat.is_some_and(|n| n != 1);
+        if repeated && raw.schedule.interval_print.is_some() {
+            return Err(Refusal::usage(
+                "-I prints one run while it goes on, -r sums several: use one of them",
+            ));
+        }
+        Ok(Self {
+            number: repeat.map_or(Some(1), |n| (n > 0).then_some(n)),
+            repeated,
+            sync: raw.schedule.sync,
+            pre: raw.schedule.pre.clone(),
+            post: raw.schedule.post.clone(),
+        })
+    }
 }
 
 /// Where events are counted.
@@ -95,17 +131,6 @@ pub enum StatTarget {
         /// The CPUs.
         cpus: CpuList,
     },
-}
-
-/// When counting begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begin {
-    /// With the command's first instruction, or at once.
-    AtOnce,
-    /// This long after the command's start.
-    After(Duration),
-    /// On request of `--control`.
-    OnControl,
 }
 
 /// Start, interval and end of counting.
@@ -173,6 +198,8 @@ pub struct StatOutput {
     pub summary_column: bool,
     /// Whether the screen is cleared before each interval.
     pub clears: bool,
+    /// 1 prints each step, 2 every attribute.
+    pub verbose: u8,
 }
 
 impl StatOutput {
@@ -198,54 +225,37 @@ impl Stat {
         }
         let target = target(&raw, host)?;
         let aggregation = aggregation(&raw, &target)?;
-        let begin = match raw.schedule.delay {
-            None | Some(0) => Begin::AtOnce,
-            Some(ms) => u64::try_from(ms)
-                .map_or(Begin::OnControl, |ms| Begin::After(Duration::from_millis(ms))),
-        };
-        if begin == Begin::OnControl && raw.schedule.control.is_none() {
-            return Err(Refusal::usage("-D -1 waits for --control to enable the events: give one"));
-        }
-        if raw.schedule.repeat.is_some() && raw.command.is_empty() {
-            return Err(Refusal::usage("-r repeats a command: give one"));
-        }
-        if raw.schedule.repeat.is_some_and(|n| n != 1) && raw.schedule.interval_print.is_some() {
-            return Err(Refusal::usage(
-                "-I shows one run as it goes, -r sums up many: take one of them",
-            ));
-        }
+        let begin = schedule::begin(&raw.schedule.start)?;
+        let runs = Runs::resolve(&raw)?;
         let sources = Sources::new(host.clone());
         let (groups, by_name) = counted(&raw, &target, &sources)?;
         let versus = Versus::resolve(&raw.versus, &raw.command, metrics(&groups))?;
         Ok(Self {
             versus,
-            no_cpu_pmu: needs_cpu_pmu(&groups) && sources.lacks_cpu_pmu(),
-            groups,
-            by_name,
+            events: CountedEvents {
+                no_cpu_pmu: needs_cpu_pmu(&groups) && sources.lacks_cpu_pmu(),
+                groups,
+                by_name,
+                exact: raw.events.exact,
+                strict: raw.events.strict,
+            },
             target,
-            inheritance: if raw.target.no_inherit {
+            inheritance: if raw.target.children.no_inherit {
                 Inheritance::None
             } else {
                 Inheritance::Children
             },
             aggregation,
-            runs: raw.schedule.repeat.map_or(Some(1), |n| (n > 0).then_some(n)),
-            repeated: raw.schedule.repeat.is_some_and(|n| n != 1),
-            exact: raw.events.exact,
-            strict: raw.events.strict,
+            runs,
             schedule: Schedule {
                 begin,
                 interval: raw.schedule.interval_print.map(Duration::from_millis),
                 interval_count: raw.schedule.interval_count,
-                timeout: raw.schedule.timeout.map(Duration::from_millis),
+                timeout: raw.schedule.end.duration(),
                 summary: raw.schedule.summary,
             },
             output: output(&raw),
-            control: raw.schedule.control,
-            sync: raw.schedule.sync,
-            pre: raw.schedule.pre,
-            post: raw.schedule.post,
-            verbose: raw.output.verbose,
+            control: raw.schedule.start.control,
             command: raw.command,
         })
     }
@@ -285,15 +295,15 @@ fn no_subcommand(command: &[OsString]) -> Result<(), Refusal> {
 
 fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let cpus = |text: &Option<String>| targets::cpus(text.as_deref(), host);
-    if !raw.target.pid.is_empty() {
-        return Ok(StatTarget::Processes(targets::tasks(&raw.target.pid)?));
+    if !raw.target.running.pid.is_empty() {
+        return Ok(StatTarget::Processes(targets::tasks(&raw.target.running.pid)?));
     }
-    if !raw.target.tid.is_empty() {
-        return Ok(StatTarget::Threads(targets::tasks(&raw.target.tid)?));
+    if !raw.target.running.tid.is_empty() {
+        return Ok(StatTarget::Threads(targets::tasks(&raw.target.running.tid)?));
     }
     let named = [
         (&raw.target.for_each_cgroup, Pairing::EachWithAll),
-        (&raw.target.cgroup, Pairing::InTurn),
+        (&raw.target.running.cgroup, Pairing::InTurn),
     ]
     .into_iter()
     .find(|(names, _)| !names.is_empty());
@@ -301,16 +311,16 @@ fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
         return Ok(StatTarget::Cgroups {
             names: names.clone(),
             pairing,
-            cpus: cpus(&raw.target.cpu)?,
+            cpus: cpus(&raw.target.running.cpu)?,
         });
     }
     if raw.target.follow.is_some() && raw.command.is_empty() {
         return Err(Refusal::usage("--follow applies to a command's children: give a command"));
     }
-    if raw.target.all_cpus || raw.target.cpu.is_some() || raw.command.is_empty() {
+    if raw.target.running.all_cpus || raw.target.running.cpu.is_some() || raw.command.is_empty() {
         return Ok(StatTarget::Cpus {
-            cpus: cpus(&raw.target.cpu)?,
-            listed: raw.target.cpu.is_some(),
+            cpus: cpus(&raw.target.running.cpu)?,
+            listed: raw.target.running.cpu.is_some(),
         });
     }
     match raw.target.follow {
@@ -324,7 +334,7 @@ fn target(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
 
 fn in_cgroup(raw: &raw::StatArgs, host: &Host) -> Result<StatTarget, Refusal> {
     let conflicts = [
-        (raw.target.no_inherit, "-i excludes the command's children"),
+        (raw.target.children.no_inherit, "-i excludes the command's children"),
         (raw.versus.vs.is_some(), "--vs counts by inherited events"),
     ];
     if let Some((_, why)) = conflicts.into_iter().find(|(is_typed, _)| *is_typed) {
@@ -376,20 +386,15 @@ fn counted(
     if raw.events.null {
         return Ok((Vec::new(), true));
     }
-    let by_name = !raw.events.events.is_empty();
-    let mut groups = events::typed(
-        &raw.events.events,
-        &raw.events.filters,
-        &raw.events.filter_positions,
-        sources,
-    )?;
+    let by_name = !raw.events.list.list.events.is_empty();
+    let mut groups = events::typed(&raw.events.list, sources)?;
     let parse =
         |text: &str| tare_events::parse(text, sources).map_err(|error| events::refuse(&error));
     if !by_name {
         // A task's clock stops while other tasks run, so whole CPUs use cpu-clock.
         let counts_cpus = matches!(target, StatTarget::Cpus { .. } | StatTarget::Cgroups { .. });
         groups.extend(parse(if counts_cpus { "cpu-clock" } else { "task-clock" })?);
-        groups.extend(parse(DEFAULT)?);
+        groups.extend(parse(raw::DEFAULT_EVENTS)?);
     }
     for more in DETAILED.iter().take(raw.events.detailed.into()) {
         groups.extend(parse(more)?);
@@ -406,7 +411,7 @@ fn counted(
 
 /// Applies `--all-user` and `--all-kernel`.
 fn at_level(event: &mut Event, raw: &raw::StatArgs) {
-    let counted = match (raw.events.all_user, raw.events.all_kernel) {
+    let counted = match (raw.events.list.all_user, raw.events.list.all_kernel) {
         (true, _) => Flags::EXCLUDE_USER,
         (_, true) => Flags::EXCLUDE_KERNEL,
         _ => return,
@@ -463,5 +468,6 @@ fn output(raw: &raw::StatArgs) -> StatOutput {
         each_run: raw.output.table,
         summary_column: raw.schedule.summary && !raw.output.no_csv_summary,
         clears: raw.schedule.interval_clear,
+        verbose: raw.output.steps.verbose,
     }
 }

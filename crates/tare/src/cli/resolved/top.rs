@@ -69,7 +69,7 @@ impl Top {
             options.sampling.budget.is_none() && !matches!(options.sampling.rate, Rate::Period(_));
         if has_default_budget {
             options.sampling.budget =
-                Some(Budget { share: BUDGET_SHARE, min_hz: raw.sampling.min_rate });
+                Some(Budget { share: BUDGET_SHARE, min_hz: raw.sampler.min_rate });
         }
         options.may_pause = true;
         options.build_ids = false;
@@ -79,7 +79,7 @@ impl Top {
         let terms = hidden.into_iter().filter(|(hides, _)| *hides);
         let terms = terms.map(|(_, space)| Term::NotIn(space)).collect();
         let report = ReportOptions::resolve(report(raw))?;
-        if report.asks_for_lines() {
+        if report.columns.need_lines() {
             return Err(Refusal::usage(
                 "--sort srcline and srcfile are for recordings (tare record, then tare report)",
             ));
@@ -88,11 +88,11 @@ impl Top {
             has_default_budget,
             form,
             pace: Pace { window, delay, is_zeroed: raw.schedule.zero },
-            timeout: raw.schedule.timeout.map(Duration::from_millis),
+            timeout: raw.schedule.end.duration(),
             terms,
             // Progress messages of downloads would corrupt the screen.
-            symbols: SymbolOptions { debuginfod: None, ..report.symbols.clone() },
-            entries: raw.output.entries,
+            symbols: SymbolOptions { debuginfod: None, ..report.summed.symbols.clone() },
+            entries: raw.output.rows.entries,
             report,
             options,
         })
@@ -105,12 +105,12 @@ impl Top {
 
     /// Whether rows are keyed by tracepoint fields.
     pub(crate) fn shows_trace(&self) -> bool {
-        self.report.shows_trace(RecordingTraits::default())
+        self.report.columns.show_trace(RecordingTraits::default())
     }
 }
 
 fn form(raw: &raw::TopArgs) -> Result<TopForm, Refusal> {
-    match (raw.output.json, raw.output.tui, raw.output.stdio) {
+    match (raw.output.json, raw.output.interface.tui, raw.output.interface.stdio) {
         (true, ..) => Ok(TopForm::Json),
         (_, true, _) => terminal::need_screen("it").map(|()| TopForm::Screen),
         (_, _, true) => Ok(TopForm::Text),
@@ -126,39 +126,28 @@ fn seconds(option: &str, text: &str) -> Result<Duration, Refusal> {
 /// Options of the `tare record` that records the same.
 fn record(raw: &raw::TopArgs) -> raw::RecordArgs {
     let mut record = raw::RecordArgs::default();
-    record.events.clone_from(&raw.sampling.events);
+    record.events.list = raw.events.clone();
     let sampling = &mut record.sampling;
-    sampling.frequency.clone_from(&raw.sampling.frequency);
-    sampling.count = raw.sampling.count;
-    sampling.max_overhead.clone_from(&raw.sampling.max_overhead);
-    sampling.min_rate = raw.sampling.min_rate;
-    sampling.with_call_graph = raw.sampling.with_call_graph;
-    sampling.call_graph.clone_from(&raw.sampling.call_graph);
-    sampling.no_call_graph = !raw.sampling.with_call_graph && raw.sampling.call_graph.is_none();
-    sampling.all_cgroups = raw.sampling.all_cgroups;
-    sampling.include_self = raw.include_self;
+    sampling.sampler = raw.sampler.clone();
+    sampling.no_call_graph = !raw.sampler.with_call_graph && raw.sampler.call_graph.is_none();
     sampling.sample_cpu = true;
     record.target.attach = raw.attach.clone();
-    record.target.no_inherit = raw.no_inherit;
-    record.output.mmap_pages.clone_from(&raw.sampling.mmap_pages);
-    record.output.realtime = raw.sampling.realtime;
+    record.target.children = raw.children.clone();
     record
 }
 
 /// Options of the `tare report` that shows the same.
 fn report(raw: &raw::TopArgs) -> raw::ReportArgs {
     let mut report = raw::ReportArgs::default();
-    let adds = raw.sort.first().is_some_and(|word| word.starts_with('+'));
-    let default = ["dso", "sym"].into_iter().filter(|_| raw.sort.is_empty() || adds);
-    let named = raw.sort.iter().map(|word| word.trim_start_matches('+'));
-    report.keys.sort = default.chain(named).map(str::to_owned).collect();
-    report.keys.fields.clone_from(&raw.fields);
+    let typed = &raw.columns.sort;
+    let adds = typed.first().is_some_and(|word| word.starts_with('+'));
+    let default = ["dso", "sym"].into_iter().filter(|_| typed.is_empty() || adds);
+    let named = typed.iter().map(|word| word.trim_start_matches('+'));
+    report.keys.columns.sort = default.chain(named).map(str::to_owned).collect();
+    report.keys.columns.fields.clone_from(&raw.columns.fields);
     report.rows = raw.rows.clone();
-    report.layout.column_widths.clone_from(&raw.output.column_widths);
-    report.layout.verbose = raw.output.verbose;
-    report.filters.comms.clone_from(&raw.filters.comms);
-    report.filters.dsos.clone_from(&raw.filters.dsos);
-    report.filters.symbols.clone_from(&raw.filters.symbols);
+    report.layout.table = raw.output.table.clone();
+    report.filters.names = raw.filters.names.clone();
     report.symbol_search = raw.symbol_search.clone();
     report
 }

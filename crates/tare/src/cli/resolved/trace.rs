@@ -82,17 +82,12 @@ pub(crate) struct TraceTarget {
 }
 
 impl TraceTarget {
-    /// Resolves the options that name tasks.
+    /// Resolves the options that name tasks, and the end of tracing.
     ///
     /// # Errors
     /// Fails if they name no task, or an id that no process can have.
-    pub(super) fn new(
-        pids: &[i32],
-        all: bool,
-        command: Vec<OsString>,
-        timeout_ms: Option<u64>,
-    ) -> Result<Self, Refusal> {
-        let target = match (pids, all, command.is_empty()) {
+    pub(super) fn resolve(raw: &raw::TracedArgs) -> Result<Self, Refusal> {
+        let target = match (&raw.pid[..], raw.all_cpus, raw.command.is_empty()) {
             ([], true, _) => TraceScope::All,
             ([], false, false) => TraceScope::Command,
             ([], false, true) => {
@@ -100,7 +95,7 @@ impl TraceTarget {
             }
             (pids, ..) => TraceScope::Processes(targets::tasks(pids)?),
         };
-        Ok(Self { command, target, timeout: timeout_ms.map(Duration::from_millis) })
+        Ok(Self { command: raw.command.clone(), target, timeout: raw.end.duration() })
     }
 }
 
@@ -135,12 +130,11 @@ impl Trace {
             },
             ..PerfOptions::default()
         };
-        let command = raw.command.clone();
-        let traced = TraceTarget::new(&raw.pid, raw.all_cpus, command, raw.timeout)?;
+        let traced = TraceTarget::resolve(&raw.traced)?;
         Ok(Self {
             view: view(&raw, &traced.target, calls, wanted)?,
             traced,
-            output: raw.output,
+            output: raw.result.output,
             json: raw.json,
         })
     }
@@ -164,7 +158,7 @@ fn view(
             ))
         })
     })?;
-    let ring_bytes = ring_bytes(raw.ring_size.as_deref())?;
+    let ring_bytes = ring_bytes(raw.ring.ring_size.as_deref())?;
     let probes = probes(raw, target)?;
     if !probes.is_empty() {
         let symbols = symbols::resolve(raw::SymbolSearch::default());
@@ -177,7 +171,7 @@ fn view(
         })));
     }
     if let Some(file) = &raw.data {
-        let ring_bytes = raw.ring_size.is_some().then_some(ring_bytes);
+        let ring_bytes = raw.ring.ring_size.is_some().then_some(ring_bytes);
         return Ok(TraceView::Data(file.clone(), ring_bytes));
     }
     if raw.summary {
@@ -224,6 +218,7 @@ fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refus
             pids.iter().flat_map(|&pid| probes::list_mapped_files(&Host::default(), pid)).collect()
         }
         _ => raw
+            .traced
             .command
             .first()
             .and_then(|word| word.to_str())

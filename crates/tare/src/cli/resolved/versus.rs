@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use tare_measure::compare::pairs::ComparisonPlan;
 use tare_measure::compare::{Condition, Metric, Side};
 
 use crate::cli::raw;
+use crate::cli::resolved::rounds::Rounds;
 use crate::exit::Refusal;
 
 /// Options of `tare stat --vs`.
@@ -59,7 +59,6 @@ impl Versus {
         } else {
             (command.to_vec(), words("--vs", vs)?)
         };
-        let min_effect = min_effect(&raw.min_effect)?;
         let fail_if =
             raw.fail_if.iter().map(|text| condition(text, &metrics)).collect::<Result<_, _>>()?;
         let command_output = match raw.command_output.as_deref().map(OsStr::as_bytes) {
@@ -67,15 +66,23 @@ impl Versus {
             Some(b"inherit") => CommandOutput::Inherit,
             Some(path) => CommandOutput::File(PathBuf::from(OsStr::from_bytes(path))),
         };
-        let plan = plan(raw, min_effect, metrics.len())?;
+        let rounds = Rounds::resolve(&raw.rounds, metrics.len())?;
+        let plan = ComparisonPlan {
+            warmup: rounds.warmup,
+            min_pairs: rounds.min,
+            max_pairs: rounds.max,
+            max_time: rounds.max_time,
+            precision: ComparisonPlan::precision_for(rounds.min_effect),
+            seed: rounds.seed,
+        };
         Ok(Some(Self {
             a,
             b,
             metrics,
             plan,
-            min_effect,
+            min_effect: rounds.min_effect,
             fail_if,
-            ignore_failure: raw.ignore_failure,
+            ignore_failure: raw.rounds.ignore_failure,
             command_output,
         }))
     }
@@ -106,14 +113,6 @@ pub(super) fn words(option: &str, text: &OsStr) -> Result<Vec<OsString>, Refusal
     Ok(split.into_iter().map(OsString::from_vec).collect())
 }
 
-pub(super) fn min_effect(text: &str) -> Result<f64, Refusal> {
-    let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
-    let percent = percent.filter(|percent| (0.001..=100.0).contains(percent));
-    percent.map(|percent| percent / 100.0).ok_or_else(|| {
-        Refusal::usage(format!("--min-effect: '{text}' is no percentage from 0.001% to 100%"))
-    })
-}
-
 fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
     let condition: Condition =
         text.parse().map_err(|error| Refusal::usage(format!("--fail-if: {error}")))?;
@@ -128,34 +127,10 @@ fn condition(text: &str, metrics: &[Metric]) -> Result<Condition, Refusal> {
     Ok(condition)
 }
 
-fn plan(raw: &raw::VersusArgs, min_effect: f64, metrics: usize) -> Result<ComparisonPlan, Refusal> {
-    let needed = ComparisonPlan::fewest_pairs(metrics).max(raw::MIN_PAIRS);
-    let max_pairs = raw.max_runs;
-    let min_pairs = raw.min_runs.unwrap_or(needed.min(max_pairs));
-    if max_pairs == 0 {
-        return Err(Refusal::usage("--max-runs 0 makes no run"));
-    }
-    if min_pairs > max_pairs {
-        return Err(Refusal::usage(format!(
-            "--min-runs {min_pairs} is more than --max-runs {max_pairs}"
-        )));
-    }
-    let seconds = raw.max_time;
-    let max_time = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Refusal::usage(format!("--max-time: {seconds} is no number of seconds")))?;
-    let seed = raw.seed.unwrap_or_else(|| fastrand::u64(..));
-    Ok(ComparisonPlan {
-        warmup: raw.warmup,
-        min_pairs,
-        max_pairs,
-        max_time,
-        precision: ComparisonPlan::precision_for(min_effect),
-        seed,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::cli::raw::{Tare, TareCommand};
 
@@ -226,7 +201,7 @@ mod tests {
         );
         assert_eq!(
             message(&["--vs", "b", "--max-time", "nan"]),
-            "--max-time: NaN is no number of seconds"
+            "--max-time: NaN is not a number of seconds"
         );
         assert_eq!(message(&["--vs", "b", "--max-runs", "0"]), "--max-runs 0 makes no run");
     }
@@ -237,7 +212,7 @@ mod tests {
         assert_eq!(resolved(&["--vs", "b", "--min-effect", "2"]).unwrap().min_effect, 0.02);
         assert_eq!(
             message(&["--vs", "b", "--min-effect", "0"]),
-            "--min-effect: '0' is no percentage from 0.001% to 100%"
+            "--min-effect: '0' is not a percentage from 0.001% to 100%"
         );
     }
 

@@ -47,7 +47,8 @@ struct ListingStyle {
 pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     let mut symbols = symbols::resolve(raw.symbol_search.clone());
     let progress = ProgressLine::begin();
-    let mut recording = open(&raw.input, &mut symbols, &progress)?;
+    let input = raw.input.path();
+    let mut recording = open(&input, &mut symbols, &progress)?;
     if is_for_screen(&raw)? {
         drop(progress);
         return interactive(recording, symbols, raw);
@@ -73,7 +74,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
     let wanted = FunctionFilter {
         name: raw.symbol.or(raw.named),
         dsos: raw.dsos,
-        without_tids: own_tids(ledger.as_ref(), raw.include_self).collect(),
+        without_tids: own_tids(ledger.as_ref(), raw.own.include_self).collect(),
     };
     progress.show_step("disassembling");
     let functions = annotated(&sink, &asked, &wanted);
@@ -87,7 +88,7 @@ pub(crate) fn run(raw: raw::AnnotateArgs) -> Outcome {
         print_line: raw.print_line,
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
-    if raw.json {
+    if raw.json.json {
         json::write(&mut out, &functions, shown, &losses)?;
     } else {
         text::write(&mut out, &functions, shown, root, &losses)?;
@@ -105,11 +106,14 @@ fn no_function(name: &str) -> Refusal {
 /// Whether the interactive interface is used. Not when reading a pipe, or on a terminal that can't
 /// show it.
 fn is_for_screen(raw: &raw::AnnotateArgs) -> Result<bool, Refusal> {
-    if raw.tui {
+    if raw.interface.tui {
         terminal::need_screen("the function")?;
         return Ok(true);
     }
-    Ok(!raw.stdio && !raw.json && raw.input != Path::new("-") && terminal::has_screen())
+    Ok(!raw.interface.stdio
+        && !raw.json.json
+        && raw.input.path() != Path::new("-")
+        && terminal::has_screen())
 }
 
 /// Opens the interactive report at the function.
@@ -124,11 +128,11 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
     // A file with debug info may be truncated while it is read.
     catch_bus_errors();
     let ended = tare_tui::run(tare_tui::ReportInput {
-        name: raw.input.display().to_string(),
+        name: raw.input.path().display().to_string(),
         // The messages of downloads would appear in the middle of the screen.
         symbols: SymbolOptions { debuginfod: None, ..symbols },
         samples: SampleSinkOptions { judges_chains: true, ..SampleSinkOptions::default() },
-        include_self: raw.include_self,
+        include_self: raw.own.include_self,
         view: Box::new(move |_| view.clone()),
         base: Vec::new(),
         terms: terms(&Filter { dsos, ..Filter::default() }),
@@ -152,7 +156,7 @@ fn interactive(recording: Recording, symbols: SymbolOptions, raw: raw::AnnotateA
         (UiExit::NoFunction, Some(name)) => Err(no_function(&name).into()),
         (UiExit::Signal(number), _) => Ok(Exit::from_signal(number)),
         (UiExit::NoSamples(_), _) => {
-            let message = format!("{}: there are no samples", raw.input.display());
+            let message = format!("{}: there are no samples", raw.input.path().display());
             Err(Refusal { exit: Exit::Failure, message }.into())
         }
         (UiExit::Quit | UiExit::NoFunction, _) => Ok(Exit::Success),

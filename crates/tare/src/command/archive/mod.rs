@@ -27,7 +27,7 @@ use crate::command::vmlinux;
 use crate::exit::{Exit, Refusal, say};
 
 /// The recording's name in an archive.
-const RECORDING: &str = "perf.data";
+const RECORDING: &str = raw::DEFAULT_RECORDING;
 
 /// zstd's compression level: 3 is fast, and higher levels save little.
 const LEVEL: i32 = 3;

@@ -136,7 +136,7 @@ fn show(raw: &raw::OverheadArgs, host: &Host, events: &[String]) -> Outcome {
 
 fn print(raw: &raw::OverheadArgs, studies: &[Study]) -> Outcome {
     let mut out = std::io::stdout().lock();
-    if raw.json {
+    if raw.json.json {
         study::write_json(&mut out, studies, raw.overlay)?;
     } else if raw.csv {
         study::write_csv(&mut out, studies)?;

@@ -63,7 +63,7 @@ pub(super) fn run(with: &ProfilerComparison, raw: &raw::OverheadArgs) -> Outcome
         min_effect: with.min_effect,
     };
     let mut out = io::stdout().lock();
-    match (raw.json, raw.csv) {
+    match (raw.json.json, raw.csv) {
         (true, _) => program.write_json(&mut out)?,
         (_, true) => program.write_csv(&mut out)?,
         _ => program.write_text(&mut out)?,

@@ -19,9 +19,9 @@ use tare_tui::{CodeView, ReportInput, UiExit};
 /// Whether the report is interactive. It is text when reading a pipe, on a terminal that can't show
 /// an interface, and for output that only exists as text.
 pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
-    let is_table = report.part == ReportPart::Table && !report.json;
-    let wants_text = report.is_text_alone() || report.threads || report.exact;
-    match report.interface {
+    let is_table = report.output.part == ReportPart::Table && !report.output.json;
+    let wants_text = report.is_text_alone() || report.output.threads || report.summed.exact;
+    match report.output.interface {
         Interface::Terminal => {
             terminal::need_screen("the report")?;
             if !is_table || wants_text {
@@ -46,21 +46,21 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
     let ended = tare_tui::run(ReportInput {
         name: report.input.display().to_string(),
         // The messages of downloads would appear in the middle of the screen.
-        symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.symbols.clone() },
+        symbols: tare_symbols::SymbolOptions { debuginfod: None, ..report.summed.symbols.clone() },
         samples: SampleSinkOptions {
-            trace: report.shows_trace(known),
+            trace: report.columns.show_trace(known),
             raw_trace: report.summed.raw_trace,
-            lines: report.asks_for_lines(),
-            inline: report.inline,
+            lines: report.columns.need_lines(),
+            inline: report.summed.inline,
             judges_chains: true,
             forgets: false,
             branches: report.summed.branches,
             by_cost: report.summed.by_cost,
-            details: report.details(known),
+            details: report.columns.details(known),
             time_quantum_ns: report.summed.time_quantum_ns,
             nanoseconds: report.summed.nanoseconds,
         },
-        include_self: report.include_self,
+        include_self: report.summed.include_self,
         // The interface filters samples.
         view: {
             let report = report.clone();
@@ -73,8 +73,11 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
         terms: terms(&report.filter),
         is_plain: terminal::is_plain(),
         opened: None,
-        code: CodeView { sources: SourceRoot::new(&report.symbols, None), ..CodeView::default() },
-        panics: report.tui_panic,
+        code: CodeView {
+            sources: SourceRoot::new(&report.summed.symbols, None),
+            ..CodeView::default()
+        },
+        panics: report.output.tui_panic,
         header: header::lines,
         mend: tare_replay::suggest_symbol_remedy,
         recording,
@@ -89,13 +92,13 @@ pub(super) fn run(recording: Recording, report: &ReportOptions) -> Outcome {
 
 /// The samples that percentages refer to, as in the text report.
 fn base(report: &ReportOptions, description: &Description) -> anyhow::Result<Vec<Term>> {
-    let mut base: Vec<_> = any_of(&report.cpus, |cpu| Term::Cpu(*cpu)).into_iter().collect();
-    if report.hides_unresolved {
+    let mut base: Vec<_> = any_of(&report.summed.cpus, |cpu| Term::Cpu(*cpu)).into_iter().collect();
+    if report.rows.hides_unresolved {
         base.push(Term::Named);
     }
-    if report.time != TimeRanges::All {
+    if report.summed.time != TimeRanges::All {
         let windows: Vec<_> =
-            report.time.windows(description).map_err(recording::refusal)?.iter().collect();
+            report.summed.time.windows(description).map_err(recording::refusal)?.iter().collect();
         base.extend(any_of(&windows, |(from_ns, to_ns)| Term::Time(*from_ns, *to_ns)));
     }
     Ok(base)

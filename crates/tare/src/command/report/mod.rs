@@ -18,7 +18,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_measure::overhead::predict::Costs;
 use tare_profile::{Losses, Profile};
-use tare_replay::{ProfileSummary, Recording, has_branches, has_callchains};
+use tare_replay::{ProfileOptions, ProfileSummary, Recording, has_branches, has_callchains};
 use tare_tui::ProgressLine;
 
 use crate::Outcome;
@@ -34,11 +34,13 @@ use crate::exit::{Exit, Refusal, say};
 pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
     let mut report = ReportOptions::resolve(raw.clone())?;
     let progress = ProgressLine::begin();
-    let recording = open(&report.input, &mut report.symbols, &progress)?;
+    let recording = open(&report.input, &mut report.summed.symbols, &progress)?;
     if report.branches_if_recorded && has_branches(recording.description()) {
         let keys = raw::KeyArgs { branch_stack: true, ..raw.keys };
         let branches = ReportOptions::resolve(raw::ReportArgs { keys, ..raw })?;
-        report = ReportOptions { symbols: report.symbols, ..branches };
+        let symbols = report.summed.symbols;
+        report =
+            ReportOptions { summed: ProfileOptions { symbols, ..branches.summed }, ..branches };
     } else if raw.keys.total_cycles && !report.summed.blocks {
         say(
             "--total-cycles: the recording has no branches, so samples are shown; `tare record -b` records branches",
@@ -50,7 +52,7 @@ pub(crate) fn run(raw: raw::ReportArgs) -> Outcome {
         drop(progress);
         return interactive::run(recording, &report);
     }
-    if report.interface == Interface::Pager {
+    if report.output.interface == Interface::Pager {
         return pager::through(|out| write_rows(out, recording, &report, progress));
     }
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -66,7 +68,7 @@ fn write_rows(
     report: &ReportOptions,
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
-    if !report.quiet {
+    if !report.output.quiet {
         return write(out, recording, report, progress);
     }
     let mut text = Vec::new();
@@ -84,7 +86,7 @@ fn write(
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
     let mut text = Vec::new();
-    match report.part {
+    match report.output.part {
         ReportPart::Stats => stats::write(&mut text, recording)?,
         ReportPart::Tasks { mmaps } => tasks::write(&mut text, recording, mmaps)?,
         ReportPart::Dump => {
@@ -118,9 +120,9 @@ fn summed(recording: Recording, report: &ReportOptions) -> anyhow::Result<Profil
         let costs = Costs::new(Host::default(), folder::find().ok().flatten());
         broken.cost_us = costs.copied_stack_us(&event);
     }
-    tare_replay::suggest_symbol_remedy(&mut summary.profile.losses, &report.symbols);
+    tare_replay::suggest_symbol_remedy(&mut summary.profile.losses, &report.summed.symbols);
     find_functions(&mut summary.profile, report);
-    if report.hides_unresolved {
+    if report.rows.hides_unresolved {
         summary.profile.remove_rows(|profile, row| {
             let frame = row.leaf.and_then(|leaf| profile.frame(leaf));
             frame.is_none_or(|frame| frame.function.is_err())
@@ -139,35 +141,35 @@ fn table(
     drop(progress);
     let recorded = recorded(&summary.description);
     let chains = recorded.has_callchains;
-    if matches!(report.graph, CallGraphs::Asked(_)) && !chains {
+    if matches!(report.graph.graphs, CallGraphs::Typed(_)) && !chains {
         let why = "-g: the recording has no call chains; `tare record -g` records them";
         return Err(Refusal::usage(why).into());
     }
-    if report.exact && summary.profile.counted().is_empty() {
+    if report.summed.exact && summary.profile.counted().is_empty() {
         let why = "--weight=exact: the recording has no counts per task, or no end; `tare record --follow=inherit` records them";
         return Err(Refusal::usage(why).into());
     }
     if summary.profile.rows().next().is_none() && must_have_rows(report, &summary.profile.losses) {
         return Err(no_samples(report, &summary.profile.losses).into());
     }
-    if let ReportPart::HeaderAndTable(extent) = report.part {
+    if let ReportPart::HeaderAndTable(extent) = report.output.part {
         header::write(out, &summary.description, extent)?;
     }
     if report.summed.blocks {
-        tare_render::blocks(out, &summary.profile, &summary.blocks, report.percent_limit)?;
+        tare_render::blocks(out, &summary.profile, &summary.blocks, report.rows.percent_limit)?;
         return ledger(out, &summary);
     }
     let mut view = report.view(recorded);
     view.layout.groups = report.groups(&summary.description);
-    if report.json {
+    if report.output.json {
         tare_render::json(out, &summary.profile, &view, summary.ledger.as_ref())?;
         return Ok(());
     }
     tare_render::text(out, &summary.profile, &view)?;
-    if report.threads {
+    if report.output.threads {
         tare_render::counts(out, &summary.profile)?;
     }
-    if report.exact || report.is_by_command() {
+    if report.summed.exact || report.columns.is_by_command() {
         tare_render::counted(out, &summary.profile)?;
     }
     ledger(out, &summary)
@@ -182,17 +184,18 @@ fn ledger(out: &mut dyn Write, summary: &ProfileSummary) -> anyhow::Result<()> {
 
 /// Whether an empty table is an error: no filter explains it.
 fn must_have_rows(report: &ReportOptions, losses: &Losses) -> bool {
-    let is_filtered = report.hides_unresolved || !report.cpus.is_empty() || report.is_partial();
+    let is_filtered =
+        report.rows.hides_unresolved || !report.summed.cpus.is_empty() || report.is_partial();
     !is_filtered && !report.summed.branches && losses.own_samples == 0
 }
 
 /// Applies the patterns of `--ignore-callees` and `--parent`.
 fn find_functions(profile: &mut Profile, report: &ReportOptions) {
     let fits = |pattern: &Regex, name: &[u8]| pattern.is_match(&String::from_utf8_lossy(name));
-    if let Some(pattern) = &report.ignored_callees {
+    if let Some(pattern) = &report.patterns.ignored_callees {
         profile.ignore_callees(|name| fits(pattern, name));
     }
-    if let Some(pattern) = &report.parent {
+    if let Some(pattern) = &report.patterns.parents {
         profile.find_parents(|name| fits(pattern, name));
     }
 }

@@ -26,8 +26,8 @@ impl Turns {
     /// # Errors
     /// Fails if a group doesn't fit by itself, or can't be opened.
     pub(super) fn plan(stat: &Stat, session: &StatSession<'_>) -> anyhow::Result<Self> {
-        let all = vec![(0..stat.groups.len()).collect()];
-        if !stat.exact || stat.groups.is_empty() {
+        let all = vec![(0..stat.events.groups.len()).collect()];
+        if !stat.events.exact || stat.events.groups.is_empty() {
             return Ok(Self { sets: all, in_time: false });
         }
         // The command doesn't exist yet; tare's own thread uses the same counters.
@@ -38,7 +38,7 @@ impl Turns {
             | StatTarget::Cgroups { cpus, .. } => Scope::Cpus(cpus.clone()),
             _ => Scope::Tasks(vec![own]),
         };
-        let sets = plan_exact(session.kernel, &stat.groups, &scope)
+        let sets = plan_exact(session.kernel, &stat.events.groups, &scope)
             .map_err(|error| session.explain(&error))?
             .0;
         let in_time = !matches!(stat.target, StatTarget::Command | StatTarget::CommandInCgroup(_))
@@ -53,7 +53,7 @@ impl Turns {
         if sets < 2 || stat.output.is_without_messages() {
             return;
         }
-        match stat.runs {
+        match stat.runs.number {
             _ if self.in_time => {
                 say(&format!(
                     "--exact: {sets} sets of events take turns of {} ms; each count covers its own turns only, unscaled",
@@ -76,7 +76,7 @@ impl Turns {
 
     /// The events of a set.
     pub(super) fn events<'a>(&self, set: usize, stat: &'a Stat) -> Vec<&'a Event> {
-        self.set(set).iter().flat_map(|&group| &stat.groups[group].events).collect()
+        self.set(set).iter().flat_map(|&group| &stat.events.groups[group].events).collect()
     }
 
     /// Number of sets.

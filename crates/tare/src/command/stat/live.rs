@@ -12,7 +12,8 @@ use tare_measure::stat::{CountedRun, ThreadNames};
 
 use super::exact::{TURN, Turns};
 use super::session::StatSession;
-use crate::cli::resolved::stat::{Begin, StatTarget};
+use crate::cli::resolved::schedule::Begin;
+use crate::cli::resolved::stat::StatTarget;
 use crate::command::control::{Control, Order};
 use crate::command::supervise::{EndCause, Ending, Supervisor, Wake};
 
@@ -38,7 +39,7 @@ pub(super) fn run(
     let turn = number as usize % turns.len();
     let chosen: Vec<usize> = if turns.in_time { (0..turns.len()).collect() } else { vec![turn] };
     let set = |&turn: &usize| {
-        turns.set(turn).iter().map(|&group| session.stat.groups[group].clone()).collect()
+        turns.set(turn).iter().map(|&group| session.stat.events.groups[group].clone()).collect()
     };
     let sets: Vec<Vec<EventGroup>> = chosen.iter().map(set).collect();
     let cgroup = session.cgroup()?;

@@ -50,7 +50,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let mut failed = None;
     let mut last = None;
     let mut number = 0;
-    while stat.runs.is_none_or(|runs| number < runs) {
+    while stat.runs.number.is_none_or(|runs| number < runs) {
         let ending = count_one_run(stat, &session, &turns, number, &mut results, &mut writer)?;
         number += 1;
         last = Some(ending);
@@ -71,7 +71,7 @@ fn count(stat: &Stat, host: &Host) -> Outcome {
     let is_missing = results.rows().iter().any(|row| !matches!(row.last, CountOutcome::Counted(_)));
     Ok(match failed {
         Some(exit) => exit,
-        None if stat.strict && stat.by_name && is_missing => Exit::Verdict,
+        None if stat.events.strict && stat.events.by_name && is_missing => Exit::Verdict,
         None => last.map_or(Exit::Success, |ending| ending.exit()),
     })
 }
@@ -81,8 +81,8 @@ fn describe(stat: &Stat) -> Description {
         target: stat.title(),
         command: stat.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         in_cgroup: matches!(stat.target, StatTarget::CommandInCgroup(_)),
-        exact: stat.exact,
-        repeated: stat.repeated,
+        exact: stat.events.exact,
+        repeated: stat.runs.repeated,
     }
 }
 
@@ -100,17 +100,17 @@ fn count_one_run(
     results: &mut Results,
     writer: &mut StatWriter,
 ) -> anyhow::Result<Ending> {
-    if let Some(pre) = &stat.pre {
+    if let Some(pre) = &stat.runs.pre {
         shell("--pre", pre)?;
     }
-    if stat.sync {
+    if stat.runs.sync {
         rustix::fs::sync();
     }
     let ended = live::run(session, turns, number, &mut |run, interval| {
         tell_missing(stat, &results.take_missing(&run.rows, &run.subjects));
         writer.interval(interval, &results.interval_lines(run))
     })?;
-    if let Some(post) = &stat.post {
+    if let Some(post) = &stat.runs.post {
         shell("--post", post)?;
     }
     tell_missing(stat, &results.take_missing(&ended.run.rows, &ended.run.subjects));

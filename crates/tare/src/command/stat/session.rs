@@ -19,7 +19,8 @@ use tare_measure::count::{
 };
 use tare_measure::stat::ThreadNames;
 
-use crate::cli::resolved::stat::{Begin, Stat, StatTarget};
+use crate::cli::resolved::schedule::Begin;
+use crate::cli::resolved::stat::{Stat, StatTarget};
 use crate::command::remedy;
 use crate::exit::{Exit, Refusal};
 
@@ -45,9 +46,9 @@ impl Opener<'_> {
         let options = CounterOptions {
             start,
             inheritance: self.stat.inheritance,
-            leave_out_forbidden: !self.stat.by_name,
-            no_cpu_pmu: self.stat.no_cpu_pmu,
-            pinned: self.stat.exact,
+            leave_out_forbidden: !self.stat.events.by_name,
+            no_cpu_pmu: self.stat.events.no_cpu_pmu,
+            pinned: self.stat.events.exact,
         };
         let needed = sets.iter().map(|set| needed_files(set, scope)).sum::<usize>() + OTHER_FILES;
         if self.files.soft().is_some_and(|soft| soft < needed as u64) {
@@ -104,8 +105,8 @@ impl<'a> StatSession<'a> {
         if let Some(error) = nothing_permitted(&opened, scope) {
             return Err(self.explain(&error).into());
         }
-        if self.stat.verbose > 0 {
-            remedy::describe(&opened, self.stat.verbose);
+        if self.stat.output.verbose > 0 {
+            remedy::describe(&opened, self.stat.output.verbose);
         }
         Ok(opened)
     }

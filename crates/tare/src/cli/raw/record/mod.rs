@@ -9,10 +9,12 @@ mod target;
 
 pub use off_cpu::OffCpuArgs;
 pub use output::{FLUSH_INTERVAL_MS, OutputArgs};
-pub use sampling::{MIN_RATE_HZ, SamplingArgs};
+pub use sampling::SamplingArgs;
 pub use target::TargetArgs;
 
-use super::definition::options;
+use super::definition::{options, with_default};
+use super::events::DEFAULT_EVENT;
+use super::{EventArgs, StepArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,20 +35,11 @@ Examples:
 options! {
     /// Arguments of `tare record`.
     #[derive(Debug, clap::Args)]
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES, mut_arg("events", |arg| with_default(arg, DEFAULT_EVENT)))]
     pub struct RecordArgs {
-        /// Events to record: names, groups in braces, comma-separated lists; see `tare list`
-        /// [default: cycles:P, or cpu-clock without a PMU]
-        #[arg(short, long = "event", value_name = "EVENTS", help_heading = "Events")]
-        pub events: Vec<String>,
-
-        /// Record only occurrences of the preceding tracepoint whose fields match
-        #[arg(long = "filter", value_name = "EXPR", allow_hyphen_values = true, help_heading = "Events")]
-        pub filters: Vec<String>,
-
-        /// For each --filter the number of -e before it, as typed.
-        #[arg(skip)]
-        pub filter_positions: Vec<usize>,
+        /// Events to record.
+        #[command(flatten)]
+        pub events: EventArgs,
 
         /// Off-CPU time.
         #[command(flatten)]
@@ -64,9 +57,9 @@ options! {
         #[command(flatten)]
         pub output: OutputArgs,
 
-        /// Print each step; -vv prints every perf_event_attr
-        #[arg(short, long, action = clap::ArgAction::Count, help_heading = "Output")]
-        pub verbose: u8,
+        /// Messages about each step.
+        #[command(flatten, next_help_heading = "Output")]
+        pub steps: StepArgs,
 
         /// Print errors only
         #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
@@ -77,7 +70,7 @@ options! {
         pub dry_run: bool,
 
         /// Command to record, and its arguments
-        #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+        #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&'static str>)]
         pub command: Vec<OsString>,
     }
 }

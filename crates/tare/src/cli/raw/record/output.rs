@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use crate::cli::raw::DEFAULT_RECORDING;
 use crate::cli::raw::definition::options;
 
 /// Longest time that records stay in the ring buffers, in milliseconds, unless `--flush-interval`
@@ -11,9 +12,9 @@ options! {
     #[derive(Debug, clap::Args)]
     #[command(next_help_heading = "Output")]
     pub struct OutputArgs {
-        /// Write to FILE (-: stdout, in pipe mode) [default: perf.data]
-        #[arg(short, long, value_name = "FILE")]
-        pub output: Option<PathBuf>,
+        /// Write to FILE (-: stdout, in pipe mode)
+        #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORDING)]
+        pub output: PathBuf,
 
         /// Draw a flame graph of the finished recording: HTML, or SVG if FILE ends in .svg
         #[arg(long, value_name = "FILE")]
@@ -56,11 +57,6 @@ options! {
         #[arg(long)]
         pub sync: bool,
 
-        /// Size of each ring buffer, in pages or with B, K, M or G, rounded up to a power of two
-        /// pages [default: up to 8M]
-        #[arg(short = 'm', long, value_name = "N[B|K|M|G]")]
-        pub mmap_pages: Option<String>,
-
         /// Overwrite the oldest records in the ring buffers; write the buffers at the end or on
         /// SIGUSR2 (with --switch-output)
         #[arg(long, conflicts_with = "keep_last")]
@@ -74,7 +70,7 @@ options! {
         #[arg(long)]
         pub tail_synthesize: bool,
 
-        /// What to describe of running processes: no, all, or a list of task, mmap, cgroup
+        /// Describe running processes: no, all, or a list of task, mmap, cgroup
         /// [default: all]
         #[arg(long, value_name = "WHAT,…", value_delimiter = ',', action = clap::ArgAction::Set)]
         pub synth: Vec<String>,
@@ -92,24 +88,20 @@ options! {
         #[arg(short = 'B', long)]
         pub no_buildid: bool,
 
-        /// Accepted: binaries are kept only with --keep-binaries
+        /// No effect: binaries are kept only with --keep-binaries
         #[arg(short = 'N', long)]
         pub no_buildid_cache: bool,
 
-        /// Omit loading and unloading of BPF programs
+        /// Omit records of BPF programs that are loaded or unloaded
         #[arg(long)]
         pub no_bpf_event: bool,
 
-        /// Accepted: reading the maps of a process has no time limit
+        /// No effect: reading the maps of a process has no time limit
         #[arg(long, value_name = "MS")]
         pub proc_map_timeout: Option<u64>,
 
         /// Number of threads that read the ring buffers [default: one per 32 CPUs]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
         pub readers: Option<u32>,
-
-        /// Read the ring buffers with this SCHED_FIFO priority
-        #[arg(short, long, value_name = "PRIO", value_parser = clap::value_parser!(u32).range(1..=99))]
-        pub realtime: Option<u32>,
     }
 }

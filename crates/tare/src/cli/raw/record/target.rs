@@ -1,9 +1,10 @@
 use crate::cli::raw::definition::options;
-use crate::cli::raw::{AttachArgs, FollowMode};
+use crate::cli::raw::{AttachArgs, ControlArgs, FollowMode, InheritArgs, TimeoutArgs};
 
 options! {
     /// Target and schedule of `tare record`.
     #[derive(Debug, clap::Args)]
+    #[command(mut_arg("no_inherit", |arg| arg.visible_alias("per-thread")))]
     pub struct TargetArgs {
         /// Running tasks, CPUs and cgroups.
         #[command(flatten)]
@@ -21,21 +22,16 @@ options! {
         )]
         pub follow: FollowMode,
 
-        /// Don't record the target's children
-        #[arg(short = 'i', long, visible_alias = "per-thread", help_heading = "Target")]
-        pub no_inherit: bool,
+        /// The target's children.
+        #[command(flatten)]
+        pub children: InheritArgs,
 
-        /// Start recording MS milliseconds after the command (-1: when --control enables it)
-        #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, help_heading = "Schedule")]
-        pub delay: Option<String>,
+        /// Start, and control from outside.
+        #[command(flatten)]
+        pub start: ControlArgs,
 
-        /// Stop after MS milliseconds; a command gets SIGTERM
-        #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Schedule")]
-        pub timeout: Option<u64>,
-
-        /// Read enable, disable, ping and stop from a descriptor or FIFO, and answer "ack":
-        /// `fd:CTL[,ACK]` or `fifo:CTL[,ACK]`
-        #[arg(long, value_name = "WHERE", help_heading = "Schedule")]
-        pub control: Option<String>,
+        /// End.
+        #[command(flatten)]
+        pub end: TimeoutArgs,
     }
 }

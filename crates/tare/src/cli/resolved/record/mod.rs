@@ -14,7 +14,7 @@ use tare_events::Sources;
 use tare_format::abi::Flags;
 use tare_kernel::host::Host;
 use tare_record::Options;
-use tare_record::options::{Follow, Keep, Rings, Synthesize};
+use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize};
 
 pub use self::output::RecordOutput;
 use super::events;
@@ -51,20 +51,25 @@ impl RecordOptions {
     /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
-        let begin = target::begin(&raw.target)?;
-        let mut sampling = sampling::resolve(&raw.sampling, !raw.output.no_bpf_event)?;
+        let levels = match (raw.events.all_user, raw.events.all_kernel) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::OfEvent,
+        };
+        let begin = target::begin(&raw.target.start)?;
+        let mut sampling = sampling::resolve(&raw.sampling, levels, !raw.output.no_bpf_event)?;
         // The kernel's build ids distinguish files that had the same path at different times.
         if raw.output.keep_binaries.is_some() {
             sampling.tracking.insert(Flags::BUILD_ID);
         }
         let sources = Sources::new(host.clone());
-        let mut groups = events::typed(&raw.events, &raw.filters, &raw.filter_positions, &sources)?;
+        let mut groups = events::typed(&raw.events, &sources)?;
         for event in groups.iter_mut().flat_map(|group| &mut group.events) {
             sampling
                 .apply_levels(event)
                 .map_err(|term| Refusal::usage(format!("{}: {term}", event.name)))?;
         }
-        let mut rings = rings(&raw.output)?;
+        let mut rings = rings(&raw)?;
         // A file is kept once its mapping is read; a short program may remove its files soon.
         if raw.output.keep_binaries.is_some() {
             rings.flush_interval = rings.flush_interval.min(Duration::from_millis(20));
@@ -79,13 +84,13 @@ impl RecordOptions {
             options: Options {
                 synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
                 groups,
-                include_self: raw.sampling.include_self,
+                include_self: raw.sampling.sampler.include_self,
                 sampling,
                 target,
                 follow: follow(raw.target.follow),
-                inherit: !raw.target.no_inherit,
+                inherit: !raw.target.children.no_inherit,
                 begin,
-                may_pause: raw.target.control.is_some(),
+                may_pause: raw.target.start.control.is_some(),
                 rings,
                 build_ids: !raw.output.no_buildid,
                 keep_binaries: raw
@@ -95,15 +100,15 @@ impl RecordOptions {
                     .map(binaries_folder)
                     .transpose()?,
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
-                realtime_priority: raw.output.realtime,
+                realtime_priority: raw.sampling.sampler.realtime,
                 off_cpu: off_cpu::resolve(&raw)?,
                 ..Options::default()
             },
-            timeout: raw.target.timeout.map(Duration::from_millis),
-            control: raw.target.control,
+            timeout: raw.target.end.duration(),
+            control: raw.target.start.control,
             calibrates: !raw.output.no_calibrate,
             command: raw.command,
-            verbose: raw.verbose,
+            verbose: raw.steps.verbose,
             quiet: raw.quiet,
             dry_run: raw.dry_run,
         })
@@ -131,8 +136,9 @@ fn follow(raw: raw::FollowMode) -> Follow {
     }
 }
 
-fn rings(raw: &raw::record::OutputArgs) -> Result<Rings, Refusal> {
-    let bytes = match raw.mmap_pages.as_deref() {
+fn rings(record: &raw::RecordArgs) -> Result<Rings, Refusal> {
+    let raw = &record.output;
+    let bytes = match record.sampling.sampler.mmap_pages.as_deref() {
         None => None,
         Some(text) if text.contains(',') => {
             return Err(Refusal::usage(format!(

@@ -32,7 +32,7 @@ pub(super) fn resolve(record: &raw::RecordArgs) -> Result<Option<OffCpu>, Refusa
 
 /// Whether `--call-graph fp` was typed.
 fn unwinds_by_frame_pointers(record: &raw::RecordArgs) -> bool {
-    record.sampling.call_graph.as_deref().is_some_and(|how| how.starts_with("fp"))
+    record.sampling.sampler.call_graph.as_deref().is_some_and(|how| how.starts_with("fp"))
 }
 
 /// Parses a time; without a unit it has `default_unit`.

@@ -25,9 +25,10 @@ impl RecordOutput {
         raw: &raw::record::OutputArgs,
         overwrites: bool,
     ) -> Result<Self, Refusal> {
-        let destination = match &raw.output {
-            Some(path) if path.as_os_str() == "-" => Destination::Stdout,
-            path => Destination::File(path.clone().unwrap_or_else(|| PathBuf::from("perf.data"))),
+        let destination = if raw.output.as_os_str() == "-" {
+            Destination::Stdout
+        } else {
+            Destination::File(raw.output.clone())
         };
         let choice = match raw.output_path.as_deref() {
             None | Some("auto") => PathChoice::Auto,

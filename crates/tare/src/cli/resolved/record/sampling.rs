@@ -16,6 +16,7 @@ const LARGEST_STACK: u32 = 65_528;
 
 pub(super) fn resolve(
     raw: &raw::record::SamplingArgs,
+    levels: Levels,
     bpf_events: bool,
 ) -> Result<Sampling, Refusal> {
     let (call_graph, stack_bytes) = call_graph(raw)?;
@@ -23,7 +24,7 @@ pub(super) fn resolve(
     tracking.set(Flags::MMAP_DATA, raw.data || raw.phys_data || raw.data_page_size);
     tracking.set(Flags::CONTEXT_SWITCH, raw.switch_events);
     tracking.set(Flags::NAMESPACES, raw.namespaces);
-    tracking.set(Flags::CGROUP, raw.all_cgroups);
+    tracking.set(Flags::CGROUP, raw.sampler.all_cgroups);
     tracking.set(Flags::BUILD_ID, raw.buildid_mmap);
     tracking.set(Flags::BPF_EVENT, bpf_events);
     let registers = |option, text: &Option<String>| {
@@ -34,7 +35,7 @@ pub(super) fn resolve(
         strict_frequency: raw.strict_freq,
         budget: budget(raw)?,
         call_graph,
-        call_graph_of_tracepoints: raw.with_call_graph || raw.call_graph.is_some(),
+        call_graph_of_tracepoints: raw.sampler.with_call_graph || raw.sampler.call_graph.is_some(),
         stack_bytes,
         callchains: match (raw.user_callchains, raw.kernel_callchains) {
             (true, _) => Callchains::User,
@@ -49,17 +50,13 @@ pub(super) fn resolve(
         tracking,
         counts_of_threads: raw.stat,
         fixed_periods: false,
-        all_cgroups: raw.all_cgroups,
-        levels: match (raw.all_user, raw.all_kernel) {
-            (true, _) => Levels::User,
-            (_, true) => Levels::Kernel,
-            _ => Levels::OfEvent,
-        },
+        all_cgroups: raw.sampler.all_cgroups,
+        levels,
     })
 }
 
 fn rate(raw: &raw::record::SamplingArgs) -> Result<Rate, Refusal> {
-    Ok(match (raw.no_samples, raw.count, raw.frequency.as_deref()) {
+    Ok(match (raw.no_samples, raw.sampler.count, raw.sampler.frequency.as_deref()) {
         (true, ..) => Rate::Never,
         (_, Some(period), _) => Rate::Period(period),
         (_, _, None) => Rate::OfEvent,
@@ -72,10 +69,10 @@ fn rate(raw: &raw::record::SamplingArgs) -> Result<Rate, Refusal> {
 }
 
 fn budget(raw: &raw::record::SamplingArgs) -> Result<Option<Budget>, Refusal> {
-    let Some(text) = raw.max_overhead.as_deref() else { return Ok(None) };
+    let Some(text) = raw.sampler.max_overhead.as_deref() else { return Ok(None) };
     match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 50.0 => {
-            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.min_rate }))
+            Ok(Some(Budget { share: percent / 100.0, min_hz: raw.sampler.min_rate }))
         }
         _ => Err(Refusal::usage(format!(
             "--max-overhead {text}: give percent, above 0 and at most 50, as in 1%"
@@ -87,7 +84,7 @@ fn call_graph(raw: &raw::record::SamplingArgs) -> Result<(CallGraph, u32), Refus
     if raw.no_call_graph {
         return Ok((CallGraph::No, STACK_BYTES));
     }
-    let Some(text) = raw.call_graph.as_deref() else {
+    let Some(text) = raw.sampler.call_graph.as_deref() else {
         return Ok((CallGraph::FramePointer, STACK_BYTES));
     };
     let refuse = |why: &str| Refusal::usage(format!("--call-graph {text}: {why}"));
@@ -151,7 +148,7 @@ fn fields(raw: &raw::record::SamplingArgs) -> u64 {
         (raw.period, abi::PERF_SAMPLE_PERIOD),
         (raw.sample_cpu, abi::PERF_SAMPLE_CPU),
         (raw.raw_samples, abi::PERF_SAMPLE_RAW),
-        (raw.all_cgroups, abi::PERF_SAMPLE_CGROUP),
+        (raw.sampler.all_cgroups, abi::PERF_SAMPLE_CGROUP),
     ];
     fields
         .into_iter()

@@ -110,5 +110,5 @@ fn exit(stat: &Stat, comparison: &Comparison<'_>) -> Exit {
         say(&format!("--fail-if '{condition}': {said}"));
         exit = Exit::Verdict;
     }
-    if stat.strict && !comparison.notes.missing.is_empty() { Exit::Verdict } else { exit }
+    if stat.events.strict && !comparison.notes.missing.is_empty() { Exit::Verdict } else { exit }
 }

@@ -148,7 +148,7 @@ impl<'a> Runner<'a> {
         let command = if side == Side::A { &self.a } else { &self.b };
         let child = WaitingChild::fork(command, &self.signals, &self.files)?;
         let scope = Scope::Command(child.pid());
-        let groups = std::slice::from_ref(&self.stat.groups);
+        let groups = std::slice::from_ref(&self.stat.events.groups);
         let opener =
             Opener { stat: self.stat, host: self.host, kernel: &System, files: &self.files };
         let opened = opener.open(groups, &scope, Start::OnExec)?;
@@ -170,7 +170,7 @@ impl<'a> Runner<'a> {
     /// Notes on the events. All runs open the same ones, so those of the first run hold for all.
     fn event_notes(&self, counters: &Counters) -> EventNotes {
         let mut notes = EventNotes::default();
-        let requested = self.stat.groups.iter().flat_map(|group| &group.events);
+        let requested = self.stat.events.groups.iter().flat_map(|group| &group.events);
         for (counter, requested) in counters.as_slice().iter().zip(requested) {
             let opened = &counter.subject.event.name;
             match counter.unavailable() {
@@ -217,11 +217,11 @@ impl Bench for Runner<'_> {
     type Error = RunFailure;
 
     fn run(&mut self, side: Side) -> Result<Measurement, RunFailure> {
-        if let Some(pre) = &self.stat.pre {
+        if let Some(pre) = &self.stat.runs.pre {
             shell("--pre", pre)?;
         }
         let measurement = self.one_run(side)?;
-        if let Some(post) = &self.stat.post {
+        if let Some(post) = &self.stat.runs.post {
             shell("--post", post)?;
         }
         Ok(measurement)

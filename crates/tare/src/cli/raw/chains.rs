@@ -1,0 +1,27 @@
+//! Call chains of recorded samples.
+
+use super::definition::options;
+
+options! {
+    /// Inlined functions.
+    #[derive(Clone, Debug, clap::Args)]
+    pub struct InlineArgs {
+        /// Show inlined functions as frames in call chains (needs debug info)
+        #[arg(long, overrides_with = "no_inline")]
+        pub inline: bool,
+
+        /// Don't look up inlined functions (default)
+        #[arg(long, overrides_with = "inline")]
+        pub no_inline: bool,
+    }
+}
+
+options! {
+    /// Length of call chains, for `report` and `script`.
+    #[derive(Clone, Debug, clap::Args)]
+    pub struct ChainLengthArgs {
+        /// Use at most N frames of a call chain
+        #[arg(long, value_name = "N")]
+        pub max_stack: Option<usize>,
+    }
+}

@@ -1,0 +1,46 @@
+//! Tasks to trace, and where the result goes, for `trace`, `sched` and `lock`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::TimeoutArgs;
+
+/// Tasks to trace, and the end of tracing.
+#[derive(Debug, clap::Args)]
+pub struct TracedArgs {
+    /// Trace running processes and their children
+    #[arg(short, long, value_name = "PID,…", value_delimiter = ',', action = clap::ArgAction::Set, help_heading = "Target")]
+    pub pid: Vec<i32>,
+
+    /// Trace the whole machine except tare itself
+    #[arg(short, long, conflicts_with = "pid", help_heading = "Target")]
+    pub all_cpus: bool,
+
+    /// End of tracing.
+    #[command(flatten)]
+    pub end: TimeoutArgs,
+
+    /// Command to trace, and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND", help_heading = None::<&'static str>)]
+    pub command: Vec<OsString>,
+
+    /// Whether `--` stands before the command.
+    #[arg(skip)]
+    pub after_dashes: bool,
+}
+
+/// Destination of the result.
+#[derive(Debug, clap::Args)]
+pub struct ResultFileArgs {
+    /// Write to FILE [default: stderr; with --json or a recording: stdout]
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Option<PathBuf>,
+}
+
+/// Ring buffer, for `trace` and `sched`.
+#[derive(Debug, clap::Args)]
+pub struct RingArgs {
+    /// Size of the ring buffer: a power of two from 64K to 1G [default: 8M]
+    #[arg(long, value_name = "SIZE", help_heading = "Output")]
+    pub ring_size: Option<String>,
+}
