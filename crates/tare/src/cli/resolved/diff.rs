@@ -50,6 +50,8 @@ pub(crate) enum DiffForm {
 }
 
 impl Diff {
+    /// Resolves the typed options.
+    ///
     /// # Errors
     /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::DiffArgs) -> Result<Self, Refusal> {
@@ -135,7 +137,7 @@ fn options(raw: &raw::DiffArgs) -> Result<DiffOptions, Refusal> {
     })
 }
 
-/// What `-c` has.
+/// Parses `-c`, the order of rows.
 fn order(text: &str) -> Result<DiffOrder, Refusal> {
     let wrong = || {
         Refusal::usage(format!("-c {text}: use delta-abs, delta, ratio or wdiff:WEIGHT_A,WEIGHT_B"))

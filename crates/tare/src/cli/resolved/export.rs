@@ -18,6 +18,8 @@ pub(crate) struct Export {
 }
 
 impl Export {
+    /// Resolves the typed options.
+    ///
     /// # Errors
     /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::ExportArgs) -> Result<Self, Refusal> {

@@ -23,6 +23,8 @@ pub(crate) struct Flame {
 }
 
 impl Flame {
+    /// Resolves the typed options.
+    ///
     /// # Errors
     /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::FlameArgs) -> Result<Self, Refusal> {

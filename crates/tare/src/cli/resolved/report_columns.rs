@@ -6,12 +6,12 @@ use tare_render::Column;
 use crate::cli::raw;
 use crate::exit::Refusal;
 
-/// What a recording has that decides what is shown of it.
+/// Properties of a recording that decide what a report shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingTraits {
     /// Samples have call chains.
     pub has_callchains: bool,
-    /// All events are tracepoints: their fields are what tells samples apart, as in perf.
+    /// All events are tracepoints: as in perf, the default sort key is then their fields.
     pub only_tracepoints: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which samples of a recording are taken.
+//! Selected samples of a recording.
 
 use std::path::PathBuf;
 
@@ -10,28 +10,30 @@ use crate::cli::resolved::script;
 use crate::cli::resolved::symbols;
 use crate::exit::Refusal;
 
-/// Which samples of a recording are taken, and where their names are looked for.
+/// Samples to read from a recording, and the sources of their symbols.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleSelection {
     /// The recording; `-` is standard input.
     pub(crate) input: PathBuf,
     /// Names of events; empty: all.
     pub(crate) events: Vec<String>,
-    /// Off-CPU time counts as time of the clock.
+    /// Whether off-CPU time counts as time of the clock.
     pub(crate) wall_clock: bool,
     /// Tasks and CPUs.
     pub(crate) filter: SampleFilterOptions,
     /// Ranges of time.
     pub(crate) time: TimeRanges,
-    /// Keep the recorder's own samples.
+    /// Whether the recorder's own samples are kept.
     pub(crate) include_self: bool,
-    /// Inlined functions are frames.
+    /// Whether inlined functions are frames.
     pub(crate) inline: bool,
     /// Sources of symbols.
     pub(crate) symbols: SymbolOptions,
 }
 
 impl SampleSelection {
+    /// Resolves the typed options.
+    ///
     /// # Errors
     /// Fails with a usage message if an option makes no sense.
     pub(crate) fn resolve(raw: raw::SampleArgs) -> Result<Self, Refusal> {

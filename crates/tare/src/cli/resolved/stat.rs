@@ -126,7 +126,7 @@ pub enum StatTarget {
     Cgroups {
         /// Their names.
         names: Vec<String>,
-        /// Which events go with which.
+        /// Which events are counted in which cgroup.
         pairing: Pairing,
         /// The CPUs.
         cpus: CpuList,
@@ -157,7 +157,7 @@ pub enum StatForm {
     Csv(String),
     /// perf's JSON lines.
     JsonLines,
-    /// tare's own document.
+    /// tare's versioned JSON document.
     Document,
 }
 

@@ -24,7 +24,7 @@ use crate::exit::{Exit, Refusal};
 use tare_measure::overhead::study::{Study, StudyHost, VERSION};
 use tare_tui::progress_bar;
 
-/// What all studies of one run share.
+/// State that all studies of one run share.
 pub(super) struct StudySession<'a> {
     pub(super) asked: &'a resolved::overhead::Study,
     pub(super) host: &'a Host,

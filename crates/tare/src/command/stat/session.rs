@@ -1,4 +1,4 @@
-//! What all runs share: where they count, and how their events are opened.
+//! State that all runs share: where they count, and how their events are opened.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -62,7 +62,7 @@ impl Opener<'_> {
     }
 }
 
-/// What all runs share.
+/// State that all runs share.
 pub(super) struct StatSession<'a> {
     pub(super) stat: &'a Stat,
     pub(super) host: &'a Host,

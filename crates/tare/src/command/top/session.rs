@@ -150,7 +150,7 @@ impl<'a> TopSession<'a> {
         })
     }
 
-    /// Records and refreshes the display until something ends that.
+    /// Records and refreshes the display until the user, a signal, the timeout or an error ends it.
     pub(super) fn run(
         &mut self,
         display: &mut TopDisplay<'_>,

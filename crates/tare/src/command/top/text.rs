@@ -16,7 +16,7 @@ const OTHER_LINES: usize = 10;
 /// Moves the cursor to the top and clears the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 
-/// Prints what runs now.
+/// Prints the profile of the last seconds.
 pub(super) struct LivePrinter {
     view: TableView,
     terms: Vec<Term>,

@@ -10,7 +10,7 @@ use tare_measure::compare::{Judgement, Measurement, Metric, MetricVerdict, Scale
 use super::Comparison;
 use super::runner::MissingEvent;
 
-/// Raised when a field changes its meaning or goes; new fields don't raise it.
+/// Version of the document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
 /// One metric, judged. Absent figures are `null`.
@@ -107,7 +107,7 @@ fn run(metrics: &[Metric], run: &Measurement) -> Value {
     )
 }
 
-/// A line of names, then a line a metric; what is absent is empty.
+/// Writes a line of column names, then one line per metric. Absent figures are empty.
 pub(super) fn csv(
     out: &mut dyn Write,
     comparison: &Comparison<'_>,

@@ -25,7 +25,7 @@ use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::exit::{Exit, Refusal, say};
 use crate::terminal;
 
-/// What a comparison found.
+/// The result of a comparison.
 struct Comparison<'a> {
     versus: &'a Versus,
     pairs: Vec<Pair>,

@@ -8,14 +8,14 @@ use tare_tui::{PROGRESS_AFTER, progress_bar};
 /// Steps of the whole bar.
 const STEPS: u64 = 1000;
 
-/// A bar that appears when it is worth it.
+/// A progress bar that appears once a comparison takes longer than a second.
 #[derive(Default)]
 pub(super) struct Bar {
     shown: Option<ProgressBar>,
 }
 
 impl Bar {
-    /// Shows how far a comparison has come. Drawn between runs only, from this thread: nothing
+    /// Shows the progress of a comparison. Drawn between runs only, from this thread: nothing
     /// ticks while a command runs.
     pub(super) fn update(&mut self, progress: &Progress<'_>) {
         if progress.spent < PROGRESS_AFTER {
