@@ -51,11 +51,7 @@ impl RecordOptions {
     /// Fails with a [`Refusal`] that names the remedy.
     pub fn resolve(raw: raw::RecordArgs, host: &Host) -> Result<Self, Refusal> {
         let target = target::resolve(&raw.target, raw.command.is_empty(), host)?;
-        let levels = match (raw.events.all_user, raw.events.all_kernel) {
-            (true, _) => Levels::User,
-            (_, true) => Levels::Kernel,
-            _ => Levels::OfEvent,
-        };
+        let levels = levels(&raw.events);
         let begin = target::begin(&raw.target.start)?;
         let mut sampling = sampling::resolve(&raw.sampling, levels, !raw.output.no_bpf_event)?;
         // The kernel's build ids distinguish files that had the same path at different times.
@@ -125,6 +121,14 @@ fn binaries_folder(named: &Path) -> Result<PathBuf, Refusal> {
     home.ok_or_else(|| {
         Refusal::usage("--keep-binaries: HOME is not set: name a folder, --keep-binaries=FOLDER")
     })
+}
+
+fn levels(raw: &raw::EventArgs) -> Levels {
+    match (raw.all_user, raw.all_kernel) {
+        (true, _) => Levels::User,
+        (_, true) => Levels::Kernel,
+        _ => Levels::OfEvent,
+    }
 }
 
 fn follow(raw: raw::FollowMode) -> Follow {
