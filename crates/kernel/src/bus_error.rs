@@ -34,12 +34,12 @@ static PAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// A window that the handler knows until it is released.
 #[derive(Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredWindow {
     /// Its slot; `None` if there was none left.
     number: Option<usize>,
 }
 
-impl Registered {
+impl RegisteredWindow {
     /// Registers a mapping with the handler.
     pub(crate) fn new(base: usize, len: usize) -> Self {
         let takes = |known: &&WindowSlot| {

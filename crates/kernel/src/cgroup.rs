@@ -41,7 +41,7 @@ pub struct Hierarchy {
 pub enum PerfEvent {
     /// A hierarchy of version 1.
     Version1,
-    /// Returns the hierarchy of version 2.
+    /// The hierarchy of version 2.
     Version2,
     /// No hierarchy: the kernel was built without `CONFIG_CGROUP_PERF`, or booted with
     /// `cgroup_disable=perf_event`.
@@ -163,7 +163,7 @@ impl Host {
     }
 }
 
-/// What this user may do in a cgroup of version 2.
+/// The rights of this user in a cgroup of version 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
     /// Whether a child cgroup can be created: write access to the folder.
@@ -179,7 +179,7 @@ pub struct Delegation {
 }
 
 impl Delegation {
-    /// Reads what this user may do in the cgroup at `folder`, a path of the machine.
+    /// Reads the rights of this user in the cgroup at `folder`, a path of the machine.
     #[must_use]
     pub fn read(host: &Host, folder: &Path) -> Self {
         let folder = below(host, folder);
@@ -233,8 +233,8 @@ fn kernel_has_perf_event(host: &Host) -> bool {
     rows.into_iter().any(|row| row.first() == Some(&PERF_EVENT) && row.get(3) != Some(&"0"))
 }
 
-/// Returns the mount that shows most of a hierarchy: one that contains the process's own cgroup,
-/// and of those the highest.
+/// Returns the mount that shows most of a hierarchy: among the mounts that contain the process's
+/// own cgroup, the highest.
 fn hierarchy<'a>(
     host: &Host,
     mounts: impl Iterator<Item = &'a Mount>,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_alone() {
+    fn version_2_finds_cgroups_by_name_and_by_path() {
         let machine = machine(
             "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
             "0::/user.slice/a.scope\n",
@@ -322,7 +322,7 @@ mod tests {
     /// Version 1 has some controllers, but not `perf_event`: names start at the mount of version 2,
     /// below `unified`.
     #[test]
-    fn hybrid_with_perf_event_on_version_2() {
+    fn a_hybrid_machine_uses_version_2_if_version_1_lacks_perf_event() {
         let machine = machine(
             "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
             "1:cpu:/x\n0::/\n",
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn perf_event_on_version_1() {
+    fn version_1_is_used_if_it_has_perf_event() {
         let mountinfo = "33 31 0:30 / /sys/fs/cgroup/perf_event rw - cgroup cgroup rw,perf_event\n\
                          41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let own = "3:perf_event:/job\n1:name=systemd:/\n0::/user\n";
@@ -367,7 +367,7 @@ mod tests {
     /// A container without a cgroup namespace of its own: its part of the tree is bind-mounted at
     /// the usual place.
     #[test]
-    fn bind_mount_of_the_own_part() {
+    fn a_bind_mounted_part_of_the_tree_shows_the_own_cgroup() {
         let machine = machine(
             "500 400 0:26 /docker/4f/nested /sys/fs/cgroup ro - cgroup2 cgroup rw\n",
             "0::/docker/4f/nested/init\n",
@@ -376,10 +376,10 @@ mod tests {
         assert_eq!(Cgroups::read(&machine.host()).v2.unwrap().own, at("/sys/fs/cgroup/init"));
     }
 
-    /// Of several mounts one that shows the own cgroup is chosen, and of those the one that shows
-    /// most.
+    /// A mount that shows the own cgroup is chosen, and among several such mounts the one that
+    /// shows most.
     #[test]
-    fn several_mounts() {
+    fn the_mount_that_shows_most_is_chosen() {
         let machine = machine(
             "1 0 0:26 /other /mnt/other rw - cgroup2 cgroup2 rw\n\
              2 0 0:26 / /mnt/all rw - cgroup2 cgroup2 rw\n\
@@ -396,7 +396,7 @@ mod tests {
     /// In a cgroup namespace, a mount from outside starts above the namespace's top, under a hidden
     /// name.
     #[test]
-    fn mounts_from_outside_of_the_namespace() {
+    fn a_mount_from_outside_of_the_namespace_hides_the_own_cgroup() {
         let inside = |own: &str| {
             machine(
                 "1 0 0:26 /.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there() {
+    fn a_missing_mount_and_a_missing_controller_are_distinguished() {
         let empty = fixture::empty();
         let cgroups = Cgroups::read(&empty.host());
         assert_eq!(
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn delegation_names_what_is_missing() {
+    fn delegation_has_the_rights_type_and_controllers() {
         let machine = fixture::machine(&[
             ("/cg/cgroup.procs", ""),
             ("/cg/cgroup.type", "threaded\n"),

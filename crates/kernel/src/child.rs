@@ -288,7 +288,7 @@ impl RunningChild {
     }
 }
 
-/// Bytes of the child's stack, of which it uses some hundred.
+/// Bytes of the child's stack. The child uses some hundred of them.
 const STACK: usize = 64 << 10;
 
 /// Everything that the child needs until its execve.
@@ -351,11 +351,11 @@ impl ChildMemory {
     fn clone_child(&mut self) -> io::Result<i32> {
         let prepared: *const ExecPlan = &raw const *self.prepared;
         let top = self.stack.as_mut_ptr_range().end;
-        // Enough for the ABIs of all architectures.
+        // The ABIs of all architectures accept a stack that is aligned to 16 bytes.
         let top = top.wrapping_sub(top.addr() % 16);
         // SAFETY: the stack and the plan belong to the child until it has executed a program or
         // exited (see the `Drop`s of their owners), and nothing writes to them meanwhile. The child
-        // only makes system calls. Those that may fail bypass the C library, whose `errno` would be
+        // only makes system calls. Calls that may fail bypass the C library, whose `errno` would be
         // that of tare's thread.
         #[allow(unsafe_code)]
         let pid = unsafe {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_files_stand_in_for_tares_own() {
+    fn standard_files_replace_tares_own() {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let null = || Some(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
         let words = ["sh", "-c", "cat; echo to stdout"];

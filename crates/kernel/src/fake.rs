@@ -40,7 +40,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A kernel that opens everything.
+    /// Creates a kernel that opens everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -8,7 +8,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::bus_error::Registered;
+use crate::bus_error::RegisteredWindow;
 
 /// The bytes of a regular file, with its length at the time of opening. Dropping it unmaps them.
 ///
@@ -20,7 +20,7 @@ pub struct FileView {
     /// Dangling if the file is empty.
     base: NonNull<u8>,
     len: usize,
-    registered: Option<Registered>,
+    registered: Option<RegisteredWindow>,
 }
 
 // SAFETY: this value alone owns the mapping, which is bound to no thread and only read.
@@ -50,7 +50,7 @@ impl FileView {
         let base =
             unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        let registered = Some(Registered::new(base.addr().get(), len));
+        let registered = Some(RegisteredWindow::new(base.addr().get(), len));
         Ok(Self { base, len, registered })
     }
 
@@ -77,11 +77,11 @@ impl FileView {
         }
     }
 
-    /// Whether bytes were read as zeros because the file was truncated. Only if bus errors are
-    /// caught.
+    /// Whether bytes were read as zeros because the file was truncated. Always false unless bus
+    /// errors are caught.
     #[must_use]
     pub fn is_torn(&self) -> bool {
-        self.registered.as_ref().is_some_and(Registered::is_torn)
+        self.registered.as_ref().is_some_and(RegisteredWindow::is_torn)
     }
 }
 

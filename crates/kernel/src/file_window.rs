@@ -16,7 +16,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use thiserror::Error;
 
-use crate::bus_error::Registered;
+use crate::bus_error::RegisteredWindow;
 
 pub use crate::bus_error::catch as catch_bus_errors;
 
@@ -93,7 +93,7 @@ pub struct FileWindow {
     base: NonNull<u8>,
     offset: u64,
     len: usize,
-    registered: Registered,
+    registered: RegisteredWindow,
 }
 
 // SAFETY: this value alone owns the mapping, which is bound to no thread.
@@ -151,7 +151,7 @@ impl FileWindow {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Self { base, offset, len, registered: Registered::new(base.addr().get(), len) })
+        Ok(Self { base, offset, len, registered: RegisteredWindow::new(base.addr().get(), len) })
     }
 
     /// Makes all pages present and writable.
@@ -163,7 +163,7 @@ impl FileWindow {
         }
     }
 
-    /// Does the same for each page: writes back a byte that it reads.
+    /// Makes all pages present and writable, one by one: reads a byte of each and writes it back.
     fn touch(&self, page: usize) {
         for at in (0..self.len).step_by(page) {
             // SAFETY: the byte lies in the mapping, whose space is allocated; volatile, so that the
@@ -182,15 +182,15 @@ impl FileWindow {
         self.offset
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a window is never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether written bytes are in no file because the file was truncated. Only if bus errors are
-    /// caught: see [`catch_bus_errors`].
+    /// Whether written bytes are missing from the file because it was truncated. Always false
+    /// unless bus errors are caught: see [`catch_bus_errors`].
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.registered.is_torn()
@@ -237,7 +237,7 @@ fn reason(step: WindowStep, error: Errno, len: usize, end: u64) -> WindowError {
 mod tests {
     use super::*;
 
-    /// What kernels without MADV_POPULATE_WRITE get.
+    /// Kernels without MADV_POPULATE_WRITE need this.
     #[test]
     fn touching_makes_pages_present_and_changes_nothing() {
         let page = rustix::param::page_size();

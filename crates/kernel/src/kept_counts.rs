@@ -1,6 +1,6 @@
-//! Finds out whether this kernel keeps what an inherited event counted when its task exits, so that
-//! the next child's counts continue from there. The series in linux/ makes it so. No version number
-//! tells, so a test makes it happen (linux/inherited-events.md, 'How a recorder can notice').
+//! Finds out whether this kernel keeps the count of an inherited event when its task exits, so that
+//! the next child continues from there. The patch series in linux/ adds this. No version number
+//! shows it, so this module tries it out (linux/inherited-events.md, 'How a recorder can notice').
 
 use std::os::fd::OwnedFd;
 use std::ptr;

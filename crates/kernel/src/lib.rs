@@ -1,5 +1,5 @@
 //! Everything that tare asks the Linux kernel for: opening and reading events, ring buffers, the
-//! waiting child, signals, BPF programs, and what the host is and allows.
+//! waiting child, signals, BPF programs, and facts about the host.
 //!
 //! The only crate with `unsafe`; each block states why it is sound. Nothing here prints, exits or
 //! reads environment variables.

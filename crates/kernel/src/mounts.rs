@@ -41,7 +41,7 @@ pub fn mounts(host: &Host, fs_types: &[&str]) -> std::io::Result<Vec<Mount>> {
     Ok(text.split(|&byte| byte == b'\n').filter_map(|line| parse(line, fs_types)).collect())
 }
 
-/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional
+/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional
 /// fields end at the lone `-`.
 fn parse(line: &[u8], fs_types: &[&str]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -93,7 +93,7 @@ mod tests {
     use crate::host::fixture;
 
     #[test]
-    fn optional_fields_escapes_and_broken_lines() {
+    fn optional_fields_and_escapes_are_parsed_and_broken_lines_skipped() {
         let machine = fixture::machine(&[(
             "/proc/self/mountinfo",
             "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n\
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn without_proc() {
+    fn an_unmounted_proc_is_an_error() {
         let machine = fixture::empty();
         assert_eq!(mounts(&machine.host(), &[]).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }

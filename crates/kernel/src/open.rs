@@ -15,7 +15,7 @@ use tare_format::abi::Attr;
 use crate::bpf::{self, LoadedProgram};
 use crate::mapping::{Access, Mapping};
 
-/// What an event counts.
+/// The tasks or CPUs that an event observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventTarget {
     /// A thread, on any CPU, with its children if the event has `inherit`.

@@ -58,8 +58,8 @@ pub fn real_time() -> Option<RealTime> {
     fifo(1)
 }
 
-/// Does the same with precedence over threads under [`real_time`]. Children that are started
-/// meanwhile keep the policy.
+/// Runs this thread even before threads under [`real_time`]. Children that are started meanwhile
+/// keep the policy.
 #[must_use]
 pub fn above_real_time() -> Option<RealTime> {
     fifo(2)

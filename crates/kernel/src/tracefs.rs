@@ -50,8 +50,8 @@ impl Tracefs {
     /// debugfs.
     ///
     /// # Errors
-    /// [`TracefsError::NotMounted`], or [`TracefsError::NotReadable`] if the user may not enter the
-    /// folder.
+    /// Fails with [`TracefsError::NotMounted`], or with [`TracefsError::NotReadable`] if the user
+    /// may not enter the folder.
     pub fn find(host: &Host) -> Result<Self, TracefsError> {
         match Self::at(host, USUAL_PLACE) {
             Err(TracefsError::NoSuch(_)) => {}
@@ -77,35 +77,35 @@ impl Tracefs {
 
     fn at(host: &Host, place: &str) -> Result<Self, TracefsError> {
         let events = host.path(place).join("events");
-        // Reading the metadata of what is inside needs the right to enter the folder, which tracefs
-        // gives to root alone.
+        // Reading the metadata of `events` needs the right to enter the folder above it, which
+        // tracefs gives to root alone.
         match std::fs::metadata(&events) {
             Ok(_) => Ok(Self { events }),
             Err(error) => Err(reason(&events, place, error)),
         }
     }
 
-    /// The systems, sorted.
+    /// Returns the systems, sorted.
     ///
     /// # Errors
-    /// The folder can't be read.
+    /// Fails if the folder can't be read.
     pub fn systems(&self) -> Result<Vec<String>, TracefsError> {
         folders(&self.events).map_err(|error| self.reason(&self.events, error))
     }
 
-    /// The tracepoints of a system, sorted.
+    /// Returns the tracepoints of a system, sorted.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] for an unknown system; the folder can't be read.
+    /// Fails with [`TracefsError::NoSuch`] for an unknown system, and if the folder can't be read.
     pub fn events(&self, system: &str) -> Result<Vec<String>, TracefsError> {
         let folder = self.events.join(plain(system)?);
         folders(&folder).map_err(|error| self.reason(&folder, error))
     }
 
-    /// The number that `perf_event_attr.config` takes.
+    /// Returns a tracepoint's id, for `perf_event_attr.config`.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    /// Fails with [`TracefsError::NoSuch`] for an unknown name, and if the file can't be read.
     pub fn id(&self, system: &str, event: &str) -> Result<u64, TracefsError> {
         let path = self.events.join(plain(system)?).join(plain(event)?).join("id");
         let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
@@ -114,30 +114,31 @@ impl Tracefs {
             .map_err(|error| self.reason(&path, io::Error::new(ErrorKind::InvalidData, error)))
     }
 
-    /// The names of the fields that a filter can speak of, those common to all tracepoints
-    /// included.
+    /// Returns the names of the fields that a filter can use, including the fields that all
+    /// tracepoints have.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    /// Fails with [`TracefsError::NoSuch`] for an unknown name, and if the file can't be read.
     pub fn fields(&self, system: &str, event: &str) -> Result<Vec<String>, TracefsError> {
         let path = self.events.join(plain(system)?).join(plain(event)?).join("format");
         let text = std::fs::read_to_string(&path).map_err(|error| self.reason(&path, error))?;
         Ok(text.lines().filter_map(field_name).map(str::to_owned).collect())
     }
 
-    /// How a tracepoint's records are laid out and printed, as the kernel puts it.
+    /// Returns the kernel's text on how a tracepoint's records are laid out and printed.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] for an unknown name; the file can't be read.
+    /// Fails with [`TracefsError::NoSuch`] for an unknown name, and if the file can't be read.
     pub fn format(&self, system: &str, event: &str) -> Result<Vec<u8>, TracefsError> {
         self.read_path(&self.events.join(plain(system)?).join(plain(event)?).join("format"))
     }
 
-    /// A file that describes all tracepoints: `events/header_page`, `events/header_event`,
+    /// Reads a file that describes all tracepoints: `events/header_page`, `events/header_event`,
     /// `printk_formats`, `saved_cmdlines`.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] where this kernel has none of this name; the file can't be read.
+    /// Fails with [`TracefsError::NoSuch`] if this kernel has no file of this name, and if the file
+    /// can't be read.
     pub fn file(&self, name: &str) -> Result<Vec<u8>, TracefsError> {
         let path = name.split('/').map(plain).collect::<Result<PathBuf, _>>()?;
         self.read_path(&self.events.parent().unwrap_or(&self.events).join(path))
@@ -152,7 +153,8 @@ impl Tracefs {
     /// Returns a field's offset and size in a tracepoint's raw data, in bytes.
     ///
     /// # Errors
-    /// [`TracefsError::NoSuch`] for an unknown tracepoint or field; the file can't be read.
+    /// Fails with [`TracefsError::NoSuch`] for an unknown tracepoint or field, and if the file
+    /// can't be read.
     pub fn field_place(
         &self,
         system: &str,
@@ -187,7 +189,7 @@ fn reason(path: &Path, mount: &str, error: io::Error) -> TracefsError {
     }
 }
 
-/// A name that stays inside its folder.
+/// Checks that a name stays inside its folder.
 fn plain(name: &str) -> Result<&str, TracefsError> {
     let outside = name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']);
     if outside { Err(TracefsError::NoSuch(name.to_owned())) } else { Ok(name) }
@@ -205,7 +207,7 @@ fn folders(of: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// `field:char comm[16]; offset:8; size:16; signed:0;` -> `comm`
+/// Returns a field's name: `field:char comm[16]; offset:8; size:16; signed:0;` -> `comm`.
 fn field_name(line: &str) -> Option<&str> {
     let declaration = line.trim_start().strip_prefix("field:")?.split(';').next()?;
     let name = declaration.trim_end().rsplit([' ', '*']).next()?;
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mount_table_leads_to_it_where_it_is_not_at_its_usual_place() {
+    fn tracefs_is_found_by_the_mount_table_if_it_is_not_at_its_usual_place() {
         let event = "events/sched/sched_switch/id";
         let below_debugfs = machine(&[
             ("/proc/self/mountinfo", "30 20 0:7 / /mnt/my\\040debug rw - debugfs none rw\n"),

@@ -248,7 +248,7 @@ fn features() -> Vec<Feature> {
 }
 
 #[test]
-fn two_software_events() {
+fn perf_agrees_about_two_software_events() {
     let clock = software(PERF_COUNT_SW_CPU_CLOCK, Sampling::Period(500_000));
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1));
     let Some(recording) =
@@ -320,7 +320,7 @@ fn tracing_data_of_perf(folder: &Path) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_tracepoint() {
+fn perf_agrees_about_a_tracepoint() {
     let folder = tempfile::tempdir().unwrap();
     let ids = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
         .map(|root| format!("{root}/events/raw_syscalls/sys_enter/id"));

@@ -166,7 +166,7 @@ fn samples_and_losses_add_up_to_the_count() {
 }
 
 #[test]
-fn an_overwritten_ring_ends_with_what_happened_last() {
+fn an_overwritten_ring_holds_the_newest_samples() {
     let faults = software(PERF_COUNT_SW_PAGE_FAULTS, Sampling::Period(1), Flags::WRITE_BACKWARD);
     let Some(event) = open(&faults, EventTarget::Task(0)) else { return };
     let mut ring = OverwrittenRing::map(&*event, 1).unwrap();

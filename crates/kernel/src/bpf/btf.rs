@@ -150,7 +150,7 @@ pub(super) fn tracepoint_types(btf: &[u8], tracepoints: &[&str]) -> Result<Btf, 
     select_types(btf, TYPEDEF, &names)
 }
 
-/// Does the same for the function that an iterator of this kind stands for.
+/// Returns BTF that is reduced in the same way to the function of an iterator of this kind.
 ///
 /// # Errors
 /// Fails if the bytes are not BTF.

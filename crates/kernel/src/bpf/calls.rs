@@ -10,7 +10,7 @@ use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
 use super::record_ring::RecordRing;
 
-/// What the programs copy of an argument's memory. Sizes are in bytes.
+/// The part of an argument's memory that the programs copy. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyRule {
     /// Nothing.
@@ -40,8 +40,8 @@ pub enum CopyRule {
     Texts(u16),
     /// The number of strings in a vector.
     TextCount,
-    /// `struct iovec`s, as many as argument `count` holds, and up to `most` bytes of what each
-    /// points to.
+    /// `struct iovec`s, as many as argument `count` holds, and up to `most` bytes at the address in
+    /// each.
     Vectors {
         /// The argument that holds their number.
         count: u8,
@@ -74,7 +74,7 @@ pub struct CopyTime {
     pub failure: bool,
 }
 
-/// What the programs copy of a call's arguments.
+/// The memory that the programs copy of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallPlan {
     /// Rule and time for each argument.
@@ -159,7 +159,7 @@ pub struct Chunk<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
-/// A part of what an argument leads to.
+/// A part of the memory that an argument leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkPart {
     /// The memory it points to.
@@ -198,8 +198,7 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
     })
 }
 
-/// What a descriptor stood for when a call began or returned: `struct description` of
-/// `bpf/files.h`.
+/// The file of a descriptor when a call began or returned: `struct description` of `bpf/files.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDescription {
     /// Inode number.
@@ -258,7 +257,7 @@ impl FileDescription {
     }
 }
 
-/// What happened to a task.
+/// An event of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEvent<'a> {
     /// A system call begins.

@@ -1,4 +1,4 @@
-//! Why BPF programs can't be used, and what then takes their place.
+//! Why BPF programs can't be used, and the perf events that replace them.
 
 use std::fmt;
 
@@ -59,12 +59,12 @@ impl From<MapError> for BpfError {
     }
 }
 
-/// BPF programs can't be used, and perf events take their place.
+/// BPF programs can't be used, and perf events replace them.
 #[derive(Debug)]
 pub struct PerfFallback {
     /// Why the programs can't be used.
     pub cause: BpfError,
-    /// What perf events cost and what they don't report.
+    /// The cost of perf events, and the facts that they don't report.
     pub limits: &'static str,
 }
 
@@ -72,7 +72,9 @@ impl fmt::Display for PerfFallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cause, limits } = self;
         let remedy = match cause {
-            BpfError::NotPermitted(_) => "; root, or CAP_BPF with CAP_PERFMON, has all of it",
+            BpfError::NotPermitted(_) => {
+                "; root, or CAP_BPF with CAP_PERFMON, may load the programs"
+            }
             _ => "",
         };
         write!(f, "{}: by perf events instead, {limits}{remedy}", cause.first_line())

@@ -34,7 +34,7 @@ pub struct Call {
 impl Call {
     /// Slots of a table.
     pub(super) const CALLS: u32 = 512;
-    /// Stands for all greater and negative numbers.
+    /// Stands for itself and all greater and negative numbers.
     pub const BEYOND: u32 = Self::CALLS - 1;
 
     /// Returns the call's slot.

@@ -49,7 +49,7 @@ unsafe impl Pod for RawSums {}
 #[allow(unsafe_code)]
 unsafe impl Pod for LockFrames {}
 
-/// What a thread waited for.
+/// The kind of lock that a thread waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockKind {
     /// A kernel lock, with the flags of `lock:contention_begin` (`LCB_F_*`).
@@ -61,7 +61,7 @@ pub enum LockKind {
 /// The waits of one call chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSums {
-    /// What the threads waited for.
+    /// The kind of lock that the threads waited for.
     pub kind: LockKind,
     /// The call chain's id.
     pub chain: u64,

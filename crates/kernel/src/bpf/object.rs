@@ -72,7 +72,7 @@ impl ObjectLoader {
         self
     }
 
-    /// Sets the constant by which the programs follow all tasks or marked ones alone.
+    /// Sets the constant that selects whether the programs follow all tasks or only marked ones.
     pub(crate) fn follow(self, tasks: &FollowedTasks) -> Self {
         self.constant("all_tasks", tasks.all_tasks())
     }

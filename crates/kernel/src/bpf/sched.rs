@@ -35,7 +35,7 @@ pub struct SchedTask<'a> {
     pub is_followed: bool,
 }
 
-/// What happened to a task.
+/// A scheduling event of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedEvent {
     /// It leaves its CPU to the other task. The value is the state, as in `prev_state` of

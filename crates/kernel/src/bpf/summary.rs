@@ -10,7 +10,7 @@ use super::follow::{Call, FollowedTasks};
 use super::object::{self, LoadedObject, ObjectLoader};
 use crate::histogram::Histogram;
 
-/// What one sum covers, besides the call.
+/// The scope of a sum, besides the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumKey {
     /// All threads.
@@ -106,7 +106,7 @@ pub struct CallSummary {
 
 impl std::fmt::Debug for CallSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Summary").field("by", &self.by).finish_non_exhaustive()
+        f.debug_struct("CallSummary").field("by", &self.by).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bpf(2) system call, for what aya has no function for.
+//! The bpf(2) system call, for commands that aya has no function for.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -75,7 +75,7 @@ mod tests {
 
     /// The kernel's layout: 48 bytes up to and including `prog_flags`.
     #[test]
-    fn layout() {
+    fn the_attribute_has_the_kernels_layout() {
         assert_eq!(size_of::<ProgLoad>(), 48);
         assert_eq!(std::mem::offset_of!(ProgLoad, log_buf), 32);
     }

@@ -31,10 +31,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransientError {
     /// Events use cgroups of version 1, or none.
-    #[error("events don't go by cgroups of version 2 here")]
+    #[error("events don't use cgroups of version 2 here")]
     NoVersion2,
     /// The cgroup of this process is not below the mount.
-    #[error("the cgroup of this process is not in what is mounted here")]
+    #[error("the cgroup of this process is not below the mounted part of the hierarchy")]
     OwnUnknown,
     /// A new child would change the command's limits.
     #[error(
@@ -133,7 +133,7 @@ impl TransientParent {
             pid,
             started: procfs::start_time(host, pid).unwrap_or(0),
         };
-        // A process can have several in a row, of which the last is not removed yet.
+        // A process can create several in a row while the last one isn't removed yet.
         let names = (0..100).map(|number| format!("{}-{number}", owner.name()));
         for name in names {
             match mkdirat(&parent, &name, Mode::from_raw_mode(0o755)) {

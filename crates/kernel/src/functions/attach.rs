@@ -43,7 +43,7 @@ impl ProbeLocation {
     /// Checks that this kernel has probes of this kind.
     ///
     /// # Errors
-    /// `NotFound` if it has none; else sysfs can't be read.
+    /// Fails with `NotFound` if it has none, and if sysfs can't be read.
     pub fn check(&self, host: &Host) -> io::Result<()> {
         self.attr(host, false).map(drop)
     }
@@ -72,7 +72,7 @@ impl ProbeLocation {
 
 /// An attached program. Dropping it detaches it.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachedProgram {
     _link: OwnedFd,
     _event: Box<dyn EventFile>,
 }
@@ -94,7 +94,7 @@ pub(super) fn attach(
     at_return: bool,
     cookie: u64,
     host: &Host,
-) -> io::Result<Attached> {
+) -> io::Result<AttachedProgram> {
     let attr = location.attr(host, at_return)?;
     let cpus = host.online_cpus()?;
     let cpu = cpus.iter().next().unwrap_or(0);
@@ -108,5 +108,5 @@ pub(super) fn attach(
         cookie,
     };
     let link = bpf_fd(BPF_LINK_CREATE, &mut create)?;
-    Ok(Attached { _link: link, _event: event })
+    Ok(AttachedProgram { _link: link, _event: event })
 }

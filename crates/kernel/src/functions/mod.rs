@@ -12,7 +12,7 @@ use aya::Pod;
 use aya::maps::{Array, MapData, PerCpuArray};
 
 pub use attach::ProbeLocation;
-use attach::{Attached, attach};
+use attach::{AttachedProgram, attach};
 pub use cost::ProbeCost;
 pub use records::{ArgumentValue, CopiedStack, ProbeCall};
 pub use registers::Register;
@@ -29,7 +29,7 @@ pub const LOADS: usize = 4;
 /// Most of the slowest calls that are reported.
 pub const MOST_SLOWEST: u32 = 32;
 
-/// Where an argument's value starts from.
+/// The first value from which an argument is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentBase {
     /// A number.
@@ -52,7 +52,7 @@ pub struct Load {
 /// How an argument is read: from the base, each load from the address of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// The start.
+    /// Where the value starts from.
     pub base: ArgumentBase,
     /// At most [`LOADS`], one fewer with `text`.
     pub loads: Vec<Load>,
@@ -203,7 +203,7 @@ impl PlaceSums {
 
 /// Attached probes. Dropping it detaches and unloads them.
 pub struct Probes {
-    attached: Vec<Attached>,
+    attached: Vec<AttachedProgram>,
     programs: LoadedObject,
     ring: RecordRing,
     sums: PerCpuArray<MapData, RawSums>,
@@ -222,7 +222,7 @@ impl std::fmt::Debug for Probes {
 
 /// A probed function of this process, which measures the cost of a probe.
 struct OwnFunction {
-    _attached: Vec<Attached>,
+    _attached: Vec<AttachedProgram>,
     /// Nanoseconds of a call without the probe.
     bare_ns: f64,
 }
@@ -295,14 +295,15 @@ impl Probes {
         Ok(probes)
     }
 
-    /// The return is attached first, so that each counted call has one.
+    /// Attaches the programs to a place. The program at the return comes first, so that each
+    /// counted call has a return.
     fn attach(
         &self,
         location: &ProbeLocation,
         returns: bool,
         cookie: u64,
         host: &Host,
-    ) -> io::Result<Vec<Attached>> {
+    ) -> io::Result<Vec<AttachedProgram>> {
         let names: &[(&str, bool)] =
             if returns { &[("leave", true), ("enter", false)] } else { &[("hit", false)] };
         let attached = |&(name, of_return): &(&str, bool)| {
@@ -355,8 +356,8 @@ impl Probes {
         self.ring.missing()
     }
 
-    /// Measures for some milliseconds what the programs cost on a function of this process. To be
-    /// called once, after [`Probes::stop`]. `None` if it can't be measured.
+    /// Measures the cost of the programs on a function of this process, which takes some
+    /// milliseconds. To be called once, after [`Probes::stop`]. `None` if it can't be measured.
     pub fn cost(&mut self) -> Option<ProbeCost> {
         let own = self.own.take()?;
         follow_own(self.programs.storage("tasks").ok()?).ok()?;

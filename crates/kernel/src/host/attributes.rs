@@ -43,7 +43,7 @@ mod tests {
     use crate::host::fixture;
 
     #[test]
-    fn attributes_of_a_folder() {
+    fn attributes_are_read_whole_and_trimmed() {
         let long = "x".repeat(10_000);
         let machine = fixture::machine(&[
             ("/sys/a/level", " 2\n"),

@@ -20,12 +20,12 @@ const KERNEL_GROUP: u32 = 1;
 /// Most bytes of a message (`UEVENT_BUFFER_SIZE` and its path).
 const MESSAGE_BYTES: usize = 8 << 10;
 
-/// Changes since the last check. A CPU that went and came back is in both lists.
+/// Changes since the last check. A CPU that went offline and came back is in both lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuChanges {
     /// CPUs that went offline, at least for a while. Their per-CPU events don't count anymore.
     pub offline: CpuList,
-    /// CPUs that are online but weren't all the time.
+    /// CPUs that are online and were offline in between, or before.
     pub online: CpuList,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_went_and_came_back_did_both() {
+    fn a_cpu_that_went_offline_and_came_back_is_in_both_lists() {
         let changes = |before, now, reported: &[u32]| {
             let changes = compare(&list(before), &list(now), &reported.iter().copied().collect());
             (changes.offline.to_string(), changes.online.to_string())
@@ -174,9 +174,8 @@ mod tests {
         assert_eq!(changes("0-2", "0-1,3", &[]), strings("2", "3"), "lists alone");
     }
 
-    /// Without messages only lists are compared.
     #[test]
-    fn lists_are_compared_where_no_message_comes() {
+    fn without_messages_lists_are_compared() {
         let described = fixture::machine(&[("/sys/devices/system/cpu/online", "0-1\n")]);
         let host = described.host();
         let mut watch = CpuWatch { messages: None, online: host.online_cpus().unwrap() };

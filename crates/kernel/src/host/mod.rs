@@ -1,4 +1,4 @@
-//! What this machine is and what it allows this user, as read from `/proc` and `/sys`.
+//! Facts about this machine and the rights of this process, as read from `/proc` and `/sys`.
 //!
 //! Everything is read below a root, so that a test can describe any machine as a folder.
 

@@ -96,8 +96,8 @@ pub fn address_space() -> Rlimit {
     limit(libc::RLIMIT_AS)
 }
 
-/// Returns no limit if a seccomp filter refuses the call, as `SystemCallFilter=~@resources` of
-/// systemd does; `rustix` assumes that the call can't fail.
+/// Reads a limit. Returns no limit if a seccomp filter refuses the call, as
+/// `SystemCallFilter=~@resources` of systemd does; `rustix` assumes that the call can't fail.
 fn limit(resource: libc::__rlimit_resource_t) -> Rlimit {
     let mut limits = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer is to a local of the type that the call takes.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn single_capabilities() {
+    fn cap_sys_admin_includes_perfmon_and_bpf_alone() {
         let perfmon = rights("Uid:\t1\t1\t1\t1\nCapEff:\t0000004000000000\n", None).unwrap();
         assert!(perfmon.has(CapabilitySet::PERFMON) && !perfmon.has(CapabilitySet::BPF));
         assert_eq!((perfmon.machine_wide, perfmon.seccomp_filter), (None, None));

@@ -105,7 +105,7 @@ impl Host {
         self.topology_by(cpus, |_| [UNKNOWN; LEVELS])
     }
 
-    /// Does the same including caches.
+    /// Reads the locations of these CPUs, including their caches.
     #[must_use]
     pub fn topology_with_caches(&self, cpus: &CpuList) -> Topology {
         self.topology_by(cpus, |cpu| self.caches(cpu))
@@ -243,7 +243,7 @@ mod tests {
 
     /// Gaps in CPU numbers, distant siblings, and core numbers that restart in the second package.
     #[test]
-    fn odd_numbering() {
+    fn gaps_and_repeated_numbers_keep_cores_apart() {
         let mut files = vec![
             ("/sys/devices/system/node/online".to_owned(), "0,2\n".to_owned()),
             ("/sys/devices/system/node/node0/cpulist".to_owned(), "0,64\n".to_owned()),
@@ -277,7 +277,7 @@ mod tests {
     /// arm64 has no die and may report package -1; a kernel without NUMA has no nodes; a container
     /// may hide everything.
     #[test]
-    fn missing_files() {
+    fn missing_files_give_unknown_locations() {
         let machine = fixture::machine(&[
             ("/sys/devices/system/cpu/cpu0/topology/physical_package_id", "-1\n"),
             ("/sys/devices/system/cpu/cpu0/topology/core_id", "5\n"),

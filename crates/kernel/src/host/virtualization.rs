@@ -7,8 +7,8 @@ use super::Host;
 const INITIAL_PID_NAMESPACE: u32 = 0xEFFF_FFFC;
 const INITIAL_CGROUP_NAMESPACE: u32 = 0xEFFF_FFFB;
 
-/// Whether this process runs in a container. No kernel interface tells; this is inferred from
-/// traces.
+/// Whether this process runs in a container. No kernel interface reports that, so it is inferred
+/// from traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     /// No trace of one.
@@ -106,7 +106,7 @@ impl Host {
             .ok()
             .and_then(|text| Some(flags(&text)?.any(|flag| flag == "hypervisor")));
         if flagged == Some(false) {
-            return None; // bare metal, also where a cloud's name is on it
+            return None; // bare metal, even if the firmware names a cloud
         }
         let is_virtual = flagged == Some(true)
             || self.path("/sys/hypervisor/type").exists()
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_by_their_traces() {
+    fn containers_are_found_by_their_traces() {
         let nested = fixture::machine(&[
             ("/proc/self/cgroup", "0::/\n"),
             ("/proc/1/cgroup", "0::/kubepods.slice/cri-docker-1.scope\n"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_machines_by_their_names() {
+    fn virtual_machines_are_found_by_their_names() {
         let dmi = |vendor: &str, product: &str| {
             let machine = fixture::machine(&[
                 ("/sys/class/dmi/id/sys_vendor", vendor),

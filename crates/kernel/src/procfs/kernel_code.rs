@@ -58,13 +58,13 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
     }
     let found = text.map(|text| (text, "_text")).or(stext.map(|stext| (stext, "_stext")));
     let (start, symbol) = found.filter(|(start, _)| *start != 0)?;
-    // On arm64 the resource begins at `_stext`, behind the image's head; on x86 both symbols have
+    // On arm64 the resource begins at `_stext`, after the image's head; on x86 both symbols have
     // the same address.
     let head = stext.map_or(0, |stext| stext.saturating_sub(start));
     Some(KernelText { start, symbol, len: code_bytes(host).map(|len| len + head) })
 }
 
-/// `ffffffff81000000 T _text`
+/// Parses `ffffffff81000000 T _text`.
 fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     let (address, rest) = line.split_at_checked(16)?;
     let name = rest.get(3..)?;
@@ -120,7 +120,7 @@ pub fn modules(host: &Host) -> Vec<KernelModule> {
     found
 }
 
-/// Does the same without their files.
+/// Returns the modules whose addresses this user may know, by address, without their files.
 #[must_use]
 pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
@@ -145,7 +145,7 @@ pub fn find_module_files(host: &Host, modules: &mut [KernelModule]) {
     }
 }
 
-/// `ext4 1001472 1 - Live 0xffffffffc0600000`
+/// Parses `ext4 1001472 1 - Live 0xffffffffc0600000`.
 fn module(line: &str) -> Option<KernelModule> {
     let mut fields = line.split(' ');
     let name = fields.next()?;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub struct Mapping<'a> {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
     /// `PROT_*`.
     pub prot: u32,
@@ -29,7 +29,7 @@ pub fn mappings(text: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
     text.split(|byte| *byte == b'\n').filter_map(mapping)
 }
 
-/// `7f0c2d000000-7f0c2d021000 r-xp 00002000 fe:00 1234    /usr/lib/libc.so.6`
+/// Parses `7f0c2d000000-7f0c2d021000 r-xp 00002000 fe:00 1234    /usr/lib/libc.so.6`
 fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let range = text(fields.next()?)?;

@@ -79,7 +79,7 @@ pub enum Emitted {
     Off,
 }
 
-/// The fields of a sample; only those that the event's attributes request are written.
+/// The fields of a sample. Fields that the event's attribute doesn't request are not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulatedSample {
     /// The process.

@@ -60,7 +60,7 @@ pub struct OffCpuPlan<'a> {
     pub long_us: Option<u32>,
 }
 
-/// Like waits of a thread, or a single long one.
+/// Equal waits of a thread, or a single long wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
     /// The process, in the initial pid namespace.
@@ -83,7 +83,7 @@ pub struct Wait<'a> {
     pub user: &'a [u64],
     /// The [`StackCopy::key`] of its user stack's copy; 0 for none.
     pub user_key: u64,
-    /// What woke it, if recorded.
+    /// Its waker, if recorded.
     pub waker: Option<Waker<'a>>,
 }
 
@@ -211,8 +211,8 @@ impl OffCpuPrograms {
         self.epochs.set(Control { stopped: 1, ..self.epochs.current })
     }
 
-    /// Has the programs copy user stacks again that they copied before, for a reader that doesn't
-    /// have these copies.
+    /// Makes the programs copy every user stack once more, for a reader that lacks the earlier
+    /// copies.
     ///
     /// # Errors
     /// Fails if the kernel's map can't be written.
@@ -251,7 +251,8 @@ impl OffCpuPrograms {
         Ok(())
     }
 
-    /// Returns what the kernel's tables had no room for, and what was too short, so far.
+    /// Returns the counts so far of waits and stacks that the kernel's tables had no room for, and
+    /// of waits that were too short.
     ///
     /// # Errors
     /// Fails if the kernel's map can't be read.
@@ -293,11 +294,11 @@ impl OffCpuPrograms {
     }
 }
 
-/// The programs' control block: `current` is what the map holds.
+/// The programs' control block: `current` is always the content of the map.
 struct EpochControl {
     map: Array<MapData, Control>,
     current: Control,
-    /// For each CPU 1 + the epoch whose sums a program on it is adding to; 0 for none.
+    /// For each CPU, 1 + the epoch to whose sums a program there is adding; 0 for none.
     busy: PerCpuArray<MapData, u64>,
 }
 

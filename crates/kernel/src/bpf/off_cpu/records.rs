@@ -116,7 +116,7 @@ const LONG_WAIT: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitState {
     /// `task_struct.__state` without the bits that say how the task may be woken
-    /// (`include/linux/sched.h`); 0: it was runnable, and something else ran.
+    /// (`include/linux/sched.h`); 0: it was runnable, and another task ran.
     pub state: u32,
     /// It waits for I/O (`task_struct.in_iowait`).
     pub io: bool,
