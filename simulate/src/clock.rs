@@ -77,7 +77,7 @@ impl Clock for VirtualClock {
         1_000_000 + u64::try_from(self.passed().cpu.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn of_events(&self, _clockid: i32) -> Option<RecordingClock> {
+    fn recording_clock(&self, _clockid: i32) -> Option<RecordingClock> {
         None
     }
 }

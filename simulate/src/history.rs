@@ -13,7 +13,7 @@ use tare_format::abi::{Attr, Flags};
 use tare_format::file::writer::{Description, EventDescription, FINISHED_ROUND};
 use tare_format::record::encode::Encoder;
 use tare_format::record::{Comm, FileId, Layout, Mmap, RecordHeader, SampleId, Task};
-use tare_record::output::{Closing, Destination, Options, Output};
+use tare_record::output::{Closing, Destination, Output, OutputOptions};
 use tare_replay::{ProfileOptions, Recording, SampleDetail, summarize};
 
 use crate::clock::VirtualClock;
@@ -201,7 +201,7 @@ fn write(
         Faults { room: None, most: usize::MAX, failing: None, takes: Duration::ZERO, cut_at: None };
     let disk = SimulatedDisk::new(faults, Arc::clone(&clock), false);
     let compress = rng.bool().then_some(1);
-    let options = Options { compress, ..Options::default() };
+    let options = OutputOptions { compress, ..OutputOptions::default() };
     let to = Destination::File(PathBuf::from("history"));
     let mut output = Output::open_on(Arc::new(disk.clone()), clock, &to, &options)?;
     let event = EventDescription { attr: attr(), ids: vec![ID], name: "cpu-clock".to_owned() };

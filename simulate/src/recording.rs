@@ -10,7 +10,7 @@ use fastrand::Rng;
 use tare_events::Sources;
 use tare_kernel::host::CpuList;
 use tare_record::clock::Clock;
-use tare_record::options::{Budget, Keep, Options, Rings, Sampling, Synthesize, Target};
+use tare_record::options::{Budget, Keep, RecorderOptions, Rings, Sampling, Synthesize, Target};
 use tare_record::output::{Destination, FileSwitch, Output};
 use tare_record::{Backend, Recorder, Recording, RecordingResult, RecordingState, Start};
 
@@ -109,7 +109,7 @@ fn start(
 ) -> anyhow::Result<Recording> {
     let host = machine.host();
     let cpus: CpuList = format!("0-{}", scenario.cpus - 1).parse()?;
-    let options = Options {
+    let options = RecorderOptions {
         groups: tare_events::parse(scenario.events, &Sources::new(host.clone()))?,
         target: Target::Cpus(cpus),
         sampling: Sampling {
@@ -123,7 +123,7 @@ fn start(
             at_the_end: scenario.describes_at_the_end,
             ..Synthesize::default()
         },
-        ..Options::default()
+        ..RecorderOptions::default()
     };
     let backend = Backend {
         host,

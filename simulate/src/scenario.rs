@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use rustix::io::Errno;
 use tare_record::options::Keep;
-use tare_record::output::{FileSwitch, Options, PathChoice};
+use tare_record::output::{FileSwitch, OutputOptions, PathChoice};
 
 use crate::disk::{Failing, Faults};
 
@@ -27,7 +27,7 @@ pub(crate) struct Scenario {
     /// Destination of the records.
     pub(crate) to: RecordDestination,
     /// Output options.
-    pub(crate) output: Options,
+    pub(crate) output: OutputOptions,
     /// Faults of the disk.
     pub(crate) faults: Faults,
     /// Whether the kernel produces records while the recorder writes.
@@ -56,7 +56,7 @@ impl Scenario {
         self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
             || (self.to == RecordDestination::File
-                && self.output.direct_at < Options::default().direct_at)
+                && self.output.direct_at < OutputOptions::default().direct_at)
             || self.to == RecordDestination::Stream
     }
 
@@ -92,13 +92,13 @@ impl Scenario {
     }
 }
 
-fn draw_output(rng: &mut Rng, to: RecordDestination) -> Options {
+fn draw_output(rng: &mut Rng, to: RecordDestination) -> OutputOptions {
     let switch = (to == RecordDestination::File && rng.u32(..3) == 0).then(|| match rng.u32(..3) {
         0 => FileSwitch::Size(rng.u64(4096..200_000)),
         1 => FileSwitch::Time(Duration::from_millis(rng.u64(100..4000))),
         _ => FileSwitch::Signal,
     });
-    Options {
+    OutputOptions {
         choice: if to == RecordDestination::File && rng.u32(..4) == 0 {
             PathChoice::Direct
         } else {
@@ -111,8 +111,12 @@ fn draw_output(rng: &mut Rng, to: RecordDestination) -> Options {
         timestamp: to == RecordDestination::File && rng.u32(..8) == 0,
         queue_bytes: 1 << rng.u32(..21),
         // The size at which `auto` switches to direct output.
-        direct_at: if rng.u32(..3) == 0 { rng.u64(..50_000) } else { Options::default().direct_at },
-        ..Options::default()
+        direct_at: if rng.u32(..3) == 0 {
+            rng.u64(..50_000)
+        } else {
+            OutputOptions::default().direct_at
+        },
+        ..OutputOptions::default()
     }
 }
 

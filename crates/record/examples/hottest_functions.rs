@@ -8,12 +8,12 @@ use std::sync::mpsc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tare_profile::{SortKey, table};
-use tare_record::options::{Cpus, Options, Target};
+use tare_record::options::{Cpus, RecorderOptions, Target};
 use tare_record::output::{self, Destination, Output};
 use tare_record::{Backend, Recorder, Start};
 use tare_replay::{CodeDetail, ProfileOptions, Recording, summarize};
 
-/// Records what a closure does, on a thread of its own and on those that it starts.
+/// Runs a closure on a thread of its own, and records this thread and the threads that it starts.
 fn record(file: &Path, work: impl FnOnce() + Send + 'static) -> Result<u64, Box<dyn Error>> {
     let (tell, tid) = mpsc::channel();
     let (go, told_to_go) = mpsc::channel();
@@ -22,8 +22,12 @@ fn record(file: &Path, work: impl FnOnce() + Send + 'static) -> Result<u64, Box<
         told_to_go.recv().map(|()| work())
     });
     let target = Target::Threads(vec![tid.recv()?], Cpus::All);
-    let recorder = Recorder::new(Options { target, ..Options::default() }, Backend::default())?;
-    let output = Output::open(&Destination::File(file.to_owned()), &output::Options::default())?;
+    let recorder = Recorder::new(
+        RecorderOptions { target, ..RecorderOptions::default() },
+        Backend::default(),
+    )?;
+    let output =
+        Output::open(&Destination::File(file.to_owned()), &output::OutputOptions::default())?;
     let mut recording =
         recorder.start(Start { output, command: None, gives_other_rights: false, files: None })?;
     go.send(())?;

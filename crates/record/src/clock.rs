@@ -21,11 +21,11 @@ pub trait Clock: fmt::Debug + Send + Sync {
 
     /// Reads a clock of `perf_event_attr.clockid` together with the time of day. Returns `None` if
     /// perf events don't support the clock.
-    fn of_events(&self, clockid: i32) -> Option<RecordingClock>;
+    fn recording_clock(&self, clockid: i32) -> Option<RecordingClock>;
 
     /// Reads the events' clock (`None`: the kernel's default) together with `CLOCK_MONOTONIC`.
     /// Returns `None` if the events' clock can't be read.
-    fn beside_monotonic(&self, clockid: Option<i32>) -> Option<ClockPair> {
+    fn clock_pair(&self, clockid: Option<i32>) -> Option<ClockPair> {
         let _ = clockid;
         None
     }
@@ -50,11 +50,11 @@ impl Clock for SystemClock {
             .unwrap_or(0)
     }
 
-    fn of_events(&self, clockid: i32) -> Option<RecordingClock> {
+    fn recording_clock(&self, clockid: i32) -> Option<RecordingClock> {
         RecordingClock::now(clockid)
     }
 
-    fn beside_monotonic(&self, clockid: Option<i32>) -> Option<ClockPair> {
+    fn clock_pair(&self, clockid: Option<i32>) -> Option<ClockPair> {
         tare_kernel::clock_pair(clockid)
     }
 }

@@ -24,7 +24,7 @@ pub struct Following {
     pub(crate) cgroup: Option<TransientCgroup>,
 }
 
-/// What the choice depends on.
+/// The facts that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FollowRequest {
     /// The requested way.
@@ -63,14 +63,14 @@ impl Following {
             return Ok(inherit(None));
         }
         let cpu = first_cpu(host);
-        if let Err(errno) = may_count(EventTarget::Cpu(cpu), kernel) {
+        if let Err(errno) = check_target(EventTarget::Cpu(cpu), kernel) {
             let why = NotFollowed::CpusNotAllowed(errno);
             return if forced { Err(refused(request.follow, why)) } else { Ok(inherit(Some(why))) };
         }
         if request.follow == Follow::System {
             return Ok(Self { mode: FollowMode::System, why: None, cgroup: None });
         }
-        match own_cgroup(request.makes_cgroup, cpu, host, kernel) {
+        match create_cgroup(request.makes_cgroup, cpu, host, kernel) {
             Ok(cgroup) => Ok(Self { mode: FollowMode::Cgroup, why: None, cgroup }),
             Err(why) if forced => Err(refused(request.follow, why)),
             Err(why) => Ok(Self { mode: FollowMode::System, why: Some(why), cgroup: None }),
@@ -86,8 +86,8 @@ fn refused(follow: Follow, reason: NotFollowed) -> PlanError {
 /// nothing will be run in it.
 ///
 /// # Errors
-/// Fails with the obstacle.
-fn own_cgroup(
+/// Fails with the reason.
+fn create_cgroup(
     makes_cgroup: bool,
     cpu: u32,
     host: &Host,
@@ -101,12 +101,12 @@ fn own_cgroup(
     // A cgroup may exist without support for events (CONFIG_CGROUP_PERF, and this controller
     // mounted for it).
     let target = EventTarget::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
-    may_count(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
+    check_target(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
     Ok(Some(cgroup))
 }
 
 /// Tests a target with an event that never occurs.
-fn may_count(target: EventTarget, kernel: &dyn Kernel) -> Result<(), Errno> {
+fn check_target(target: EventTarget, kernel: &dyn Kernel) -> Result<(), Errno> {
     let kind = PERF_TYPE_SOFTWARE;
     let config = PERF_COUNT_SW_DUMMY.into();
     kernel

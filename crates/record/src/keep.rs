@@ -158,7 +158,7 @@ impl Binaries {
             ..KeptBinaries::default()
         };
         for mut binary in std::mem::take(&mut self.files) {
-            // A file that was overwritten in place since is a different file.
+            // A file that was overwritten in place since its mapping is a different file.
             let held = binary.held.take().filter(|held| is_expected(held, &binary.expected));
             let file = held.or_else(|| open(&self.host, &binary));
             match file.map(|file| self.store.binary(&binary.path, &file)) {

@@ -2,33 +2,36 @@
 //! callback in the same process.
 //!
 //! ```text
-//! Options -> Recorder -> Recording -> RecordingResult
-//!            plan        process      ledger
+//! RecorderOptions -> Recorder -> Recording -> RecordingResult
+//!                    plan        process      ledger
 //!
 //! kernel -> ring buffers -> capture (headers, ids) -> output (write, mmap, direct, queue, zstd) -> perf.data
 //!                              |                        \- or RecordSink: a callback           ^
 //!                              +-- ledger: samples, losses, cost --- in a note at the end -----+
 //! ```
 //!
-//! - [`Options`] say what is recorded. A [`Recorder`] plans that on this machine: the kernel is
-//!   asked whether it takes the events, and [`Recorder::plan`] says what will be opened.
-//! - [`Recorder::start`] opens the events and gives a [`Recording`]. It has no thread of its own,
-//!   unless the options ask for more readers or the output needs one: whoever holds it waits for its
-//!   file (`AsFd`) and its [`Recording::deadline`], and calls [`Recording::process`].
-//! - [`Recording::finish`] gives the ledger: what was recorded, what was lost, what it cost.
+//! - [`RecorderOptions`] choose the events and the tasks or CPUs to record. A [`Recorder`] plans
+//!   the recording on this machine: it tries the events on the kernel, and [`Recorder::plan`] lists
+//!   the events to open.
+//! - [`Recorder::start`] opens the events and returns a [`Recording`]. A recording has no thread of
+//!   its own, unless the options ask for more readers or the output needs one: the caller waits for
+//!   its file (`AsFd`) and its [`Recording::deadline`], and calls [`Recording::process`].
+//! - [`Recording::finish`] returns the ledger: samples, losses and cost.
 //! - [`Output`](output::Output) is a file, several files, a stream, or a
 //!   [`RecordSink`](output::RecordSink).
 //! - Nothing here prints, reads the environment, exits, or handles a signal. Warnings are values
 //!   ([`Warning`]), errors closed enums. A caller blocks or ignores SIGXFSZ and SIGPIPE, which
-//!   limits and closed pipes send to a writer; where an output is mapped
+//!   limits and closed pipes send to a writer; if an output is mapped
 //!   ([`PathChoice::Mmap`](output::PathChoice::Mmap)), it handles SIGBUS
-//!   (`tare_kernel::bus_error`), which the kernel sends when another process truncates the file.
+//!   (`tare_kernel::file_window::catch_bus_errors`), which the kernel sends when another process
+//!   truncates the file.
 //! - Memory is bounded: by the ring buffers, by the output's queue, and by the flight recorder's
-//!   limit where only the last seconds are kept.
+//!   limit if only the last seconds are kept.
 //! - Kernel, clock and disk are interfaces: [`Backend`], [`clock::Clock`], [`output::disk::Disk`].
 //!
 //! # Example
-//! A thread of this process, recorded by another, whose samples are counted as they come:
+//! Records a thread of this process from another thread, and counts the bytes of records as they
+//! come:
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -37,7 +40,7 @@
 //!
 //! use rustix::event::{PollFd, PollFlags, Timespec, poll};
 //! use tare_format::file::writer::Description;
-//! use tare_record::options::{Cpus, Options, Target};
+//! use tare_record::options::{Cpus, RecorderOptions, Target};
 //! use tare_record::output::{Output, RecordSink, SinkClosed};
 //! use tare_record::{Backend, Recorder, RecordingState, Start};
 //!
@@ -62,7 +65,7 @@
 //!     while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {}
 //! });
 //! let target = Target::Threads(vec![told.recv()?], Cpus::All);
-//! let recorder = Recorder::new(Options { target, ..Options::default() }, Backend::default())?;
+//! let recorder = Recorder::new(RecorderOptions { target, ..RecorderOptions::default() }, Backend::default())?;
 //! print!("{}", recorder.plan());
 //!
 //! let bytes = Arc::new(AtomicU64::new(0));
@@ -101,7 +104,7 @@ mod warning;
 
 pub use error::{FilterError, InheritOption, NotFollowed, NotTaken, PlanError, RecordError};
 pub use follow::Following;
-pub use options::Options;
+pub use options::RecorderOptions;
 pub use own_threads::event_filter;
 pub use recorder::Recorder;
 pub use recording::{Recording, RecordingResult, RecordingState, Status, StopReason};

@@ -1,4 +1,4 @@
-//! What is to be recorded, and how.
+//! Options of a recorder.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tare_format::abi::Flags;
 use tare_kernel::host::CpuList;
 use thiserror::Error;
 
-/// What is to be recorded, and how.
+/// Options of a recorder: the events, the tasks or CPUs to record, and how.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RecorderOptions {
     /// The events. If empty: `cycles`, or `cpu-clock` on a machine without a PMU.
     pub groups: Vec<EventGroup>,
     /// How events are sampled, and which other records are written.
@@ -47,7 +47,7 @@ pub struct Options {
     /// recording begins at once and can't be paused, and times are in `CLOCK_MONOTONIC`.
     pub calls_by_programs: bool,
     /// The program that records, as the recording names it.
-    pub program: Program,
+    pub program: RecorderProgram,
 }
 
 /// Which waits are recorded as off-CPU time. They have call chains if other events do: by DWARF,
@@ -64,7 +64,7 @@ pub struct OffCpu {
     pub frame_pointers: bool,
 }
 
-impl Default for Options {
+impl Default for RecorderOptions {
     /// The default event of all CPUs, at 999 Hz. The caller chooses target and CPUs.
     fn default() -> Self {
         Self {
@@ -84,14 +84,14 @@ impl Default for Options {
             realtime_priority: None,
             off_cpu: None,
             calls_by_programs: false,
-            program: Program::default(),
+            program: RecorderProgram::default(),
         }
     }
 }
 
 /// The program that records, as the recording's description names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct RecorderProgram {
     /// Its version.
     pub version: String,
     /// Its command line, beginning with its name.
@@ -248,7 +248,7 @@ pub struct Sampling {
     pub interrupt_registers: u64,
     /// The clock of timestamps; `None`: the kernel's default.
     pub clock: Option<i32>,
-    /// What the event that tracks processes reports, beyond names and mappings.
+    /// The records that the event that tracks processes reports, besides names and mappings.
     pub tracking: Flags,
     /// Record exact counts of each thread at its exit.
     pub counts_of_threads: bool,

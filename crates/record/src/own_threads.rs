@@ -4,7 +4,7 @@
 //! a command's own events      never see them: they are not opened on these threads
 //! tracepoints                 a filter names all of them, in every field that names a task
 //! BPF programs                leave out this process (`OffCpuPlan::include_self`)
-//! other events of whole CPUs  sample them; the ledger counts these samples apart
+//! other events of whole CPUs  sample them; the ledger counts these samples separately
 //! ```
 
 use std::collections::BTreeSet;
@@ -17,21 +17,25 @@ use crate::error::{FilterError, RecordError};
 use crate::options::Target;
 use crate::output::Output;
 use crate::plan::PlannedEvent;
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// Whether the recorder's threads are named before the recording starts: in filters, or to count
 /// their samples. A command's own events don't see them.
-pub(crate) fn are_named(session: &Session) -> bool {
+pub(crate) fn are_named(session: &RecordSession) -> bool {
     let is_commands =
         matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
     !is_commands
         || session.plan.calls.is_some()
-        || session.plan.events.iter().any(PlannedEvent::takes_filter)
+        || session.plan.events.iter().any(PlannedEvent::has_filter_fields)
 }
 
 /// Returns this process's threads so far. A file of a command may get one more later, if its events
 /// accept no filter.
-pub(crate) fn recorder(session: &Session, output: &Output, threads: &[ReaderThread]) -> Recorder {
+pub(crate) fn recorder(
+    session: &RecordSession,
+    output: &Output,
+    threads: &[ReaderThread],
+) -> Recorder {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let own = rustix::thread::gettid().as_raw_nonzero().get();
     let tids: BTreeSet<i32> = [own]
@@ -44,7 +48,7 @@ pub(crate) fn recorder(session: &Session, output: &Output, threads: &[ReaderThre
 
 /// Returns the filter of each event, which names all threads of the recorder.
 pub(crate) fn filters(
-    session: &Session,
+    session: &RecordSession,
     recorder: &Recorder,
 ) -> Result<Vec<Option<CString>>, RecordError> {
     let excluded: Vec<i32> =
@@ -53,8 +57,9 @@ pub(crate) fn filters(
     Ok(planned.map(|planned| event_filter(planned, &excluded)).collect::<Result<_, _>>()?)
 }
 
-/// Returns the threads whose samples the ledger counts apart: events of whole CPUs sample them.
-pub(crate) fn counted(session: &Session, recorder: &Recorder) -> Vec<i32> {
+/// Returns the threads whose samples the ledger counts separately: events of whole CPUs sample
+/// them.
+pub(crate) fn counted(session: &RecordSession, recorder: &Recorder) -> Vec<i32> {
     if matches!(session.options.target, Target::Cpus(_)) {
         recorder.tids.iter().copied().collect()
     } else {
@@ -115,7 +120,7 @@ fn clause(name: &str, first: i32, last: i32) -> String {
     }
 }
 
-/// Splits numbers into runs of consecutive ones: first and last of each.
+/// Splits numbers into runs of consecutive ones. Returns the first and the last of each.
 fn consecutive(threads: &[i32]) -> Vec<(i32, i32)> {
     let mut sorted = threads.to_vec();
     sorted.sort_unstable();

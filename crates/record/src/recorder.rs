@@ -1,4 +1,4 @@
-//! A recorder: a recording that is planned and not started.
+//! A recorder: a recording that is planned and not yet started.
 //!
 //! ```text
 //! plan            events, with the CPUs and tasks to open them on; the kernel accepts them
@@ -15,15 +15,15 @@ use tare_format::ledger::FollowMode;
 
 use crate::error::{InheritOption, PlanError, RecordError};
 use crate::follow::{FollowRequest, Following};
-use crate::options::{Cpus, Options, Target};
-use crate::plan::{self, Plan};
+use crate::options::{Cpus, RecorderOptions, Target};
+use crate::plan::{self, RecordPlan};
 use crate::recording::Recording;
-use crate::session::{Backend, CostOfSample, Session, Start};
+use crate::session::{Backend, CostOfSample, RecordSession, Start};
 
 /// A recorder: it has a plan, and records nothing yet.
 #[derive(Debug)]
 pub struct Recorder {
-    session: Session,
+    session: RecordSession,
 }
 
 impl Recorder {
@@ -32,7 +32,7 @@ impl Recorder {
     ///
     /// # Errors
     /// See [`PlanError`].
-    pub fn new(options: Options, backend: Backend) -> Result<Self, PlanError> {
+    pub fn new(options: RecorderOptions, backend: Backend) -> Result<Self, PlanError> {
         Self::plan_with(options, backend, true)
     }
 
@@ -40,18 +40,18 @@ impl Recorder {
     ///
     /// # Errors
     /// See [`PlanError`].
-    pub fn preview(options: Options, backend: Backend) -> Result<Self, PlanError> {
+    pub fn preview(options: RecorderOptions, backend: Backend) -> Result<Self, PlanError> {
         Self::plan_with(options, backend, false)
     }
 
     fn plan_with(
-        mut options: Options,
+        mut options: RecorderOptions,
         backend: Backend,
         makes_cgroup: bool,
     ) -> Result<Self, PlanError> {
         let following = follow(&mut options, &backend, makes_cgroup)?;
-        let plan = Plan::new(&options, &backend.host, &*backend.kernel)?;
-        Ok(Self { session: Session::new(options, plan, following, backend) })
+        let plan = RecordPlan::new(&options, &backend.host, &*backend.kernel)?;
+        Ok(Self { session: RecordSession::new(options, plan, following, backend) })
     }
 
     /// Sets the function that estimates the cost of a sample of an event. The ledger then states
@@ -65,7 +65,7 @@ impl Recorder {
 
     /// The events to open.
     #[must_use]
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &RecordPlan {
         &self.session.plan
     }
 
@@ -95,7 +95,7 @@ impl Recorder {
 
 /// Chooses how to follow a command, and adapts the options to it.
 fn follow(
-    options: &mut Options,
+    options: &mut RecorderOptions,
     backend: &Backend,
     makes_cgroup: bool,
 ) -> Result<Option<Following>, PlanError> {

@@ -1,4 +1,4 @@
-//! What all parts of a recording refer to: options, plan, and environment.
+//! Options, plan and environment, which all parts of a recording share.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -20,9 +20,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::RecordError;
 use crate::follow::Following;
 use crate::off_cpu;
-use crate::options::Options;
+use crate::options::RecorderOptions;
 use crate::output::{self, Output, OutputError};
-use crate::plan::{Plan, PlannedEvent};
+use crate::plan::{PlannedEvent, RecordPlan};
 use crate::synthesize;
 
 /// The environment of a recorder: the machine's files, its kernel, its clocks. The disk belongs to
@@ -53,7 +53,7 @@ impl fmt::Debug for Backend {
 /// Estimates the cost of a sample of an event; `None` if unknown.
 pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
 
-/// What [`crate::Recorder::start`] needs.
+/// The arguments of [`crate::Recorder::start`].
 #[derive(Debug)]
 pub struct Start<'a> {
     /// The destination of records.
@@ -67,10 +67,10 @@ pub struct Start<'a> {
     pub files: Option<&'a FileLimit>,
 }
 
-/// What all parts of a recording refer to.
-pub(crate) struct Session {
-    pub(crate) options: Options,
-    pub(crate) plan: Plan,
+/// Options, plan and environment of a recording.
+pub(crate) struct RecordSession {
+    pub(crate) options: RecorderOptions,
+    pub(crate) plan: RecordPlan,
     /// How the command is followed.
     pub(crate) following: Option<Following>,
     pub(crate) backend: Backend,
@@ -78,16 +78,16 @@ pub(crate) struct Session {
     sample_costs: OnceCell<Vec<Option<SampleCost>>>,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for RecordSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("RecordSession").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-impl Session {
+impl RecordSession {
     pub(crate) fn new(
-        options: Options,
-        plan: Plan,
+        options: RecorderOptions,
+        plan: RecordPlan,
         following: Option<Following>,
         backend: Backend,
     ) -> Self {
@@ -106,9 +106,9 @@ impl Session {
         self.following.as_ref()?.cgroup.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the command's threads must be told from others, because events are opened on whole
-    /// CPUs.
-    pub(crate) fn notes_members(&self) -> bool {
+    /// Whether the command's threads must be distinguished from others, because events are opened
+    /// on whole CPUs.
+    pub(crate) fn tracks_members(&self) -> bool {
         self.following.as_ref().is_some_and(|following| following.mode == FollowMode::System)
     }
 
@@ -130,8 +130,8 @@ impl Session {
     }
 
     /// Whether an event only tracks processes. Such events ignore requests to pause and delays.
-    pub(crate) fn only_tracks(&self, event: usize) -> bool {
-        self.plan.events[event].only_tracks()
+    pub(crate) fn is_tracking_only(&self, event: usize) -> bool {
+        self.plan.events[event].is_tracking_only()
     }
 
     /// Index of the event that tracks processes.
@@ -156,7 +156,7 @@ impl Session {
         let Some(tracking) = self.tracking() else { return Ok(Vec::new()) };
         let what = &self.options.synthesize;
         let nobody = synthesize::Targets::Processes(Vec::new());
-        let options = synthesize::Options {
+        let options = synthesize::SynthesizeOptions {
             kernel: self.counts_in_kernel(),
             data: self.plan.events[tracking].attr.flags.contains(Flags::MMAP_DATA),
             namespaces: self.options.sampling.tracking.contains(Flags::NAMESPACES),

@@ -1,5 +1,6 @@
-//! The recorder's start on machines larger than any at hand: four times as many CPUs or threads are
-//! about four times the work. Time is that of the thread's own CPU, and compared with itself alone.
+//! Starts the recorder on simulated machines that are larger than any test machine. Four times as
+//! many CPUs or threads may take about four times the CPU time. The tests compare the thread's own
+//! CPU time, and only within one run.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::path::PathBuf;
@@ -11,13 +12,13 @@ use tare_events::Sources;
 use tare_kernel::fake::Scripted;
 use tare_kernel::host::Host;
 use tare_record::clock::Clock;
-use tare_record::options::{Cpus, Options, Rings, Synthesize, Target};
+use tare_record::options::{Cpus, RecorderOptions, Rings, Synthesize, Target};
 use tare_record::output::{self, Destination, Output};
 use tare_record::{Backend, Recorder, Start};
 use tare_simulate::clock::VirtualClock;
 use tare_simulate::disk::{Faults, SimulatedDisk};
 
-/// A group and an event of its own: what is opened at each place.
+/// The events that are opened on each CPU or thread: a group and a single event.
 const EVENTS: &str = "{cpu-clock,page-faults}:S,context-switches";
 
 /// A machine with this many CPUs, as a folder.
@@ -35,16 +36,17 @@ fn cpu_ns() -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-/// Starts a recording and ends it. CPU time of the start, in nanoseconds, and events that were opened.
+/// Starts a recording and ends it. Returns the CPU time of the start, in nanoseconds, and the number
+/// of opened events.
 fn start(cpus: u32, target: Target) -> (i128, usize) {
     let root = machine(cpus);
     let host = Host::at(root.path());
-    let options = Options {
+    let options = RecorderOptions {
         groups: tare_events::parse(EVENTS, &Sources::new(host.clone())).unwrap(),
         target,
         rings: Rings { bytes: Some(4096), ..Rings::default() },
         synthesize: Synthesize { tasks: false, maps: false, ..Synthesize::default() },
-        ..Options::default()
+        ..RecorderOptions::default()
     };
     let kernel = Rc::new(Scripted::new());
     let clock = Arc::new(VirtualClock::new());
@@ -52,7 +54,8 @@ fn start(cpus: u32, target: Target) -> (i128, usize) {
     let clock = clock as Arc<dyn Clock>;
     let backend = Backend { host, kernel: Rc::clone(&kernel) as Rc<_>, clock: Arc::clone(&clock) };
     let to = Destination::File(PathBuf::from("large.data"));
-    let output = Output::open_on(Arc::new(disk), clock, &to, &output::Options::default()).unwrap();
+    let output =
+        Output::open_on(Arc::new(disk), clock, &to, &output::OutputOptions::default()).unwrap();
     let before = cpu_ns();
     let recorder = Recorder::new(options, backend).unwrap();
     let start = Start { output, command: None, gives_other_rights: false, files: None };
@@ -62,7 +65,7 @@ fn start(cpus: u32, target: Target) -> (i128, usize) {
     (took, kernel.opened().len())
 }
 
-/// Work for four times as much, as a multiple of that for the first.
+/// Returns by which factor the CPU time grows if `number` is four times as large.
 fn growth(of: impl Fn(u32) -> i128, number: u32) -> f64 {
     of(4 * number) as f64 / of(number).min(of(number)) as f64
 }

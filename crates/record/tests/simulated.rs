@@ -1,5 +1,5 @@
-//! The recorder on a simulated machine: ring buffers that fill, a disk that fails and writes less
-//! than it was given, a clock that a test moves.
+//! Runs the recorder on a simulated machine: ring buffers fill, the disk fails and writes less than
+//! it was given, and the test moves the clock.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::io::{Seek, SeekFrom, Write};
@@ -16,20 +16,20 @@ use tare_format::record::{FileId, Record};
 use tare_kernel::host::Host;
 use tare_kernel::simulated::{Emitted, Simulated, SimulatedSample};
 use tare_record::clock::Clock;
-use tare_record::options::{Options, Rings, Synthesize, Target};
+use tare_record::options::{RecorderOptions, Rings, Synthesize, Target};
 use tare_record::output::{self, Destination, Output, OutputError};
 use tare_record::{Backend, Recorder, Recording, RecordingState, Start, StopReason};
 use tare_simulate::clock::VirtualClock;
 use tare_simulate::disk::{Faults, SimulatedDisk};
 use tempfile::TempDir;
 
-/// What the recording is called.
+/// The recording's file name.
 const FILE: &str = "simulated.data";
 
 /// `<elf.h>`
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// A machine of two CPUs that exists in a test alone.
+/// A simulated machine with two CPUs.
 struct SimulatedMachine {
     root: TempDir,
     kernel: Simulated,
@@ -38,7 +38,7 @@ struct SimulatedMachine {
 }
 
 impl SimulatedMachine {
-    /// `room`: bytes on its disk, whose writes take `most` at once.
+    /// `room`: bytes of its disk. `most`: bytes that one write takes at most.
     fn new(room: u64, most: usize) -> Self {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("sys/devices/system/cpu/online");
@@ -53,12 +53,12 @@ impl SimulatedMachine {
 
     fn record(&self, ring_bytes: u64) -> Recording {
         let host = Host::at(self.root.path());
-        let options = Options {
+        let options = RecorderOptions {
             groups: tare_events::parse("cpu-clock", &Sources::new(host.clone())).unwrap(),
             target: Target::Cpus("0-1".parse().unwrap()),
             rings: Rings { bytes: Some(ring_bytes), ..Rings::default() },
             synthesize: Synthesize { tasks: false, maps: false, ..Synthesize::default() },
-            ..Options::default()
+            ..RecorderOptions::default()
         };
         let backend = Backend {
             host,
@@ -69,7 +69,7 @@ impl SimulatedMachine {
             Arc::new(self.disk.clone()),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
             &Destination::File(PathBuf::from(FILE)),
-            &output::Options::default(),
+            &output::OutputOptions::default(),
         );
         let start = Start {
             output: output.unwrap(),
@@ -80,7 +80,7 @@ impl SimulatedMachine {
         Recorder::new(options, backend).unwrap().start(start).unwrap()
     }
 
-    /// Makes this many samples on each CPU; returns how many fitted.
+    /// Emits this many samples on each CPU. Returns how many the ring buffers had room for.
     fn sample(&self, samples: u64) -> u64 {
         // The events that planning opened to probe the kernel are closed again and aren't among these.
         let events = self.kernel.sampled();
@@ -94,12 +94,12 @@ impl SimulatedMachine {
         stored
     }
 
-    /// Half a second passes.
+    /// Advances the clock by half a second.
     fn pass(&self) {
         self.clock.advance(Duration::from_millis(500));
     }
 
-    /// Loads a module of the kernel, whose build id is its own name and this letter.
+    /// Loads a kernel module. Its build id is its name, followed by the letter `build`.
     fn load(&self, name: &str, start: u64, build: u8) {
         let words = [4_u32, 4, NT_GNU_BUILD_ID].map(u32::to_ne_bytes).concat();
         let note = [&words[..], b"GNU\0", name.as_bytes(), &[build]].concat();
@@ -111,7 +111,7 @@ impl SimulatedMachine {
         self.list(&(line + &before.unwrap_or_default()));
     }
 
-    /// Unloads it.
+    /// Unloads a kernel module.
     fn unload(&self, name: &str) {
         std::fs::remove_dir_all(self.root.path().join("sys/module").join(name)).unwrap();
         let before = std::fs::read_to_string(self.root.path().join("proc/modules")).unwrap();
@@ -130,7 +130,7 @@ impl SimulatedMachine {
         Reader::open(file).unwrap()
     }
 
-    /// Samples in the file, and the ledger that it ends with.
+    /// Returns the number of samples in the file, and its last ledger.
     fn read_back(&self) -> (u64, Ledger) {
         let mut reader = self.reader();
         let mut samples = 0;
@@ -192,8 +192,8 @@ fn a_full_disk_ends_the_recording_with_a_whole_file() {
     assert!(samples > 300 && ledger.stopped.is_some(), "{samples} samples");
 }
 
-/// What the file says of modules, in its order, among the samples: name, address, length, and the
-/// build id that the record has.
+/// Returns the mappings of modules in file order, as name, address, length and build id, with
+/// "samples" for each run of samples between them.
 fn modules(machine: &SimulatedMachine) -> Vec<String> {
     let mut reader = machine.reader();
     let mut all = Vec::new();
@@ -219,7 +219,7 @@ fn modules_loaded_during_a_recording_have_mappings() {
     let machine = SimulatedMachine::new(1 << 30, 1 << 20);
     let process = |recording: &mut Recording| {
         machine.sample(2);
-        // Modules are looked for once a second.
+        // The recorder looks for modules once a second.
         machine.pass();
         machine.pass();
         recording.process().unwrap();
@@ -227,7 +227,8 @@ fn modules_loaded_during_a_recording_have_mappings() {
     machine.load("old", 0xffff_0000_0002_0000, b'1');
     let mut recording = machine.record(1 << 16);
     process(&mut recording);
-    // It is longer than the room before the next one: what /proc/modules counts isn't all code.
+    // The module is longer than the distance to the next one, because /proc/modules counts data
+    // too.
     machine.load("new", 0xffff_0000_0001_9000, b'1');
     process(&mut recording);
     machine.unload("old");
@@ -235,7 +236,7 @@ fn modules_loaded_during_a_recording_have_mappings() {
     machine.load("old", 0xffff_0000_0003_0000, b'2');
     process(&mut recording);
     process(&mut recording);
-    // Another one takes the place of one that goes: there are as many as before.
+    // One module replaces another, so the number of modules stays the same.
     machine.unload("new");
     machine.load("end", 0xffff_0000_0001_9000, b'1');
     process(&mut recording);

@@ -37,7 +37,7 @@ impl CpuRing {
             return None;
         }
         let passed = if *is_past_exec { None } else { filter(&batch) };
-        *is_past_exec |= passed.as_ref().is_some_and(|passed| passed.looked_at < batch.len());
+        *is_past_exec |= passed.as_ref().is_some_and(|passed| passed.filtered_bytes < batch.len());
         let passed = passed.unwrap_or_default();
         let [front, rest @ ..] = passed.with(batch.slices());
         scanner.see(front, rest);
@@ -60,5 +60,61 @@ impl PendingBatch<'_> {
     /// The bytes to append: whole records in three pieces.
     pub(super) fn slices(&self) -> [&[u8]; 3] {
         self.passed.with(self.batch.slices())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tare_format::abi::bindings::{PERF_SAMPLE_IDENTIFIER, PERF_TYPE_SOFTWARE};
+    use tare_format::abi::{Attr, Sampling};
+    use tare_format::record::Layout;
+    use tare_kernel::open::{EventTarget, Kernel};
+    use tare_kernel::simulated::{Simulated, SimulatedSample};
+
+    use super::*;
+    use crate::capture::scanner::EventTable;
+
+    /// A ring with this many samples of 16 bytes.
+    fn filled(samples: usize) -> CpuRing {
+        let kernel = Simulated::default();
+        let attr = Attr {
+            kind: PERF_TYPE_SOFTWARE,
+            sampling: Sampling::Period(1),
+            sample_type: PERF_SAMPLE_IDENTIFIER.into(),
+            ..Attr::default()
+        };
+        let file = kernel.open(&attr, EventTarget::Cpu(0), None).unwrap();
+        let ring = Ring::map(&*file, 4096).unwrap();
+        (0..samples).for_each(|_| _ = kernel.sample(0, SimulatedSample::default()));
+        let ids = [vec![file.id().unwrap()]];
+        let table = EventTable::new(vec![Layout::from(&attr)], &ids, Vec::new());
+        CpuRing::new(0, ring, Scanner::new(&Arc::new(table)))
+    }
+
+    #[test]
+    fn a_batch_holds_whole_records_and_leaves_the_rest_in_the_ring() {
+        let mut ring = filled(5);
+        let mut noted = Vec::new();
+        let pending = ring.take(Some(40), |_| None, &mut noted).unwrap();
+        assert_eq!(pending.slices().concat().len(), 32);
+        assert_eq!(pending.scanner.stats.by_event[0].samples, 2);
+        pending.batch.advance();
+        assert_eq!(ring.ring.available(), 48);
+    }
+
+    #[test]
+    fn a_ring_is_not_filtered_after_a_batch_that_the_filter_left_in_part() {
+        let mut ring = filled(3);
+        let mut noted = Vec::new();
+        let all = FilteredRecords { records: Vec::new(), filtered_bytes: 48 };
+        assert!(ring.take(None, |_| Some(all), &mut noted).unwrap().slices().concat().is_empty());
+        let one = FilteredRecords { records: vec![1; 16], filtered_bytes: 16 };
+        let pending = ring.take(None, |_| Some(one), &mut noted).unwrap();
+        assert_eq!(pending.slices().concat()[..16], [1; 16]);
+        assert_eq!(pending.slices().concat().len(), 48);
+        let unfiltered = ring.take(None, |_| panic!("filtered again"), &mut noted).unwrap();
+        assert_eq!(unfiltered.slices().concat().len(), 48);
     }
 }

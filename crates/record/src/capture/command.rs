@@ -15,9 +15,9 @@ pub(crate) struct FollowedCommand {
 
 impl FollowedCommand {
     /// Follows the process `root`, which waits to execute its program from `now` on.
-    /// `notes_members`: also tracks its threads.
-    pub(super) fn new(root: i32, notes_members: bool, now: Instant) -> Self {
-        let members = notes_members.then(|| Members::new(root));
+    /// `tracks_members`: also tracks its threads.
+    pub(super) fn new(root: i32, tracks_members: bool, now: Instant) -> Self {
+        let members = tracks_members.then(|| Members::new(root));
         Self { exec: ExecFilter::new(root, now), members }
     }
 
@@ -43,5 +43,16 @@ impl FollowedCommand {
     /// The command's threads; empty unless events are opened on whole CPUs.
     pub(crate) fn members(&mut self) -> Vec<i32> {
         self.members.as_mut().map(Members::now).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_only_tracked_on_request() {
+        let members = |tracks| FollowedCommand::new(7, tracks, Instant::now()).members();
+        assert_eq!((members(true), members(false)), (vec![7], Vec::new()));
     }
 }

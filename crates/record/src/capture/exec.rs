@@ -2,12 +2,12 @@
 //! tare's own child, and a recording of whole CPUs or cgroups would contain it.
 //!
 //! ```text
-//! ring 0   | sample t=1 | sample t=7 |            of the process: both wait, as rings are read in turn
+//! ring 0   | sample t=1 | sample t=7 |            samples of the process: both wait
 //! ring 1   | sample t=3 | COMM exec t=5 | ...     t=3 and t=1 are dropped; t=7 is appended
 //! ```
-//! The COMM record may be read before older samples in other rings. Records of one ring are in time
-//! order around the execve, so each ring is filtered only up to its first younger record; the rest
-//! is appended without a copy.
+//! Rings are read in turn, so the COMM record may be read before older samples in other rings.
+//! Records of one ring are in time order around the execve, so each ring is filtered only up to its
+//! first younger record; the rest is appended without a copy.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -53,14 +53,14 @@ pub(crate) struct FilteredRecords {
     pub(crate) records: Vec<u8>,
     /// Bytes of the batch that were filtered. The rest is appended unchanged; if there is a rest,
     /// the ring holds no older records.
-    pub(crate) looked_at: usize,
+    pub(crate) filtered_bytes: usize,
 }
 
 impl FilteredRecords {
     /// Returns the bytes to append for a batch that lies in two pieces.
     pub(crate) fn with<'a>(&'a self, [first, second]: [&'a [u8]; 2]) -> [&'a [u8]; 3] {
-        let of_first = self.looked_at.min(first.len());
-        [&self.records, &first[of_first..], &second[self.looked_at - of_first..]]
+        let of_first = self.filtered_bytes.min(first.len());
+        [&self.records, &first[of_first..], &second[self.filtered_bytes - of_first..]]
     }
 }
 
@@ -75,8 +75,9 @@ impl ExecFilter {
         matches!(self.state, ExecState::Waiting { .. })
     }
 
-    /// Whether rings with older records must go through [`ExecFilter::pass`].
-    pub(crate) fn looks_at_samples(&self) -> bool {
+    /// Whether rings may still hold records from before the execve, which [`ExecFilter::pass`] must
+    /// filter.
+    pub(crate) fn is_active(&self) -> bool {
         !matches!(self.state, ExecState::Over { exec_ns: None })
     }
 
@@ -119,7 +120,7 @@ impl ExecFilter {
                     }
                 }
             }
-            passed.looked_at += record.len();
+            passed.filtered_bytes += record.len();
         }
         if let ExecState::Waiting { since, samples } = &self.state
             && (samples.len() > MOST_BYTES || now.saturating_duration_since(*since) > PATIENCE)
@@ -138,7 +139,7 @@ impl ExecFilter {
         let is_before = |record: &Cow<'_, [u8]>| {
             is_older(exec_ns, table, record) && self.is_of_root(table, record)
         };
-        each(&records).filter(|record| !is_before(record)).collect::<Vec<_>>().concat()
+        split_records(&records).filter(|record| !is_before(record)).collect::<Vec<_>>().concat()
     }
 
     /// Returns the samples that still wait; no more records will come.
@@ -166,7 +167,7 @@ impl ExecFilter {
         let ExecState::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
         self.state = ExecState::Over { exec_ns };
-        for record in each(&samples).filter(|record| !is_older(exec_ns, table, record)) {
+        for record in split_records(&samples).filter(|record| !is_older(exec_ns, table, record)) {
             passed.extend_from_slice(&record);
         }
     }
@@ -178,7 +179,7 @@ fn is_older(exec_ns: Option<u64>, table: &EventTable, record: &[u8]) -> bool {
 }
 
 /// Splits bytes into whole records.
-fn each(mut records: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+fn split_records(mut records: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     std::iter::from_fn(move || {
         let size = RawRecord::first(records, Endian::NATIVE)?.size();
         let (record, rest) = records.split_at(size.min(records.len()));
@@ -227,9 +228,9 @@ mod tests {
 
     /// Filters a ring's records. Returns all bytes to append, and whether some bypassed the filter.
     fn pass(filter: &mut ExecFilter, records: &[u8], now: Instant) -> (Vec<u8>, bool) {
-        let FilteredRecords { records: passed, looked_at } =
-            filter.pass(&table(), each(records), now);
-        ([&passed, &records[looked_at..]].concat(), looked_at < records.len())
+        let FilteredRecords { records: passed, filtered_bytes } =
+            filter.pass(&table(), split_records(records), now);
+        ([&passed, &records[filtered_bytes..]].concat(), filtered_bytes < records.len())
     }
 
     #[test]
@@ -266,7 +267,7 @@ mod tests {
         let mut full = ExecFilter::new(7, now);
         let many = sample(7, 1).repeat(MOST_BYTES / 32 + 1);
         assert_eq!(pass(&mut full, &many, now), (many, false));
-        assert!(!full.is_waiting() && !full.looks_at_samples());
+        assert!(!full.is_waiting() && !full.is_active());
         let mut patient = ExecFilter::new(7, now);
         let late = now + PATIENCE;
         assert_eq!(pass(&mut patient, &sample(7, 1), late), (Vec::new(), false));

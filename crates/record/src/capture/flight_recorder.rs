@@ -47,7 +47,7 @@ impl FlightRecorder {
 
     /// Removes and returns the oldest chunk, if it is older than the kept time or the memory limit
     /// is exceeded.
-    pub(crate) fn expired(&mut self, now: Instant) -> Option<Vec<u8>> {
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Vec<u8>> {
         let (at, _) = self.chunks.front()?;
         let age = now.saturating_duration_since(*at);
         if age <= self.keep {
@@ -93,8 +93,8 @@ impl DiscardedStats {
 }
 
 /// Returns the records that later samples depend on, with the round marks: records before a mark
-/// stay before it. Returns nothing if only marks are left. `lost` gets the number of lost records
-/// and the record that reports them.
+/// stay before it. Returns nothing if only marks are left. Calls `lost` with the number of lost
+/// records and the record that reports them.
 fn without_samples(chunk: &[u8], mut lost: impl FnMut(u64, &RawRecord<'_>)) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut holds_records = false;
@@ -134,9 +134,9 @@ mod tests {
         let mut flight_recorder = FlightRecorder::new(Duration::from_secs(2));
         flight_recorder.push(&[&[1], &[2]], after(1));
         flight_recorder.push(&[&[3]], after(2));
-        assert_eq!(flight_recorder.expired(after(3)), None);
-        assert_eq!(flight_recorder.expired(after(4)), Some(vec![1, 2]));
-        assert_eq!(flight_recorder.expired(after(4)), None);
+        assert_eq!(flight_recorder.take_expired(after(3)), None);
+        assert_eq!(flight_recorder.take_expired(after(4)), Some(vec![1, 2]));
+        assert_eq!(flight_recorder.take_expired(after(4)), None);
         assert_eq!((flight_recorder.take(), flight_recorder.shortest), (vec![vec![3]], None));
         assert_eq!(flight_recorder.take(), Vec::<Vec<u8>>::new());
     }
@@ -148,8 +148,8 @@ mod tests {
             FlightRecorder { most_bytes: 3, ..FlightRecorder::new(Duration::from_secs(10)) };
         flight_recorder.push(&[&[1, 1]], start);
         flight_recorder.push(&[&[2, 2]], start + Duration::from_secs(1));
-        assert_eq!(flight_recorder.expired(start + Duration::from_secs(3)), Some(vec![1, 1]));
-        assert_eq!(flight_recorder.expired(start + Duration::from_secs(3)), None);
+        assert_eq!(flight_recorder.take_expired(start + Duration::from_secs(3)), Some(vec![1, 1]));
+        assert_eq!(flight_recorder.take_expired(start + Duration::from_secs(3)), None);
         assert_eq!(flight_recorder.shortest, Some(Duration::from_secs(3)));
     }
 
@@ -166,5 +166,37 @@ mod tests {
         assert_eq!(without_samples(&chunk, |_, _| {}), kept);
         let no_records = [&record(PERF_RECORD_SAMPLE)[..], &FINISHED_ROUND].concat();
         assert_eq!(without_samples(&no_records, |_, _| {}), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn discarded_records_are_counted_once() {
+        use std::sync::Arc;
+        use tare_format::abi::bindings::{
+            PERF_SAMPLE_CPU, PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_TIME,
+        };
+        use tare_format::record::Layout;
+
+        use super::super::scanner::EventTable;
+
+        let sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
+        let layout =
+            Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() };
+        let table = EventTable::new(vec![layout], &[vec![5]], Vec::new());
+        let mut scanner = Scanner::new(&Arc::new(table));
+        let words = |kind: u32, words: &[u64]| {
+            let header = RecordHeader::new(kind, 0, 8 * words.len()).unwrap().encode();
+            [&header[..], words.iter().map(|w| w.to_ne_bytes()).collect::<Vec<_>>().as_flattened()]
+                .concat()
+        };
+        let sample = words(PERF_RECORD_SAMPLE, &[5, 10, 3]);
+        let loss = words(PERF_RECORD_LOST, &[5, 40, 20, 3, 5]);
+        let mut discarded = DiscardedStats::default();
+        assert!(discarded.add(&mut scanner, &[&sample[..], &loss].concat()).is_empty());
+        discarded.add(&mut scanner, &sample);
+        let (stats, losses) = discarded.take();
+        assert_eq!((stats.by_event[0].samples, stats.first_ns), (2, Some(10)));
+        assert_eq!(losses, [(Some(3), 40)].into());
+        let (stats, losses) = discarded.take();
+        assert_eq!((stats.by_event[0].samples, losses.len()), (0, 0));
     }
 }

@@ -1,5 +1,5 @@
-//! Processes that generate code at run time, and the clock of just-in-time compilers: the notes
-//! from which a reader finds, checks and places the code files that those processes wrote.
+//! Notes about processes that generate code at run time. With the notes a reader finds the code
+//! files that the processes wrote, checks whose they are, and converts the times in them.
 //!
 //! A process is looked up when a record shows that it maps code without a file. If it has exited by
 //! then, it is left out. Clocks are read when a jitdump is mapped, and again from time to time:
@@ -110,7 +110,7 @@ impl JitProcesses {
         }
         let mut made = JitNote { processes: std::mem::take(&mut self.new), ..JitNote::default() };
         if let (true, Some(now), Some(dumps)) = (is_due, now, &mut self.dumps) {
-            made.clock = self.clock.beside_monotonic(self.clockid);
+            made.clock = self.clock.clock_pair(self.clockid);
             dumps.next = now + AGAIN.max(now.saturating_duration_since(dumps.first) / PART);
         }
         // `PROCESSES` keeps the note below its size limit.
@@ -152,4 +152,45 @@ fn is_jitdump(path: &[u8]) -> bool {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
     number.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn each_process_is_noted_once_per_file() {
+        let mut processes = JitProcesses::new(Host::default(), Arc::new(SystemClock), None);
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let code = Mmap {
+            pid,
+            tid: pid,
+            start: 0x1000,
+            len: 0x1000,
+            pgoff: 0,
+            file: FileId::Inode { major: 0, minor: 0, inode: 0, generation: 0 },
+            prot: PROT_EXEC,
+            flags: 0,
+            path: b"//anon",
+            is_data: false,
+        };
+        processes.see_mapping(&Mmap { path: b"/usr/bin/true", ..code });
+        processes.see_mapping(&Mmap { prot: 0, ..code });
+        assert!(processes.take_note().is_empty(), "neither a file nor data is generated code");
+        processes.see_mapping(&code);
+        processes.see_mapping(&code);
+        assert!(!processes.take_note().is_empty());
+        assert!(processes.take_note().is_empty());
+        assert!(!processes.take_note_of_all().is_empty());
+        let names: Vec<_> = processes.files().into_iter().map(|file| file.name).collect();
+        assert_eq!(names, ["perf.map"]);
+    }
+
+    #[test]
+    fn only_names_of_jitdumps_are_recognized() {
+        let paths = ["/tmp/jit-12.dump", "jit-1.dump", "/tmp/jit-.dump", "/tmp/jit-a.dump", "/x"];
+        let found = paths.map(|path| is_jitdump(path.as_bytes()));
+        assert_eq!(found, [true, true, false, false, false]);
+    }
 }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use tare_format::Endian;
 use tare_format::record::{Record, Records};
 
-/// Rounds that a fork waits for its parent's fork, which another ring may hold; and rounds that an
-/// exited thread stays a member, as rings may still hold its records.
+/// Rounds for which a fork waits for its parent's fork, which another ring may hold. An exited
+/// thread stays a member for as many rounds, because rings may still hold its records.
 const ROUNDS: u64 = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ struct Fork {
 #[derive(Debug)]
 pub(crate) struct Members {
     members: HashMap<i32, Member>,
-    /// Forks whose parent is not a member, at least not yet.
+    /// Forks whose parent is not a member so far.
     waiting: Vec<Fork>,
     ended: Vec<(u64, i32)>,
     round: u64,

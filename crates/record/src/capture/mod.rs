@@ -1,8 +1,8 @@
-//! From the kernel into the output. `opening` opens events and maps their rings. `reader` drains
-//! the rings: `scanner` reads the headers, `stats` counts, `tasks` sums up periods by task,
-//! `rounds` decides when a mark is due, and `jit` notes processes that generate code. `threads` are
-//! additional reader threads, and all of them sleep on a `poller`. For a followed `command`, `exec`
-//! drops samples from before its execve, and `members` tracks its threads.
+//! The way of records from the kernel into the output. `opening` opens events and maps their rings.
+//! `reader` drains the rings: `scanner` reads the headers, `stats` counts, `tasks` sums up periods
+//! by task, `rounds` decides when a mark is due, and `jit` notes processes that generate code.
+//! `threads` are additional reader threads, and all of them sleep on a `poller`. For a followed
+//! `command`, `exec` drops samples from before its execve, and `members` tracks its threads.
 
 pub(crate) mod batch;
 mod command;
@@ -32,8 +32,8 @@ pub(crate) struct EventToOpen {
     pub(crate) name: String,
     /// The attribute to open it with.
     pub(crate) attr: Attr,
-    /// Lower frequencies, in Hz, that the event is opened with as well. One of all is enabled at a
-    /// time.
+    /// Lower frequencies, in Hz. The event is also opened once for each of them; only one of its
+    /// frequencies is enabled at a time.
     pub(crate) slower: Vec<u64>,
     /// Index of the group leader, below the event's own; `None` for a leader.
     pub(crate) leader: Option<usize>,

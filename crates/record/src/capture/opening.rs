@@ -269,8 +269,8 @@ impl Events {
         lost
     }
 
-    /// Total count of each event, scaled if it shared a counter. Of a thread's events on several
-    /// CPUs, all are enabled while the thread runs, but only the one of the current CPU is running.
+    /// Total count of each event, scaled if it shared a counter. A thread has one event per CPU:
+    /// while the thread runs, all of them are enabled, but only the current CPU's is running.
     pub(crate) fn counts(&self) -> Vec<Option<u64>> {
         let mut sums: BTreeMap<(usize, EventTarget), (u64, u64, u64)> = BTreeMap::new();
         for opened in &self.opened {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_its_meaning() {
+    fn errors_name_the_refused_event_and_the_reason() {
         let second = |attr: &Attr, _: EventTarget| attr.config == 2;
         let error = |errno| Events::open(&refuses(second, errno), of_tasks()).unwrap_err();
         assert!(
@@ -443,5 +443,19 @@ mod tests {
         let none = Scripted::new().lockable(0);
         let events = Events::open(&none, of_tasks()).unwrap();
         assert_eq!(events.rings(1 << 20).unwrap_err(), RingError::LockedMemory);
+    }
+
+    #[test]
+    fn one_frequency_of_an_event_is_enabled_at_a_time() {
+        let kernel = Scripted::new();
+        let slower =
+            EventToOpen { slower: vec![50], ..wanted("e", 1, &[(0, EventTarget::Cpu(0))]) };
+        let mut events = Events::open(&kernel, vec![slower]).unwrap();
+        events.set_step(1).unwrap();
+        events.set_step(0).unwrap();
+        assert_eq!(kernel.calls(), [""; 0], "a disabled event stays disabled");
+        events.set_enabled(true, |_| true).unwrap();
+        events.set_step(1).unwrap();
+        assert_eq!(kernel.calls(), ["enable 3", "disable 3", "enable 4"]);
     }
 }

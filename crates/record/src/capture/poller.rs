@@ -99,3 +99,27 @@ impl AsFd for Poller {
         self.epoll.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    fn a_ring_wakes_once_and_other_sources_until_they_are_read() {
+        let poller = Poller::new().unwrap();
+        let [ring, stop] = [(); 2].map(|()| eventfd(0, EventfdFlags::NONBLOCK).unwrap());
+        poller.add(&ring, WakeSource::Ring).unwrap();
+        poller.add(&stop, WakeSource::Stop).unwrap();
+        let wait = || {
+            let ready = poller.wait(Some(Duration::ZERO)).unwrap();
+            [WakeSource::Ring, WakeSource::Stop].map(|source| ready.contains(source))
+        };
+        assert_eq!(wait(), [false, false]);
+        for file in [&ring, &stop] {
+            rustix::io::write(file, &1_u64.to_ne_bytes()).unwrap();
+        }
+        assert_eq!((wait(), wait()), ([true, true], [false, true]));
+    }
+}

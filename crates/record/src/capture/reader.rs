@@ -35,9 +35,9 @@ use crate::output::{Output, Result};
 /// to the kernel sooner.
 const LARGE: usize = 1 << 20;
 
-/// A ring, as the output knows it.
+/// A ring whose records go to the output.
 #[derive(Debug)]
-struct Registered {
+struct RegisteredRing {
     cpu: u32,
     size: usize,
     appended: AppendedStats,
@@ -55,11 +55,11 @@ pub(crate) struct SharedOutput {
     waits_for_exec: AtomicBool,
 }
 
-/// What readers share, under one lock.
+/// The state that readers share, under one lock.
 #[derive(Debug)]
 struct ReaderState {
     path: RecordPath,
-    rings: Vec<Registered>,
+    rings: Vec<RegisteredRing>,
     code: CodeFiles,
     rounds: Rounds,
     /// Whether there are overwritten rings, whose records only come with a snapshot.
@@ -123,7 +123,7 @@ impl SharedOutput {
     }
 
     /// Notes that there are overwritten rings.
-    pub(crate) fn has_overwritten(&self) {
+    pub(crate) fn note_overwritten(&self) {
         self.lock().has_overwritten = true;
     }
 
@@ -133,16 +133,16 @@ impl SharedOutput {
     }
 
     /// Drops samples that the command's process makes between `now` and its execve.
-    /// `notes_members`: also tracks its threads.
-    pub(crate) fn follow(&self, root: i32, notes_members: bool, now: Instant) {
-        self.lock().command = Some(FollowedCommand::new(root, notes_members, now));
+    /// `tracks_members`: also tracks its threads.
+    pub(crate) fn follow(&self, root: i32, tracks_members: bool, now: Instant) {
+        self.lock().command = Some(FollowedCommand::new(root, tracks_members, now));
         // ATOMICS: a reader that misses this for a moment reads rings of events that are not
         // enabled yet.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 
     /// Calls `ask` with the followed command; returns `None` without one.
-    pub(crate) fn command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
+    pub(crate) fn with_command<T>(&self, ask: impl FnOnce(&mut FollowedCommand) -> T) -> Option<T> {
         self.lock().command.as_mut().map(ask)
     }
 
@@ -160,7 +160,7 @@ impl SharedOutput {
             pieces => Cow::Owned(pieces.concat()),
         });
         let passed = command.exec.pass(path.scanner.table(), records, path.clock.now());
-        self.waits_for_exec.store(command.exec.looks_at_samples(), Ordering::Relaxed);
+        self.waits_for_exec.store(command.exec.is_active(), Ordering::Relaxed);
         Some(passed)
     }
 
@@ -189,19 +189,19 @@ impl SharedOutput {
     /// Registers a ring that will be read, and returns its number.
     pub(crate) fn register(&self, cpu: u32, size: usize) -> usize {
         let mut state = self.lock();
-        state.rings.push(Registered { cpu, size, appended: AppendedStats::default() });
+        state.rings.push(RegisteredRing { cpu, size, appended: AppendedStats::default() });
         state.rings.len() - 1
     }
 
     /// Counts a wake-up of a reader.
-    pub(crate) fn woken(&self) {
+    pub(crate) fn count_wake_up(&self) {
         // ATOMICS: a counter that no other memory depends on.
         self.wake_ups.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Number of times that readers were woken.
     pub(crate) fn wake_ups(&self) -> u64 {
-        // ATOMICS: see `woken`.
+        // ATOMICS: see `count_wake_up`.
         self.wake_ups.load(Ordering::Relaxed)
     }
 
@@ -240,7 +240,7 @@ impl SharedOutput {
             return Ok(());
         }
         let mut state = self.lock();
-        state.rounds.appended();
+        state.rounds.note_appended();
         state.path.take(&[records])
     }
 
@@ -255,7 +255,7 @@ impl SharedOutput {
     }
 
     /// Calls `ask` with the processes that generate code.
-    pub(crate) fn jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
+    pub(crate) fn with_jit<T>(&self, ask: impl FnOnce(&mut JitProcesses) -> T) -> T {
         ask(&mut self.lock().code.jit)
     }
 
@@ -265,7 +265,7 @@ impl SharedOutput {
     }
 
     /// Replaces the store that holds mapped files open, and returns the old one.
-    pub(crate) fn hold(&self, binaries: Option<Binaries>) -> Option<Binaries> {
+    pub(crate) fn replace_binaries(&self, binaries: Option<Binaries>) -> Option<Binaries> {
         std::mem::replace(&mut self.lock().code.binaries, binaries)
     }
 
@@ -298,7 +298,7 @@ impl SharedOutput {
 
     /// Samples of the recording so far, by event.
     pub(crate) fn samples(&self) -> Vec<SampleCounts> {
-        AppendedStats::of_all(self.lock().rings.iter().map(|ring| &ring.appended))
+        AppendedStats::sum_up(self.lock().rings.iter().map(|ring| &ring.appended))
     }
 
     /// Calls `ask` with the output, which is locked meanwhile.
@@ -311,7 +311,7 @@ impl SharedOutput {
     pub(crate) fn end_file<T>(&self, end: impl FnOnce(&mut Output, FileStats) -> T) -> T {
         let ReaderState { path, rings, .. } = &mut *self.lock();
         let (forgotten, forgotten_losses) = path.drop_kept();
-        let stats = |Registered { cpu, size, appended }: &mut Registered| RingStats {
+        let stats = |RegisteredRing { cpu, size, appended }: &mut RegisteredRing| RingStats {
             cpu: *cpu,
             size: *size,
             stats: appended.take(),
@@ -410,9 +410,9 @@ impl Reader {
     }
 }
 
-/// Appends batches and returns their space to the kernel. `ends` is given with the last batches of
-/// a pass: the reader's number and the round in which the pass began. If that completes the round,
-/// its mark is appended too.
+/// Appends batches and returns their space to the kernel. With the last batches of a pass, `ends`
+/// holds the reader's number and the round in which the pass began. If the pass completes the
+/// round, the mark is appended too.
 fn append(
     state: &mut ReaderState,
     pending: &mut Vec<PendingBatch<'_>>,
@@ -422,17 +422,17 @@ fn append(
     let mut pieces: Vec<&[u8]> =
         pending.iter().flat_map(PendingBatch::slices).filter(|piece| !piece.is_empty()).collect();
     if !pieces.is_empty() {
-        state.rounds.appended();
+        state.rounds.note_appended();
     }
     state.code.see_mappings(noted);
     let note = state.code.jit.take_note();
     state.command.iter_mut().for_each(|command| command.see(noted));
     noted.clear();
     pieces.extend((!note.is_empty()).then_some(&note[..]));
-    // Samples that wait for the command's execve would follow a younger mark.
+    // Samples that wait for the command's execve are older than the mark, and would follow it.
     let may_end = !state.command.as_ref().is_some_and(|command| command.exec.is_waiting());
-    if may_end && ends.is_some_and(|(reader, since)| state.rounds.drained(reader, since)) {
-        // So would the records of overwritten rings.
+    if may_end && ends.is_some_and(|(reader, since)| state.rounds.note_drained(reader, since)) {
+        // The records of overwritten rings are older too.
         pieces.extend((!state.has_overwritten).then_some(&FINISHED_ROUND[..]));
         state.command.iter_mut().for_each(FollowedCommand::end_round);
     }
@@ -442,4 +442,198 @@ fn append(
     }
     pending.drain(..).for_each(|pending| pending.batch.advance());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use tare_format::Endian;
+    use tare_format::abi::bindings::{
+        PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
+    };
+    use tare_format::abi::{Attr, Flags, Sampling};
+    use tare_format::file::writer::Description;
+    use tare_format::record::encode::Encoder;
+    use tare_format::record::{FileId, Layout, Mmap, Records, SampleId, kind};
+    use tare_kernel::open::EventTarget;
+    use tare_kernel::simulated::{Simulated, SimulatedSample};
+
+    use super::*;
+    use crate::capture::EventToOpen;
+    use crate::capture::opening::Events;
+    use crate::clock::SystemClock;
+    use crate::output::{Destination, OutputError, OutputOptions, RecordSink, SinkClosed};
+
+    /// Bytes of a sample.
+    const SAMPLE: usize = 24;
+
+    /// A sink that collects records, or takes none.
+    #[derive(Clone, Default)]
+    struct CollectingSink {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        is_closed: bool,
+    }
+
+    impl RecordSink for CollectingSink {
+        fn begin(&mut self, _: &Description) -> ControlFlow<SinkClosed> {
+            ControlFlow::Continue(())
+        }
+
+        fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed> {
+            if self.is_closed {
+                return ControlFlow::Break(SinkClosed);
+            }
+            self.bytes.lock().unwrap().extend(records);
+            ControlFlow::Continue(())
+        }
+    }
+
+    impl CollectingSink {
+        fn kinds(&self) -> Vec<u32> {
+            let bytes = self.bytes.lock().unwrap();
+            Records::new(&bytes, Endian::NATIVE).map(|record| record.kind).collect()
+        }
+    }
+
+    /// An output with one reader for the ring of each of two CPUs.
+    struct TwoReaders {
+        kernel: Simulated,
+        /// Keeps the events open.
+        _events: Events,
+        shared: SharedOutput,
+        readers: Vec<Reader>,
+    }
+
+    impl TwoReaders {
+        fn new(output: Output) -> Self {
+            let attr = Attr {
+                kind: PERF_TYPE_SOFTWARE,
+                sampling: Sampling::Period(1),
+                sample_type: (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TIME).into(),
+                flags: Flags::SAMPLE_ID_ALL,
+                ..Attr::default()
+            };
+            let kernel = Simulated::default();
+            let wanted = EventToOpen {
+                name: "clock".to_owned(),
+                attr: attr.clone(),
+                slower: Vec::new(),
+                leader: None,
+                targets: [0, 1].map(|cpu| (cpu, EventTarget::Cpu(cpu))).to_vec(),
+            };
+            let events = Events::open(&kernel, vec![wanted]).unwrap();
+            let layouts = vec![Layout::from(&attr)];
+            let table = EventTable::new(layouts, &events.ids().unwrap(), Vec::new());
+            let table = Arc::new(table);
+            let jit = JitProcesses::new(Host::default(), Arc::new(SystemClock), None);
+            let shared = SharedOutput::new(output, 2, &table, None, Arc::new(SystemClock), jit);
+            let rings = events.rings(1 << 14).unwrap().consumed.into_iter();
+            let reader = |(number, (cpu, _, ring)): (usize, (u32, _, tare_kernel::ring::Ring))| {
+                let ring_number = shared.register(cpu, ring.size());
+                let ring = CpuRing::new(ring_number, ring, Scanner::new(&table));
+                Reader::new(number, vec![ring])
+            };
+            let readers = rings.enumerate().map(reader).collect();
+            Self { kernel, _events: events, shared, readers }
+        }
+
+        /// Emits samples on a CPU.
+        fn sample(&self, cpu: usize, samples: usize) {
+            (0..samples).for_each(|_| _ = self.kernel.sample(cpu, SimulatedSample::default()));
+        }
+
+        fn samples(&self) -> u64 {
+            self.shared.samples().iter().map(|counts| counts.samples).sum()
+        }
+    }
+
+    #[test]
+    fn a_mark_follows_once_every_reader_has_drained_its_rings() {
+        let sink = CollectingSink::default();
+        let mut test = TwoReaders::new(Output::to_sink(Box::new(sink.clone())));
+        test.sample(0, 1);
+        test.sample(1, 2);
+        assert_eq!(test.readers[1].pass(&test.shared), Ok(Pass::Drained));
+        assert_eq!(sink.kinds(), [kind::PERF_RECORD_SAMPLE; 2]);
+        test.readers[0].pass(&test.shared).unwrap();
+        assert_eq!(sink.kinds()[2..], [kind::PERF_RECORD_SAMPLE, kind::FINISHED_ROUND]);
+        assert_eq!((test.samples(), test.readers[0].rings[0].ring.available()), (3, 0));
+    }
+
+    #[test]
+    fn records_that_the_output_refuses_stay_in_the_ring_and_are_not_counted() {
+        let sink = CollectingSink { is_closed: true, ..CollectingSink::default() };
+        let mut test = TwoReaders::new(Output::to_sink(Box::new(sink)));
+        test.sample(0, 3);
+        assert_eq!(test.readers[0].drain(&test.shared), Err(OutputError::Closed));
+        assert_eq!((test.samples(), test.readers[0].rings[0].ring.available()), (0, 3 * SAMPLE));
+    }
+
+    #[test]
+    fn a_full_file_leaves_the_rest_in_the_ring() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = Destination::File(folder.path().join("perf.data"));
+        let options = OutputOptions { max_size: Some(1), ..OutputOptions::default() };
+        let mut output = Output::open(&to, &options).unwrap();
+        output.begin(&Description::default()).unwrap();
+        let step = output.step().unwrap();
+        let mut test = TwoReaders::new(output);
+        let samples = 2 * step / SAMPLE;
+        test.sample(0, samples);
+        assert_eq!(test.readers[0].pass(&test.shared), Ok(Pass::Full));
+        let left = test.readers[0].rings[0].ring.available() / SAMPLE;
+        assert_eq!(test.samples(), (samples - left) as u64);
+        assert!(left >= samples / 2, "{left} of {samples} samples");
+        test.readers[0].drain(&test.shared).unwrap();
+        assert_eq!(test.samples(), samples as u64);
+    }
+
+    #[test]
+    fn overwritten_rings_suppress_marks() {
+        let sink = CollectingSink::default();
+        let mut test = TwoReaders::new(Output::to_sink(Box::new(sink.clone())));
+        test.shared.note_overwritten();
+        test.sample(0, 1);
+        test.readers.iter_mut().for_each(|reader| reader.drain(&test.shared).unwrap());
+        assert_eq!(sink.kinds(), [kind::PERF_RECORD_SAMPLE]);
+    }
+
+    #[test]
+    fn code_files_all_see_every_mapping() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::default();
+        let mut code = CodeFiles {
+            build_ids: BuildIds::default(),
+            jit: JitProcesses::new(host.clone(), Arc::new(SystemClock), None),
+            binaries: Some(Binaries::new(folder.path(), host.clone()).unwrap()),
+        };
+        let exe = std::env::current_exe().unwrap();
+        let inode = exe.metadata().unwrap().ino();
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let mapping = |path, inode| Mmap {
+            pid,
+            tid: pid,
+            start: 0x1000,
+            len: 0x1000,
+            pgoff: 0,
+            file: FileId::Inode { major: 0, minor: 0, inode, generation: 0 },
+            prot: 4,
+            flags: 0,
+            path,
+            is_data: false,
+        };
+        let encoder = Encoder::new(&Layout::default(), &SampleId::default());
+        let mut records = Vec::new();
+        for mmap in [mapping(exe.as_os_str().as_encoded_bytes(), inode), mapping(b"//anon", 0)] {
+            encoder.mmap(&mut records, &mmap).unwrap();
+        }
+        code.see_mappings(&records);
+        let listed = code.read_build_ids(&host);
+        assert!(listed.iter().any(|listed| *listed.path == *exe.to_string_lossy()), "{listed:?}");
+        assert!(!code.jit.take_note().is_empty());
+        let kept = code.binaries.unwrap().store(&[]);
+        assert!(kept.files >= 1 && kept.missed == 0, "{kept:?}");
+    }
 }

@@ -49,10 +49,10 @@ impl RecordPath {
         if !pieces.is_empty() {
             flight_recorder.push(pieces, now);
         }
-        while let Some(chunk) = flight_recorder.expired(now) {
+        while let Some(chunk) = flight_recorder.take_expired(now) {
             let kept = discarded.add(scanner, &chunk);
             if !kept.is_empty() {
-                // A chunk is part of a pass; only the last one of a round ends with its mark.
+                // A chunk is part of a pass, and only the last chunk of a round ends with the mark.
                 output.append(&[&kept])?;
             }
         }

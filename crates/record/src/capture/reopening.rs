@@ -31,8 +31,8 @@ impl Events {
         self.opened.iter().any(|opened| is_of_any(opened.target))
     }
 
-    /// Reopens the events of a CPU, with rings of `ring_bytes` and these filters, and enables those
-    /// that are on. Events of tasks stay open: the kernel drops none of them.
+    /// Reopens the events of a CPU, with rings of `ring_bytes` and these filters, and enables the
+    /// ones that were enabled. Events of tasks stay open: the kernel drops none of them.
     ///
     /// # Errors
     /// As for opening them at the start of a recording.

@@ -30,13 +30,13 @@ impl Rounds {
     }
 
     /// Notes that records were appended.
-    pub(super) fn appended(&mut self) {
+    pub(super) fn note_appended(&mut self) {
         self.appended = true;
     }
 
     /// Notes that a reader has drained all of its rings, in a pass that began in round `since`.
     /// Returns whether the round is complete: then a mark is due, and the next round begins.
-    pub(super) fn drained(&mut self, reader: usize, since: u64) -> bool {
+    pub(super) fn note_drained(&mut self, reader: usize, since: u64) -> bool {
         if since == self.number {
             self.drained[reader] = true;
         }
@@ -58,22 +58,22 @@ mod tests {
     fn a_mark_follows_when_every_reader_has_passed_since_the_last() {
         let mut rounds = Rounds::new(2);
         let early = rounds.number();
-        rounds.appended();
-        assert!(!rounds.drained(0, early));
-        assert!(rounds.drained(1, early));
-        rounds.appended();
+        rounds.note_appended();
+        assert!(!rounds.note_drained(0, early));
+        assert!(rounds.note_drained(1, early));
+        rounds.note_appended();
         let now = rounds.number();
-        assert!(!rounds.drained(0, now));
-        assert!(!rounds.drained(1, early), "a pass that began before the mark");
-        assert!(rounds.drained(1, now));
+        assert!(!rounds.note_drained(0, now));
+        assert!(!rounds.note_drained(1, early), "a pass that began before the mark");
+        assert!(rounds.note_drained(1, now));
     }
 
     #[test]
     fn no_mark_follows_where_nothing_was_appended() {
         let mut rounds = Rounds::new(1);
-        assert!(!rounds.drained(0, rounds.number()));
-        rounds.appended();
-        assert!(rounds.drained(0, rounds.number()));
-        assert!(!rounds.drained(0, rounds.number()));
+        assert!(!rounds.note_drained(0, rounds.number()));
+        rounds.note_appended();
+        assert!(rounds.note_drained(0, rounds.number()));
+        assert!(!rounds.note_drained(0, rounds.number()));
     }
 }

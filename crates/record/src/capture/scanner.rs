@@ -29,8 +29,8 @@ const LINE: usize = 64;
 /// Number of ids that are cached, so that their events are found without a search.
 const RECENT: usize = 16;
 
-/// The fields of a sample that precede its task, and its period (`perf_output_sample` in the
-/// kernel).
+/// The fields of a sample that precede its task, and the ones that precede its period
+/// (`perf_output_sample` in the kernel).
 const BEFORE_TID: u64 = (PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP) as u64;
 const BEFORE_PERIOD: u64 = BEFORE_TID
     | (PERF_SAMPLE_TID
@@ -100,14 +100,16 @@ impl EventTable {
         table
     }
 
-    /// Makes [`Scanner::take_noted`] return fork and exit records besides mappings.
-    pub(crate) fn noting_tasks(mut self) -> Self {
+    /// Returns a table with which [`Scanner::take_noted`] returns fork and exit records besides
+    /// mappings.
+    pub(crate) fn with_task_records(mut self) -> Self {
         self.notes_tasks = true;
         self
     }
 
-    /// Makes scanners sum up periods by task. `weights` has one entry per event.
-    pub(crate) fn telling_tasks(mut self, weights: Vec<SampleWeight>) -> Self {
+    /// Returns a table with which scanners sum up periods by task. `weights` has one entry per
+    /// event.
+    pub(crate) fn with_weights(mut self, weights: Vec<SampleWeight>) -> Self {
         self.weights = weights;
         self
     }
@@ -193,7 +195,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 /// previous one was read, so headers alone would miss the cache one after the other. The next
 /// reader of the records, such as the kernel that writes them to a file, finds them in the cache
 /// too.
-fn bring(bytes: &[u8]) {
+fn prefetch(bytes: &[u8]) {
     let sum = bytes.iter().step_by(LINE).fold(0, |sum: u8, byte| sum ^ byte);
     std::hint::black_box(sum);
 }
@@ -266,7 +268,7 @@ impl Scanner {
             if bytes.len() <= far && header.record_size() <= SMALL {
                 let near = &bytes[..bytes.len().min(AHEAD)];
                 far = bytes.len() - near.len();
-                bring(near);
+                prefetch(near);
             }
             // An impossible size ends the scan.
             let size = if header.is_possible() { header.record_size() } else { bytes.len() };
@@ -372,5 +374,85 @@ impl Scanner {
     /// The table of events.
     pub(crate) fn table(&self) -> &EventTable {
         &self.known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tasks::CommandTasks;
+    use super::*;
+
+    /// Two events with the ids 5 and 6; thread 7 belongs to the recorder.
+    fn table() -> EventTable {
+        let sample_type =
+            PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
+        let layout =
+            Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() };
+        EventTable::new(vec![layout; 2], &[vec![5], vec![6]], vec![7])
+    }
+
+    fn record(kind: u32, words: &[u64]) -> Vec<u8> {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        [&RecordHeader::new(kind, 0, body.len()).unwrap().encode()[..], &body].concat()
+    }
+
+    /// A word that holds the same number as process and thread.
+    fn task(tid: u32) -> u64 {
+        u64::from(tid) << 32 | u64::from(tid)
+    }
+
+    fn sample(id: u64, tid: u32, time_ns: u64, period: u64) -> Vec<u8> {
+        record(PERF_RECORD_SAMPLE, &[id, task(tid), time_ns, period])
+    }
+
+    /// Samples of both events around a loss of 40 records and a mapping.
+    fn batch() -> Vec<u8> {
+        [
+            sample(5, 7, 10, 3),
+            record(PERF_RECORD_LOST, &[5, 40, task(9), 20, 5]),
+            record(PERF_RECORD_MMAP, &[task(9), 0, 0, 0, 0, task(9), 25, 5]),
+            sample(6, 9, 30, 4),
+            sample(5, 9, 35, 5),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn counts_are_the_same_wherever_the_batch_wraps_around() {
+        let batch = batch();
+        for cut in (0..=batch.len()).step_by(8) {
+            let mut scanner = Scanner::new(&Arc::new(table()));
+            let (first, second) = batch.split_at(cut);
+            scanner.see(&[], [first, second]);
+            let counts = |samples, own| SampleCounts { samples, own, in_kernel: 0 };
+            let expected = Stats {
+                by_event: vec![counts(2, 1), counts(1, 0)],
+                lost: Some(LostRecords { records: 40, after_ns: Some(10), until_ns: Some(20) }),
+                throttled: 0,
+                bytes: batch.len() as u64,
+                fullest: batch.len(),
+                first_ns: Some(10),
+                last_ns: Some(35),
+            };
+            assert_eq!(scanner.stats, expected, "cut at {cut}");
+            let mut noted = Vec::new();
+            scanner.take_noted(&mut noted);
+            assert_eq!(noted.len(), 72, "the mapping alone, cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn periods_are_summed_by_task_and_event() {
+        let weights = vec![SampleWeight::InSample, SampleWeight::Fixed(100)];
+        let mut scanner = Scanner::new(&Arc::new(table().with_weights(weights)));
+        scanner.see(&batch(), [&[], &[]]);
+        let sums = CommandTasks::sum_up(scanner.tasks.iter(), 9, 2, true);
+        assert_eq!(sums.periods, [5, 100]);
+    }
+
+    #[test]
+    fn later_ids_belong_to_their_events() {
+        let table = table().with_ids(&[vec![], vec![8]]);
+        assert_eq!([5, 6, 8, 9].map(|id| table.event(id)), [Some(0), Some(1), Some(1), None]);
     }
 }

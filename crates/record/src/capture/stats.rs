@@ -136,7 +136,7 @@ impl AppendedStats {
     }
 
     /// Sums up the samples of all rings, by event.
-    pub(crate) fn of_all<'s>(rings: impl Iterator<Item = &'s Self>) -> Vec<SampleCounts> {
+    pub(crate) fn sum_up<'s>(rings: impl Iterator<Item = &'s Self>) -> Vec<SampleCounts> {
         let mut all: Vec<SampleCounts> = Vec::new();
         for Self { now, .. } in rings {
             all.resize(all.len().max(now.by_event.len()), SampleCounts::default());

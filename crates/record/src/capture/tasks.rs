@@ -105,8 +105,8 @@ impl CommandTasks {
     }
 }
 
-/// Rings don't show in which order tasks were forked on different CPUs, so descendants are found
-/// through their parents.
+/// Returns the tasks of the command. Rings don't show in which order tasks were forked on different
+/// CPUs, so descendants are found through their parents.
 fn members(born: &[(i32, i32)], root: i32, only_descendants: bool) -> HashSet<i32> {
     let mut members = HashSet::from([root]);
     if !only_descendants {

@@ -16,7 +16,7 @@ use super::poller::{Poller, WakeSource};
 use super::reader::{Reader, SharedOutput};
 use crate::error::RecordError;
 
-/// The rings of a thread, and what it needs to read them.
+/// The rings of a thread, with its poller and the output.
 #[derive(Debug)]
 struct Work {
     reader: Reader,
@@ -47,8 +47,8 @@ impl ReaderThread {
         let thread =
             std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
                 let first = priority.map_or(Ok(()), run_first);
-                // The thread only reads events that others have opened. If a filter refuses the
-                // call, it keeps its capabilities.
+                // The thread only reads events that others have opened. If a seccomp filter refuses
+                // the call, the thread keeps its capabilities.
                 let _ = keep_none();
                 let tid = || rustix::thread::gettid().as_raw_nonzero().get();
                 // The starting thread waits for this.
@@ -66,7 +66,7 @@ impl ReaderThread {
     ///
     /// # Errors
     /// Fails if the thread has ended, or already has rings.
-    pub(crate) fn hand(
+    pub(crate) fn give_rings(
         &mut self,
         reader: Reader,
         poller: Poller,
@@ -97,7 +97,7 @@ fn read(work: &Receiver<Work>) -> Option<Reader> {
     let Work { mut reader, poller, shared, interval } = work.recv().ok()?;
     loop {
         let ready = poller.wait(Some(interval)).unwrap_or_default();
-        shared.woken();
+        shared.count_wake_up();
         // When the file is full, records stay in the rings until the main thread has begun the next
         // file.
         if ready.contains(WakeSource::Stop) || reader.pass(&shared).is_err() {

@@ -61,3 +61,35 @@ pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, EventTarge
     }
     apart
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_format::abi::bindings::{PERF_COUNT_SW_PAGE_FAULTS, PERF_TYPE_HARDWARE};
+
+    use super::*;
+
+    #[test]
+    fn each_thread_gets_one_software_event_and_one_per_pmu() {
+        let event = |kind, config: u64, flags| EventToOpen {
+            name: "e".to_owned(),
+            attr: Attr { kind, config, flags, ..Attr::default() },
+            slower: Vec::new(),
+            leader: None,
+            targets: [0, 1].map(|cpu| (cpu, EventTarget::TaskOnCpu(7, cpu))).to_vec(),
+        };
+        let wanted = [
+            event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS.into(), Flags::INHERIT_STAT),
+            event(PERF_TYPE_SOFTWARE, 0, Flags::INHERIT_STAT),
+            event(PERF_TYPE_HARDWARE, 1, Flags::INHERIT_STAT),
+            event(PERF_TYPE_HARDWARE + 9, 1, Flags::empty()),
+        ];
+        let apart = unswapped(&wanted).into_iter();
+        let found: Vec<_> =
+            apart.map(|(_, attr, target)| (attr.kind, attr.config, target)).collect();
+        let task = EventTarget::Task(7);
+        assert_eq!(
+            found,
+            [(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY.into(), task), (PERF_TYPE_HARDWARE, 1, task)]
+        );
+    }
+}

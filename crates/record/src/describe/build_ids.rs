@@ -77,8 +77,8 @@ impl BuildIds {
             return;
         }
         match mmap.file {
-            // The id of a module that is loaded later is only in its own record. An earlier build's
-            // id may not have been read, and can't be any more.
+            // A module that is loaded later has its id only in its record. If another build was
+            // loaded under this name before and its id wasn't read, that id is unknown.
             FileId::BuildId(id) if mmap.pid == -1 && !id.is_empty() => {
                 let loaded = self.files.entry(path.to_vec());
                 let loaded = loaded.or_insert_with(|| MappedFile::Id(id.to_vec()));
@@ -142,6 +142,7 @@ pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
     notes_build_id(&pseudo_file::read(&host.path("/sys/kernel/notes")).ok()?)
 }
 
+/// Returns the build id of a module, given its file or its name:
 /// `/lib/modules/6.1/kernel/fs/ext4-x.ko.xz` and `[ext4_x]` are the module `ext4_x`.
 pub(crate) fn module_build_id(host: &Host, path: &str) -> Option<Vec<u8>> {
     let name =

@@ -21,7 +21,7 @@ pub(super) fn features(host: &Host) -> Vec<Feature> {
     found.into_iter().flatten().collect()
 }
 
-/// `uname -m`; kernels before 6.1 don't have it as a file.
+/// Returns the machine's name as `uname -m` does. Kernels before 6.1 have no file with it.
 fn arch(host: &Host) -> String {
     let from_uname = || rustix::system::uname().machine().to_string_lossy().into_owned();
     host.read("/proc/sys/kernel/arch").unwrap_or_else(|_| from_uname())
@@ -43,7 +43,7 @@ fn cpus(host: &Host) -> Option<Feature> {
     Some(Feature::CpuCount { available: present_cpus(host)?, online })
 }
 
-/// The value of the first line of `/proc/cpuinfo` with this key.
+/// Returns the value of the first line of `/proc/cpuinfo` with this key.
 fn value<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
     let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     pairs
@@ -52,8 +52,8 @@ fn value<'a>(cpuinfo: &'a str, key: &str) -> Option<&'a str> {
         .filter(|value| !value.is_empty())
 }
 
-/// The CPU's description. The key depends on the architecture: x86 and most others, 32-bit arm,
-/// s390, powerpc, riscv.
+/// Returns the CPU's description. The key depends on the architecture: x86 and most others, 32-bit
+/// arm, s390, powerpc, riscv.
 fn description(cpuinfo: &str) -> Option<String> {
     let keys = ["model name", "Processor", "vendor_id", "cpu", "uarch"];
     keys.iter()
@@ -61,14 +61,14 @@ fn description(cpuinfo: &str) -> Option<String> {
         .map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Vendor, family, model and stepping of x86.
+/// Returns vendor, family, model and stepping of x86.
 fn cpuid(cpuinfo: &str) -> Option<String> {
     let parts = ["vendor_id", "cpu family", "model", "stepping"].map(|key| value(cpuinfo, key));
     let parts: Option<Vec<_>> = parts.into_iter().collect();
     parts.map(|parts| parts.join(","))
 }
 
-/// The machine's memory, in KiB.
+/// Returns the machine's memory, in KiB.
 pub(crate) fn memory_kib(host: &Host) -> Option<u64> {
     let meminfo = host.read("/proc/meminfo").ok()?;
     kib(&meminfo, "MemTotal:")

@@ -73,8 +73,8 @@ fn events_of(path: &Path) -> Vec<EventDescription> {
         .collect()
 }
 
-/// Lines that differ between files: offsets in the file, free memory, the session's own facts. perf
-/// lists PMUs in folder order, tare by name.
+/// Lines that differ between files: offsets in the file, free memory, the session's own facts, and
+/// PMUs, which perf lists in folder order and tare by name.
 const OWN_LINES: [&str; 10] = [
     "captured on",
     "data ",
@@ -88,10 +88,10 @@ const OWN_LINES: [&str; 10] = [
     "pmu mappings",
 ];
 
-/// perf must print our description line by line like its own, except for lines that differ between
+/// perf prints our description line by line like its own, except for lines that differ between
 /// files.
 #[test]
-fn perf_shows_this_machine_as_it_shows_it_of_its_own_recordings() {
+fn perf_prints_the_same_header_as_for_its_own_recording() {
     let folder = tempfile::tempdir().unwrap();
     let Some(theirs) =
         perf_record(folder.path(), &["-k", "CLOCK_MONOTONIC", "-e", "{cpu-clock,page-faults}"])
@@ -285,7 +285,7 @@ fn larger_machine() -> (tempfile::TempDir, Host) {
 }
 
 #[test]
-fn a_larger_machine() {
+fn features_describe_cores_caches_nodes_and_offline_cpus() {
     let (_root, host) = larger_machine();
     let found = features(&host, &SessionFacts::default());
     let has = |wanted: &dyn Fn(&Feature) -> bool| assert!(found.iter().any(wanted), "{found:#?}");

@@ -41,7 +41,7 @@ pub(super) fn store(
     host: &Host,
     wanted: &JitFile,
 ) -> Option<io::Result<StorageKind>> {
-    let file = open(host, wanted).filter(|file| is_believed(file, wanted))?;
+    let file = open(host, wanted).filter(|file| is_trusted(file, wanted))?;
     let process = &wanted.process;
     let folder = format!("{}-{}", process.pid, process.start_ticks);
     Some(store.jit(&folder, &wanted.name, &file))
@@ -72,7 +72,7 @@ fn open_at(folder: impl std::os::fd::AsFd, path: &[u8], resolve: ResolveFlags) -
     rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve).map(File::from).ok()
 }
 
-fn is_believed(file: &File, wanted: &JitFile) -> bool {
+fn is_trusted(file: &File, wanted: &JitFile) -> bool {
     let own = rustix::process::geteuid().as_raw();
     file.metadata().is_ok_and(|meta| {
         let is_theirs = [0, own, wanted.process.uid].contains(&meta.uid());

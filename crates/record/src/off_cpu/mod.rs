@@ -35,7 +35,7 @@ pub(crate) use self::sample::{EVENT, event, fields};
 use self::switches::Switches;
 use self::wakers::Wakers;
 use crate::error::RecordError;
-use crate::options::{Options, Target};
+use crate::options::{RecorderOptions, Target};
 
 /// Id of the event's samples. The kernel numbers its events from 1, so this id is free.
 pub(crate) const ID: u64 = 1 << 62;
@@ -45,7 +45,7 @@ pub(crate) fn symbols(layout: &Layout) -> Vec<u8> {
     Reason::symbols(layout)
 }
 
-/// What observes waits.
+/// The source of waits: BPF programs, or perf events.
 #[derive(Debug)]
 enum WaitSource {
     Programs(Box<OffCpuPrograms>),
@@ -93,8 +93,8 @@ pub(crate) struct OffCpuTarget<'a> {
 }
 
 impl OffCpuTarget<'_> {
-    /// The tasks that the programs follow.
-    pub(crate) fn follow(&self, target: &Target) -> FollowedTasks {
+    /// Returns the tasks that the programs follow.
+    pub(crate) fn followed_tasks(&self, target: &Target) -> FollowedTasks {
         match target {
             Target::Command(_) | Target::CommandOnCpus(_) | Target::CommandInCgroup(_) => {
                 FollowedTasks::Command(self.command.unwrap_or(0))
@@ -114,7 +114,7 @@ impl OffCpuTimes {
     /// # Errors
     /// Fails with [`RecordError::OffCpu`] or [`RecordError::OffCpuNeither`].
     pub(crate) fn start(
-        options: &Options,
+        options: &RecorderOptions,
         attr: &mut Attr,
         whose: OffCpuTarget<'_>,
         host: &Host,
@@ -125,15 +125,15 @@ impl OffCpuTimes {
         let micros =
             |time: std::time::Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
         let plan = OffCpuPlan {
-            follow: whose.follow(&options.target),
+            follow: whose.followed_tasks(&options.target),
             cgroups: if limits_cgroups { whose.cgroups } else { Vec::new() },
             include_self: options.include_self,
-            stacks: stacks(attr),
+            stacks: needed_stacks(attr),
             wakers: asked.wakers,
             min_ns: nanos(asked.min),
             long_us: asked.long.map(micros),
         };
-        let (source, step_back) = source(&plan, attr, host)?;
+        let (source, step_back) = start_source(&plan, attr, host)?;
         let clock = options.sampling.clock;
         let pair = (clock != Some(ClockId::Monotonic as i32)).then(|| clock_pair(clock)).flatten();
         let ahead = pair.map(|pair| pair.recorded_ns.wrapping_sub(pair.monotonic_ns).cast_signed());
@@ -203,7 +203,7 @@ impl OffCpuTimes {
         let mut bytes = Vec::new();
         let each = |seen: OffCpuRecord<'_>| -> Result<(), BpfError> {
             let sample = match &seen {
-                OffCpuRecord::Copy(copy) => of_copy(copy),
+                OffCpuRecord::Copy(copy) => copy_sample(copy),
                 OffCpuRecord::Wait(wait) => {
                     if cpus.as_ref().is_some_and(|cpus| !cpus.contains(wait.cpu)) {
                         return Ok(());
@@ -213,9 +213,9 @@ impl OffCpuTimes {
                     totals.ns += wait.ns;
                     if let Some(waker) = &wait.waker {
                         // The start of the period precedes every wait that names this waker.
-                        wakers.tell(waker, functions, *fields, time_ns(since_ns), &mut bytes);
+                        wakers.introduce(waker, functions, *fields, time_ns(since_ns), &mut bytes);
                     }
-                    of_wait(wait, functions, callchain)
+                    wait_sample(wait, functions, callchain)
                 }
             };
             let sample = WaitSample { time_ns: time_ns(sample.time_ns), ..sample };
@@ -230,7 +230,7 @@ impl OffCpuTimes {
         Ok(bytes)
     }
 
-    /// The counts of recorded, lost and ignored waits.
+    /// Returns the counts of recorded, lost and ignored waits.
     pub(crate) fn ledger(&self) -> Ledger {
         // If the kernel's counts can't be read, this process's own are used.
         let counts = match &self.source {
@@ -245,7 +245,7 @@ impl OffCpuTimes {
 }
 
 /// Starts the programs, or else the perf events.
-fn source(
+fn start_source(
     plan: &OffCpuPlan<'_>,
     attr: &mut Attr,
     host: &Host,
@@ -268,8 +268,8 @@ fn source(
     }
 }
 
-/// The parts of stacks that samples with these fields need.
-fn stacks(attr: &Attr) -> WaitStacks {
+/// Returns which parts of stacks samples with these fields need.
+fn needed_stacks(attr: &Attr) -> WaitStacks {
     match (attr.has_callchain(), attr.sample_stack_user > 0) {
         (false, _) => WaitStacks::Few,
         (true, true) => WaitStacks::Copied,
@@ -277,7 +277,7 @@ fn stacks(attr: &Attr) -> WaitStacks {
     }
 }
 
-fn of_copy<'a>(copy: &'a StackCopy<'a>) -> WaitSample<'a> {
+fn copy_sample<'a>(copy: &'a StackCopy<'a>) -> WaitSample<'a> {
     WaitSample {
         id: ID,
         pid: copy.pid,
@@ -289,7 +289,7 @@ fn of_copy<'a>(copy: &'a StackCopy<'a>) -> WaitSample<'a> {
     }
 }
 
-fn of_wait<'a>(
+fn wait_sample<'a>(
     wait: &Wait<'_>,
     functions: &WaitFunctions,
     callchain: &'a mut Vec<u64>,

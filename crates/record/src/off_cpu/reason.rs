@@ -91,7 +91,7 @@ impl Reason {
 /// What a function on the stack reveals about a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FunctionReason {
-    /// Nothing: it belongs to the scheduler, or to the tracing of it.
+    /// Nothing: the function belongs to the scheduler or to its tracing.
     Scheduler,
     /// An interrupt: its work isn't the running task's.
     Interrupt,
@@ -235,7 +235,7 @@ const INTERRUPTS: &[&str] = &[
     "gic_handle_irq",
 ];
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, after)) => {
@@ -244,11 +244,12 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-fn says(name: &[u8]) -> Option<FunctionReason> {
+fn classify(name: &[u8]) -> Option<FunctionReason> {
     // Compilers split and specialize functions: `futex_wait.isra.0`.
     let name = name.split(|byte| *byte == b'.').next().unwrap_or_default();
     let name = std::str::from_utf8(name).ok()?;
-    let fits_one = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, name));
+    let fits_one =
+        |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(pattern, name));
     if fits_one(SCHEDULER) {
         return Some(FunctionReason::Scheduler);
     }
@@ -269,29 +270,29 @@ pub(crate) struct WaitFunctions {
 impl WaitFunctions {
     /// Reads the kernel's symbols. Returns no functions if this user may not see their addresses.
     pub(crate) fn read(host: &Host) -> Self {
-        Self { functions: kernel_functions(host, says) }
+        Self { functions: kernel_functions(host, classify) }
     }
 
-    fn says(&self, address: u64) -> Option<FunctionReason> {
+    fn classify(&self, address: u64) -> Option<FunctionReason> {
         let after = self.functions.partition_point(|(range, _)| range.start <= address);
-        let (range, says) = self.functions.get(after.checked_sub(1)?)?;
-        range.contains(&address).then_some(*says)
+        let (range, classify) = self.functions.get(after.checked_sub(1)?)?;
+        range.contains(&address).then_some(*classify)
     }
 
     /// Returns a waker's frames without the functions that wake, and whether the waker is an
     /// interrupt.
     pub(crate) fn waker<'f>(&self, frames: &'f [u64]) -> (&'f [u64], bool) {
-        let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
+        let is_scheduler = |frame: &u64| self.classify(*frame) == Some(FunctionReason::Scheduler);
         let last = frames.iter().rposition(is_scheduler).map_or(0, |last| last + 1);
         let by_interrupt =
-            frames.iter().any(|frame| self.says(*frame) == Some(FunctionReason::Interrupt));
+            frames.iter().any(|frame| self.classify(*frame) == Some(FunctionReason::Interrupt));
         (frames.get(last..).unwrap_or_default(), by_interrupt)
     }
 
     /// Returns why a task waits that called the scheduler from these frames, and the frames without
     /// the scheduler's own.
     pub(crate) fn reason<'f>(&self, state: WaitState, frames: &'f [u64]) -> (Reason, &'f [u64]) {
-        let is_scheduler = |frame: &u64| self.says(*frame) == Some(FunctionReason::Scheduler);
+        let is_scheduler = |frame: &u64| self.classify(*frame) == Some(FunctionReason::Scheduler);
         let first = frames.iter().position(is_scheduler).unwrap_or(0);
         let called = frames.get(first..).unwrap_or_default();
         let inner = called.iter().take_while(|frame| is_scheduler(frame)).count();
@@ -302,7 +303,7 @@ impl WaitFunctions {
         if state.state & (STOPPED | TRACED) != 0 {
             return (Stopped, called);
         }
-        let reasons = frames.iter().filter_map(|frame| match self.says(*frame)? {
+        let reasons = frames.iter().filter_map(|frame| match self.classify(*frame)? {
             FunctionReason::Scheduler | FunctionReason::Interrupt => None,
             FunctionReason::Reason(reason) => Some(reason),
         });
@@ -332,17 +333,17 @@ mod tests {
 
     #[test]
     fn function_names_give_the_reason() {
-        let says = |name: &str| says(name.as_bytes());
-        assert_eq!(says("futex_wait_queue"), Some(FunctionReason::Reason(Futex)));
-        assert_eq!(says("do_nanosleep.isra.0"), Some(FunctionReason::Reason(Sleep)));
-        assert_eq!(says("__x64_sys_pause"), Some(FunctionReason::Reason(Signal)));
-        assert_eq!(says("schedule_timeout"), Some(FunctionReason::Scheduler));
-        assert_eq!(says("do_syscall_64"), None);
+        let classify = |name: &str| classify(name.as_bytes());
+        assert_eq!(classify("futex_wait_queue"), Some(FunctionReason::Reason(Futex)));
+        assert_eq!(classify("do_nanosleep.isra.0"), Some(FunctionReason::Reason(Sleep)));
+        assert_eq!(classify("__x64_sys_pause"), Some(FunctionReason::Reason(Signal)));
+        assert_eq!(classify("schedule_timeout"), Some(FunctionReason::Scheduler));
+        assert_eq!(classify("do_syscall_64"), None);
     }
 
     #[test]
     fn the_innermost_known_function_gives_the_reason_unless_it_is_a_fault() {
-        let function = |at: u64, says| (16 * at..16 * at + 16, says);
+        let function = |at: u64, classify| (16 * at..16 * at + 16, classify);
         let known = WaitFunctions {
             functions: vec![
                 function(1, FunctionReason::Scheduler),

@@ -16,8 +16,8 @@ const CHAINS: u32 =
     abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER;
 
 /// Returns the event, which is never opened. In perf it is the output of BPF programs
-/// (`off_cpu_config` in `tools/perf/util/bpf_off_cpu.c`); perf reads its samples as any event's,
-/// unless they are raw data.
+/// (`off_cpu_config` in `tools/perf/util/bpf_off_cpu.c`); perf reads its samples like any other
+/// event's, unless they contain raw data.
 pub(crate) fn event() -> Event {
     let kind = abi::PERF_TYPE_SOFTWARE;
     let config = u64::from(abi::PERF_COUNT_SW_BPF_OUTPUT);

@@ -51,7 +51,8 @@ pub(super) enum SwitchesError {
     /// A ring can't be mapped.
     #[error("{0}")]
     Ring(RingError),
-    /// Cgroups can't be followed: a switch only identifies the cgroup of the leaving task.
+    /// Cgroups can't be followed: a sample of a switch only identifies the cgroup of the task that
+    /// leaves the CPU.
     #[error("waits of cgroups (-G) need BPF programs")]
     Cgroups,
 }
@@ -73,7 +74,7 @@ pub(super) struct Switches {
     /// The child that will execute the command.
     waiting: Option<i32>,
     /// Whether waits have user call chains.
-    tells_users: bool,
+    has_user_chains: bool,
     lost: u64,
 }
 
@@ -117,9 +118,9 @@ impl Switches {
             FollowedTasks::Command(child) | FollowedTasks::All(Some(child)) => Some(child),
             FollowedTasks::All(None) | FollowedTasks::Processes(_) => None,
         };
-        let tells_users = plan.stacks != WaitStacks::Few;
+        let has_user_chains = plan.stacks != WaitStacks::Few;
         let layouts = rings.layouts().clone();
-        let mut begun = Self { rings, layouts, fields, waits, waiting, tells_users, lost: 0 };
+        let mut begun = Self { rings, layouts, fields, waits, waiting, has_user_chains, lost: 0 };
         begun.add_existing(&plan.follow, host);
         if let Some(child) = waiting {
             begun.waits.add(child, child, false, None);
@@ -174,13 +175,13 @@ impl Switches {
         mut each: impl FnMut(OffCpuRecord<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         self.read(monotonic_ns().saturating_sub(UNDER_WAY_NS));
-        let tells_users = self.tells_users;
+        let has_user_chains = self.has_user_chains;
         let unsigned = |id: i32| id.unsigned_abs();
         self.waits.take().try_for_each(|(key, sum)| {
             let WaitKey { pid, tid, state, callchain } = key;
             let WaitSum { ns, waits, end_ns, cpu } = sum;
-            let (kernel, user) = parts(&callchain);
-            let user = if tells_users { user } else { &[] };
+            let (kernel, user) = split_callchain(&callchain);
+            let user = if has_user_chains { user } else { &[] };
             let pid = unsigned(pid);
             let tid = unsigned(tid);
             let user_key = 0;
@@ -201,8 +202,8 @@ impl Switches {
         })
     }
 
-    /// Counts of lost records and of ignored waits so far. A lost switch makes a wait vanish, or
-    /// gives it another one's end.
+    /// Counts of lost records and of ignored waits so far. If the record of a switch is lost, its
+    /// wait is missing, or lasts until the thread's next switch.
     pub(super) fn counts(&self) -> OffCpuCounts {
         let counts = self.waits.counts;
         OffCpuCounts { missing_waits: counts.missing_waits + self.lost, ..counts }
@@ -252,10 +253,10 @@ impl TracepointFields {
         let chain: Arc<[u64]> = sample.callchain.iter().flat_map(|chain| chain.iter()).collect();
         // Kernel threads have no user call chain, not even an empty one.
         if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
-            waits.leave(pid, tid, self.prev_state.read_u32(raw), chain, time_ns);
+            waits.switch_out(pid, tid, self.prev_state.read_u32(raw), chain, time_ns);
         }
         let cpu = sample.head.cpu.unwrap_or(0);
-        waits.come_back(self.next_pid.read_u32(raw).cast_signed(), cpu, time_ns);
+        waits.switch_in(self.next_pid.read_u32(raw).cast_signed(), cpu, time_ns);
     }
 }
 
@@ -276,7 +277,7 @@ impl FieldRange {
 }
 
 /// Splits a call chain into kernel and user addresses.
-fn parts(callchain: &[u64]) -> (&[u64], &[u64]) {
+fn split_callchain(callchain: &[u64]) -> (&[u64], &[u64]) {
     let user = callchain.iter().position(|at| *at == abi::PERF_CONTEXT_USER);
     let (kernel, user) = callchain.split_at(user.unwrap_or(callchain.len()));
     (kernel.get(1..).unwrap_or_default(), user.get(1..).unwrap_or_default())
@@ -332,13 +333,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn call_chains_have_a_kernels_and_a_users_part() {
+    fn call_chains_are_split_into_kernel_and_user_addresses() {
         let of_kernel = abi::PERF_CONTEXT_KERNEL;
         let of_user = abi::PERF_CONTEXT_USER;
-        assert_eq!(parts(&[of_kernel, 1, 2, of_user, 3]), (&[1, 2][..], &[3][..]));
-        assert_eq!(parts(&[of_user, 3]), (&[][..], &[3][..]));
-        assert_eq!(parts(&[of_kernel, 1]), (&[1][..], &[][..]));
-        assert_eq!(parts(&[]), (&[][..], &[][..]));
+        assert_eq!(split_callchain(&[of_kernel, 1, 2, of_user, 3]), (&[1, 2][..], &[3][..]));
+        assert_eq!(split_callchain(&[of_user, 3]), (&[][..], &[3][..]));
+        assert_eq!(split_callchain(&[of_kernel, 1]), (&[1][..], &[][..]));
+        assert_eq!(split_callchain(&[]), (&[][..], &[][..]));
     }
 
     #[test]

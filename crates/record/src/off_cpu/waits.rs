@@ -19,9 +19,9 @@ const DEAD: u32 = 0x30;
 /// Limits on which waits are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Shorter waits are only counted, in nanoseconds.
+    /// Nanoseconds below which waits are only counted.
     pub(super) min_ns: u64,
-    /// Waits of at least this length are reported individually, in nanoseconds.
+    /// Nanoseconds from which waits are reported individually.
     pub(super) long_ns: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ struct OpenWait {
 /// Threads, and the sums of their waits.
 #[derive(Debug)]
 pub(super) struct Waits {
-    /// Whether threads that were never announced count too.
+    /// Whether threads without a record of their fork count too.
     all: bool,
     /// The recorder's process, if its waits don't count.
     left_out: Option<i32>,
@@ -100,14 +100,14 @@ impl Waits {
         self.threads.insert(tid, Thread { pid, is_followed, back_ns: 0, woken_ns: 0, wait });
     }
 
-    /// The command's execve: its thread is followed from now on.
+    /// Handles the command's execve: follows its thread from now on.
     pub(super) fn execute(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.is_followed = true;
         }
     }
 
-    /// A task was forked: it waits for its first turn.
+    /// Handles a fork: the new task waits for its first turn on a CPU.
     pub(super) fn fork(&mut self, parent: i32, pid: i32, tid: i32, time_ns: u64) {
         let is_followed = match self.threads.get(&parent) {
             Some(parent) => parent.is_followed,
@@ -128,8 +128,8 @@ impl Waits {
         }
     }
 
-    /// A thread leaves its CPU; `state` is the tracepoint's `prev_state`.
-    pub(super) fn leave(
+    /// Handles a thread that leaves its CPU; `state` is the tracepoint's `prev_state`.
+    pub(super) fn switch_out(
         &mut self,
         pid: i32,
         tid: i32,
@@ -154,8 +154,8 @@ impl Waits {
         }
     }
 
-    /// A thread gets a CPU.
-    pub(super) fn come_back(&mut self, tid: i32, cpu: u32, time_ns: u64) {
+    /// Handles a thread that gets a CPU.
+    pub(super) fn switch_in(&mut self, tid: i32, cpu: u32, time_ns: u64) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         thread.back_ns = time_ns;
         let woken_ns = std::mem::take(&mut thread.woken_ns);
@@ -244,7 +244,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { min_ns: 0, long_ns: None };
 
-    /// Each sum's thread, state, whether it is on a run queue, and time.
+    /// Returns each sum's thread, state, whether it is on a run queue, and nanoseconds.
     fn found(waits: &mut Waits) -> Vec<(i32, u32, bool, u64)> {
         let of = |(key, sum): (WaitKey, WaitSum)| {
             (key.tid, key.state.state, key.state.on_run_queue, sum.ns)
@@ -260,31 +260,31 @@ mod tests {
         waits.add(7, 7, true, None);
         waits.enable(100);
         let chain: Arc<[u64]> = [1, 2].into();
-        waits.leave(7, 7, 1, Arc::clone(&chain), 1000);
+        waits.switch_out(7, 7, 1, Arc::clone(&chain), 1000);
         waits.wake(7, 5000);
-        waits.come_back(7, 0, 5200);
-        waits.leave(7, 7, 0x100, Arc::clone(&chain), 6000);
-        waits.come_back(7, 0, 6050);
+        waits.switch_in(7, 0, 5200);
+        waits.switch_out(7, 7, 0x100, Arc::clone(&chain), 6000);
+        waits.switch_in(7, 0, 6050);
         // A thread that isn't followed.
-        waits.leave(8, 8, 1, chain, 6000);
-        waits.come_back(8, 0, 9000);
+        waits.switch_out(8, 8, 1, chain, 6000);
+        waits.switch_in(8, 0, 9000);
         assert_eq!(found(&mut waits), [(7, 0, true, 50), (7, 1, false, 4000), (7, 1, true, 200)]);
         assert_eq!(found(&mut waits), []);
     }
 
     #[test]
-    fn forks_are_followed_and_the_dead_do_not_wait() {
+    fn forked_threads_are_followed_and_dead_threads_do_not_wait() {
         let mut waits = Waits::new(false, None, LIMITS);
         waits.add(7, 7, false, None);
         waits.enable(0);
         waits.fork(7, 8, 8, 10);
         waits.execute(7);
         waits.fork(7, 9, 9, 100);
-        waits.come_back(8, 0, 130);
-        waits.come_back(9, 1, 140);
-        waits.leave(9, 9, 0x20, [].into(), 200);
+        waits.switch_in(8, 0, 130);
+        waits.switch_in(9, 1, 140);
+        waits.switch_out(9, 9, 0x20, [].into(), 200);
         waits.exit(9);
-        waits.come_back(9, 1, 500);
+        waits.switch_in(9, 1, 500);
         waits.disable(900);
         assert_eq!(found(&mut waits), [(9, 0, true, 40)]);
     }
@@ -295,15 +295,16 @@ mod tests {
         waits.add(7, 7, true, Some((50, 1)));
         waits.add(3, 3, true, Some((50, 1)));
         waits.enable(100);
-        waits.leave(5, 5, 2, [].into(), 150);
+        waits.switch_out(5, 5, 2, [].into(), 150);
         waits.disable(400);
         assert_eq!(found(&mut waits), [(5, 2, false, 250), (7, 1, false, 300)]);
-        waits.come_back(5, 0, 500);
+        waits.switch_in(5, 0, 500);
         waits.enable(600);
-        waits.come_back(7, 0, 700);
+        waits.switch_in(7, 0, 700);
         assert_eq!(found(&mut waits), [(7, 1, false, 100)]);
-        // A late wake-up from another CPU is no wait.
-        waits.leave(7, 7, 1, [].into(), 650);
+        // The record of an earlier switch may arrive after the thread has a CPU again: it begins no
+        // wait.
+        waits.switch_out(7, 7, 1, [].into(), 650);
         waits.disable(800);
         assert_eq!(found(&mut waits), []);
     }
@@ -313,20 +314,20 @@ mod tests {
         let mut waits = Waits::new(true, None, Limits { min_ns: 10, long_ns: Some(100) });
         waits.enable(0);
         for (from, to) in [(0, 5), (10, 30), (40, 60), (1000, 1100), (2000, 2100)] {
-            waits.leave(7, 7, 1, [].into(), from);
-            waits.come_back(7, 0, to);
+            waits.switch_out(7, 7, 1, [].into(), from);
+            waits.switch_in(7, 0, to);
         }
         assert_eq!((waits.counts.short_waits, waits.counts.short_ns), (1, 5));
         assert_eq!(found(&mut waits), [(7, 1, false, 40), (7, 1, false, 100), (7, 1, false, 100)]);
     }
 
     #[test]
-    fn a_full_table_is_counted() {
+    fn waits_beyond_the_table_are_counted_as_missing() {
         let mut waits = Waits::new(true, None, LIMITS);
         waits.enable(0);
         for at in 0..MOST_SUMS as u64 + 3 {
-            waits.leave(7, 7, 1, [at].into(), 10 * at + 1);
-            waits.come_back(7, 0, 10 * at + 3);
+            waits.switch_out(7, 7, 1, [at].into(), 10 * at + 1);
+            waits.switch_in(7, 0, 10 * at + 3);
         }
         assert_eq!((waits.counts.missing_waits, waits.counts.missing_ns), (3, 6));
         assert_eq!(found(&mut waits).len(), MOST_SUMS);

@@ -24,14 +24,14 @@ const KNOWN: usize = 1 << 16;
 /// The wakers that the recording knows.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
-    told: HashSet<u64>,
+    introduced: HashSet<u64>,
     names: HashMap<Vec<u8>, u64>,
 }
 
 impl Wakers {
     /// Appends the records that introduce a waker, unless it is known. `fields` is the samples'
     /// `sample_type`; `time_ns` precedes all waits that the waker ended.
-    pub(super) fn tell(
+    pub(super) fn introduce(
         &mut self,
         waker: &Waker<'_>,
         functions: &WaitFunctions,
@@ -39,10 +39,10 @@ impl Wakers {
         time_ns: u64,
         into: &mut Vec<u8>,
     ) {
-        if self.told.len() >= KNOWN {
-            self.told.clear();
+        if self.introduced.len() >= KNOWN {
+            self.introduced.clear();
         }
-        if !self.told.insert(waker.key) {
+        if !self.introduced.insert(waker.key) {
             return;
         }
         let (kernel, by_interrupt) = functions.waker(waker.kernel);

@@ -28,12 +28,14 @@ pub(super) struct Compressor {
     level: i32,
     /// Records that wait for a full block.
     waiting: Vec<u8>,
-    /// Bytes at the front of `waiting` that belong to a record begun in an earlier block, including
-    /// bytes still to come.
+    /// Bytes missing from a record that an earlier block began: they are at the front of `waiting`,
+    /// or still to come.
     begun: usize,
     /// Compressed records.
     packed: Vec<u8>,
+    /// Bytes of records that were compressed.
     taken: u64,
+    /// Bytes of compressed records.
     made: u64,
 }
 
@@ -156,5 +158,78 @@ impl Compressor {
         }
         self.made += self.packed.len() as u64;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn record(size: usize) -> Vec<u8> {
+        let mut record = vec![0x5a; size];
+        let size = u16::try_from(size).unwrap();
+        record[..HEADER].copy_from_slice(&RecordHeader { kind: 9, misc: 0, size }.encode());
+        record
+    }
+
+    /// Compresses records with a flush after each. Returns the compressed records, and the bytes of
+    /// records at each place where the data may end.
+    fn compress(records: &[Vec<u8>]) -> (Vec<Vec<u8>>, Vec<u64>) {
+        let mut compressor = Compressor::new(1).unwrap();
+        let mut packed = Vec::new();
+        let mut ends = Vec::new();
+        let mut write = |bytes: &[u8], end: Option<u64>| {
+            packed.push(bytes.to_vec());
+            ends.extend(end);
+            Ok(())
+        };
+        for record in records {
+            compressor.add(record, &mut write).unwrap();
+            compressor.flush(&mut write).unwrap();
+        }
+        (packed, ends)
+    }
+
+    #[test]
+    fn data_may_end_only_between_records() {
+        let records = [record(24), record(65_528), record(BLOCK)];
+        let (packed, ends) = compress(&records);
+        assert_eq!(packed.len(), 4, "the record that is longer than a block has two");
+        let sums = [24, 24 + 65_528, 24 + 65_528 + BLOCK as u64];
+        assert_eq!(ends, sums);
+        let payload: Vec<u8> = packed
+            .iter()
+            .flat_map(|record| {
+                let header = RecordHeader::first(record, Endian::NATIVE).unwrap();
+                assert_eq!((header.kind, header.record_size()), (kind::COMPRESSED, record.len()));
+                record[HEADER..].to_vec()
+            })
+            .collect();
+        let all = records.concat();
+        let mut plain = vec![0; all.len()];
+        let mut decoder = zstd::stream::read::Decoder::new(&payload[..]).unwrap();
+        decoder.read_exact(&mut plain).unwrap();
+        assert!(plain == all);
+    }
+
+    #[test]
+    fn nothing_is_written_before_a_block_is_full() {
+        let mut compressor = Compressor::new(1).unwrap();
+        let mut blocks = 0;
+        let mut write = |_: &[u8], _: Option<u64>| {
+            blocks += 1;
+            Ok(())
+        };
+        compressor.add(&record(BLOCK - 8), &mut write).unwrap();
+        assert_eq!(blocks, 0);
+        let mut write = |_: &[u8], end: Option<u64>| {
+            blocks += 1;
+            assert_eq!(end, Some(BLOCK as u64 - 8));
+            Ok(())
+        };
+        compressor.add(&record(16), &mut write).unwrap();
+        assert_eq!(blocks, 1);
     }
 }

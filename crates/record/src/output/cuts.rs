@@ -50,8 +50,9 @@ impl Cuts {
     }
 
     /// Adds a place after a table, whose bytes are no records of the caller. It is always
-    /// remembered, since beyond it file bytes and record bytes run in step again.
-    pub(super) fn add_behind_table(&mut self, cut: CutPoint) {
+    /// remembered, since the offset of a later place is computed from it: each later byte in the
+    /// file is one byte of records.
+    pub(super) fn add_after_table(&mut self, cut: CutPoint) {
         self.last = Some(cut);
         self.keep(cut);
     }
@@ -112,5 +113,58 @@ impl Read for FileReader<'_> {
         let read = self.file.read_at(into, self.at).map_err(io::Error::from)?;
         self.at += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with records of 16 bytes from offset 100 on.
+    fn file() -> std::fs::File {
+        let file = tempfile::tempfile().unwrap();
+        let header = RecordHeader { kind: 9, misc: 0, size: 16 }.encode();
+        let records = [&header[..], &[0; 8]].concat().repeat(100);
+        std::os::unix::fs::FileExt::write_all_at(&file, &records, 100).unwrap();
+        file
+    }
+
+    #[test]
+    fn data_end_at_a_records_end_up_to_the_limit() {
+        let file = file();
+        let mut cuts = Cuts::new(100, false);
+        let cut = |cuts: &Cuts, limit| cuts.before(limit, Some(&file));
+        assert_eq!(cut(&cuts, 150), CutPoint { end: 148, records: 48 });
+        cuts.add(CutPoint { end: 132, records: 32 });
+        assert_eq!(cut(&cuts, 131), CutPoint { end: 116, records: 16 });
+        assert_eq!(cut(&cuts, 150), CutPoint { end: 148, records: 48 });
+        assert_eq!(cuts.before(150, None), CutPoint { end: 150, records: 50 });
+    }
+
+    #[test]
+    fn bytes_of_a_table_are_no_records() {
+        let file = file();
+        let mut cuts = Cuts::new(100, false);
+        cuts.add(CutPoint { end: 116, records: 16 });
+        cuts.add_after_table(CutPoint { end: 132, records: 16 });
+        assert_eq!(cuts.before(150, Some(&file)), CutPoint { end: 148, records: 32 });
+        cuts.add(CutPoint { end: 148, records: 32 });
+        assert_eq!(cuts.before(147, Some(&file)), CutPoint { end: 132, records: 16 });
+    }
+
+    #[test]
+    fn compressed_data_end_after_whole_blocks() {
+        let mut cuts = Cuts::new(100, true);
+        cuts.add(CutPoint { end: 200, records: 5000 });
+        cuts.add(CutPoint { end: 300, records: 9000 });
+        assert_eq!(cuts.before(199, None), CutPoint { end: 100, records: 0 });
+        assert_eq!(cuts.before(299, None), CutPoint { end: 200, records: 5000 });
+        assert_eq!(cuts.before(300, None), CutPoint { end: 300, records: 9000 });
+        let distant = CutPoint { end: 200 + GRAIN, records: 20_000 };
+        cuts.add(distant);
+        cuts.add(CutPoint { end: 300 + GRAIN, records: 30_000 });
+        assert_eq!(cuts.before(299 + GRAIN, None), distant);
+        let forgotten = cuts.before(301, None);
+        assert_eq!(forgotten, CutPoint { end: 200, records: 5000 }, "less than a grain apart");
     }
 }

@@ -36,8 +36,8 @@ pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(open(error)),
                 _ => {
-                    let path = behind_links(path).map_err(open)?;
-                    keep(&path)?;
+                    let path = resolve_link(path).map_err(open)?;
+                    keep_existing(&path)?;
                     Ok(OpenDestination::File { file: Arc::new(create(&path)?), path })
                 }
             }
@@ -89,7 +89,7 @@ fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
 }
 
 /// Resolves a symbolic link, unless it lies in a folder that others can write to.
-fn behind_links(path: &Path) -> io::Result<PathBuf> {
+fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Ok(path.to_owned());
     }
@@ -103,7 +103,7 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Renames an existing file that isn't empty, as perf does.
-fn keep(path: &Path) -> Result<()> {
+fn keep_existing(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.len() > 0 || found.uid() != rustix::process::geteuid().as_raw() => {
             let old = with_ending(path, ".old");

@@ -47,7 +47,7 @@ pub(super) struct DirectWriter {
     len: usize,
     /// Bytes at the front of the buffer that are already in the file.
     clean: usize,
-    /// Smallest possible size of the file, unless someone truncates it.
+    /// Smallest possible size of the file, unless another process truncates it.
     least_size: u64,
     /// Offset up to which space is allocated.
     allocated: u64,
@@ -217,7 +217,7 @@ impl DirectWriter {
         }
     }
 
-    /// Returns the bytes that are in no file yet, and their offset.
+    /// Returns the bytes that are not in the file yet, and their offset.
     pub(super) fn rest(&mut self) -> (u64, &[u8]) {
         (self.base + self.clean as u64, &self.buffer.bytes()[self.clean..self.len])
     }
@@ -246,5 +246,67 @@ impl AlignedBuffer {
 
     fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.first..][..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const BLOCK: usize = 4096;
+
+    /// A writer in blocks to a file that has these bytes.
+    fn writer(begun: &[u8]) -> (Arc<File>, DirectWriter) {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        file.write_all_at(begun, 0).unwrap();
+        let direct = DirectFile { file: Arc::clone(&file) as Arc<dyn DiskFile>, block: BLOCK };
+        let through = Arc::clone(&file) as Arc<dyn DiskFile>;
+        let writer = DirectWriter::new(through, direct, begun.len() as u64).unwrap();
+        (file, writer)
+    }
+
+    fn content(file: &File, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn bytes_follow_the_earlier_ones_in_whole_blocks() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let mut all = vec![1; 5000];
+        let (file, mut writer) = writer(&all);
+        for _ in 0..200 {
+            let len = [10, 5000, 300_000][random.usize(..3)];
+            let piece: Vec<u8> = (0..random.usize(1..len)).map(|_| random.u8(..)).collect();
+            writer.append(&[&piece]).unwrap();
+            all.extend(piece);
+            assert_eq!(writer.end(), all.len() as u64);
+            if random.bool() {
+                writer.write_out().unwrap();
+                assert_eq!(writer.in_file(), all.len() as u64);
+                let len = file.metadata().unwrap().len();
+                assert!(len.is_multiple_of(BLOCK as u64) && len >= all.len() as u64);
+            }
+            let in_file = usize::try_from(writer.in_file()).unwrap();
+            let (offset, rest) = writer.rest();
+            assert!(offset == in_file as u64 && rest == &all[in_file..]);
+        }
+        writer.write_out().unwrap();
+        assert!(content(&file, all.len()) == all);
+    }
+
+    #[test]
+    fn a_truncated_file_is_not_written() {
+        let (file, mut writer) = writer(&[1; 100]);
+        writer.append(&[&[2; 5000]]).unwrap();
+        writer.write_out().unwrap();
+        file.set_len(50).unwrap();
+        writer.append(&[&[3; 10]]).unwrap();
+        assert_eq!(writer.write_out(), Err(DirectError::Truncated));
+        assert_eq!(file.metadata().unwrap().len(), 50);
     }
 }

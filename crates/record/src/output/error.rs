@@ -1,4 +1,4 @@
-//! Why a recording can't be written, or not any further.
+//! Why a recording can't be written, or has to end.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use tare_format::file::writer::WriteError;
 use thiserror::Error;
 
-/// Why a recording can't be written, or not any further. Everything written before can be read. The
+/// Why a recording can't be written, or has to end. Everything written before can be read. The
 /// caller names the remedy: this library knows no options.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {

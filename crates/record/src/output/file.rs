@@ -14,7 +14,7 @@ use super::later_ids;
 use super::sink::Sink;
 use super::window_thread::WindowThread;
 use super::write::write_at;
-use super::{Closing, Options, OutputError, OutputStats, PathChoice, Result};
+use super::{Closing, OutputError, OutputOptions, OutputStats, PathChoice, Result};
 
 /// Bytes written through the page cache after the disk was too slow, before `O_DIRECT` is tried
 /// again.
@@ -58,7 +58,8 @@ struct DirectUse {
     spills: u64,
 }
 
-/// The records in the file. Once `failed` is set, the data end there, and its reason stays.
+/// The records in the file. Once `failed` is set, the data end at its place, which only moves back,
+/// and its reason stays.
 #[derive(Debug)]
 struct RecordedData {
     /// Offset of the first appended record.
@@ -71,8 +72,8 @@ struct RecordedData {
 }
 
 impl RecordedData {
-    /// Returns the reason if the data have ended.
-    fn still_going(&self) -> Result<()> {
+    /// Fails with the reason if the data have ended.
+    fn check_going(&self) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |(error, _)| Err(error.clone()))
     }
 
@@ -106,13 +107,13 @@ struct PublishedData {
 
 impl OutputFile {
     /// Prepares to write to a destination.
-    pub(super) fn new(place: OpenDestination, options: &Options) -> Result<Self> {
+    pub(super) fn new(place: OpenDestination, options: &OutputOptions) -> Result<Self> {
         let mut direct = None;
         let (open, sink) = match place {
             OpenDestination::File { file, path } => {
                 let mut sink = Sink::file(Arc::clone(&file));
                 if options.choice == PathChoice::Direct {
-                    direct = file.direct().map_err(|why| sink.stay(why)).ok();
+                    direct = file.direct().map_err(|why| sink.note_fallback(why)).ok();
                 }
                 (OpenOutput::File { file, path }, sink)
             }
@@ -166,7 +167,7 @@ impl OutputFile {
         };
         if let Err(error) = self.sink.append(&[&beginning.bytes]) {
             self.data.failed = Some((error.into(), CutPoint::default()));
-            return self.data.still_going();
+            return self.data.check_going();
         }
         self.data.start = self.sink.end();
         if let (Some(direct), OpenOutput::File { file, .. }) = (self.direct.file.take(), &self.open)
@@ -193,9 +194,9 @@ impl OutputFile {
 
     /// See [`super::Output::add_ids`].
     pub(super) fn add_ids(&mut self, description: &Description, ids: &[Vec<u64>]) -> Result<()> {
-        self.data.still_going()?;
+        self.data.check_going()?;
         let Some(file) = self.file().cloned() else {
-            return later_ids::each(ids)
+            return later_ids::stream_rounds(ids)
                 .try_for_each(|ids| self.append(&[&description.stream_ids(&ids)?]));
         };
         self.calls += later_ids::write(&mut self.published.beginning, &*file, ids)?;
@@ -221,7 +222,7 @@ impl OutputFile {
 
     fn append_up_to(&mut self, records: &[&[u8]], is_whole: bool) -> Result<()> {
         self.data.records += records.iter().map(|piece| piece.len() as u64).sum::<u64>();
-        self.data.still_going()?;
+        self.data.check_going()?;
         match self.compressor.take() {
             None => self.write(records, is_whole.then_some(self.data.records)),
             Some(mut compressor) => {
@@ -238,7 +239,7 @@ impl OutputFile {
     /// bytes of records before.
     fn write(&mut self, pieces: &[&[u8]], records: Option<u64>) -> Result<()> {
         // A write past the file's end would fill the gap with zeros.
-        if self.sink.writes() {
+        if self.sink.is_by_writes() {
             self.check()?;
             self.is_checked = true;
         }
@@ -252,13 +253,13 @@ impl OutputFile {
         };
         self.published.has_table = written == Ok(true);
         if written == Err(Errno::STALE) || self.sink.is_torn() {
-            return self.torn();
+            return self.end_truncated();
         }
         if let Err(error) = written {
             let end = self.end_here(error);
             // Of two failures the first is reported.
             let _ = self.make_cut_known(end);
-            return self.data.still_going();
+            return self.data.check_going();
         }
         if let Some(records) = records {
             self.data.cuts.add(CutPoint { end: self.sink.end(), records });
@@ -272,9 +273,9 @@ impl OutputFile {
         let FileState { bytes, is_deleted } = file.state()?;
         self.calls += 1;
         if bytes < self.sink.in_file() {
-            self.gone(OutputError::Truncated, bytes)
+            self.end_at_most(OutputError::Truncated, bytes)
         } else if is_deleted {
-            self.gone(OutputError::Deleted, u64::MAX)
+            self.end_at_most(OutputError::Deleted, u64::MAX)
         } else {
             Ok(())
         }
@@ -283,20 +284,20 @@ impl OutputFile {
     /// Brings everything written into the file.
     fn write_out(&mut self) -> Result<()> {
         match self.sink.write_out() {
-            Err(Errno::STALE) => self.torn(),
-            arrived => self.going_on_if(arrived),
+            Err(Errno::STALE) => self.end_truncated(),
+            arrived => self.end_on_error(arrived),
         }
     }
 
     /// Ends the data where the sink found the file truncated, even if the file has been extended
     /// since.
-    fn torn(&mut self) -> Result<()> {
+    fn end_truncated(&mut self) -> Result<()> {
         self.check()?;
-        self.gone(OutputError::Truncated, self.data.start)
+        self.end_at_most(OutputError::Truncated, self.data.start)
     }
 
-    /// Ends the data for this reason, at most at `limit`.
-    fn gone(&mut self, why: OutputError, limit: u64) -> Result<()> {
+    /// Ends the data for this reason, at `limit` or before.
+    fn end_at_most(&mut self, why: OutputError, limit: u64) -> Result<()> {
         if why == OutputError::Truncated {
             self.sink.abandon();
         } else {
@@ -306,7 +307,7 @@ impl OutputFile {
         self.data.failed = Some((why, cut));
         // Of two failures the first is reported.
         let _ = self.restore_beginning().and_then(|()| Ok(self.make_cut_known(cut.end)?));
-        self.data.still_going()
+        self.data.check_going()
     }
 
     /// Restores the beginning of a truncated file.
@@ -319,8 +320,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Continues by writes, so that the file may be truncated. The data end before the first byte
-    /// that finds no room.
+    /// Continues by writes, so that the file may be truncated. If the disk is full, the data end
+    /// before the first byte without room.
     fn go_plain(&mut self) {
         let Err(error) = self.sink.go_plain() else { return };
         if self.data.failed.is_none() {
@@ -344,7 +345,7 @@ impl OutputFile {
 
     /// Makes everything written so far readable, even if the file is never finished.
     pub(super) fn flush(&mut self) -> Result<()> {
-        self.data.still_going()?;
+        self.data.check_going()?;
         self.pack()?;
         if !std::mem::take(&mut self.is_checked) {
             self.check()?;
@@ -355,17 +356,18 @@ impl OutputFile {
         {
             let synced = file.sync();
             self.calls += 1;
-            return self.going_on_if(synced);
+            return self.end_on_error(synced);
         }
         Ok(())
     }
 
-    /// Ends the data if making them known has failed: a reader might not find later data.
-    fn going_on_if(&mut self, done: std::result::Result<(), Errno>) -> Result<()> {
+    /// Ends the data if an operation failed that makes them known: a reader might not find later
+    /// data.
+    fn end_on_error(&mut self, done: std::result::Result<(), Errno>) -> Result<()> {
         if let Err(error) = done {
             self.end_here(error);
         }
-        self.data.still_going()
+        self.data.check_going()
     }
 
     /// Writes the data that wait for compression.
@@ -395,11 +397,11 @@ impl OutputFile {
         if self.compressor.is_none() {
             self.data
                 .cuts
-                .add_behind_table(CutPoint { end: self.sink.end(), records: self.data.records });
+                .add_after_table(CutPoint { end: self.sink.end(), records: self.data.records });
         }
         self.write_out()?;
         let told = write_at(&*file, &self.published.beginning.data_size(end), DATA_SIZE_OFFSET);
-        self.going_on_if(told)?;
+        self.end_on_error(told)?;
         self.published.end = self.sink.end();
         self.calls += 1;
         Ok(())
@@ -417,7 +419,7 @@ impl OutputFile {
     /// Returns the bytes that the file, or the stream, will have when it ends this way; `None`
     /// after a failure.
     pub(super) fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
-        self.data.still_going().ok()?;
+        self.data.check_going().ok()?;
         self.pack().ok()?;
         let data_end = self.sink.end() + closing.records.len() as u64;
         let description = self.with_compression(closing.description);
@@ -428,8 +430,8 @@ impl OutputFile {
         Some(data_end + tail as u64)
     }
 
-    /// See [`super::Output::keeps_nothing`].
-    pub(super) fn keeps_nothing(&self) -> bool {
+    /// See [`super::Output::is_discarding`].
+    pub(super) fn is_discarding(&self) -> bool {
         matches!(self.open, OpenOutput::Null(_))
     }
 
@@ -448,7 +450,7 @@ impl OutputFile {
         self.direct.from = u64::MAX;
         let OpenOutput::File { file, .. } = &self.open else { return };
         let file = Arc::clone(file);
-        // If that isn't possible, writes go on, which is also what was requested.
+        // If that isn't possible, writes continue through the page cache.
         let Ok(direct) = file.direct() else { return };
         self.calls += 4;
         // Starts writeback of the page cache; the end of the file drops it.
@@ -479,7 +481,7 @@ impl OutputFile {
     /// Reserves `room` bytes after the data for the file's end. If the disk has no room, the data
     /// end as after a failed write.
     pub(super) fn reserve(&mut self, room: u64) -> Result<()> {
-        self.data.still_going()?;
+        self.data.check_going()?;
         self.pack()?;
         self.check()?;
         self.write_out()?;
@@ -490,9 +492,9 @@ impl OutputFile {
         match write_at(&**file, &zeros, self.sink.end()) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
                 self.end_here(error);
-                self.data.still_going()
+                self.data.check_going()
             }
-            // Any other failure shows again when the end is written.
+            // Any other failure repeats when the end is written.
             _ => Ok(()),
         }
     }
@@ -501,7 +503,7 @@ impl OutputFile {
     /// an unfinished recording.
     pub(super) fn cut_back(&mut self, room: u64) -> Option<CutFile> {
         if self.data.failed.is_none() {
-            // A failure is also in `failed`.
+            // `failed` holds a failure too.
             let _ = self.pack().and_then(|()| self.check());
         }
         let OpenOutput::File { file, .. } = &self.open else { return None };
@@ -509,7 +511,7 @@ impl OutputFile {
         self.data.failed.as_ref()?;
         self.go_plain();
         let room = room + self.published.beginning.feature_table.len() as u64;
-        if self.lacks(room, &*file) {
+        if self.lacks_room(room, &*file) {
             self.end_before(self.sink.end().saturating_sub(room).max(self.data.start));
         }
         let end = self.data.end()?;
@@ -519,9 +521,9 @@ impl OutputFile {
         Some(CutFile { file, at: 0, end })
     }
 
-    /// Whether `room` bytes don't fit after data that have ended. Even if they ended for another
-    /// reason, the disk may be full.
-    fn lacks(&self, room: u64, file: &dyn DiskFile) -> bool {
+    /// Whether the disk has no room for `room` bytes after data that have ended. It may be full
+    /// even if the data ended for another reason.
+    fn lacks_room(&self, room: u64, file: &dyn DiskFile) -> bool {
         match &self.data.failed {
             None => false,
             Some((OutputError::Full | OutputError::TooLong, _)) => true,
@@ -585,7 +587,7 @@ impl OutputFile {
     /// Writes the end; returns the length of the file.
     fn complete(&mut self, closing: &Closing<'_>) -> Result<u64> {
         if self.data.failed.is_none() {
-            // A failure is also in `failed`, and the file is completed all the same.
+            // `failed` holds a failure too, and the file is completed all the same.
             let _ = self.pack().and_then(|()| self.check());
         }
         self.go_plain();
@@ -615,8 +617,8 @@ impl OutputFile {
         let room = self.sink.end();
         for attempt in 0..=ATTEMPTS {
             let end = self.data.end().unwrap_or(room);
-            // Until the header is written, a reader finds the data up to here by their own table,
-            // which therefore stays.
+            // Until the header is written, a reader finds the data up to here by the table after
+            // them, so the table stays.
             let table = if end == self.published.end {
                 0
             } else {
@@ -670,10 +672,10 @@ mod tests {
     fn data_keep_the_first_reason_when_their_end_moves_back() {
         let cuts = Cuts::new(100, false);
         let mut data = RecordedData { start: 100, records: 80, cuts, failed: None };
-        assert_eq!((data.still_going(), data.end(), data.dropped()), (Ok(()), None, 0));
+        assert_eq!((data.check_going(), data.end(), data.dropped()), (Ok(()), None, 0));
         data.move_end(CutPoint { end: 160, records: 60 }, OutputError::Deleted);
         data.move_end(CutPoint { end: 140, records: 40 }, OutputError::Full);
-        assert_eq!(data.still_going(), Err(OutputError::Deleted));
+        assert_eq!(data.check_going(), Err(OutputError::Deleted));
         assert_eq!((data.end(), data.dropped()), (Some(140), 40));
     }
 }

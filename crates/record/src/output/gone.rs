@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::destination::with_ending;
 use super::disk::DiskFile;
-use super::names::text;
+use super::names::format_time;
 
 /// Bytes per copy.
 const PIECE: usize = 1 << 20;
@@ -28,7 +28,7 @@ pub(super) fn write_anew(
     };
     let (mut new, path) = match create(path.to_owned()) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            create(with_ending(path, &format!(".{}", text(now))))
+            create(with_ending(path, &format!(".{}", format_time(now))))
         }
         created => created,
     }

@@ -48,7 +48,7 @@ use disk::OutputBackend;
 use disk::{CutFile, Disk, OpenDestination};
 pub use error::{OutputError, Result};
 pub use file_system::FileSystem;
-pub use options::{Destination, FileSwitch, Options, PathChoice};
+pub use options::{Destination, FileSwitch, OutputOptions, PathChoice};
 use queue::Queue;
 use record_sink::SinkWriter;
 pub use record_sink::{RecordSink, SinkClosed};
@@ -85,7 +85,7 @@ pub trait RecordWriter: fmt::Debug + Send {
     }
 
     /// Whether the destination keeps nothing, as `/dev/null`.
-    fn keeps_nothing(&self) -> bool {
+    fn is_discarding(&self) -> bool {
         false
     }
 
@@ -115,7 +115,7 @@ pub trait RecordWriter: fmt::Debug + Send {
     fn written(&self) -> u64;
 
     /// Whether the next file is due, by size or age.
-    fn wants_switch(&self) -> bool {
+    fn is_switch_due(&self) -> bool {
         false
     }
 
@@ -167,7 +167,8 @@ pub trait RecordWriter: fmt::Debug + Send {
     /// Returns the figures so far. A queue's are those of the moment; bytes are not included.
     fn so_far(&self) -> OutputStats;
 
-    /// Completes the recording. It never fails: the returned figures state what is missing.
+    /// Completes the recording. It never fails: the returned figures state the dropped bytes and
+    /// the reason for an early end.
     fn finish(self: Box<Self>, closing: &Closing<'_>) -> OutputStats;
 }
 
@@ -199,7 +200,7 @@ impl Output {
     ///
     /// # Errors
     /// See [`OutputError`]; fails with [`OutputError::NoReader`] for a FIFO without a reader.
-    pub fn open(to: &Destination, options: &Options) -> Result<Self> {
+    pub fn open(to: &Destination, options: &OutputOptions) -> Result<Self> {
         Self::open_on(Arc::new(FileSystem), Arc::new(SystemClock), to, options)
     }
 
@@ -211,7 +212,7 @@ impl Output {
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
         to: &Destination,
-        options: &Options,
+        options: &OutputOptions,
     ) -> Result<Self> {
         let place = disk.open(to)?;
         let is_queued = options.compress.is_some()
@@ -226,7 +227,7 @@ impl Output {
         let writer: Box<dyn RecordWriter> = if is_queued {
             Box::new(Queue::start(recording, options.queue_bytes)?)
         } else if is_file && options.choice == PathChoice::Auto {
-            Box::new(Queue::later(recording, options.queue_bytes))
+            Box::new(Queue::by_pace(recording, options.queue_bytes))
         } else {
             Box::new(recording)
         };
@@ -254,7 +255,7 @@ impl Output {
     /// Whether the current file takes no more records.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.is_at_max_size() || self.wants_switch()
+        self.is_at_max_size() || self.is_switch_due()
     }
 
     /// Completes the recording: see [`RecordWriter::finish`].

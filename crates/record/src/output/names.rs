@@ -12,14 +12,14 @@ use super::destination::with_ending;
 
 /// Resolution of the time in names.
 const STEP: Duration = Duration::from_millis(10);
-/// Number of names that are tried if files already have them.
+/// Number of names to try if files with these names exist.
 const STEPS: u32 = 100;
 
 /// Renames a finished file to end with the time, `YYYYMMDDhhmmsscc` with hundredths of seconds, as
 /// perf does. If a name is taken, tries the next hundredth.
 pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
     for step in 0..STEPS {
-        let stamped = with_ending(path, &format!(".{}", text(now + STEP * step)));
+        let stamped = with_ending(path, &format!(".{}", format_time(now + STEP * step)));
         match renameat_with(CWD, path, CWD, &stamped, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(stamped),
             Err(Errno::EXIST) => {}
@@ -35,7 +35,7 @@ pub(super) fn stamp(path: &Path, now: SystemTime) -> Result<PathBuf, Errno> {
 }
 
 /// Formats a time as the ending of a name.
-pub(super) fn text(at: SystemTime) -> String {
+pub(super) fn format_time(at: SystemTime) -> String {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let hundredths = since.subsec_millis() / 10;
@@ -72,5 +72,38 @@ impl KeptFiles {
     /// Returns all kept files, oldest first.
     pub(super) fn into_files(self) -> Vec<PathBuf> {
         self.files.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_files_are_kept() {
+        let removed = std::cell::RefCell::new(Vec::new());
+        let remove = |path: &Path| {
+            removed.borrow_mut().push(path.to_owned());
+            Ok(())
+        };
+        let mut kept = KeptFiles::default();
+        for name in ["a", "b", "c"] {
+            kept.add(name.into(), Some(2), remove).unwrap();
+        }
+        assert_eq!(*removed.borrow(), [PathBuf::from("a")]);
+        kept.add("d".into(), Some(0), remove).unwrap();
+        assert_eq!(kept.into_files(), [PathBuf::from("d")], "the newest is always kept");
+    }
+
+    #[test]
+    fn a_taken_name_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        let mut names = Vec::new();
+        for _ in 0..2 {
+            std::fs::write(&path, "").unwrap();
+            names.push(stamp(&path, SystemTime::UNIX_EPOCH).unwrap());
+        }
+        assert!(names[0] < names[1] && names.iter().all(|name| name.exists()), "{names:?}");
     }
 }

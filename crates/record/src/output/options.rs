@@ -40,7 +40,7 @@ pub enum FileSwitch {
 
 /// Options of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct OutputOptions {
     /// How bytes reach a file.
     pub choice: PathChoice,
     /// Bytes of the largest mapped window. The first ones are smaller.
@@ -66,7 +66,7 @@ pub struct Options {
     pub queue_bytes: usize,
 }
 
-impl Default for Options {
+impl Default for OutputOptions {
     fn default() -> Self {
         Self {
             choice: PathChoice::Auto,
@@ -88,7 +88,7 @@ const LOOKS: u64 = 64;
 /// Most bytes between two size checks.
 const LARGEST_STEP: u64 = 1 << 20;
 
-impl Options {
+impl OutputOptions {
     /// Most bytes to append before the file size is checked again; `None` if the size is unlimited.
     pub(super) fn step(&self) -> Option<usize> {
         let switch =

@@ -10,8 +10,8 @@ const SLOW: u32 = 10;
 /// The growth rate of a file.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes per window above which growth counts as fast.
-    many: u64,
+    /// Bytes per window from which growth counts as fast.
+    threshold: u64,
     began: Option<Instant>,
     /// Bytes since the window began.
     bytes: u64,
@@ -20,8 +20,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(many: u64) -> Self {
-        Self { many, began: None, bytes: 0, slow: None }
+    pub(super) fn new(threshold: u64) -> Self {
+        Self { threshold, began: None, bytes: 0, slow: None }
     }
 
     /// Notes that the file has grown by `bytes`.
@@ -31,7 +31,7 @@ impl Pace {
             self.slow = self.slow.map(|windows| windows.saturating_add(1));
         }
         self.bytes += bytes;
-        if self.bytes >= self.many {
+        if self.bytes >= self.threshold {
             self.slow = Some(0);
         }
     }

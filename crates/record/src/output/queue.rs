@@ -3,9 +3,9 @@
 //! When the queue is full, appending waits; then the rings fill, and the kernel counts the records
 //! that it must drop.
 //!
-//! If a file's path depends on how fast it grows, the appending thread writes it while it grows
-//! slowly, and the queue's thread while it grows fast: a short or slow file needs no thread and no
-//! wake-ups.
+//! If the path of a file's bytes depends on its growth rate, the appending thread writes the file
+//! while it grows slowly, and the queue's thread while it grows fast. A short or slow file
+//! therefore needs no thread and no wake-ups.
 
 mod piece;
 mod thread;
@@ -23,10 +23,10 @@ use super::hand_over::mpsc;
 use super::series::FileSeries;
 use super::{Closing, OutputError, OutputStats, RecordWriter, Result};
 
-/// Dropping it ends the thread, once the queue is empty.
-struct Ends(Arc<SharedQueue>);
+/// A guard: dropping it ends the thread, once the queue is empty.
+struct EndGuard(Arc<SharedQueue>);
 
-impl Drop for Ends {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.0.lock().ends = true;
         self.0.has_work.notify_one();
@@ -43,7 +43,7 @@ pub(super) struct Queue {
     thread: Option<OutputThread>,
     /// Thread id of the recording's own helper.
     helper: Option<i32>,
-    ends: Ends,
+    ends: EndGuard,
     capacity: usize,
     /// The piece being filled, if pieces wait until they are full.
     filling: Option<PageBuffer>,
@@ -62,16 +62,16 @@ impl std::fmt::Debug for Queue {
 impl Queue {
     /// Starts the thread. At most `capacity` bytes wait, or one piece of any size.
     pub(super) fn start(recording: FileSeries, capacity: usize) -> Result<Self> {
-        let mut queue = Self { is_by_pace: false, ..Self::later(recording, capacity) };
+        let mut queue = Self { is_by_pace: false, ..Self::by_pace(recording, capacity) };
         queue.thread = Some(OutputThread::start(&queue.shared, capacity)?);
         queue.hand_over();
         Ok(queue)
     }
 
     /// Creates a queue whose thread only has the recording while the file grows fast.
-    pub(super) fn later(recording: FileSeries, capacity: usize) -> Self {
+    pub(super) fn by_pace(recording: FileSeries, capacity: usize) -> Self {
         let shared = Arc::new(SharedQueue::default());
-        let ends = Ends(Arc::clone(&shared));
+        let ends = EndGuard(Arc::clone(&shared));
         let helper = recording.thread();
         let is_large = recording.is_written_as_it_comes();
         let fills = is_large && !recording.is_limited();
@@ -93,7 +93,7 @@ impl Queue {
     fn hand_over(&mut self) {
         let Some(thread) = &self.thread else { return };
         let Some(mut recording) = self.here.take() else { return };
-        recording.write_apart(true);
+        recording.set_apart(true);
         let mut state = self.shared.lock();
         state.offset.set(recording.written());
         state.progress.written = recording.written();
@@ -126,7 +126,7 @@ impl Queue {
         self.shared.has_work.notify_one();
         let back = self.thread.as_ref().and_then(|thread| thread.recording.recv().ok());
         if let Some(mut recording) = back {
-            recording.write_apart(false);
+            recording.set_apart(false);
             self.here = Some(Box::new(recording));
             self.shared.lock().spare = Vec::new();
         }
@@ -155,7 +155,7 @@ impl Queue {
         }
     }
 
-    fn spare(&self) -> Result<PageBuffer> {
+    fn take_spare(&self) -> Result<PageBuffer> {
         let mut state = self.shared.lock();
         let memory = state.spare.pop();
         let place = state.offset.next;
@@ -211,7 +211,7 @@ impl RecordWriter for Queue {
             while !rest.is_empty() {
                 let mut piece = match self.filling.take() {
                     Some(piece) => piece,
-                    None => self.spare()?,
+                    None => self.take_spare()?,
                 };
                 rest = &rest[piece.push(rest)..];
                 if piece.room() > 0 {
@@ -253,11 +253,11 @@ impl RecordWriter for Queue {
             .map_or_else(|| self.shared.lock().progress.written, |here| here.written())
     }
 
-    /// See [`FileSeries::wants_switch`].
-    fn wants_switch(&self) -> bool {
+    /// See [`FileSeries::is_switch_due`].
+    fn is_switch_due(&self) -> bool {
         self.here
             .as_ref()
-            .map_or_else(|| self.shared.lock().progress.wants_switch, |here| here.wants_switch())
+            .map_or_else(|| self.shared.lock().progress.is_switch_due, |here| here.is_switch_due())
     }
 
     /// Waits until everything is written.

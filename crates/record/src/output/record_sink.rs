@@ -8,7 +8,7 @@ use tare_format::record::RecordHeader;
 
 use super::{Closing, OutputError, OutputStats, Path, RecordWriter, Result};
 
-/// The sink takes no more records: the recording ends as if a stream's reader had gone.
+/// The sink takes no more records: the recording ends as if a stream's reader had closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkClosed;
 
@@ -30,12 +30,12 @@ pub trait RecordSink: Send {
     /// that no later record is older than the records before the previous one.
     fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed>;
 
-    /// All records that the ring buffers held at this time were handed over.
+    /// Reports that all records that the ring buffers held at this time were handed over.
     fn flush(&mut self) -> ControlFlow<SinkClosed> {
         ControlFlow::Continue(())
     }
 
-    /// The recording ends. `description` contains the facts that are only known at the end.
+    /// Ends the recording. `description` contains the facts that are only known at the end.
     fn finish(&mut self, description: &Description) {
         let _ = description;
     }
@@ -72,7 +72,7 @@ impl SinkWriter {
             }
             let flow = self.sink.records(&self.partial);
             self.partial.clear();
-            self.went_on(flow)?;
+            self.check_flow(flow)?;
         }
         let (whole, begun) = piece.split_at(whole_records(piece));
         self.partial.extend_from_slice(begun);
@@ -80,10 +80,10 @@ impl SinkWriter {
             return Ok(());
         }
         let flow = self.sink.records(whole);
-        self.went_on(flow)
+        self.check_flow(flow)
     }
 
-    fn went_on(&mut self, flow: ControlFlow<SinkClosed>) -> Result<()> {
+    fn check_flow(&mut self, flow: ControlFlow<SinkClosed>) -> Result<()> {
         if flow.is_continue() {
             return Ok(());
         }
@@ -95,7 +95,7 @@ impl SinkWriter {
 impl RecordWriter for SinkWriter {
     fn begin(&mut self, description: &Description) -> Result<()> {
         let flow = self.sink.begin(description);
-        self.went_on(flow)
+        self.check_flow(flow)
     }
 
     fn append(&mut self, pieces: &[&[u8]]) -> Result<()> {
@@ -114,12 +114,12 @@ impl RecordWriter for SinkWriter {
             return Err(why.clone());
         }
         let flow = self.sink.flush();
-        self.went_on(flow)
+        self.check_flow(flow)
     }
 
     fn add_ids(&mut self, description: &Description, _ids: &[Vec<u64>]) -> Result<()> {
         let flow = self.sink.add_ids(description);
-        self.went_on(flow)
+        self.check_flow(flow)
     }
 
     fn finish(mut self: Box<Self>, closing: &Closing<'_>) -> OutputStats {
@@ -164,7 +164,7 @@ fn is_whole(record: &[u8]) -> bool {
     size(record).is_some_and(|size| size <= record.len())
 }
 
-/// Returns the number of bytes that a record lacks, given the rest in `next`.
+/// Returns the number of bytes that a partial record lacks; `next` continues it.
 fn missing(partial: &[u8], next: &[u8]) -> usize {
     let header: Vec<u8> = partial.iter().chain(next).take(RecordHeader::SIZE).copied().collect();
     size(&header).map_or(next.len(), |size| size.saturating_sub(partial.len()))
@@ -177,9 +177,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Collects(Arc<Mutex<Vec<Vec<u8>>>>);
+    struct CollectingSink(Arc<Mutex<Vec<Vec<u8>>>>);
 
-    impl RecordSink for Collects {
+    impl RecordSink for CollectingSink {
         fn begin(&mut self, _: &Description) -> ControlFlow<SinkClosed> {
             ControlFlow::Continue(())
         }
@@ -203,7 +203,7 @@ mod tests {
         let all = [record(24, 1), record(8, 2), record(40, 3)].concat();
         for first in 0..=all.len() {
             for second in first..=all.len() {
-                let sink = Collects::default();
+                let sink = CollectingSink::default();
                 let mut writer = SinkWriter::new(Box::new(sink.clone()));
                 writer.append(&[&all[..first], &all[first..second], &all[second..]]).unwrap();
                 let got = sink.0.lock().unwrap().clone();
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_closed_sink_ends_the_recording() {
-        let mut writer = SinkWriter::new(Box::new(Collects::default()));
+        let mut writer = SinkWriter::new(Box::new(CollectingSink::default()));
         let one = record(8, 0);
         let taken = (0..200).take_while(|_| writer.append(&[&one]).is_ok()).count();
         assert_eq!((taken, writer.so_far().dropped_bytes), (99, 0));

@@ -12,18 +12,18 @@ use super::names::KeptFiles;
 use super::pace::Pace;
 use super::window_thread::WindowThread;
 use super::{
-    Closing, FileSwitch, Options, OutputError, OutputStats, PathChoice, RecordWriter, Result,
+    Closing, FileSwitch, OutputError, OutputOptions, OutputStats, PathChoice, RecordWriter, Result,
 };
 
 /// A recording that is being written.
 #[derive(Debug)]
 pub(super) struct FileSeries {
-    options: Options,
+    options: OutputOptions,
     backend: OutputBackend,
     /// The current file; `None` if the next file could not be created.
     file: Option<OutputFile>,
     window_thread: Option<WindowThread>,
-    /// Whether a thread of its own writes.
+    /// Whether the queue's thread writes, which may wait for a disk.
     is_apart: bool,
     /// Growth rate, if the path of files depends on it.
     pace: Option<Pace>,
@@ -37,7 +37,7 @@ impl FileSeries {
     /// Prepares to write to an open destination.
     pub(super) fn new(
         place: OpenDestination,
-        options: &Options,
+        options: &OutputOptions,
         backend: OutputBackend,
     ) -> Result<Self> {
         let is_file = matches!(place, OpenDestination::File { .. });
@@ -103,8 +103,8 @@ impl FileSeries {
         self.pace.as_ref().is_some_and(Pace::is_fast)
     }
 
-    /// Notes whether the recording has a thread of its own, which may wait for a disk.
-    pub(super) fn write_apart(&mut self, is_apart: bool) {
+    /// Notes whether the queue's thread writes, which may wait for a disk.
+    pub(super) fn set_apart(&mut self, is_apart: bool) {
         self.is_apart = is_apart;
         self.choose_path();
     }
@@ -125,7 +125,7 @@ impl FileSeries {
     }
 
     /// Updates the growth rate; the file had `before` bytes before the last append.
-    fn look_at_pace(&mut self, before: u64) {
+    fn update_pace(&mut self, before: u64) {
         let bytes = self.written().saturating_sub(before);
         if let Some(pace) = &mut self.pace {
             pace.add(bytes, self.backend.clock.now());
@@ -135,15 +135,15 @@ impl FileSeries {
         }
     }
 
-    /// Records arrive faster than the disk takes them past the page cache: uses the page cache for
-    /// a while.
+    /// Uses the page cache for a while, because records arrive faster than the disk takes them past
+    /// it.
     pub(super) fn spill(&mut self) {
         if let Some(file) = &mut self.file {
             file.spill();
         }
     }
 
-    fn still_going(&self) -> Result<()> {
+    fn check_going(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
@@ -152,7 +152,7 @@ impl FileSeries {
         let before = self.written();
         let Some(file) = &mut self.file else { return self.drop_bytes(&[part]) };
         file.append_part(part)?;
-        self.look_at_pace(before);
+        self.update_pace(before);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl FileSeries {
         let bytes = records.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
         self.stats.uncompressed_bytes += bytes;
         self.stats.dropped_bytes += bytes;
-        self.still_going()
+        self.check_going()
     }
 
     /// Completes the current file, and returns its path.
@@ -201,12 +201,12 @@ impl RecordWriter for FileSeries {
         self.thread().into_iter().collect()
     }
 
-    fn keeps_nothing(&self) -> bool {
-        self.file.as_ref().is_some_and(OutputFile::keeps_nothing)
+    fn is_discarding(&self) -> bool {
+        self.file.as_ref().is_some_and(OutputFile::is_discarding)
     }
 
     fn begin(&mut self, description: &Description) -> Result<()> {
-        let Some(file) = &mut self.file else { return self.still_going() };
+        let Some(file) = &mut self.file else { return self.check_going() };
         file.begin(description)?;
         if let Some(window_thread) = self.window_thread.take() {
             file.map(window_thread, self.options.window_bytes);
@@ -219,14 +219,14 @@ impl RecordWriter for FileSeries {
         let before = self.written();
         let Some(file) = &mut self.file else { return self.drop_bytes(records) };
         file.append(records)?;
-        self.look_at_pace(before);
+        self.update_pace(before);
         Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
         self.file.as_mut().map_or(Ok(()), OutputFile::flush)?;
-        self.look_at_pace(self.written());
-        self.still_going()
+        self.update_pace(self.written());
+        self.check_going()
     }
 
     /// Bytes in the current file.
@@ -235,7 +235,7 @@ impl RecordWriter for FileSeries {
     }
 
     /// Whether the current file has reached its size or age.
-    fn wants_switch(&self) -> bool {
+    fn is_switch_due(&self) -> bool {
         match self.options.switch {
             Some(FileSwitch::Size(bytes)) => self.written() >= bytes,
             Some(FileSwitch::Time(age)) => {
@@ -256,7 +256,7 @@ impl RecordWriter for FileSeries {
         records: &[&[u8]],
     ) -> Result<Option<PathBuf>> {
         let Some(path) = self.finish_file(closing) else { return Err(OutputError::NotSwitchable) };
-        self.still_going()?;
+        self.check_going()?;
         let finished = self.rename(path.clone())?;
         let begun =
             self.backend.disk.create(&path).and_then(|file| {

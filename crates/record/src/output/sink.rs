@@ -1,4 +1,4 @@
-//! The path of bytes into an output.
+//! The path of bytes into an output: writes, mapped windows, or past the page cache.
 
 use std::sync::Arc;
 
@@ -76,12 +76,12 @@ impl Sink {
                 self.earlier_calls = self.calls();
                 self.path = OpenPath::Direct(Box::new(writer));
             }
-            Err(error) => self.stay(error.to_string()),
+            Err(error) => self.note_fallback(error.to_string()),
         }
     }
 
     /// Notes why the requested path isn't used.
-    pub(super) fn stay(&mut self, why: String) {
+    pub(super) fn note_fallback(&mut self, why: String) {
         self.fallback = Some(why);
     }
 
@@ -95,7 +95,7 @@ impl Sink {
         }
     }
 
-    /// Smallest possible size of the file, unless someone truncates it.
+    /// Smallest possible size of the file, unless another process truncates it.
     pub(super) fn in_file(&self) -> u64 {
         match &self.path {
             OpenPath::Direct(writer) => writer.in_file(),
@@ -114,7 +114,7 @@ impl Sink {
             OpenPath::Mmap(windows) => {
                 let before = windows.end();
                 let Err(error) = windows.append(pieces) else { return Ok(()) };
-                let rest = behind(pieces, windows.end() - before);
+                let rest = without_first(pieces, windows.end() - before);
                 self.close_windows();
                 if error == WindowError::Truncated {
                     // A write would hide the truncation behind a hole.
@@ -129,7 +129,7 @@ impl Sink {
             OpenPath::Direct(writer) => {
                 let before = writer.end();
                 let Err(error) = writer.append(pieces) else { return Ok(()) };
-                let rest = behind(pieces, writer.end() - before);
+                let rest = without_first(pieces, writer.end() - before);
                 self.leave_direct(Some(error))?;
                 self.append(&rest)
             }
@@ -145,7 +145,7 @@ impl Sink {
         }
     }
 
-    /// Continues by writes, beginning with the bytes that are in no file yet.
+    /// Continues by writes, beginning with the bytes that are not in the file yet.
     fn leave_direct(&mut self, error: Option<DirectError>) -> Result<(), Errno> {
         let OpenPath::Direct(writer) = &mut self.path else { return Ok(()) };
         let calls = writer.calls();
@@ -202,15 +202,15 @@ impl Sink {
         matches!(self.path, OpenPath::Direct(_))
     }
 
-    /// Whether bytes are written as they come, not copied into a window.
-    pub(super) fn writes(&self) -> bool {
+    /// Whether bytes are written through the page cache as they come.
+    pub(super) fn is_by_writes(&self) -> bool {
         matches!(self.path, OpenPath::Write(_))
     }
 
     /// Continues by writes, so that the file may be truncated.
     ///
     /// # Errors
-    /// Fails if bytes find no room in the file; [`Sink::end`] shows how much did.
+    /// Fails if the file has no room for all bytes; [`Sink::end`] shows how much it took.
     pub(super) fn go_plain(&mut self) -> Result<(), Errno> {
         self.close_windows();
         let written = self.write_out();
@@ -218,7 +218,7 @@ impl Sink {
         written.and(self.leave_direct(None))
     }
 
-    /// Continues by writes after a truncation; drops the bytes that are in no file yet.
+    /// Continues by writes after a truncation; drops the bytes that are not in the file yet.
     pub(super) fn abandon(&mut self) {
         self.close_windows();
         // The error only confirms that bytes were dropped.
@@ -281,7 +281,7 @@ impl Sink {
 }
 
 /// Returns the pieces without their first `bytes` bytes.
-fn behind<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
+fn without_first<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
     let mut left = usize::try_from(bytes).unwrap_or(usize::MAX);
     let rest = |piece: &&'a [u8]| {
         let taken = left.min(piece.len());
@@ -289,4 +289,60 @@ fn behind<'a>(pieces: &[&'a [u8]], bytes: u64) -> Vec<&'a [u8]> {
         &piece[taken..]
     };
     pieces.iter().map(rest).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    fn sink() -> (Arc<File>, Sink) {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let sink = Sink::file(Arc::clone(&file) as Arc<dyn DiskFile>);
+        (file, sink)
+    }
+
+    fn content(file: &File) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn the_next_piece_overwrites_a_table_unless_it_is_skipped() {
+        let (file, mut sink) = sink();
+        assert_eq!(sink.append_before(&[b"ab"], b"TT"), Ok(true));
+        assert_eq!(sink.append_before(&[b"cd"], b"TT"), Ok(true));
+        sink.skip(2);
+        sink.append(&[b"ef"]).unwrap();
+        assert_eq!((content(&file), sink.end()), (b"abcdTTef".to_vec(), 8));
+    }
+
+    #[test]
+    fn every_byte_arrives_when_the_path_changes() {
+        let (file, mut sink) = sink();
+        let as_disk = || Arc::clone(&file) as Arc<dyn DiskFile>;
+        sink.append(&[b"page cache, "]).unwrap();
+        sink.go_direct(as_disk(), DirectFile { file: as_disk(), block: 4096 });
+        sink.append(&[b"past it, "]).unwrap();
+        assert!(sink.is_direct() && sink.in_file() < sink.end());
+        sink.go_plain().unwrap();
+        assert!(!sink.is_direct() && sink.was_direct() && sink.in_file() == sink.end());
+        sink.append(&[b"page cache"]).unwrap();
+        let text = b"page cache, past it, page cache";
+        assert_eq!((&content(&file)[..text.len()], sink.end()), (&text[..], text.len() as u64));
+    }
+
+    #[test]
+    fn abandoning_a_truncated_file_drops_bytes_that_are_not_in_it() {
+        let (file, mut sink) = sink();
+        let as_disk = || Arc::clone(&file) as Arc<dyn DiskFile>;
+        sink.append(&[b"ab"]).unwrap();
+        sink.go_direct(as_disk(), DirectFile { file: as_disk(), block: 4096 });
+        sink.append(&[b"cd"]).unwrap();
+        sink.abandon();
+        assert_eq!((content(&file), sink.end()), (b"ab".to_vec(), 2));
+    }
 }

@@ -65,7 +65,8 @@ pub struct OutputStats {
     pub window_waits: u64,
     /// Why the recording ended early.
     pub stopped: Option<OutputError>,
-    /// The end of the file could not be written: readers see the file of a killed recorder.
+    /// Whether the end of the file could not be written: readers then see the file of a killed
+    /// recorder.
     pub unfinished: bool,
     /// The files of the recording, oldest first; empty for a stream.
     pub files: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Recordings of made-up samples, on real files.
+//! Writes recordings of made-up samples to real files.
 
 use std::fs::{self, File};
 use std::path::Path as FilePath;
@@ -78,7 +78,7 @@ fn to(path: &FilePath) -> Destination {
 fn a_file_is_whole_at_its_end_and_readable_up_to_the_last_flush_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
-    let mut output = Output::open(&to(&path), &Options::default()).unwrap();
+    let mut output = Output::open(&to(&path), &OutputOptions::default()).unwrap();
     output.begin(&description()).unwrap();
     output.append(&[&samples(0..100), &samples(100..150)]).unwrap();
     output.flush().unwrap();
@@ -98,14 +98,14 @@ fn a_file_is_whole_at_its_end_and_readable_up_to_the_last_flush_before() {
     assert!(matches!(reader.header(), Header::File(header) if header.features[0] != 0));
 }
 
-fn options(choice: PathChoice, compress: Option<i32>) -> Options {
-    Options {
+fn options(choice: PathChoice, compress: Option<i32>) -> OutputOptions {
+    OutputOptions {
         choice,
         compress,
         window_bytes: 1 << 20,
         queue_bytes: 1 << 20,
         direct_at: 100 << 10,
-        ..Options::default()
+        ..OutputOptions::default()
     }
 }
 
@@ -122,7 +122,7 @@ const WAYS: [(PathChoice, Option<i32>); 8] = [
 ];
 
 /// Appends records in batches of random size, split at random places, with flushes in between.
-fn append_by_chance(output: &mut Output, random: &mut fastrand::Rng, total: u64) {
+fn append_randomly(output: &mut Output, random: &mut fastrand::Rng, total: u64) {
     let mut next = 0;
     while next < total {
         let most = [3, 300, 10_000][random.usize(..3)];
@@ -148,7 +148,7 @@ fn all_paths_keep_every_record() {
             let _ = fs::remove_file(&path);
             let mut output = Output::open(&to(&path), &options(choice, compress)).unwrap();
             output.begin(&description()).unwrap();
-            append_by_chance(&mut output, &mut random, total);
+            append_randomly(&mut output, &mut random, total);
             let account = output.finish(&Closing { description: &description(), records: &[] });
             let case = format!("{seed}, {choice:?}, {compress:?}: {account:?}");
             assert_eq!(numbers(&path), (0..total).collect::<Vec<_>>(), "{case}");
@@ -211,7 +211,7 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
         let batch = samples(0..20_000);
         let mut random = fastrand::Rng::with_seed(1);
         let mut appended = 0_u64;
-        // The incompressible part: the tail of a sample's time.
+        // Random instruction pointers make the records incompressible.
         let error = loop {
             let mut batch = batch.clone();
             batch.chunks_mut(40).for_each(|record| random.fill(&mut record[16..24]));

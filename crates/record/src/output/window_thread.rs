@@ -109,8 +109,8 @@ pub(super) fn spawn(
 ) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
-        // The thread only writes to files that others have opened. If a filter refuses the call, it
-        // keeps its capabilities.
+        // The thread only writes to files that others have opened. If a seccomp filter refuses the
+        // call, the thread keeps its capabilities.
         let _ = keep_none();
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();

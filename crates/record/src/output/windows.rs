@@ -5,8 +5,8 @@
 //! file  | written ....... | current window: being filled | next: prepared by the helper thread |
 //!                                           ^ from the middle on
 //! ```
-//! The first window is small, and each is twice the previous one, up to a limit: a short recording
-//! pays for what it needs.
+//! The first window is small, and each is twice the previous one, up to a limit, so a short
+//! recording allocates little.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ impl Windows {
     /// Copies all pieces.
     ///
     /// # Errors
-    /// On failure, [`Windows::end`] shows how much found room.
+    /// On failure, [`Windows::end`] shows how much was copied.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), WindowError> {
         for piece in pieces {
             let mut rest = *piece;
@@ -185,5 +185,33 @@ impl Windows {
             drop(self.helper.take());
         }
         (self.helper, self.used)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn windows_double_up_to_the_limit_and_take_every_byte() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        if let Err(error) = FileWindow::open(&*file, 0, rustix::param::page_size()) {
+            return println!("skipped: {error}");
+        }
+        let as_disk = Arc::clone(&file) as Arc<dyn DiskFile>;
+        let bytes: Vec<u8> = (0..2_000_003_u32).map(|number| number.to_le_bytes()[0]).collect();
+        // The data begin within a page.
+        let mut windows = Windows::new(as_disk, WindowThread::start().unwrap(), 10, 1_000_000);
+        bytes.chunks(9999).for_each(|piece| windows.append(&[piece]).unwrap());
+        assert_eq!((windows.end(), windows.is_torn()), (10 + bytes.len() as u64, false));
+        let (_thread, used) = windows.close();
+        // 256 KiB, 512 KiB, and twice the limit, rounded up to 1 MiB.
+        assert_eq!((used.windows, used.largest), (4, 1 << 20));
+        let mut written = vec![0; bytes.len()];
+        File::read_exact_at(&file, &mut written, 10).unwrap();
+        assert!(written == bytes);
     }
 }

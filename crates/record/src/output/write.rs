@@ -37,7 +37,7 @@ impl FileWriter {
     /// Writes all pieces.
     pub(super) fn append(&mut self, pieces: &[&[u8]]) -> Result<(), Errno> {
         let Self { file, end, calls } = self;
-        all(pieces, |pieces| {
+        write_all(pieces, |pieces| {
             *calls += 1;
             let written = file.write_at(pieces, *end)?;
             *end += written as u64;
@@ -66,7 +66,7 @@ pub(super) fn to_stream(
     end: &mut u64,
     calls: &mut u64,
 ) -> Result<(), Errno> {
-    all(pieces, |pieces| {
+    write_all(pieces, |pieces| {
         *calls += 1;
         let written = file.write(pieces)?;
         *end += written as u64;
@@ -75,7 +75,7 @@ pub(super) fn to_stream(
 }
 
 /// Calls `write` until it has taken all pieces.
-fn all(
+fn write_all(
     pieces: &[&[u8]],
     mut write: impl FnMut(&[IoSlice<'_>]) -> Result<usize, Errno>,
 ) -> Result<(), Errno> {
@@ -95,9 +95,27 @@ fn all(
 /// Writes bytes at an offset.
 pub(super) fn write_at(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     let mut end = offset;
-    all(&[bytes], |pieces| {
+    write_all(&[bytes], |pieces| {
         let written = file.write_at(pieces, end)?;
         end += written as u64;
         Ok(written)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_pieces_than_a_call_takes_are_written_in_order() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let bytes: Vec<u8> = (0..2 * PIECES + 5).map(|number| number.to_le_bytes()[0]).collect();
+        let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+        let mut writer = FileWriter::new(Arc::clone(&file) as Arc<dyn DiskFile>, 7);
+        writer.append(&pieces).unwrap();
+        assert_eq!((writer.end(), writer.calls()), (7 + bytes.len() as u64, 3));
+        let mut written = vec![0; bytes.len()];
+        std::os::unix::fs::FileExt::read_exact_at(&*file, &mut written, 7).unwrap();
+        assert!(written == bytes);
+    }
 }

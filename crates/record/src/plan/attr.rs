@@ -82,7 +82,7 @@ impl AttrDefaults<'_> {
             if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) }
         };
         set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
-        // A probe's only field is its address.
+        // Probes need no raw data: their only field is the address.
         if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
             set(abi::PERF_SAMPLE_RAW, true);
         }
@@ -101,7 +101,7 @@ impl AttrDefaults<'_> {
             abi::PERF_SAMPLE_PERIOD,
             matches!(rate, Sampled::Frequency(_)) || asked && !fixed_by_software,
         );
-        // The address of a tracepoint is a kernel address that says no more than its name.
+        // The address of a tracepoint is the same in all samples, and its name says as much.
         let says_where = event.attr.kind != abi::PERF_TYPE_TRACEPOINT || rate != Sampled::Period(1);
         set(abi::PERF_SAMPLE_IP, says_where);
         fields

@@ -35,7 +35,7 @@ pub(crate) fn cpus(target: &Target, host: &Host) -> Result<CpuList, PlanError> {
 }
 
 /// Returns the CPUs that have the event.
-pub(super) fn of_event(event: &Event, all: &CpuList) -> Result<CpuList, PlanError> {
+pub(super) fn having(event: &Event, all: &CpuList) -> Result<CpuList, PlanError> {
     let cpus = match &event.cpus {
         Some(PmuCpus::OnePerPackage(own) | PmuCpus::Those(own)) => all.intersection(own),
         None => all.clone(),

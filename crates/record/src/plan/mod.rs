@@ -1,4 +1,4 @@
-//! The events and groups that `tare record` opens, as the kernel accepts them, and where.
+//! Plans the events and groups to open, as the kernel accepts them, and where they are opened.
 //!
 //! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
 //! period. `attr` decides the fields of its samples, `tracking` which event tracks processes.
@@ -28,15 +28,15 @@ use tare_kernel::probe::{AccessProbe, Refusal as Refused};
 use self::attr::AttrDefaults;
 pub(crate) use self::cpus::cpus;
 use self::rate::Rates;
-use self::settle::Settling;
+use self::settle::Settler;
 use crate::error::PlanError;
-use crate::options::{Begin, Cpus, Keep, Options, Target};
+use crate::options::{Begin, Cpus, Keep, RecorderOptions, Target};
 use crate::warning::Warning;
 use tare_format::ledger::FixedPeriod;
 
 /// The events to open.
 #[derive(Debug)]
-pub struct Plan {
+pub struct RecordPlan {
     /// The events, in the order of the recording's attributes; group members follow their leader.
     pub events: Vec<PlannedEvent>,
     /// The event for off-CPU time, which is never opened.
@@ -54,14 +54,14 @@ pub struct PlannedEvent {
     pub event: Event,
     /// The attribute, which the kernel has accepted.
     pub attr: Attr,
-    /// Index in [`Plan::events`] of the group leader; `None` for a leader.
+    /// Index in [`RecordPlan::events`] of the group leader; `None` for a leader.
     pub leader: Option<usize>,
     /// Index of the target's cgroup; `None` for whole CPUs, and if the target is no cgroup.
     pub cgroup: Option<usize>,
     /// The CPUs on which it is opened.
     pub cpus: CpuList,
     /// When it starts.
-    pub start: Start,
+    pub start: EventStart,
     /// The frequency that its fixed period stands for, if children inherit it.
     pub fixed: Option<FixedPeriod>,
     /// Lower rates for a budget, in Hz, descending.
@@ -74,7 +74,7 @@ pub struct PlannedEvent {
 
 /// When an event starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum EventStart {
     /// With the program that the command executes.
     OnExec,
     /// As soon as everything is open.
@@ -94,13 +94,13 @@ impl PlannedEvent {
 
     /// Whether each sample is an interrupt of a timer or a counter.
     #[must_use]
-    pub fn interrupts(&self) -> bool {
+    pub fn is_interrupt(&self) -> bool {
         self.is_clock() || !is_software(&self.event)
     }
 
     /// Whether it only tracks processes: it is never sampled, and never stopped.
     #[must_use]
-    pub fn only_tracks(&self) -> bool {
+    pub fn is_tracking_only(&self) -> bool {
         self.attr.kind == abi::PERF_TYPE_SOFTWARE
             && self.attr.config == u64::from(abi::PERF_COUNT_SW_DUMMY)
             && self.attr.flags.contains(Flags::COMM)
@@ -108,7 +108,7 @@ impl PlannedEvent {
 
     /// Whether it is a tracepoint, which accepts a filter.
     #[must_use]
-    pub fn takes_filter(&self) -> bool {
+    pub fn has_filter_fields(&self) -> bool {
         self.fields.is_some()
     }
 
@@ -144,12 +144,16 @@ fn is_probe(event: &Event) -> bool {
     matches!(event.pmu.as_deref(), Some("uprobe" | "kprobe"))
 }
 
-impl Plan {
+impl RecordPlan {
     /// Plans the options on this machine.
     ///
     /// # Errors
     /// See [`PlanError`].
-    pub fn new(options: &Options, host: &Host, kernel: &dyn Kernel) -> Result<Self, PlanError> {
+    pub fn new(
+        options: &RecorderOptions,
+        host: &Host,
+        kernel: &dyn Kernel,
+    ) -> Result<Self, PlanError> {
         let mut warnings = Vec::new();
         let sources = Sources::new(host.clone());
         let named;
@@ -168,7 +172,7 @@ impl Plan {
             all_cpus,
             rates: Rates::new(&options.sampling, host, kernel),
         };
-        let mut settling = Settling::new(kernel, host, options.target.is_per_cpu());
+        let mut settling = Settler::new(kernel, host, options.target.is_per_cpu());
         let mut events = Vec::new();
         check_cgroups(&options.target, groups.len())?;
         let calls = system_calls::load(options, host, &sources, &mut warnings);
@@ -203,7 +207,7 @@ impl Plan {
     }
 }
 
-fn defaults(options: &Options) -> AttrDefaults<'_> {
+fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
     let some_cpus = matches!(
         options.target,
         Target::Command(Cpus::These(_))
@@ -222,7 +226,7 @@ fn defaults(options: &Options) -> AttrDefaults<'_> {
 
 /// Returns `cycles` if the machine has a PMU, otherwise the clock with a warning.
 fn default_event(
-    options: &Options,
+    options: &RecorderOptions,
     sources: &Sources,
     kernel: &dyn Kernel,
     warnings: &mut Vec<Warning>,
@@ -255,7 +259,7 @@ fn check_cgroups(target: &Target, groups: usize) -> Result<(), PlanError> {
 }
 
 /// Prints each event with its attribute, one field per line: `--dry-run` and `-vv`.
-impl fmt::Display for Plan {
+impl fmt::Display for RecordPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.events.iter().try_for_each(|planned| {
             writeln!(
@@ -270,7 +274,7 @@ impl fmt::Display for Plan {
 }
 
 struct Planner<'a> {
-    options: &'a Options,
+    options: &'a RecorderOptions,
     defaults: AttrDefaults<'a>,
     sources: &'a Sources,
     all_cpus: CpuList,
@@ -303,7 +307,7 @@ impl Planner<'_> {
             || self.defaults.sampling.tracking.contains(Flags::CONTEXT_SWITCH)
     }
 
-    /// Sets the leader of a group's members. `first` is the leader's index in the plan.
+    /// Plans the events of a group. `first` is the leader's index in the plan.
     fn group(
         &mut self,
         group: &EventGroup,
@@ -344,7 +348,7 @@ impl Planner<'_> {
             let leader = (!members.is_empty()).then_some(first);
             members.push(PlannedEvent {
                 cgroup: self.cgroup_of(number),
-                cpus: cpus::of_event(event, &self.all_cpus)?,
+                cpus: cpus::having(event, &self.all_cpus)?,
                 fields: self.fields(event)?,
                 event: event.clone(),
                 attr,
@@ -352,7 +356,7 @@ impl Planner<'_> {
                 fixed,
                 slower: Vec::new(),
                 by_programs: false,
-                start: Start::AtOnce,
+                start: EventStart::AtOnce,
             });
         }
         Ok(members)
@@ -392,33 +396,33 @@ impl Planner<'_> {
             slower: Vec::new(),
             by_programs: false,
             fields: None,
-            start: Start::AtOnce,
+            start: EventStart::AtOnce,
         }
     }
 
-    /// Members start and stop with their leader; tracking never waits.
+    /// Sets when an event starts. Members start and stop with their leader; tracking never waits.
     fn set_start(&self, planned: &mut PlannedEvent) {
         let tracks = planned.attr.flags.contains(Flags::COMM);
         let on_exec = matches!(self.options.target, Target::Command(_));
         planned.start = match (planned.leader, self.options.begin) {
-            (Some(_), _) => Start::WithLeader,
+            (Some(_), _) => EventStart::WithLeader,
             (None, Begin::AtOnce) => {
                 if on_exec {
-                    Start::OnExec
+                    EventStart::OnExec
                 } else {
-                    Start::AtOnce
+                    EventStart::AtOnce
                 }
             }
             (None, _) if tracks => {
                 if on_exec {
-                    Start::OnExec
+                    EventStart::OnExec
                 } else {
-                    Start::AtOnce
+                    EventStart::AtOnce
                 }
             }
-            (None, _) => Start::Later,
+            (None, _) => EventStart::Later,
         };
-        planned.attr.flags.set(Flags::DISABLED, planned.start != Start::WithLeader);
-        planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == Start::OnExec);
+        planned.attr.flags.set(Flags::DISABLED, planned.start != EventStart::WithLeader);
+        planned.attr.flags.set(Flags::ENABLE_ON_EXEC, planned.start == EventStart::OnExec);
     }
 }

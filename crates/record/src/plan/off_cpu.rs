@@ -5,14 +5,14 @@ use tare_format::abi::{Attr, Flags};
 
 use super::attr::{AttrDefaults, READ_FORMAT};
 use crate::off_cpu;
-use crate::options::Options;
+use crate::options::RecorderOptions;
 use crate::registers;
 
 /// Limit on the copied bytes of a user stack.
 const STACK_BYTES: u32 = 8192;
 
 /// Returns its attribute, if off-CPU time is requested.
-pub(super) fn attr(options: &Options, defaults: &AttrDefaults<'_>) -> Option<Attr> {
+pub(super) fn attr(options: &RecorderOptions, defaults: &AttrDefaults<'_>) -> Option<Attr> {
     let asked = options.off_cpu?;
     let mut attr = off_cpu::event().attr;
     let chains = options.sampling.call_graph != CallGraph::No;

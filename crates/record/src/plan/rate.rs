@@ -17,7 +17,7 @@ use crate::options::{Rate, Sampling};
 use crate::warning::Warning;
 use tare_format::ledger::FixedPeriod;
 
-/// Default frequency in Hz: enough for a percent of a second's work, and no multiple of the tick.
+/// Default frequency in Hz: ten samples per percent of a second, and no multiple of the timer tick.
 const FREQUENCY: u64 = 999;
 
 /// The limit on frequencies.
@@ -31,7 +31,7 @@ pub(super) struct Rates<'a> {
     sampling: &'a Sampling,
     host: &'a Host,
     kernel: &'a dyn Kernel,
-    /// The limit in Hz; `None` if it can't be read: the kernel then refuses what is above.
+    /// The limit in Hz; `None` if it can't be read: the kernel then refuses higher frequencies.
     limit: Option<u64>,
     /// A warning if a frequency was lowered, given once.
     pub(super) warning: Option<Warning>,
@@ -63,7 +63,7 @@ impl<'a> Rates<'a> {
                 None => Err(PlanError::NoMaxRate),
             },
             (Rate::Period(period), Sampled::None) => Ok(Sampled::Period(period)),
-            (Rate::OfEvent, Sampled::None) if happens_one_by_one(event) => Ok(Sampled::Period(1)),
+            (Rate::OfEvent, Sampled::None) if is_always_sampled(event) => Ok(Sampled::Period(1)),
             (Rate::OfEvent, Sampled::None) => self.frequency(FREQUENCY),
         }
     }
@@ -100,8 +100,8 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// Whether every occurrence counts: tracepoints, probes and breakpoints.
-fn happens_one_by_one(event: &Event) -> bool {
+/// Whether every occurrence is sampled by default: tracepoints, probes and breakpoints.
+fn is_always_sampled(event: &Event) -> bool {
     matches!(event.attr.kind, PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT) || super::is_probe(event)
 }
 

@@ -122,8 +122,9 @@ const ASKED: [Blame; 9] = [
     (NotTaken::OnlyCounted, |attr| attr.sampling = Sampled::None),
 ];
 
-/// The events of a plan, in sequence.
-pub(super) struct Settling<'a> {
+/// Settles attributes with the kernel, event by event. A feature that the kernel lacks for one
+/// event is removed from all later ones.
+pub(super) struct Settler<'a> {
     kernel: &'a dyn Kernel,
     host: &'a Host,
     per_cpu: bool,
@@ -132,7 +133,7 @@ pub(super) struct Settling<'a> {
     pub(super) warnings: Vec<Warning>,
 }
 
-impl<'a> Settling<'a> {
+impl<'a> Settler<'a> {
     pub(super) fn new(kernel: &'a dyn Kernel, host: &'a Host, per_cpu: bool) -> Self {
         Self { kernel, host, per_cpu, taken: Vec::new(), warnings: Vec::new() }
     }
@@ -180,10 +181,10 @@ impl<'a> Settling<'a> {
                 Err(errno) => errno,
             };
             let refused = matches!(errno, Errno::INVAL | Errno::TOOBIG | Errno::OPNOTSUPP);
-            if matches!(errno, Errno::ACCESS | Errno::PERM) && self.leave_kernel_out(planned) {
+            if matches!(errno, Errno::ACCESS | Errno::PERM) && self.restrict_to_user(planned) {
                 continue;
             }
-            if let Some(number) = refused.then(|| self.helps(planned, leader)).flatten() {
+            if let Some(number) = refused.then(|| self.sufficient_step(planned, leader)).flatten() {
                 self.take(number, planned);
             } else if planned.event.precise_max
                 && planned.attr.precise_ip > 0
@@ -201,8 +202,8 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// A tracepoint is replaced by an event that never occurs: closing the last event of a
-    /// tracepoint waits for all CPUs.
+    /// Opens an event for a test. A tracepoint is replaced by an event that never occurs, because
+    /// closing the last event of a tracepoint waits for all CPUs.
     fn open(
         &self,
         planned: &PlannedEvent,
@@ -222,8 +223,12 @@ impl<'a> Settling<'a> {
         self.kernel.open(attr, target, leader)
     }
 
-    /// Returns the fallback that suffices alone.
-    fn helps(&self, planned: &PlannedEvent, leader: Option<&dyn EventFile>) -> Option<usize> {
+    /// Returns the fallback with which alone the event opens.
+    fn sufficient_step(
+        &self,
+        planned: &PlannedEvent,
+        leader: Option<&dyn EventFile>,
+    ) -> Option<usize> {
         let opens = |step: &FeatureFallback| {
             let mut attr = planned.attr.clone();
             (step.without)(&mut attr);
@@ -243,7 +248,7 @@ impl<'a> Settling<'a> {
 
     /// Restricts an event to user space, unless the user requested the kernel. Returns whether that
     /// can help.
-    fn leave_kernel_out(&mut self, planned: &mut PlannedEvent) -> bool {
+    fn restrict_to_user(&mut self, planned: &mut PlannedEvent) -> bool {
         let Some(user) =
             restrict_to_user_mode(&planned.event).filter(|_| !is_kernel_only(&planned.event.attr))
         else {

@@ -25,7 +25,7 @@ pub(super) fn add(
         let Sampled::Frequency(hz) = planned.attr.sampling else {
             return Err(PlanError::BudgetOfPeriod { event: event() });
         };
-        if planned.leader.is_some() || !planned.interrupts() {
+        if planned.leader.is_some() || !planned.is_interrupt() {
             return Err(PlanError::BudgetOfUnknown { event: event() });
         }
         planned.slower = rates(hz, budget.min_hz);

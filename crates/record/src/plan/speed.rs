@@ -11,13 +11,13 @@ use tare_kernel::open::{EventTarget, Kernel};
 const TIMES: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED.union(ReadFormat::TOTAL_TIME_RUNNING);
 
 /// Length of a counted loop, and number of runs. The fastest run is used, since a hypervisor may
-/// take time from the others.
+/// interrupt the others.
 const COUNTED: Duration = Duration::from_micros(500);
 const RUNS: usize = 3;
 
 /// Returns the CPUs' highest rated speed if the kernel controls it (`cpufreq/cpuinfo_max_freq`,
-/// kHz), otherwise the measured present one: virtual machines report no other. Returns `None` if
-/// this user can't count cycles.
+/// kHz), otherwise the measured current speed, as on virtual machines, which report none. Returns
+/// `None` if this user can't count cycles.
 pub(super) fn cycles_per_second(host: &Host, kernel: &dyn Kernel) -> Option<u64> {
     let cpus = host.online_cpus().unwrap_or_default();
     let khz = |cpu: &u32| {
@@ -28,10 +28,10 @@ pub(super) fn cycles_per_second(host: &Host, kernel: &dyn Kernel) -> Option<u64>
     };
     let built_for =
         cpus.as_slice().iter().filter_map(khz).max().map(|khz| khz.saturating_mul(1000));
-    built_for.or_else(|| (0..RUNS).filter_map(|_| counted(kernel)).max()).filter(|&hz| hz > 0)
+    built_for.or_else(|| (0..RUNS).filter_map(|_| count_cycles(kernel)).max()).filter(|&hz| hz > 0)
 }
 
-fn counted(kernel: &dyn Kernel) -> Option<u64> {
+fn count_cycles(kernel: &dyn Kernel) -> Option<u64> {
     let flags = Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;
     let attr = Attr {
         kind: PERF_TYPE_HARDWARE,
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_speed_is_the_one_that_cpus_are_built_for_or_is_counted() {
+    fn the_rated_speed_is_used_or_else_cycles_are_counted() {
         let root = tempfile::tempdir().unwrap();
         let host = Host::at(root.path());
         let of = |answer| cycles_per_second(&host, &Scripted::new().rule(|_, _| true, answer));

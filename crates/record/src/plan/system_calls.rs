@@ -1,5 +1,5 @@
-//! System calls whose samples BPF programs write, with the contents that perf events would have
-//! written.
+//! Plans the BPF programs that write the samples of system calls, with the contents that perf
+//! events would have written.
 
 use rustix::time::ClockId;
 use tare_events::Sources;
@@ -9,7 +9,7 @@ use tare_kernel::host::Host;
 
 use super::PlannedEvent;
 use crate::describe::memory_kib;
-use crate::options::{Begin, Keep, Options, Target};
+use crate::options::{Begin, Keep, RecorderOptions, Target};
 use crate::warning::Warning;
 
 const SYSTEM: &str = "raw_syscalls";
@@ -26,7 +26,7 @@ const SHARE_OF_MEMORY: u64 = 64;
 
 /// Loads the programs if requested. If that fails, a warning states the reason.
 pub(super) fn load(
-    options: &Options,
+    options: &RecorderOptions,
     host: &Host,
     sources: &Sources,
     warnings: &mut Vec<Warning>,
@@ -43,7 +43,11 @@ pub(super) fn load(
     loaded.map_err(|why| warnings.push(Warning::CallsByEvents { why })).ok()
 }
 
-fn programs(options: &Options, host: &Host, sources: &Sources) -> Result<CallSamples, String> {
+fn programs(
+    options: &RecorderOptions,
+    host: &Host,
+    sources: &Sources,
+) -> Result<CallSamples, String> {
     if !host.has_initial_pids() {
         return Err("process ids are those of a container here".to_owned());
     }

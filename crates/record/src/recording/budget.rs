@@ -18,7 +18,8 @@ const LATEST: f64 = 0.3;
 const EARLIER: f64 = 0.8;
 /// Length of a normal observation. A longer one counts as several.
 const LOOK: Duration = Duration::from_millis(500);
-/// Observations at a step before a faster one is tried. Doubled each time that a try fails.
+/// Observations at a step before a faster one is tried. The number doubles each time that a try
+/// fails, up to the second limit.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
 
@@ -38,7 +39,7 @@ pub(super) struct Observation {
 /// Cost of samples, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SamplesCost {
-    /// If all were of a loop in user mode.
+    /// As if all of them had interrupted a loop in user mode.
     pub(super) of_loops: f64,
     /// With the higher cost of samples that interrupted the kernel.
     pub(super) all: f64,
@@ -56,7 +57,7 @@ pub(super) struct Controller {
     step: usize,
     /// The recorder's share of the recorded CPUs' time; `None` before the first observation.
     recorder: Option<f64>,
-    looks_here: u32,
+    observations_here: u32,
     patience: u32,
     /// Whether the last change was to a faster step.
     tried: bool,
@@ -72,11 +73,11 @@ impl Controller {
             cpus: cpus.max(1),
             step: 0,
             recorder: None,
-            looks_here: 0,
+            observations_here: 0,
             patience: PATIENCE,
             tried: false,
         };
-        new.step = new.within(MARGIN * budget);
+        new.step = new.fastest_within(MARGIN * budget);
         new
     }
 
@@ -86,24 +87,24 @@ impl Controller {
     }
 
     /// Ratio of the samples' cost to that of a loop.
-    fn dearer(&self) -> f64 {
+    fn kernel_cost_ratio(&self) -> f64 {
         let SamplesCost { of_loops, all } = self.samples;
         if of_loops > 0.0 { (all / of_loops).max(1.0) } else { 1.0 }
     }
 
     /// Returns the fastest step that costs at most `share`, or the slowest.
-    fn within(&self, share: f64) -> usize {
+    fn fastest_within(&self, share: f64) -> usize {
         self.costs
             .iter()
-            .position(|cost| cost * self.dearer() <= share)
+            .position(|cost| cost * self.kernel_cost_ratio() <= share)
             .unwrap_or(self.costs.len().saturating_sub(1))
     }
 
     /// Whether even the slowest step exceeds the budget; it is used all the same.
-    pub(super) fn floor_wins(&self) -> bool {
-        self.costs
-            .last()
-            .is_some_and(|cost| cost * self.dearer() + self.recorder.unwrap_or(0.0) > self.budget)
+    pub(super) fn is_floor_over_budget(&self) -> bool {
+        self.costs.last().is_some_and(|cost| {
+            cost * self.kernel_cost_ratio() + self.recorder.unwrap_or(0.0) > self.budget
+        })
     }
 
     /// Takes in an observation. Returns whether the step changed.
@@ -118,27 +119,29 @@ impl Controller {
         self.samples.of_loops = weigh(self.samples.of_loops, seen.samples.of_loops);
         self.samples.all = weigh(self.samples.all, seen.samples.all);
         let looks = u32::try_from(seen.enabled.as_millis() / LOOK.as_millis()).unwrap_or(u32::MAX);
-        self.looks_here = self.looks_here.saturating_add(looks.max(1));
+        self.observations_here = self.observations_here.saturating_add(looks.max(1));
         let left = MARGIN * self.budget - recorder;
         let slowest = self.costs.len().saturating_sub(1);
-        // The kernel throttles: whatever was predicted, this step is too fast.
+        // If the kernel throttles, this step is too fast, whatever was predicted.
         let needed = if seen.throttled > 0 {
-            self.within(left).max((self.step + 1).min(slowest))
+            self.fastest_within(left).max((self.step + 1).min(slowest))
         } else {
-            self.within(left)
+            self.fastest_within(left)
         };
         let next = if needed > self.step {
             if std::mem::take(&mut self.tried) {
                 self.patience = (2 * self.patience).min(MOST_PATIENCE);
             }
             needed
-        } else if self.looks_here >= self.patience && self.within(ROOM * left) < self.step {
+        } else if self.observations_here >= self.patience
+            && self.fastest_within(ROOM * left) < self.step
+        {
             self.tried = true;
             self.step - 1
         } else {
             return false;
         };
-        self.looks_here = 0;
+        self.observations_here = 0;
         std::mem::replace(&mut self.step, next) != next
     }
 }
@@ -161,7 +164,8 @@ mod tests {
         }
     }
 
-    /// Observations of 250 ms on two CPUs, of which the recorder uses this share.
+    /// Makes observations of 250 ms on two CPUs; the recorder uses the returned share of their
+    /// time. Returns how many of them changed the step.
     fn observations(
         controller: &mut Controller,
         number: usize,
@@ -181,7 +185,7 @@ mod tests {
         assert_eq!(observations(&mut controller, 4, |_| 0.0002), 0);
         observations(&mut controller, 12, |_| 0.005);
         assert_eq!(controller.step(), 2);
-        assert!(!controller.floor_wins());
+        assert!(!controller.is_floor_over_budget());
         observations(&mut controller, 40, |_| 0.0002);
         assert_eq!(controller.step(), 1);
     }
@@ -217,12 +221,16 @@ mod tests {
     #[test]
     fn the_slowest_step_is_used_if_none_fits_the_budget() {
         let mut tight = Controller::new(0.001, costs(), 2);
-        assert_eq!((tight.step(), tight.floor_wins()), (3, true));
+        assert_eq!((tight.step(), tight.is_floor_over_budget()), (3, true));
         observations(&mut tight, 50, |_| 0.0);
         assert_eq!(tight.step(), 3);
         let mut busy = Controller::new(0.01, costs(), 2);
         observations(&mut busy, 50, |_| 0.02);
-        assert_eq!((busy.step(), busy.floor_wins()), (3, true), "the recorder alone uses more");
+        assert_eq!(
+            (busy.step(), busy.is_floor_over_budget()),
+            (3, true),
+            "the recorder alone uses more"
+        );
     }
 
     #[test]
@@ -238,7 +246,11 @@ mod tests {
         assert_eq!((0..40).filter(|_| controller.observe(seen(1010.0))).count(), 1);
         assert_eq!(controller.step(), 1);
         let mut tight = Controller::new(0.002, costs(), 2);
-        assert!(!tight.floor_wins() && !tight.observe(seen(1990.0)) && tight.floor_wins());
+        assert!(
+            !tight.is_floor_over_budget()
+                && !tight.observe(seen(1990.0))
+                && tight.is_floor_over_budget()
+        );
     }
 
     #[test]

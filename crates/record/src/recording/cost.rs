@@ -6,10 +6,10 @@ use super::Recording;
 use crate::options::Target;
 use crate::output::Path;
 use crate::plan::PlannedEvent;
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// Adds the cost to a ledger with its events, its times, and the command's usage.
-pub(super) fn complete(ledger: &mut Ledger, session: &Session) {
+pub(super) fn complete(ledger: &mut Ledger, session: &RecordSession) {
     for (event, cost) in ledger.events.iter_mut().zip(session.sample_costs()) {
         event.sample_cost.clone_from(cost);
     }
@@ -61,7 +61,7 @@ impl Recording {
                 let key = |planned: &PlannedEvent| (planned.attr.kind, planned.attr.config);
                 key(other) == key(planned)
             };
-            if planned.interrupts() && !unknown.iter().any(is_same) {
+            if planned.is_interrupt() && !unknown.iter().any(is_same) {
                 unknown.push(planned);
             }
         }

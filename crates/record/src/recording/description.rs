@@ -6,13 +6,16 @@ use tare_format::file::writer::{Description, EventDescription, Group};
 use crate::describe::{SessionFacts, features, tracing_data};
 use crate::error::RecordError;
 use crate::off_cpu;
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// Returns the description of a recording of events with these ids.
 ///
 /// # Errors
 /// Fails if the formats of tracepoints can't be read.
-pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Description, RecordError> {
+pub(super) fn describe(
+    session: &RecordSession,
+    ids: &[Vec<u64>],
+) -> Result<Description, RecordError> {
     let planned = &session.plan.events;
     let off_cpu = session.plan.off_cpu.iter().map(|attr| EventDescription {
         attr: attr.clone(),
@@ -33,7 +36,7 @@ pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Descriptio
             .options
             .sampling
             .clock
-            .and_then(|clockid| session.backend.clock.of_events(clockid)),
+            .and_then(|clockid| session.backend.clock.recording_clock(clockid)),
         groups: groups(session),
         has_branches: planned.iter().any(|planned| planned.attr.sample_type & branches != 0),
         ..SessionFacts::default()
@@ -51,7 +54,7 @@ pub(super) fn describe(session: &Session, ids: &[Vec<u64>]) -> Result<Descriptio
 }
 
 /// Returns the groups of more than one event.
-fn groups(session: &Session) -> Vec<Group> {
+fn groups(session: &RecordSession) -> Vec<Group> {
     let planned = &session.plan.events;
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let others = |leader: usize| planned.iter().filter(|one| one.leader == Some(leader)).count();

@@ -33,10 +33,10 @@ impl Recording {
         self.account.until_ns = Some(self.cpu_ns());
         if !self.is_stopped() {
             self.note_gaps();
-            self.targets.cgroup.at_end(self.session.following.as_ref());
+            self.targets.cgroup.read_at_end(self.session.following.as_ref());
             self.disable_all()?;
             self.take_off_cpu()?;
-            self.targets.cgroup.at_end(self.session.following.as_ref());
+            self.targets.cgroup.read_at_end(self.session.following.as_ref());
         }
         Ok(())
     }
@@ -65,7 +65,8 @@ impl Recording {
         }
     }
 
-    /// `counted`: the counts of the only file, if it had to end early.
+    /// Adds the facts about the followed command to the ledger. `counted`: the counts of the only
+    /// file, if it had to end early.
     fn complete_followed(
         &self,
         ledger: &mut Ledger,
@@ -114,12 +115,13 @@ impl Recording {
             let ledger = self.ledger_of_file(&stats, output, until_ns);
             (ledger, ledger::sample_time(&stats.rings))
         });
-        let compiled = self.capture.shared.jit(|jit| jit.files());
-        ledger.kept_binaries = self.capture.shared.hold(None).map(|held| held.store(&compiled));
+        let compiled = self.capture.shared.with_jit(|jit| jit.files());
+        ledger.kept_binaries =
+            self.capture.shared.replace_binaries(None).map(|held| held.store(&compiled));
         ledger.command = command.map(ledger::command);
         cost::complete(&mut ledger, &self.session);
         ledger.budget = self.kept_budget(&ledger);
-        // The share of time that samples account for is only known for the whole recording.
+        // The share of time that samples account for is only computed for the whole recording.
         let earlier = self.account.total.take();
         if earlier.is_none() {
             self.complete_followed(

@@ -1,5 +1,5 @@
-//! The final facts about a followed command: its tasks, and the share of their usage that the
-//! samples account for.
+//! Adds the facts about a followed command to the ledger at the end: its tasks, and the share of
+//! their usage that the samples account for.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::capture::tasks::{CommandTasks, Tasks};
 use crate::follow::Following;
 use crate::options::{Begin, Keep};
 use crate::plan::PlannedEvent;
-use crate::session::Session;
+use crate::session::RecordSession;
 use tare_format::ledger::{Coverage, Follow, FollowMode, Ledger, LedgerEvent};
 
 /// Number of samples below which chance decides whether they account for 90%.
@@ -25,19 +25,20 @@ const FEW_SAMPLES: f64 = 20.0;
 pub(super) struct CgroupUsage {
     used_before: Option<CpuTime>,
     used: Option<CpuTime>,
-    /// Threads in it when recording ended.
+    /// Threads in the cgroup when recording ended.
     threads: BTreeSet<i32>,
 }
 
 impl CgroupUsage {
     /// Reads the usage before the command starts.
-    pub(super) fn at_start(&mut self, following: Option<&Following>) {
+    pub(super) fn read_at_start(&mut self, following: Option<&Following>) {
         self.used_before =
             following.and_then(|following| following.cgroup.as_ref()?.cpu_time().ok());
     }
 
-    /// Reads usage and threads at the end of recording: threads that are there have not exited.
-    pub(super) fn at_end(&mut self, following: Option<&Following>) {
+    /// Reads usage and threads at the end of recording. Threads that the cgroup lists have not
+    /// exited.
+    pub(super) fn read_at_end(&mut self, following: Option<&Following>) {
         let Some(cgroup) = following.and_then(|following| following.cgroup.as_ref()) else {
             return;
         };
@@ -49,7 +50,7 @@ impl CgroupUsage {
 
 /// Returns the weight of a sample of each event if tasks are counted separately; `None` if only
 /// part of the records is kept.
-pub(super) fn weights(session: &Session) -> Option<Vec<SampleWeight>> {
+pub(super) fn weights(session: &RecordSession) -> Option<Vec<SampleWeight>> {
     let of = |attr: &Attr| match attr.sampling {
         Sampling::None => SampleWeight::Fixed(0),
         Sampling::Period(period) => SampleWeight::Fixed(period),
@@ -73,7 +74,7 @@ pub(super) fn beginning(following: Option<&Following>, root: Option<i32>) -> Opt
 /// Completes the ledger, and removes the command's cgroup.
 pub(super) fn complete(
     ledger: &mut Ledger,
-    session: &Session,
+    session: &RecordSession,
     scanners: &[&Scanner],
     counts: &[Option<u64>],
     used: Option<CpuTime>,
@@ -137,7 +138,7 @@ impl CommandUsage {
     /// their periods, `count` the event's total.
     fn cover(
         &self,
-        session: &Session,
+        session: &RecordSession,
         number: usize,
         sampled: u64,
         count: Option<u64>,
@@ -148,8 +149,8 @@ impl CommandUsage {
             self.mode == FollowMode::Inherit && planned.attr.flags.contains(Flags::INHERIT_STAT)
         });
         let is_time = planned.is_clock();
-        let time = self.time.filter(|_| is_time).map(|time| of_levels(time, &planned.attr));
-        if planned.attr.sampling == Sampling::None || session.only_tracks(number) {
+        let time = self.time.filter(|_| is_time).map(|time| time_at_levels(time, &planned.attr));
+        if planned.attr.sampling == Sampling::None || session.is_tracking_only(number) {
             return;
         }
         let busy = self.time.map(|time| nanos(time.user + time.system));
@@ -167,7 +168,11 @@ impl CommandUsage {
 
 /// Returns the CPU time of the command's tasks while they were recorded; `None` if that was only
 /// part of the time.
-fn time_used(session: &Session, command: Option<CpuTime>, seen: &CgroupUsage) -> Option<CpuTime> {
+fn time_used(
+    session: &RecordSession,
+    command: Option<CpuTime>,
+    seen: &CgroupUsage,
+) -> Option<CpuTime> {
     let always = session.options.begin == Begin::AtOnce && !session.options.may_pause;
     seen.used.or(command).filter(|_| always)
 }
@@ -180,7 +185,8 @@ fn rate(planned: &PlannedEvent) -> Option<u64> {
     }
 }
 
-fn of_levels(time: CpuTime, attr: &Attr) -> u64 {
+/// Returns the nanoseconds at the privilege levels that an event counts.
+fn time_at_levels(time: CpuTime, attr: &Attr) -> u64 {
     let no_user = attr.flags.contains(Flags::EXCLUDE_USER);
     let no_kernel = attr.flags.contains(Flags::EXCLUDE_KERNEL);
     let user = if no_user { Duration::ZERO } else { time.user };
@@ -188,6 +194,7 @@ fn of_levels(time: CpuTime, attr: &Attr) -> u64 {
     nanos(user + system)
 }
 
+/// Whether the usage is too little for a judgement: at most a few samples were to be expected.
 fn is_little(sampling: Sampling, used: u64, busy_ns: u64) -> bool {
     let samples = match sampling {
         Sampling::None => 0.0,

@@ -1,4 +1,4 @@
-//! CPUs that go offline and come back online during a recording.
+//! Reopens the events of CPUs that go offline and come back online during a recording.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::capture::poller::{Poller, ReadySources, WakeSource};
 use crate::capture::reopening::ReopenedCpu;
 use crate::capture::scanner::Scanner;
 use crate::error::RecordError;
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// The state for reopening the events of a CPU.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Hotplug {
 impl Hotplug {
     /// Starts watching.
     pub(super) fn start(
-        session: &Session,
+        session: &RecordSession,
         events: &Events,
         filters: Vec<Option<CString>>,
         ring_bytes: usize,
@@ -41,13 +41,13 @@ impl Hotplug {
     }
 
     /// Adds the descriptor that reports CPUs coming and going.
-    pub(super) fn wake(&self, poller: &Poller) -> Result<(), RecordError> {
+    pub(super) fn add_to_poller(&self, poller: &Poller) -> Result<(), RecordError> {
         let wakes = self.watch.as_ref().and_then(CpuWatch::wakes);
         wakes.map_or(Ok(()), |file| poller.add(file, WakeSource::Cpus).map_err(RecordError::Poll))
     }
 
     /// Whether the kernel sends messages about devices; otherwise lists must be compared.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn has_messages(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.wakes().is_some())
     }
 
@@ -64,7 +64,7 @@ impl Recording {
     pub(super) fn look_at_cpus(&mut self, ready: ReadySources, is_due: bool) {
         // Without messages, lists are compared from time to time.
         if self.is_stopped()
-            || !(ready.contains(WakeSource::Cpus) || is_due && !self.watch.hotplug.is_told())
+            || !(ready.contains(WakeSource::Cpus) || is_due && !self.watch.hotplug.has_messages())
         {
             return;
         }
@@ -87,26 +87,26 @@ impl Recording {
         // An unreadable list means no change.
         let changes = watch.changes(&self.session.backend.host).unwrap_or_default();
         let from_ns = self.now_ns();
-        for cpu in self.recorded_of(&changes.offline) {
+        for cpu in self.recorded_among(&changes.offline) {
             self.watch.hotplug.gaps.push(Gap { cpu, from_ns, to_ns: None });
         }
-        self.recorded_of(&changes.online)
+        self.recorded_among(&changes.online)
     }
 
     /// Returns the CPUs on which events themselves are open.
-    fn recorded_of(&self, cpus: &CpuList) -> Vec<u32> {
+    fn recorded_among(&self, cpus: &CpuList) -> Vec<u32> {
         cpus.iter().filter(|&cpu| self.sources.events.has_events_of(cpu)).collect()
     }
 
     /// Returns the time in the recording's clock, if that can be read.
     fn now_ns(&self) -> Option<u64> {
-        let Session { options, backend, .. } = &self.session;
-        backend.clock.of_events(options.sampling.clock?).map(|now| now.clock.clock_ns)
+        let RecordSession { options, backend, .. } = &self.session;
+        backend.clock.recording_clock(options.sampling.clock?).map(|now| now.clock.clock_ns)
     }
 
     /// Reopens the events of a CPU; this thread reads its ring buffers.
     fn reopen(&mut self, cpu: u32) -> Result<(), RecordError> {
-        // Earlier records are older.
+        // Records that the rings already hold are older than those of the reopened events.
         if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             self.stop_recording(error.into());
             return Ok(());
@@ -137,5 +137,21 @@ impl Recording {
             self.stop_recording(error.into());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_gaps_continue_in_the_next_file() {
+        let closed = Gap { cpu: 1, from_ns: Some(5), to_ns: Some(9) };
+        let open = Gap { cpu: 2, from_ns: Some(7), to_ns: None };
+        let gaps = vec![closed.clone(), open.clone()];
+        let mut hotplug = Hotplug { watch: None, filters: Vec::new(), ring_bytes: 4096, gaps };
+        assert_eq!(hotplug.take_gaps(), [closed, open.clone()]);
+        assert_eq!(hotplug.take_gaps(), [open]);
+        assert!(!hotplug.has_messages());
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of the ledger.
+//! Computes the parts of the ledger.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Counts, Recording};
 use crate::capture::stats::{FileStats, RingStats, SampleCounts, Stats};
 use crate::error::RecordError;
 use crate::output::{self, Closing, OutputStats};
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// The counters' values when the current file began.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl Recording {
             event.samples = std::mem::take(&mut off_cpu.totals.samples);
             ledger.off_cpu = Some(off_cpu.ledger());
         }
-        // A helper thread that was started late.
+        // Includes a helper thread that was started late.
         ledger.recorder.tids.extend(output.threads());
         complete(&mut ledger.output, &so_far);
         ledger.output.written_bytes = output.written();
@@ -164,7 +164,7 @@ pub(super) fn command(used: CpuTime) -> Command {
 }
 
 /// Returns this process's peak memory (`VmHWM`), in bytes.
-fn peak_memory(session: &Session) -> Option<u64> {
+fn peak_memory(session: &RecordSession) -> Option<u64> {
     let status = session.backend.host.read("/proc/self/status").ok()?;
     let kib =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;

@@ -1,8 +1,8 @@
 //! A recording under way.
 //!
-//! `start` opens it and `finish` ends it; `snapshot` and `switch` act on request of the caller.
-//! `ledger` computes the ledger's parts, `recount` the counts of a file that had to end early,
-//! `cost` the cost of sampling, and `rate_control` keeps that within a `budget`. `modules` tracks
+//! `start` opens it and `finish` ends it; `snapshot` and `switch` act on the caller's request.
+//! `ledger` computes the ledger's parts, `recount` the counts of a file that had to end early, and
+//! `cost` the cost of sampling, which `rate_control` keeps within a `budget`. `modules` tracks
 //! kernel modules, `hotplug` CPUs. `targets` are the recorded tasks, `followed` the ones of a
 //! command. `system_calls` are recorded by BPF programs. `ring_size` chooses the size of ring
 //! buffers, `description` describes the recording.
@@ -50,8 +50,8 @@ use crate::error::RecordError;
 use crate::off_cpu::OffCpuTimes;
 use crate::options::Begin;
 use crate::output::{Output, OutputError};
-use crate::plan::Start;
-use crate::session::Session;
+use crate::plan::EventStart;
+use crate::session::RecordSession;
 use crate::warning::{Notice, Warning};
 
 /// Interval for checking threads whose exit can't be waited for.
@@ -63,7 +63,7 @@ const FILES_A_WAKE: usize = 16;
 /// A recording under way. Its caller must call [`Recording::process`].
 #[derive(Debug)]
 pub struct Recording {
-    session: Session,
+    session: RecordSession,
     /// The description at the beginning, with the ids of events that were reopened since.
     description: Description,
     capture: Capture,
@@ -153,8 +153,9 @@ impl LedgerFigures {
     }
 }
 
-/// The sources of records. They are enabled and disabled together, except for events that only
-/// track processes.
+/// The sources of records. [`EventSources::resume`] starts off-CPU time before the events, and
+/// [`EventSources::pause`] stops it after them, so that no time has samples of events alone. A source that
+/// can't be stopped doesn't keep the others running.
 #[derive(Debug)]
 struct EventSources {
     events: Events,
@@ -165,24 +166,42 @@ struct EventSources {
 }
 
 impl EventSources {
-    /// Enables the events whose index passes the test `which`, and off-CPU time if `off_cpu`.
-    fn enable(&mut self, off_cpu: bool, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
-        if off_cpu {
-            self.enable_off_cpu(true)?;
-        }
+    /// Enables the events whose index passes the test `which`.
+    fn enable_events(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
         self.events.set_enabled(true, which).map_err(event_error("enable the events"))
     }
 
-    /// Disables the events whose index passes the test `which`, and all BPF programs.
-    fn disable(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
-        self.calls.iter_mut().for_each(CallSamples::stop);
-        let off_cpu = self.enable_off_cpu(false);
-        let events = self.events.set_enabled(false, which);
-        events.map_err(event_error("disable the events")).and(off_cpu)
+    fn disable_events(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
+        self.events.set_enabled(false, which).map_err(event_error("disable the events"))
     }
 
-    fn enable_off_cpu(&mut self, enabled: bool) -> Result<(), RecordError> {
+    fn set_off_cpu(&mut self, enabled: bool) -> Result<(), RecordError> {
         Ok(self.off_cpu.iter_mut().try_for_each(|off_cpu| off_cpu.set_enabled(enabled))?)
+    }
+
+    /// Stops the programs that record system calls, and off-CPU time.
+    fn stop_programs(&mut self) -> Result<(), RecordError> {
+        self.calls.iter_mut().for_each(CallSamples::stop);
+        self.set_off_cpu(false)
+    }
+
+    /// Starts off-CPU time, then enables the events whose index passes the test `which`.
+    fn resume(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
+        self.set_off_cpu(true)?;
+        self.enable_events(which)
+    }
+
+    /// Disables the events whose index passes the test `which`, then stops the programs.
+    fn pause(&mut self, which: impl Fn(usize) -> bool) -> Result<(), RecordError> {
+        let events = self.disable_events(which);
+        events.and(self.stop_programs())
+    }
+
+    /// Stops the programs, then disables all events: the events that track processes end last,
+    /// since the programs' samples refer to their records.
+    fn stop_all(&mut self) -> Result<(), RecordError> {
+        let programs = self.stop_programs();
+        programs.and(self.disable_events(|_| true))
     }
 }
 
@@ -300,8 +319,8 @@ impl Deadlines {
     }
 }
 
-/// Returns whether a deadline has passed, and sets the next one.
-fn due(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) -> bool {
+/// Returns whether a deadline has passed. If so, sets the next one after `again`, or none.
+fn has_passed(deadline: &mut Option<Instant>, now: Instant, again: Option<Duration>) -> bool {
     let passed = deadline.is_some_and(|at| at <= now);
     if passed {
         *deadline = again.map(|period| now + period);
@@ -361,7 +380,7 @@ impl Recording {
         let now = self.session.backend.clock.now();
         // A module's mapping must precede its samples.
         let is_due = self.deadlines.flush <= now
-            && (!self.watch.hotplug.is_told() || self.watch.modules.is_look_due(now));
+            && (!self.watch.hotplug.has_messages() || self.watch.modules.is_look_due(now));
         if ready.contains(WakeSource::Cpus) || is_due {
             self.look_at_modules(now);
         }
@@ -370,10 +389,10 @@ impl Recording {
         if is_due {
             self.control_rate()?;
         }
-        if due(&mut self.deadlines.begin, now, None) {
+        if has_passed(&mut self.deadlines.begin, now, None) {
             self.enable()?;
         }
-        let look = due(&mut self.deadlines.look, now, Some(LOOK));
+        let look = has_passed(&mut self.deadlines.look, now, Some(LOOK));
         if (look || ready.contains(WakeSource::Target))
             && self.targets.tasks.waited_for.have_exited(&self.session.backend.host, look)
             && self.state == RecordingState::Recording
@@ -439,7 +458,7 @@ impl Recording {
         }
         self.account.enabled.enabled();
         let session = &self.session;
-        self.sources.enable(true, |event| !session.only_tracks(event))
+        self.sources.resume(|event| !session.is_tracking_only(event))
     }
 
     /// Disables all events but the ones that only track processes.
@@ -448,7 +467,7 @@ impl Recording {
     /// Fails if the kernel can't disable an event.
     pub fn disable(&mut self) -> Result<(), RecordError> {
         let session = &self.session;
-        self.sources.disable(|event| !session.only_tracks(event))?;
+        self.sources.pause(|event| !session.is_tracking_only(event))?;
         self.account.enabled.disabled();
         Ok(())
     }
@@ -456,7 +475,7 @@ impl Recording {
     /// Stops all events, including the ones that track processes.
     fn disable_all(&mut self) -> Result<(), RecordError> {
         self.account.enabled.disabled();
-        self.sources.disable(|_| true)
+        self.sources.stop_all()
     }
 
     /// Appends off-CPU time. It is older than later records of ring buffers, so it precedes each
@@ -473,10 +492,10 @@ impl Recording {
     /// Enables the events that start neither with the command nor later.
     fn enable_at_once(&mut self) -> Result<(), RecordError> {
         let events = &self.session.plan.events;
-        let begins = self.session.options.begin == Begin::AtOnce;
-        self.sources.enable(begins, |event| events[event].start == Start::AtOnce)?;
-        if begins {
+        self.sources.enable_events(|event| events[event].start == EventStart::AtOnce)?;
+        if self.session.options.begin == Begin::AtOnce {
             self.account.enabled.enabled();
+            self.sources.set_off_cpu(true)?;
         }
         Ok(())
     }
@@ -506,7 +525,7 @@ impl Recording {
                     return self.stop_recording(StopReason::MaxSize);
                 }
                 Ok(pass) => {
-                    if self.capture.shared.with_output(|output| output.wants_switch()) {
+                    if self.capture.shared.with_output(|output| output.is_switch_due()) {
                         self.switch();
                     }
                     if pass == Pass::Drained || self.is_stopped() {
@@ -517,10 +536,11 @@ impl Recording {
         }
     }
 
-    /// The output takes nothing more: everything before can be read, and the command continues.
+    /// Stops recording for this reason. Everything written before can be read, and the command
+    /// continues.
     fn stop_recording(&mut self, why: StopReason) {
-        // Later tasks of the command are not missing in the recording.
-        self.targets.cgroup.at_end(self.session.following.as_ref());
+        // The command's later tasks don't count as missing.
+        self.targets.cgroup.read_at_end(self.session.following.as_ref());
         // Even if this fails, nothing more is written.
         let _ = self.disable_all();
         self.state = RecordingState::Stopped(why);
@@ -529,8 +549,17 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
+    use tare_format::abi::Attr;
+    use tare_kernel::fake::Scripted;
+    use tare_kernel::host::Host;
+    use tare_kernel::open::EventTarget;
+
     use super::*;
+    use crate::capture::EventToOpen;
+    use crate::capture::jit::JitProcesses;
+    use crate::capture::scanner::EventTable;
     use crate::clock::SystemClock;
+    use crate::output::Destination;
 
     #[test]
     fn time_is_counted_only_while_events_are_enabled() {
@@ -553,5 +582,80 @@ mod tests {
         account.add_to_total(&ledger);
         account.add_to_total(&ledger);
         assert_eq!(account.total.map(|total| total.throttled), Some(4));
+    }
+
+    /// Two events on CPU 0, whose files are 3 and 4.
+    fn sources(kernel: &Scripted) -> EventSources {
+        let wanted = ["sampled", "tracking"].map(|name| EventToOpen {
+            name: name.to_owned(),
+            attr: Attr::default(),
+            slower: Vec::new(),
+            leader: None,
+            targets: vec![(0, EventTarget::Cpu(0))],
+        });
+        let events = Events::open(kernel, wanted.to_vec()).unwrap();
+        EventSources { events, off_cpu: None, calls: None, rate_control: None }
+    }
+
+    #[test]
+    fn a_pause_leaves_other_events_enabled_and_stopping_disables_all() {
+        let kernel = Scripted::new();
+        let mut sources = sources(&kernel);
+        sources.resume(|event| event == 0).unwrap();
+        sources.pause(|event| event == 0).unwrap();
+        assert_eq!(kernel.calls(), ["enable 3", "disable 3"]);
+        sources.stop_all().unwrap();
+        assert_eq!(kernel.calls()[2..], ["disable 3", "disable 4"]);
+    }
+
+    #[test]
+    fn the_next_deadline_is_the_earliest_and_periodic_ones_repeat() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut deadlines = Deadlines { flush: at(3), begin: Some(at(1)), look: Some(at(2)) };
+        assert_eq!(deadlines.next(), at(1));
+        assert!(has_passed(&mut deadlines.begin, at(1), None));
+        assert!(!has_passed(&mut deadlines.begin, at(9), None));
+        assert_eq!(deadlines.next(), at(2));
+        assert!(has_passed(&mut deadlines.look, at(2), Some(Duration::from_secs(5))));
+        assert_eq!((deadlines.look, deadlines.next()), (Some(at(7)), at(3)));
+    }
+
+    /// One reader thread without rings, beside the caller's reader.
+    fn capture() -> Capture {
+        let table = Arc::new(EventTable::default());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let jit = JitProcesses::new(Host::default(), Arc::clone(&clock), None);
+        let output = Output::open(&Destination::File("/dev/null".into()), &Default::default());
+        let shared = SharedOutput::new(output.unwrap(), 2, &table, None, clock, jit);
+        Capture {
+            reader: Reader::new(0, Vec::new()),
+            snapshots: Snapshots::new(Vec::new(), &table, &shared),
+            threads: vec![ReaderThread::start(1, None).unwrap()],
+            poller: Poller::new().unwrap(),
+            readers: 2,
+            shared: Arc::new(shared),
+        }
+    }
+
+    #[test]
+    fn joined_threads_release_the_output() {
+        let mut capture = capture();
+        let second = Reader::new(1, Vec::new());
+        let poller = Poller::new().unwrap();
+        let interval = Duration::from_secs(60);
+        capture.threads[0].give_rings(second, poller, &capture.shared, interval).unwrap();
+        capture.join_threads().unwrap();
+        assert_eq!((capture.threads.len(), capture.readers), (0, 2));
+        capture.into_output().unwrap();
+    }
+
+    #[test]
+    fn a_thread_without_a_reader_and_a_held_output_are_errors() {
+        let mut capture = capture();
+        assert!(matches!(capture.join_threads(), Err(RecordError::Thread(_))));
+        let held = Arc::clone(&capture.shared);
+        assert!(matches!(capture.into_output(), Err(RecordError::Thread(_))));
+        drop(held);
     }
 }

@@ -1,10 +1,10 @@
-//! Kernel modules that are loaded during a recording.
+//! Finds kernel modules that are loaded during a recording.
 //!
 //! The kernel writes no record of them. They are looked up when devices come or go (the kernel
 //! sends `add@/module/NAME`), from time to time, and at the end. Their records have no time, so
 //! readers apply them at their position in the file, which is before the samples of the current
-//! round. Samples of a module therefore have its names from its load on. A module that was unloaded
-//! before the lookup has no names.
+//! round. Samples in a module can therefore be symbolized from the module's load on, unless it was
+//! unloaded before the lookup.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use tare_kernel::procfs::{self, KernelModule};
 
 use super::{Recording, StopReason};
 use crate::describe::module_build_id;
-use crate::session::Session;
+use crate::session::RecordSession;
 use crate::synthesize;
 
 /// Interval of lookups if the kernel sends messages about devices.
@@ -37,7 +37,7 @@ pub(super) struct Modules {
 
 impl Modules {
     /// Must be called before the list of modules is read.
-    pub(super) fn new(session: &Session) -> Self {
+    pub(super) fn new(session: &RecordSession) -> Self {
         let is_wanted = session.tracking().is_some() && session.counts_in_kernel();
         let folders = if is_wanted { folders(&session.backend.host) } else { None };
         Self { known: is_wanted.then(Vec::new), folders, has_ids: false, looked: None }
@@ -74,8 +74,8 @@ impl Recording {
         }
     }
 
-    /// Reads the build ids of loaded modules. It takes some 10 us per module, so it isn't done at
-    /// the start, which spares short recordings.
+    /// Reads the build ids of loaded modules. That takes some 10 us per module, so short recordings
+    /// don't do it.
     fn read_build_ids_of_modules(&mut self) {
         let Some(known) = self.watch.modules.known.as_ref().filter(|_| !self.watch.modules.has_ids)
         else {
@@ -126,5 +126,25 @@ impl Recording {
         if let Err(error) = shared.append(&[&records]) {
             self.stop_recording(StopReason::Output(error));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_looked_up_once_a_second_and_only_for_events_in_the_kernel() {
+        let module = KernelModule { name: "m".to_owned(), start: 1, len: 1, path: None };
+        let mut user = Modules { known: None, folders: None, has_ids: false, looked: None };
+        user.begin(vec![module.clone()]);
+        assert_eq!(user.known, None);
+        let now = Instant::now();
+        assert!(user.is_look_due(now), "the first lookup");
+        let known = Some(Vec::new());
+        let mut kernel = Modules { known, folders: None, has_ids: false, looked: Some(now) };
+        kernel.begin(vec![module]);
+        assert_eq!(kernel.known.as_ref().map(Vec::len), Some(1));
+        assert_eq!([LOOK / 2, LOOK].map(|later| kernel.is_look_due(now + later)), [false, true]);
     }
 }

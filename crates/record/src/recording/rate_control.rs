@@ -14,7 +14,7 @@ use crate::capture::stats::SampleCounts;
 use crate::error::RecordError;
 use crate::options::Budget;
 use crate::plan::PlannedEvent;
-use crate::session::Session;
+use crate::session::RecordSession;
 
 /// A budget, and the measurements for it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct RateControl {
 
 impl RateControl {
     /// Returns `None` without a budget.
-    pub(super) fn new(session: &Session) -> Option<Self> {
+    pub(super) fn new(session: &RecordSession) -> Option<Self> {
         let budget = session.options.sampling.budget?;
         let of_event = |planned: &PlannedEvent| match planned.attr.sampling {
             Sampling::Frequency(hz) => {
@@ -129,7 +129,7 @@ impl Recording {
         };
         let is_start_up = recorded < control.start_up;
         let changed = !is_start_up && control.controller.observe(seen);
-        if control.controller.floor_wins() {
+        if control.controller.is_floor_over_budget() {
             control.floor += seen.enabled;
         }
         (control.recorded, control.recorder_ns, control.throttled) =
@@ -177,7 +177,7 @@ impl Recording {
         let hz = control.hz().into_iter().max().unwrap_or(0);
         let Budget { share: asked, min_hz } = control.budget;
         // Includes the time since the last observation.
-        let rest = if control.controller.floor_wins() {
+        let rest = if control.controller.is_floor_over_budget() {
             self.account.enabled.so_far().saturating_sub(control.recorded)
         } else {
             Duration::ZERO
@@ -190,5 +190,17 @@ impl Recording {
             changes: control.changes,
             floor_ns: nanos(control.floor + rest),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_with_fewer_rates_stays_at_its_last() {
+        let rates = [vec![999, 666, 444], vec![100, 66], Vec::new()];
+        assert_eq!(rates_at(&rates, 0), [999, 100, 0]);
+        assert_eq!(rates_at(&rates, 2), [444, 66, 0]);
     }
 }

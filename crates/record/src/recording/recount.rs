@@ -1,4 +1,5 @@
-//! Counts the records of a file whose data had to end early, since more was handed to the output.
+//! Counts the records of a file whose data had to end early: the output was handed more records
+//! than the file holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(super) struct FileCounts {
     others: BTreeMap<Option<u32>, Scanner>,
 }
 
-/// Replaces a file's figures by the counted ones.
+/// Replaces the figures of the records handed to the output by those of the records in the file.
 pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     stats.forgotten = Stats::default();
     stats.forgotten_losses.clear();
@@ -57,8 +58,9 @@ pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
         let fullest = ring.stats.fullest;
         // A CPU may have two ring buffers. Counts without a CPU are attributed once.
         let mut of_cpu = |cpu| counted.others.remove(&cpu).map(|scanner| scanner.stats);
-        let nobodys = if number == 0 { of_cpu(None) } else { None };
-        let Stats { lost, throttled, .. } = of_cpu(Some(ring.cpu)).or(nobodys).unwrap_or_default();
+        let without_cpu = if number == 0 { of_cpu(None) } else { None };
+        let Stats { lost, throttled, .. } =
+            of_cpu(Some(ring.cpu)).or(without_cpu).unwrap_or_default();
         ring.stats = Stats { lost, throttled, fullest, ..Stats::default() };
     }
     if let Some(ring) = stats.rings.first_mut() {
@@ -89,4 +91,43 @@ fn count(file: CutFile, table: &Arc<EventTable>) -> FileCounts {
         }
     }
     counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::stats::{LostRecords, RingStats, SampleCounts};
+
+    #[test]
+    fn counts_replace_the_figures_of_rings_once() {
+        let table = Arc::new(EventTable::default());
+        let loses = |records| {
+            let mut scanner = Scanner::new(&table);
+            scanner.stats.lost = Some(LostRecords { records, after_ns: None, until_ns: None });
+            scanner
+        };
+        let mut samples = Scanner::new(&table);
+        samples.stats.by_event = vec![SampleCounts { samples: 9, own: 0, in_kernel: 0 }];
+        let others = [(None, loses(1)), (Some(3), loses(2))].into();
+        let ring = |cpu| RingStats {
+            cpu,
+            size: 4096,
+            stats: Stats { fullest: 7, bytes: 100, throttled: 5, ..Stats::default() },
+        };
+        // CPU 3 has two ring buffers, since it was offline in between.
+        let mut stats = FileStats {
+            rings: vec![ring(0), ring(3), ring(3)],
+            forgotten: Stats { bytes: 1, ..Stats::default() },
+            forgotten_losses: [(None, 8)].into(),
+        };
+        replace(&mut stats, &mut FileCounts { samples, others });
+        let lost = |ring: &RingStats| ring.stats.lost.map(|lost| lost.records);
+        let found: Vec<_> = stats.rings.iter().map(lost).collect();
+        assert_eq!(found, [Some(1), Some(2), None]);
+        let of_ring = |ring: &RingStats| (ring.stats.by_event.len(), ring.stats.throttled);
+        let found: Vec<_> = stats.rings.iter().map(of_ring).collect();
+        assert_eq!(found, [(1, 0), (0, 0), (0, 0)]);
+        assert!(stats.rings.iter().all(|ring| ring.stats.fullest == 7));
+        assert!(stats.forgotten == Stats::default() && stats.forgotten_losses.is_empty());
+    }
 }

@@ -64,7 +64,7 @@ fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
     }
     match (event.attr.sampling, &event.fixed) {
         (Sampling::None, _) => Some(0),
-        _ if event.by_programs || !event.interrupts() => None,
+        _ if event.by_programs || !event.is_interrupt() => None,
         (Sampling::Frequency(hz), _) => Some(hz),
         (Sampling::Period(_), Some(fixed)) => Some(fixed.hz),
         (Sampling::Period(ns), None) if event.is_clock() => Some(1_000_000_000 / ns.max(1)),

@@ -15,12 +15,12 @@ use crate::error::RecordError;
 /// The overwritten rings.
 #[derive(Debug)]
 pub(super) struct Snapshots {
-    rings: Vec<Overwritten>,
+    rings: Vec<OverwrittenCpuRing>,
 }
 
 /// The overwritten ring of a CPU, with the scanner of its records.
 #[derive(Debug)]
-struct Overwritten {
+struct OverwrittenCpuRing {
     /// The ring's number in the output.
     number: usize,
     /// Index of the open event that owns it.
@@ -36,7 +36,7 @@ impl Snapshots {
         shared: &SharedOutput,
     ) -> Self {
         if !rings.is_empty() {
-            shared.has_overwritten();
+            shared.note_overwritten();
         }
         let mut snapshots = Self { rings: Vec::new() };
         snapshots.add(rings, known, shared);
@@ -50,7 +50,7 @@ impl Snapshots {
         known: &Arc<EventTable>,
         shared: &SharedOutput,
     ) {
-        self.rings.extend(rings.into_iter().map(|(cpu, owner, ring)| Overwritten {
+        self.rings.extend(rings.into_iter().map(|(cpu, owner, ring)| OverwrittenCpuRing {
             number: shared.register(cpu, ring.size()),
             owner,
             ring,
@@ -61,7 +61,7 @@ impl Snapshots {
 
 impl Recording {
     /// Appends the samples that still wait for the command's execve, before the last pass over the
-    /// rings: its record was lost.
+    /// rings: the execve's record was lost.
     pub(super) fn end_filter(&mut self) {
         if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             return self.stop_recording(error.into());
@@ -96,7 +96,8 @@ impl Recording {
         {
             self.stop_recording(error.into());
         }
-        for Overwritten { number, owner, ring, scanner } in &mut self.capture.snapshots.rings {
+        for OverwrittenCpuRing { number, owner, ring, scanner } in &mut self.capture.snapshots.rings
+        {
             let Some(event) = self.sources.events.file(*owner) else { continue };
             let records = ring.snapshot(event).map_err(super::event_error("read a ring buffer"))?;
             let records = self.capture.shared.filter_older(oldest_first(&records));
@@ -153,5 +154,30 @@ mod tests {
             [oldest, newest].concat()
         );
         assert_eq!(oldest_first(&[]), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn rings_that_are_added_later_have_later_numbers() {
+        use tare_format::abi::Attr;
+        use tare_kernel::fake::Scripted;
+        use tare_kernel::host::Host;
+        use tare_kernel::open::{EventTarget, Kernel};
+
+        use crate::capture::jit::JitProcesses;
+        use crate::clock::SystemClock;
+        use crate::output::{Destination, Output};
+
+        let table = Arc::new(EventTable::default());
+        let jit = JitProcesses::new(Host::default(), Arc::new(SystemClock), None);
+        let output = Output::open(&Destination::File("/dev/null".into()), &Default::default());
+        let clock = Arc::new(SystemClock);
+        let shared = SharedOutput::new(output.unwrap(), 1, &table, None, clock, jit);
+        let event = Scripted::new().open(&Attr::default(), EventTarget::Cpu(0), None).unwrap();
+        let ring = |owner| (0, owner, OverwrittenRing::map(&*event, 4096).unwrap());
+        let mut snapshots = Snapshots::new(vec![ring(4)], &table, &shared);
+        assert_eq!(shared.register(0, 4096), 1);
+        snapshots.add(vec![ring(9)], &table, &shared);
+        let rings: Vec<_> = snapshots.rings.iter().map(|ring| (ring.number, ring.owner)).collect();
+        assert_eq!(rings, [(0, 4), (2, 9)]);
     }
 }

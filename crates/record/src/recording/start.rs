@@ -34,9 +34,9 @@ use crate::off_cpu::OffCpuTimes;
 use crate::options::{Begin, Keep, Target};
 use crate::output::{Output, OutputError};
 use crate::own_threads;
-use crate::plan::{PlannedEvent, Start};
-use crate::session::Session;
-use crate::session::Start as Beginning;
+use crate::plan::{EventStart, PlannedEvent};
+use crate::session::{RecordSession, Start};
+
 use crate::synthesize;
 use crate::warning::Warning;
 
@@ -44,14 +44,14 @@ use crate::warning::Warning;
 /// thread.
 const OTHER_FILES: usize = 32;
 
-/// Flush interval if nothing is kept, so that a kill loses nothing.
+/// Flush interval if the destination keeps nothing, so that a kill loses nothing.
 const WITHOUT_KEEPING: Duration = Duration::from_secs(1);
 
 impl Recording {
     /// See [`crate::Recorder::start`].
-    pub(crate) fn start(session: Session, beginning: Beginning<'_>) -> Result<Self, RecordError> {
-        let Beginning { output, command, gives_other_rights, files } = beginning;
-        let (mut session, output) = fitted(session, output)?;
+    pub(crate) fn start(session: RecordSession, start: Start<'_>) -> Result<Self, RecordError> {
+        let Start { output, command, gives_other_rights, files } = start;
+        let (mut session, output) = adapt_to_output(session, output)?;
         let calls = session.plan.calls.take();
         let options = &session.options;
         let host = &session.backend.host;
@@ -74,7 +74,7 @@ impl Recording {
         let step_back = off_cpu.as_ref().and_then(|off_cpu| off_cpu.step_back.as_ref());
         let step_back = step_back.map(|step_back| Warning::StepBack(step_back.to_string()));
         rings.consumed.extend(calls.as_ref().map_or(Ok(Vec::new()), system_calls::rings)?);
-        let ids = system_calls::with_ids(&session.plan, &events)?;
+        let ids = system_calls::event_ids(&session.plan, &events)?;
         let description = description::describe(&session, &ids)?;
         let follow = followed::beginning(session.following.as_ref(), command);
         let follow = follow.map(|follow| Follow { unrecordable: gives_other_rights, ..follow });
@@ -82,14 +82,14 @@ impl Recording {
         let table = Arc::new(event_table(&session, &ids, &ledger.recorder));
         let taken =
             StartParts { events, rings, output, threads, table, tasks, hotplug, off_cpu, calls };
-        let mut recording = Self::over(session, ledger, description, taken)?;
+        let mut recording = Self::from_parts(session, ledger, description, taken)?;
         step_back.into_iter().chain(small).for_each(|warning| recording.warn(warning));
-        recording.go(command)?;
+        recording.begin_and_enable(command)?;
         Ok(recording)
     }
 
     /// Writes the beginning, and enables the events that start neither with the command nor later.
-    fn go(&mut self, command: Option<i32>) -> Result<(), RecordError> {
+    fn begin_and_enable(&mut self, command: Option<i32>) -> Result<(), RecordError> {
         if let Err(error) = self.begin() {
             // If the stream's reader is already gone there is no recording, and the command runs
             // all the same.
@@ -104,9 +104,9 @@ impl Recording {
         let is_inherited = matches!(self.session.options.target, Target::Command(_));
         if let Some(root) = command.filter(|_| !is_inherited) {
             let now = self.session.backend.clock.now();
-            self.capture.shared.follow(root, self.session.notes_members(), now);
+            self.capture.shared.follow(root, self.session.tracks_members(), now);
         }
-        self.targets.cgroup.at_start(self.session.following.as_ref());
+        self.targets.cgroup.read_at_start(self.session.following.as_ref());
         self.begin_rate_control()?;
         if !self.is_stopped() {
             self.enable_at_once()?;
@@ -115,9 +115,9 @@ impl Recording {
         Ok(())
     }
 
-    /// Creates the recording, and deals the ring buffers to its threads.
-    fn over(
-        session: Session,
+    /// Creates the recording from its parts, and deals the ring buffers to its threads.
+    fn from_parts(
+        session: RecordSession,
         ledger: Ledger,
         description: Description,
         taken: StartParts,
@@ -136,14 +136,14 @@ impl Recording {
         let Rings { consumed, overwritten } = taken.rings;
         let dealt = deal(consumed, readers, &taken.events, &shared, &taken.table)?;
         let pollers = dealt.iter().map(|(poller, _)| poller);
-        system_calls::wake(taken.calls.as_ref(), pollers)?;
+        system_calls::add_to_pollers(taken.calls.as_ref(), pollers)?;
         let interval = options.rings.flush_interval;
-        let (poller, rings) = hand(dealt, &mut threads, &shared, interval)?;
+        let (poller, rings) = hand_out(dealt, &mut threads, &shared, interval)?;
         for file in taken.tasks.waited_for.files() {
             poller.add(file, WakeSource::Target).map_err(RecordError::Poll)?;
         }
-        wake(taken.off_cpu.as_ref(), &poller)?;
-        taken.hotplug.wake(&poller)?;
+        add_off_cpu_files(taken.off_cpu.as_ref(), &poller)?;
+        taken.hotplug.add_to_poller(&poller)?;
         let snapshots = Snapshots::new(overwritten, &taken.table, &shared);
         let StartParts { events, tasks, hotplug, off_cpu, calls, .. } = taken;
         let deadlines = deadlines(&session, &tasks);
@@ -179,7 +179,9 @@ impl Recording {
         shared.with_output(|output| output.begin(description))?;
         shared.append(&[&note::encode(&account.ledger.to_note())?])?;
         self.describe_existing()?;
-        self.capture.shared.append(&[&self.capture.shared.jit(JitProcesses::take_note_of_all)])?;
+        self.capture
+            .shared
+            .append(&[&self.capture.shared.with_jit(JitProcesses::take_note_of_all)])?;
         self.capture.shared.append(&[&FINISHED_INIT])?;
         Ok(self.capture.shared.flush()?)
     }
@@ -189,8 +191,9 @@ impl Recording {
     fn describe_existing(&mut self) -> Result<(), RecordError> {
         let Self { session, sources, capture, targets, watch, .. } = self;
         let shared = &capture.shared;
-        if let Some(tracking) =
-            session.tracking().filter(|&event| session.plan.events[event].start == Start::AtOnce)
+        if let Some(tracking) = session
+            .tracking()
+            .filter(|&event| session.plan.events[event].start == EventStart::AtOnce)
         {
             sources
                 .events
@@ -214,28 +217,28 @@ impl Recording {
 
 /// Starts recording off-CPU time, if requested.
 fn start_off_cpu(
-    session: &mut Session,
+    session: &mut RecordSession,
     tasks: &TargetTasks,
     command: Option<i32>,
 ) -> Result<Option<OffCpuTimes>, RecordError> {
     let Some(attr) = &mut session.plan.off_cpu else { return Ok(None) };
     let options = &session.options;
     let host = &session.backend.host;
-    OffCpuTimes::start(options, attr, tasks.whose(command), host).map(Some)
+    OffCpuTimes::start(options, attr, tasks.off_cpu_target(command), host).map(Some)
 }
 
-/// Wakes a reader when much off-CPU time is ready.
-fn wake(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
+/// Makes off-CPU time wake a reader when many waits are ready.
+fn add_off_cpu_files(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
     let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
     files.try_for_each(|file| poller.add(file, WakeSource::Ring).map_err(RecordError::Poll))
 }
 
 /// Holds binaries open, if they are to be kept.
-fn hold_binaries(session: &Session, shared: &SharedOutput) -> Result<(), RecordError> {
+fn hold_binaries(session: &RecordSession, shared: &SharedOutput) -> Result<(), RecordError> {
     let Some(folder) = &session.options.keep_binaries else { return Ok(()) };
     let held = Binaries::new(folder, session.backend.host.clone());
     let failed = |source| RecordError::Keep { folder: folder.clone(), source };
-    shared.hold(Some(held.map_err(failed)?));
+    shared.replace_binaries(Some(held.map_err(failed)?));
     Ok(())
 }
 
@@ -252,7 +255,7 @@ struct StartParts {
     calls: Option<CallSamples>,
 }
 
-fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
+fn deadlines(session: &RecordSession, tasks: &TargetTasks) -> Deadlines {
     let now = session.backend.clock.now();
     let options = &session.options;
     Deadlines {
@@ -262,11 +265,14 @@ fn deadlines(session: &Session, tasks: &TargetTasks) -> Deadlines {
     }
 }
 
-/// Adapts the options to the output: raises the flush interval if nothing is kept, and starts the
-/// output's threads if they must be named.
-fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output), RecordError> {
+/// Adapts the options to the output: raises the flush interval if the destination keeps nothing,
+/// and starts the output's threads if filters or the ledger must name them.
+fn adapt_to_output(
+    mut session: RecordSession,
+    mut output: Output,
+) -> Result<(RecordSession, Output), RecordError> {
     // To keep binaries, mappings must be read soon.
-    if output.keeps_nothing() && session.options.keep_binaries.is_none() {
+    if output.is_discarding() && session.options.keep_binaries.is_none() {
         let interval = &mut session.options.rings.flush_interval;
         *interval = (*interval).max(WITHOUT_KEEPING);
     }
@@ -277,7 +283,7 @@ fn fitted(mut session: Session, mut output: Output) -> Result<(Session, Output),
 }
 
 fn open(
-    session: &Session,
+    session: &RecordSession,
     tasks: &TargetTasks,
     filters: &[Option<CString>],
     files: Option<&FileLimit>,
@@ -304,19 +310,19 @@ fn open(
 }
 
 /// Returns the table that readers of ring buffers need.
-fn event_table(session: &Session, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
+fn event_table(session: &RecordSession, ids: &[Vec<u64>], recorder: &Recorder) -> EventTable {
     let own = own_threads::counted(session, recorder);
     let layouts = session.plan.events.iter().map(|planned| Layout::from(&planned.attr)).collect();
     let table = EventTable::new(layouts, ids, own);
-    let table = if session.notes_members() { table.noting_tasks() } else { table };
+    let table = if session.tracks_members() { table.with_task_records() } else { table };
     match followed::weights(session) {
-        Some(weights) => table.telling_tasks(weights),
+        Some(weights) => table.with_weights(weights),
         None => table,
     }
 }
 
 /// Gives each thread its reader, and returns this thread's.
-fn hand(
+fn hand_out(
     dealt: Vec<(Poller, Vec<CpuRing>)>,
     threads: &mut [ReaderThread],
     shared: &Arc<SharedOutput>,
@@ -328,7 +334,7 @@ fn hand(
         |(_, first)| Ok(first),
     )?;
     for (thread, (number, (poller, rings))) in threads.iter_mut().zip(dealt) {
-        thread.hand(Reader::new(number, rings), poller, shared, interval)?;
+        thread.give_rings(Reader::new(number, rings), poller, shared, interval)?;
     }
     Ok(first)
 }

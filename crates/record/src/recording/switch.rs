@@ -1,4 +1,4 @@
-//! A recording that continues in another file.
+//! Continues a recording in another file.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Recording {
         if self.is_stopped() {
             return;
         }
-        match self.next_file() {
+        match self.begin_next_file() {
             Ok(finished) => {
                 if let Some(Err(error)) = self.sources.off_cpu.as_mut().map(OffCpuTimes::begin_file)
                 {
@@ -37,15 +37,15 @@ impl Recording {
                 }
                 self.notices.extend(finished.map(|file| Notice::Finished(Box::new(file))));
             }
-            Err(Failed::Output(why)) => self.stop_recording(why),
-            Err(Failed::Describing(error)) => {
+            Err(SwitchError::Output(why)) => self.stop_recording(why),
+            Err(SwitchError::Describing(error)) => {
                 self.warn(Warning::NotSwitched { reason: error.to_string() });
             }
         }
     }
 
-    /// Records in the ring buffers may belong to tasks that have exited, which the next file
-    /// doesn't describe: they go into the current file, unless its size limit is reached.
+    /// Empties the ring buffers into the current file, unless its size limit is reached: the
+    /// records may belong to tasks that have exited, which the next file doesn't describe.
     fn empty_before_switch(&mut self) -> Result<(), RecordError> {
         self.take_off_cpu()?;
         self.note_modules();
@@ -59,10 +59,10 @@ impl Recording {
         Ok(())
     }
 
-    fn next_file(&mut self) -> Result<Option<FinishedFile>, Failed> {
+    fn begin_next_file(&mut self) -> Result<Option<FinishedFile>, SwitchError> {
         let until_ns = self.cpu_ns();
         let mut running = Vec::new();
-        // Any of the command's processes may continue.
+        // Any of the command's processes may still run.
         let there = self.session.synthesize(&synthesize::Targets::All, &mut |bytes| {
             running.extend_from_slice(bytes);
             Ok(())
@@ -71,7 +71,7 @@ impl Recording {
         let mut beginning = self.account.ledger.clone();
         if let Some(follow) = &mut beginning.follow {
             let command =
-                self.capture.shared.command(|command| (command.exec_ns(), command.members()));
+                self.capture.shared.with_command(|command| (command.exec_ns(), command.members()));
             (follow.exec_ns, follow.members) = command.unwrap_or_default();
         }
         let mut records = note::encode(&beginning.to_note()).map_err(RecordError::from)?;
@@ -80,12 +80,12 @@ impl Recording {
             let build_ids = self.capture.shared.build_ids(&self.session.backend.host);
             ending.features.push(Feature::BuildIds(build_ids));
         }
-        records.extend(self.capture.shared.jit(JitProcesses::take_note_of_all));
+        records.extend(self.capture.shared.with_jit(JitProcesses::take_note_of_all));
         let room = recount::room_for_end(&ending);
         self.capture
             .shared
             .with_output(|output| output.reserve(room))
-            .map_err(|error| Failed::Output(error.into()))?;
+            .map_err(|error| SwitchError::Output(error.into()))?;
         let mut last = Vec::new();
         if self.session.options.synthesize.at_the_end {
             last.append(&mut running);
@@ -103,19 +103,19 @@ impl Recording {
             let finished = output.switch(&closing, &self.description, &[&records, &FINISHED_INIT]);
             finished
                 .map(|path| path.map(|path| FinishedFile { path, ledger }))
-                .map_err(|error| Failed::Output(StopReason::from(error)))
+                .map_err(|error| SwitchError::Output(StopReason::from(error)))
         })
     }
 }
 
 /// Why there is no next file.
-enum Failed {
+enum SwitchError {
     Output(StopReason),
     /// Running processes can't be described; the current file is complete.
     Describing(RecordError),
 }
 
-impl From<RecordError> for Failed {
+impl From<RecordError> for SwitchError {
     fn from(error: RecordError) -> Self {
         Self::Describing(error)
     }

@@ -1,4 +1,4 @@
-//! System calls whose samples BPF programs write, into ring buffers besides the events'.
+//! Ring buffers, ids and losses of the BPF programs that write the samples of system calls.
 
 use tare_kernel::bpf::BpfError;
 use tare_kernel::call_samples::CallSamples;
@@ -8,27 +8,27 @@ use super::{Recording, event_error};
 use crate::capture::opening::Events;
 use crate::capture::poller::{Poller, WakeSource};
 use crate::error::RecordError;
-use crate::plan::{Plan, PlannedEvent};
+use crate::plan::{PlannedEvent, RecordPlan};
 
 /// Index in place of the owner, for ring buffers of programs.
-const OF_NO_EVENT: usize = usize::MAX;
+const NO_OWNER: usize = usize::MAX;
 
 /// Returns the programs' ring buffers, each with its CPU.
 pub(super) fn rings(calls: &CallSamples) -> Result<Vec<(u32, usize, Ring)>, RecordError> {
     let rings = calls.rings().map_err(RingError::Kernel)?.into_iter();
-    Ok(rings.map(|(cpu, ring)| (cpu, OF_NO_EVENT, ring)).collect())
+    Ok(rings.map(|(cpu, ring)| (cpu, NO_OWNER, ring)).collect())
 }
 
 /// Returns the ids of each event, including events whose samples programs write.
-pub(super) fn with_ids(plan: &Plan, events: &Events) -> Result<Vec<Vec<u64>>, RecordError> {
+pub(super) fn event_ids(plan: &RecordPlan, events: &Events) -> Result<Vec<Vec<u64>>, RecordError> {
     let mut ids = events.ids().map_err(event_error("read the ids of events"))?;
     let written = ids.iter_mut().zip(&plan.events).filter(|(_, planned)| planned.by_programs);
     written.zip(CallSamples::IDS).for_each(|((ids, _), id)| ids.push(id));
     Ok(ids)
 }
 
-/// Wakes each reader when programs have written much.
-pub(super) fn wake<'a>(
+/// Makes programs wake each reader when they have filled a quarter of a ring buffer.
+pub(super) fn add_to_pollers<'a>(
     calls: Option<&CallSamples>,
     mut readers: impl Iterator<Item = &'a Poller>,
 ) -> Result<(), RecordError> {
@@ -44,7 +44,7 @@ impl Recording {
         let Self { session, sources, targets, .. } = self;
         let Some(calls) = &mut sources.calls else { return Ok(()) };
         let tasks = &targets.tasks;
-        let follow = tasks.whose(command).follow(&session.options.target);
+        let follow = tasks.off_cpu_target(command).followed_tasks(&session.options.target);
         calls.start(&follow).map_err(|error| match error {
             BpfError::NoProcess(pid) => RecordError::NoProcess(pid),
             error => RecordError::Calls(error),

@@ -28,7 +28,7 @@ pub(super) struct TargetTasks {
 }
 
 impl TargetTasks {
-    /// Looks up the tasks. `child` is the waiting command, `cgroup` its own.
+    /// Looks up the tasks. `child` is the waiting command, `cgroup` the folder of its cgroup.
     ///
     /// # Errors
     /// Fails if a process, thread or cgroup doesn't exist.
@@ -67,14 +67,14 @@ impl TargetTasks {
                     ..Self::default()
                 }
             }
-            Target::User(uid, _) => Self::of_user(*uid, host)?,
+            Target::User(uid, _) => Self::find_user(*uid, host)?,
             Target::Cpus(_) => Self { existing: Some(synthesize::Targets::All), ..Self::default() },
-            Target::Cgroups { names, .. } => Self::of_cgroups(names, host)?,
+            Target::Cgroups { names, .. } => Self::find_cgroups(names, host)?,
         })
     }
 
-    fn of_user(uid: u32, host: &Host) -> Result<Self, RecordError> {
-        let pids = of_user(uid, host)?;
+    fn find_user(uid: u32, host: &Host) -> Result<Self, RecordError> {
+        let pids = processes_of_user(uid, host)?;
         // A process that exits during the lookup has no threads.
         let threads =
             pids.iter().flat_map(|&pid| procfs::threads(host, pid).unwrap_or_default()).collect();
@@ -82,7 +82,7 @@ impl TargetTasks {
         Ok(Self { threads, existing, ..Self::default() })
     }
 
-    fn of_cgroups(names: &[String], host: &Host) -> Result<Self, RecordError> {
+    fn find_cgroups(names: &[String], host: &Host) -> Result<Self, RecordError> {
         let known = Cgroups::read(host);
         let open = |name: &String| -> Result<OwnedFd, RecordError> {
             let folder = std::fs::File::open(known.find(host, name)?);
@@ -94,7 +94,7 @@ impl TargetTasks {
     }
 
     /// Returns the tasks for off-CPU time; `command` waits for its execve.
-    pub(super) fn whose(&self, command: Option<i32>) -> OffCpuTarget<'_> {
+    pub(super) fn off_cpu_target(&self, command: Option<i32>) -> OffCpuTarget<'_> {
         OffCpuTarget {
             command,
             processes: match &self.existing {
@@ -120,7 +120,7 @@ fn threads(pids: &[i32], host: &Host) -> Result<Vec<i32>, RecordError> {
 }
 
 /// Returns the processes of a user, other than this one.
-fn of_user(uid: u32, host: &Host) -> Result<Vec<i32>, RecordError> {
+fn processes_of_user(uid: u32, host: &Host) -> Result<Vec<i32>, RecordError> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let owner = |pid: &i32| {
         std::fs::metadata(host.path(&format!("/proc/{pid}"))).ok().map(|metadata| metadata.uid())
@@ -131,4 +131,45 @@ fn of_user(uid: u32, host: &Host) -> Result<Vec<i32>, RecordError> {
         .filter(|pid| *pid != own && owner(pid) == Some(uid))
         .collect();
     if pids.is_empty() { Err(RecordError::NoProcessesOfUser(uid)) } else { Ok(pids) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Cpus;
+
+    /// A machine with process 7, whose threads are 7 and 9.
+    fn machine() -> (tempfile::TempDir, Host) {
+        let root = tempfile::tempdir().unwrap();
+        for tid in [7, 9] {
+            std::fs::create_dir_all(root.path().join(format!("proc/7/task/{tid}"))).unwrap();
+        }
+        let host = Host::at(root.path());
+        (root, host)
+    }
+
+    #[test]
+    fn a_command_has_no_existing_tasks_to_describe() {
+        let (_root, host) = machine();
+        let find = |target| TargetTasks::find(&target, Some(5), None, &host).unwrap();
+        let command = find(Target::Command(Cpus::All));
+        assert_eq!((command.threads, command.existing), (vec![5], None));
+        let on_cpus = find(Target::CommandOnCpus("0".parse().unwrap()));
+        assert_eq!((on_cpus.threads, on_cpus.existing), (Vec::new(), None));
+        let everything = find(Target::Cpus("0".parse().unwrap()));
+        assert_eq!(everything.existing, Some(synthesize::Targets::All));
+    }
+
+    #[test]
+    fn a_user_has_all_threads_of_its_processes() {
+        let (root, host) = machine();
+        let uid = std::fs::metadata(root.path()).unwrap().uid();
+        let found = TargetTasks::find(&Target::User(uid, Cpus::All), None, None, &host).unwrap();
+        assert_eq!(found.threads, [7, 9]);
+        assert_eq!(found.off_cpu_target(None).processes, [7]);
+        let missing = TargetTasks::find(&Target::User(uid + 1, Cpus::All), None, None, &host);
+        assert!(matches!(missing, Err(RecordError::NoProcessesOfUser(_))));
+        let gone = TargetTasks::find(&Target::Processes(vec![8], Cpus::All), None, None, &host);
+        assert!(matches!(gone, Err(RecordError::NoProcess(8))));
+    }
 }

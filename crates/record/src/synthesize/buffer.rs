@@ -8,7 +8,8 @@ use tare_format::record::{Cgroup, Comm, Layout, Mmap, NamespaceLink, SampleId, T
 /// Bytes of a batch.
 const PIECE_BYTES: usize = 64 << 10;
 
-pub(super) struct Buffer<'a> {
+/// Encodes records, and emits them in batches of whole records.
+pub(super) struct RecordBuffer<'a> {
     encoder: Encoder,
     bytes: Vec<u8>,
     handed_out: u64,
@@ -16,7 +17,7 @@ pub(super) struct Buffer<'a> {
     emit: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
 }
 
-impl<'a> Buffer<'a> {
+impl<'a> RecordBuffer<'a> {
     pub(super) fn new(layout: &Layout, emit: &'a mut dyn FnMut(&[u8]) -> io::Result<()>) -> Self {
         let encoder = Encoder::new(layout, &SampleId::default());
         Self {
@@ -30,23 +31,23 @@ impl<'a> Buffer<'a> {
 
     pub(super) fn mmap(&mut self, mmap: &Mmap<'_>) -> io::Result<()> {
         let written = self.encoder.mmap(&mut self.bytes, mmap);
-        self.next(written)
+        self.end_record(written)
     }
 
     pub(super) fn cgroup(&mut self, cgroup: &Cgroup<'_>) -> io::Result<()> {
         let written = self.encoder.cgroup(&mut self.bytes, cgroup);
-        self.next(written)
+        self.end_record(written)
     }
 
     pub(super) fn comm(&mut self, comm: &Comm<'_>) -> io::Result<()> {
         let written = self.encoder.comm(&mut self.bytes, comm);
-        self.next(written)
+        self.end_record(written)
     }
 
     /// Adds a thread. Its own mappings, if any, follow.
     pub(super) fn fork(&mut self, task: &Task) -> io::Result<()> {
         let written = self.encoder.fork(&mut self.bytes, task, true);
-        self.next(written)
+        self.end_record(written)
     }
 
     pub(super) fn namespaces(
@@ -56,10 +57,10 @@ impl<'a> Buffer<'a> {
         links: &[NamespaceLink],
     ) -> io::Result<()> {
         let written = self.encoder.namespaces(&mut self.bytes, pid, tid, links);
-        self.next(written)
+        self.end_record(written)
     }
 
-    fn next(&mut self, written: Result<(), TooLong>) -> io::Result<()> {
+    fn end_record(&mut self, written: Result<(), TooLong>) -> io::Result<()> {
         self.left_out += u64::from(written.is_err());
         if self.bytes.len() >= PIECE_BYTES { self.flush() } else { Ok(()) }
     }
@@ -78,7 +79,7 @@ impl<'a> Buffer<'a> {
         self.left_out
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn emitted_bytes(&self) -> u64 {
         self.handed_out
     }
 }

@@ -1,5 +1,5 @@
-//! Describes what existed before a recording, in the records that the kernel would have written:
-//! kernel code, processes, their threads and mappings, cgroups.
+//! Describes the kernel's code, processes with their threads and mappings, and cgroups that existed
+//! before a recording, in the records that the kernel would have written.
 //!
 //! The recorder enables the events first. A process that starts during the description may
 //! therefore appear twice, once from the kernel, which readers tolerate.
@@ -21,7 +21,7 @@ use tare_kernel::cgroup::Cgroups;
 use tare_kernel::host::Host;
 use tare_kernel::procfs::{self, KernelModule};
 
-use buffer::Buffer;
+use buffer::RecordBuffer;
 use process::Processes;
 
 /// The processes to describe.
@@ -37,7 +37,7 @@ pub enum Targets {
 
 /// The properties to describe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct SynthesizeOptions {
     /// Addresses of the kernel and its modules. Not needed if no event counts in the kernel.
     pub kernel: bool,
     /// Mappings of processes.
@@ -52,7 +52,7 @@ pub struct Options {
 
 /// Counts of described and skipped items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Synthesized {
+pub struct SynthesisCounts {
     /// Processes.
     pub processes: u64,
     /// Threads, including each process's first.
@@ -84,12 +84,12 @@ pub struct Synthesized {
 pub fn synthesize(
     host: &Host,
     targets: &Targets,
-    options: &Options,
+    options: &SynthesizeOptions,
     layout: &Layout,
     emit: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<Synthesized> {
-    let mut buffer = Buffer::new(layout, emit);
-    let mut done = Synthesized::default();
+) -> io::Result<SynthesisCounts> {
+    let mut buffer = RecordBuffer::new(layout, emit);
+    let mut done = SynthesisCounts::default();
     if options.kernel {
         kernel(host, &mut buffer, &mut done)?;
     }
@@ -99,20 +99,30 @@ pub fn synthesize(
     let mut processes = Processes::new(host, options, &mut buffer, &mut done);
     match targets {
         Targets::All => {
-            procfs::processes(host)?.into_iter().try_for_each(|pid| processes.whole(pid))?;
+            for pid in procfs::processes(host)? {
+                processes.describe_process(pid)?;
+            }
         }
-        Targets::Processes(pids) => pids.iter().try_for_each(|pid| processes.whole(*pid))?,
-        Targets::Threads(tids) => processes.threads(tids)?,
+        Targets::Processes(pids) => {
+            for pid in pids {
+                processes.describe_process(*pid)?;
+            }
+        }
+        Targets::Threads(tids) => processes.describe_threads(tids)?,
     }
     buffer.flush()?;
-    done.bytes = buffer.bytes();
+    done.bytes = buffer.emitted_bytes();
     done.left_out = buffer.left_out();
     Ok(done)
 }
 
 /// Describes the kernel and its modules, as perf names them. The offset of the kernel's mapping is
 /// the address of the symbol in its name, from which readers compute the kernel's relocation.
-fn kernel(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
+fn kernel(
+    host: &Host,
+    buffer: &mut RecordBuffer<'_>,
+    done: &mut SynthesisCounts,
+) -> io::Result<()> {
     done.modules = procfs::modules(host);
     if let Some(text) = procfs::kernel_text(host) {
         // Up to the modules, or to the end of all addresses if the length is hidden.
@@ -186,7 +196,11 @@ fn kernel_mapping(start: u64, len: u64, pgoff: u64, path: &[u8]) -> Mmap<'_> {
 
 /// Describes the cgroups of the hierarchy that perf events use, by the id in samples: the folder's
 /// inode (Linux 5.5).
-fn cgroups(host: &Host, buffer: &mut Buffer<'_>, done: &mut Synthesized) -> io::Result<()> {
+fn cgroups(
+    host: &Host,
+    buffer: &mut RecordBuffer<'_>,
+    done: &mut SynthesisCounts,
+) -> io::Result<()> {
     let Some(hierarchy) = Cgroups::read(host).for_events else { return Ok(()) };
     let top = host.path(&hierarchy.mount.to_string_lossy());
     let mut folders = vec![top.clone()];

@@ -7,8 +7,8 @@ use tare_format::record::{Comm, FileId, Mmap, NamespaceLink, Task};
 use tare_kernel::host::Host;
 use tare_kernel::procfs::{self, Mapping, ProcessStat};
 
-use super::buffer::Buffer;
-use super::{Options, Synthesized};
+use super::buffer::RecordBuffer;
+use super::{SynthesisCounts, SynthesizeOptions};
 
 /// The kernel's name for mappings without a file.
 const ANONYMOUS: &[u8] = b"//anon";
@@ -19,9 +19,9 @@ const EXECUTE: u32 = 4;
 
 pub(super) struct Processes<'a, 'b> {
     host: &'a Host,
-    options: &'a Options,
-    buffer: &'a mut Buffer<'b>,
-    done: &'a mut Synthesized,
+    options: &'a SynthesizeOptions,
+    buffer: &'a mut RecordBuffer<'b>,
+    done: &'a mut SynthesisCounts,
     /// Buffer for the text of a process's mappings, reused.
     text: Vec<u8>,
 }
@@ -29,15 +29,15 @@ pub(super) struct Processes<'a, 'b> {
 impl<'a, 'b> Processes<'a, 'b> {
     pub(super) fn new(
         host: &'a Host,
-        options: &'a Options,
-        buffer: &'a mut Buffer<'b>,
-        done: &'a mut Synthesized,
+        options: &'a SynthesizeOptions,
+        buffer: &'a mut RecordBuffer<'b>,
+        done: &'a mut SynthesisCounts,
     ) -> Self {
         Self { host, options, buffer, done, text: Vec::new() }
     }
 
     /// Describes a process with all its threads.
-    pub(super) fn whole(&mut self, pid: i32) -> io::Result<()> {
+    pub(super) fn describe_process(&mut self, pid: i32) -> io::Result<()> {
         let Some(process) = self.leader(pid)? else { return Ok(()) };
         if process.threads > 1 {
             let tids = procfs::threads(self.host, pid).unwrap_or_default();
@@ -47,12 +47,12 @@ impl<'a, 'b> Processes<'a, 'b> {
     }
 
     /// Describes single threads.
-    pub(super) fn threads(&mut self, tids: &[i32]) -> io::Result<()> {
+    pub(super) fn describe_threads(&mut self, tids: &[i32]) -> io::Result<()> {
         let mut by_process = BTreeMap::<i32, Vec<i32>>::new();
         for tid in tids {
             match procfs::process_of(self.host, *tid) {
                 Ok(pid) => by_process.entry(pid).or_default().push(*tid),
-                Err(error) => self.failed(&error),
+                Err(error) => self.count_failure(&error),
             }
         }
         for (pid, mut tids) in by_process {
@@ -70,11 +70,11 @@ impl<'a, 'b> Processes<'a, 'b> {
         let process = match procfs::process(self.host, pid) {
             Ok(process) => process,
             Err(error) => {
-                self.failed(&error);
+                self.count_failure(&error);
                 return Ok(None);
             }
         };
-        self.described(
+        self.add_task(
             &Task { pid, ppid: process.ppid, tid: pid, ptid: process.ppid, time_ns: 0 },
             &process.comm,
         )?;
@@ -84,15 +84,15 @@ impl<'a, 'b> Processes<'a, 'b> {
 
     fn thread(&mut self, pid: i32, tid: i32) -> io::Result<()> {
         match procfs::thread_comm(self.host, pid, tid) {
-            Ok(comm) => self.described(&Task { pid, ppid: pid, tid, ptid: pid, time_ns: 0 }, &comm),
+            Ok(comm) => self.add_task(&Task { pid, ppid: pid, tid, ptid: pid, time_ns: 0 }, &comm),
             Err(error) => {
-                self.failed(&error);
+                self.count_failure(&error);
                 Ok(())
             }
         }
     }
 
-    fn described(&mut self, task: &Task, comm: &[u8]) -> io::Result<()> {
+    fn add_task(&mut self, task: &Task, comm: &[u8]) -> io::Result<()> {
         let Task { pid, tid, .. } = *task;
         self.buffer.fork(task)?;
         if self.options.namespaces {
@@ -110,7 +110,7 @@ impl<'a, 'b> Processes<'a, 'b> {
             return Ok(());
         }
         if let Err(error) = procfs::read_mappings(self.host, pid, &mut self.text) {
-            self.failed(&error);
+            self.count_failure(&error);
             return Ok(());
         }
         for mapping in procfs::mappings(&self.text) {
@@ -122,7 +122,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         Ok(())
     }
 
-    fn failed(&mut self, error: &io::Error) {
+    fn count_failure(&mut self, error: &io::Error) {
         let is_hidden = error.kind() == ErrorKind::PermissionDenied;
         *if is_hidden { &mut self.done.hidden } else { &mut self.done.gone } += 1;
     }

@@ -15,8 +15,8 @@ use tare_format::record::{Record, Records};
 
 use super::*;
 
-fn mappings() -> Options {
-    Options { mappings: true, ..Options::default() }
+fn mappings() -> SynthesizeOptions {
+    SynthesizeOptions { mappings: true, ..SynthesizeOptions::default() }
 }
 
 fn layout() -> Layout {
@@ -37,7 +37,11 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
 }
 
 /// Returns each record as a line, and the counts.
-fn lines(host: &Host, targets: &Targets, options: Options) -> (Vec<String>, Synthesized) {
+fn lines(
+    host: &Host,
+    targets: &Targets,
+    options: SynthesizeOptions,
+) -> (Vec<String>, SynthesisCounts) {
     let layout = layout();
     let mut bytes = Vec::new();
     let done = synthesize(host, targets, &options, &layout, &mut |piece| {
@@ -114,7 +118,8 @@ const PROCESS_7: [&str; 8] = [
 #[test]
 fn all_processes_are_described() {
     let (_root, host) = small();
-    let (found, done) = lines(&host, &Targets::All, Options { kernel: true, ..mappings() });
+    let (found, done) =
+        lines(&host, &Targets::All, SynthesizeOptions { kernel: true, ..mappings() });
     let kernel = [
         "mmap -1 ffffffff81000000+3f600000@ffffffff81000000 [kernel.kallsyms]_text",
         "mmap -1 ffffffffc0600000+1000@0 [ext4]",
@@ -131,27 +136,30 @@ fn all_processes_are_described() {
 }
 
 #[test]
-fn single_processes_and_threads() {
+fn only_the_given_processes_and_threads_are_described() {
     let (_root, host) = small();
     assert_eq!(lines(&host, &Targets::Processes(vec![7]), mappings()).0, PROCESS_7);
     assert_eq!(
         lines(&host, &Targets::Threads(vec![9, 9, 7]), mappings()).0.len(),
         PROCESS_7.len() + 2 - 2
     );
-    let (found, done) =
-        lines(&host, &Targets::Threads(vec![7, 555]), Options { namespaces: true, ..mappings() });
+    let (found, done) = lines(
+        &host,
+        &Targets::Threads(vec![7, 555]),
+        SynthesizeOptions { namespaces: true, ..mappings() },
+    );
     let wanted =
         [&["fork 7/7 from 1/1", "namespaces 7/7 7", "comm 7/7 a) (b\n"][..], &PROCESS_7[4..]]
             .concat();
     assert_eq!((found, done.gone), (wanted.iter().map(ToString::to_string).collect(), 1));
     let (found, _) =
-        lines(&host, &Targets::Processes(vec![7]), Options { data: true, ..mappings() });
+        lines(&host, &Targets::Processes(vec![7]), SynthesizeOptions { data: true, ..mappings() });
     let data: Vec<_> = found.iter().filter(|line| line.ends_with(" data")).collect();
     assert_eq!(data, ["mmap 7 4000+1000@0 /bin/a b data", "mmap 7 5000+1000@0 //anon data"]);
 }
 
 #[test]
-fn cgroups_from_their_top() {
+fn cgroups_are_described_from_the_top_down() {
     let (_root, host) = machine(&[
         ("/proc/self/mountinfo", "30 20 0:7 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
         ("/proc/self/cgroup", "0::/b\n"),
@@ -159,8 +167,11 @@ fn cgroups_from_their_top() {
         ("/sys/fs/cgroup/b/c/cgroup.procs", ""),
         ("/sys/fs/cgroup/a/cgroup.procs", ""),
     ]);
-    let (found, done) =
-        lines(&host, &Targets::Processes(Vec::new()), Options { cgroups: true, ..mappings() });
+    let (found, done) = lines(
+        &host,
+        &Targets::Processes(Vec::new()),
+        SynthesizeOptions { cgroups: true, ..mappings() },
+    );
     assert_eq!(found, ["cgroup /", "cgroup /a", "cgroup /b", "cgroup /b/c"]);
     assert_eq!((done.cgroups, done.processes), (4, 0));
 }
@@ -214,7 +225,7 @@ fn perf_describes_a_process_in_the_same_records() {
         .args(["--", "true"])
         .stderr(Stdio::null())
         .status();
-    let options = Options { data: true, namespaces: true, kernel: true, ..mappings() };
+    let options = SynthesizeOptions { data: true, namespaces: true, kernel: true, ..mappings() };
     let ours = lines(&Host::default(), &Targets::Processes(vec![pid]), options).0;
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

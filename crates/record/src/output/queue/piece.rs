@@ -10,8 +10,8 @@ pub(super) const PIECE: usize = 2 << 20;
 const PAGE: u64 = 4096;
 
 /// Returns an empty piece, from spare memory if there is some. Its alignment matches the offset
-/// `place` in the file, so that it can be written to blocks from where it lies. `is_large`: many bytes
-/// will come.
+/// `place` in the file, so that it can be written to blocks from where it lies. `is_large`: use
+/// large pages, because many bytes will come.
 pub(super) fn empty(
     spare: Option<PageBuffer>,
     place: u64,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use tare_kernel::file_window::{FileWindow, WindowError};
 
 use super::super::disk::{DirectFile, DiskFile, FileState, OpenDestination, OutputBackend};
-use super::super::{FileSystem, Options, Path as WayTaken};
+use super::super::{FileSystem, OutputOptions, Path as WayTaken};
 use super::piece::PIECE;
 use super::*;
 use crate::clock::{Clock, SystemClock};
@@ -83,7 +83,7 @@ fn stream(
     let (from, to) = std::io::pipe().unwrap();
     let reader = std::thread::spawn(move || read_slowly(from, seed, most));
     let capacity = random.usize(1..4 << 20);
-    let options = Options { compress, queue_bytes: capacity, ..Options::default() };
+    let options = OutputOptions { compress, queue_bytes: capacity, ..OutputOptions::default() };
     let recording = FileSeries::new(
         OpenDestination::Stream(Arc::new(File::from(OwnedFd::from(to)))),
         &options,
@@ -129,7 +129,7 @@ fn records_come_out_once_and_in_order() {
     }
 }
 
-/// Nothing waits for a closed reader, which has received the beginning.
+/// The recorder doesn't wait for a closed reader, which has received the stream up to its close.
 #[test]
 fn a_closed_reader_ends_the_recording() {
     for seed in [0, 3, 6, 9, 12] {
@@ -138,7 +138,7 @@ fn a_closed_reader_ends_the_recording() {
             let (account, bytes, appended, failed) = stream(seed, compress, most);
             let got = numbers(&bytes);
             assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "{seed}, {compress:?}");
-            // Everything that fits into the pipe is through before the reader closes.
+            // A stream that fits into the pipe is written before the reader closes.
             let is_through = account.stopped.is_none();
             assert!(
                 !is_through || account.dropped_bytes == 0 && account.bytes <= most as u64 + 65_536,
@@ -204,22 +204,22 @@ impl DiskFile for SlowDisk {
     }
 }
 
-/// The appending thread writes a slow file, the queue's thread a fast one; if the disk is too slow,
-/// through the page cache.
+/// The appending thread writes a slow file, the queue's thread a fast one. If the disk is too slow,
+/// the thread writes through the page cache.
 #[test]
 fn fast_files_go_to_the_thread_and_a_slow_disk_is_spared() {
     let path = tempfile::NamedTempFile::new().unwrap();
     for (records, is_fast) in [(50, false), (200_000, true)] {
         let file = File::options().read(true).write(true).truncate(true).open(path.path()).unwrap();
         let file = Arc::new(SlowDisk { file: Arc::new(file), is_direct: false });
-        let options = Options { direct_at: 100 << 10, ..Options::default() };
+        let options = OutputOptions { direct_at: 100 << 10, ..OutputOptions::default() };
         let recording = FileSeries::new(
             OpenDestination::File { file, path: path.path().to_owned() },
             &options,
             OutputBackend { disk: Arc::new(FileSystem), clock: Arc::new(SystemClock) },
         )
         .unwrap();
-        let mut queue = Queue::later(recording, 2 << 20);
+        let mut queue = Queue::by_pace(recording, 2 << 20);
         queue.begin(&description()).unwrap();
         assert!(queue.threads().is_empty());
         for from in (0..records).step_by(1000) {
@@ -256,25 +256,25 @@ impl Clock for SetClock {
         0
     }
 
-    fn of_events(&self, _: i32) -> Option<RecordingClock> {
+    fn recording_clock(&self, _: i32) -> Option<RecordingClock> {
         None
     }
 }
 
-/// A file that grows fast, then slowly, then fast: the thread has it while it grows fast.
+/// The file grows slowly, fast, slowly, fast and slowly again.
 #[test]
 fn the_thread_has_a_file_while_it_grows_fast() {
     let path = tempfile::NamedTempFile::new().unwrap();
     let file = File::options().read(true).write(true).open(path.path()).unwrap();
     let clock = Arc::new(SetClock(Instant::now(), AtomicU64::new(0)));
-    let options = Options { direct_at: 100 << 10, ..Options::default() };
+    let options = OutputOptions { direct_at: 100 << 10, ..OutputOptions::default() };
     let recording = FileSeries::new(
         OpenDestination::File { file: Arc::new(file), path: path.path().to_owned() },
         &options,
         OutputBackend { disk: Arc::new(FileSystem), clock: Arc::clone(&clock) as Arc<dyn Clock> },
     )
     .unwrap();
-    let mut queue = Queue::later(recording, 2 << 20);
+    let mut queue = Queue::by_pace(recording, 2 << 20);
     queue.begin(&description()).unwrap();
     let mut end = 0;
     let mut has = Vec::new();

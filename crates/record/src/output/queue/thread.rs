@@ -11,8 +11,8 @@ use crate::output::series::FileSeries;
 use crate::output::window_thread::spawn;
 use crate::output::{OutputError, OutputStats, RecordWriter, Result};
 
-/// One part in this many of the queue: above it, a disk that is written past the page cache counts
-/// as too slow.
+/// A disk that is written past the page cache counts as too slow if more than one part in this many
+/// of the queue's capacity waits.
 const SPILLS_AT: usize = 2;
 
 pub(super) type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
@@ -30,7 +30,7 @@ pub(super) enum Job {
     GiveBack,
 }
 
-/// What both sides of the queue see, under its lock.
+/// The state that both sides of the queue share, under its lock.
 #[derive(Default)]
 pub(super) struct QueueState {
     pub(super) jobs: VecDeque<Job>,
@@ -67,8 +67,9 @@ impl QueueFill {
     }
 }
 
-/// Predicts the offset of the next piece in the file, to align its memory alike. Right as long as
-/// only pieces and flushes are queued; set right whenever the queue is empty.
+/// Predicts the offset of the next piece in the file, so that its memory can have the same
+/// alignment. The prediction is right while only pieces and flushes are queued, and is corrected
+/// whenever the queue is empty.
 #[derive(Default)]
 pub(super) struct OffsetPrediction {
     pub(super) next: u64,
@@ -109,7 +110,7 @@ impl OffsetPrediction {
 #[derive(Default)]
 pub(super) struct WriteProgress {
     pub(super) written: u64,
-    pub(super) wants_switch: bool,
+    pub(super) is_switch_due: bool,
     /// Whether the file grows slowly, if its path depends on that.
     pub(super) is_slow: bool,
     pub(super) account: OutputStats,
@@ -165,7 +166,7 @@ fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> Fil
             state = shared.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
-        // The page cache absorbs what the disk is too slow for.
+        // The page cache absorbs the records until the disk catches up.
         let is_late = state.fill.bytes > capacity / SPILLS_AT;
         drop(state);
         if is_late {
@@ -197,7 +198,7 @@ fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> Fil
         }
         state.progress = WriteProgress {
             written,
-            wants_switch: recording.wants_switch(),
+            is_switch_due: recording.is_switch_due(),
             is_slow: !recording.is_fast(),
             account,
         };

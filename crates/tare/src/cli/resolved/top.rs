@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tare_kernel::host::Host;
 use tare_profile::{Space, Term};
-use tare_record::Options;
+use tare_record::RecorderOptions;
 use tare_record::options::{Budget, Rate};
 use tare_render::TableView;
 use tare_symbols::SymbolOptions;
@@ -26,7 +26,7 @@ const FIRST_READ: Duration = Duration::from_millis(raw::record::FLUSH_INTERVAL_M
 #[derive(Debug)]
 pub(crate) struct Top {
     /// Options of the recorder.
-    pub(crate) options: Options,
+    pub(crate) options: RecorderOptions,
     /// Whether the overhead budget is the default, which is dropped if it can't be kept.
     pub(crate) has_default_budget: bool,
     /// Form of the output.

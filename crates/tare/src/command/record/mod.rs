@@ -24,7 +24,7 @@ use tare_kernel::file_window::catch_bus_errors;
 use tare_kernel::host::Host;
 use tare_kernel::schedule::run_first;
 use tare_kernel::signals::Signals;
-use tare_record::options::{Keep, Program};
+use tare_record::options::{Keep, RecorderProgram};
 use tare_record::output::{Destination, FileSwitch, Output, OutputError};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
@@ -36,12 +36,12 @@ use crate::cli::resolved::record::RecordOptions;
 use crate::exit::{Exit, Refusal, say};
 use tare_format::printable;
 
-/// Records. `calls_by_programs`: see [`tare_record::options::Options::calls_by_programs`].
+/// Records. `calls_by_programs`: see [`tare_record::options::RecorderOptions::calls_by_programs`].
 pub(crate) fn run(raw: raw::RecordArgs, calls_by_programs: bool) -> Outcome {
     let host = Host::default();
     let mut record = RecordOptions::resolve(raw, &host)?;
     record.options.calls_by_programs = calls_by_programs;
-    record.options.program = Program {
+    record.options.program = RecorderProgram {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
     };

@@ -23,7 +23,7 @@ pub(crate) fn known(host: Host) -> CostOfSample {
             return None;
         }
         let costs = Costs::new(host.clone(), folder::find().ok().flatten());
-        costs.sample_cost(&planned.event.name, &planned.attr, planned.interrupts())
+        costs.sample_cost(&planned.event.name, &planned.attr, planned.is_interrupt())
     })
 }
 

@@ -11,7 +11,7 @@ use tare_kernel::open::EventTarget;
 use tempfile::TempDir;
 
 use tare_record::event_filter;
-use tare_record::plan::{Plan, PlannedEvent};
+use tare_record::plan::{PlannedEvent, RecordPlan};
 
 use super::wording;
 use crate::cli::raw::{Tare, TareCommand};
@@ -129,7 +129,7 @@ impl TestMachine {
             .file(&format!("{folder}/format"), &format)
     }
 
-    fn plan(&self, line: &str) -> Result<Plan, Refusal> {
+    fn plan(&self, line: &str) -> Result<RecordPlan, Refusal> {
         let words = shlex::split(line).unwrap().into_iter().map(OsString::from);
         let TareCommand::Record(raw) =
             Tare::parse_typed(words).unwrap_or_else(|error| panic!("{line}: {error}")).command
@@ -137,7 +137,7 @@ impl TestMachine {
             panic!("{line}")
         };
         let host = Host::at(self.root.path());
-        Plan::new(&RecordOptions::resolve(*raw.0, &host)?.options, &host, &self.kernel)
+        RecordPlan::new(&RecordOptions::resolve(*raw.0, &host)?.options, &host, &self.kernel)
             .map_err(|error| wording::plan_error(&error, &host))
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tare_events::Sources;
 use tare_format::abi::Flags;
 use tare_kernel::host::Host;
-use tare_record::Options;
+use tare_record::RecorderOptions;
 use tare_record::options::{Follow, Keep, Levels, Rings, Synthesize};
 
 pub use self::output::RecordOutput;
@@ -25,7 +25,7 @@ use crate::exit::Refusal;
 #[derive(Debug)]
 pub struct RecordOptions {
     /// Options of the recorder.
-    pub options: Options,
+    pub options: RecorderOptions,
     /// Command to run while recording; with [`tare_record::options::Target::Command`], the one to record.
     pub command: Vec<OsString>,
     /// Time after which recording ends.
@@ -77,7 +77,7 @@ impl RecordOptions {
                 .any(|event| event.sampling.overwrite == Some(true));
         Ok(Self {
             output: RecordOutput::resolve(&raw.output, overwrites)?,
-            options: Options {
+            options: RecorderOptions {
                 synthesize: synthesize(&raw.output, sampling.all_cgroups)?,
                 groups,
                 include_self: raw.sampling.sampler.include_self,
@@ -98,7 +98,7 @@ impl RecordOptions {
                 readers: raw.output.readers.and_then(|readers| usize::try_from(readers).ok()),
                 realtime_priority: raw.sampling.sampler.realtime,
                 off_cpu: off_cpu::resolve(&raw)?,
-                ..Options::default()
+                ..RecorderOptions::default()
             },
             timeout: raw.target.end.duration(),
             control: raw.target.start.control,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tare_record::output::{Destination, FileSwitch, Options, PathChoice};
+use tare_record::output::{Destination, FileSwitch, OutputOptions, PathChoice};
 
 use crate::cli::raw;
 use crate::cli::resolved::size;
@@ -14,7 +14,7 @@ pub struct RecordOutput {
     /// File or stdout.
     pub destination: Destination,
     /// Options of writing.
-    pub options: Options,
+    pub options: OutputOptions,
     /// Path of its flame graph.
     pub flame: Option<PathBuf>,
 }
@@ -64,8 +64,8 @@ impl RecordOutput {
                 "overwritten ring buffers are saved on SIGUSR2: use --switch-output without a size or time",
             ));
         }
-        let defaults = Options::default();
-        let options = Options {
+        let defaults = OutputOptions::default();
+        let options = OutputOptions {
             choice,
             window_bytes: raw
                 .out_pages
