@@ -10,9 +10,9 @@ pub struct OffCpu {
     pub waits: u64,
     /// Their time, in nanoseconds.
     pub ns: u64,
-    /// Number of waits that didn't fit in the kernel's tables.
+    /// Number of waits that didn't fit in the kernel's tables, or whose end wasn't observed.
     pub missing_waits: u64,
-    /// Their time, in nanoseconds.
+    /// The time of those that didn't fit, in nanoseconds.
     pub missing_ns: u64,
     /// User stacks that couldn't be copied because the buffer was full. A later wait with the same
     /// stack copies it again.

@@ -4,8 +4,13 @@
 //! ```text
 //! sched:sched_switch, with a call chain \
 //! sched:sched_waking                     > rings -> order of time -> Waits -> sums
-//! forks, execs and exits of tasks       /
+//! switches, forks, execs and exits      /
 //! ```
+//!
+//! A tracepoint's sample shows where a thread leaves its CPU, and a switch record that it gets one
+//! again. The tracepoint's samples alone aren't enough: a thread that comes back to an idle CPU is
+//! sampled in the idle thread, and some kernels deliver nothing from the idle threads of all CPUs but
+//! the first (seen on Linux 6.18, in perf's recordings as well).
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,7 +19,7 @@ use rustix::io::Errno;
 use rustix::time::ClockId;
 use tare_format::abi::bindings as abi;
 use tare_format::abi::{Attr, Flags, Sampling};
-use tare_format::record::{Events, Layout, Record, Sample, kind};
+use tare_format::record::{Events, Layout, Record, Sample, Switch, kind};
 use tare_kernel::bpf::{FollowedTasks, OffCpuCounts, OffCpuPlan, OffCpuRecord, Wait, WaitStacks};
 use tare_kernel::host::Host;
 use tare_kernel::open::{EventTarget, Kernel, System};
@@ -61,7 +66,7 @@ pub(super) enum SwitchesError {
 const SWITCH: usize = 0;
 const WAKING: usize = 1;
 
-/// The event whose only records are those of tasks.
+/// The event whose records are those of tasks and of switches.
 const TASKS: &str = "dummy";
 
 /// Open events, and the waits computed from them.
@@ -82,7 +87,6 @@ pub(super) struct Switches {
 #[derive(Clone, Copy, Debug)]
 struct TracepointFields {
     prev_state: FieldRange,
-    next_pid: FieldRange,
     woken_pid: FieldRange,
 }
 
@@ -102,7 +106,6 @@ impl Switches {
         };
         let fields = TracepointFields {
             prev_state: place("sched_switch", "prev_state")?,
-            next_pid: place("sched_switch", "next_pid")?,
             woken_pid: place("sched_waking", "pid")?,
         };
         let rings = open(&tracefs, host)?;
@@ -232,6 +235,11 @@ impl Switches {
                 }
                 Ok(Record::Fork(task)) => waits.fork(task.ptid, task.pid, task.tid, time_ns),
                 Ok(Record::Exit(task)) => waits.exit(task.tid),
+                Ok(Record::Switch(Switch { is_out: false, .. })) => {
+                    let layout = layouts.layout_of(&record);
+                    let id = layout.map(|layout| layout.sample_id(&record)).unwrap_or_default();
+                    waits.switch_in(id.tid.unwrap_or(0), id.cpu.unwrap_or(0), time_ns);
+                }
                 Ok(Record::Lost(of)) => *lost += of.lost,
                 _ => {}
             }
@@ -255,8 +263,6 @@ impl TracepointFields {
         if tid > 0 && chain.contains(&abi::PERF_CONTEXT_USER) {
             waits.switch_out(pid, tid, self.prev_state.read_u32(raw), chain, time_ns);
         }
-        let cpu = sample.head.cpu.unwrap_or(0);
-        waits.switch_in(self.next_pid.read_u32(raw).cast_signed(), cpu, time_ns);
     }
 }
 
@@ -287,12 +293,13 @@ fn split_callchain(callchain: &[u64]) -> (&[u64], &[u64]) {
 fn open(tracefs: &Tracefs, host: &Host) -> Result<OrderedRings, SwitchesError> {
     let cpus = host.online_cpus().map_err(SwitchesError::Cpus)?;
     let mut rings = OrderedRings::default();
-    let fields = abi::PERF_SAMPLE_CPU | abi::PERF_SAMPLE_RAW;
+    let fields = abi::PERF_SAMPLE_RAW;
     let tracepoint = |name, more: u32| -> Result<Attr, SwitchesError> {
         Ok(attr(abi::PERF_TYPE_TRACEPOINT, tracefs.id("sched", name)?, fields | more))
     };
-    let mut tasks = attr(abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into(), 0);
-    tasks.flags |= Flags::TASK | Flags::COMM | Flags::COMM_EXEC;
+    let mut tasks =
+        attr(abi::PERF_TYPE_SOFTWARE, abi::PERF_COUNT_SW_DUMMY.into(), abi::PERF_SAMPLE_CPU);
+    tasks.flags |= Flags::TASK | Flags::COMM | Flags::COMM_EXEC | Flags::CONTEXT_SWITCH;
     let events = [
         ("sched:sched_switch", tracepoint("sched_switch", abi::PERF_SAMPLE_CALLCHAIN)?),
         ("sched:sched_waking", tracepoint("sched_waking", 0)?),

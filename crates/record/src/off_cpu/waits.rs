@@ -150,7 +150,12 @@ impl Waits {
             if state == 0 || time_ns.saturating_sub(thread.woken_ns) > WOKEN_EARLY_NS {
                 thread.woken_ns = 0;
             }
-            thread.wait = Some(OpenWait { start_ns: time_ns, state, callchain });
+            let unended = thread.wait.replace(OpenWait { start_ns: time_ns, state, callchain });
+            // The chain of a wait that began before the recording is unknown; the thread may have come
+            // back before the first record.
+            if unended.is_some_and(|wait| !wait.callchain.is_empty()) && self.since_ns.is_some() {
+                self.counts.missing_waits += 1;
+            }
         }
     }
 
@@ -307,6 +312,19 @@ mod tests {
         waits.switch_out(7, 7, 1, [].into(), 650);
         waits.disable(800);
         assert_eq!(found(&mut waits), []);
+    }
+
+    #[test]
+    fn a_wait_without_an_end_is_missing() {
+        let mut waits = Waits::new(false, None, LIMITS);
+        waits.add(7, 7, true, Some((50, 1)));
+        waits.enable(100);
+        for at in [1000, 2000, 3000] {
+            waits.switch_out(7, 7, 1, [1].into(), at);
+        }
+        waits.switch_in(7, 0, 3500);
+        assert_eq!((waits.counts.missing_waits, waits.counts.missing_ns), (2, 0));
+        assert_eq!(found(&mut waits), [(7, 1, false, 500)]);
     }
 
     #[test]

@@ -13,10 +13,10 @@ pub(super) fn line(off_cpu: &OffCpu) -> String {
     }
     if off_cpu.missing_waits > 0 {
         let missing = count(off_cpu.missing_waits, "wait");
-        line.push_str(&format!(
-            ", {} in {missing} LOST: the kernel's tables were full",
-            seconds(off_cpu.missing_ns)
-        ));
+        line.push_str(&match off_cpu.missing_ns {
+            0 => format!(", {missing} LOST: no record of their end"),
+            ns => format!(", {} in {missing} LOST: the kernel's tables were full", seconds(ns)),
+        });
     }
     if off_cpu.missing_copies > 0 {
         line.push_str(&format!(
@@ -40,6 +40,11 @@ mod tests {
         assert_eq!(
             line(&off_cpu),
             "off-CPU: 2.000 s in 1 wait, without 0.000 s in 3 shorter waits, 0.005 s in 1,200 waits LOST: the kernel's tables were full"
+        );
+        let off_cpu = OffCpu { missing_waits: 1, waits: 1, ns: 2_000_000_000, ..OffCpu::default() };
+        assert_eq!(
+            line(&off_cpu),
+            "off-CPU: 2.000 s in 1 wait, 1 wait LOST: no record of their end"
         );
     }
 }

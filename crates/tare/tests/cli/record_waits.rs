@@ -376,9 +376,6 @@ fn perf_events_tell_of_processes_machines_and_forks() {
         assert!(!waits.any(|line| line.split_whitespace().next() == Some(&own)), "{whose}: {own}");
     }
     sleeper.end();
-    // Newer kernels have no events of idle tasks, so keep all CPUs busy.
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let _busy: Vec<_> = (0..cpus).map(|_| ProcessGuard::busy()).collect();
     let output = without_btf(&format!(
         "record -q --off-cpu -o {to} -- sh -c \"sleep 0.1 & sleep 0.2; wait\""
     ));
