@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
+//!                                                                        └──> report ──> table, document
 //! ```
 //!
 //! [`runs`] compares several recordings on two sides.
@@ -9,11 +10,14 @@
 //! Nothing here starts a process or reads a clock; [`pairs::Bench`] does, so tests use simulated
 //! measurements.
 
+pub mod document;
 mod fail_if;
 mod judge;
 mod metric;
 pub mod pairs;
+pub mod report;
 pub mod runs;
+pub mod table;
 
 pub use fail_if::{BadCondition, Condition, Judgement};
 pub use judge::{Effect, MetricVerdict, Rules, Scale, Verdict, judge};

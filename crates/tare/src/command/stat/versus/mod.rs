@@ -1,39 +1,27 @@
 //! `tare stat --vs`: compares two commands by pairs of runs.
 //!
-//! `runner` makes the runs that `tare_measure::compare` asks for, `table` and `document` write what
-//! it finds.
+//! `runner` makes the runs that `tare_measure::compare` requests; that crate judges them and writes
+//! the reports.
 
-mod document;
 mod progress;
 mod runner;
-mod table;
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
 use anyhow::Context;
 use tare_kernel::host::Host;
 use tare_measure::compare::pairs::{self, Stop};
-use tare_measure::compare::{Judgement, MetricVerdict, Pair, Rules, judge};
+use tare_measure::compare::report::{ComparisonReport, ComparisonRequest};
+use tare_measure::compare::{Judgement, Rules, document, judge, table};
 
 use self::progress::Bar;
-use self::runner::{EventNotes, RunFailure, Runner};
+use self::runner::{RunFailure, Runner};
 use super::output;
 use crate::Outcome;
 use crate::cli::resolved::stat::{Destination, Stat, StatForm};
 use crate::cli::resolved::versus::{CommandOutput, Versus};
 use crate::exit::{Exit, Refusal, say};
 use crate::terminal;
-
-/// The result of a comparison.
-struct Comparison<'a> {
-    versus: &'a Versus,
-    pairs: Vec<Pair>,
-    judged: Vec<MetricVerdict>,
-    stop: Stop<String>,
-    spent: Duration,
-    notes: EventNotes,
-}
 
 pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
     let mut out = output::open(&stat.output)?;
@@ -54,7 +42,15 @@ pub(super) fn run(stat: &Stat, versus: &Versus, host: &Host) -> Outcome {
         &Rules { min_effect: versus.min_effect, seed: versus.plan.seed },
     );
     let (stop, failure) = split(stop);
-    let comparison = Comparison { versus, pairs, judged, stop, spent, notes };
+    let request = ComparisonRequest {
+        a: &versus.a,
+        b: &versus.b,
+        metrics: &versus.metrics,
+        plan: &versus.plan,
+        min_effect: versus.min_effect,
+        conditions: &versus.fail_if,
+    };
+    let comparison = ComparisonReport { request, pairs, judged, stop, spent, notes };
     if !comparison.pairs.is_empty() {
         write(&mut out, stat, &comparison, colour)
             .and_then(|()| out.flush())
@@ -79,7 +75,7 @@ fn split(stop: Stop<RunFailure>) -> (Stop<String>, Option<RunFailure>) {
 fn write(
     out: &mut dyn Write,
     stat: &Stat,
-    comparison: &Comparison<'_>,
+    comparison: &ComparisonReport<'_>,
     colour: bool,
 ) -> std::io::Result<()> {
     match &stat.output.form {
@@ -99,9 +95,9 @@ fn fail(failure: RunFailure) -> Outcome {
     }
 }
 
-fn exit(stat: &Stat, comparison: &Comparison<'_>) -> Exit {
+fn exit(stat: &Stat, comparison: &ComparisonReport<'_>) -> Exit {
     let mut exit = Exit::Success;
-    for condition in &comparison.versus.fail_if {
+    for condition in comparison.request.conditions {
         let said = match condition.judge(&comparison.judged) {
             Judgement::Passes => continue,
             Judgement::Fails => "B is beyond it, with all of the 95% interval",

@@ -11,6 +11,7 @@ use tare_kernel::host::Host;
 use tare_kernel::open::System;
 use tare_kernel::signals::Signals;
 use tare_measure::compare::pairs::{Bench, Progress};
+use tare_measure::compare::report::{EventNotes, MissingEvent, NarrowedEvent};
 use tare_measure::compare::{Measurement, Side};
 use tare_measure::count::{Counters, Scope, Snapshot, Start};
 
@@ -51,40 +52,6 @@ impl<E: Into<anyhow::Error>> From<E> for RunFailure {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
-}
-
-/// Facts about the counts of all runs, for the notes below the table.
-#[derive(Debug, Default)]
-pub(super) struct EventNotes {
-    pub(super) missing: Vec<MissingEvent>,
-    pub(super) narrowed: Vec<NarrowedEvent>,
-    /// The smallest share of its enabled time that an event was on a counter; `None` if every event
-    /// was always on one.
-    pub(super) least_share: Option<f64>,
-}
-
-impl EventNotes {
-    fn note_share(&mut self, share: f64) {
-        if share < self.least_share.unwrap_or(1.0) {
-            self.least_share = Some(share);
-        }
-    }
-}
-
-/// An event without a count.
-#[derive(Debug)]
-pub(super) struct MissingEvent {
-    pub(super) event: String,
-    pub(super) reason: String,
-}
-
-/// An event that counts less than the user requested.
-#[derive(Debug)]
-pub(super) struct NarrowedEvent {
-    /// Name of the event as requested.
-    pub(super) requested: String,
-    /// Name of the event as opened, with the modifiers that narrow it.
-    pub(super) opened: String,
 }
 
 /// Runs A and B.

@@ -2,17 +2,21 @@
 
 use std::io::{self, Write};
 
-use tare_measure::compare::pairs::Stop;
-use tare_measure::compare::{Metric, MetricVerdict, Scale, Side, Verdict};
-
-use super::Comparison;
 use tare_format::printable;
+
+use super::pairs::Stop;
+use super::report::ComparisonReport;
+use super::{Metric, MetricVerdict, Scale, Side, Verdict};
 
 const HEADINGS: [&str; 8] = ["", "A", "B", "B / A", "95% interval", "p", "finds", ""];
 
-pub(super) fn write(
+/// Writes the table and the notes below it.
+///
+/// # Errors
+/// Returns errors of `out`.
+pub fn write(
     out: &mut dyn Write,
-    comparison: &Comparison<'_>,
+    comparison: &ComparisonReport<'_>,
     colour: bool,
 ) -> io::Result<()> {
     writeln!(out, "\n A: {}", command(comparison, Side::A))?;
@@ -37,12 +41,11 @@ pub(super) fn write(
     writeln!(out)
 }
 
-pub(super) fn command(comparison: &Comparison<'_>, side: Side) -> String {
-    let words = comparison.versus.words(side).iter().map(|word| word.to_string_lossy());
-    printable(&words.collect::<Vec<_>>().join(" ")).into_owned()
+fn command(comparison: &ComparisonReport<'_>, side: Side) -> String {
+    printable(&comparison.words(side).join(" ")).into_owned()
 }
 
-fn how_it_ended(comparison: &Comparison<'_>) -> String {
+fn how_it_ended(comparison: &ComparisonReport<'_>) -> String {
     let made = format!(
         "{} pairs of runs in {:.1} s",
         comparison.pairs.len(),
@@ -56,7 +59,7 @@ fn how_it_ended(comparison: &Comparison<'_>) -> String {
             format!("time ratio known to {}", percent((interval.high / interval.low).ln() / 2.0))
         },
     );
-    let wanted = percent(comparison.versus.plan.precision);
+    let wanted = percent(comparison.request.plan.precision);
     match &comparison.stop {
         Stop::Precise => format!("{made}; {known}"),
         Stop::MaxPairs => format!("{made} (--max-runs); {known}, {wanted} was wanted"),
@@ -130,8 +133,8 @@ fn paint(verdict: Verdict) -> Option<&'static str> {
     }
 }
 
-fn notes(comparison: &Comparison<'_>) -> Vec<String> {
-    let min_effect = comparison.versus.min_effect * 100.0;
+fn notes(comparison: &ComparisonReport<'_>) -> Vec<String> {
+    let min_effect = comparison.request.min_effect * 100.0;
     let mut notes = vec![
         "A, B: medians. B / A: trimmed mean over the pairs; with a sign, B - A: a run had 0."
             .to_owned(),

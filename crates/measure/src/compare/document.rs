@@ -4,11 +4,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tare_measure::compare::pairs::Stop;
-use tare_measure::compare::{Judgement, Measurement, Metric, MetricVerdict, Scale, Side};
 
-use super::Comparison;
-use super::runner::MissingEvent;
+use super::pairs::Stop;
+use super::report::{ComparisonReport, MissingEvent};
+use super::{Judgement, Measurement, Metric, MetricVerdict, Scale, Side};
 
 /// Version of the document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
@@ -53,12 +52,14 @@ impl<'a> MetricRow<'a> {
     }
 }
 
-pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Result<()> {
-    let versus = comparison.versus;
-    let words =
-        |side| versus.words(side).iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+/// Writes the JSON document.
+///
+/// # Errors
+/// Returns errors of `out`.
+pub fn json(out: &mut dyn Write, comparison: &ComparisonReport<'_>) -> io::Result<()> {
+    let request = comparison.request;
     let missing = |one: &MissingEvent| json!({ "event": one.event, "reason": one.reason });
-    let fail_if = versus.fail_if.iter().map(|condition| {
+    let fail_if = request.conditions.iter().map(|condition| {
         let judgement = match condition.judge(&comparison.judged) {
             Judgement::Fails => "fails",
             Judgement::Passes => "passes",
@@ -75,11 +76,11 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
     let document = json!({
         "version": VERSION,
         "tool": "tare stat --vs",
-        "a": words(Side::A),
-        "b": words(Side::B),
-        "seed": versus.plan.seed,
-        "warmup": versus.plan.warmup,
-        "min_effect": versus.min_effect,
+        "a": comparison.words(Side::A),
+        "b": comparison.words(Side::B),
+        "seed": request.plan.seed,
+        "warmup": request.plan.warmup,
+        "min_effect": request.min_effect,
         "stop": stop,
         "failure": failure,
         "seconds": comparison.spent.as_secs_f64(),
@@ -89,8 +90,8 @@ pub(super) fn json(out: &mut dyn Write, comparison: &Comparison<'_>) -> io::Resu
         "least_running_share": comparison.notes.least_share.unwrap_or(1.0),
         "pairs": comparison.pairs.iter().map(|pair| json!({
             "first": format!("{:?}", pair.first),
-            "a": run(&versus.metrics, &pair.a),
-            "b": run(&versus.metrics, &pair.b),
+            "a": run(request.metrics, &pair.a),
+            "b": run(request.metrics, &pair.b),
         })).collect::<Vec<_>>(),
     });
     serde_json::to_writer_pretty(&mut *out, &document)?;
@@ -108,9 +109,12 @@ fn run(metrics: &[Metric], run: &Measurement) -> Value {
 }
 
 /// Writes a line of column names, then one line per metric. Absent figures are empty.
-pub(super) fn csv(
+///
+/// # Errors
+/// Returns errors of `out`.
+pub fn csv(
     out: &mut dyn Write,
-    comparison: &Comparison<'_>,
+    comparison: &ComparisonReport<'_>,
     separator: &str,
 ) -> io::Result<()> {
     let names = [

@@ -1,0 +1,88 @@
+//! The result of a comparison, and its two reports: a table for people, and JSON or CSV for programs.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::pairs::{ComparisonPlan, Stop};
+use super::{Condition, Metric, MetricVerdict, Pair, Side};
+
+/// What is compared, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct ComparisonRequest<'a> {
+    /// Words of command A.
+    pub a: &'a [OsString],
+    /// Words of command B.
+    pub b: &'a [OsString],
+    /// Compared metrics.
+    pub metrics: &'a [Metric],
+    /// Number of runs.
+    pub plan: &'a ComparisonPlan,
+    /// Smallest relevant difference, as a share.
+    pub min_effect: f64,
+    /// Conditions that the result may break.
+    pub conditions: &'a [Condition],
+}
+
+/// The result of a comparison.
+#[derive(Debug)]
+pub struct ComparisonReport<'a> {
+    /// What was compared.
+    pub request: ComparisonRequest<'a>,
+    /// All pairs of runs.
+    pub pairs: Vec<Pair>,
+    /// The verdict on each metric.
+    pub judged: Vec<MetricVerdict>,
+    /// Why no further pair was run.
+    pub stop: Stop<String>,
+    /// The time that all runs took.
+    pub spent: Duration,
+    /// Facts about the counts.
+    pub notes: EventNotes,
+}
+
+impl ComparisonReport<'_> {
+    /// The words of one command.
+    pub(super) fn words(&self, side: Side) -> Vec<String> {
+        let words = if side == Side::A { self.request.a } else { self.request.b };
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// Facts about the counts of all runs, for the notes below the table.
+#[derive(Debug, Default)]
+pub struct EventNotes {
+    /// Events without a count.
+    pub missing: Vec<MissingEvent>,
+    /// Events that count less than requested.
+    pub narrowed: Vec<NarrowedEvent>,
+    /// The smallest share of its enabled time that an event was on a counter; `None` if every event
+    /// was always on one.
+    pub least_share: Option<f64>,
+}
+
+impl EventNotes {
+    /// Takes in the share of its enabled time that an event was on a counter in one run.
+    pub fn note_share(&mut self, share: f64) {
+        if share < self.least_share.unwrap_or(1.0) {
+            self.least_share = Some(share);
+        }
+    }
+}
+
+/// An event without a count.
+#[derive(Debug)]
+pub struct MissingEvent {
+    /// Its name.
+    pub event: String,
+    /// Why it has no count.
+    pub reason: String,
+}
+
+/// An event that counts less than the user requested.
+#[derive(Debug)]
+pub struct NarrowedEvent {
+    /// Name of the event as requested.
+    pub requested: String,
+    /// Name of the event as opened, with the modifiers that narrow it.
+    pub opened: String,
+}
