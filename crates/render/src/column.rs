@@ -516,7 +516,10 @@ pub fn column_help() -> String {
     for (group, heading) in ColumnGroup::HEADINGS {
         help += &format!("{}{heading}:\n", if help.is_empty() { "" } else { "\n" });
         for info in COLUMNS.iter().filter(|info| info.group == group) {
-            help += &format!("  {:<19} {}\n", info.names.join(", "), info.help);
+            let names = info.names.join(", ");
+            // Names that are too long for their column have a line of their own.
+            let gap = if names.len() > 19 { format!("\n{:22}", "") } else { " ".to_owned() };
+            help += &format!("  {names:<19}{gap}{}\n", info.help);
         }
     }
     help.truncate(help.trim_end().len());
