@@ -1,8 +1,7 @@
 use std::fmt;
 
+use tare_format::nearest::{join_names, nearest};
 use tare_kernel::tracefs::TracefsError;
-
-use super::nearest::{join_names, nearest};
 
 /// Why a text isn't a valid list of events. `Display` writes one line.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use std::ffi::CString;
 
+use tare_format::nearest::{join_names, nearest};
 use tare_kernel::tracefs::TracefsError;
 
-use super::nearest::{join_names, nearest};
 use super::{EventGroup, Sources};
 
 /// Fields that a filter can test on every tracepoint (`kernel/trace/trace_events.c`, generic

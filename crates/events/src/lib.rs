@@ -11,7 +11,6 @@ mod filter;
 pub mod list;
 mod modifiers;
 pub mod names;
-mod nearest;
 mod open_error;
 mod pmu;
 pub mod probes;
@@ -28,7 +27,6 @@ use tare_kernel::host::CpuList;
 
 pub use error::{EventError, Problem};
 pub use filter::{FilterError, set_filter};
-pub use nearest::nearest;
 pub use open_error::OpenError;
 pub use sources::Sources;
 pub use syntax::glob_matches;

@@ -217,8 +217,9 @@ fn resolve_generic(
             sources,
         )?
     } else {
+        // perf accepts a colon without modifiers.
         vec![Event::new(
-            typed.whole.text,
+            typed.whole.text.trim_end_matches(':'),
             Attr { kind: found.kind, config: found.config, ..Attr::default() },
         )]
     };

@@ -122,7 +122,7 @@ fn unknown_tracepoint(
     let candidates: Vec<String> = match tracefs.events(system.text) {
         Ok(events) => events.into_iter().map(|event| format!("{}:{event}", system.text)).collect(),
         Err(_) => {
-            let near = super::nearest(system.text, &systems);
+            let near = tare_format::nearest::nearest(system.text, &systems);
             let same_name =
                 systems.iter().filter(elsewhere).map(|one| format!("{one}:{}", name.text));
             near.iter().flat_map(within).chain(same_name).collect()

@@ -11,6 +11,7 @@ pub mod file;
 pub mod jit_note;
 pub mod ledger;
 pub mod limits;
+pub mod nearest;
 pub mod order;
 mod printable;
 pub mod record;

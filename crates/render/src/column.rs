@@ -8,6 +8,7 @@
 use std::cmp::Ordering;
 use std::fmt::{self, Write};
 
+use tare_format::nearest::nearest_hint;
 use tare_format::printable;
 use tare_profile::{
     Detail, Entry, FrameId, FunctionKey, Profile, ProfileTable, SortKey, Space, StringId, Value,
@@ -540,8 +541,13 @@ impl Column {
             return Err(format!("tare lacks perf's sort key {name}: {reason}"));
         }
         let names: Vec<_> = COLUMNS.iter().flat_map(|info| info.names).copied().collect();
-        let names = names.join(", ");
-        Err(format!("there is no column or sort key '{name}': choose from {names}"))
+        Err(match nearest_hint(name, &names) {
+            hint if !hint.is_empty() => format!("there is no column or sort key '{name}'{hint}"),
+            _ => {
+                let names = names.join(", ");
+                format!("there is no column or sort key '{name}': choose from {names}")
+            }
+        })
     }
 
     /// Returns its row of [`COLUMNS`].
@@ -927,8 +933,12 @@ mod tests {
     fn help_lists_every_name() {
         let help = column_help();
         for info in &COLUMNS {
-            let line = format!("  {:<19} {}", info.names.join(", "), info.help);
-            assert!(help.lines().any(|known| known == line), "{line}");
+            let names = info.names.join(", ");
+            let lines = match names.len() {
+                ..=19 => format!("  {names:<19} {}\n", info.help),
+                _ => format!("  {names}\n{:22}{}\n", "", info.help),
+            };
+            assert!(format!("{help}\n").contains(&lines), "{lines}");
         }
     }
 

@@ -37,6 +37,8 @@ impl TimeRanges {
             };
             return parts.map(Self::Percent);
         }
+        // A space may follow the comma of a range.
+        let text = text.replace(", ", ",");
         let ranges = text.split_whitespace().map(parse_seconds).collect::<Option<Vec<_>>>()?;
         let is_ordered = ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
         (is_ordered && !ranges.is_empty()).then_some(Self::Nanoseconds(ranges))

@@ -12,11 +12,11 @@ use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use tare_format::nearest::join_names;
 use tare_kernel::functions::{ARGUMENTS, Argument, ProbeCall, ProbeLocation, ProbePlan};
 use tare_kernel::host::Host;
 use tare_kernel::procfs;
 
-use super::nearest::join_names;
 use super::syntax::{Word, parse_number};
 use super::uprobe::find_file_offset;
 

@@ -156,14 +156,8 @@ impl RecordPlan {
     ) -> Result<Self, PlanError> {
         let mut warnings = Vec::new();
         let sources = Sources::new(host.clone());
-        let named;
-        let groups = match options.groups.as_slice() {
-            [] => {
-                named = default_event(options, &sources, kernel, &mut warnings)?;
-                named.as_slice()
-            }
-            groups => groups,
-        };
+        let replaced = replaced_events(options, &sources, kernel, &mut warnings)?;
+        let groups = replaced.as_deref().unwrap_or(&options.groups);
         let all_cpus = cpus(&options.target, host)?;
         let mut planner = Planner {
             options,
@@ -224,6 +218,25 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
     }
 }
 
+/// Returns the events that are recorded instead of the options' events: the default if there are none,
+/// and the clock instead of `cycles` on a machine without a PMU.
+fn replaced_events(
+    options: &RecorderOptions,
+    sources: &Sources,
+    kernel: &dyn Kernel,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Vec<EventGroup>>, PlanError> {
+    let groups = &options.groups;
+    if groups.is_empty() {
+        return default_event(options, sources, kernel, warnings).map(Some);
+    }
+    if !groups.iter().any(is_cycles) || has_pmu(sources, kernel) {
+        return Ok(None);
+    }
+    warnings.push(Warning::TimerInsteadOfCycles);
+    with_timer(groups, sources).map(Some)
+}
+
 /// Returns `cycles` if the machine has a PMU, otherwise the clock with a warning.
 fn default_event(
     options: &RecorderOptions,
@@ -231,8 +244,7 @@ fn default_event(
     kernel: &dyn Kernel,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<EventGroup>, PlanError> {
-    let has_pmu = !sources.lacks_cpu_pmu()
-        && AccessProbe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent);
+    let has_pmu = has_pmu(sources, kernel);
     // The clock counts nanoseconds, as off-CPU time does: together they cover all of the time.
     let is_clock = !has_pmu || options.off_cpu.is_some();
     let text = if is_clock { "cpu-clock" } else { "cycles:P" };
@@ -247,6 +259,37 @@ fn default_event(
             .map_err(|term| PlanError::Unsupported { event: event.name.clone(), term })?;
     }
     Ok(groups)
+}
+
+fn has_pmu(sources: &Sources, kernel: &dyn Kernel) -> bool {
+    !sources.lacks_cpu_pmu() && AccessProbe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent)
+}
+
+/// Whether it is the event `cycles` alone.
+fn is_cycles(group: &EventGroup) -> bool {
+    let [event] = &group.events[..] else { return false };
+    event.attr.kind == abi::PERF_TYPE_HARDWARE
+        && event.attr.config == u64::from(abi::PERF_COUNT_HW_CPU_CYCLES)
+}
+
+/// Replaces `cycles` by the clock, with its levels and rate, as perf does on a machine without a
+/// PMU.
+fn with_timer(groups: &[EventGroup], sources: &Sources) -> Result<Vec<EventGroup>, PlanError> {
+    let replace = |group: &EventGroup| {
+        if !is_cycles(group) {
+            return Ok(group.clone());
+        }
+        let cycles = &group.events[0];
+        let levels = cycles.name.split_once(':').map_or("", |(_, modifiers)| modifiers);
+        let levels: String = levels.chars().filter(|letter| "ukhGH".contains(*letter)).collect();
+        let colon = if levels.is_empty() { "" } else { ":" };
+        let mut clock = tare_events::parse(&format!("cpu-clock{colon}{levels}"), sources)?;
+        for event in clock.iter_mut().flat_map(|group| &mut group.events) {
+            event.sampling = cycles.sampling.clone();
+        }
+        Ok(clock.remove(0))
+    };
+    groups.iter().map(replace).collect()
 }
 
 fn check_cgroups(target: &Target, groups: usize) -> Result<(), PlanError> {

@@ -12,6 +12,7 @@ use tare_format::abi::bindings::{
     PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT, PERF_TYPE_BREAKPOINT, PERF_TYPE_HARDWARE,
     PERF_TYPE_HW_CACHE, PERF_TYPE_RAW, PERF_TYPE_SOFTWARE, PERF_TYPE_TRACEPOINT,
 };
+use tare_format::nearest::nearest_hint;
 
 bitflags! {
     /// Fields of a line.
@@ -194,10 +195,11 @@ impl Selection {
             let field =
                 FIELDS.iter().find(|(known, ..)| *known == name).map(|(_, field, ..)| *field);
             let field = field.ok_or_else(|| {
-                format!(
-                    "-F: there is no field '{name}' ({})",
-                    FIELDS.map(|(name, ..)| name).join(",")
-                )
+                let known = FIELDS.map(|(name, ..)| name);
+                match nearest_hint(name, known) {
+                    hint if !hint.is_empty() => format!("-F: there is no field '{name}'{hint}"),
+                    _ => format!("-F: there is no field '{name}' ({})", known.join(",")),
+                }
             })?;
             for kind in kinds.clone().filter(|kind| field != Fields::TRACE || *kind == TRACE) {
                 self.fields[kind].set(field, sign != "-");

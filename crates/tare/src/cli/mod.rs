@@ -6,7 +6,6 @@ pub mod raw;
 pub mod resolved;
 
 use std::ffi::OsStr;
-use std::io::Write;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -41,6 +40,12 @@ pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
                 say(&answer);
                 return Exit::Usage;
             }
+            if option == "--" {
+                say(
+                    "an option of one letter takes no letters after '-': write -g -p 1, not -g-p 1",
+                );
+                return Exit::Usage;
+            }
             let near = near(&option, &error, ContextKind::SuggestedArg);
             say(&format!("there is no option '{option}' here{near}; `{help}` lists them all"));
         }
@@ -54,12 +59,14 @@ pub(crate) fn refuse(mut error: clap::Error, name: Option<&OsStr>) -> Exit {
         }
         _ => {
             let typed = text(ContextKind::InvalidValue).unwrap_or_default();
-            if near(&typed, &error, ContextKind::SuggestedValue).is_empty() {
-                error.remove(ContextKind::SuggestedValue);
-            }
+            let near = near(&typed, &error, ContextKind::SuggestedValue);
+            error.remove(ContextKind::SuggestedValue);
             let text = error.render().to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text);
-            let _ = write!(std::io::stderr(), "tare: {text}");
+            // The first paragraph is the message; usage and tips follow.
+            let message = text.split("\n\n").next().unwrap_or_default();
+            let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
+            say(&format!("{words}{near}; see `{help}`"));
         }
     }
     Exit::Usage

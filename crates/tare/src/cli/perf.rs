@@ -1,7 +1,7 @@
 //! perf's options and commands that tare lacks, and tare's replacements. The table is
 //! docs/perf-options.md, embedded here; it is read only after an unknown option or command.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -13,6 +13,10 @@ const TABLE: &str = include_str!("../../../../docs/perf-options.md");
 
 /// Commands with a section of options in the table.
 pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
+
+/// Commands with `--buildid-dir`, which perf has before the command.
+pub const WITH_BUILDID_DIR: [&str; 8] =
+    ["annotate", "diff", "export", "flame", "report", "sched", "script", "top"];
 
 /// Commands that have subcommands in perf, such as `perf sched latency`, and none here.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];
@@ -156,6 +160,40 @@ pub(super) fn refuse_subcommand(
     Err(Refusal::usage(format!("{says} (a program of that name: tare {family} -- {typed})")))
 }
 
+/// Takes perf's options before the command: they have no effect here, or move behind it.
+pub(super) fn take_global_options(args: &mut Vec<OsString>) {
+    let mut moved: Vec<(OsString, &[&str])> = Vec::new();
+    while let Some(option) = args.get(1).and_then(|word| word.to_str()).map(str::to_owned) {
+        let (name, joined) =
+            option.split_once('=').map_or((&*option, false), |(name, _)| (name, true));
+        let takes_value = ["--debug", "--debugfs-dir", "--buildid-dir"].contains(&name);
+        let words = 1 + usize::from(takes_value && !joined);
+        if name == "--buildid-dir" {
+            let value = if joined { option.into() } else { joined_value(args) };
+            moved.push((value, &WITH_BUILDID_DIR));
+        } else if ["-p", "--paginate"].contains(&name) {
+            moved.push(("--pager".into(), &["report"]));
+        } else if name == "-v" {
+            args[1] = "--version".into();
+            break;
+        } else if name != "--no-pager" && !takes_value {
+            break;
+        }
+        args.drain(1..args.len().min(1 + words));
+    }
+    let Some(command) = args.get(1).and_then(|word| word.to_str()).map(str::to_owned) else {
+        return;
+    };
+    for (option, _) in moved.into_iter().filter(|(_, commands)| commands.contains(&&*command)) {
+        args.insert(2, option);
+    }
+}
+
+/// Joins the option in front and its value by `=`.
+fn joined_value(args: &[OsString]) -> OsString {
+    args[1..args.len().min(3)].join(OsStr::new("="))
+}
+
 fn section(title: &str) -> impl Iterator<Item = PerfOption> + use<> {
     let title = format!("\n## {title}\n");
     let start = TABLE.find(&title).map_or(TABLE.len(), |at| at + title.len());
@@ -248,6 +286,23 @@ mod tests {
         assert_eq!(long("--no-merge"), Some("no-merge"));
         assert_eq!(long("--metric"), None, "an ambiguous prefix");
         assert_eq!(long("--no-such"), None);
+    }
+
+    #[test]
+    fn options_before_the_command_are_taken() {
+        let taken = |line: &str| {
+            let mut args = line.split(' ').map(OsString::from).collect();
+            take_global_options(&mut args);
+            args.join(OsStr::new(" ")).into_string().unwrap()
+        };
+        let line = "tare --no-pager --debug verbose=1 --debugfs-dir=/x stat -v true";
+        assert_eq!(taken(line), "tare stat -v true");
+        assert_eq!(taken("tare -p --buildid-dir d report"), "tare report --buildid-dir=d --pager");
+        assert_eq!(taken("tare --buildid-dir=d record true"), "tare record true");
+        assert_eq!(taken("tare -v"), "tare --version");
+        assert_eq!(taken("tare --debug"), "tare");
+        assert_eq!(taken("tare --help"), "tare --help");
+        assert_eq!(taken("tare report --no-pager"), "tare report --no-pager");
     }
 
     #[test]

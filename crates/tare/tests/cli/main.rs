@@ -34,6 +34,7 @@ mod machine_events;
 mod made;
 mod manual;
 mod overhead;
+mod perf_habits;
 mod perf_options;
 mod perf_options_run;
 mod predicted_cost;

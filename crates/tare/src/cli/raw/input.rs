@@ -26,6 +26,28 @@ impl InputArgs {
 }
 
 options! {
+    /// The recording to read, with or without `-i`.
+    #[derive(Clone, Debug, clap::Args)]
+    pub struct RecordingArgs {
+        /// Recording to read (-: standard input) [default: perf.data]
+        #[arg(value_name = "FILE", conflicts_with = "input")]
+        pub file: Option<PathBuf>,
+
+        /// The recording, as an option.
+        #[command(flatten)]
+        pub input: InputArgs,
+    }
+}
+
+impl RecordingArgs {
+    /// Returns the named recording, or the default one.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| self.input.path())
+    }
+}
+
+options! {
     /// Parts of the file itself, for `report` and `script`.
     #[derive(Clone, Debug, clap::Args)]
     pub struct FilePartArgs {

@@ -58,7 +58,7 @@ pub use filters::{
     EventFilterArgs, EventSwitchArgs, NameFilterArgs, OwnSampleArgs, RangeArgs, TaskFilterArgs,
 };
 pub use flame::{FlameArgs, FlameFormat, FlameOrder};
-pub use input::{DEFAULT_RECORDING, FilePartArgs, ForceArgs, InputArgs};
+pub use input::{DEFAULT_RECORDING, FilePartArgs, ForceArgs, InputArgs, RecordingArgs};
 pub use list::ListArgs;
 pub use lock::{LockArgs, LockSort};
 pub use overhead::{OverheadArgs, ProfilerArgs};
@@ -171,8 +171,31 @@ impl Tare {
     /// # Errors
     /// Fails if clap rejects the arguments, or if they ask for help or the version.
     pub fn parse_typed(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let args: Vec<OsString> = args.into_iter().collect();
-        plain::read(&args).map_or_else(|| Self::parse_described(args), Ok)
+        let mut args: Vec<OsString> = args.into_iter().collect();
+        perf::take_global_options(&mut args);
+        let word = |at: usize| args.get(at).and_then(|word| word.to_str());
+        if word(1) == Some("help") && matches!(word(2), Some("-h" | "--help")) {
+            args.truncate(2);
+        }
+        let tare = plain::read(&args).map_or_else(|| Self::parse_described(args), Ok)?;
+        if tare.names_tasks_and_machine() {
+            say("-a has no effect beside -p, -t or -u, as in perf: only these tasks are measured");
+        }
+        Ok(tare)
+    }
+
+    /// Whether `-a` stands beside tasks.
+    fn names_tasks_and_machine(&self) -> bool {
+        let (running, user) = match &self.command {
+            TareCommand::Stat(stat) => (&stat.target.running, &None),
+            TareCommand::Record(record) => {
+                (&record.target.attach.running, &record.target.attach.uid)
+            }
+            TareCommand::Top(top) => (&top.attach.running, &top.attach.uid),
+            _ => return false,
+        };
+        let names_tasks = !running.pid.is_empty() || !running.tid.is_empty() || user.is_some();
+        running.all_cpus && names_tasks
     }
 
     /// Parses arguments by clap's description of all commands.

@@ -1,13 +1,14 @@
 use super::definition::{options, with_default};
 use super::{
-    ChainLengthArgs, ColumnArgs, DEFAULT_RECORDING, EventSwitchArgs, FilePartArgs, InlineArgs,
-    InputArgs, InterfaceArgs, JsonArgs, NameFilterArgs, OwnSampleArgs, ReportLayout, RowArgs,
-    SeparatedArgs, SymbolSearch, TaskFilterArgs,
+    ChainLengthArgs, ColumnArgs, EventSwitchArgs, FilePartArgs, InlineArgs, InterfaceArgs,
+    JsonArgs, NameFilterArgs, OwnSampleArgs, RecordingArgs, ReportLayout, RowArgs, SeparatedArgs,
+    SymbolSearch, TaskFilterArgs,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   tare report                            on a terminal: interactive; ? lists the keys
+  tare report new.data                   another recording than perf.data
   tare report --stdio                    perf.data or tare.data as text, by command, file and function
   tare report --sort comm,cpu            by other keys
   tare report --no-children -g callee    each function's own cost, and its callers
@@ -20,7 +21,6 @@ options! {
     #[derive(Clone, Debug, clap::Args)]
     #[command(
         after_help = format!("{EXAMPLES}\n\n{}", tare_render::column_help()),
-        mut_arg("input", |arg| with_default(arg, DEFAULT_RECORDING)),
         mut_arg("sort", |arg| with_default(arg, "comm,dso,sym")),
         mut_arg("fields", |arg| arg.short('F')),
         mut_arg("comms", |arg| arg.short('c')),
@@ -33,7 +33,7 @@ options! {
     pub struct ReportArgs {
         /// The recording.
         #[command(flatten)]
-        pub input: InputArgs,
+        pub recording: RecordingArgs,
 
         /// Sort keys and columns.
         #[command(flatten)]
@@ -190,7 +190,7 @@ options! {
     #[command(
         next_help_heading = "Output",
         group = clap::ArgGroup::new("part")
-            .args(["header", "header_only", "stats", "tasks_list", "mmaps", "dump_raw_trace"])
+            .args(["header_only", "stats", "tasks_list", "mmaps", "dump_raw_trace"])
             .conflicts_with("json"),
     )]
     pub struct ReportOutputArgs {

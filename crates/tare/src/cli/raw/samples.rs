@@ -1,7 +1,5 @@
-use std::path::PathBuf;
-
 use super::{
-    EventFilterArgs, InlineArgs, InputArgs, NameFilterArgs, OwnSampleArgs, SymbolSearch,
+    EventFilterArgs, InlineArgs, NameFilterArgs, OwnSampleArgs, RecordingArgs, SymbolSearch,
     TaskFilterArgs,
 };
 
@@ -9,13 +7,9 @@ use super::{
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("comms", |arg| arg.short('c')))]
 pub struct SampleArgs {
-    /// Recording to read (-: standard input) [default: perf.data]
-    #[arg(value_name = "FILE", conflicts_with = "input")]
-    pub file: Option<PathBuf>,
-
-    /// The recording, as an option.
+    /// The recording.
     #[command(flatten)]
-    pub input: InputArgs,
+    pub recording: RecordingArgs,
 
     /// Recorded events.
     #[command(flatten, next_help_heading = "Filters")]

@@ -8,7 +8,7 @@ options! {
     #[command(next_help_heading = "Target")]
     pub struct RunningArgs {
         /// The whole machine (default without a command or other target)
-        #[arg(short, long, conflicts_with_all = ["pid", "tid"])]
+        #[arg(short, long)]
         pub all_cpus: bool,
 
         /// Running processes, until all have exited
@@ -39,7 +39,7 @@ options! {
         pub running: RunningArgs,
 
         /// The running processes of a user, by name or number
-        #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus", "cgroup"])]
+        #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "cgroup"])]
         pub uid: Option<String>,
     }
 }

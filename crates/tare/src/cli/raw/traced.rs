@@ -21,7 +21,7 @@ pub struct TracedArgs {
     pub end: TimeoutArgs,
 
     /// Command to trace, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND", help_heading = None::<&'static str>)]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = None::<&'static str>)]
     pub command: Vec<OsString>,
 
     /// Whether `--` stands before the command.

@@ -33,7 +33,10 @@ impl Flame {
         })?;
         let is_svg = match raw.format {
             Some(format) => format == raw::FlameFormat::Svg,
-            None => is_svg(&output),
+            None => {
+                refuse_other_formats(&output)?;
+                is_svg(&output)
+            }
         };
         let order = match raw.call_graph {
             raw::FlameOrder::Caller => Order::Caller,
@@ -57,6 +60,19 @@ impl Flame {
         let samples = SampleSelection::all_of(input);
         Self { samples, vs: None, output, is_svg, order, icicle, title: None }
     }
+}
+
+/// Refuses the names of files that are neither pages nor SVGs.
+fn refuse_other_formats(output: &Path) -> Result<(), Refusal> {
+    const OTHERS: [&str; 8] = ["pdf", "png", "jpg", "jpeg", "gif", "webp", "txt", "json"];
+    let ending = output.extension().unwrap_or_default().to_ascii_lowercase();
+    if OTHERS.iter().all(|other| ending != *other) {
+        return Ok(());
+    }
+    Err(Refusal::usage(format!(
+        "-o {}: tare flame writes HTML and SVG: end the name in .html or .svg, or give --format",
+        output.display()
+    )))
 }
 
 /// Whether a file of this name is an SVG.

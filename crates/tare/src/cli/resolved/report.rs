@@ -60,7 +60,7 @@ impl ReportOptions {
             layout: options::layout(&raw),
             output: options::output(&raw.output),
             rows: options::rows(&raw),
-            input: raw.input.path(),
+            input: raw.recording.path(),
             summed: options::summed(raw)?,
         })
     }

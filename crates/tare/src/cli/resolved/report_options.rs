@@ -16,8 +16,6 @@ use crate::exit::Refusal;
 pub enum ReportPart {
     /// The table.
     Table,
-    /// The recording's header, then the table.
-    HeaderAndTable(Extent),
     /// The recording's header.
     Header(Extent),
     /// Number of records of each kind.
@@ -34,6 +32,8 @@ pub enum ReportPart {
 /// What is printed, and in which form.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportOutput {
+    /// The recording's header, before the part below.
+    pub header: Option<Extent>,
     /// The printed part of the recording.
     pub part: ReportPart,
     /// As JSON.
@@ -90,6 +90,7 @@ impl Interface {
 /// Resolves the form of the output.
 pub(super) fn output(raw: &raw::ReportOutputArgs) -> ReportOutput {
     ReportOutput {
+        header: header(&raw.file),
         part: part(raw),
         json: raw.json.json,
         interface: Interface::resolve(raw),
@@ -118,15 +119,22 @@ const DEFAULT_PARENT: &str = "^sys_|^do_page_fault";
 
 /// Resolves the printed part.
 fn part(raw: &raw::ReportOutputArgs) -> ReportPart {
-    let extent = if raw.file.show_info { Extent::Full } else { Extent::Usual };
-    match (raw.file.header || raw.file.show_info, raw.file.header_only) {
-        (_, true) => ReportPart::Header(extent),
+    match raw {
+        _ if raw.file.header_only => ReportPart::Header(extent(&raw.file)),
         _ if raw.stats => ReportPart::Stats,
         _ if raw.tasks_list || raw.mmaps => ReportPart::Tasks { mmaps: raw.mmaps },
         _ if raw.file.dump_raw_trace => ReportPart::Dump,
-        (true, _) => ReportPart::HeaderAndTable(extent),
         _ => ReportPart::Table,
     }
+}
+
+/// The header in front of another part.
+fn header(raw: &raw::FilePartArgs) -> Option<Extent> {
+    (raw.header || raw.show_info).then(|| extent(raw))
+}
+
+fn extent(raw: &raw::FilePartArgs) -> Extent {
+    if raw.show_info { Extent::Full } else { Extent::Usual }
 }
 
 /// Resolves the filters.

@@ -47,7 +47,7 @@ impl SampleSelection {
             ..SampleFilterOptions::default()
         };
         Ok(Self {
-            input: raw.file.unwrap_or_else(|| raw.input.path()),
+            input: raw.recording.path(),
             events: raw.events.events,
             wall_clock: raw.wall_clock,
             filter,

@@ -19,7 +19,9 @@ use tare_tui::{CodeView, ReportInput, UiExit};
 /// Whether the report is interactive. It is text when reading a pipe, on a terminal that can't show
 /// an interface, and for output that only exists as text.
 pub(super) fn is_wanted(report: &ReportOptions) -> Result<bool, Refusal> {
-    let is_table = report.output.part == ReportPart::Table && !report.output.json;
+    let is_table = report.output.part == ReportPart::Table
+        && report.output.header.is_none()
+        && !report.output.json;
     let wants_text = report.is_text_alone() || report.output.threads || report.summed.exact;
     match report.output.interface {
         Interface::Terminal => {

@@ -86,17 +86,20 @@ fn write(
     progress: ProgressLine,
 ) -> anyhow::Result<()> {
     let mut text = Vec::new();
+    let is_alone = matches!(report.output.part, ReportPart::Table | ReportPart::Header(_));
+    if let Some(extent) = report.output.header.filter(|_| !is_alone) {
+        header::write(&mut text, recording.description(), extent)?;
+    }
     match report.output.part {
         ReportPart::Stats => stats::write(&mut text, recording)?,
         ReportPart::Tasks { mmaps } => tasks::write(&mut text, recording, mmaps)?,
         ReportPart::Dump => {
             drop(progress);
+            out.write_all(&text)?;
             return dump(out, recording, &report.input);
         }
         ReportPart::Header(extent) => header::write_only(&mut text, recording, extent)?,
-        ReportPart::Table | ReportPart::HeaderAndTable(_) => {
-            return table(out, recording, report, progress);
-        }
+        ReportPart::Table => return table(out, recording, report, progress),
     }
     drop(progress);
     Ok(out.write_all(&text)?)
@@ -152,7 +155,7 @@ fn table(
     if summary.profile.rows().next().is_none() && must_have_rows(report, &summary.profile.losses) {
         return Err(no_samples(report, &summary.profile.losses).into());
     }
-    if let ReportPart::HeaderAndTable(extent) = report.output.part {
+    if let Some(extent) = report.output.header {
         header::write(out, &summary.description, extent)?;
     }
     if report.summed.blocks {

@@ -269,8 +269,10 @@ fn targets() {
         ("-C 9", "CPU 9 is not online"),
         ("-p 0", "positive"),
         ("-p 1 -t 1", "cannot be used"),
-        ("-a -p 1", "cannot be used"),
     ]);
+    // As in perf, tasks win over the whole machine.
+    assert_eq!(target("-a -p 1"), Target::Processes(vec![1], Cpus::All));
+    assert_eq!(target("-u 7 -a"), Target::User(7, Cpus::All));
 }
 
 #[test]

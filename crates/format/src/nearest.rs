@@ -30,8 +30,19 @@ pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S
         .collect()
 }
 
+/// The end of an error message about an unknown name: `; nearest: a or b`, or nothing if no candidate
+/// looks similar.
+#[must_use]
+pub fn nearest_hint<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> String {
+    match &nearest(name, candidates)[..] {
+        [] => String::new(),
+        near => format!("; nearest: {}", join_names(near)),
+    }
+}
+
 /// Joins names as in `a, b or c`.
-pub(super) fn join_names(names: &[String]) -> String {
+#[must_use]
+pub fn join_names(names: &[String]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => names.concat(),

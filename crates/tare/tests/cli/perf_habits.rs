@@ -1,0 +1,139 @@
+//! Command lines that people type from habit: perf's spelling, and mistakes that deserve an answer.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::support::{status, stderr, tare, workload};
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A small recording of CPU time.
+fn recording(folder: &tempfile::TempDir) -> PathBuf {
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-q", "-e", "cpu-clock", "-o"]).arg(&file).arg(workload("spin"));
+    let output = record.arg("30000000").output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    file
+}
+
+/// Asserts that tare refuses the words with wrong usage, in one line that holds `answer`.
+fn refuses(words: &[&str], answer: &str) {
+    let output = tare().args(words).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(status(&output), 2, "{words:?}: {output:?}");
+    assert!(said.starts_with("tare: ") && said.contains(answer), "{words:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+}
+
+#[test]
+fn mistakes_are_answered_in_one_line() {
+    for command in ["trace", "sched", "lock"] {
+        refuses(&[command, "-c", "true"], "there is no option '-c' here");
+        refuses(&[command, "--outptu", "x", "true"], "a similar one is '--output'");
+    }
+    refuses(&["report", "--sort", "coom"], "nearest: comm");
+    refuses(&["script", "-F", "comn"], "nearest: comm");
+    refuses(&["export", "--format", "foldd"], "a similar one is 'folded'");
+    refuses(&["report", "--sort"], "a value is required");
+    refuses(&["report", "--json", "--stats"], "cannot be used with");
+    refuses(&["record", "-g-p", "1"], "write -g -p 1");
+    refuses(&["flame", "-o", "x.pdf"], "HTML and SVG");
+}
+
+#[test]
+fn a_command_may_have_options_of_its_own() {
+    let output = tare().args(["trace", "-s", "sh", "-c", "exit 3"]).output().unwrap();
+    if status(&output) != 3 {
+        println!("skipped: {}", stderr(&output));
+    }
+    let output = tare().args(["trace", "--", "-c"]).output().unwrap();
+    assert!(stderr(&output).contains("-c"), "{output:?}");
+    assert_ne!(status(&output), 2, "after -- it is the command: {output:?}");
+}
+
+#[test]
+fn a_recording_is_named_with_or_without_an_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let report = |words: &[&str]| {
+        let mut report = tare();
+        report.args(["report", "--stdio"]).args(words);
+        let output = report.current_dir(folder.path()).output().unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    let path = file.to_str().unwrap();
+    assert_eq!(report(&[path]), report(&["-i", path]));
+    assert_eq!(report(&["perf.data"]), report(&[]));
+    refuses(&["report", "-i", path, path], "cannot be used with");
+}
+
+#[test]
+fn the_header_comes_before_other_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let part = |words: &[&str]| {
+        let output = tare().arg("report").args(words).arg("-i").arg(&file).output().unwrap();
+        assert_eq!(status(&output), 0, "{output:?}");
+        stdout(&output)
+    };
+    for words in ["--stats", "--tasks", "--mmaps"] {
+        let both = part(&["--header", words]);
+        assert!(both.starts_with("# ========"), "{words}: {both}");
+        assert!(both.contains("# os release"), "{words}: {both}");
+        assert!(both.ends_with(&part(&[words])), "{words}: {both}");
+    }
+}
+
+#[test]
+fn options_before_the_command_and_times_with_blanks_are_perfs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = recording(&folder);
+    let path = file.to_str().unwrap();
+    let lines = |words: &[&str]| {
+        let output = tare().args(words).output().unwrap();
+        assert_eq!(status(&output), 0, "{words:?}: {output:?}");
+        stdout(&output)
+    };
+    let plain = lines(&["script", "-i", path]);
+    assert!(!plain.is_empty());
+    let global =
+        ["--no-pager", "--debug", "verbose=1", "--buildid-dir", path, "script", "-i", path];
+    assert_eq!(lines(&global), plain);
+    assert_eq!(lines(&["script", "--time", "0, ", "-i", path]), plain);
+    assert!(lines(&["-v"]).starts_with("tare "));
+    assert_eq!(lines(&["help", "--help"]), lines(&["--help"]));
+}
+
+#[test]
+fn tasks_win_over_the_whole_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let pid = std::process::id().to_string();
+    let mut record = tare();
+    record.args(["record", "-a", "-e", "cpu-clock", "--timeout", "20", "-p", &pid, "-o"]);
+    let output = record.arg(&file).output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    assert!(stderr(&output).contains("-a has no effect beside -p"), "{output:?}");
+}
+
+/// perf takes the clock if the machine has no hardware counter for cycles.
+#[test]
+fn cycles_are_recorded_by_a_timer_where_there_is_no_counter() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.data");
+    let mut record = tare();
+    record.args(["record", "-e", "cycles:u", "-e", "page-faults", "-o"]).arg(&file).arg("true");
+    let output = record.output().unwrap();
+    assert_eq!(status(&output), 0, "{output:?}");
+    if !stderr(&output).contains("takes the place of cycles") {
+        println!("skipped: this machine counts cycles");
+        return;
+    }
+    let events = tare().arg("evlist").arg("-i").arg(&file).output().unwrap();
+    let names = stdout(&events);
+    assert!(names.starts_with("cpu-clock:u\npage-faults\n"), "{names}");
+}
