@@ -59,6 +59,13 @@ pub enum Detail {
     Locked,
     /// The reason why the access was blocked.
     Blocked,
+    /// A property of a branch.
+    Branch(BranchDetail),
+}
+
+/// A property of a branch record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BranchDetail {
     /// The function that contains a branch.
     SymbolFrom,
     /// The function that contains a branch's target.
@@ -85,19 +92,18 @@ impl Detail {
     /// Whether its value is a function or a file.
     #[must_use]
     pub const fn is_of_places(self) -> bool {
-        let of_data = matches!(self, Self::DataSymbol | Self::DataCacheline | Self::DataDso);
-        self.is_end_of_branch() || of_data || matches!(self, Self::Parent | Self::CodeSymbol)
+        match self {
+            Self::DataSymbol | Self::DataCacheline | Self::DataDso => true,
+            Self::Parent | Self::CodeSymbol => true,
+            Self::Branch(branch) => branch.is_end(),
+            _ => false,
+        }
     }
+}
 
-    /// Whether it is a property of a branch.
-    #[must_use]
-    pub const fn is_of_branch(self) -> bool {
-        self.is_end_of_branch()
-            || matches!(self, Self::Mispredict | Self::InTransaction | Self::Abort | Self::Cycles)
-    }
-
-    /// Whether it is the source or the target of a branch.
-    const fn is_end_of_branch(self) -> bool {
+impl BranchDetail {
+    /// Whether it is the source or the target of the branch.
+    const fn is_end(self) -> bool {
         matches!(
             self,
             Self::SymbolFrom

@@ -37,7 +37,7 @@ mod unwinding;
 pub use aggregate::{Entry, ProfileTable, TableOptions, table};
 pub use blocks::{Block, Blocks};
 pub use call_tree::{CallTree, CallTrees, Node, Order};
-pub use detail::{Detail, Value};
+pub use detail::{BranchDetail, Detail, Value};
 pub use diff::{DiffEntry, DiffOptions, Runs, SliceRow, SliceSubject, source_name};
 pub use filter::Filter;
 pub use ids::{

@@ -11,8 +11,8 @@ use std::fmt::{self, Write};
 use tare_format::nearest::nearest_hint;
 use tare_format::printable;
 use tare_profile::{
-    Detail, Entry, FrameId, FunctionKey, Profile, ProfileTable, SortKey, Space, StringId, Value,
-    Weight, short_name,
+    BranchDetail, Detail, Entry, FrameId, FunctionKey, Profile, ProfileTable, SortKey, Space,
+    StringId, Value, Weight, short_name,
 };
 
 /// A column of a table.
@@ -154,11 +154,12 @@ impl ColumnInfo {
     }
 
     const fn branch(
-        detail: Detail,
+        detail: BranchDetail,
         names: &'static [&'static str],
         title: &'static str,
         help: &'static str,
     ) -> Self {
+        let detail = Detail::Branch(detail);
         Self { group: ColumnGroup::Branch, ..Self::detail(detail, names, title, help) }
     }
 
@@ -195,7 +196,7 @@ const UNKNOWN_PLACE: &str = "[.] [unknown]";
 use CellWidth::{Figure, Name};
 
 /// All columns.
-pub static COLUMNS: [ColumnInfo; 55] = [
+pub static COLUMNS: &[ColumnInfo] = &[
     ColumnInfo::figure(
         Column::Overhead,
         &["overhead"],
@@ -433,62 +434,67 @@ pub static COLUMNS: [ColumnInfo; 55] = [
     )
     .write(write_page_size),
     ColumnInfo::branch(
-        Detail::SymbolFrom,
+        BranchDetail::SymbolFrom,
         &["symbol_from", "sym_from"],
         "Source Symbol",
         "function that the branch left",
     )
     .absent(UNKNOWN_PLACE),
     ColumnInfo::branch(
-        Detail::SymbolTo,
+        BranchDetail::SymbolTo,
         &["symbol_to", "sym_to"],
         "Target Symbol",
         "function that the branch entered",
     )
     .absent(UNKNOWN_PLACE),
     ColumnInfo::branch(
-        Detail::DsoFrom,
+        BranchDetail::DsoFrom,
         &["dso_from"],
         "Source Shared Object",
         "file that the branch left",
     )
     .absent(UNKNOWN),
     ColumnInfo::branch(
-        Detail::DsoTo,
+        BranchDetail::DsoTo,
         &["dso_to"],
         "Target Shared Object",
         "file that the branch entered",
     )
     .absent(UNKNOWN),
     ColumnInfo::branch(
-        Detail::AddressFrom,
+        BranchDetail::AddressFrom,
         &["addr_from"],
         "Source Address",
         "address of the branch",
     )
     .absent(UNKNOWN_PLACE),
-    ColumnInfo::branch(Detail::AddressTo, &["addr_to"], "Target Address", "address of the target")
-        .absent(UNKNOWN_PLACE),
     ColumnInfo::branch(
-        Detail::Mispredict,
+        BranchDetail::AddressTo,
+        &["addr_to"],
+        "Target Address",
+        "address of the target",
+    )
+    .absent(UNKNOWN_PLACE),
+    ColumnInfo::branch(
+        BranchDetail::Mispredict,
         &["mispredict"],
         "Branch Mispredicted",
         "Y if the branch was mispredicted, N if predicted",
     ),
     ColumnInfo::branch(
-        Detail::InTransaction,
+        BranchDetail::InTransaction,
         &["in_tx"],
         "Branch in transaction",
         "T if the branch was in a transaction",
     ),
     ColumnInfo::branch(
-        Detail::Abort,
+        BranchDetail::Abort,
         &["abort"],
         "Transaction abort",
         "A if the branch aborted a transaction",
     ),
     ColumnInfo::branch(
-        Detail::Cycles,
+        BranchDetail::Cycles,
         &["cycles", "local_cycles"],
         "Basic Block Cycles",
         "cycles since the previous branch",
@@ -497,7 +503,7 @@ pub static COLUMNS: [ColumnInfo; 55] = [
 ];
 
 /// perf's sort keys that tare lacks, each with the reason or the command to use instead.
-const MISSING_KEYS: [(&str, &str); 7] = [
+const MISSING_KEYS: &[(&str, &str)] = &[
     ("type", "tare doesn't read data types"),
     ("typeoff", "tare doesn't read data types"),
     ("simd", "it needs Arm SPE traces, which tare doesn't decode"),
@@ -932,7 +938,7 @@ mod tests {
     #[test]
     fn help_lists_every_name() {
         let help = column_help();
-        for info in &COLUMNS {
+        for info in COLUMNS {
             let names = info.names.join(", ");
             let lines = match names.len() {
                 ..=19 => format!("  {names:<19} {}\n", info.help),

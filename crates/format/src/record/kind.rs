@@ -35,7 +35,7 @@ pub const COMPRESSED: u32 = 81;
 pub const FINISHED_INIT: u32 = 82;
 pub const COMPRESSED2: u32 = 83;
 
-const NAMES: [(u32, &str); 42] = [
+const NAMES: &[(u32, &str)] = &[
     (PERF_RECORD_MMAP, "MMAP"),
     (PERF_RECORD_LOST, "LOST"),
     (PERF_RECORD_COMM, "COMM"),

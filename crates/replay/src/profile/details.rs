@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tare_format::file::Description;
 use tare_format::record::{Branch, DataSource, Namespaces, Sample};
-use tare_profile::{Detail, DetailsId, FrameId, FunctionKey, Profile, Value};
+use tare_profile::{BranchDetail, Detail, DetailsId, FrameId, FunctionKey, Profile, Value};
 
 use super::frames::FrameTable;
 use crate::callchain::CodeAddress;
@@ -150,7 +150,9 @@ impl Details {
                 let place = sample.head.addr.map(CodeAddress::from_branch);
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
-            _ => self.read_branch_value(profile, machine, frames, detail, detailed),
+            Detail::Branch(of_branch) => {
+                self.read_branch_value(profile, machine, frames, of_branch, detailed)
+            }
         }
     }
 
@@ -159,7 +161,7 @@ impl Details {
         profile: &mut Profile,
         machine: &mut Machine,
         frames: Option<&mut FrameTable>,
-        detail: Detail,
+        detail: BranchDetail,
         detailed: DetailedSample<'_>,
     ) -> Value {
         let Some(branch) = detailed.branch else { return Value::None };
@@ -167,19 +169,19 @@ impl Details {
             Value::Text(profile.add_string(if is_set { set } else { other }.as_bytes()))
         };
         match detail {
-            Detail::Mispredict if !branch.mispredicted && !branch.predicted => Value::None,
-            Detail::Mispredict => flag(profile, branch.mispredicted, "Y", "N"),
-            Detail::InTransaction => flag(profile, branch.in_transaction, "T", "."),
-            Detail::Abort => flag(profile, branch.abort, "A", "."),
-            Detail::Cycles if branch.cycles == 0 => Value::None,
-            Detail::Cycles => Value::Number(branch.cycles.into()),
-            Detail::SymbolFrom | Detail::AddressFrom | Detail::DsoFrom => {
+            BranchDetail::Mispredict if !branch.mispredicted && !branch.predicted => Value::None,
+            BranchDetail::Mispredict => flag(profile, branch.mispredicted, "Y", "N"),
+            BranchDetail::InTransaction => flag(profile, branch.in_transaction, "T", "."),
+            BranchDetail::Abort => flag(profile, branch.abort, "A", "."),
+            BranchDetail::Cycles if branch.cycles == 0 => Value::None,
+            BranchDetail::Cycles => Value::Number(branch.cycles.into()),
+            BranchDetail::SymbolFrom | BranchDetail::AddressFrom | BranchDetail::DsoFrom => {
                 let from = Some(CodeAddress::from_branch(branch.from));
-                place_value(profile, machine, frames, detailed.pid(), from, detail)
+                place_value(profile, machine, frames, detailed.pid(), from, Detail::Branch(detail))
             }
-            _ => {
+            BranchDetail::SymbolTo | BranchDetail::AddressTo | BranchDetail::DsoTo => {
                 let to = Some(CodeAddress::from_branch(branch.to));
-                place_value(profile, machine, frames, detailed.pid(), to, detail)
+                place_value(profile, machine, frames, detailed.pid(), to, Detail::Branch(detail))
             }
         }
     }
@@ -228,12 +230,15 @@ fn place_value(
     let Some(frames) = frames else { return Value::None };
     let Some(place) = place else { return Value::None };
     let frame = frames.find_frame(profile, machine, pid, place);
-    if matches!(detail, Detail::DsoFrom | Detail::DsoTo | Detail::DataDso) {
+    if matches!(
+        detail,
+        Detail::Branch(BranchDetail::DsoFrom | BranchDetail::DsoTo) | Detail::DataDso
+    ) {
         return tare_profile::short_name(profile, Some(frame)).map_or(Value::None, Value::Text);
     }
     let in_file = |address| machine.dso_address(place.mode, pid, address).map(|at| at.address);
     let text = match detail {
-        Detail::AddressFrom | Detail::AddressTo => {
+        Detail::Branch(BranchDetail::AddressFrom | BranchDetail::AddressTo) => {
             let address = in_file(place.address).unwrap_or(place.address);
             function_text(profile, frame, address, Some(OffsetStyle::Unless0))
         }

@@ -1,6 +1,6 @@
 //! Columns and sort keys of `tare report`, by perf's names.
 
-use tare_profile::{Detail, SortKey, Space};
+use tare_profile::{BranchDetail, Detail, SortKey, Space};
 use tare_render::Column;
 
 use crate::cli::raw;
@@ -199,12 +199,13 @@ fn default_keys(raw: &raw::ReportArgs) -> impl Iterator<Item = SortKey> + use<> 
         keys
     } else if raw.keys.branch_stack {
         let mut keys = vec![SortKey::Comm];
-        keys.extend(detail_keys(&[
-            Detail::DsoFrom,
-            Detail::SymbolFrom,
-            Detail::SymbolTo,
-            Detail::Cycles,
-        ]));
+        let of_branches = [
+            BranchDetail::DsoFrom,
+            BranchDetail::SymbolFrom,
+            BranchDetail::SymbolTo,
+            BranchDetail::Cycles,
+        ];
+        keys.extend(detail_keys(&of_branches.map(Detail::Branch)));
         keys
     } else {
         DEFAULT_KEYS.to_vec()
