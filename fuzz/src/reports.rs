@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_format::record::{Record, Sample};
 use tare_profile::{Detail, Filter, Order, SortKey};
-use tare_render::export::{Exporter, FormatInfo};
+use tare_render::export::{Exporter, FORMATS};
 use tare_render::{
     Amount, Column, Graph, Layout, RecordingOrigin, RecordingSummary, Style, TableView,
 };
@@ -154,17 +154,14 @@ impl Exports {
         fn binary(_: &[u8]) -> Result<(), String> {
             Ok(())
         }
-        let checks: [(&str, Check); 6] = [
-            ("folded", strict::plain),
-            ("pprof", binary),
-            ("firefox", strict::json),
-            ("speedscope", strict::json),
-            ("chrome", strict::json),
-            ("jsonl", strict::json_lines),
-        ];
-        let exporters = checks.into_iter().map(|(name, check)| {
+        let exporters = FORMATS.iter().map(|format| {
+            let check: Check = match format.extension {
+                _ if format.is_binary => binary,
+                "jsonl" => strict::json_lines,
+                extension if extension.ends_with("json") => strict::json,
+                _ => strict::plain,
+            };
             let written = SharedBuffer::default();
-            let format = FormatInfo::from_name(name).expect("each name is one of FORMATS");
             let exporter = format.create(Box::new(written.clone()));
             (exporter.expect("memory takes every write"), written, check)
         });
