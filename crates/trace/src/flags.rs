@@ -49,7 +49,7 @@ impl Flags {
 
     /// Returns the name of a number, or the number in strace's notation for unknown ones.
     pub(crate) fn number(&self, table: &str, value: u64) -> String {
-        self.name(table, value).map_or_else(|| unknown(table, value), str::to_owned)
+        self.name(table, value).map_or_else(|| self.unknown(table, value), str::to_owned)
     }
 
     /// Returns the names of the flags, in table order, followed by the unnamed bits as a number.
@@ -61,7 +61,7 @@ impl Flags {
         match (text.is_empty(), rest) {
             (false, 0) => text,
             (false, rest) => format!("{text}|{rest:#x}"),
-            (true, rest) => unknown(table, rest),
+            (true, rest) => self.unknown(table, rest),
         }
     }
 
@@ -76,27 +76,30 @@ impl Flags {
         }
         (text, value)
     }
+
+    /// Returns a number with strace's placeholder, which is the prefix of the table's names.
+    fn unknown(&self, table: &str, value: u64) -> String {
+        let names = self.table(table).iter().map(|(_, name)| *name);
+        match (table, common_prefix(names)) {
+            ("ioctl", _) => format!("{value:#x}"),
+            ("access", _) => format!("{value:#x} /* ?_OK */"),
+            ("wait", _) => format!("{value:#x} /* W??? */"),
+            (_, Some(prefix)) => format!("{value:#x} /* {prefix}_??? */"),
+            (table, None) => format!("{value:#x} /* {}_??? */", table.to_uppercase()),
+        }
+    }
 }
 
-/// strace's placeholder is the prefix of the names in the table.
-fn unknown(table: &str, value: u64) -> String {
-    let prefix = match table {
-        "prot" => "PROT_???",
-        "open" => "O_???",
-        "access" => "?_OK",
-        "family" => "AF_???",
-        "wait" => "W???",
-        "clock" => "CLOCK_???",
-        "archprctl" => "ARCH_???",
-        "prctl" => "PR_???",
-        "whence" => "SEEK_???",
-        "fcntl" => "F_???",
-        "rlimit" => "RLIMIT_???",
-        "madvise" => "MADV_???",
-        "ioctl" => return format!("{value:#x}"),
-        _ => return format!("{value:#x} /* {}_??? */", table.to_uppercase()),
-    };
-    format!("{value:#x} /* {prefix} */")
+/// Returns what all names of a table begin with, up to an underscore; without one, the first name's
+/// part before its underscore.
+fn common_prefix<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let first = names.next()?;
+    let common = names.fold(first.len(), |len, name| {
+        let same = first.bytes().zip(name.bytes()).take_while(|(left, right)| left == right);
+        same.count().min(len)
+    });
+    let end = first[..common].rfind('_').or_else(|| first.find('_'))?;
+    Some(&first[..end])
 }
 
 #[cfg(test)]
@@ -115,5 +118,8 @@ mod tests {
         assert_eq!(flags.flags("at", 0x1000_0100), "AT_SYMLINK_NOFOLLOW|0x10000000");
         assert_eq!(flags.number("archprctl", 0x3001), "0x3001 /* ARCH_??? */");
         assert_eq!(flags.number("signal", 17), "SIGCHLD");
+        assert_eq!(flags.flags("msync", 0x80), "0x80 /* MS_??? */");
+        assert_eq!(flags.flags("seals", 0x80), "0x80 /* F_SEAL_??? */");
+        assert_eq!(flags.flags("open", 0x4000_0000), "0x40000000 /* O_??? */");
     }
 }

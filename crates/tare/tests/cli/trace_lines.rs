@@ -98,9 +98,21 @@ fn pairs(lines: &[String]) -> BTreeSet<&str> {
     lines.iter().filter_map(|line| line.rsplit_once(" = ")).map(|(call, _)| call).collect()
 }
 
+/// Returns the name of a call: `read` for `[pid P1] read(0, "x", 1)`.
+fn call_name(pair: &str) -> Option<&str> {
+    let is_of_child = pair.starts_with("[pid");
+    let call = if is_of_child { pair.split_once("] ")?.1 } else { pair };
+    let name = call.split_once('(')?.0;
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(name)
+}
+
 /// How many lines of two tracers agree.
 #[derive(Debug, Default)]
 struct Likeness {
+    /// strace's calls.
+    calls: BTreeSet<String>,
+    /// Those of which a line agrees.
+    same_calls: BTreeSet<String>,
     all: usize,
     same: usize,
     all_pairs: usize,
@@ -121,6 +133,9 @@ impl Likeness {
         let their_pairs = pairs(&theirs);
         self.all_pairs += our_pairs.union(&their_pairs).count();
         self.same_pairs += our_pairs.intersection(&their_pairs).count();
+        let names = |pair: &&str| call_name(pair).map(str::to_owned);
+        self.calls.extend(their_pairs.iter().filter_map(names));
+        self.same_calls.extend(our_pairs.intersection(&their_pairs).filter_map(names));
         for line in ours.iter().filter(|line| !theirs.contains(line)) {
             self.differences += &format!("tare   {line}\n");
         }
@@ -129,8 +144,15 @@ impl Likeness {
         }
     }
 
+    /// Asserts that each call has a line that agrees, so that a single wrong decoder can't hide among
+    /// the lines that may differ.
+    fn includes_every_call(&self) {
+        let other: Vec<_> = self.calls.difference(&self.same_calls).collect();
+        assert!(other.is_empty(), "no line of {other:?} is strace's\n{}", self.differences);
+    }
+
     fn is_95_percent(&self, at_least: usize) {
-        let Self { all, same, all_pairs, same_pairs, differences } = self;
+        let Self { all, same, all_pairs, same_pairs, differences, .. } = self;
         println!("{same} of {all} lines, {same_pairs} of {all_pairs} pairs\n{differences}");
         assert!(*all > at_least && same * 100 >= all * 95, "{same} of {all} lines\n{differences}");
         assert!(same_pairs * 100 >= all_pairs * 95, "{same_pairs} of {all_pairs}\n{differences}");
@@ -159,6 +181,7 @@ fn prints_lines_as_strace_does() {
     let mut likeness = Likeness::default();
     programs.iter().for_each(|program| likeness.add(program, &[], &[]));
     likeness.is_95_percent(600);
+    likeness.includes_every_call();
 }
 
 #[test]
