@@ -24,10 +24,6 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
         number,
         text: format!("{} {} {text}", plural(number, noun), agreeing(number, "was", "were")),
     };
-    let plain = |number, noun, text: &str| LossLine {
-        number,
-        text: format!("{} {text}", plural(number, noun)),
-    };
     let counted = [
         was(losses.lost_records, "record", &full),
         was(losses.lost_samples, "sample", "lost, by the kernel's count of each event"),
@@ -39,19 +35,6 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
         plain(losses.malformed_records, "record", "could not be decoded"),
         plain(losses.late_records, "record", "came too late to be sorted by time"),
         plain(losses.decreased_counts, "count", "of a group was less than before; it is left out"),
-        plain(
-            losses.outside_samples,
-            "sample",
-            &format!("from outside the command {} dropped", was_or_were(losses.outside_samples)),
-        ),
-        plain(
-            losses.own_samples,
-            "sample",
-            &format!(
-                "of the recorder itself {} dropped (--include-self keeps them)",
-                was_or_were(losses.own_samples)
-            ),
-        ),
         plain(
             losses.missing_user_chains,
             "call chain",
@@ -67,11 +50,42 @@ pub fn loss_lines(losses: &Losses) -> Vec<String> {
         ),
         plain(losses.stat_records, "count", "of perf stat record not shown: use perf stat report"),
     ];
-    let counted = counted.iter().filter(|line| line.number > 0);
+    let counted = counted.into_iter().chain(task_lines(losses)).filter(|line| line.number > 0);
     let mut lines: Vec<_> = counted.map(|line| format!("{} {}", line.number, line.text)).collect();
     lines.extend(naming_lines(losses));
     lines.extend(unwinding::lines(losses).chain(unread_lines(losses)));
     lines
+}
+
+/// Returns samples of tasks that are left out or unknown.
+fn task_lines(losses: &Losses) -> [LossLine; 3] {
+    [
+        plain(
+            losses.outside_samples,
+            "sample",
+            &format!("from outside the command {} dropped", was_or_were(losses.outside_samples)),
+        ),
+        plain(
+            losses.foreign_samples,
+            "sample",
+            &format!(
+                "{} of tasks outside of the recorder's pid namespace: record outside of the container to name them",
+                agreeing(losses.foreign_samples, "is", "are")
+            ),
+        ),
+        plain(
+            losses.own_samples,
+            "sample",
+            &format!(
+                "of the recorder itself {} dropped (--include-self keeps them)",
+                was_or_were(losses.own_samples)
+            ),
+        ),
+    ]
+}
+
+fn plain(number: u64, noun: &str, text: &str) -> LossLine {
+    LossLine { number, text: format!("{} {text}", plural(number, noun)) }
 }
 
 fn was_or_were(number: u64) -> &'static str {

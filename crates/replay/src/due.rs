@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use tare_format::abi::bindings::PERF_CONTEXT_USER;
 use tare_format::file::Description;
 use tare_format::record::{RawRecord, Record, Sample, SampleHead, kind};
 use tare_profile::Losses;
 
+use crate::cpumode::CpuMode;
 use crate::deferred::{self, Deferred, DeferredSample};
 use crate::group::{GroupCounts, Member};
 use crate::machine::Machine;
@@ -179,6 +181,11 @@ impl ReplayState {
             self.losses.malformed_records += 1;
             return Ok(ControlFlow::Continue(()));
         }
+        if is_of_unknown_task(&fields, &raw) {
+            fields.head.pid = Some(-1);
+            fields.head.tid = Some(-1);
+            self.losses.foreign_samples += 1;
+        }
         self.members.clear();
         if let Some(read) = &fields.read {
             self.members.extend(self.groups.members(read, fields.head.tid, description.lookup()));
@@ -206,4 +213,13 @@ impl ReplayState {
         }
         Ok(ControlFlow::Continue(()))
     }
+}
+/// Whether a sample is of a task outside of the recorder's pid namespace. The kernel numbers all such
+/// tasks 0, like the idle task, which never runs a program.
+fn is_of_unknown_task(fields: &Sample<'_>, raw: &RawRecord<'_>) -> bool {
+    let has_user_chain =
+        || fields.callchain.is_some_and(|chain| chain.iter().any(|at| at == PERF_CONTEXT_USER));
+    fields.head.pid == Some(0)
+        && fields.head.tid == Some(0)
+        && (CpuMode::from_misc(raw.misc) == CpuMode::User || has_user_chain())
 }

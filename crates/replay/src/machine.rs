@@ -26,6 +26,17 @@ use crate::mapping_names::{has_no_file, is_jitdump, module_name};
 use crate::replayed::Replayed;
 use crate::threads::{Thread, Threads};
 
+/// Whether a record is of a task outside of the recorder's pid namespace. The kernel numbers all such
+/// tasks 0: taken for one task, each would lend its name and mappings to the others.
+pub(crate) fn is_of_unknown_task(raw: &RawRecord<'_>, record: &Record<'_>) -> bool {
+    match record {
+        Record::Comm(comm) => comm.tid == 0 && !comm.comm.starts_with(b"swapper"),
+        Record::Fork(task) | Record::Exit(task) => task.tid == 0,
+        Record::Mmap(mmap) => mmap.pid == 0 && CpuMode::from_misc(raw.misc) == CpuMode::User,
+        _ => false,
+    }
+}
+
 /// Limits of cgroup paths, in number and in bytes each. A machine has some hundreds.
 const CGROUPS: usize = 1 << 16;
 const CGROUP_PATH_BYTES: usize = 1 << 12;
@@ -176,6 +187,7 @@ impl Machine {
     /// Applies the changes of a record.
     fn apply(&mut self, raw: &RawRecord<'_>, record: &Record<'_>) {
         match record {
+            record if is_of_unknown_task(raw, record) => {}
             // The new program's mappings replace those that they overlap. The others stay, because
             // a thread that is still in execve(2) has return addresses of the old program.
             Record::Comm(comm) => {

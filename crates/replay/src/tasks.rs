@@ -10,7 +10,7 @@ use tare_format::abi::bindings::{
 use tare_format::record::{FileId, Mmap, Record, Sample};
 
 use crate::error::Error;
-use crate::machine::Machine;
+use crate::machine::{Machine, is_of_unknown_task};
 use crate::replayed::Replayed;
 use crate::sink::Sink;
 
@@ -130,6 +130,9 @@ impl Sink for TaskList {
         _: &mut Machine,
         record: &Replayed<'_, Record<'_>>,
     ) -> Result<ControlFlow<()>, Error> {
+        if is_of_unknown_task(&record.raw, record.fields) {
+            return Ok(ControlFlow::Continue(()));
+        }
         match record.fields {
             Record::Comm(comm) => self.find_or_add_task(comm.pid, comm.tid).comm = comm.comm.into(),
             Record::Fork(task) => {

@@ -125,7 +125,8 @@ impl Threads {
 
     /// Adds a thread.
     pub(crate) fn fork(&mut self, task: &Task) {
-        let parent = self.get(task.ptid);
+        // A parent outside of the recorder's pid namespace has the number of the idle task.
+        let parent = self.get(task.ptid).filter(|_| task.ptid != 0);
         let comm = parent.and_then(|parent| parent.comm.clone());
         // The recorder describes threads older than the file by records without a time. Their
         // parents may have changed since the fork.

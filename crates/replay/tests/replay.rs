@@ -136,6 +136,34 @@ fn rings() -> [Vec<PushedRecord>; 3] {
     rings
 }
 
+/// The kernel numbers all tasks outside of the recorder's pid namespace 0, as it does the idle task.
+#[test]
+fn tasks_outside_of_the_pid_namespace_lend_each_other_nothing() {
+    let kernel = |tid, time_ns, chain: &[u64]| {
+        let rest = [&[chain.len() as u64][..], chain].concat();
+        PushedRecord { misc: 1, ..sample(tid, time_ns, 0, &rest) }
+    };
+    const USER: u64 = (-512_i64).cast_unsigned();
+    let records = [
+        comm(0, b"beta\0\0\0\0", 1),
+        mmap(0, 0x1000, 2),
+        sample(0, 3, 0, &[0]),
+        kernel(0, 4, &[]),
+        kernel(0, 5, &[USER, 0x1000]),
+        fork(0, 7, 6),
+        fork(8, 0, 7),
+        sample(8, 8, 0, &[0]),
+        round(),
+    ];
+    let description = description(CALLCHAIN, 0);
+    let (seen, replay) = replayed(SampleDetail::default(), &description, &records);
+    let unknown = |time_ns| (-1, time_ns, b"?".to_vec());
+    let idle = (0, 4, b"swapper".to_vec());
+    assert_eq!(seen.samples, [unknown(3), idle, unknown(5), (8, 8, b"?".to_vec())]);
+    assert_eq!(replay.losses().foreign_samples, 2);
+    assert_eq!(replay.machine().mapping_bytes(tare_replay::CpuMode::User, 0, 0x1000), None);
+}
+
 #[test]
 fn any_interleaving_of_cpus_gives_the_same_samples() {
     let description = description(0, 0);

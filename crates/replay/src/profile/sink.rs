@@ -105,15 +105,8 @@ impl Sink for ProfileSink {
     ) -> Result<ControlFlow<()>, Error> {
         self.events.learn(&mut self.profile, record.description);
         match record.fields {
-            Record::Comm(comm) => {
-                let name = self.profile.add_string(comm.comm);
-                self.threads.rename(comm.tid, Some(name));
-            }
-            Record::Fork(task) => {
-                let comm = machine.comm(task.tid);
-                let name = comm.map(|comm| self.profile.add_string(comm));
-                self.threads.rename(task.tid, name);
-            }
+            Record::Comm(comm) => self.rename(machine, comm.tid),
+            Record::Fork(task) => self.rename(machine, task.tid),
             Record::Namespaces(namespaces) => self.details.learn_namespaces(namespaces),
             Record::Read => self.add_task_count(machine, record),
             Record::EventUpdate(update) => {
@@ -360,6 +353,12 @@ impl ProfileSink {
         self.compare_counts(description, ledger.as_ref());
         let blocks = self.block_cycles.map(BlockCycles::into_blocks).unwrap_or_default();
         ProfileSummary { profile: self.profile, description: description.clone(), ledger, blocks }
+    }
+
+    /// Takes over the name that a thread has now.
+    fn rename(&mut self, machine: &Machine, tid: i32) {
+        let name = machine.comm(tid).map(|comm| self.profile.add_string(comm));
+        self.threads.rename(tid, name);
     }
 
     /// Gives each thread its last name, whether or not samples have that name.

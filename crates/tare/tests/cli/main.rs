@@ -37,6 +37,7 @@ mod overhead;
 mod perf_habits;
 mod perf_options;
 mod perf_options_run;
+mod pid_namespace;
 mod predicted_cost;
 mod progress;
 mod reading;
