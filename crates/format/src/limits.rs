@@ -29,8 +29,9 @@ pub const NOTE_BYTES: usize = 4 << 20;
 /// Gaps that are listed one by one. Further gaps are only counted and summed.
 pub const GAPS: usize = 64;
 
-/// Default limit of the records that are held for sorting, in bytes. A round of `perf record` is at
-/// most the contents of its rings; this is enough for 8 MiB on each of eight CPUs.
+/// Default limit of the bodies of records that are held in memory for sorting, in bytes. A round is at
+/// most the contents of the recorder's rings: this is enough for 8 MiB on each of eight CPUs. More
+/// goes to a temporary file.
 pub const SORT_BYTES: usize = 64 << 20;
 
 /// Bytes of the buffer for decompressed records: at least four of the largest.

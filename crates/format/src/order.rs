@@ -17,44 +17,86 @@
 //! ```
 //! Source of the rule: `tools/perf/util/ordered-events.c`, at `OE_FLUSH__ROUND`.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
 use crate::bytes::Endian;
 use crate::limits;
 use crate::record::RawRecord;
 
 /// Sorts records by time. Call [`Sorter::pop`] after every [`Sorter::push`] and [`Sorter::round`].
 ///
-/// The bodies lie in one buffer. If they exceed the limit, the older half becomes due early.
-/// Records that then arrive too late are counted in [`Sorter::late`] and become due next.
+/// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, in which
+/// only the time and the place of each record stay in memory. Without such a file, or where it can't
+/// be written, the older half becomes due early: records that then arrive too late are counted in
+/// [`Sorter::late`] and become due next.
 #[derive(Debug)]
 pub struct Sorter {
-    /// Limit of [`Sorter::held`], in bytes.
+    /// Limit of the bodies in memory, in bytes; without a file also of the entries.
     bound: usize,
+    spill: Spill,
     bodies: Vec<u8>,
     /// Bytes of `bodies` that belong to waiting or due records.
     live_bytes: usize,
     /// In the order in which they were pushed, which is that of `bodies`.
     waiting: Vec<QueuedRecord>,
-    /// Sorted by time, the next one last.
-    due: Vec<QueuedRecord>,
+    due: DueRecords,
+    times: SortTimes,
+    /// Number of pushed records.
+    pushed: u64,
+}
+
+/// How far the sorted records have come, in nanoseconds of the recording's clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct SortTimes {
     /// The latest time so far.
-    latest_ns: Option<u64>,
+    latest: Option<u64>,
     /// The latest time when the previous round ended.
-    latest_before_ns: Option<u64>,
+    latest_before: Option<u64>,
     /// The latest time that became due.
-    out_ns: u64,
+    out: u64,
+    /// Number of records that arrived after a later one had become due.
     late: u64,
 }
 
-/// A waiting or due record, whose body is in the buffer.
+/// The records that are due.
+#[derive(Debug, Default)]
+struct DueRecords {
+    /// Sorted by time, the next one last.
+    records: Vec<QueuedRecord>,
+    /// Number of records, counted from the next one, whose bodies are in memory.
+    ready: usize,
+    /// Bodies that were read back from the file.
+    loaded: Vec<u8>,
+    /// Number of records with a body in `loaded`.
+    in_loaded: usize,
+}
+
+/// A waiting or due record.
 #[derive(Clone, Copy, Debug)]
 struct QueuedRecord {
     time_ns: u64,
     tag: u64,
-    start: usize,
+    /// Its place among the pushed records.
+    number: u64,
+    body: BodyPlace,
     len: usize,
     kind: u32,
     misc: u16,
     endian: Endian,
+}
+
+/// Where the body of a record begins.
+#[derive(Clone, Copy, Debug)]
+enum BodyPlace {
+    /// In [`Sorter::bodies`].
+    Memory(usize),
+    /// In the temporary file.
+    File(u64),
+    /// In [`DueRecords::loaded`].
+    Loaded(usize),
 }
 
 /// A record that is due.
@@ -69,28 +111,35 @@ pub struct OrderedRecord<'a> {
 }
 
 impl Default for Sorter {
-    /// Creates a sorter with the limit [`limits::SORT_BYTES`].
+    /// Creates a sorter with the limit [`limits::SORT_BYTES`] and a file in `/var/tmp`.
     fn default() -> Self {
-        Self::new(limits::SORT_BYTES)
+        Self::with_spill(limits::SORT_BYTES, Path::new("/var/tmp"))
     }
 }
 
 impl Sorter {
-    /// Creates a sorter that holds at most `bound` bytes and one record more, as counted by
-    /// [`Sorter::held`]. The capacity of its buffers may be twice that.
+    /// Creates a sorter without a file. It holds at most `bound` bytes and one record more, as
+    /// counted by [`Sorter::held`]. The capacity of its buffers may be twice that.
     #[must_use]
     pub fn new(bound: usize) -> Self {
         Self {
             bound,
+            spill: Spill::default(),
             bodies: Vec::new(),
             live_bytes: 0,
             waiting: Vec::new(),
-            due: Vec::new(),
-            latest_ns: None,
-            latest_before_ns: None,
-            out_ns: 0,
-            late: 0,
+            due: DueRecords::default(),
+            times: SortTimes::default(),
+            pushed: 0,
         }
+    }
+
+    /// Creates a sorter that keeps at most `bound` bytes of bodies in memory and the rest in a file
+    /// in `folder`, which has no name and goes away with the sorter.
+    #[must_use]
+    pub fn with_spill(bound: usize, folder: &Path) -> Self {
+        let spill = Spill { folder: Some(folder.to_owned()), ..Spill::default() };
+        Self { spill, ..Self::new(bound) }
     }
 
     /// Adds a record. Records with equal times keep their order. [`Sorter::pop`] returns `tag` with
@@ -99,36 +148,41 @@ impl Sorter {
         let garbage = self.bodies.len() - self.live_bytes;
         // Compacting copies fewer bytes than were returned since the last time. At the limit it
         // always pays: garbage would make records due early.
-        if self.due.is_empty()
-            && (garbage * 2 > self.bodies.len() || garbage > 0 && self.held() > self.bound)
+        if self.due.records.is_empty()
+            && (garbage * 2 > self.bodies.len() || garbage > 0 && self.exceeds_bound())
         {
             self.compact();
         }
-        self.late += u64::from(time_ns < self.out_ns);
-        self.latest_ns = self.latest_ns.max(Some(time_ns));
+        self.times.late += u64::from(time_ns < self.times.out);
+        self.times.latest = self.times.latest.max(Some(time_ns));
         let RawRecord { kind, misc, body, endian } = *record;
+        let number = self.pushed;
+        self.pushed += 1;
+        let len = body.len();
+        let body_place = BodyPlace::Memory(self.bodies.len());
         self.waiting.push(QueuedRecord {
             time_ns,
             tag,
-            start: self.bodies.len(),
-            len: body.len(),
+            number,
+            body: body_place,
+            len,
             kind,
             misc,
             endian,
         });
         self.bodies.extend_from_slice(body);
-        self.live_bytes += body.len();
-        if self.held() > self.bound {
+        self.live_bytes += len;
+        if self.exceeds_bound() && self.move_bodies_to_file().is_err() {
             self.release_older_half();
         }
     }
 
     /// Ends a round: every ring has been drained (`FINISHED_ROUND`).
     pub fn round(&mut self) {
-        if let Some(limit_ns) = self.latest_before_ns {
+        if let Some(limit_ns) = self.times.latest_before {
             self.release(|queued| queued.time_ns <= limit_ns);
         }
-        self.latest_before_ns = self.latest_ns;
+        self.times.latest_before = self.times.latest;
     }
 
     /// Makes all records before `time_ns` due. For callers that know from the rings that all of
@@ -144,43 +198,67 @@ impl Sorter {
 
     /// Returns the next record that is due.
     pub fn pop(&mut self) -> Option<OrderedRecord<'_>> {
-        let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = self.due.pop()?;
-        self.live_bytes -= len;
-        let body = self.bodies.get(start..start + len)?;
-        Some(OrderedRecord { time_ns, tag, record: RawRecord { kind, misc, body, endian } })
+        if self.due.ready == 0 {
+            self.load();
+        }
+        let queued = self.due.records.pop()?;
+        self.due.ready = self.due.ready.saturating_sub(1);
+        match queued.body {
+            BodyPlace::Memory(_) => self.live_bytes -= queued.len,
+            BodyPlace::Loaded(_) => self.due.in_loaded -= 1,
+            BodyPlace::File(_) => {}
+        }
+        Some(queued.ordered(&self.bodies, &self.due.loaded))
     }
 
-    /// Iterates over the records that [`Self::pop`] will return, in order.
-    pub fn upcoming(&self) -> impl ExactSizeIterator<Item = OrderedRecord<'_>> {
-        self.due.iter().rev().map(|queued| {
-            let QueuedRecord { time_ns, tag, start, len, kind, misc, endian } = *queued;
-            let body = self.bodies.get(start..start + len).unwrap_or_default();
-            OrderedRecord { time_ns, tag, record: RawRecord { kind, misc, body, endian } }
-        })
+    /// Iterates over the next records that [`Self::pop`] will return, in order. Of many records whose
+    /// bodies are in the file it returns the first ones.
+    pub fn upcoming(&mut self) -> impl ExactSizeIterator<Item = OrderedRecord<'_>> {
+        if self.due.ready == 0 {
+            self.load();
+        }
+        let Self { bodies, due, .. } = self;
+        let ready = due.records.iter().rev().take(due.ready);
+        ready.map(|queued| queued.ordered(bodies, &due.loaded))
+    }
+
+    /// Returns the number of records that are due.
+    #[must_use]
+    pub fn due_count(&self) -> usize {
+        self.due.records.len()
     }
 
     /// Returns the number of records that arrived after a later one had become due. Either the
     /// limit is too small, or the recorder ended a round before it had drained every ring.
     #[must_use]
     pub fn late(&self) -> u64 {
-        self.late
+        self.times.late
     }
 
-    /// Returns the number of bytes held: the bodies, and an entry per record.
+    /// Returns the number of bytes held in memory: the bodies, and an entry per record.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.bodies.len() + (self.waiting.len() + self.due.len()) * size_of::<QueuedRecord>()
+        let entries = self.waiting.len() + self.due.records.len();
+        self.bodies.len() + self.due.loaded.len() + entries * size_of::<QueuedRecord>()
+    }
+
+    fn exceeds_bound(&self) -> bool {
+        let bytes = if self.spill.folder.is_some() { self.bodies.len() } else { self.held() };
+        bytes > self.bound
     }
 
     /// Moves the waiting records that `is_due` selects to the due ones, and sorts these.
     fn release(&mut self, is_due: impl Fn(&QueuedRecord) -> bool) {
-        let already = self.due.len();
-        self.due.reverse();
-        self.due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
-        let released = self.due.iter().skip(already);
-        self.out_ns = released.map(|queued| queued.time_ns).fold(self.out_ns, u64::max);
-        self.due.sort_by_key(|queued| (queued.time_ns, queued.start));
-        self.due.reverse();
+        let due = &mut self.due.records;
+        let already = due.len();
+        due.reverse();
+        due.extend(self.waiting.extract_if(.., |queued| is_due(queued)));
+        let released = due.iter().skip(already);
+        self.times.out = released.map(|queued| queued.time_ns).fold(self.times.out, u64::max);
+        due.sort_by_key(|queued| (queued.time_ns, queued.number));
+        due.reverse();
+        let is_in_memory = |queued: &&QueuedRecord| !matches!(queued.body, BodyPlace::File(_));
+        self.due.ready = due.iter().rev().take_while(is_in_memory).count();
     }
 
     /// Makes the oldest records due, until they have half of the bytes.
@@ -188,7 +266,7 @@ impl Sorter {
         let mut by_time: Vec<_> = self
             .waiting
             .iter()
-            .map(|queued| (queued.time_ns, queued.start, queued.len + size_of::<QueuedRecord>()))
+            .map(|queued| (queued.time_ns, queued.number, queued.len + size_of::<QueuedRecord>()))
             .collect();
         by_time.sort_unstable();
         let mut left = self.held() / 2;
@@ -196,19 +274,113 @@ impl Sorter {
             left = left.saturating_sub(*size);
             left == 0
         });
-        let Some(&(time_ns, start, _)) = last.or(by_time.last()) else { return };
-        self.release(|queued| (queued.time_ns, queued.start) <= (time_ns, start));
+        let Some(&(time_ns, number, _)) = last.or(by_time.last()) else { return };
+        self.release(|queued| (queued.time_ns, queued.number) <= (time_ns, number));
     }
 
     /// Moves the waiting bodies to the front of the buffer.
     fn compact(&mut self) {
         let mut end = 0;
         for queued in &mut self.waiting {
-            self.bodies.copy_within(queued.start..queued.start + queued.len, end);
-            queued.start = end;
-            end += queued.len;
+            if let BodyPlace::Memory(start) = queued.body {
+                self.bodies.copy_within(start..start + queued.len, end);
+                queued.body = BodyPlace::Memory(end);
+                end += queued.len;
+            }
         }
         self.bodies.truncate(end);
+    }
+
+    /// Writes the bodies in memory to the file, those of due records too.
+    fn move_bodies_to_file(&mut self) -> io::Result<()> {
+        let has_files = |queued: &QueuedRecord| matches!(queued.body, BodyPlace::File(_));
+        let is_file_used = self.waiting.iter().chain(&self.due.records).any(has_files);
+        let base = self.spill.append(&self.bodies, is_file_used)?;
+        for queued in self.waiting.iter_mut().chain(&mut self.due.records) {
+            if let BodyPlace::Memory(start) = queued.body {
+                queued.body = BodyPlace::File(base + start as u64);
+            }
+        }
+        self.bodies.clear();
+        self.live_bytes = 0;
+        self.due.ready = 0;
+        Ok(())
+    }
+
+    /// Reads the bodies of the next due records back. A body that can't be read is empty, and its
+    /// record can't be decoded.
+    fn load(&mut self) {
+        let due = &mut self.due;
+        if due.in_loaded == 0 {
+            due.loaded.clear();
+        }
+        let mut left = self.bound / 4;
+        for queued in due.records.iter_mut().rev() {
+            if let BodyPlace::File(start) = queued.body {
+                if due.ready > 0 && queued.len > left {
+                    break;
+                }
+                left = left.saturating_sub(queued.len);
+                let place = due.loaded.len();
+                due.loaded.resize(place + queued.len, 0);
+                if self.spill.read(start, &mut due.loaded[place..]).is_err() {
+                    due.loaded.truncate(place);
+                    queued.len = 0;
+                }
+                queued.body = BodyPlace::Loaded(place);
+                due.in_loaded += 1;
+            }
+            due.ready += 1;
+        }
+    }
+}
+
+impl QueuedRecord {
+    fn ordered<'a>(&self, bodies: &'a [u8], loaded: &'a [u8]) -> OrderedRecord<'a> {
+        let Self { time_ns, tag, len, kind, misc, endian, .. } = *self;
+        let body = match self.body {
+            BodyPlace::Memory(start) => bodies.get(start..start + len),
+            BodyPlace::Loaded(start) => loaded.get(start..start + len),
+            BodyPlace::File(_) => None,
+        };
+        let record = RawRecord { kind, misc, body: body.unwrap_or_default(), endian };
+        OrderedRecord { time_ns, tag, record }
+    }
+}
+
+/// The temporary file for bodies that exceed the limit.
+#[derive(Debug, Default)]
+struct Spill {
+    /// Where the file is created; `None` if no more bytes can be written.
+    folder: Option<PathBuf>,
+    file: Option<File>,
+    /// Size of the file in bytes.
+    end: u64,
+}
+
+impl Spill {
+    /// Appends bytes; returns their offset. If nothing in the file is in use, it is emptied first.
+    /// After an error no more bytes can be written.
+    fn append(&mut self, bytes: &[u8], is_in_use: bool) -> io::Result<u64> {
+        let folder = self.folder.take().ok_or(io::ErrorKind::Unsupported)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile::tempfile_in(&folder)?),
+        };
+        if !is_in_use {
+            file.set_len(0)?;
+            self.end = 0;
+        }
+        file.write_all_at(bytes, self.end)?;
+        let start = self.end;
+        self.end += bytes.len() as u64;
+        self.folder = Some(folder);
+        Ok(start)
+    }
+
+    fn read(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        file.read_exact_at(bytes, start)
     }
 }
 
@@ -264,7 +436,10 @@ mod tests {
     }
 
     fn sort(recording: &RingRecords, bound: usize) -> OrderedOutput {
-        let mut sorter = Sorter::new(bound);
+        sort_with(Sorter::new(bound), recording)
+    }
+
+    fn sort_with(mut sorter: Sorter, recording: &RingRecords) -> OrderedOutput {
         let mut out = OrderedOutput { records: Vec::new(), most_held: 0, late: 0 };
         let drain = |sorter: &mut Sorter, out: &mut OrderedOutput| {
             while let Some(ordered) = sorter.pop() {
@@ -353,6 +528,65 @@ mod tests {
             let late = out.records.iter().filter(is_late).count();
             assert_eq!(out.late, late as u64, "seed {seed}");
         }
+    }
+
+    /// Bodies beyond the limit go to a file, so no record is late, however long a round is.
+    #[test]
+    fn sorts_rounds_that_exceed_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for seed in 1..=300 {
+            let mut numbers = Numbers(seed);
+            let rings = 2 + numbers.below(5);
+            let mut recording = recording(&mut numbers, rings, 40);
+            if seed % 3 == 0 {
+                recording.retain(Option::is_some);
+            }
+            let bound = usize::try_from(200 + numbers.below(2000)).unwrap();
+            let out = sort_with(Sorter::with_spill(bound, folder.path()), &recording);
+            assert_eq!((out.records, out.late), (expected(&recording), 0), "seed {seed}");
+            let entries = recording.len() * size_of::<QueuedRecord>();
+            assert!(out.most_held <= 2 * bound + 40 + entries, "seed {seed}: {}", out.most_held);
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "the files have no names");
+    }
+
+    /// Reads ahead of what it pops, as the unwinding of stacks does.
+    #[test]
+    fn upcoming_records_are_those_that_are_popped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recording = recording(&mut Numbers(5), 4, 40);
+        recording.retain(Option::is_some);
+        let mut sorter = Sorter::with_spill(500, folder.path());
+        for (offset, (time, body)) in recording.iter().flatten().enumerate() {
+            let record = RawRecord { kind: 9, misc: 2, body, endian: Endian::NATIVE };
+            sorter.push(*time, offset as u64, &record);
+        }
+        sorter.finish();
+        let mut popped = 0;
+        while sorter.due_count() > 0 {
+            let ahead: Vec<_> = sorter
+                .upcoming()
+                .map(|ordered| (ordered.tag, ordered.record.body.to_vec()))
+                .collect();
+            assert!(!ahead.is_empty());
+            for expected in ahead {
+                let ordered = sorter.pop().unwrap();
+                assert_eq!((ordered.tag, ordered.record.body.to_vec()), expected);
+                popped += 1;
+            }
+        }
+        assert_eq!(popped, recording.len());
+    }
+
+    /// On a full disk, or without the folder, records out of order are counted as without a file.
+    #[test]
+    fn without_room_for_a_file_late_records_are_counted() {
+        let recording = recording(&mut Numbers(3), 5, 40);
+        let nowhere = sort_with(Sorter::with_spill(500, Path::new("/none/such")), &recording);
+        assert!(nowhere.late > 0);
+        let mut all = nowhere.records;
+        all.sort();
+        assert_eq!(all, expected(&recording));
     }
 
     /// Follows the diagram in the module's documentation.

@@ -261,7 +261,7 @@ impl Replay {
         sink: &mut S,
         enough: usize,
     ) -> Result<ControlFlow<()>, S::Error> {
-        if self.ahead.is_some() && self.waiting.sorter.upcoming().len() < enough {
+        if self.ahead.is_some() && self.waiting.sorter.due_count() < enough {
             return Ok(ControlFlow::Continue(()));
         }
         loop {

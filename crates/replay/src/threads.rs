@@ -125,12 +125,12 @@ impl Threads {
 
     /// Adds a thread.
     pub(crate) fn fork(&mut self, task: &Task) {
-        // A parent outside of the recorder's pid namespace has the number of the idle task.
-        let parent = self.get(task.ptid).filter(|_| task.ptid != 0);
-        let comm = parent.and_then(|parent| parent.comm.clone());
         // The recorder describes threads older than the file by records without a time. Their
         // parents may have changed since the fork.
         let is_described = task.time_ns == 0;
+        // The idle task forks nothing: such a parent is outside of the recorder's pid namespace.
+        let parent = self.get(task.ptid).filter(|_| is_described || task.ptid != 0);
+        let comm = parent.and_then(|parent| parent.comm.clone());
         let is_commands = if is_described { self.get(task.tid) } else { parent };
         let is_commands = is_commands.is_some_and(|thread| thread.is_commands);
         self.insert(task.tid, task.pid, comm, is_commands);
