@@ -16,7 +16,8 @@ const MAX_BLOCK_BYTES: u64 = 16384 - MAX_INSTRUCTION_BYTES;
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 /// Bytes to search for an unrecorded branch after the latest recorded one.
 const SEARCH_BYTES: u64 = 128;
-/// Limit on the blocks kept in memory: loops repeat a few many times.
+/// Limit on the blocks kept in memory. A loop executes the same few blocks many times, so a small
+/// cache holds them.
 const MAX_CACHED_BLOCKS: usize = 1 << 12;
 
 /// A branch of a sample.

@@ -28,10 +28,10 @@ use crate::record::RawRecord;
 
 /// Sorts records by time. Call [`Sorter::pop`] after every [`Sorter::push`] and [`Sorter::round`].
 ///
-/// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, in which
-/// only the time and the place of each record stay in memory. Without such a file, or where it can't
-/// be written, the older half becomes due early: records that then arrive too late are counted in
-/// [`Sorter::late`] and become due next.
+/// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, and only the
+/// time and the place of each record stay in memory. If there is no such file, or it can't be written,
+/// the older half becomes due early: records that then arrive too late are counted in [`Sorter::late`]
+/// and become due next.
 #[derive(Debug)]
 pub struct Sorter {
     /// Limit of the bodies in memory, in bytes; without a file also of the entries.

@@ -106,7 +106,7 @@ pub(super) fn tare() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// The library's example that reads addresses and prints what they are called.
+/// The library's example that reads addresses and prints their names.
 pub(super) fn symbolize() -> anyhow::Result<PathBuf> {
     call("cargo build --quiet --release -p tare-symbols --example symbolize", &[])?;
     Ok(PathBuf::from("target/release/examples/symbolize"))

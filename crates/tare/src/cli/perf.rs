@@ -189,7 +189,7 @@ pub(super) fn take_global_options(args: &mut Vec<OsString>) {
     }
 }
 
-/// Joins the option in front and its value by `=`.
+/// Returns the first option and its value, joined by `=`.
 fn joined_value(args: &[OsString]) -> OsString {
     args[1..args.len().min(3)].join(OsStr::new("="))
 }

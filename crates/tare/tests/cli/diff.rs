@@ -68,7 +68,7 @@ fn several_recordings_a_side_show_what_got_slower() {
     gates(folder);
 }
 
-/// The document, gates of which some fail, and the page.
+/// The JSON document and the page are written although some of the gates fail.
 fn document(folder: &Path) {
     let gates = ["parse>+5pp", "parse>+90pp", "*>+5pp", "lookup>+5pp", "not_there>+1%"];
     let mut options = vec!["--json", "--per", "time", "-s", "dso,symbol", "--flame", "diff.html"];

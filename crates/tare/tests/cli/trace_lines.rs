@@ -339,7 +339,7 @@ fn prints_a_json_object_per_line() {
     assert!(objects.iter().any(|object| object["end"] == "exited with 4"), "{text}");
 }
 
-/// With 2,000 names of any bytes, and 2,000 calls with invalid pointers.
+/// The program opens 2,000 names of arbitrary bytes and makes 2,000 calls with invalid pointers.
 #[test]
 fn escapes_bytes_of_hostile_programs() {
     if !can_trace() {
