@@ -17,14 +17,17 @@ pub struct Signal {
     pub from_kernel: bool,
 }
 
-/// The signals that tare handles: SIGCHLD, and SIGINT, SIGTERM, SIGHUP and SIGQUIT unless they were
-/// ignored. While this value lives they are blocked, and SIGXFSZ is ignored, so that a file size
-/// limit is an error of the write (`EFBIG`) and doesn't kill tare. A child gets the earlier mask
-/// and dispositions back (see `child`).
+/// The signals that tare handles: SIGCHLD, SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored
+/// (`nohup`). Shells start background jobs with SIGINT and SIGQUIT ignored, and a user who sends one
+/// of them by hand still means to end the measurement. While this value lives the signals are
+/// blocked, and SIGXFSZ is ignored, so that a file size limit is an error of the write (`EFBIG`) and
+/// doesn't kill tare. A child gets the earlier mask and dispositions back (see `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
     before: Dispositions,
+    /// Those of [`ENDING`] that were ignored: a child ignores them too.
+    ignored: Vec<i32>,
 }
 
 /// The signal mask and the dispositions of SIGCHLD and SIGXFSZ before [`Signals::block`].
@@ -61,6 +64,8 @@ impl Signals {
     /// # Errors
     /// As [`Signals::block`].
     pub fn block_with(more: Option<i32>) -> io::Result<Self> {
+        let ignored: Vec<i32> =
+            ENDING.into_iter().filter(|&signal| inherited::is_ignored(signal)).collect();
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
@@ -72,7 +77,7 @@ impl Signals {
             libc::sigemptyset(set.as_mut_ptr());
             for signal in ENDING
                 .into_iter()
-                .filter(|&signal| !inherited::is_ignored(signal))
+                .filter(|signal| *signal != libc::SIGHUP || !ignored.contains(signal))
                 .chain([libc::SIGCHLD])
                 .chain(more)
             {
@@ -83,9 +88,9 @@ impl Signals {
             default.sa_sigaction = libc::SIG_DFL;
             default.sa_flags = libc::SA_NOCLDSTOP;
             libc::sigaction(libc::SIGCHLD, &raw const default, sigchld_before.as_mut_ptr());
-            let mut ignored = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            ignored.sa_sigaction = libc::SIG_IGN;
-            libc::sigaction(libc::SIGXFSZ, &raw const ignored, sigxfsz_before.as_mut_ptr());
+            let mut ignore = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            ignore.sa_sigaction = libc::SIG_IGN;
+            libc::sigaction(libc::SIGXFSZ, &raw const ignore, sigxfsz_before.as_mut_ptr());
             // A signal that isn't blocked is never read from the file.
             if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
@@ -97,7 +102,7 @@ impl Signals {
             let [sigchld, sigxfsz] =
                 [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
             let before = Dispositions { mask: before.assume_init(), sigchld, sigxfsz };
-            Ok(Self { file: OwnedFd::from_raw_fd(fd), before })
+            Ok(Self { file: OwnedFd::from_raw_fd(fd), before, ignored })
         }
     }
 
@@ -117,6 +122,12 @@ impl Signals {
                 Ok(Some(Signal { number, from_kernel: code == libc::SI_KERNEL }))
             }
         }
+    }
+
+    /// Whether a signal was ignored before, so that children ignore it.
+    #[must_use]
+    pub fn was_ignored(&self, signal: i32) -> bool {
+        self.ignored.contains(&signal)
     }
 
     /// Returns the earlier dispositions, for a child between fork and exec.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! held --let_go--> running --wait--> the command exits
-//!                                    a signal without a command, or a second signal
+//!                                    a signal without a command, or that the command ignores
+//!                                    a second signal
 //!                                    `stop` over --control
 //!                                    all target processes exit
 //!                                    the timeout
@@ -81,6 +82,8 @@ pub(crate) enum EndCause {
     Signal(i32),
     /// A second signal arrived while the command still runs.
     SecondSignal,
+    /// A signal arrived that the command ignores, as tare was started.
+    IgnoredSignal,
     /// `stop` arrived over `--control`.
     StopOrder,
     /// All target processes and threads exited.
@@ -207,6 +210,9 @@ impl<'a> Supervisor<'a> {
             (CommandState::Exited(_), _) => return Some(EndCause::CommandExit),
             (CommandState::Absent, Some(number)) => return Some(EndCause::Signal(number)),
             _ if is_second_signal => return Some(EndCause::SecondSignal),
+            (_, Some(number)) if self.signals.is_some_and(|all| all.was_ignored(number)) => {
+                return Some(EndCause::IgnoredSignal);
+            }
             _ => {}
         }
         if orders.contains(&Order::Stop) {
@@ -356,6 +362,9 @@ pub(crate) fn run_to_exit(
             CommandState::Exited(ended) => return Ok((*ended, supervisor.signal)),
             CommandState::Running(child) if wake.end == Some(EndCause::SecondSignal) => {
                 child.signal(Signal::KILL.as_raw());
+            }
+            CommandState::Running(child) if wake.end == Some(EndCause::IgnoredSignal) => {
+                child.signal(Signal::TERM.as_raw());
             }
             _ => {}
         }

@@ -70,6 +70,52 @@ fn each_runner_exits_as_its_command_did() {
     }
 }
 
+/// Waits for tare's end, at most for 20 seconds.
+fn ended(mut child: Child, what: &str) -> i32 {
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        match child.try_wait().unwrap() {
+            Some(ended) => return ended.code().unwrap_or(-1),
+            None if std::time::Instant::now() > until => {
+                child.kill().unwrap();
+                panic!("{what} goes on");
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Shells start background jobs with SIGINT ignored, and their children ignore it too.
+#[test]
+fn an_inherited_ignored_sigint_ends_a_measurement() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    for runner in runners() {
+        for words in [&["--", "sh", "-c", "echo > started; exec sleep 60"][..], &["-p"]] {
+            let _ = std::fs::remove_file(&started);
+            let target = ProcessGuard::busy();
+            let pid = target.id().to_string();
+            let is_attached = words == ["-p"];
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tare")]);
+            command.current_dir(folder.path()).args(*runner).args(words);
+            if is_attached {
+                command.arg(&pid);
+            }
+            command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+            let child = command.spawn().unwrap();
+            if is_attached {
+                std::thread::sleep(Duration::from_millis(1500));
+            } else {
+                wait_until("the command starts", || started.exists());
+            }
+            signal(&child, Signal::INT);
+            let status = ended(child, &format!("{runner:?} {words:?}"));
+            assert_eq!(status, if is_attached { 130 } else { 143 }, "{runner:?} {words:?}");
+        }
+    }
+}
+
 #[test]
 fn each_runner_passes_a_signal_on_and_exits_as_its_command_did() {
     let folder = tempfile::tempdir().unwrap();

@@ -200,7 +200,9 @@ impl LiveRun<'_> {
         loop {
             let wake = self.supervisor.wait(&[], deadlines.next())?;
             self.carry_out_orders(&wake)?;
-            if let Some(EndCause::CommandExit | EndCause::SecondSignal) = wake.end {
+            if let Some(EndCause::CommandExit | EndCause::SecondSignal | EndCause::IgnoredSignal) =
+                wake.end
+            {
                 return self.finish(on_interval);
             }
             let now = Instant::now();
