@@ -411,9 +411,9 @@ fn run_child(prepared: &ExecPlan) -> ! {
     // null pointer and point to strings of `prepared`. The C library's environment doesn't change.
     #[allow(unsafe_code)]
     unsafe {
-        if !inherited::sigpipe_was_ignored() {
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        }
+        inherited::signals_to_restore().for_each(|signal| {
+            libc::signal(signal, libc::SIG_DFL);
+        });
         inherited::closed_descriptors().for_each(|fd| {
             libc::close(fd);
         });

@@ -14,8 +14,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// One bit for each standard descriptor that was closed at the start.
 static CLOSED_DESCRIPTORS: AtomicU8 = AtomicU8::new(0);
-/// 1 if SIGPIPE was ignored at the start.
-static SIGPIPE_IGNORED: AtomicU8 = AtomicU8::new(0);
+/// One bit for each signal of [`WRITE_SIGNALS`] that was ignored at the start.
+static IGNORED_SIGNALS: AtomicU8 = AtomicU8::new(0);
+
+/// The signals that would kill tare in the middle of a write: to a closed pipe, and beyond a file size
+/// limit.
+const WRITE_SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 /// Makes a function from arguments (the program's name first) to an exit status the program's
 /// `main`.
@@ -67,12 +71,13 @@ fn record_inherited_state() {
                 .map(IntoRawFd::into_raw_fd);
         }
     }
-    SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE).into(), Ordering::Relaxed);
-    // SAFETY: SIG_IGN is a valid disposition. Writing to a closed pipe then returns an error to the
-    // writer.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    for (bit, signal) in WRITE_SIGNALS.into_iter().enumerate() {
+        IGNORED_SIGNALS.fetch_or(u8::from(is_ignored(signal)) << bit, Ordering::Relaxed);
+        // SAFETY: SIG_IGN is a valid disposition. The write then returns an error.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
     }
 }
 
@@ -89,9 +94,12 @@ pub(crate) fn is_ignored(signal: c_int) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Whether SIGPIPE was ignored at the process's start.
-pub(crate) fn sigpipe_was_ignored() -> bool {
-    SIGPIPE_IGNORED.load(Ordering::Relaxed) != 0
+/// Returns the signals that tare ignores and that had their default disposition at the process's
+/// start.
+pub(crate) fn signals_to_restore() -> impl Iterator<Item = c_int> {
+    let ignored = IGNORED_SIGNALS.load(Ordering::Relaxed);
+    let is_default = move |(bit, _): &(usize, c_int)| ignored & (1 << bit) == 0;
+    WRITE_SIGNALS.into_iter().enumerate().filter(is_default).map(|(_, signal)| signal)
 }
 
 /// Returns which of stdin, stdout and stderr were closed at the process's start.

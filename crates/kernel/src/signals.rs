@@ -19,9 +19,8 @@ pub struct Signal {
 
 /// The signals that tare handles: SIGCHLD, SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored
 /// (`nohup`). Shells start background jobs with SIGINT and SIGQUIT ignored, and a user who sends one
-/// of them by hand still means to end the measurement. While this value lives the signals are
-/// blocked, and SIGXFSZ is ignored, so that a file size limit is an error of the write (`EFBIG`) and
-/// doesn't kill tare. A child gets the earlier mask and dispositions back (see `child`).
+/// of them by hand still means to end the measurement. While this value lives the signals are blocked. A
+/// child gets the earlier mask and dispositions back (see `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,
@@ -30,12 +29,11 @@ pub struct Signals {
     ignored: Vec<i32>,
 }
 
-/// The signal mask and the dispositions of SIGCHLD and SIGXFSZ before [`Signals::block`].
+/// The signal mask and the disposition of SIGCHLD before [`Signals::block`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dispositions {
     mask: libc::sigset_t,
     sigchld: libc::sigaction,
-    sigxfsz: libc::sigaction,
 }
 
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -69,7 +67,6 @@ impl Signals {
         let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         let mut sigchld_before = MaybeUninit::<libc::sigaction>::zeroed();
-        let mut sigxfsz_before = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: every pointer is to a local of the type that the call takes; `sigemptyset`
         // initializes `set` before it is used, and zeros are a valid value of the others.
         #[allow(unsafe_code)]
@@ -88,9 +85,6 @@ impl Signals {
             default.sa_sigaction = libc::SIG_DFL;
             default.sa_flags = libc::SA_NOCLDSTOP;
             libc::sigaction(libc::SIGCHLD, &raw const default, sigchld_before.as_mut_ptr());
-            let mut ignore = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            ignore.sa_sigaction = libc::SIG_IGN;
-            libc::sigaction(libc::SIGXFSZ, &raw const ignore, sigxfsz_before.as_mut_ptr());
             // A signal that isn't blocked is never read from the file.
             if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
@@ -99,9 +93,8 @@ impl Signals {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let [sigchld, sigxfsz] =
-                [sigchld_before, sigxfsz_before].map(|action| action.assume_init());
-            let before = Dispositions { mask: before.assume_init(), sigchld, sigxfsz };
+            let sigchld = sigchld_before.assume_init();
+            let before = Dispositions { mask: before.assume_init(), sigchld };
             Ok(Self { file: OwnedFd::from_raw_fd(fd), before, ignored })
         }
     }
@@ -144,7 +137,6 @@ impl Dispositions {
         #[allow(unsafe_code)]
         unsafe {
             libc::sigaction(libc::SIGCHLD, &raw const self.sigchld, ptr::null_mut());
-            libc::sigaction(libc::SIGXFSZ, &raw const self.sigxfsz, ptr::null_mut());
             libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut());
         }
     }

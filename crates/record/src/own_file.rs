@@ -1,27 +1,205 @@
 //! Files that only the user can access.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// Creates a file that only its owner can access, or opens one to append to it. Doesn't follow a
-/// symbolic link in a folder that others can write to: it could lead to any file of the user's.
+/// A file that is being written. It gets its name once [`NewFile::publish`] is called, and then
+/// replaces a file of that name. Until then that file stays as it is, and if the new file is dropped,
+/// nothing is left of it.
+///
+/// Only the owner can access the file, also where another user prepared one of the same name. Devices
+/// and FIFOs are written directly.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    /// Where the file will be; `None` if it is there already.
+    pending: Option<PendingName>,
+}
+
+#[derive(Debug)]
+struct PendingName {
+    path: PathBuf,
+    /// The file's name until then; `None` if it has none.
+    temporary: Option<PathBuf>,
+}
+
+impl NewFile {
+    /// Creates a file for this path. Doesn't follow a symbolic link in a folder that others can write
+    /// to: it could lead to any file of the user's.
+    ///
+    /// # Errors
+    /// Fails for such a link, for a FIFO without a reader, and if no file can be created in the
+    /// folder.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path);
+        if let Ok(found) = &found
+            && !found.is_file()
+        {
+            let file = open_special(path, found).map_err(|error| {
+                let is_fifo = found.file_type().is_fifo();
+                match Errno::from_io_error(&error) {
+                    Some(Errno::NXIO) if is_fifo => {
+                        io::Error::other("the FIFO has no reader: start its reader first")
+                    }
+                    _ => error,
+                }
+            })?;
+            return Ok(Self { file, pending: None });
+        }
+        let path = resolve_link(path)?;
+        let folder = folder(&path);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let unnamed = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o600));
+        let new = match unnamed {
+            Ok(file) if Path::new("/proc/self/fd").exists() => (File::from(file), None),
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let temporary = temporary_name(&path);
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).create_new(true).mode(0o600);
+                (options.open(&temporary)?, Some(temporary))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (file, temporary) = new;
+        Ok(Self { file, pending: Some(PendingName { path, temporary }) })
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// Fails if the folder refuses the name.
+    pub fn publish(&mut self) -> io::Result<()> {
+        let Some(PendingName { path, temporary }) = self.pending.take() else { return Ok(()) };
+        let named = match temporary {
+            Some(temporary) => temporary,
+            None => {
+                let temporary = temporary_name(&path);
+                let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                rustix::fs::linkat(CWD, &open, CWD, &temporary, AtFlags::SYMLINK_FOLLOW)?;
+                temporary
+            }
+        };
+        fs::rename(&named, &path).inspect_err(|_| drop(fs::remove_file(&named)))
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(PendingName { temporary: Some(temporary), .. }) = &self.pending {
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+/// Writes to a [`NewFile`] that gets its name with the first byte, so that others can watch it grow.
+#[derive(Debug)]
+pub struct GrowingFile(NewFile);
+
+impl GrowingFile {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`].
+    pub fn create(path: &Path) -> io::Result<Self> {
+        NewFile::create(path).map(Self)
+    }
+}
+
+impl Write for GrowingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !bytes.is_empty() {
+            self.0.publish()?;
+        }
+        self.0.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Creates an empty file at once, in place of an existing one.
 ///
 /// # Errors
-/// Fails for a link in such a folder, and if the file can't be opened.
-pub fn create(path: &Path, append: bool) -> io::Result<File> {
+/// As [`NewFile::create`] and [`NewFile::publish`].
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut new = NewFile::create(path)?;
+    new.publish()?;
+    new.file.try_clone()
+}
+
+/// Opens a file to append to it, and creates a missing one. Only its owner can access a new file.
+///
+/// # Errors
+/// Fails for a symbolic link, or for another user's file, in a folder that others can write to, and if
+/// the file can't be opened.
+pub fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.create(true).mode(0o600);
-    if append {
-        options.append(true);
-    } else {
-        options.write(true).truncate(true);
+    let file = open(path, options.create(true).mode(0o600).append(true), OFlags::empty())?;
+    let found = file.metadata()?;
+    if found.is_file()
+        && found.uid() != rustix::process::geteuid().as_raw()
+        && others_can_write(path)
+    {
+        return Err(io::Error::other("the file belongs to another user: name another one"));
     }
-    open(path, &mut options, OFlags::empty())
+    Ok(file)
+}
+
+/// Opens a device, FIFO or socket for writing, without waiting for a FIFO's reader.
+///
+/// # Errors
+/// Fails with `ENXIO` for a FIFO without a reader.
+pub(crate) fn open_special(path: &Path, found: &Metadata) -> io::Result<File> {
+    if found.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    let is_fifo = found.file_type().is_fifo();
+    let flags = if is_fifo { OFlags::NONBLOCK } else { OFlags::empty() };
+    let file = open(path, OpenOptions::new().write(true), flags)?;
+    if is_fifo {
+        // Only the open is non-blocking: writes wait for a slow reader.
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    }
+    Ok(file)
+}
+
+/// Resolves a symbolic link, unless it lies in a folder that others can write to.
+pub(crate) fn resolve_link(path: &Path) -> io::Result<PathBuf> {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Ok(path.to_owned());
+    }
+    refuse_link(path)?;
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(io::Error::other("a symbolic link that leads nowhere: name the file itself"))
+        }
+        real => real,
+    }
+}
+
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.tare", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Opens a file with these options and flags. Doesn't follow a symbolic link in a folder that
@@ -54,7 +232,5 @@ fn not_followed() -> io::Error {
 
 /// Whether others can write to the folder of a path.
 fn others_can_write(path: &Path) -> bool {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
+    fs::metadata(folder(path)).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
 }

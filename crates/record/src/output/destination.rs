@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::disk::OpenDestination;
@@ -36,7 +36,7 @@ pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(open(error)),
                 _ => {
-                    let path = resolve_link(path).map_err(open)?;
+                    let path = own_file::resolve_link(path).map_err(open)?;
                     keep_existing(&path)?;
                     Ok(OpenDestination::File { file: Arc::new(create(&path)?), path })
                 }
@@ -72,34 +72,10 @@ fn stdout() -> Result<OpenDestination> {
 
 /// Opens a device, FIFO or socket.
 fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
-    let fifo = found.file_type().is_fifo();
-    let file = own_file::open(
-        path,
-        OpenOptions::new().write(true),
-        if fifo { OFlags::NONBLOCK } else { OFlags::empty() },
-    )?;
-    if fifo {
-        // Only the open is non-blocking: writes wait for a slow reader.
-        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-    }
+    let file = Arc::new(own_file::open_special(path, found)?);
     let is_null = found.file_type().is_char_device()
         && fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
-    let file = Arc::new(file);
     Ok(if is_null { OpenDestination::Null(file) } else { OpenDestination::Stream(file) })
-}
-
-/// Resolves a symbolic link, unless it lies in a folder that others can write to.
-fn resolve_link(path: &Path) -> io::Result<PathBuf> {
-    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        return Ok(path.to_owned());
-    }
-    own_file::refuse_link(path)?;
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(io::Error::other("a symbolic link that leads nowhere: name the file itself"))
-        }
-        real => real,
-    }
 }
 
 /// Renames an existing file that isn't empty, as perf does.

@@ -12,7 +12,7 @@ use tare_tui::ProgressLine;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::export::Export;
-use crate::command::output::{create, named};
+use crate::command::output::{create_whole, named};
 use crate::command::samples::replay;
 use crate::exit::{Exit, Refusal};
 
@@ -29,14 +29,15 @@ pub(crate) fn run(raw: raw::ExportArgs) -> Outcome {
     }
     // Before the output is created: a missing recording leaves no file behind.
     crate::command::recording::exists(&export.samples.input)?;
-    let out: ExportWriter = Box::new(BufWriter::with_capacity(1 << 18, create(&export.output)?));
+    let (out, file) = create_whole(&export.output)?;
+    let out: ExportWriter = Box::new(BufWriter::with_capacity(1 << 18, out));
     let failed = || named(&export.output);
     let exporter = format.create(out).with_context(failed)?;
     let mut sink = ExportSink { exporter };
     let progress = if is_stdout { ProgressLine::beside_stdout() } else { ProgressLine::begin() };
     let read = replay(&export.samples, format.has_traces, &mut sink, &progress)?;
     progress.show_step("writing");
-    sink.exporter.finish(&read.whole()).with_context(failed)?;
+    sink.exporter.finish(&read.whole()).and_then(|()| file.publish()).with_context(failed)?;
     Ok(Exit::Success)
 }
 

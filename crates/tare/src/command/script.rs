@@ -122,7 +122,7 @@ struct EventDumps<'a> {
 impl EventDumps<'_> {
     fn create(&mut self, event: &[u8]) -> Result<Box<dyn Write>, ScriptError> {
         let path = dump_path(self.input, event);
-        let created = own_file::create(&path, false).and_then(|file| Ok((file.try_clone()?, file)));
+        let created = own_file::create(&path).and_then(|file| Ok((file.try_clone()?, file)));
         match created {
             Ok((out, file)) => {
                 self.files.push((path, file));

@@ -33,6 +33,7 @@ mod lock;
 mod machine_events;
 mod made;
 mod manual;
+mod outputs;
 mod overhead;
 mod perf_habits;
 mod perf_options;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use tar::{Builder, EntryType, Header};
-use tare_record::own_file;
+use tare_record::own_file::NewFile;
 use tare_replay::{CodeDetail, ProfileOptions, Recording};
 use tare_symbols::{UsedContent, UsedFiles};
 use tare_tui::ProgressLine;
@@ -72,13 +72,12 @@ pub(crate) fn run(raw: raw::ArchiveArgs) -> Outcome {
         tare_replay::add_remedy_files(&unnamed.lack, &options, &used);
     }
     progress.show_step("packing");
-    let file =
-        own_file::create(&output, false).with_context(|| format!("-o {}", output.display()))?;
-    let packed = pack(&input, &used, &file).with_context(|| output.display().to_string());
-    // On failure a file is removed, but never a device.
-    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
-    let remove = || is_file.then(|| std::fs::remove_file(&output));
-    let PackedFiles { files, bytes } = packed.inspect_err(|_| drop(remove()))?;
+    let named = || format!("-o {}", output.display());
+    let mut file = NewFile::create(&output).with_context(named)?;
+    let packed = pack(&input, &used, file.file()).with_context(|| output.display().to_string());
+    let PackedFiles { files, bytes } = packed?;
+    file.publish().with_context(named)?;
+    let file = file.file();
     let size = file.metadata().map_or(0, |meta| meta.len());
     drop(progress);
     let mb = |bytes: u64| bytes as f64 / 1e6;

@@ -6,7 +6,6 @@ mod rate_limit;
 mod session;
 mod with;
 
-use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
 
@@ -17,9 +16,11 @@ use tare_kernel::signals::Signals;
 use tare_measure::overhead::kept::{self, StateFolder, StoredStudies};
 use tare_measure::overhead::study::{self, Study, StudyHost};
 use tare_measure::overhead::{page, text};
+use tare_record::own_file::NewFile;
 
 use self::rate_limit::RateLimit;
 use self::session::{StudyFailure, StudySession};
+
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::overhead::{self as resolved, Overhead};
@@ -60,17 +61,21 @@ fn measure(
         keep(folder, &studies);
     }
     if let Some(file) = &mut page {
-        page::write(file, &studies, raw.overlay)
-            .and_then(|()| file.flush())
-            .context("cannot write the report")?;
+        write_page(file, &studies, raw.overlay)?;
     }
     print(raw, &studies)
 }
 
 /// Creates the file of `--report`. Only its owner can read it, because it names the host.
-fn create_page(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    let file = tare_record::own_file::create(path, false);
-    file.map(BufWriter::new).with_context(|| format!("--report {}", path.display()))
+fn create_page(path: &Path) -> anyhow::Result<NewFile> {
+    NewFile::create(path).with_context(|| format!("--report {}", path.display()))
+}
+
+fn write_page(file: &mut NewFile, studies: &[Study], overlay: bool) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(file.file());
+    let written = page::write(&mut out, studies, overlay).and_then(|()| out.flush());
+    drop(out);
+    written.and_then(|()| file.publish()).context("cannot write the report")
 }
 
 /// Opens the folder for results. Without one, a study is made and printed, but not saved.
@@ -127,9 +132,7 @@ fn show(raw: &raw::OverheadArgs, host: &Host, events: &[String]) -> Outcome {
     }
     if let Some(path) = &raw.report {
         let mut file = create_page(path)?;
-        page::write(&mut file, &studies, raw.overlay)
-            .and_then(|()| file.flush())
-            .context("cannot write the report")?;
+        write_page(&mut file, &studies, raw.overlay)?;
     }
     print(raw, &studies)
 }

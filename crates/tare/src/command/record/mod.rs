@@ -5,10 +5,11 @@
 //! `sample_cost` supplies it with the measured cost of a sample.
 
 mod live;
+mod replaced;
 pub(super) mod sample_cost;
 #[cfg(test)]
 mod tests;
-pub(super) mod wording;
+pub(crate) mod wording;
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -29,6 +30,7 @@ use tare_record::output::{Destination, FileSwitch, Output, OutputError};
 use tare_record::{Backend, Following, Recorder, RecordingResult, Start};
 
 use self::live::{EndedRecording, LiveRecording};
+use self::replaced::ReplacedFile;
 use crate::Outcome;
 use crate::cli::raw;
 use crate::cli::resolved::flame::Flame;
@@ -91,7 +93,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     say_plan(record, &recorder);
     if let Some(flame) = &record.output.flame {
         // If it can't be written, the command doesn't run in vain.
-        crate::command::output::create(flame)?;
+        drop(crate::command::output::create(flame)?);
     }
     let command = command(record)?;
     // The child is forked before the events are opened, so that the fork isn't recorded.
@@ -101,6 +103,7 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     if let Some(priority) = record.options.realtime_priority {
         run_first(priority).map_err(|error| wording::no_priority(Some(priority), error))?;
     }
+    let replaced = ReplacedFile::find(&record.output.destination);
     let output = open(record, &signals)?;
     // After the fork: the child must not inherit this handler.
     catch_bus_errors();
@@ -112,8 +115,10 @@ fn recorded(record: &RecordOptions, host: &Host) -> Outcome {
     };
     let plan = (record.verbose > 1).then(|| recorder.plan().to_string());
     let events = recorder.plan().events.len();
-    let recording =
-        recorder.start(start).map_err(|error| wording::record_error(error, host, &files))?;
+    let recording = recorder.start(start).map_err(|error| {
+        replaced.into_iter().for_each(ReplacedFile::restore);
+        wording::record_error(error, host, &files)
+    })?;
     let given_up = keep_while_measuring(still_needed(record));
     if record.verbose > 0 {
         if let Err(error) = given_up {

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tare_measure::stat::{Columns, Results, Span, StatLine, csv, document, json_lines, text};
 
 use crate::cli::resolved::stat::{Destination, StatForm, StatOutput};
-use tare_record::own_file;
+use tare_record::own_file::{self, GrowingFile};
 
 /// Writes intervals and totals.
 pub(super) struct StatWriter {
@@ -104,9 +104,12 @@ pub(super) fn open(output: &StatOutput) -> anyhow::Result<BufWriter<Box<dyn Writ
         Destination::Descriptor(fd) => Box::new(File::from(
             tare_kernel::inherited_descriptor(*fd).with_context(|| format!("--log-fd {fd}"))?,
         )),
-        Destination::File { path, append } => Box::new(
-            own_file::create(path, *append).with_context(|| format!("-o {}", path.display()))?,
-        ),
+        Destination::File { path, append: true } => {
+            Box::new(own_file::append(path).with_context(|| format!("-o {}", path.display()))?)
+        }
+        Destination::File { path, append: false } => {
+            Box::new(GrowingFile::create(path).with_context(|| format!("-o {}", path.display()))?)
+        }
     };
     Ok(BufWriter::new(out))
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::Context;
 use tare_kernel::bpf::BpfError;
 use tare_kernel::host::Host;
-use tare_record::own_file;
+use tare_record::own_file::GrowingFile;
 use tare_trace::{PerfError, TraceError};
 
 use self::live::TraceSession;
@@ -50,9 +50,9 @@ pub(crate) fn run(raw: raw::TraceArgs) -> Outcome {
 /// perf trace do.
 pub(super) fn open(output: Option<&Path>, json: bool) -> anyhow::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> = match output {
-        Some(path) => Box::new(
-            own_file::create(path, false).with_context(|| format!("-o {}", path.display()))?,
-        ),
+        Some(path) => {
+            Box::new(GrowingFile::create(path).with_context(|| format!("-o {}", path.display()))?)
+        }
         None if json => Box::new(io::stdout()),
         None => Box::new(io::stderr()),
     };

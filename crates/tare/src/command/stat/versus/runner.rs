@@ -80,7 +80,7 @@ impl<'a> Runner<'a> {
         let path = std::env::var_os("PATH");
         let output = match &versus.command_output {
             CommandOutput::File(path) => Some(
-                own_file::create(path, false)
+                own_file::create(path)
                     .with_context(|| format!("--command-output {}", path.display()))?,
             ),
             _ => None,
