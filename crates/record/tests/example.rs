@@ -16,6 +16,7 @@ fn the_hottest_functions_of_a_closure_are_named() {
     }
     assert!(output.status.success(), "{said}");
     assert!((1..=10).contains(&text.lines().count()), "{text}");
-    let hottest = text.lines().next().unwrap();
-    assert!(hottest.contains("pow") || hottest.contains("hottest_functions"), "{text}");
+    // Without optimization the iterator's functions are about as hot as the closure's.
+    let is_work = |line: &str| line.contains("pow") || line.contains("hottest_functions");
+    assert!(text.lines().take(3).any(is_work), "{text}");
 }

@@ -33,7 +33,12 @@ fn what_is_cut_is_read_as_far_as_it_goes() {
     let Some(made) = Recordings::get() else { return };
     let whole = std::fs::read(made.file("plain")).unwrap();
     let cut = made.file("cut");
-    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    // Offset and size of the data (`struct perf_file_header`): the cut is in the middle of them.
+    let word = |at: usize| {
+        let bytes = whole[at..].first_chunk().unwrap();
+        usize::try_from(u64::from_ne_bytes(*bytes)).unwrap()
+    };
+    std::fs::write(&cut, &whole[..word(40) + word(48) / 2]).unwrap();
     for keys in ["comm", "comm,sym"] {
         let output = report(&cut, &["--sort", keys]);
         let text = stdout(&output);
