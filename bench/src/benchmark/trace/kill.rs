@@ -21,7 +21,7 @@ fn ways(setting: &Setting) -> [Vec<String>; 5] {
         words(&["-o", "/dev/null"]),
         words(&["-F", "all", "--switches", "-e", "read,sched:*", "-o", "/dev/null"]),
         words(&["--data", "/dev/null"]),
-        words(&["-o", "/dev/null", "--probe", &function]),
+        words(&["-o", "/dev/null", "--probe-returns", "--probe", &function]),
     ]
 }
 

@@ -74,7 +74,11 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     let latency = setting.workload("latency");
     let probe = format!("{latency}:work");
     let count = SLEEPS.to_string();
-    let outcome = succeed(&trace(setting, scratch, &["--probe", &probe, "--", &latency, &count]))?;
+    let outcome = succeed(&trace(
+        setting,
+        scratch,
+        &["--probe-returns", "--probe", &probe, "--", &latency, &count],
+    ))?;
     let own: Result<Vec<f64>, _> = outcome.stdout.lines().map(str::parse).collect();
     let mut own = own.context("latency's own times")?;
     own.sort_by(f64::total_cmp);
@@ -108,7 +112,11 @@ fn million(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let latency = setting.workload("latency");
     let probe = format!("{latency}:quick");
     let calls = MILLION.to_string();
-    succeed(&trace(setting, scratch, &["--probe", &probe, "--", &latency, &calls, "quick"]))?;
+    succeed(&trace(
+        setting,
+        scratch,
+        &["--probe-returns", "--probe", &probe, "--", &latency, &calls, "quick"],
+    ))?;
     let seen = document(scratch)?["probes"][0].take();
     let counted = |name: &str| seen[name].as_u64().unwrap_or(0).abs_diff(MILLION);
     Ok(counted("calls") + counted("returned"))
@@ -128,7 +136,11 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         Variant::new("bare", [latency.as_str(), &calls, "quick"]),
         Variant::new(
             "tare trace --probe",
-            trace(setting, &scratch, &["--probe", &probe, "--", &latency, &calls, "quick"]),
+            trace(
+                setting,
+                &scratch,
+                &["--probe-returns", "--probe", &probe, "--", &latency, &calls, "quick"],
+            ),
         ),
         Variant::new("bpftrace", ["bpftrace", "-e", &program, "-c", &command]),
     ];

@@ -6,6 +6,7 @@
 
 mod fetch;
 mod operand;
+mod returns;
 mod usdt;
 
 use std::ffi::{CString, OsStr};
@@ -21,6 +22,7 @@ use super::syntax::{Word, parse_number};
 use super::uprobe::find_file_offset;
 
 pub use fetch::Format;
+pub use returns::{maps_unwinder, returns_hazard};
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
@@ -32,7 +34,7 @@ pub struct Probe {
     pub name: String,
     /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
-    /// Whether the probe is on a function, so that calls and returns are traced.
+    /// Whether returns are traced too: of functions, unless [`returns_hazard`] speaks against it.
     pub returns: bool,
 }
 

@@ -1,6 +1,6 @@
 //! `tare trace --probe`, `--kprobe` and `--usdt`: calls of functions of real programs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -30,10 +30,12 @@ fn probes() -> String {
 }
 
 /// Returns the JSON that tare writes, and the output of the command.
+/// The workloads are linked statically, so tare times their calls on request only.
 fn json_and_output(args: &[&str]) -> (String, Output) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("calls.json");
-    let output = trace(&[&["--json", "-o", file.to_str().unwrap()], args].concat());
+    let returns: &[&str] = if args.contains(&"--probe") { &["--probe-returns"] } else { &[] };
+    let output = trace(&[&["--json", "-o", file.to_str().unwrap()], returns, args].concat());
     assert_eq!(status(&output), 0, "{output:?}");
     (std::fs::read_to_string(file).unwrap(), output)
 }
@@ -289,4 +291,73 @@ fn killed_tracers_leave_no_probe() {
     let quick = format!("{program}:quick");
     let (document, _) = summary(&["--probe", &quick, "--", program, "100", "quick"]);
     assert_eq!(document["probes"][0]["calls"], 100);
+}
+
+/// Compiles a program; `None` with a message if its compiler is missing.
+fn compiled(folder: &Path, compiler: &str, name: &str, code: &str) -> Option<PathBuf> {
+    let source = folder.join(name);
+    let program = folder.join("program");
+    std::fs::write(&source, code).unwrap();
+    let mut build = Command::new(compiler);
+    let built = build.args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    if !built.is_ok_and(|status| status.success()) {
+        println!("skipped: {compiler} can't compile {name}");
+        return None;
+    }
+    Some(program)
+}
+
+/// The kernel replaces the return address of each call that is timed. An exception that passes the
+/// call, or code that leaves it in another way, would end the program.
+#[test]
+fn a_probe_does_not_end_programs_that_leave_functions_without_a_return() {
+    if !can_probe() {
+        return;
+    }
+    let programs = [
+        (
+            "c++",
+            "throws.cc",
+            "extern \"C\" __attribute__((noinline)) int probed(int n) { asm volatile(\"\"); if (n % 2) throw n; return n; }
+             int main() { int caught = 0; for (int i = 0; i < 10; i++) try { probed(i); } catch (int) { caught++; } return caught + 2; }",
+        ),
+        (
+            "cc",
+            "jumps.c",
+            "#include <setjmp.h>
+             static jmp_buf back; static volatile int jumped;
+             __attribute__((noinline)) void probed(int n) { if (n % 2) longjmp(back, 1); }
+             int main(void) { for (volatile int i = 0; i < 10; i++) if (setjmp(back)) jumped++; else probed(i); return jumped + 2; }",
+        ),
+        (
+            "cc",
+            "switches.c",
+            "#include <ucontext.h>
+             static ucontext_t all, other; static char stack[65536]; static volatile int turns;
+             __attribute__((noinline)) void probed(void) { turns++; swapcontext(&other, &all); turns++; }
+             int main(void) { getcontext(&other); other.uc_stack.ss_sp = stack; other.uc_stack.ss_size = sizeof stack; other.uc_link = &all;
+               makecontext(&other, probed, 0); swapcontext(&all, &other); swapcontext(&all, &other); return turns + 5; }",
+        ),
+        (
+            "cc",
+            "cancels.c",
+            "#include <pthread.h>\n#include <unistd.h>
+             __attribute__((noinline)) void probed(void) { pause(); }
+             static void *thread(void *none) { probed(); return none; }
+             int main(void) { pthread_t id; void *end; pthread_create(&id, 0, thread, 0); usleep(100000); pthread_cancel(id); pthread_join(id, &end); return end == PTHREAD_CANCELED ? 7 : 1; }",
+        ),
+    ];
+    for (compiler, name, code) in programs {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = compiled(folder.path(), compiler, name, code) else { continue };
+        let place = format!("{}:probed", program.display());
+        let output = trace(&["--probe", &place, "--", program.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{name}: {said}");
+        assert!(said.contains("counted without times"), "{name}: {said}");
+        let refused = trace(&["--probe", &format!("{place} $retval"), "--", "true"]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{name}: {said}");
+        assert!(said.contains("--probe-returns"), "{name}: {said}");
+    }
 }

@@ -103,6 +103,11 @@ pub struct TraceArgs {
     #[arg(long, value_name = "FILE:FUNCTION [ARG…]", help_heading = "Functions")]
     pub probe: Vec<String>,
 
+    /// Time the calls of --probe even where a probe on their return could end the program: by default
+    /// such calls are counted only
+    #[arg(long, requires = "probe", help_heading = "Functions")]
+    pub probe_returns: bool,
+
     /// Time a kernel function, as --probe does
     #[arg(long, value_name = "FUNCTION [ARG…]", help_heading = "Functions")]
     pub kprobe: Vec<String>,

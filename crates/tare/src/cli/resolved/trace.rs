@@ -1,12 +1,14 @@
 //! Options of `tare trace`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_events::probes::{self, Probe, ProbeRequest};
 use tare_kernel::bpf::SumKey;
 use tare_kernel::command::find_in_path;
+use tare_kernel::functions::ProbeLocation;
 use tare_kernel::host::Host;
 use tare_trace::{
     CallSelection, DescriptorInfo, Faults, FunctionOptions, LineOptions, PerfOptions,
@@ -15,7 +17,7 @@ use tare_trace::{
 
 use super::{size, symbols, targets};
 use crate::cli::raw;
-use crate::exit::Refusal;
+use crate::exit::{Refusal, say};
 
 /// The tasks to trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,5 +230,42 @@ fn probes(raw: &raw::TraceArgs, target: &TraceScope) -> Result<Vec<Probe>, Refus
     };
     let request =
         ProbeRequest { functions: &raw.probe, kernel_functions: &raw.kprobe, usdt: &raw.usdt };
-    request.resolve(files, &find).map_err(|error| Refusal::usage(error.to_string()))
+    let mut probes =
+        request.resolve(files, &find).map_err(|error| Refusal::usage(error.to_string()))?;
+    if !raw.probe_returns {
+        for (probe, text) in probes.iter_mut().zip(&raw.probe) {
+            leave_out_returns(probe, text, target)?;
+        }
+    }
+    Ok(probes)
+}
+
+/// Counts calls without times where a probe on the return could end the program.
+fn leave_out_returns(probe: &mut Probe, text: &str, target: &TraceScope) -> Result<(), Refusal> {
+    let Some(ProbeLocation::File { path, .. }) = probe.places.first().map(|place| &place.location)
+    else {
+        return Ok(());
+    };
+    let file = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let hazard = probes::returns_hazard(file).or_else(|| {
+        let TraceScope::Processes(pids) = target else { return None };
+        let host = Host::default();
+        let mapped = pids.iter().flat_map(|&pid| probes::list_mapped_files(&host, pid));
+        let mapped: Vec<PathBuf> = mapped.collect();
+        let throws = probes::maps_unwinder(mapped.iter().map(PathBuf::as_path));
+        throws.then(|| "the process may throw exceptions through it".to_owned())
+    });
+    let Some(hazard) = hazard else { return Ok(()) };
+    if text.split_ascii_whitespace().skip(1).any(|argument| argument.contains("retval")) {
+        return Err(Refusal::usage(format!(
+            "{}: $retval needs a probe on the return, which could end the program: {hazard}; --probe-returns sets it all the same",
+            probe.name
+        )));
+    }
+    probe.returns = false;
+    say(&format!(
+        "{}: calls are counted without times, because a probe on the return could end the program: {hazard}; --probe-returns times them all the same",
+        probe.name
+    ));
+    Ok(())
 }
