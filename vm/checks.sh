@@ -127,7 +127,9 @@ fi
 calls_of() { # calls_of OPTION PLACE COMMAND…: prints the number of calls of a function.
     option=$1 place=$2
     shift 2
-    tare trace --json -o /tmp/calls "$option" "$place" -- "$@" >/tmp/stdout 2>/tmp/stderr || cat /tmp/stderr
+    returns=
+    [ "$option" != --probe ] || returns=yes # the programs are linked statically
+    tare trace --json -o /tmp/calls ${returns:+--probe-returns} "$option" "$place" -- "$@" >/tmp/stdout 2>/tmp/stderr || cat /tmp/stderr
     sed -n 's/^ *"calls": \([0-9]*\),\{0,1\}$/\1/p' /tmp/calls | head -n 1
 }
 

@@ -170,6 +170,11 @@ pub(crate) fn open_special(path: &Path, found: &Metadata) -> io::Result<File> {
     let is_fifo = found.file_type().is_fifo();
     let flags = if is_fifo { OFlags::NONBLOCK } else { OFlags::empty() };
     let file = open(path, OpenOptions::new().write(true), flags)?;
+    let opened = file.metadata()?;
+    let is_theirs = ![0, rustix::process::geteuid().as_raw()].contains(&opened.uid());
+    if opened.file_type().is_fifo() && is_theirs && others_can_write(path) {
+        return Err(io::Error::other("the FIFO belongs to another user: name another one"));
+    }
     if is_fifo {
         // Only the open is non-blocking: writes wait for a slow reader.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
@@ -230,7 +235,9 @@ fn not_followed() -> io::Error {
     )
 }
 
-/// Whether others can write to the folder of a path.
+/// Whether others can write to the folder of a path: by its mode, or because it is theirs.
 fn others_can_write(path: &Path) -> bool {
-    fs::metadata(folder(path)).is_ok_and(|metadata| metadata.mode() & 0o022 != 0)
+    let own = rustix::process::geteuid().as_raw();
+    fs::metadata(folder(path))
+        .is_ok_and(|found| found.mode() & 0o022 != 0 || ![0, own].contains(&found.uid()))
 }

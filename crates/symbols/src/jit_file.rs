@@ -74,7 +74,7 @@ fn find(
             _ => dso.name.clone(),
         };
         if let Ok(file) = open_in_root(options, pid, &path) {
-            return check(options, file, owner);
+            return check(options, file, owner).and_then(|file| check_reach(file, process.uid));
         }
     }
     match rustix::fs::open(options.path(&dso.name), FLAGS, Mode::empty()) {
@@ -130,9 +130,32 @@ fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File
     if is_file && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
 }
 
+/// Refuses a file that the process's user may not read. The process chooses what is at a path below its
+/// root: in a mount namespace of its own it can put one of root's files there.
+fn check_reach(file: File, uid: u32) -> Result<File, Unresolved> {
+    let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
+    let can_read = meta.uid() == uid || meta.mode() & 0o004 != 0;
+    if can_read { Ok(file) } else { Err(Unresolved::NotTrusted) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_the_process_may_not_read_is_not_read_for_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let own = file.as_file().metadata().unwrap().uid();
+        let reach = |mode, uid| {
+            file.as_file().set_permissions(PermissionsExt::from_mode(mode)).unwrap();
+            check_reach(file.reopen().unwrap(), uid).err()
+        };
+        assert_eq!(reach(0o600, own), None);
+        assert_eq!(reach(0o600, own + 1), Some(Unresolved::NotTrusted));
+        assert_eq!(reach(0o640, own + 1), Some(Unresolved::NotTrusted));
+        assert_eq!(reach(0o644, own + 1), None);
+    }
 
     #[test]
     fn reads_the_start_time_after_any_name() {

@@ -6,7 +6,8 @@
 //! FOLDER/jit/PID-START/jit.dump
 //! ```
 //! A copy belongs to the user, and is therefore trusted. So a file is only copied if it belongs to
-//! the process's user, to root or to the recording user.
+//! the process's user, to root or to the recording user, and if the process's user may read it: the
+//! process chooses what is at a path below its root.
 
 use std::fs::File;
 use std::io;
@@ -76,6 +77,7 @@ fn is_trusted(file: &File, wanted: &JitFile) -> bool {
     let own = rustix::process::geteuid().as_raw();
     file.metadata().is_ok_and(|meta| {
         let is_theirs = [0, own, wanted.process.uid].contains(&meta.uid());
-        meta.is_file() && meta.len() <= LARGEST && is_theirs
+        let can_read = meta.uid() == wanted.process.uid || meta.mode() & 0o004 != 0;
+        meta.is_file() && meta.len() <= LARGEST && is_theirs && can_read
     })
 }

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 pub(crate) use tare_format::control::Order;
@@ -87,8 +88,12 @@ impl Control {
     /// Writes `ack`, which confirms an order that was carried out.
     pub(crate) fn acknowledge(&self) {
         if let Some(ack) = &self.ack {
-            // The reader may be gone, which must not end the measurement.
-            let _ = rustix::io::retry_on_intr(|| rustix::io::write(ack, b"ack\n"));
+            // The reader may be gone, or not read: neither must end or stop the measurement.
+            let mut ready = [PollFd::new(ack, PollFlags::OUT)];
+            let is_ready = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+            if is_ready == Ok(1) && ready[0].revents().contains(PollFlags::OUT) {
+                let _ = rustix::io::retry_on_intr(|| rustix::io::write(ack, b"ack\n"));
+            }
         }
     }
 }
