@@ -28,10 +28,10 @@ use crate::record::RawRecord;
 
 /// Sorts records by time. Call [`Sorter::pop`] after every [`Sorter::push`] and [`Sorter::round`].
 ///
-/// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, and only the
-/// time and the place of each record stay in memory. If there is no such file, or it can't be written,
-/// the older half becomes due early: records that then arrive too late are counted in [`Sorter::late`]
-/// and become due next.
+/// The bodies lie in one buffer. If they exceed the limit, they move to a temporary file, and only
+/// the time and the place of each record stay in memory. If there is no such file, or it can't be
+/// written, the older half becomes due early: records that then arrive too late are counted in
+/// [`Sorter::late`] and become due next.
 #[derive(Debug)]
 pub struct Sorter {
     /// Limit of the bodies in memory, in bytes; without a file also of the entries.
@@ -146,8 +146,9 @@ impl Sorter {
     /// the record.
     pub fn push(&mut self, time_ns: u64, tag: u64, record: &RawRecord<'_>) {
         let garbage = self.bodies.len() - self.live_bytes;
-        // Compacting copies fewer bytes than were returned since the last time. At the limit it
-        // always pays: garbage would make records due early.
+        // If more than half is garbage, compacting copies fewer bytes than were popped since the
+        // last time. At the limit it always pays: garbage would go to the file too, or make records
+        // due early.
         if self.due.records.is_empty()
             && (garbage * 2 > self.bodies.len() || garbage > 0 && self.exceeds_bound())
         {

@@ -17,8 +17,8 @@ use tare_format::abi::bindings::{PERF_CONTEXT_MAX, PERF_CONTEXT_USER_DEFERRED};
 use tare_format::file::Description;
 use tare_format::record::{RawRecord, Sample};
 
-/// Limits of held-back samples, in number and in bytes. The samples of a thread that never returns to
-/// user code stay until then.
+/// Limits of held-back samples, in number and in bytes. The samples of a thread that never returns
+/// to user code stay until then.
 const SAMPLES: usize = 1 << 12;
 const BYTES: usize = 16 << 20;
 

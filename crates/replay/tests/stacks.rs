@@ -123,7 +123,7 @@ fn moving() -> Vec<PushedRecord> {
         let time_ns = 10 + step;
         let pid = 1 + u32::try_from(step % 2).unwrap();
         records.push(match step % 97 {
-            // The callers' code is unmapped for a while.
+            // A missing file replaces the callers' code for a while.
             40 => mmap(pid, 0x1000 + step % 7, 0x2000, b"/bin/x\0\0", time_ns),
             60 => mmap(pid, 0x1000, 0x2000, b"//anon\0\0", time_ns),
             _ => copied(pid, time_ns, 1 + step % 40, 1 + step % 30, &[]),

@@ -1,4 +1,4 @@
-//! Reports and comparisons on the full terminal.
+//! Reports, comparisons and live profiles on the full terminal. The parts of a report:
 //!
 //! ```text
 //! recording --loader's thread--> Model <-- Query -- App <-- keys, mouse, signals --Input's threads

@@ -1,5 +1,5 @@
-//! Encodes records in this machine's byte order: a recorder's own descriptions of existing
-//! processes and mappings.
+//! Encodes records in this machine's byte order: those with which a recorder describes existing
+//! processes, mappings, cgroups and kernel code, and those of simulated kernels.
 //!
 //! The layouts are those that [`super::RawRecord::decode`] reads:
 //! `include/uapi/linux/perf_event.h`, at `enum perf_event_type`.

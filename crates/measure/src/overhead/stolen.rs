@@ -98,7 +98,8 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// Reads both clocks a few times and returns the closest readings, without an interrupt between.
+    /// Reads both clocks several times, and returns the fastest pair of readings: no interrupt came
+    /// between them.
     fn now() -> Self {
         let one = |_| {
             let before = timestamp::ticks();

@@ -1,5 +1,5 @@
-//! The threads of a command whose events are opened on whole CPUs. Each file of a recording begins
-//! with a list of them.
+//! The threads of a command whose events are opened on whole CPUs. In a series of files, each file
+//! but the first begins with a list of them.
 
 use std::collections::HashMap;
 

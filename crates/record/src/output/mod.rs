@@ -195,8 +195,9 @@ impl DerefMut for Output {
 }
 
 impl Output {
-    /// Opens a destination, and starts its helper threads. An existing file is renamed with the
-    /// ending `.old`.
+    /// Opens a destination. An existing file is renamed with the ending `.old`. Streams,
+    /// compression, and the direct and the mapped path start their threads at once; with
+    /// [`PathChoice::Auto`], a file's thread starts when the file first grows fast.
     ///
     /// # Errors
     /// See [`OutputError`]; fails with [`OutputError::NoReader`] for a FIFO without a reader.

@@ -200,7 +200,7 @@ fn sleeper() -> Child {
     sleeper
 }
 
-/// perf describes a sleeping process in the same records: its name and its mappings.
+/// The records are the process's name, mappings and namespaces, and the kernel's mappings.
 #[test]
 fn perf_describes_a_process_in_the_same_records() {
     let mut sleeper = sleeper();

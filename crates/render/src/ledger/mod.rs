@@ -28,8 +28,9 @@ fn printable_lines(lines: Vec<String>) -> impl Iterator<Item = String> {
     lines.into_iter().map(|line| printable(&line).into_owned())
 }
 
-/// Returns what `record` prints: a line with samples and losses, one with the overhead, and a line
-/// per warning.
+/// Returns the lines that `record` prints: samples with the numbers of losses, overhead, off-CPU
+/// time and kept binaries if requested, and a line per warning. For an unfinished recording, one
+/// line says so.
 #[must_use]
 pub fn ledger_summary(ledger: &Ledger) -> Vec<String> {
     if !ledger.finished {

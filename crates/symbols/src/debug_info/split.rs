@@ -92,7 +92,8 @@ fn unit<'d>(
     id: DwoId,
     number: u32,
 ) -> Option<UnitOf<'d>> {
-    // Before DWARF 5, the id is in the unit's first entry, and a file has one such unit.
+    // Limit on the units whose first entry is read. Before DWARF 5 the id is there, not in the
+    // header, and a file normally has one such unit.
     const LOOKED_AT: usize = 16;
     let is_other = |kind| match kind {
         UnitType::SplitCompilation(found) => found != id,

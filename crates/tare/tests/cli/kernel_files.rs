@@ -37,7 +37,7 @@ const LINKED: u64 = 0x8100_0000;
 const MOVED: u64 = 0x1230_0000;
 const BASE: u64 = 0xffff_ffff_c0a0_0000;
 
-/// A machine as a folder, and its recording.
+/// A folder with a machine's files, and a recording of that machine.
 struct MachineFolder {
     folder: tempfile::TempDir,
     file: PathBuf,

@@ -115,7 +115,7 @@ fn a_row_has_a_key_also_where_a_filter_leaves_one_value() {
     assert!(rows.iter().any(|row| row.ends_with(" sh")), "{rows:?}");
 }
 
-/// Both tools print each chain and its weight in the same order.
+/// Both styles print the same chains with the same weights, in the same order.
 #[test]
 fn a_flat_graph_has_the_chains_of_a_folded_one() {
     let recorded = ShellRecording::new(&["-e", "cpu-clock", "-g"]);

@@ -215,7 +215,7 @@ pub(crate) fn record_jit(folder: &Path) -> Option<(PathBuf, String, u64)> {
     Some((file, pid.to_owned(), u64::from_str_radix(address, 16).unwrap()))
 }
 
-/// A folder with the perf map of a process.
+/// Writes the perf map of a process below a folder, and returns its path.
 fn with_map(folder: &Path, pid: &str, text: &str) -> PathBuf {
     let map = folder.join(format!("tmp/perf-{pid}.map"));
     std::fs::create_dir_all(map.parent().unwrap()).unwrap();

@@ -34,7 +34,7 @@ pub struct LockOptions {
     pub symbols: SymbolOptions,
 }
 
-/// What the sums lack with perf events.
+/// Drawbacks of perf events compared with BPF programs, for the message about the fallback.
 const LACKS: &str = "without futexes; each wait costs more, and a full ring buffer loses records";
 
 /// Sums of waits, made in the kernel if BPF is available.

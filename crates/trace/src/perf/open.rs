@@ -111,7 +111,7 @@ pub(super) enum TraceEventKind {
     Fault {
         major: bool,
     },
-    /// Records about threads: start, exit, name, switches.
+    /// Records about threads: start, exit and name; on request also switches and mappings.
     Threads,
     Tracepoint(Box<Tracepoint>),
     /// An index into `PerfOptions::raw`.
@@ -166,7 +166,7 @@ fn unopened_event(kind: TraceEventKind, attr: Attr, name: &str) -> UnopenedEvent
     UnopenedEvent { kind, attr, name: name.to_owned(), optional }
 }
 
-/// Returns the events to open.
+/// Plans the events. Only tracepoints, which include system calls, need tracefs.
 fn plan_events(
     wanted: &PerfOptions,
     ring_bytes: u32,

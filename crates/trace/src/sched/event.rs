@@ -69,7 +69,7 @@ pub enum SchedAction<'a> {
     Migrate {
         /// The CPU of the mover.
         cpu: u32,
-        /// The moving task.
+        /// The task that moves the other.
         mover: Task<'a>,
         /// The moved task.
         task: Task<'a>,

@@ -101,7 +101,8 @@ impl Sched {
         None
     }
 
-    /// Returns the state of a task; `None` if the task isn't selected or the table is full.
+    /// Returns the state of a task, and adds it if necessary. `None` for idle tasks, for tasks that
+    /// aren't selected, and for new ones if the table is full.
     fn known_task(&mut self, task: &Task<'_>) -> Option<&mut KnownTask> {
         if task.tid == 0 || !task.is_selected {
             return None;

@@ -11,7 +11,7 @@ use super::event::{SchedAction, State, Task};
 use super::perf::PerfSched;
 use crate::tracer::{TraceError, neither, step_back};
 
-/// What a trace lacks with perf events.
+/// Drawbacks of perf events compared with BPF programs, for the message about the fallback.
 const LACKS: &str =
     "each switch of the whole machine costs more, and a full ring buffer loses records";
 

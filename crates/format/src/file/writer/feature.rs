@@ -27,7 +27,7 @@ pub enum Feature {
     /// Number of CPUs. The format's document has the two numbers in the other order; perf writes
     /// and reads them like this.
     CpuCount {
-        /// Number of possible CPUs.
+        /// The highest number of a present CPU, plus 1.
         available: u32,
         /// Number of CPUs that were online.
         online: u32,

@@ -15,7 +15,7 @@ pub struct CpuTopology {
     pub cores: Vec<String>,
     /// The CPUs of each die; empty if sockets aren't divided into dies.
     pub dies: Vec<String>,
-    /// Each possible CPU, by number.
+    /// Each CPU up to the highest present one, by number.
     pub cpus: Vec<CpuPlace>,
 }
 

@@ -81,8 +81,9 @@ pub(super) fn write_feature(into: &mut Vec<u8>, number: u32, content: &[u8]) {
     }
 }
 
-/// Appends the tracepoint formats, after a record with their length. The format's document shows
-/// that record with 12 bytes; perf writes and reads it with 16.
+/// Appends the tracepoint formats, after a record with their length. That record has 16 bytes, as
+/// in perf since Linux 6.18 and in stable releases with the same fix (`struct
+/// perf_record_header_tracing_data`). Earlier versions and the format's document have 12.
 pub(super) fn write_tracing_data(into: &mut Vec<u8>, data: &[u8]) -> Result<(), WriteError> {
     let padded = data.len().next_multiple_of(8);
     let size =

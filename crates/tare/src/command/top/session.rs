@@ -20,7 +20,8 @@ use crate::exit::say;
 /// at the start.
 const START_UP: Duration = Duration::from_secs(3);
 
-/// When an interface shows the cost for the first time.
+/// Time from the start to the first refresh of the interactive view, unless its refresh interval is
+/// shorter.
 const FIRST_REFRESH: Duration = Duration::from_millis(400);
 
 /// Longest time between two drains of the ring buffers. A file that is deleted before its samples
