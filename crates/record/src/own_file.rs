@@ -57,7 +57,7 @@ impl NewFile {
         let folder = folder(&path);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let unnamed = rustix::fs::open(folder, flags, Mode::from_raw_mode(0o600));
-        let new = match unnamed {
+        let (file, temporary) = match unnamed {
             Ok(file) if Path::new("/proc/self/fd").exists() => (File::from(file), None),
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let temporary = temporary_name(&path);
@@ -67,7 +67,6 @@ impl NewFile {
             }
             Err(error) => return Err(error.into()),
         };
-        let (file, temporary) = new;
         Ok(Self { file, pending: Some(PendingName { path, temporary }) })
     }
 

@@ -16,7 +16,7 @@ pub const COMMANDS: [&str; 5] = ["report", "script", "record", "stat", "top"];
 
 /// Commands with `--buildid-dir`, which perf has before the command.
 pub const WITH_BUILDID_DIR: [&str; 8] =
-    ["annotate", "diff", "export", "flame", "report", "sched", "script", "top"];
+    ["annotate", "archive", "diff", "export", "flame", "report", "script", "top"];
 
 /// Commands that have subcommands in perf, such as `perf sched latency`, and none here.
 pub const FAMILIES: [&str; 2] = ["sched", "lock"];
@@ -303,6 +303,20 @@ mod tests {
         assert_eq!(taken("tare --debug"), "tare");
         assert_eq!(taken("tare --help"), "tare --help");
         assert_eq!(taken("tare report --no-pager"), "tare report --no-pager");
+    }
+
+    #[test]
+    fn the_build_id_folder_moves_behind_the_commands_that_have_it() {
+        use clap::CommandFactory;
+        let mut tare = crate::cli::raw::Tare::command();
+        tare.build();
+        let has_option = |command: &&Command| {
+            command.get_arguments().any(|arg| arg.get_long() == Some("buildid-dir"))
+        };
+        let mut names: Vec<_> =
+            tare.get_subcommands().filter(has_option).map(Command::get_name).collect();
+        names.sort_unstable();
+        assert_eq!(names, WITH_BUILDID_DIR);
     }
 
     #[test]
