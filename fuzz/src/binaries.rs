@@ -83,7 +83,7 @@ pub(crate) fn unwind(input: &[u8]) {
     with_file(input, |path| {
         let (dsos, dso) = only(DsoKind::Elf, path);
         let mut space = AddressSpace::default();
-        space.add(Mapping { start: 0, end: 1 << 16, pgoff: 0, dso });
+        space.add(Mapping { start: 0, end: 1 << 16, pgoff: 0, dso, is_code: true });
         let unwinder = Unwinder::new(SymbolOptions::default());
         let mut cache = UnwindCache::default();
         let copy: Vec<u8> =

@@ -114,12 +114,11 @@ impl Profile {
     }
 
     /// Replaces frames. `leaf` returns the new frame of a sample. `frames` appends the new frames for
-    /// a frame of a call chain, innermost first; its second argument is whether the preceding frame
-    /// is in the same space, and so was called by this one. Returns the new row of each row.
+    /// a frame of a call chain, innermost first. Returns the new row of each row.
     pub fn replace_frames(
         &mut self,
         leaf: impl Fn(FrameId) -> FrameId,
-        frames: impl Fn(FrameId, bool, &mut Vec<FrameId>),
+        frames: impl Fn(FrameId, &mut Vec<FrameId>),
     ) -> ReplacedRows {
         let stacks = std::mem::take(&mut self.stacks);
         let mut replaced: HashMap<StackId, Option<StackId>, foldhash::fast::RandomState> =
@@ -131,12 +130,7 @@ impl Profile {
             let stack = row.stack.and_then(|stack| {
                 *replaced.entry(stack).or_insert_with(|| {
                     chain.clear();
-                    let mut space_before = None;
-                    for frame in stacks.get(stack) {
-                        let space = self.frames.get(*frame).map(|frame| frame.space);
-                        let is_caller = space_before.replace(space) == Some(space);
-                        frames(*frame, is_caller, &mut chain);
-                    }
+                    stacks.get(stack).iter().for_each(|frame| frames(*frame, &mut chain));
                     self.stacks.insert(&chain)
                 })
             });

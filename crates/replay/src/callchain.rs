@@ -9,19 +9,28 @@ use tare_format::record::{Branches, Layout, Sample};
 
 use crate::cpumode::CpuMode;
 
-/// The address of an instruction, and the mode that selects its address space.
+/// A recorded address of code, and the mode that selects its address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeAddress {
     /// The mode of the code.
     pub mode: CpuMode,
     /// The address.
     pub address: u64,
+    /// Whether a call returns to the address. The call, which ends one byte earlier, may be the last
+    /// instruction of its function, if it calls a function that doesn't return.
+    pub is_return: bool,
 }
 
 impl CodeAddress {
+    /// Creates the address of an instruction.
+    #[must_use]
+    pub fn exact(mode: CpuMode, address: u64) -> Self {
+        Self { mode, address, is_return: false }
+    }
+
     /// Creates the address of a branch's source or target, whose mode follows from the address.
     pub(crate) fn from_branch(address: u64) -> Self {
-        Self { mode: CpuMode::from_address(address), address }
+        Self::exact(CpuMode::from_address(address), address)
     }
 }
 
@@ -44,6 +53,8 @@ pub(crate) fn read(
     });
     let calls = sample.branches.filter(|_| of_calls);
     let mut mode = CpuMode::User;
+    // The first address of each mode is where the CPU was.
+    let mut is_return = false;
     for ip in sample.callchain.iter().flat_map(|recorded| recorded.iter()) {
         if ip < PERF_CONTEXT_MAX {
             if chain.len() >= most {
@@ -52,7 +63,8 @@ pub(crate) fn read(
             if mode == CpuMode::User && !with_user_part {
                 continue;
             }
-            chain.push(CodeAddress { mode, address: ip });
+            chain.push(CodeAddress { mode, address: ip, is_return });
+            is_return = true;
         } else if let (PERF_CONTEXT_USER, Some(calls), true) =
             (ip, calls.filter(has_calls), with_user_part)
         {
@@ -63,6 +75,7 @@ pub(crate) fn read(
             break;
         } else if let Some(context) = CpuMode::from_context(ip) {
             mode = context;
+            is_return = false;
         } else {
             // An invalid marker: like perf, drop the whole chain.
             chain.clear();
@@ -85,6 +98,6 @@ fn has_calls(calls: &Branches<'_>) -> bool {
 fn add_calls(calls: &Branches<'_>, most: usize, chain: &mut Vec<CodeAddress>) {
     let innermost = calls.iter().next().map(|call| call.to);
     let addresses = innermost.into_iter().chain(calls.iter().map(|call| call.from));
-    let user = addresses.map(|address| CodeAddress { mode: CpuMode::User, address });
+    let user = addresses.map(|address| CodeAddress::exact(CpuMode::User, address));
     chain.extend(user.take(most.saturating_sub(chain.len())));
 }

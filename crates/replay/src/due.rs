@@ -10,7 +10,7 @@ use tare_profile::Losses;
 use crate::cpumode::CpuMode;
 use crate::deferred::{self, Deferred, DeferredSample};
 use crate::group::{GroupCounts, Member};
-use crate::machine::Machine;
+use crate::machine::{Machine, UserPart};
 use crate::off_cpu::OffCpuStacks;
 use crate::options::{ReplayOptions, SampleDetail};
 use crate::replayed::Replayed;
@@ -105,8 +105,9 @@ impl ReplayState {
         self.machine.apply_record(description, &raw, &record);
         if let Record::CallchainDeferred { cookie, callchain } = &record {
             let addresses = deferred::collect_addresses(callchain.iter());
+            let user = UserPart { addresses, has_return_addresses: true };
             for held in self.deferred.take(*cookie) {
-                self.machine.chain_parts.user = Some(addresses.clone());
+                self.machine.chain_parts.user = Some(user.clone());
                 let flow = self.pass_to_sink(
                     description,
                     DueRecord::from_deferred(&held, description),

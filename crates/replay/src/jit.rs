@@ -95,6 +95,8 @@ pub(crate) struct JitCode {
     /// The time of the next change of any dump, in nanoseconds of `CLOCK_MONOTONIC`; `None` if no
     /// change is pending.
     next_ns: Option<u64>,
+    /// Whether a process has a perf map.
+    perf_maps: HashMap<i32, bool, foldhash::fast::RandomState>,
     /// The runtime that compiles code in a process, if its mapped files reveal it.
     runtimes: HashMap<i32, Runtime, foldhash::fast::RandomState>,
     /// Unreadable dumps by process: the reason and the path.
@@ -233,6 +235,14 @@ impl JitCode {
         (address < end).then(|| DsoAddress { dso, address: first + (address - start) })
     }
 
+    /// Whether a process has a perf map, as `exists` says when the process is first asked for.
+    pub(crate) fn has_perf_map(&mut self, pid: i32, exists: impl FnOnce() -> bool) -> bool {
+        if self.perf_maps.len() >= PROCESSES {
+            self.perf_maps.clear();
+        }
+        *self.perf_maps.entry(pid).or_insert_with(exists)
+    }
+
     /// Notes the runtime of a process, if a file that it mapped reveals it.
     pub(crate) fn detect_runtime(&mut self, pid: i32, path: &[u8]) {
         let before = self.runtimes.get(&pid);
@@ -286,6 +296,7 @@ impl JitCode {
     pub(crate) fn forget_program(&mut self, pid: i32) {
         self.forget_code(pid);
         self.runtimes.remove(&pid);
+        self.perf_maps.remove(&pid);
     }
 
     /// Drops the compiled code of a process.

@@ -51,6 +51,9 @@ const UNUSED_BYTES: usize = 16 << 20;
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 
+/// The recorded name of memory without a file.
+const ANONYMOUS: &[u8] = b"//anon";
+
 /// The kernel's name in a recording.
 const KERNEL: &[u8] = b"[kernel.kallsyms]";
 
@@ -116,17 +119,39 @@ impl FramePointerLookup {
 #[derive(Debug, Default)]
 pub(crate) struct ChainParts {
     /// The user part: unwound from a copied stack, or recorded later.
-    pub(crate) user: Option<Vec<u64>>,
+    pub(crate) user: Option<UserPart>,
     /// The chain of the task that ended the wait, for a sample of off-CPU time.
     pub(crate) waker: Vec<CodeAddress>,
+}
+
+/// The user part of a call chain, innermost address first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UserPart {
+    pub(crate) addresses: Vec<u64>,
+    /// Whether the callers' addresses are return addresses; an unwound stack has those of the calls.
+    pub(crate) has_return_addresses: bool,
+}
+
+impl UserPart {
+    /// Creates the user part from an unwound stack.
+    pub(crate) fn unwound(addresses: Vec<u64>) -> Self {
+        Self { addresses, has_return_addresses: false }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = CodeAddress> {
+        self.addresses.iter().enumerate().map(|(depth, address)| CodeAddress {
+            mode: CpuMode::User,
+            address: *address,
+            is_return: self.has_return_addresses && depth > 0,
+        })
+    }
 }
 
 impl ChainParts {
     /// Appends the parts to the recorded part of a call chain: at most `most` addresses of the user
     /// part, then the waker's chain.
     fn append_to(&self, most: usize, chain: &mut Vec<CodeAddress>) {
-        let user = self.user.iter().flatten().take(most);
-        chain.extend(user.map(|ip| CodeAddress { mode: CpuMode::User, address: *ip }));
+        chain.extend(self.user.iter().flat_map(UserPart::iter).take(most));
         chain.extend_from_slice(&self.waker);
     }
 }
@@ -262,7 +287,7 @@ impl Machine {
         // Symbols of the kernel and its modules have absolute addresses.
         let start = mmap.start;
         let end = start.saturating_add(mmap.len);
-        let mut map = Mapping { start, end, pgoff: start, dso };
+        let mut map = Mapping { start, end, pgoff: start, dso, is_code: true };
         self.kernel = symbol.map(|_| map).or(self.kernel);
         if symbol.is_none() {
             self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
@@ -283,11 +308,9 @@ impl Machine {
         let (kind, name, pgoff) = match mmap.path {
             path if is_code && is_jitdump(path) => return self.map_jitdump(mmap),
             b"[vdso]" => (DsoKind::Vdso, mmap.path.to_vec(), 0),
-            path if has_no_file(path) && is_code => (
-                DsoKind::PerfMap { pid: mmap.pid },
-                format!("/tmp/perf-{}.map", mmap.pid).into_bytes(),
-                start,
-            ),
+            path if has_no_file(path) && is_code => {
+                (DsoKind::PerfMap { pid: mmap.pid }, perf_map_path(mmap.pid), start)
+            }
             path if has_no_file(path) => (DsoKind::Anonymous, path.to_vec(), start),
             path if path.starts_with(b"/") => (DsoKind::Elf, path.to_vec(), mmap.pgoff),
             path => (DsoKind::Anonymous, path.to_vec(), mmap.pgoff),
@@ -296,11 +319,31 @@ impl Machine {
             self.jit.detect_runtime(mmap.pid, &name);
         }
         if let Some(dso) = self.intern(kind, &name, &mmap.file) {
+            if kind == DsoKind::Elf && is_code && self.is_compiled_code(mmap.pid, dso) {
+                let memory = Mmap { path: ANONYMOUS, file: RecordedFile::None, ..*mmap };
+                return self.map_user(&memory);
+            }
             if kind == DsoKind::Elf {
                 self.dsos.table.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
             }
-            self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
+            self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });
         }
+    }
+
+    /// Whether the code in a file's mapping was compiled at run time: the process has a perf map, and
+    /// the file isn't an ELF file. .NET compiles into a memory file, and maps its libraries, which
+    /// aren't ELF files. The kernel records build ids of ELF files only.
+    fn is_compiled_code(&mut self, pid: i32, dso: DsoId) -> bool {
+        let Self { jit, symbolizer, dsos, .. } = self;
+        let has_build_id = dsos.table.get(dso).is_some_and(|dso| dso.build_id.is_some());
+        let has_perf_map = || {
+            let kind = DsoKind::PerfMap { pid };
+            let map = Dso { kind, name: perf_map_path(pid), build_id: None };
+            symbolizer.jit_file(&map).is_ok()
+        };
+        !has_build_id
+            && jit.has_perf_map(pid, has_perf_map)
+            && !symbolizer.has_elf_file(&dsos.table, dso)
     }
 
     /// Reads a jitdump. A process maps its jitdump as code to tell profilers of it.
@@ -340,7 +383,7 @@ impl Machine {
         } else if self.spaces.find_kernel(start).is_none_or(|map| self.is_module(map.dso))
             && let Some(dso) = self.intern(kind, ksymbol.name, &RecordedFile::None)
         {
-            self.spaces.add_kernel(Mapping { start, end, pgoff: 0, dso });
+            self.spaces.add_kernel(Mapping { start, end, pgoff: 0, dso, is_code: true });
         }
     }
 
@@ -418,6 +461,47 @@ impl Machine {
             .filter(|kernel| address >= kernel.start)?;
         let at = DsoAddress { dso: kernel.dso, address: kernel.to_dso(address) };
         self.symbol(at).is_ok().then_some(at)
+    }
+
+    /// Whether a return address is in memory that isn't code: a call chain is wrong from there on. In
+    /// a process without recorded mappings, any address may be code.
+    #[must_use]
+    pub fn is_outside_code(&self, pid: i32, at: CodeAddress) -> bool {
+        let (CpuMode::User, pid) = at.mode.in_process(pid) else { return false };
+        let Some(space) = self.spaces.space(pid).filter(|_| at.is_return) else { return false };
+        match space.find(at.address) {
+            Some(mapping) => !mapping.is_code,
+            None => space.mappings().next().is_some() && self.jit.find(pid, at.address).is_none(),
+        }
+    }
+
+    /// Returns the address whose function and line a frame has: for a return address, the last byte
+    /// of the call. Signal handlers return to code that didn't call them, and interrupts to any
+    /// instruction; if that is a function's first one, the byte before it belongs to no call.
+    #[must_use]
+    pub fn call_site(&self, at: DsoAddress, is_return: bool) -> DsoAddress {
+        if !is_return {
+            return at;
+        }
+        let call = DsoAddress { address: at.address.wrapping_sub(1), ..at };
+        let starts = |symbol: &Symbol| symbol.start == at.address;
+        match self.symbol(at).ok().filter(starts) {
+            Some(symbol) if self.is_interrupted_start(symbol, call) => at,
+            _ => call,
+        }
+    }
+
+    /// Whether a return to a function's first instruction comes from a signal handler or an interrupt.
+    /// `before` is the last byte before the function.
+    fn is_interrupted_start(&self, function: Symbol, before: DsoAddress) -> bool {
+        let is_kernel = self.dso(function.dso).is_some_and(|dso| dso.kind.is_kernel());
+        if !is_kernel {
+            return self.symbolizer.returns_from_signal(&self.dsos.table, function);
+        }
+        // The kernel's functions follow padding, which may have a symbol of its own.
+        let padding = self.symbol(before);
+        padding.is_ok_and(|padding| self.symbol_name(padding).starts_with("__pfx_"))
+            || padding.is_err()
     }
 
     /// Replaces `chain` with a sample's call chain, innermost address first: at most `most` recorded
@@ -581,6 +665,11 @@ impl Machine {
     }
 }
 
+/// Returns the name of a process's perf map.
+fn perf_map_path(pid: i32) -> Vec<u8> {
+    format!("/tmp/perf-{pid}.map").into_bytes()
+}
+
 fn is_compiled(kind: DsoKind) -> bool {
     matches!(kind, DsoKind::PerfMap { .. } | DsoKind::JitDump { .. })
 }
@@ -654,9 +743,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_user_part_is_limited_and_precedes_the_wakers_chain() {
-        let at = |mode, address| CodeAddress { mode, address };
+        let at = CodeAddress::exact;
         let waker = vec![at(CpuMode::UserOf(7), 4), at(CpuMode::UserOf(7), 5)];
-        let parts = ChainParts { user: Some(vec![1, 2, 3]), waker: waker.clone() };
+        let user = Some(UserPart::unwound(vec![1, 2, 3]));
+        let parts = ChainParts { user, waker: waker.clone() };
         let mut chain = vec![at(CpuMode::Kernel, 9)];
         parts.append_to(2, &mut chain);
         let user = [at(CpuMode::Kernel, 9), at(CpuMode::User, 1), at(CpuMode::User, 2)];

@@ -17,7 +17,7 @@ use tare_profile::OffCpuChains;
 
 use crate::callchain::{self, CodeAddress};
 use crate::cpumode::CpuMode;
-use crate::machine::Machine;
+use crate::machine::{Machine, UserPart};
 
 /// Limit of addresses in all stacks.
 const ADDRESSES: usize = 1 << 21;
@@ -85,8 +85,9 @@ impl OffCpuStacks {
         let name = sample.head.addr.unwrap_or(0);
         let ns = sample.head.period.unwrap_or(0);
         if ns == 0 {
-            if let Some(addresses) = machine.chain_parts.user.take() {
-                self.store_chain(name, UserChain { addresses: addresses.into(), is_whole });
+            if let Some(user) = machine.chain_parts.user.take() {
+                let addresses = user.addresses.into();
+                self.store_chain(name, UserChain { addresses, is_whole });
             } else if let Some(waker) = sample.transaction.filter(|waker| *waker != 0) {
                 self.store_waker(waker, name, sample);
             }
@@ -94,7 +95,8 @@ impl OffCpuStacks {
         }
         if sample.stack_user.is_some() {
             let chain = self.chains.get(&name).filter(|_| name != 0);
-            machine.chain_parts.user = chain.map(|chain| chain.addresses.to_vec());
+            machine.chain_parts.user =
+                chain.map(|chain| UserPart::unwound(chain.addresses.to_vec()));
             self.reach.ns += ns;
             self.reach.whole_ns += if chain.is_some_and(|chain| chain.is_whole) { ns } else { 0 };
         }
@@ -106,7 +108,7 @@ impl OffCpuStacks {
             machine
                 .chain_parts
                 .waker
-                .extend(user.map(|address| CodeAddress { mode, address: *address }));
+                .extend(user.map(|address| CodeAddress::exact(mode, *address)));
         }
         true
     }

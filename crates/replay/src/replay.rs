@@ -9,7 +9,7 @@ use tare_profile::Losses;
 use crate::ahead::{self, AheadState};
 use crate::due::{DueRecord, ReplayState};
 use crate::error::Error;
-use crate::machine::Machine;
+use crate::machine::{Machine, UserPart};
 use crate::options::{ReplayOptions, SampleDetail};
 use crate::reader::{self, ReaderEnd};
 use crate::recording::{Recording, add_reading_losses};
@@ -183,7 +183,8 @@ impl Replay {
     ) -> Result<ControlFlow<()>, S::Error> {
         if let Some(ahead) = &mut self.ahead {
             if due.raw.kind == kind::PERF_RECORD_SAMPLE {
-                self.state.machine.chain_parts.user = ahead.unwind_now(description, due.raw, sink);
+                let unwound = ahead.unwind_now(description, due.raw, sink);
+                self.state.machine.chain_parts.user = unwound.map(UserPart::unwound);
             } else {
                 ahead.apply(description, &due.raw);
             }
@@ -269,7 +270,8 @@ impl Replay {
                 ahead.take_batch(self.waiting.sorter.upcoming(), description, sink);
             }
             let Some(due) = self.waiting.pop() else { break };
-            self.state.machine.chain_parts.user = self.ahead.as_mut().and_then(AheadState::next);
+            let unwound = self.ahead.as_mut().and_then(AheadState::next);
+            self.state.machine.chain_parts.user = unwound.map(UserPart::unwound);
             self.state.is_whole = self.ahead.as_ref().is_some_and(|ahead| ahead.is_whole);
             if self.state.deliver(description, due, sink)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -7,7 +7,7 @@ use tare_render::script::{Fields, hex, name};
 use tare_replay::{CodeAddress, DsoAddress, Machine, Replayed};
 
 use crate::options::ScriptOptions;
-use crate::pending::{FrameRequest, PendingLines, call_address, may_have_lines};
+use crate::pending::{FrameRequest, PendingLines, may_have_lines};
 
 /// Maximum number of cached texts. Most addresses occur many times.
 const CACHED: usize = 1 << 16;
@@ -22,7 +22,8 @@ struct SymbolText {
 /// Prints addresses.
 #[derive(Debug)]
 pub(crate) struct AddressPrinter {
-    texts: HashMap<(DsoAddress, Fields), SymbolText, foldhash::fast::RandomState>,
+    /// By the recorded address, and whether it is a return address.
+    texts: HashMap<(DsoAddress, bool, Fields), SymbolText, foldhash::fast::RandomState>,
     max_stack: usize,
     stop_at: Vec<String>,
     chain: Vec<CodeAddress>,
@@ -75,11 +76,11 @@ impl AddressPrinter {
                 };
                 self.pending.push_frames(text.len(), b"", b"", request);
             }
-            None => _ = self.add_symbol(text, machine, at, fields),
+            None => _ = self.add_symbol(text, machine, at, false, fields),
         }
     }
 
-    /// Adds a call chain, a line per frame.
+    /// Adds a call chain, a line per frame, up to the first return address that isn't in code.
     pub(crate) fn add_chain(
         &mut self,
         text: &mut Vec<u8>,
@@ -90,8 +91,13 @@ impl AddressPrinter {
         let mut chain = std::mem::take(&mut self.chain);
         machine.callchain(sample, self.max_stack, &mut chain);
         let needs_debug_info = self.inline || fields.contains(Fields::SRCLINE);
-        for (CodeAddress { mode, address: ip }, is_caller) in chain_addresses(&chain) {
-            let at = machine.dso_address(mode, sample.fields.head.pid.unwrap_or(-1), ip);
+        let pid = sample.fields.head.pid.unwrap_or(-1);
+        for frame in &chain {
+            if machine.is_outside_code(pid, *frame) {
+                break;
+            }
+            let CodeAddress { mode, address: ip, is_return } = *frame;
+            let at = machine.dso_address(mode, pid, ip);
             let begin = text.len();
             if fields.contains(Fields::IP) {
                 // An address in a file outlives the process, unlike one in its address space.
@@ -104,7 +110,7 @@ impl AddressPrinter {
                 Some(at) => {
                     let request = FrameRequest {
                         at,
-                        call: call_address(at, is_caller),
+                        call: machine.call_site(at, is_return),
                         fields,
                         with_inlined: self.inline,
                         full_source_paths: self.full_source_paths,
@@ -112,10 +118,10 @@ impl AddressPrinter {
                     self.pending.push_frames(begin, &text[begin..], b"\n", request);
                     text.truncate(begin);
                     !self.stop_at.is_empty()
-                        && self.symbol_text(machine, at, Fields::SYM).ends_chain
+                        && self.symbol_text(machine, at, is_return, Fields::SYM).ends_chain
                 }
                 None => {
-                    let ends_chain = self.add_symbol(text, machine, at, fields);
+                    let ends_chain = self.add_symbol(text, machine, at, is_return, fields);
                     text.push(b'\n');
                     ends_chain
                 }
@@ -134,6 +140,7 @@ impl AddressPrinter {
         text: &mut Vec<u8>,
         machine: &mut Machine,
         at: Option<DsoAddress>,
+        is_return: bool,
         fields: Fields,
     ) -> bool {
         let fields = fields & (Fields::SYM | Fields::SYMOFF | Fields::DSO);
@@ -143,26 +150,32 @@ impl AddressPrinter {
             text.extend_from_slice(dso);
             return false;
         };
-        if let Some(symbol) = self.texts.get(&(at, fields)) {
+        if let Some(symbol) = self.texts.get(&(at, is_return, fields)) {
             text.extend_from_slice(&symbol.text);
             return symbol.ends_chain;
         }
-        let symbol = self.symbol_text(machine, at, fields);
+        let symbol = self.symbol_text(machine, at, is_return, fields);
         text.extend_from_slice(&symbol.text);
         let ends_chain = symbol.ends_chain;
         if self.texts.len() >= CACHED {
             self.texts.clear();
         }
-        self.texts.insert((at, fields), symbol);
+        self.texts.insert((at, is_return, fields), symbol);
         ends_chain
     }
 
-    fn symbol_text(&self, machine: &mut Machine, at: DsoAddress, fields: Fields) -> SymbolText {
+    fn symbol_text(
+        &self,
+        machine: &Machine,
+        at: DsoAddress,
+        is_return: bool,
+        fields: Fields,
+    ) -> SymbolText {
         let mut text = Vec::new();
         let mut ends_chain = false;
         if fields.contains(Fields::SYM) {
             text.push(b' ');
-            match machine.symbol(at) {
+            match machine.symbol(machine.call_site(at, is_return)) {
                 Ok(symbol) => {
                     let symbol_name = machine.symbol_name(symbol);
                     name(&mut text, symbol_name.as_bytes());
@@ -182,13 +195,6 @@ impl AddressPrinter {
         }
         SymbolText { text: text.into(), ends_chain }
     }
-}
-
-/// Iterates over the addresses of a call chain, each with whether it is a return address. The first
-/// address of each mode isn't one: it is where the CPU was.
-pub(crate) fn chain_addresses(chain: &[CodeAddress]) -> impl Iterator<Item = (CodeAddress, bool)> {
-    let mut mode_before = None;
-    chain.iter().map(move |at| (*at, mode_before.replace(at.mode) == Some(at.mode)))
 }
 
 fn is_user(machine: &Machine, at: DsoAddress) -> bool {

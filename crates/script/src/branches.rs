@@ -51,7 +51,7 @@ impl BranchPrinter {
                     line.text.extend_from_slice(separator.as_bytes());
                     let begin = line.text.len();
                     let fields = Fields::SYM | Fields::SYMOFF;
-                    line.addresses.add_symbol(line.text, line.machine, at, fields);
+                    line.addresses.add_symbol(line.text, line.machine, at, false, fields);
                     line.text.remove(begin);
                 } else {
                     let printed = match layout {

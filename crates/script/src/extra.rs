@@ -55,7 +55,7 @@ impl SampleLine<'_> {
             .machine
             .dso_address(mode, pid, addr)
             .or_else(|| self.machine.dso_address(other, pid, addr));
-        self.addresses.add_symbol(self.text, self.machine, at, self.fields);
+        self.addresses.add_symbol(self.text, self.machine, at, false, self.fields);
     }
 
     /// Adds the registers.

@@ -21,11 +21,10 @@ use tare_replay::{
 };
 use tare_symbols::{NameSource, ResolvedFrames};
 
-use crate::address::chain_addresses;
 use crate::error::ScriptError;
 use crate::lines::LineBuffer;
 use crate::options::ScriptOptions;
-use crate::pending::{call_address, may_have_lines, threads};
+use crate::pending::{may_have_lines, threads};
 
 /// Version of the layout: see [`json_header`].
 const VERSION: u32 = 1;
@@ -163,9 +162,7 @@ impl<'a, W: Write> JsonSink<'a, W> {
             tid: head.tid,
             cpu: head.cpu,
             period: head.period.or(fixed),
-            at: head
-                .ip
-                .map(|address| self.frame(machine, pid, CodeAddress { mode, address }, false)),
+            at: head.ip.map(|address| self.frame(machine, pid, CodeAddress::exact(mode, address))),
             addr: head.addr.map(|addr| format!("{addr:#x}")),
             trace,
             callchain: has_chain.then(|| self.callchain(machine, pid)),
@@ -177,25 +174,21 @@ impl<'a, W: Write> JsonSink<'a, W> {
         if self.waiting.len() < WAITING { Ok(()) } else { self.add_waiting(machine) }
     }
 
-    fn callchain(&self, machine: &mut Machine, pid: i32) -> Vec<JsonFrame> {
-        let addresses = chain_addresses(&self.chain);
-        addresses.map(|(at, is_caller)| self.frame(machine, pid, at, is_caller)).collect()
+    /// Returns the frames of the call chain, up to the first return address that isn't in code.
+    fn callchain(&self, machine: &Machine, pid: i32) -> Vec<JsonFrame> {
+        let chain = self.chain.iter().take_while(|at| !machine.is_outside_code(pid, **at));
+        chain.map(|at| self.frame(machine, pid, *at)).collect()
     }
 
-    fn frame(
-        &self,
-        machine: &mut Machine,
-        pid: i32,
-        at: CodeAddress,
-        is_caller: bool,
-    ) -> JsonFrame {
-        let CodeAddress { mode, address: ip } = at;
+    fn frame(&self, machine: &Machine, pid: i32, code: CodeAddress) -> JsonFrame {
+        let CodeAddress { mode, address: ip, is_return } = code;
         let mut frame = JsonFrame { ip: format!("{ip:#x}"), ..JsonFrame::default() };
         let Some(at) = machine.dso_address(mode, pid, ip) else { return frame };
+        let call = machine.call_site(at, is_return);
         let needs_debug_info = self.options.inline && may_have_lines(machine, at);
-        frame.call = needs_debug_info.then(|| call_address(at, is_caller));
+        frame.call = needs_debug_info.then_some(call);
         frame.dso = Some(to_text(machine.dso_name(at.dso)));
-        match machine.symbol(at) {
+        match machine.symbol(call) {
             Ok(symbol) => {
                 frame.offset = Some(at.address.wrapping_sub(symbol.start));
                 frame.symbol = Some(machine.symbol_name(symbol).to_owned());

@@ -21,7 +21,7 @@ const CACHED: usize = 1 << 18;
 pub(crate) struct FrameRequest {
     /// The printed address.
     pub(crate) at: DsoAddress,
-    /// An address in the instruction: for a caller, one byte before the return address.
+    /// The address whose functions and line are printed: of a return address, the call before it.
     pub(crate) call: DsoAddress,
     pub(crate) fields: Fields,
     /// Print a line for each inlined function.
@@ -73,11 +73,6 @@ pub(crate) fn may_have_lines(machine: &Machine, at: DsoAddress) -> bool {
     machine.dso(at.dso).is_some_and(|dso| {
         dso.kind.has_kernel_file() || matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. })
     })
-}
-
-/// Returns the address to look up for a frame: a return address belongs to the call before it.
-pub(crate) fn call_address(at: DsoAddress, is_caller: bool) -> DsoAddress {
-    DsoAddress { address: at.address.saturating_sub(u64::from(is_caller)), ..at }
 }
 
 impl PendingLines {

@@ -205,7 +205,7 @@ impl<'a> LinePrinter<'a> {
             } else {
                 let head = &sample.fields.head;
                 let mode = CpuMode::from_misc(misc);
-                let address = CodeAddress { mode, address: head.ip.unwrap_or(0) };
+                let address = CodeAddress::exact(mode, head.ip.unwrap_or(0));
                 addresses.add_address(text, machine, head.pid.unwrap_or(-1), address, fields);
             }
         }

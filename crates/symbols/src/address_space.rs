@@ -18,6 +18,8 @@ pub struct Mapping {
     pub pgoff: u64,
     /// Mapped DSO.
     pub dso: DsoId,
+    /// Whether the memory may be executed.
+    pub is_code: bool,
 }
 
 impl Mapping {
@@ -382,7 +384,7 @@ mod tests {
     use super::*;
 
     fn map(start: u64, end: u64, pgoff: u64, dso: u32) -> Mapping {
-        Mapping { start, end, pgoff, dso: DsoId::from_index(dso) }
+        Mapping { start, end, pgoff, dso: DsoId::from_index(dso), is_code: true }
     }
 
     fn all(space: &AddressSpace) -> Vec<Mapping> {

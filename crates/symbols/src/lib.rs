@@ -35,7 +35,7 @@
 //!         let dso = Dso { kind: DsoKind::Elf, name: path.into(), build_id: None };
 //!         let dso = dsos.intern(dso).expect("not too many");
 //!         let (start, end, pgoff) = (number(start), number(end), number(pgoff));
-//!         spaces.add(1, Mapping { start, end, pgoff, dso });
+//!         spaces.add(1, Mapping { start, end, pgoff, dso, is_code: true });
 //!     }
 //! }
 //! let symbolizer = Symbolizer::new(SymbolOptions::default());

@@ -29,6 +29,7 @@ use crate::perf_map::PerfMap;
 use crate::search::{SymbolOptions, find};
 use crate::texts::Texts;
 use crate::unresolved::Unresolved;
+use crate::unwind;
 use budget::TableBudget;
 pub use code::FunctionCode;
 pub use frames::{Frame, ResolvedFrames, SourceLocation};
@@ -239,6 +240,16 @@ impl Symbolizer {
         self.code(dsos, Symbol { dso, start, end, number: u32::MAX })
     }
 
+    /// Whether signal handlers return to a function: it calls `rt_sigreturn(2)`.
+    #[must_use]
+    pub fn returns_from_signal(&self, dsos: &DsoTable, function: Symbol) -> bool {
+        if dsos.get(function.dso).is_some_and(|dso| dso.kind == DsoKind::Vdso) {
+            return self.name(function).contains("sigreturn");
+        }
+        let code = self.code(dsos, Symbol { end: function.start + 16, ..function });
+        code.is_ok_and(|code| unwind::is_signal_return(&code.bytes))
+    }
+
     /// Converts an address of an ELF file to an address of its DSO, the offset in the file. `None`
     /// if the file has no such address, or isn't here.
     #[must_use]
@@ -252,6 +263,13 @@ impl Symbolizer {
     pub fn offset_of(&self, dsos: &DsoTable, symbol: Symbol, address: u64) -> Option<u64> {
         let symbols = self.symbols(dsos, symbol.dso).ok()?;
         self.segments(symbols, &dsos.recorded(symbol.dso)?).ok()?.to_offset(address)
+    }
+
+    /// Whether the recorded file of a DSO is here, and is an ELF file.
+    #[must_use]
+    pub fn has_elf_file(&self, dsos: &DsoTable, dso: DsoId) -> bool {
+        let recorded = dsos.recorded(dso);
+        recorded.is_some_and(|recorded| find::binary(&self.options, &recorded).is_ok())
     }
 
     /// Opens the perf map or the jitdump of a DSO.

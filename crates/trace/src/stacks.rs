@@ -103,7 +103,8 @@ impl Stacks {
         if kind == DsoKind::Elf {
             self.dsos.note_mapping(dso, DsoMapping { pid: mmap.pid, start, end });
         }
-        self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso });
+        let is_code = !mmap.is_data;
+        self.spaces.add(mmap.pid, Mapping { start, end, pgoff, dso, is_code });
     }
 
     /// Copies a process's mappings to its new child.
@@ -166,6 +167,7 @@ impl Stacks {
         }
         if addresses.is_empty() {
             addresses = frame_pointers;
+            addresses.iter_mut().skip(1).for_each(|address| *address = address.wrapping_sub(1));
         }
         if self.lines.len() > MOST_LINES {
             self.lines.clear();
@@ -235,13 +237,13 @@ impl Stacks {
         let at = mapping.to_dso(address);
         let name = self.dsos.get(mapping.dso).map_or(&b"?"[..], |dso| &dso.name);
         let name = String::from_utf8_lossy(name);
-        let symbol = match self.symbolizer.find(&self.dsos, mapping.dso, at) {
-            Ok(symbol) => {
-                let offset = at.saturating_sub(symbol.start) + behind;
-                format!("{}+{offset:#x}", self.symbolizer.name(symbol))
-            }
-            Err(_) => String::new(),
-        };
+        let symbol = self.symbolizer.find(&self.dsos, mapping.dso, at).ok();
+        // No call begins a function: a signal handler returns there.
+        let behind = if symbol.is_some_and(|symbol| symbol.start == at) { 0 } else { behind };
+        let symbol = symbol.map_or_else(String::new, |symbol| {
+            let offset = at.saturating_sub(symbol.start) + behind;
+            format!("{}+{offset:#x}", self.symbolizer.name(symbol))
+        });
         printable(&format!("{name}({symbol}) [{:#x}]", at + behind)).into_owned()
     }
 }

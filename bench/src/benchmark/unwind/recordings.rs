@@ -156,7 +156,7 @@ impl RecordedStacks {
         let code = (kind == DsoKind::Elf && mmap.prot & PROT_EXEC != 0).then_some(path);
         let dso = self.dsos.intern(Dso { kind, name: mmap.path.to_vec(), build_id: None })?;
         let end = mmap.start.checked_add(mmap.len)?;
-        let mapping = Mapping { start: mmap.start, end, pgoff: mmap.pgoff, dso };
+        let mapping = Mapping { start: mmap.start, end, pgoff: mmap.pgoff, dso, is_code: true };
         Some(Change::Map { pid: mmap.pid, mapping, code })
     }
 }

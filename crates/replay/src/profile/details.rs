@@ -130,7 +130,7 @@ impl Details {
             Detail::DsoSize | Detail::SymbolSize => number(detailed.size(machine, detail)),
             Detail::CodeSymbol => {
                 let mode = CpuMode::from_misc(detailed.sample.raw.misc);
-                let place = sample.head.ip.map(|address| CodeAddress { mode, address });
+                let place = sample.head.ip.map(|address| CodeAddress::exact(mode, address));
                 place_value(profile, machine, frames, detailed.pid(), place, detail)
             }
             Detail::Socket => {

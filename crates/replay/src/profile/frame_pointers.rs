@@ -8,17 +8,26 @@
 //! ```
 //! The unwinding tables show whether a function keeps one: some row finds the caller's frame by the
 //! frame pointer. Callers are also missing if the chain ends in a library that keeps none, except in
-//! the C library, which starts programs and threads.
+//! the C library, which starts programs and threads, and if it continues outside of code: the last
+//! function used the register for data.
 
 use std::collections::HashMap;
 
 use tare_profile::{DsoId, FrameId, FramePointers, Profile, Space, StackId};
 
+/// A call chain to judge, innermost frame first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JudgedChain<'a> {
+    pub(super) frames: &'a [FrameId],
+    /// Whether it continued at an address that isn't in code.
+    pub(super) is_cut: bool,
+}
+
 /// Counts of call chains, and the files that broke some of them.
 #[derive(Debug, Default)]
 pub(super) struct BrokenChains {
-    /// The first file that broke each stack.
-    culprits: HashMap<StackId, Option<DsoId>, foldhash::fast::RandomState>,
+    /// The first file that broke each stack, cut or not.
+    culprits: HashMap<(StackId, bool), Option<DsoId>, foldhash::fast::RandomState>,
     broken: HashMap<DsoId, u64, foldhash::fast::RandomState>,
     all: u64,
 }
@@ -27,17 +36,18 @@ pub(super) struct BrokenChains {
 pub(super) type FramePointerUses = HashMap<FrameId, bool, foldhash::fast::RandomState>;
 
 impl BrokenChains {
-    /// Counts the call chain of a sample, innermost frame first.
+    /// Counts the call chain of a sample.
     pub(super) fn count(
         &mut self,
         profile: &Profile,
         uses: &FramePointerUses,
         stack: StackId,
-        chain: &[FrameId],
+        chain: JudgedChain<'_>,
     ) {
         self.all += 1;
+        let key = (stack, chain.is_cut);
         let culprit =
-            self.culprits.entry(stack).or_insert_with(|| find_culprit(profile, uses, chain));
+            self.culprits.entry(key).or_insert_with(|| find_culprit(profile, uses, chain));
         if let Some(dso) = culprit {
             *self.broken.entry(*dso).or_default() += 1;
         }
@@ -57,11 +67,15 @@ impl BrokenChains {
     }
 }
 
-fn find_culprit(profile: &Profile, uses: &FramePointerUses, chain: &[FrameId]) -> Option<DsoId> {
+fn find_culprit(
+    profile: &Profile,
+    uses: &FramePointerUses,
+    chain: JudgedChain<'_>,
+) -> Option<DsoId> {
     let dso = |frame: &FrameId| profile.frame(*frame)?.dso;
     let is_user =
         |frame: &&FrameId| profile.frame(**frame).is_some_and(|frame| frame.space == Space::User);
-    let mut user = chain.iter().filter(is_user).peekable();
+    let mut user = chain.frames.iter().filter(is_user).peekable();
     let leaf = *user.peek()?;
     while let Some(frame) = user.next() {
         if uses.get(frame) != Some(&false) {
@@ -73,7 +87,7 @@ fn find_culprit(profile: &Profile, uses: &FramePointerUses, chain: &[FrameId]) -
             return dso(frame);
         }
     }
-    None
+    chain.frames.last().filter(|_| chain.is_cut).and_then(dso)
 }
 
 /// Whether a file is the C library or its loader, which start programs and threads.
@@ -116,11 +130,16 @@ mod tests {
 
     /// Returns the file that breaks a call chain, innermost function first.
     fn culprit(functions: &[(&str, bool)]) -> Option<String> {
+        culprit_of(functions, false)
+    }
+
+    fn culprit_of(functions: &[(&str, bool)], is_cut: bool) -> Option<String> {
         let (mut profile, uses, chain) = frames(functions);
         let stack = profile.add_stack(&chain).unwrap();
         let mut broken = BrokenChains::default();
-        broken.count(&profile, &uses, stack, &chain);
-        broken.count(&profile, &uses, stack, &chain);
+        let chain = JudgedChain { frames: &chain, is_cut };
+        broken.count(&profile, &uses, stack, chain);
+        broken.count(&profile, &uses, stack, chain);
         let summary = broken.summary(&profile)?;
         assert_eq!((summary.stacks, summary.broken, summary.dsos[0].1), (2, 2, 2));
         Some(summary.dsos[0].0.clone())
@@ -138,5 +157,14 @@ mod tests {
         assert_eq!(culprit(&[("a", true), ("a", false)]), None);
         assert_eq!(culprit(&[("a", true), ("libc.so.6", false)]), None);
         assert_eq!(culprit(&[("a", true), ("b", false)]).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn the_last_function_breaks_a_chain_that_leaves_the_code() {
+        assert_eq!(culprit_of(&[("a", true), ("b", true)], true).as_deref(), Some("b"));
+        assert_eq!(
+            culprit_of(&[("a", true), ("libc.so.6", true)], true).as_deref(),
+            Some("libc.so.6")
+        );
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct FrameTable {
     dsos: HashMap<tare_symbols::DsoId, DsoId>,
     /// The frames of the last call chain.
     chain: Vec<FrameId>,
+    /// Whether the last call chain ended at a return address outside of code.
+    is_cut: bool,
     /// For frames in user code, if call chains are judged.
     frame_pointer_uses: Option<FramePointerUses>,
     symbols: HashMap<tare_symbols::Symbol, SymbolId, foldhash::fast::RandomState>,
@@ -51,7 +53,8 @@ struct RecentFrame {
     version: u64,
     /// Needed because both the kernel and processes start with version 0.
     mode: CpuMode,
-    frame: FrameId,
+    /// `None` for a return address outside of code.
+    frame: Option<FrameId>,
 }
 
 impl Default for RecentFrames {
@@ -99,11 +102,16 @@ impl FrameTable {
         pid: i32,
         at: CodeAddress,
     ) -> FrameId {
+        let at = CodeAddress { is_return: false, ..at };
         let version = machine.mappings_version(at.mode, pid);
-        self.find_frame_of_version(profile, machine, pid, version, at)
+        match self.find_frame_of_version(profile, machine, pid, version, at) {
+            Some(frame) => frame,
+            None => self.add_unmapped(profile, at),
+        }
     }
 
-    /// Like [`Self::find_frame`], for a known version of the mappings.
+    /// Like [`Self::find_frame`], for a known version of the mappings. `None` for a return address
+    /// outside of code.
     fn find_frame_of_version(
         &mut self,
         profile: &mut Profile,
@@ -111,9 +119,11 @@ impl FrameTable {
         pid: i32,
         version: Option<u64>,
         at: CodeAddress,
-    ) -> FrameId {
+    ) -> Option<FrameId> {
         let Some(version) = version else { return self.look_up(profile, machine, pid, at) };
-        let CodeAddress { mode, address } = at;
+        let mode = at.mode;
+        // The last byte of a call is no instruction's first, so this is one address at most.
+        let address = at.address.wrapping_sub(u64::from(at.is_return));
         if let Some(Some(recent)) = self.recent.slot(address, version)
             && (recent.address, recent.version, recent.mode) == (address, version, mode)
         {
@@ -131,17 +141,21 @@ impl FrameTable {
         profile: &mut Profile,
         machine: &mut Machine,
         pid: i32,
-        CodeAddress { mode, address }: CodeAddress,
-    ) -> FrameId {
+        code: CodeAddress,
+    ) -> Option<FrameId> {
+        let CodeAddress { mode, is_return, .. } = code;
         let space = space(mode);
-        let Some(at) = machine.dso_address(mode, pid, address) else {
-            let why = self.add_reason(profile, Unresolved::NoMapping);
-            return profile.add_frame(plain_frame(space, None, Err(why), address));
-        };
-        let key = (space, at.dso, at.address);
-        if let Some(frame) = self.frames.get(&key) {
-            return *frame;
+        if machine.is_outside_code(pid, code) {
+            return None;
         }
+        let Some(recorded) = machine.dso_address(mode, pid, code.address) else {
+            return Some(self.add_unmapped(profile, code));
+        };
+        let key = (space, recorded.dso, recorded.address.wrapping_sub(u64::from(is_return)));
+        if let Some(frame) = self.frames.get(&key) {
+            return Some(*frame);
+        }
+        let at = machine.call_site(recorded, is_return);
         let dso = self.add_dso(profile, machine, at.dso);
         let (function, address) = match machine.symbol(at) {
             Ok(symbol) => (Ok(self.add_symbol(profile, machine, dso, symbol)), symbol.start),
@@ -164,7 +178,13 @@ impl FrameTable {
         {
             uses.extend(machine.keeps_frame_pointer(at).map(|keeps| (frame, keeps)));
         }
-        frame
+        Some(frame)
+    }
+
+    /// Adds the frame of an address without a mapping.
+    fn add_unmapped(&mut self, profile: &mut Profile, at: CodeAddress) -> FrameId {
+        let why = self.add_reason(profile, Unresolved::NoMapping);
+        profile.add_frame(plain_frame(space(at.mode), None, Err(why), at.address))
     }
 
     /// Whether lines are looked up at the end.
@@ -266,13 +286,18 @@ impl FrameTable {
         &self.chain
     }
 
+    /// Whether the call chain that was added last ended at a return address outside of code.
+    pub(super) fn is_last_chain_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Returns the recorded machine's symbol of a function.
     pub(super) fn recorded_symbol(&self, function: SymbolId) -> Option<tare_symbols::Symbol> {
         self.symbols.iter().find(|(_, known)| **known == function).map(|(symbol, _)| *symbol)
     }
 
-    /// Adds the stack of a call chain, innermost address first. Returns `None` if the chain is
-    /// empty.
+    /// Adds the stack of a call chain, innermost address first, up to the first return address that
+    /// isn't in code. Returns `None` if the chain is empty.
     pub(super) fn add_stack(
         &mut self,
         profile: &mut Profile,
@@ -284,7 +309,7 @@ impl FrameTable {
         frames.clear();
         let [kernel, user] =
             [CpuMode::Kernel, CpuMode::User].map(|mode| machine.mappings_version(mode, pid));
-        frames.extend(chain.iter().map(|at| {
+        frames.extend(chain.iter().map_while(|at| {
             let version = match at.mode {
                 CpuMode::Kernel => kernel,
                 CpuMode::User => user,
@@ -292,6 +317,7 @@ impl FrameTable {
             };
             self.find_frame_of_version(profile, machine, pid, version, *at)
         }));
+        self.is_cut = frames.len() < chain.len();
         let stack = profile.add_stack(&frames);
         self.chain = frames;
         stack
@@ -337,7 +363,7 @@ mod tests {
     use crate::machine::tests::{machine_with, map};
 
     fn user(address: u64) -> CodeAddress {
-        CodeAddress { mode: CpuMode::User, address }
+        CodeAddress::exact(CpuMode::User, address)
     }
 
     #[test]
@@ -347,13 +373,46 @@ mod tests {
         let mut frames = FrameTable::new(None, false);
         let first = frames.find_frame(&mut profile, &mut machine, 1, user(0x1000));
         assert_eq!(frames.find_frame(&mut profile, &mut machine, 1, user(0x1000)), first);
-        let kernel = CodeAddress { mode: CpuMode::Kernel, address: 0x1000 };
+        let kernel = CodeAddress::exact(CpuMode::Kernel, 0x1000);
         let unmapped = frames.find_frame(&mut profile, &mut machine, 1, kernel);
         assert_ne!(unmapped, first);
         let other = frames.find_frame(&mut profile, &mut machine, 2, user(0x1000));
         assert!(other != first && other != unmapped, "neither has a mapping: equal versions");
         map(&mut machine, 1, 0x1000, "/nonexistent/b");
         assert_ne!(frames.find_frame(&mut profile, &mut machine, 1, user(0x1000)), first);
+    }
+
+    #[test]
+    fn a_return_address_belongs_to_the_call_before_it() {
+        let mappings = [(1, 0x1000, "/nonexistent/a"), (1, 0x2000, "/nonexistent/b")];
+        let mut machine = machine_with(&mappings);
+        let mut profile = Profile::default();
+        let mut frames = FrameTable::new(None, false);
+        let at = |address| CodeAddress { is_return: true, ..user(address) };
+        // The call is the last instruction in its mapping, so it isn't in the next function.
+        let chain = [user(0x1000), at(0x1fff), at(0x1800)];
+        assert!(frames.add_stack(&mut profile, &mut machine, 1, &chain).is_some());
+        let addresses = |frames: &FrameTable, profile: &Profile| -> Vec<u64> {
+            frames.last_chain().iter().map(|id| profile.frame(*id).unwrap().address).collect()
+        };
+        assert_eq!(addresses(&frames, &profile), [0, 0xffe, 0x7ff]);
+        assert!(!frames.is_last_chain_cut());
+    }
+
+    #[test]
+    fn a_chain_ends_at_a_return_address_outside_of_code() {
+        let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/a")]);
+        let mut profile = Profile::default();
+        let mut frames = FrameTable::new(None, false);
+        let at = |address| CodeAddress { is_return: true, ..user(address) };
+        let chain = [user(0x9000), at(0x1010), at(0x2f65_6c61_636f_6c2f), at(0x1020)];
+        for _ in 0..2 {
+            frames.add_stack(&mut profile, &mut machine, 1, &chain);
+            assert_eq!(frames.last_chain().len(), 2, "the CPU may be anywhere");
+            assert!(frames.is_last_chain_cut());
+        }
+        frames.add_stack(&mut profile, &mut machine, 2, &chain);
+        assert_eq!(frames.last_chain().len(), 4, "nothing is known of the process");
     }
 
     #[test]

@@ -44,33 +44,20 @@ impl LineLookup {
     /// leaf remains the function that has the symbol, with the line of the innermost function.
     /// Returns the new row of each row.
     pub(super) fn locate(self, profile: &mut Profile, machine: &Machine) -> ReplacedRows {
-        // The line of a caller is that of its call, which ends before the return address.
-        let call = |at: DsoAddress| DsoAddress { address: at.address.saturating_sub(1), ..at };
-        let exact: Vec<_> = self.requests.iter().map(|request| request.at).collect();
-        let calls: Vec<_> = exact.iter().map(|at| call(*at)).collect();
-        let mut addresses = exact;
-        addresses.extend(calls);
+        let addresses: Vec<_> = self.requests.iter().map(|request| request.at).collect();
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let debug_frames = machine.frames(&addresses, threads);
-        let count = self.requests.len();
-        let [mut exact, mut calls] = [Vec::new(), Vec::new()];
+        let mut replacements = Vec::new();
         for (index, request) in self.requests.iter().enumerate() {
-            let mut replace = |index| {
-                let frames: Vec<_> = debug_frames.get(index).collect();
-                self.make_replacement(profile, machine, request, &frames)
-            };
-            exact.push(replace(index));
-            calls.push(replace(index + count));
+            let frames: Vec<_> = debug_frames.get(index).collect();
+            replacements.push(self.make_replacement(profile, request, &frames));
         }
         let by_frame = FramePositions::new(self.requests.iter().map(|request| request.frame));
         profile.replace_frames(
-            |frame| by_frame.get(frame).and_then(|at| exact.get(at)?.leaf).unwrap_or(frame),
-            |frame, is_caller, chain| {
-                let replaced = if is_caller { &calls } else { &exact };
-                match by_frame.get(frame).and_then(|at| replaced.get(at)) {
-                    Some(replacement) => chain.extend_from_slice(&replacement.chain),
-                    None => chain.push(frame),
-                }
+            |frame| by_frame.get(frame).and_then(|at| replacements.get(at)?.leaf).unwrap_or(frame),
+            |frame, chain| match by_frame.get(frame).and_then(|at| replacements.get(at)) {
+                Some(replacement) => chain.extend_from_slice(&replacement.chain),
+                None => chain.push(frame),
             },
         )
     }
@@ -78,7 +65,6 @@ impl LineLookup {
     fn make_replacement(
         &self,
         profile: &mut Profile,
-        machine: &Machine,
         request: &LineRequest,
         frames: &[tare_symbols::Frame<'_>],
     ) -> Replacement {
@@ -95,10 +81,7 @@ impl LineLookup {
         };
         let innermost = line(frames.first().and_then(|frame| frame.location), profile);
         let leaf = profile.add_frame(ProfileFrame { line: innermost, ..own });
-        // A call that doesn't return may be a function's last instruction. The return address is
-        // then in the next function, and inlined functions don't belong to it.
-        let symbol = machine.symbol(request.at).ok();
-        if !self.with_inlined || frames.last().is_none_or(|last| last.symbol != symbol) {
+        if !self.with_inlined || frames.is_empty() {
             return Replacement { leaf: Some(leaf), chain: vec![leaf] };
         }
         let mut chain = Vec::new();

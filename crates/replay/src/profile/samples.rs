@@ -355,7 +355,7 @@ mod tests {
     fn an_offset_cache_separates_addresses_and_mappings() {
         let mut machine = machine_with(&[(1, 0x1000, "/nonexistent/a")]);
         let mut offsets = OffsetCache::with_slots(1);
-        let at = |address| CodeAddress { mode: CpuMode::User, address };
+        let at = |address| CodeAddress::exact(CpuMode::User, address);
         let start = machine.dso_address(CpuMode::User, 1, 0x1000).unwrap().address;
         let mut distance =
             |machine: &Machine, address| offsets.distance(machine, 1, at(address), start);

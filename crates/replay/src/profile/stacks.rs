@@ -3,7 +3,7 @@
 use tare_format::record::Sample;
 use tare_profile::{FrameId, FramePointers, Profile, StackId};
 
-use super::frame_pointers::BrokenChains;
+use super::frame_pointers::{BrokenChains, JudgedChain};
 use super::frames::FrameTable;
 use crate::callchain::CodeAddress;
 use crate::cpumode::CpuMode;
@@ -78,7 +78,9 @@ impl CallStacks {
         if let Some(stack) = stack.filter(|_| by_frame_pointers)
             && let Some(uses) = frames.frame_pointer_uses()
         {
-            broken.count(profile, uses, stack, frames.last_chain());
+            let chain =
+                JudgedChain { frames: frames.last_chain(), is_cut: frames.is_last_chain_cut() };
+            broken.count(profile, uses, stack, chain);
         }
         stack
     }
@@ -92,7 +94,7 @@ impl CallStacks {
 /// Returns the address that a sample was taken at.
 pub(super) fn code_address(sample: &Replayed<'_, Sample<'_>>) -> Option<CodeAddress> {
     let mode = CpuMode::from_misc(sample.raw.misc);
-    sample.fields.head.ip.map(|address| CodeAddress { mode, address })
+    sample.fields.head.ip.map(|address| CodeAddress::exact(mode, address))
 }
 
 #[cfg(test)]
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_limit_drops_the_innermost_addresses_only_to_keep_callers() {
-        let at = |address| CodeAddress { mode: CpuMode::User, address };
+        let at = |address| CodeAddress::exact(CpuMode::User, address);
         let mut chain = vec![at(1), at(2), at(3)];
         let limit = ChainLimit { addresses: 2, keeps_callers: true };
         assert_eq!(limit.to_read(), usize::MAX, "the callers come last");

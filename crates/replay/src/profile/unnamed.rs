@@ -74,7 +74,8 @@ fn find_missing_symbols(
     let build_id = dso.build_id.map(|id| id.to_string());
     let path = String::from_utf8_lossy(&dso.name).into_owned();
     let file = BinaryFile { path, build_id };
-    let is_elf = dso.kind == DsoKind::Elf;
+    // A memory file has code that was compiled at run time.
+    let is_elf = dso.kind == DsoKind::Elf && !dso.name.starts_with(b"/memfd:");
     match why {
         Unresolved::Stripped if is_elf => Some(MissingSymbols::DebugFile(file)),
         Unresolved::NoSymbol if is_elf && !machine.has_all_symbols(at.dso) => {
@@ -116,7 +117,7 @@ mod tests {
         let mut profile = Profile::default();
         let mut frames = FrameTable::new(None, false);
         let mut frame = |address| {
-            let at = CodeAddress { mode: CpuMode::User, address };
+            let at = CodeAddress::exact(CpuMode::User, address);
             frames.find_frame(&mut profile, &mut machine, 1, at)
         };
         let leaves = [frame(0x1000), frame(0x2000)];

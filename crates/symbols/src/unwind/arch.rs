@@ -72,6 +72,11 @@ const SIGNAL_FRAME_AARCH64: SignalFrame = SignalFrame {
     pc: 128 + 176 + 8 + 8 * 32,
 };
 
+/// Whether code begins with the instructions that a signal handler returns to.
+pub(crate) fn is_signal_return(code: &[u8]) -> bool {
+    [&X86_64, &AARCH64].iter().any(|arch| code.starts_with(arch.signal_return))
+}
+
 pub(super) const X86_64: Arch = Arch {
     machine: elf::EM_X86_64,
     registers: 17,

@@ -17,6 +17,7 @@ mod unwinder;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use arch::is_signal_return;
 pub use unwinder::{UnwindCache, Unwinder};
 
 /// The registers of a thread in user mode.

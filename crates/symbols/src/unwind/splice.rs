@@ -12,29 +12,62 @@
 //!
 //! together     f      g      h      i                 j      main
 //! ```
-//! If the frame pointers aren't in the copy, they meet at the last return address that both have.
+//! If the frame pointers aren't in the copy, they meet at the last return address that both have. If
+//! the last frame's caller is on another stack (Go switches stacks to call C), its stack pointer is
+//! unknown: they meet at the last frame's frame pointer.
 
 use super::Stack;
 use super::arch::Arch;
 use super::frame::{Memory, RegisterFrame};
+
+/// The registers at the end of an unwound stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LastFrame<'a> {
+    /// Of the caller of the last unwound function.
+    Caller(&'a RegisterFrame),
+    /// Of the last unwound function, because its caller's are unknown.
+    Callee { frame_pointer: Option<u64> },
+}
 
 /// Returns the part of the frame-pointer chain with the callers of the last unwound frame.
 pub(super) fn beyond<'a>(
     memory: &Memory<'_>,
     arch: &Arch,
     stack: &Stack<'a>,
-    last: &RegisterFrame,
+    last: LastFrame<'_>,
     addresses: &[u64],
 ) -> &'a [u64] {
     let chain = stack.frame_pointers;
-    let by_stack_pointer = last
-        .get(arch.stack_pointer)
-        .and_then(|sp| first_above(memory, first_frame_pointer(arch, stack), sp, chain));
-    let first = by_stack_pointer.or_else(|| {
+    let first_frame = first_frame_pointer(arch, stack);
+    let by_register = match last {
+        LastFrame::Caller(caller) => caller
+            .get(arch.stack_pointer)
+            .and_then(|sp| first_above(memory, first_frame, sp, chain)),
+        LastFrame::Callee { frame_pointer } => {
+            frame_pointer.and_then(|frame| index_of_frame(memory, first_frame, frame, chain))
+        }
+    };
+    let first = by_register.or_else(|| {
         let last = addresses.last()?.wrapping_add(1);
         Some(chain.iter().rposition(|address| *address == last)? + 1)
     });
     first.and_then(|first| chain.get(first..)).unwrap_or_default()
+}
+
+/// Returns the index of the return address in the frame at a frame pointer.
+fn index_of_frame(
+    memory: &Memory<'_>,
+    mut frame: u64,
+    wanted: u64,
+    chain: &[u64],
+) -> Option<usize> {
+    for index in 1..chain.len() {
+        if frame == wanted {
+            return Some(index);
+        }
+        frame = memory.word(frame)?;
+    }
+    None
 }
 
 fn first_frame_pointer(arch: &Arch, stack: &Stack<'_>) -> u64 {

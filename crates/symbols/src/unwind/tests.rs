@@ -25,8 +25,14 @@ impl TestProcess {
         let dso = intern(kind, name);
         let stack = intern(DsoKind::Anonymous, b"[stack]");
         let mut space = AddressSpace::default();
-        space.add(Mapping { start: 0x1000, end: 0x9000, pgoff, dso });
-        space.add(Mapping { start: START, end: START + 0x10000, pgoff: 0, dso: stack });
+        space.add(Mapping { start: 0x1000, end: 0x9000, pgoff, dso, is_code: true });
+        space.add(Mapping {
+            start: START,
+            end: START + 0x10000,
+            pgoff: 0,
+            dso: stack,
+            is_code: false,
+        });
         Self { dsos, space }
     }
 
@@ -112,7 +118,13 @@ fn steps_out_of_python_trampolines() {
     let kind = DsoKind::PerfMap { pid: 2 };
     let name = b"/usr/lib/libpython3.13.so.1.0".to_vec();
     let interpreter = process.dsos.intern(Dso { kind, name, build_id: None }).unwrap();
-    process.space.add(Mapping { start: 0x10000, end: 0x11000, pgoff: 0, dso: interpreter });
+    process.space.add(Mapping {
+        start: 0x10000,
+        end: 0x11000,
+        pgoff: 0,
+        dso: interpreter,
+        is_code: true,
+    });
     let caller = [0, 0, 0, 0x3001];
     for (front, ip, frame_pointer) in [
         ([0x77, 0x10011], 0x1004, START + 32),
@@ -251,7 +263,19 @@ nop
     (stack[1 + 160 / 8], stack[1 + 168 / 8]) = (START + 8 * 39, 0x1000);
     stack[39] = 0x1201;
     let (end, _, addresses) = process_of(&path).unwind(&at(0x1000, 0), &stack, &[]);
-    assert_eq!((end, addresses), (UnwindOutcome::Whole, vec![0x1000, 0x10ff, 0x1000, 0x1200]));
+    assert_eq!((end, addresses), (UnwindOutcome::Whole, vec![0x1000, 0x1100, 0x1000, 0x1200]));
+}
+
+/// The first caller switched stacks: a word of data follows its frame in the copy, and the chain has
+/// its callers.
+#[test]
+fn continues_at_the_frame_pointer_where_the_caller_is_not_code() {
+    let process = TestProcess::new(JIT, b"/tmp/perf-1.map", 0);
+    let copy = [START + 32, 0x2001, 0, 0, START + 0x8000, START + 0x100];
+    let chain = [0x1000, 0x2001, 0x3001, 0x4001, START];
+    let (end, spliced, addresses) = process.unwind(&at(0x1000, START), &copy, &chain);
+    assert_eq!(addresses, [0x1000, 0x2000, 0x3000, 0x4000], "the stack isn't code");
+    assert_eq!((end, spliced), (UnwindOutcome::NoMapping, 2));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use object::read::ReadCache;
 use super::arch::{self, Arch};
 use super::frame::{Memory, RegisterFrame, Stop};
 use super::row::UnwindRow;
+use super::splice::LastFrame;
 use super::tables::{Context, RowLookup, UnwindTables};
 use super::{Registers, Stack, UnwindOutcome, splice};
 use crate::address_space::{AddressSpace, Mapping};
@@ -167,8 +168,8 @@ impl Unwinder {
     }
 
     /// Appends the addresses of a stack, innermost first: the instruction pointer, then for each caller
-    /// the last byte of its call, or the exact address if a signal interrupted it. Returns the outcome,
-    /// and how many addresses come from the frame-pointer chain.
+    /// the last byte of its call, or the exact address if a signal interrupted it or its handler returns
+    /// there. Returns the outcome, and how many addresses come from the frame-pointer chain.
     pub fn unwind(
         &self,
         cache: &mut UnwindCache,
@@ -187,7 +188,16 @@ impl Unwinder {
         };
         cache.bound();
         let memory = Memory { start: stack.registers.stack_pointer(), bytes: stack.copy };
-        let mut walk = Walk { unwinder: self, cache, dsos, space, arch, memory, frame };
+        let mut walk = Walk {
+            unwinder: self,
+            cache,
+            dsos,
+            space,
+            arch,
+            memory,
+            frame,
+            callee_frame_pointer: None,
+        };
         let end = walk.run(addresses);
         if end == UnwindOutcome::Whole || stack.frame_pointers.is_empty() {
             return (end, 0);
@@ -195,13 +205,22 @@ impl Unwinder {
         if addresses.is_empty() {
             addresses.extend(stack.frame_pointers.first());
         }
-        let rest = splice::beyond(&walk.memory, arch, stack, &walk.frame, addresses);
-        addresses.extend(rest.iter().map(|address| address.wrapping_sub(1)));
-        match rest.last() {
-            Some(last) if walk.is_first_function(last.wrapping_sub(1)) => {
-                (UnwindOutcome::Whole, rest.len())
+        let last = match end {
+            UnwindOutcome::NoMapping => {
+                LastFrame::Callee { frame_pointer: walk.callee_frame_pointer }
             }
-            _ => (end, rest.len()),
+            _ => LastFrame::Caller(&walk.frame),
+        };
+        let rest = splice::beyond(&walk.memory, arch, stack, last, addresses);
+        let calls = rest.iter().map(|address| address.wrapping_sub(1));
+        let before = addresses.len();
+        addresses.extend(calls.take_while(|call| walk.is_code(*call)));
+        let spliced = addresses.len() - before;
+        match addresses.last() {
+            Some(last) if spliced == rest.len() && walk.is_first_function(*last) => {
+                (UnwindOutcome::Whole, spliced)
+            }
+            _ => (end, spliced),
         }
     }
 
@@ -278,6 +297,8 @@ struct Walk<'a> {
     arch: &'static Arch,
     memory: Memory<'a>,
     frame: RegisterFrame,
+    /// The frame pointer of the function that `frame` called.
+    callee_frame_pointer: Option<u64>,
 }
 
 impl Walk<'_> {
@@ -296,10 +317,17 @@ impl Walk<'_> {
             // Most callers are in the same mapping as their callee.
             let last_one = last.filter(|map| map.start <= address && address < map.end);
             let mapping = last_one.or_else(|| space.find(address));
-            let Some(mapping) = mapping else { return UnwindOutcome::NoMapping };
+            // The instruction pointer may be in memory that isn't code: in a jump to nowhere.
+            let is_caller = !addresses.is_empty();
+            let Some(mapping) = mapping.filter(|mapping| mapping.is_code || !is_caller) else {
+                return UnwindOutcome::NoMapping;
+            };
             last = Some(mapping);
-            addresses.push(address);
             let how = self.method(mapping, address);
+            // A signal handler returns to the trampoline's first byte.
+            let is_trampoline = self.is_signal_trampoline(how);
+            addresses.push(if is_trampoline { self.frame.pc } else { address });
+            self.callee_frame_pointer = self.frame.get(self.arch.frame_pointer);
             let stepped = match how {
                 UnwindMethod::Row(row) => self.step(row),
                 UnwindMethod::FramePointer(_) => self.step_without_table(mapping.dso),
@@ -318,6 +346,20 @@ impl Walk<'_> {
             self.frame.pc = self.frame.pc << signature >> signature;
         }
         UnwindOutcome::TooDeep
+    }
+
+    fn is_signal_trampoline(&self, how: UnwindMethod) -> bool {
+        match how {
+            UnwindMethod::OutOfSignal => true,
+            UnwindMethod::Row(row) => {
+                self.cache.rows.get(row as usize).is_some_and(|row| row.is_signal_frame)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.space.find(address).is_some_and(|mapping| mapping.is_code)
     }
 
     fn step(&mut self, row: u32) -> Result<(), Stop> {

@@ -20,7 +20,7 @@ pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> UnwindOutcome {
     let name = path.into_os_string().into_encoded_bytes();
     let dso = dsos.intern(Dso { kind: DsoKind::Elf, name, build_id: None }).unwrap();
     let mut space = AddressSpace::default();
-    space.add(Mapping { start: 0, end: 1 << 24, pgoff: 0, dso });
+    space.add(Mapping { start: 0, end: 1 << 24, pgoff: 0, dso, is_code: true });
     let unwinder = Unwinder::new(SymbolOptions::default());
     let mut cache = UnwindCache::default();
     let mut end = UnwindOutcome::Whole;

@@ -13,6 +13,7 @@ mod bounds;
 mod browser;
 mod budget;
 mod cache;
+mod callers;
 mod diff;
 mod doctor;
 mod documented;

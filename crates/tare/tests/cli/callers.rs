@@ -1,0 +1,199 @@
+//! Names of callers in call chains: calls that don't return, signal handlers, compiled code in files,
+//! and Go that calls C.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{stderr, tare};
+use crate::symbols::compile;
+
+/// `event_loop` and `run_server` end in calls that don't return, so a return address lies in the
+/// next function.
+const NEVER_RETURNS: &str = r"
+#include <stdlib.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void spin(unsigned long n) {
+    for (unsigned long i = 0; i < n; i++) sink += i;
+}
+__attribute__((noinline, noreturn)) void event_loop(void) {
+    for (int i = 0; i < 4; i++) spin(60000000);
+    _Exit(0);
+}
+__attribute__((noinline, noreturn)) void run_server(void) { sink++; event_loop(); }
+__attribute__((noinline)) void never_called(void) { sink--; sink--; }
+int main(int argc, char **argv) { if (argc > 5) never_called(); run_server(); }
+";
+
+/// A signal handler interrupts `pause_here` and takes all the time.
+const HANDLER: &str = r"
+#include <signal.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void spin(void) { for (long i = 0; i < 150000000; i++) sink += i; }
+__attribute__((noinline)) void handler(int number) { spin(); sink++; }
+__attribute__((noinline)) void raises(void) { raise(SIGUSR1); sink++; }
+int main(void) { signal(SIGUSR1, handler); raises(); return 0; }
+";
+
+/// Runs three functions in the mapping of a file of this kind, and names them in a perf map.
+const COMPILED_INTO_FILE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+/* push rbp; mov rbp, rsp; mov rcx, rdi; 1: dec rcx; jnz 1b; pop rbp; ret */
+static unsigned char code[] = {0x55,0x48,0x89,0xe5,0x48,0x89,0xf9,0x48,0xff,0xc9,0x75,0xfb,0x5d,0xc3};
+int main(int argc, char **argv) {
+    const char *kind = argv[1], *map = argv[2];
+    int fd = strcmp(kind, "memfd") ? open("Some.dll", O_RDWR | O_CREAT, 0600) : memfd_create("x", 0);
+    if (!strcmp(kind, "unlinked")) unlink("Some.dll");
+    ftruncate(fd, 8192);
+    pwrite(fd, "MZ", 2, 0);
+    for (int i = 0; i < 3; i++) pwrite(fd, code, sizeof code, 4096 + i * 256);
+    char *at = mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 4096);
+    char name[64];
+    sprintf(name, "/tmp/perf-%d.map", getpid());
+    FILE *out = fopen(name, "w");
+    for (int i = 0; i < 3; i++) fprintf(out, "%lx 40 Managed::Method%d\n", (long)(at + i * 256), i);
+    fclose(out);
+    symlink(name, map);
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 3; i++) ((void (*)(long))(at + i * 256))(60000000);
+    return 0;
+}
+"#;
+
+const GO_CALLS_C: &str = r#"
+package main
+
+/*
+#include <stdint.h>
+static volatile uint64_t sink;
+__attribute__((noinline)) static void c_leaf(uint64_t n) { for (uint64_t i = 0; i < n; i++) sink += i; }
+__attribute__((noinline)) static void c_entry(uint64_t n) { c_leaf(n); sink++; }
+*/
+import "C"
+
+//go:noinline
+func goCaller(n int) {
+	for i := 0; i < n; i++ {
+		C.c_entry(20000000)
+	}
+}
+
+func main() { goCaller(15) }
+"#;
+
+/// Records a program with these call chains; `None` if that isn't possible here.
+fn record(folder: &Path, call_graph: &str, command: &[&str]) -> Option<PathBuf> {
+    let file = folder.join("perf.data");
+    let mut tare = tare();
+    tare.args(["record", "-q", "-e", "cpu-clock:u", "--call-graph", call_graph, "-o"]);
+    let output = tare.arg(&file).arg("--").args(command).current_dir(folder).output().unwrap();
+    if !output.status.success() {
+        println!("skipped: can't record here: {}", stderr(&output));
+        return None;
+    }
+    Some(file)
+}
+
+/// Folded stacks with their numbers of samples.
+fn folded(file: &Path) -> Vec<(String, u64)> {
+    let output = tare().args(["export", "-f", "folded", "-i"]).arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let parts = text.lines().map(|line| line.rsplit_once(' ').unwrap());
+    parts.map(|(stack, weight)| (stack.to_owned(), weight.parse().unwrap())).collect()
+}
+
+/// The share of samples whose stack contains a text, in percent.
+fn share(stacks: &[(String, u64)], part: &str) -> u64 {
+    let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+    let matching = stacks.iter().filter(|(stack, _)| stack.contains(part));
+    matching.map(|(_, weight)| weight).sum::<u64>() * 100 / all.max(1)
+}
+
+/// Each function keeps a frame pointer: optimization would remove those of functions without calls.
+const FRAME_POINTERS: [&str; 2] = ["-O0", "-fno-omit-frame-pointer"];
+
+#[test]
+fn a_caller_that_ends_in_a_call_has_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut flags = FRAME_POINTERS.to_vec();
+    flags.extend(["-falign-functions=1", "-fno-toplevel-reorder"]);
+    let Some(program) = compile(folder.path(), NEVER_RETURNS, "server", &flags) else { return };
+    for call_graph in ["fp", "dwarf"] {
+        let Some(file) = record(folder.path(), call_graph, &[program.to_str().unwrap()]) else {
+            return;
+        };
+        let stacks = folded(&file);
+        let wanted = share(&stacks, "main;run_server;event_loop;spin");
+        assert!(wanted > 90 && share(&stacks, "never_called") == 0, "{call_graph}: {stacks:?}");
+        let script = tare().args(["script", "-F", "ip,sym", "-i"]).arg(&file).output().unwrap();
+        let script = String::from_utf8(script.stdout).unwrap();
+        assert!(script.contains(" run_server\n") && !script.contains("never_called"), "{script}");
+    }
+}
+
+/// A handler returns to the first byte of `__restore_rt`, which didn't call it.
+#[test]
+fn the_code_that_ends_a_signal_handler_has_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&FRAME_POINTERS[..], &["-static"]].concat();
+    let Some(program) = compile(folder.path(), HANDLER, "handler", &flags) else { return };
+    for call_graph in ["fp", "dwarf"] {
+        let Some(file) = record(folder.path(), call_graph, &[program.to_str().unwrap()]) else {
+            return;
+        };
+        let stacks = folded(&file);
+        assert!(share(&stacks, ";__restore_rt;handler;spin") > 90, "{call_graph}: {stacks:?}");
+    }
+}
+
+/// .NET compiles into a memory file that it maps twice, and maps libraries that aren't ELF files.
+#[test]
+fn a_perf_map_names_code_in_files_that_are_no_elf_files() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: the program's code is for x86-64");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), COMPILED_INTO_FILE, "into", &FRAME_POINTERS) else {
+        return;
+    };
+    let program = program.to_str().unwrap();
+    for kind in ["memfd", "unlinked", "dll"] {
+        for call_graph in ["fp", "dwarf"] {
+            let map = folder.path().join(format!("{kind}-{call_graph}"));
+            let command = [program, kind, map.to_str().unwrap()];
+            let Some(file) = record(folder.path(), call_graph, &command) else { return };
+            let stacks = folded(&file);
+            std::fs::remove_file(std::fs::read_link(&map).unwrap()).unwrap();
+            let named = share(&stacks, ";main;Managed::Method");
+            assert!(named > 80, "{kind} {call_graph}: {stacks:?}");
+        }
+    }
+}
+
+/// Go runs C on another stack: its caller's frame isn't in the copy, and words of data follow.
+#[test]
+fn stacks_of_go_that_calls_c_have_no_frames_in_data() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("main.go"), GO_CALLS_C).unwrap();
+    std::fs::write(folder.path().join("go.mod"), "module calls\ngo 1.21\n").unwrap();
+    let mut go = Command::new("go");
+    let go = go.args(["build", "-o", "calls", "."]).current_dir(folder.path());
+    if !go.status().is_ok_and(|status| status.success()) {
+        return println!("skipped: no Go compiler");
+    }
+    for call_graph in ["dwarf", "dwarf+fp"] {
+        let program = folder.path().join("calls");
+        let Some(file) = record(folder.path(), call_graph, &[program.to_str().unwrap()]) else {
+            return;
+        };
+        let stacks = folded(&file);
+        assert_eq!(share(&stacks, "[anon]"), 0, "{call_graph}: {stacks:?}");
+        let wanted = if call_graph == "dwarf" { "runtime.asmcgocall" } else { ";main.goCaller;" };
+        assert!(share(&stacks, wanted) > 90, "{call_graph}: {stacks:?}");
+    }
+}
