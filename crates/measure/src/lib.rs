@@ -1,7 +1,7 @@
-//! Counting for `tare stat`, the statistics of its comparisons, the cost of sampling, and what a
-//! machine allows.
+//! Counting, output and comparisons of `tare stat` with their statistics, the measurements of `tare
+//! overhead`, and the checks of `tare doctor`.
 //!
-//! This crate judges recorders, so it must not link one.
+//! This crate measures the overhead of recorders, so it must not link one.
 #![forbid(unsafe_code)]
 
 pub mod compare;

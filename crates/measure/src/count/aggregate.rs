@@ -7,10 +7,11 @@ use super::{Counter, Location, Snapshot, Subject};
 use tare_events::PmuCpus;
 use tare_events::Unavailable;
 
-/// How counts are summed.
+/// The locations whose counts of an event are summed into a row. Unless it is `All`, each thread
+/// has its own row, a command is one row, and `Thread` is like `Cpu` for events on CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// A row for each event.
+    /// One row.
     #[default]
     All,
     /// A row for each CPU.
@@ -27,7 +28,8 @@ pub enum Aggregation {
     Node,
     /// A row for each cluster of cores.
     Cluster,
-    /// A row for the CPUs that share a cache of this level, counted from 1; 0 is the last level.
+    /// A row for each set of CPUs that share a cache of this level, counted from 1; 0 is the last
+    /// level.
     Cache(u8),
 }
 
@@ -49,9 +51,10 @@ pub enum Key {
 pub enum CountOutcome {
     /// A count. It must be scaled if the event was on a counter for only a part of the time.
     Counted(Count),
-    /// The event was open, but never on a counter.
+    /// The event is open on a location, but this row has no count: it was never on a counter, or
+    /// couldn't be opened or read here.
     NotCounted,
-    /// The event could not be opened.
+    /// The event could not be opened on any location.
     Unavailable(Unavailable),
 }
 
@@ -60,7 +63,7 @@ pub enum CountOutcome {
 pub struct CountRow {
     /// What the row covers.
     pub key: Key,
-    /// Number of CPUs or threads.
+    /// Number of threads or CPUs; a CPU counts once per instance of the PMU. 1 for a command.
     pub locations: usize,
     /// The index of the event in [`super::Counters::as_slice`].
     pub event: usize,
@@ -69,7 +72,8 @@ pub struct CountRow {
 }
 
 impl CountOutcome {
-    /// Returns the estimate for the whole enabled time, in occurrences; `None` without a count.
+    /// Returns the estimate for the whole enabled time, in occurrences (nanoseconds for clocks);
+    /// `None` without a count.
     #[must_use]
     pub fn scaled(&self) -> Option<f64> {
         match self {
@@ -86,8 +90,8 @@ impl CountOutcome {
     }
 }
 
-/// Sums the counts of a snapshot into rows. For `All`, `Cpu` and `Thread` the rows are sorted by
-/// event, then by key; for others by key, then by event.
+/// Sums the counts of a snapshot into rows; an event without locations has one row. For `All`,
+/// `Cpu` and `Thread` the rows are sorted by event, then by key; for others by key, then by event.
 #[must_use]
 pub fn sum_counts(
     counters: &[Counter],
@@ -137,8 +141,9 @@ pub fn sum_counts(
     all
 }
 
-/// Finds the first event that is the same on another instance of the PMU, like the memory
-/// controllers of a package. Instances share a name and are summed into one row.
+/// Returns the first event that is the same on another instance of an uncore PMU, like the memory
+/// controllers of a package; `event` itself if none comes before it. Such events have the same name
+/// and cgroup, and are summed into one row.
 fn first_instance(counters: &[Counter], event: usize) -> usize {
     let subject = |nth: usize| &counters[nth].subject;
     let is_instance =

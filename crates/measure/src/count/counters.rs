@@ -1,4 +1,4 @@
-//! Opens events on a scope.
+//! Opens events on a scope, starts, stops and reads them.
 
 use std::ffi::CString;
 
@@ -18,14 +18,13 @@ const READ_FORMAT: ReadFormat =
 /// When events start counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At the first instruction of the program that the task executes (`enable_on_exec`). Has no
-    /// effect on CPUs and cgroups.
+    /// At the task's next execve (`enable_on_exec`). On CPUs and in cgroups like `WhenEnabled`.
     OnExec,
     /// At [`Counters::enable`].
     WhenEnabled,
 }
 
-/// Whether a task's children are counted.
+/// Whether a task's children are counted. [`Event::inherit`] overrides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inheritance {
     /// Children and new threads are counted.
@@ -41,11 +40,11 @@ pub struct CounterOptions {
     pub start: Start,
     /// Whether children are counted.
     pub inheritance: Inheritance,
-    /// Leaves out an event that this user may not count, instead of failing. For default events,
-    /// which the user didn't request by name.
+    /// Makes an event that this user may not count unavailable, instead of failing. For default
+    /// events, which the user didn't request by name, and while planning `--exact`.
     pub leave_out_forbidden: bool,
-    /// The machine is known to have no CPU PMU: hardware events aren't tried, which saves 7% of the
-    /// CPU time of `tare stat true`.
+    /// The machine is known to have no CPU PMU: generic, cache and raw events aren't tried, which
+    /// saves their system calls.
     pub no_cpu_pmu: bool,
     /// Pins groups to their counters: they count all the time, or reading them fails.
     pub pinned: bool,
@@ -54,18 +53,20 @@ pub struct CounterOptions {
 /// An event with the cgroup in which it is counted.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// The event as it was opened; the kernel may be excluded for lack of permission.
+    /// The event as it was opened: without permission for the kernel in user mode only, and without
+    /// guest and host exclusion if the kernel refuses it.
     pub event: Event,
-    /// The name of the cgroup.
+    /// The name of the cgroup in [`Scope::Cgroups`]; `None` for all tasks and in other scopes.
     pub cgroup: Option<String>,
 }
 
-/// An event of a measurement, with a descriptor for each location.
+/// An event of a measurement, with a descriptor or the reason why there is none, for each location.
 #[derive(Debug)]
 pub struct Counter {
     /// The event and its cgroup.
     pub subject: Subject,
-    /// The attributes last passed to the kernel, successfully or not.
+    /// The attributes last built for the kernel. It may have refused them; without a CPU PMU they
+    /// may not have been tried.
     pub attr: Attr,
     files: Vec<OpenedFile>,
 }
@@ -83,7 +84,8 @@ impl Counter {
         self.files.iter().map(|opened| opened.at)
     }
 
-    /// The reason why it has no count on any location; `None` if it counts on one.
+    /// Returns the reason why it is open on no location, which is that of the first location;
+    /// `None` if it is open on one.
     #[must_use]
     pub fn unavailable(&self) -> Option<Unavailable> {
         if self.files.is_empty() {
@@ -103,7 +105,8 @@ pub struct Counters {
     counters: Vec<Counter>,
 }
 
-/// Returns the number of descriptors that [`Counters::open`] uses: one per event and location.
+/// Returns the number of descriptors that [`Counters::open`] uses if every event opens: one per
+/// event and location of its group's leader.
 #[must_use]
 pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
     let locations = |copy, (number, group): (usize, &EventGroup)| {
@@ -119,10 +122,11 @@ pub fn needed_files(groups: &[EventGroup], scope: &Scope) -> usize {
 }
 
 impl Counters {
-    /// Opens every group on every location of the scope, disabled.
+    /// Opens every group on every location of its leader, disabled. If the kernel refuses a weak
+    /// group, its events are opened one by one.
     ///
     /// # Errors
-    /// See [`OpenError`]. A missing event isn't an error: [`Counter::unavailable`] returns the
+    /// See [`OpenError`]. An unavailable event isn't an error: [`Counter::unavailable`] returns the
     /// reason.
     pub fn open(
         kernel: &dyn Kernel,
@@ -183,7 +187,8 @@ impl Counters {
         self.leaders().try_for_each(EventFile::disable)
     }
 
-    /// Reads the counts. A count that can't be read (of a pinned event without a counter) is `None`.
+    /// Reads the counts. The count of an event that isn't open, or can't be read (a pinned one
+    /// without a counter), is `None`.
     #[must_use]
     pub fn read(&self) -> Snapshot {
         let read = |file: &dyn EventFile| {
@@ -205,7 +210,7 @@ struct GroupOpener<'a> {
     options: CounterOptions,
     /// Descriptors that all groups need.
     needed: usize,
-    /// Descriptors opened so far.
+    /// Descriptors opened so far, including those of refused weak groups, which are closed again.
     opened: usize,
 }
 
@@ -260,7 +265,8 @@ impl GroupOpener<'_> {
         Ok(())
     }
 
-    /// Opens an event on a location, without optional attributes that the kernel refuses.
+    /// Opens an event on a location. If the kernel refuses, retries without guest and host
+    /// exclusion, or in user mode only, unless the user selected levels.
     fn open_event(
         &mut self,
         members: &mut [Counter],

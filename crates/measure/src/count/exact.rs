@@ -8,7 +8,8 @@ use super::{CounterOptions, Counters, Inheritance, Scope, Start};
 use tare_events::EventGroup;
 use tare_events::OpenError;
 
-/// Sets of groups, as indices in ascending order. Each set counts without multiplexing.
+/// Sets of groups, as indices in ascending order. Each set counts without multiplexing, except for
+/// a group that doesn't fit on the counters even alone, which is its own set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactSets(pub Vec<Vec<usize>>);
 

@@ -1,4 +1,4 @@
-//! Derives figures from counts, with the names of `perf stat`.
+//! Derives figures from counts, with the wording of `perf stat`.
 
 use tare_format::abi::bindings as sys;
 use tare_format::abi::{Attr, Flags};
@@ -21,7 +21,8 @@ impl Metric {
         Self { value, unit: unit.to_owned(), percent: false }
     }
 
-    /// Creates a rate, in a unit that leaves one to three digits before the decimal point.
+    /// Creates a rate in the largest of the units K/sec, M/sec and G/sec that it reaches, or in
+    /// /sec if it is below 1000.
     fn rate(per_second: f64) -> Self {
         let (value, unit) = [(1e9, "G/sec"), (1e6, "M/sec"), (1e3, "K/sec")]
             .into_iter()
@@ -83,7 +84,7 @@ pub struct MetricInput {
     pub value: Option<f64>,
 }
 
-/// The counts that can be related to a subject: with the same key and cgroup.
+/// Finds counts that can be related to a subject: those with its key and cgroup.
 struct ComparableCounts<'a> {
     subjects: &'a [Subject],
     values: &'a [MetricInput],
@@ -92,8 +93,8 @@ struct ComparableCounts<'a> {
 }
 
 impl ComparableCounts<'_> {
-    /// Finds the count of an event that satisfies `is_wanted`, if `same_levels` only with the same
-    /// privilege levels.
+    /// Returns the count of the first event that satisfies `is_wanted` and, if `same_levels`,
+    /// counts the same levels (user, kernel) as the subject.
     fn count(&self, is_wanted: impl Fn(&Attr) -> bool, same_levels: bool) -> Option<f64> {
         const LEVELS: Flags = Flags::EXCLUDE_USER.union(Flags::EXCLUDE_KERNEL);
         let levels = |subject: &Subject| subject.event.attr.flags & LEVELS;
@@ -117,13 +118,16 @@ impl ComparableCounts<'_> {
     }
 }
 
-/// Derives the figure that is shown beside a count; `None` if `values` lacks the other count that
-/// the figure needs. `elapsed_ns` is the time that all counts cover.
+/// Derives the figure that is shown beside a count. `elapsed_ns` is the time that all counts cover.
 ///
 /// - clocks: CPUs utilized = clock / elapsed;
-/// - hardware and cache events: the ratios of `RATIOS` and `CACHES`;
-/// - cycles: GHz = cycles / task-clock;
-/// - everything else: occurrences per second of task-clock.
+/// - hardware and cache events of which perf shows a ratio, if `values` has the divisor and it
+///   isn't 0: that ratio, like instructions per cycle;
+/// - cycles: GHz = cycles / clock;
+/// - everything else without a unit of its own: occurrences per second of the clock.
+///
+/// The clock is the first `task-clock` or `cpu-clock` with the same key and cgroup. `None` if the
+/// count or the figure's divisor is missing, or the divisor is 0.
 #[must_use]
 pub fn derive_metric(
     subjects: &[Subject],

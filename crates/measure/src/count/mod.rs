@@ -1,4 +1,6 @@
-//! Opens events on a scope, reads them as snapshots, and sums these into rows.
+//! Opens events on a scope, reads their counts as snapshots, sums these into rows, merges the rows
+//! of repeated runs, and derives metrics. For `--exact`, first finds sets of groups that fit on the
+//! counters.
 //!
 //! ```text
 //! [EventGroup] x Scope -> Counters -> Snapshot -> (difference, sum) -> [CountRow] -> metrics

@@ -7,17 +7,17 @@ use super::{CountOutcome, CountRow, Key};
 pub struct RepeatedRow {
     /// What the row covers.
     pub key: Key,
-    /// Number of CPUs or threads in the last run.
+    /// The number of locations in the first run that had the row.
     pub locations: usize,
-    /// The index of the subject.
+    /// The index of the subject, as returned by the callback of [`RepeatedCounts::add`].
     pub subject: usize,
     /// The scaled count of each run that counted it.
     pub values: Vec<f64>,
-    /// Nanoseconds enabled, over all runs.
+    /// Nanoseconds enabled, over all runs that counted it.
     pub enabled_ns: u64,
-    /// Nanoseconds on a counter, over all runs.
+    /// Nanoseconds on a counter, over all runs that counted it.
     pub running_ns: u64,
-    /// Result of the last run that had the row.
+    /// Result of the last run that counted it; if no run did, of the last run that had the row.
     pub last: CountOutcome,
 }
 

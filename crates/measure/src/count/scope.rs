@@ -16,25 +16,26 @@ pub struct Cgroup {
     pub folder: OwnedFd,
 }
 
-/// The targets of all events of a measurement.
+/// The targets of all events of a measurement. Whether the descendants of tasks are counted depends
+/// on [`super::Inheritance`] and [`Event::inherit`].
 #[derive(Debug)]
 pub enum Scope {
-    /// The waiting child and its descendants.
+    /// The child process that will execute the command, by its id.
     Command(i32),
-    /// A cgroup that contains the waiting child and its descendants, on these CPUs.
+    /// The cgroup that contains the command with its descendants, on these CPUs.
     CommandInCgroup {
         /// Its folder.
         folder: OwnedFd,
         /// The CPUs.
         cpus: CpuList,
     },
-    /// Running threads, by their ids, and their children.
+    /// Existing threads, by their ids.
     Tasks(Vec<i32>),
     /// All tasks on these CPUs.
     Cpus(CpuList),
     /// Cgroups, on these CPUs.
     Cgroups {
-        /// The cgroups; `None` is the whole machine.
+        /// The cgroups; `None` stands for all tasks on the CPUs.
         cgroups: Vec<Option<Cgroup>>,
         /// The CPUs.
         cpus: CpuList,
@@ -56,7 +57,7 @@ pub enum Pairing {
 /// Where an event is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Location {
-    /// The command and its descendants.
+    /// The command.
     Command,
     /// A thread, by its id.
     Task(i32),
@@ -74,7 +75,8 @@ impl Scope {
         }
     }
 
-    /// The cgroup that a group of events counts in this copy of the list.
+    /// Returns the cgroup to which a group of events is limited in this copy of the list; `None` if
+    /// it counts all tasks on the CPUs, and for scopes other than `Cgroups`.
     #[must_use]
     pub fn cgroup(&self, copy: usize, group: usize) -> Option<&Cgroup> {
         match self {
@@ -87,7 +89,8 @@ impl Scope {
         }
     }
 
-    /// Whether it counts whole CPUs, which needs more permissions than counting own tasks.
+    /// Whether events are opened on CPUs, for all tasks or a cgroup. This requires more permissions
+    /// than events on own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
         matches!(self, Self::Cpus(_) | Self::Cgroups { .. } | Self::CommandInCgroup { .. })

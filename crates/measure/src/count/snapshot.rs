@@ -1,9 +1,9 @@
-//! The counts of all events at one moment.
+//! The counts of all events at one moment, and differences and sums of them.
 
 use tare_format::abi::Count;
 
-/// Counts by event and location, in the order of [`super::Counters`]; `None` for a count that
-/// couldn't be read.
+/// Counts by event and location, in the order of [`super::Counters`]; `None` for an event that
+/// couldn't be opened or read there.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot(pub(super) Vec<Vec<Option<Count>>>);
 
@@ -14,13 +14,15 @@ impl Snapshot {
         self.0.get(event)?.get(place).copied().flatten()
     }
 
-    /// Returns the counts since an earlier snapshot of the same counters.
+    /// Returns the counts since an earlier snapshot of the same counters. A count that the earlier
+    /// snapshot lacks is returned in full.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.zip(earlier, Count::since)
     }
 
-    /// Returns the sum with another snapshot of the same events and locations.
+    /// Returns the sum with another snapshot of the same events and locations. A count that only
+    /// the other snapshot has is left out.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.zip(other, Count::plus)

@@ -1,4 +1,4 @@
-//! Counts on a scripted kernel: refusals, limits, multiplexing, threads that exit.
+//! Opens, reads and sums counts on a scripted kernel, and derives metrics.
 
 use rustix::io::Errno;
 use tare_format::abi::bindings::PERF_TYPE_HARDWARE;
@@ -267,7 +267,7 @@ fn exact_sets_contain_groups_that_fit_together() {
         [vec![0, 1, 3], vec![2, 4]]
     );
     assert_eq!(sets(2, "{cycles,instructions},branches,cache-misses"), [vec![0], vec![1, 2]]);
-    // A group that never fits gets its own set, and reads as not counted.
+    // A group that never fits gets its own set.
     assert_eq!(sets(1, "{cycles,instructions},branches"), [vec![0], vec![1]]);
 }
 

@@ -152,7 +152,8 @@ fn delegation(facts: &Facts<'_>, cgroups: &Cgroups) -> Item {
     }
 }
 
-/// Returns the command that moves tare, or the shell, into a cgroup that belongs to this user.
+/// Returns the command that starts tare in a cgroup that belongs to this user, or moves the shell
+/// into one.
 fn scope(facts: &Facts<'_>, mount: &Path) -> Remedy {
     if facts.host.path("/run/systemd/system").is_dir() {
         return Remedy::command(

@@ -1,4 +1,4 @@
-//! Checks which events open.
+//! Checks which events can be opened, of which tasks and in which modes.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use super::remedy::{self, shell_word};
 /// Whether each kind of counting works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Abilities {
-    /// Whether there is a CPU PMU, even if this user may not use it.
+    /// `false` if the kernel has no `cycles` event; `true` also if `cycles` is refused for another
+    /// reason.
     #[serde(skip)]
     pmu: bool,
     software: bool,
@@ -25,7 +26,7 @@ pub(super) struct Abilities {
 }
 
 impl Abilities {
-    /// States in a sentence what works, and in another what doesn't.
+    /// States in one or two sentences what works and what doesn't.
     pub(super) fn verdict(self) -> String {
         if !self.software {
             return "tare can count nothing here: the kernel refuses even a software event of an own program.".to_owned();
@@ -143,7 +144,7 @@ fn paranoid(facts: &Facts<'_>) -> Item {
     )
 }
 
-/// Words a refusal.
+/// Returns a refusal in words.
 pub(super) fn reason(why: Refusal) -> String {
     match why {
         Refusal::NoSuchEvent => "the kernel has no such event".to_owned(),
@@ -155,8 +156,8 @@ pub(super) fn reason(why: Refusal) -> String {
     }
 }
 
-/// Creates the item of an event that opens unless it is forbidden. `level` is the paranoid level that
-/// would allow it.
+/// Creates the item of an event from the attempt to open it. `level` is the highest paranoid level
+/// that allows it to every user.
 fn permission(
     facts: &Facts<'_>,
     id: &'static str,

@@ -11,7 +11,7 @@ use tare_kernel::host::{
 use tare_kernel::open::{Kernel, System};
 use tare_kernel::probe::AccessProbe;
 
-/// The machine, this process, and the kernel's answers.
+/// The machine, this process, and the kernel on which events are tried.
 pub(super) struct Facts<'a> {
     pub host: Host,
     pub kernel: &'a dyn Kernel,
@@ -31,8 +31,8 @@ impl Facts<'_> {
         Self::for_test(Host::default(), &System, bpf::try_load())
     }
 
-    /// Gathers the facts of a machine described by files and a scripted kernel. Limits are this
-    /// process's.
+    /// Gathers the facts of a machine given by its files and a kernel. The limits of open files and
+    /// of locked memory are this process's.
     pub(super) fn for_test(host: Host, kernel: &dyn Kernel, bpf: Result<(), Errno>) -> Facts<'_> {
         Facts {
             rights: host.rights(),
@@ -52,7 +52,7 @@ impl Facts<'_> {
         AccessProbe::new(self.kernel, self.rights.as_ref().ok())
     }
 
-    /// Whether this process certainly has the capability in the machine's user namespace.
+    /// Like [`Rights::has`]; `false` if the rights can't be read.
     pub(super) fn has(&self, capability: CapabilitySet) -> bool {
         self.rights.as_ref().is_ok_and(|rights| rights.has(capability))
     }

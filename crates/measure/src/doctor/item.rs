@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// The state of a capability.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// It works without limits.
+    /// No shortcoming.
     Ok,
     /// It works in part.
     Limited,
@@ -56,11 +56,11 @@ impl Group {
 /// A way to lift a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Remedy {
-    /// A command for this machine's shell, or a setting elsewhere (the cloud's, the hypervisor's,
+    /// A shell command, or a setting or instruction in words (for a hypervisor, a container engine,
     /// the kernel's build).
     #[serde(flatten)]
     pub how: RemedyAction,
-    /// The effect, also on other users.
+    /// Where it applies, how long, or its effects, also on other users.
     pub note: String,
 }
 
@@ -81,7 +81,7 @@ impl Remedy {
     }
 }
 
-/// A capability with its state, its cost and its remedies.
+/// A check's finding, with its state, the cost of a shortcoming, and the remedies.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Item {
     /// Its stable name.
@@ -91,7 +91,7 @@ pub(super) struct Item {
     pub state: State,
     /// The finding, or why it is unknown.
     pub found: String,
-    /// What doesn't work without it.
+    /// The consequence of the shortcoming, for example a feature that doesn't work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -116,7 +116,7 @@ impl Item {
         }
     }
 
-    /// Creates an item that can't be determined, with the reason.
+    /// Creates an item that can't be determined, with the reason (without an error number).
     pub(super) fn unknown(
         group: Group,
         id: &'static str,
@@ -128,7 +128,7 @@ impl Item {
         Self { state: State::Unknown, ..Self::ok(group, id, title, why) }
     }
 
-    /// Turns the item into a shortcoming.
+    /// Adds a shortcoming: its state, its cost and its remedies.
     pub(super) fn with_shortcoming(
         self,
         state: State,

@@ -1,4 +1,4 @@
-//! Checks the limits of this process and of sampling.
+//! Checks the limits of this process and of sampling, and whether the NMI watchdog uses a counter.
 
 use tare_kernel::host::CapabilitySet;
 
@@ -163,7 +163,8 @@ fn stack_depth(facts: &Facts<'_>) -> Item {
     })
 }
 
-/// The watchdog for hard lockups uses one hardware counter of each CPU.
+/// The watchdog for hard lockups uses one hardware counter of each CPU, unless the kernel is built
+/// with `CONFIG_HARDLOCKUP_DETECTOR_BUDDY`, which the setting doesn't show.
 fn watchdog(facts: &Facts<'_>) -> Item {
     let has_pmu = facts.probe().cycles().is_ok();
     setting(facts, "nmi_watchdog", "NMI watchdog", "kernel.nmi_watchdog", |on, item| {

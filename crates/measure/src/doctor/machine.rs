@@ -10,7 +10,7 @@ use super::facts::Facts;
 use super::item::{Group, Item, Remedy, State};
 use super::remedy;
 
-/// The capabilities that matter to a profiler, as `setcap` names them.
+/// The capabilities that matter to a profiler, by their names without `cap_`.
 const CAPABILITIES: [(&str, CapabilitySet); 7] = [
     ("perfmon", CapabilitySet::PERFMON),
     ("sys_ptrace", CapabilitySet::SYS_PTRACE),
@@ -151,8 +151,8 @@ fn seccomp(facts: &Facts<'_>) -> Item {
     }
 }
 
-/// `/sys/kernel/security/lockdown` reads `none [integrity] confidentiality`, with the active level in
-/// brackets.
+/// `/sys/kernel/security/lockdown` lists the levels, with the active one in brackets: `none
+/// [integrity] confidentiality`.
 fn lockdown(host: &Host) -> Item {
     const FILE: &str = "/sys/kernel/security/lockdown";
     let text = match host.read(FILE) {
@@ -190,7 +190,8 @@ fn lockdown(host: &Host) -> Item {
 fn kernel_symbols(facts: &Facts<'_>) -> Item {
     const ID: (Group, &str, &str) = (Group::Symbols, "kernel_pointers", "kernel addresses");
     const COST: &str = "the kernel's functions have no names in profiles";
-    // Kernels whose per-CPU data starts at zero have symbols there.
+    // The first line isn't enough: on kernels whose per-CPU data starts at zero, its address is
+    // zero even if addresses are shown.
     let mut start = Vec::new();
     let read = std::fs::File::open(facts.host.path("/proc/kallsyms"))
         .and_then(|file| file.take(4096).read_to_end(&mut start));

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 pub struct Report {
     version: u32,
-    /// States in a sentence what tare can count.
+    /// States in one or two sentences what tare can count and what it can't.
     verdict: String,
     /// Whether each kind of counting works.
     abilities: events::Abilities,
@@ -36,7 +36,7 @@ impl Report {
         examine(&Facts::for_this_machine())
     }
 
-    /// Formats the report as text of at most 100 columns; only commands may be longer.
+    /// Formats the report as text, wrapped at 100 columns except for commands and settings.
     #[must_use]
     pub fn text(&self, color: bool) -> String {
         text::render(self, color)

@@ -9,7 +9,8 @@ use tare_kernel::probe::Refusal;
 use super::facts::Facts;
 use super::item::Remedy;
 
-/// Changes a kernel setting. Settings belong to the machine, so a container can't change them.
+/// Returns the command that changes a kernel setting. Settings belong to the machine, so the note
+/// says if the command must run outside of a container.
 pub(super) fn sysctl(facts: &Facts<'_>, name: &str, value: impl Display, note: &str) -> Remedy {
     let place = if is_in_container(facts) { "on the container's host; " } else { "" };
     Remedy::command(
@@ -33,7 +34,8 @@ pub(super) fn paranoid(facts: &Facts<'_>, level: i32) -> Remedy {
     sysctl(facts, "perf_event_paranoid", level, note)
 }
 
-/// Grants tare capabilities, named like `perfmon`. They have no effect in a user namespace.
+/// Returns the remedy that grants tare capabilities, named like `perfmon`. perf ignores those that
+/// hold only in a user namespace, so there the remedy is to leave it.
 pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     if facts.rights.as_ref().is_ok_and(|rights| rights.machine_wide == Some(false)) {
         return Remedy::setting(
@@ -44,7 +46,8 @@ pub(super) fn capabilities(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     grant(facts, names)
 }
 
-/// Grants capabilities by the container's engine, or as file capabilities.
+/// Returns the remedy that grants capabilities: through the container's engine, or as file
+/// capabilities outside of containers and in LXC's.
 fn grant(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     let upper = names.iter().map(|name| name.to_uppercase()).collect::<Vec<_>>();
     let flags =
@@ -70,7 +73,7 @@ fn grant(facts: &Facts<'_>, names: &[&str]) -> Remedy {
     }
 }
 
-/// Returns the remedies for a refused event; `level` is the paranoid level that suffices.
+/// Returns the remedies for a refused event; `level` is the highest paranoid level that allows it.
 pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy> {
     match why {
         Refusal::Forbidden => vec![paranoid(facts, level), capabilities(facts, &["perfmon"])],
@@ -83,8 +86,9 @@ pub(super) fn refused(facts: &Facts<'_>, why: Refusal, level: i32) -> Vec<Remedy
     }
 }
 
-/// The profiles of container engines allow the call if the container has the capability, even if the
-/// capability itself has no effect.
+/// Returns the remedies for a seccomp filter that refuses `perf_event_open`. The default profiles
+/// of container engines allow it if the container has `CAP_PERFMON`, even if perf ignores the
+/// capability because it holds only in a user namespace.
 fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     let unconfined = |engine: &str| {
         let note = "the container may then make every system call; a profile that allows perf_event_open is narrower";
@@ -111,7 +115,8 @@ fn seccomp(facts: &Facts<'_>) -> Vec<Remedy> {
     }
 }
 
-/// Raises the limit of open files of this shell, with root's help beyond the hard limit.
+/// Raises this shell's limit of open files to the hard limit, but at most to 65,536. If the limit
+/// is that high already, root sets it to 65,536.
 pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     const PLENTY: u64 = 65_536;
     let hard = facts.open_files.maximum.unwrap_or(PLENTY);
@@ -121,9 +126,10 @@ pub(super) fn more_files(facts: &Facts<'_>) -> Remedy {
     Remedy::command(format!("sudo prlimit --pid $$ --nofile={PLENTY}"), "for this shell")
 }
 
-/// Returns the settings that make a hypervisor expose a PMU, by the vendors' names. None of them has
-/// been tested (see docs/internals/untested.md). Compute Engine's is from its documentation of
-/// `performanceMonitoringUnit`.
+/// Returns the settings that make a hypervisor expose a PMU. They are untested (see
+/// docs/internals/untested.md). Compute Engine's is from its documentation of
+/// `performanceMonitoringUnit`. Without a hypervisor, returns a command that shows why the kernel
+/// has no PMU driver.
 pub(super) fn virtual_pmu(hypervisor: Option<Hypervisor>) -> Vec<Remedy> {
     let amazon = || {
         Remedy::setting(

@@ -42,8 +42,8 @@ fn commands(item: &Item) -> Vec<&str> {
         .collect()
 }
 
-/// The kernel of an unprivileged user on paranoid level 2, with a PMU: it allows user mode of own
-/// tasks.
+/// The kernel of an unprivileged user on paranoid level 2, with a PMU: it allows events on tasks,
+/// in user mode and without sample fields.
 fn paranoid_2() -> Scripted {
     Scripted::new().rule(
         |attr, target| {
@@ -178,7 +178,8 @@ fn names_the_vendors_setting_that_exposes_a_pmu() {
     }
 }
 
-/// No file can be read: each check has a result, and an unknown one names the missing file.
+/// No file can be read: the findings of these checks begin with the file that is missing, and
+/// checks of tracefs and cgroups have remedies.
 #[test]
 fn on_a_machine_without_files_checks_are_unknown() {
     let report = report(&machine(&[]), &Scripted::new(), Ok(()));
@@ -254,7 +255,6 @@ fn without_a_descriptor_checks_are_unknown() {
     );
 }
 
-/// Hostile text in files is escaped on the terminal and kept in the document.
 #[test]
 fn hostile_content_is_escaped_in_text_and_kept_in_json() {
     let hostile = "6.1\u{1b}[31m\"\\\u{7}evil";

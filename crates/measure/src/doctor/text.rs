@@ -1,5 +1,5 @@
-//! The text of `tare doctor`, at most [`WIDTH`] columns wide. Commands are not wrapped, so that they
-//! can be copied.
+//! The text of `tare doctor`, wrapped at [`WIDTH`] columns. Commands and settings are not wrapped,
+//! so that they can be copied.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use super::Report;
 use super::item::{Group, Item, RemedyAction, State};
 use tare_format::printable;
 
-/// Maximum width of lines, in columns.
+/// Width at which text is wrapped between words, in columns.
 const WIDTH: usize = 100;
-/// Column of the findings, after two spaces, the state and the title.
+/// Column of the findings, counted from 1: they follow two spaces, the state and the title.
 const INDENT: usize = 32;
 
 pub(super) fn render(report: &Report, color: bool) -> String {
@@ -62,7 +62,8 @@ fn one_line(text: &str) -> String {
     printable(text).into_owned()
 }
 
-/// Writes words from column `at`, wraps further lines at column `indent`, and ends the line.
+/// Writes words from column `at` (counted from 0), indents further lines by `indent` columns, and
+/// ends the line.
 fn write_wrapped(out: &mut String, text: &str, at: usize, indent: usize) {
     let mut column = at;
     let mut first = true;
