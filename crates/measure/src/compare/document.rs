@@ -12,7 +12,7 @@ use super::{Judgement, Measurement, Metric, MetricVerdict, Scale, Side};
 /// Version of the document: raised when a field changes its meaning or is removed.
 const VERSION: u32 = 1;
 
-/// One metric, judged. Absent figures are `null`.
+/// One metric, judged. Absent figures are `null` in JSON and empty in CSV.
 #[derive(Serialize)]
 struct MetricRow<'a> {
     metric: &'a str,

@@ -26,7 +26,8 @@ pub struct Condition {
 pub struct BadCondition {
     /// The condition as given.
     pub text: String,
-    /// The number of the first invalid character, from 1.
+    /// The number of the character at which the invalid part begins or a missing one belongs, from
+    /// 1.
     pub position: usize,
     /// The error.
     pub problem: &'static str,
@@ -39,8 +40,8 @@ pub enum Judgement {
     Fails,
     /// The interval reaches the limit, or is on the right side of it.
     Passes,
-    /// There is no such metric, or there are too few pairs for an interval. A gate must not treat
-    /// this as a pass.
+    /// There is no such metric, or it has too few runs for an interval. A gate must not treat this
+    /// as a pass.
     Unknown,
 }
 
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn fails_only_if_the_whole_interval_is_beyond_the_limit() {
         let run = |x: f64| Measurement { counts: vec![Some(x)], ..Measurement::default() };
-        // B is 2% to 4% above A.
+        // B is 2% to 3.4% above A.
         let pairs: Vec<Pair> = (0..30)
             .map(|i| Pair {
                 first: Side::A,

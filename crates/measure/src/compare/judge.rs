@@ -1,4 +1,4 @@
-//! Judges pairs of runs: a verdict for every metric.
+//! Judges pairs of runs: a verdict for every metric that was measured.
 
 use fastrand::Rng;
 
@@ -24,7 +24,8 @@ pub struct Rules {
 pub enum Scale {
     /// B / A.
     Ratio,
-    /// B - A, in the metric's unit. Used if any run has a zero, which has no ratio.
+    /// B - A, in the metric's unit. Used if the value of any run isn't positive, as zero has no
+    /// ratio.
     Difference,
 }
 
@@ -33,7 +34,8 @@ pub enum Scale {
 pub struct Effect {
     /// Scale of the other figures.
     pub scale: Scale,
-    /// The 20% trimmed mean over the pairs (of log-ratios, for a ratio).
+    /// The 20% trimmed mean of the pairs' differences; for a ratio, the exponential of the trimmed
+    /// mean of log-ratios.
     pub estimate: f64,
     /// Its 95% bootstrap interval; `None` for fewer than five pairs.
     pub interval: Option<Interval>,
@@ -45,19 +47,19 @@ pub struct Effect {
 /// The verdict on one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// B takes less: a significant difference of at least the minimum effect.
+    /// B takes less: a significant difference of at least the relevant effect.
     Less,
-    /// B takes more.
+    /// B takes more, likewise.
     More,
     /// The interval is narrow enough to show a relevant difference, and no difference is both
     /// significant and relevant.
     NoDifference,
-    /// The interval is too wide to tell.
+    /// The interval is too wide to tell, or there are too few pairs for one.
     Undecided,
 }
 
 impl Verdict {
-    /// Words the verdict; for time with `faster` and `slower`.
+    /// Returns the verdict in words; for time `faster` and `slower`.
     #[must_use]
     pub fn words(self, metric: &Metric) -> &'static str {
         match (self, metric) {
@@ -80,7 +82,7 @@ pub struct MetricVerdict {
     pub pairs: usize,
     /// Median of A's runs in these pairs.
     pub median_a: f64,
-    /// Median of B's runs.
+    /// Median of B's runs in these pairs.
     pub median_b: f64,
     /// The difference.
     pub effect: Effect,
@@ -93,8 +95,8 @@ pub struct MetricVerdict {
 }
 
 impl MetricVerdict {
-    /// The interval of B relative to A, as a share: 0.02 for 2% more. If A's median is zero, a
-    /// difference is infinite.
+    /// The interval of B relative to A, as a share: 0.02 for 2% more. If A's median is zero, every
+    /// difference except 0 is infinite. `None` for fewer than five pairs.
     #[must_use]
     pub fn relative(&self) -> Option<Interval> {
         let Interval { low, high } = self.effect.interval?;
@@ -118,8 +120,8 @@ impl MetricVerdict {
 /// else                                          undecided
 /// ```
 ///
-/// `step` is one count, or one page: an average difference of less than that is not relevant,
-/// however precisely it is known.
+/// `step` is [`Metric::step`], for example one count or one page: an average difference of less
+/// than that is not relevant, however precisely it is known.
 #[must_use]
 pub fn judge(pairs: &[Pair], metrics: &[Metric], rules: &Rules) -> Vec<MetricVerdict> {
     let columns: Vec<Column<'_>> =
@@ -139,7 +141,7 @@ struct Column<'a> {
     scale: Scale,
     median_a: f64,
     median_b: f64,
-    /// Ascending; logarithms for a ratio.
+    /// B - A for each pair, ascending; for a ratio, ln B - ln A.
     differences: Vec<f64>,
 }
 
@@ -158,7 +160,7 @@ impl<'a> Column<'a> {
         Some(Self { metric, scale, median_a: median(&a)?, median_b: median(&b)?, differences })
     }
 
-    /// The smallest effect worth a verdict, in the unit of the differences.
+    /// The smallest relevant effect, in the unit of the differences.
     fn relevant(&self, min_effect: f64) -> f64 {
         match self.scale {
             Scale::Ratio => min_effect.max(self.metric.step() / self.median_a).ln_1p(),

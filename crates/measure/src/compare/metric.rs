@@ -18,10 +18,10 @@ pub struct Measurement {
     pub elapsed: Duration,
     /// User and system time, including that of children it waited for.
     pub cpu: Duration,
-    /// The largest resident set of any one of its processes, in bytes.
+    /// The largest resident set of its process, or of a descendant that was waited for, in bytes.
     pub peak_memory: u64,
-    /// The count of each event, in the events' order; scaled if the event was multiplexed, `None` if
-    /// it wasn't counted.
+    /// The count of each event in its unit, in the events' order; an estimate if the event was
+    /// multiplexed, `None` if it wasn't counted.
     pub counts: Vec<Option<f64>>,
 }
 
@@ -49,7 +49,7 @@ pub enum Metric {
     Event {
         /// Its index in [`Measurement::counts`].
         index: usize,
-        /// Its name as the user gave it.
+        /// Its name in results.
         name: String,
         /// The unit of a scaled count; empty for plain occurrences.
         unit: String,
@@ -90,8 +90,8 @@ impl Metric {
         }
     }
 
-    /// Its resolution: the smallest difference between two runs. Smaller average differences get no
-    /// verdict.
+    /// Its resolution: the smallest difference between two runs. Smaller average differences are
+    /// not relevant.
     #[must_use]
     pub fn step(&self) -> f64 {
         match self {
@@ -104,7 +104,7 @@ impl Metric {
         }
     }
 
-    /// Its value in one run, in its unit.
+    /// Its value in one run, in its unit; `None` if the event wasn't counted.
     #[must_use]
     pub fn value_in(&self, run: &Measurement) -> Option<f64> {
         match self {

@@ -1,11 +1,12 @@
 //! Compares two commands, A and B, by pairs of runs.
 //!
 //! ```text
-//! plan ──> pairs::make ──(one closure call a run)──> Vec<Pair> ──> judge ──> a verdict for every metric ──> fail_if
-//!                                                                        └──> report ──> table, document
+//! plan ──> pairs::make ──> Vec<Pair> ──> judge ──> verdicts, one per metric ──> fail_if
+//!               │                                         └──> report ──> table, document
+//!               └── calls Bench::run for each run
 //! ```
 //!
-//! [`runs`] compares several recordings on two sides.
+//! [`runs`] compares two sides of one or more recordings each, for `tare diff`.
 //!
 //! Nothing here starts a process or reads a clock; [`pairs::Bench`] does, so tests use simulated
 //! measurements.

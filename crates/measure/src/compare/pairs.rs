@@ -1,4 +1,4 @@
-//! Makes pairs of runs until the time ratio is known precisely enough.
+//! Makes pairs of runs until the time ratio is known precisely enough, or a limit is reached.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::metric::{Measurement, Pair, Side};
 use crate::statistics::{TrimmedMean, bootstrap_interval};
 
-/// The limits for the number of runs.
+/// How many pairs of runs are made, and in which order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonPlan {
     /// Runs of each command before the first pair; their results are discarded.
@@ -16,17 +16,17 @@ pub struct ComparisonPlan {
     pub min_pairs: usize,
     /// Maximum number of pairs.
     pub max_pairs: usize,
-    /// No pair after the first `min_pairs` starts later than this, counted from the warm-up.
+    /// After the first `min_pairs`, no pair starts later than this after the start of the warm-up.
     pub max_time: Duration,
     /// Half width of the 95% interval of the time ratio's logarithm that is narrow enough to stop.
     pub precision: f64,
-    /// Seed of the order within pairs.
+    /// Seed of the order within pairs, and of the bootstrap that computes the precision.
     pub seed: u64,
 }
 
 impl ComparisonPlan {
-    /// Returns the precision for a minimum relevant effect (a share: 0.01 for 1%): half of it, so
-    /// that the interval of such a difference excludes zero.
+    /// Returns the precision for a minimum relevant effect (a share: 0.01 for 1%): half of its
+    /// logarithm, so that the interval of such a difference excludes zero.
     #[must_use]
     pub fn precision_for(min_effect: f64) -> f64 {
         min_effect.ln_1p() / 2.0
@@ -46,7 +46,7 @@ impl ComparisonPlan {
     }
 }
 
-/// Runs the commands, and reads a clock.
+/// Runs the commands, reads a clock, and shows the progress.
 pub trait Bench {
     /// The reason why a run failed.
     type Error;
@@ -60,7 +60,7 @@ pub trait Bench {
     /// Time since any fixed point.
     fn now(&mut self) -> Duration;
 
-    /// Called before the first pair and after every one.
+    /// Called before the first pair and after every complete one.
     fn progress(&mut self, progress: &Progress<'_>);
 }
 
@@ -108,7 +108,8 @@ pub enum Stop<E> {
     Failed(E),
 }
 
-/// Makes pairs until a limit of the plan is reached. Returns them with the reason for stopping.
+/// Makes pairs until the plan is fulfilled or a run fails. Returns the complete pairs with the
+/// reason for stopping; none if a run of the warm-up fails.
 ///
 /// Significance isn't a reason to stop: it would find differences between equal commands.
 pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<B::Error>) {
@@ -133,8 +134,8 @@ pub fn make<B: Bench>(plan: &ComparisonPlan, bench: &mut B) -> (Vec<Pair>, Stop<
             if half_width.is_some_and(|half| half <= plan.precision) {
                 return (pairs, Stop::Precise);
             }
-            // Check again after 5% more pairs: each check is another chance to stop on an interval
-            // that is narrow by luck.
+            // Check again after one pair and 5% more: each check is another chance to stop on an
+            // interval that is narrow by luck.
             next_check = pairs.len() + 1 + pairs.len() / 20;
         }
         if pairs.len() >= plan.min_pairs && spent >= plan.max_time {
@@ -158,8 +159,9 @@ fn run_pair<B: Bench>(rng: &mut Rng, bench: &mut B) -> Result<Pair, B::Error> {
     }
 }
 
-/// Returns the half width of the 95% interval of the time ratio's logarithm. The bootstrap costs as
-/// much as a short run, so it runs only if an approximation is narrow enough.
+/// Returns the half width of the 95% interval of the time ratio's logarithm; `None` if the pairs
+/// are too few. The bootstrap costs as much as a short run, so it runs only if the interval by
+/// Student's t is narrow enough.
 fn time_half_width(pairs: &[Pair], plan: &ComparisonPlan) -> Option<f64> {
     let seconds = |run: &Measurement| run.elapsed.as_secs_f64().max(1e-9);
     let mut logs: Vec<f64> =
@@ -176,8 +178,8 @@ fn time_half_width(pairs: &[Pair], plan: &ComparisonPlan) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Simulated runs of `a` and `b` seconds, with noise of up to the share `noise`, on a clock that
-    /// advances with them.
+    /// Simulated runs of `a` and `b` seconds on average, spread evenly over a range of the share
+    /// `noise`, on a clock that advances with them.
     struct SimulatedRuns {
         a: f64,
         b: f64,

@@ -1,4 +1,4 @@
-//! The result of a comparison, and its two reports: a table for people, and JSON or CSV for programs.
+//! The result of a comparison, from which the table, JSON and CSV are written.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,11 +15,11 @@ pub struct ComparisonRequest<'a> {
     pub b: &'a [OsString],
     /// Compared metrics.
     pub metrics: &'a [Metric],
-    /// Number of runs.
+    /// How many pairs are made, and in which order.
     pub plan: &'a ComparisonPlan,
     /// Smallest relevant difference, as a share.
     pub min_effect: f64,
-    /// Conditions that the result may break.
+    /// Conditions under which the comparison fails (`--fail-if`).
     pub conditions: &'a [Condition],
 }
 
@@ -28,13 +28,13 @@ pub struct ComparisonRequest<'a> {
 pub struct ComparisonReport<'a> {
     /// What was compared.
     pub request: ComparisonRequest<'a>,
-    /// All pairs of runs.
+    /// All complete pairs of runs.
     pub pairs: Vec<Pair>,
     /// The verdict on each metric.
     pub judged: Vec<MetricVerdict>,
     /// Why no further pair was run.
     pub stop: Stop<String>,
-    /// The time that all runs took.
+    /// The time that all runs took, with the warm-up and the work between runs.
     pub spent: Duration,
     /// Facts about the counts.
     pub notes: EventNotes,
@@ -55,8 +55,8 @@ pub struct EventNotes {
     pub missing: Vec<MissingEvent>,
     /// Events that count less than requested.
     pub narrowed: Vec<NarrowedEvent>,
-    /// The smallest share of its enabled time that an event was on a counter; `None` if every event
-    /// was always on one.
+    /// The smallest share of its enabled time that a counted event was on a counter in a run;
+    /// `None` if all of them were always on one.
     pub least_share: Option<f64>,
 }
 

@@ -10,7 +10,7 @@ use super::{Metric, MetricVerdict, Scale, Side, Verdict};
 
 const HEADINGS: [&str; 8] = ["", "A", "B", "B / A", "95% interval", "p", "finds", ""];
 
-/// Writes the table and the notes below it.
+/// Writes the two commands, how the comparison ended, the table, and notes.
 ///
 /// # Errors
 /// Returns errors of `out`.
@@ -110,7 +110,7 @@ fn amount(value: f64, metric: &Metric) -> String {
     }
 }
 
-/// The first and last columns to the left, the numbers to the right.
+/// Formats a line: the first and last columns are aligned to the left, the numbers to the right.
 fn line(cells: &[String; 8], widths: &[usize; 8], colour: Option<&str>) -> String {
     let last = widths.len() - 1;
     let mut text = format!(" {:<width$}", cells[0], width = widths[0]);

@@ -3,8 +3,8 @@
 use super::signed_rank::rejection_limit;
 use super::{TrimmedMean, t_quantile};
 
-/// Maximum number of pairs for which the rejection limit is computed from the test, with n² / 2
-/// averages in memory. For more pairs it is approximated by Student's t.
+/// Maximum number of pairs for which the rejection limit is computed from the test, with n (n + 1)
+/// / 2 averages in memory. For more pairs it is approximated by Student's t.
 const EXACT_UP_TO: usize = 500;
 
 /// Returns the smallest true effect that runs with differences like these (sorted) find in 4 of 5

@@ -2,8 +2,8 @@
 
 use super::normal_below;
 
-/// Maximum number of non-zero differences for which the null distribution is counted. With more, the
-/// normal approximation is accurate to three digits.
+/// Maximum number of non-zero differences for which the null distribution is counted. With more, p
+/// is computed by the normal approximation, whose error is then below 0.002.
 const EXACT_UP_TO: usize = 60;
 
 /// Computes the two-sided p of the hypothesis that the differences are symmetric around zero; 1 if
@@ -17,16 +17,16 @@ const EXACT_UP_TO: usize = 60;
 /// under the null, every sign is a fair coin:  mean of W = Σr / 2,  variance of W = Σr² / 4
 /// ```
 ///
-/// Both the counted distribution and the normal one (with continuity correction) use these ranks, so
-/// ties and zeros need no further correction. If the order within each pair is random, the coin is
-/// that draw: equal commands get a correct p even if the machine's speed drifts.
+/// Both the counted distribution and the normal one (with continuity correction) use these ranks,
+/// so ties and zeros need no further correction. If the order within each pair is drawn at random,
+/// that draw is the coin: equal commands get a correct p even if the machine's speed drifts.
 #[must_use]
 pub fn signed_rank(differences: &[f64]) -> f64 {
     let ranks = doubled_ranks(differences);
     let total: usize = ranks.iter().map(|&(rank, _)| rank).sum();
     let positive: usize =
         ranks.iter().filter(|&&(_, positive)| positive).map(|&(rank, _)| rank).sum();
-    // The distribution is symmetric: counting from the smaller side is cheaper.
+    // The distribution is symmetric, so twice the tail of the smaller sum is the two-sided p.
     let smaller = positive.min(total - positive);
     if ranks.len() <= EXACT_UP_TO {
         count_p(&ranks, total, smaller)
@@ -35,8 +35,8 @@ pub fn signed_rank(differences: &[f64]) -> f64 {
     }
 }
 
-/// Returns the distance from zero of the centre of these differences at which the test begins to
-/// reject at this level: half the width of the interval that inverts the test, whose ends are Walsh
+/// Returns how far from zero the centre of these differences must be for the test to reject at this
+/// level. That is half the width of the interval that inverts the test, whose ends are Walsh
 /// averages (dᵢ + dⱼ) / 2 (Hollander, Wolfe and Chicken, Nonparametric statistical methods, section
 /// 3.3). `None` if the differences are too few to reach the level.
 pub(super) fn rejection_limit(differences: &[f64], level: f64) -> Option<f64> {
@@ -52,8 +52,8 @@ pub(super) fn rejection_limit(differences: &[f64], level: f64) -> Option<f64> {
     Some((high - low) / 2.0)
 }
 
-/// Finds the largest rank sum on the smaller side whose p is at most `level`, for n differences
-/// without ties; `None` if even that of 0 is higher.
+/// Finds the largest rank sum on the smaller side whose p is at most `level`, for n non-zero
+/// differences without ties; `None` if even the p of sum 0 is above it.
 fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
     let ranks: Vec<(usize, bool)> = (1..=n).map(|rank| (2 * rank, true)).collect();
     let total = n * (n + 1);
@@ -77,8 +77,8 @@ fn largest_rejected_sum(n: usize, level: f64) -> Option<usize> {
     Some(rejected)
 }
 
-/// Returns the rank and the sign of each non-zero difference. Ranks are doubled, so that shared ranks
-/// are integers.
+/// Returns the rank of each non-zero difference, and whether it is positive. Ranks are doubled, so
+/// that shared ranks are integers. NaNs are left out.
 fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
     let mut sorted: Vec<f64> = differences.iter().copied().filter(|d| !d.is_nan()).collect();
     sorted.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -94,7 +94,7 @@ fn doubled_ranks(differences: &[f64]) -> Vec<(usize, bool)> {
 }
 
 /// Computes p by counting: twice the share of all sign patterns whose doubled rank sum is at most
-/// `smaller`.
+/// `smaller`, but not more than 1.
 fn count_p(ranks: &[(usize, bool)], total: usize, smaller: usize) -> f64 {
     let mut share = vec![0.0; total + 1];
     share[0] = 1.0;
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn matches_a_printed_critical_value() {
-        // n = 10, W = 8: two-sided 0.0488 (Wilcoxon's table: critical value 8 at 0.05). Ranks 8
-        // negative, the rest positive.
+        // n = 10, W = 8: two-sided 0.0488 (Wilcoxon's table: critical value 8 at 0.05). Rank 8 is
+        // negative, the others are positive.
         let differences = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, 9.0, 10.0];
         assert!((signed_rank(&differences) - 0.0488).abs() < 0.0001);
     }

@@ -41,7 +41,8 @@ impl Summary {
         })
     }
 
-    /// Summarizes values that can't be negative, like counts and times: the interval ends at 0.
+    /// Like [`Summary::from_values`], for values that can't be negative, like counts and times: an
+    /// interval that would begin below 0 begins at 0.
     #[must_use]
     pub fn from_amounts(values: &[f64]) -> Option<Self> {
         let mut summary = Self::from_values(values)?;

@@ -5,7 +5,7 @@ use super::t_quantile;
 /// Divisor for the number of values trimmed at each end: 5 for 20%.
 pub const TRIM_DIVISOR: usize = 5;
 
-/// The mean of the middle 60% of the values, with its standard error.
+/// The mean of the values that remain after 20% are trimmed at each end, with its standard error.
 ///
 /// ```text
 /// g  = n / 5 (rounded down) values trimmed at each end,  h = n - 2g kept
@@ -14,8 +14,8 @@ pub const TRIM_DIVISOR: usize = 5;
 /// ```
 ///
 /// Tukey and McLaughlin (1963); see Wilcox, Introduction to Robust Estimation and Hypothesis
-/// Testing, chapter 3. If a busy neighbour slows one run of a pair down, the large difference changes
-/// the mean but not the trimmed mean.
+/// Testing, chapter 3. If a busy neighbour slows one run of a pair down, the size of the large
+/// difference changes the mean, but not the trimmed mean of five pairs or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrimmedMean {
     /// The trimmed mean.

@@ -38,11 +38,12 @@ pub struct SlicedSeries<'a> {
 /// ```
 ///
 /// Consecutive samples of a thread fall into one phase of a program, and phases alternate, so
-/// neighbouring slices are correlated, positively or negatively. Slices are merged into blocks
-/// while 20 remain, and these count as independent; if the variance still grows with the block
-/// length, as v∞ · (1 - τ / length), v∞ is used. The p is corrected by a wild bootstrap: signs are
-/// drawn for all residuals of a block together, and the largest statistic of all series is kept
-/// (Liu 1988; Chernozhukov, Chetverikov and Kato 2013).
+/// neighbouring slices are correlated, positively or negatively. Slices are merged into k blocks,
+/// as long as at least 20 remain, and these count as independent; if the variance still grows with
+/// the block length, as v∞ · (1 - τ / length), v∞ is used. The p is corrected by a wild bootstrap:
+/// a sign is drawn for the residuals of all series in a block together, and the p of a series is
+/// the share of draws in which the largest statistic among it and all less significant series
+/// reaches its own (Liu 1988; Chernozhukov, Chetverikov and Kato 2013).
 ///
 /// Variation between runs isn't included. Series with too few blocks aren't judged.
 #[must_use]
@@ -114,8 +115,8 @@ struct Side {
     share: f64,
     /// The standard error of the share.
     error: f64,
-    /// Residuals of the longest blocks, divided by the weight of all samples and by their own
-    /// standard error.
+    /// Residuals of the longest blocks, scaled so that their squares add up to 1 (less if half the
+    /// weight of a sample limits the error).
     residuals: Vec<f64>,
 }
 
@@ -147,7 +148,7 @@ impl Side {
     }
 }
 
-/// Sums each two neighbouring values.
+/// Sums values in twos; the last of an odd number stays alone.
 fn merge_twos(values: &[f64]) -> Vec<f64> {
     values.chunks(2).map(|two| two.iter().sum()).collect()
 }
@@ -205,7 +206,7 @@ fn signed_statistic(pair: &SeriesSides, signs: &[Vec<f64>; 2]) -> f64 {
     pair.sides.iter().zip(signs).map(part).sum()
 }
 
-/// Draws from a chi-squared distribution with these degrees of freedom.
+/// Draws from a chi-squared distribution with these degrees of freedom, rounded to an even number.
 fn draw_chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
     // The sum of two squared normal variables is exponential.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some tens")]
@@ -218,8 +219,9 @@ fn draw_chi_squared(freedom: f64, rng: &mut Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// Simulates a thread that stays in one of four functions for some slices. Returns the weight of
-    /// each function by slice.
+    /// Simulates a thread with 10 samples a slice, which before each sample stays in its function
+    /// with probability `stay`, and else draws one of four. Returns the weight of each function by
+    /// slice.
     fn simulate_phases(shares: [f64; 4], stay: f64, slices: usize, rng: &mut Rng) -> [Vec<f64>; 4] {
         let mut by_function: [Vec<f64>; 4] = Default::default();
         let mut now = 0;

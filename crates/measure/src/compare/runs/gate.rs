@@ -37,7 +37,8 @@ impl Gate {
         self.condition.metric == "*"
     }
 
-    /// Whether a function's change fails the gate: its whole interval lies beyond the limit.
+    /// Checks a function's change. It fails the gate if its whole interval lies beyond the limit
+    /// and, for a gate on any function, the change is significant. Unknown without an interval.
     #[must_use]
     pub fn judge(&self, change: &Change) -> Judgement {
         let Some(difference) = change.interval else { return Judgement::Unknown };
@@ -45,7 +46,7 @@ impl Gate {
             GateOf::Share => (difference.low, difference.high),
             GateOf::Weight => match change.ratio {
                 Some(ratio) => (ratio.low - 1.0, ratio.high - 1.0),
-                // Both are zero; B is zero; A is zero.
+                // Without a ratio a mean is zero: here both, then B's, then A's.
                 None if change.mean_a == change.mean_b => (0.0, 0.0),
                 None if change.mean_a > 0.0 => {
                     (-1.0, if difference.high < 0.0 { -1.0 } else { 0.0 })

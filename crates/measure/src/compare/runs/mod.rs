@@ -1,12 +1,13 @@
-//! Compares two sides by several runs of each, in many series at once.
+//! Compares two sides of one or more runs each, in many series at once.
 //!
 //! ```text
-//! five runs a side or more   permutations of the runs' sides, the largest statistic of all series (Westfall, Young 1993)
-//! three runs or more         Student's t of the pooled spread, corrected by Holm
-//! one run a side             shares alone, by blocks of time within each run
+//! five runs a side, or as many splits   permutations of the runs' sides, the largest statistic of all
+//!                                       series (Westfall, Young 1993)
+//! fewer, but three runs in total        Student's t of the pooled spread, corrected by Holm
+//! one run a side                        shares alone, by blocks of time within each run
 //! ```
-//! Each method raises any false alarm among all series in at most 1% of comparisons. docs/diff.md
-//! explains the choice.
+//! Each method corrects p for all series, so that at most 1% of the comparisons of a program with
+//! itself show any change. docs/diff.md explains the choice.
 
 mod blocks;
 mod gate;
@@ -27,7 +28,8 @@ pub struct Series {
     pub a: Vec<f64>,
     /// In the runs of B, in the same unit.
     pub b: Vec<f64>,
-    /// Weight of one sample in this unit. No figure is more precise than half of it.
+    /// Weight of one sample in this unit. The standard deviation between runs is taken to be at
+    /// least half of it.
     pub step: f64,
 }
 
@@ -38,7 +40,7 @@ pub enum Method {
     Permutations(usize),
     /// Student's t and Holm's correction: there are too few runs for permutations.
     StudentsT,
-    /// Blocks of time within the two runs: their number on each side.
+    /// Blocks of time within the two runs: the smallest number for any judged series on each side.
     Blocks(usize, usize),
     /// None: there are too few runs, and too few blocks within them.
     Nothing,
@@ -62,11 +64,13 @@ pub struct Change {
     pub mean_b: f64,
     /// The 95% interval of the difference of the means; `None` if the change isn't judged.
     pub interval: Option<Interval>,
-    /// The 95% interval of B's mean over A's; `None` if the change isn't judged or a mean is zero.
+    /// The 95% interval of B's mean over A's; `None` if the change isn't judged, or is judged by
+    /// blocks, or a mean is zero.
     pub ratio: Option<Interval>,
     /// The p, corrected for all series; `None` if the change isn't judged.
     pub p: Option<f64>,
-    /// The smallest difference that such runs would find in 4 of 5 comparisons.
+    /// The smallest difference that such runs would find in 4 of 5 comparisons; `None` if the
+    /// change isn't judged.
     pub detectable: Option<f64>,
 }
 
@@ -93,7 +97,8 @@ impl Change {
 /// v          the pooled variance within the sides, at least (step / 2)²
 /// interval   Welch's: each side has its own variance; that of the ratio is computed on logarithms
 /// ```
-/// All series must have as many runs as the first. One run a side isn't judged.
+/// A side with one run has the pooled variance in intervals. All series must have as many runs as
+/// the first. One run a side isn't judged, nor is a side without runs.
 #[must_use]
 pub fn judge_runs(series: &[Series], seed: u64) -> (Method, Vec<Change>) {
     let Some(first) = series.first() else { return (Method::Nothing, Vec::new()) };

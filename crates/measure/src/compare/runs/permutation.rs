@@ -5,7 +5,8 @@ use fastrand::Rng;
 
 use super::{FAMILYWISE, Series};
 
-/// Maximum number of permutations. If there are more, this number is drawn at random.
+/// Maximum number of permutations, including the identity. If there are more, they are drawn at
+/// random.
 const MAX_PERMUTATIONS: usize = 20_000;
 
 /// The result of the permutations.
@@ -76,10 +77,10 @@ fn thin_out(largest: &[f64]) -> Vec<f32> {
     places.map_while(|place| largest.get(place)).map(|most| *most as f32).collect()
 }
 
-/// Returns the value that the largest statistic after the first `significant` rows exceeds in 1% of
-/// permutations.
+/// Returns the value that the largest statistic of all rows but the first exceeds in at most 1% of
+/// permutations. The number of first rows is the largest that `thin_out` kept, up to `significant`.
 fn critical_value(largest: &mut [Vec<f32>], significant: usize) -> f64 {
-    // The last entry of `thin_out` that includes all non-significant rows.
+    // The last entry of `thin_out` whose rows include all non-significant ones.
     let place = if significant == 0 { 0 } else { 1 + significant.ilog2() as usize };
     let place = place.min(largest.first().map_or(0, |row| row.len().saturating_sub(1)));
     largest.sort_by(|a, b| a.get(place).unwrap_or(&0.0).total_cmp(b.get(place).unwrap_or(&0.0)));
@@ -148,7 +149,8 @@ impl Rows {
         sums
     }
 
-    /// Calls `each` with the statistics of each permutation, including the identity.
+    /// Calls `each` with the statistics of the identity and of each other permutation, or of random
+    /// ones if there are more than [`MAX_PERMUTATIONS`].
     fn permute(&self, seed: u64, mut each: impl FnMut(&mut [f64])) {
         let n = self.columns.len();
         each(&mut self.statistics(&self.identity()));

@@ -33,7 +33,7 @@ impl SimulatedProgram {
         for (at, weight) in WEIGHTS.iter().enumerate() {
             let longer = if at == 0 { longer } else { 1.0 };
             let mean = weight * longer * speed * (self.own * self.normal()).exp() * self.samples;
-            // The number of samples has a Poisson distribution.
+            // Approximates a Poisson distribution.
             weights.push((mean + mean.sqrt() * self.normal()).round().max(0.0));
         }
         weights
@@ -96,7 +96,7 @@ fn finds_a_slower_function_and_its_interval_contains_the_true_change() {
         let ratio = changes[9].ratio.unwrap();
         (share_in.low..=share_in.high).contains(&share) && (ratio.low..=ratio.high).contains(&1.10)
     };
-    // Both at once: 95% each.
+    // Each of the two intervals contains its true change in 95% of comparisons.
     let held = count_hits(40, [10, 10], 1.10, holds);
     assert!(held >= 32, "{held} of 40");
 }
