@@ -1,8 +1,8 @@
 //! Compares two sides of one or more runs each, in many series at once.
 //!
 //! ```text
-//! five runs a side, or as many splits   permutations of the runs' sides, the largest statistic of all
-//!                                       series (Westfall, Young 1993)
+//! five runs a side, or as many splits   permutations of the runs' sides, the largest statistic of
+//!                                       all series (Westfall, Young 1993)
 //! fewer, but three runs in total        Student's t of the pooled spread, corrected by Holm
 //! one run a side                        shares alone, by blocks of time within each run
 //! ```
