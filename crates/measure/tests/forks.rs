@@ -11,7 +11,8 @@ fn setting(policy: Policy, cpus: usize, rate: f64) -> Setting {
     Setting { policy, cpus, events: 1, rate, tasks: 4_000, seed: 7 }
 }
 
-/// Half of the tasks run for less than a millisecond, and a few use much of the time.
+/// Half of the tasks run for less than 0.5 ms, and the longest 1% use more than a fifth of the
+/// time.
 #[test]
 fn lifetimes_have_a_heavy_tail() {
     let mut rng = fastrand::Rng::with_seed(3);

@@ -12,12 +12,12 @@ use tare_measure::statistics::{holm, median, signed_rank};
 const EVENTS: [&str; 8] =
     ["task-clock", "page-faults", "context-switches", "e1", "e2", "e3", "e4", "e5"];
 
-/// The relevant effect.
+/// The minimum relevant effect, as a share.
 pub(crate) const MIN_EFFECT: f64 = 0.01;
 
 /// A machine whose speed drifts (correlated over 30 s) and nearly halves while a neighbour is busy
-/// (on and off for 1 s on average). Each run has 2% noise, and one in twenty stalls for about 30%
-/// longer.
+/// (on and off for 1 s on average). Each run has 2% noise, and one in twenty takes 30% longer on
+/// average.
 pub(crate) struct SimulatedMachine {
     rng: Rng,
     now: f64,
@@ -43,7 +43,7 @@ impl SimulatedMachine {
         }
     }
 
-    /// Simulates a run of about 10 ms times `work`.
+    /// Simulates a run that takes about 10 ms times `work` while the neighbour is idle.
     pub(crate) fn run(&mut self, work: f64) -> Measurement {
         let stall = if self.rng.u8(..20) == 0 { 0.3 * exponential(&mut self.rng) } else { 0.0 };
         let pace = self.drift.exp() * if self.neighbour { 1.8 } else { 1.0 };
@@ -248,8 +248,9 @@ pub(crate) fn verdicts(ratio: f64, trials: u64) -> Verdicts {
     sum
 }
 
-/// Returns the smallest detectable ratio of such runs, and the share of comparisons that find a
-/// difference of that size: 80% if the figure is right.
+/// Returns the median of the ratios that comparisons with this number of pairs state as the
+/// smallest detectable, and the share of comparisons that find a difference of that size: 80% if
+/// the statement is right.
 pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     let time = |ratio: f64, seed: u64| {
         judge(&fixed_pairs(ratio, pairs, seed), &metrics(), &Rules { min_effect: MIN_EFFECT, seed })

@@ -22,7 +22,7 @@ struct Document {
     tool: &'static str,
     command: Vec<String>,
     target: String,
-    /// How child processes are counted; absent if by inheritance.
+    /// How child processes are counted, if by a cgroup of the command's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     follow: Option<Follow>,
     exact: bool,

@@ -11,7 +11,8 @@ use super::plain_json::plain_json;
 use super::{Columns, Span};
 use crate::count::Key;
 
-/// Writes each line as a JSON object on a line of its own.
+/// Writes each line as a JSON object on a line of its own. With [`Columns::metric_only`], lines
+/// without a derived figure are left out.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.

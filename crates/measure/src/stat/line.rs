@@ -11,7 +11,7 @@ use crate::statistics::Summary;
 pub enum Value {
     /// A count in the event's unit: of one run, or the mean of several.
     Counted(f64),
-    /// The event was never on a counter, or got no turn.
+    /// The event was never on a counter, or got no turn; with the reason if it is known.
     NotCounted(Option<Unavailable>),
     /// The event could not be opened.
     NotSupported(Unavailable),
@@ -24,7 +24,7 @@ pub struct StatLine {
     pub key: Key,
     /// The thread's name as `comm-tid`, for a thread.
     pub thread: Option<String>,
-    /// Number of CPUs or threads that were summed.
+    /// Number of locations that were summed, as in [`crate::count::CountRow`].
     pub locations: usize,
     /// The event's name.
     pub event: String,
@@ -32,22 +32,23 @@ pub struct StatLine {
     pub cgroup: Option<String>,
     /// The unit of the value; empty for occurrences.
     pub unit: String,
-    /// Whether the value's unit differs from the kernel's, so that it has decimals.
+    /// Whether counts were multiplied by a scale with a fraction, so that the value has decimals.
     pub scaled_unit: bool,
     /// The count.
     pub value: Value,
-    /// Nanoseconds on a counter, per run.
+    /// Nanoseconds on a counter, averaged over the runs that counted it.
     pub running_ns: u64,
     /// The share of the enabled time on a counter, 0 to 1; 0 without a count.
     pub running_share: f64,
     /// The figure derived from the count.
     pub metric: Option<Metric>,
-    /// Whether several runs were requested. Machine-readable formats then have a column for the
-    /// spread, even for an event without a count.
+    /// Whether several runs were requested. `-x` and `-j` then have a column for the spread, even
+    /// for an event without a count.
     pub repeated: bool,
-    /// Mean, deviation and interval over runs, in the unit; `None` for a single run.
+    /// Mean, deviation and interval over runs, in the unit; `None` if a single run was requested,
+    /// or none counted the event.
     pub spread: Option<Summary>,
-    /// Each run's count, in the unit.
+    /// The count of each run that counted it, in the unit.
     pub runs: Vec<f64>,
 }
 
@@ -73,7 +74,7 @@ impl StatLine {
     }
 
     /// Returns the standard deviation of the mean in percent of the mean, as in perf: 0 for a mean
-    /// of 0. `None` if a single run was requested.
+    /// of 0 and for fewer than two counts. `None` if a single run was requested.
     pub(super) fn deviation_percent(&self) -> Option<f64> {
         let percent = |spread: &Summary| {
             let of_mean = spread.deviation? / (spread.runs as f64).sqrt();

@@ -1,8 +1,8 @@
 //! The results of `tare stat`: lines with counts, spreads and derived figures, and their output
 //! formats.
 //!
-//! `results` sums runs into lines. `text` writes the table, `csv` and `json_lines` the columns and
-//! keys of `perf stat`, `document` a JSON document in tare's own format.
+//! `results` merges runs into lines. `text` writes the table, `csv` and `json_lines` the columns
+//! and keys of `perf stat`, `document` a JSON document in tare's own format.
 
 pub mod csv;
 pub mod document;
@@ -18,16 +18,16 @@ pub use results::{CountedRun, Description, MissingEvents, Results, ThreadNames, 
 
 use std::time::Duration;
 
-/// Which parts of each line are written.
+/// Which parts of the results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
     /// Writes only the derived figures.
     pub metric_only: bool,
     /// Groups the digits of large numbers in the table.
     pub big_numbers: bool,
-    /// Writes the time of each run below the table.
+    /// Writes the time of each of several runs below the table.
     pub each_run: bool,
-    /// Writes a column for the key: CPU, core, thread.
+    /// Writes columns for the key, like the CPU, core or thread.
     pub keys: bool,
 }
 

@@ -2,7 +2,8 @@
 
 use tare_format::is_unsafe;
 
-/// Escapes the characters in JSON that a terminal would interpret. Line feeds between values stay.
+/// Escapes the characters in JSON that are unsafe on a terminal ([`is_unsafe`]). Line feeds between
+/// values stay.
 pub(super) fn plain_json(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     for c in json.chars() {

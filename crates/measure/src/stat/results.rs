@@ -1,4 +1,4 @@
-//! Sums the counts of all runs into lines.
+//! Merges the counts of all runs into lines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub struct Description {
     pub command: Vec<String>,
     /// Whether the command was counted in a cgroup of its own, so that counts include its execve.
     pub in_cgroup: bool,
-    /// `--exact`: nothing was scaled.
+    /// Whether `--exact` was requested, so that nothing is scaled.
     pub exact: bool,
     /// Whether several runs were requested, so that spreads are shown.
     pub repeated: bool,
 }
 
-/// The counts of a run.
+/// The counts of a run, or of an interval of one.
 #[derive(Debug)]
 pub struct CountedRun {
     /// The sums.
@@ -41,11 +41,11 @@ pub struct CountedRun {
     pub names: ThreadNames,
     /// The index of the set of `--exact` that was counted; 0 if there is one set.
     pub set: usize,
-    /// The command's exit status and resource usage.
+    /// The command's exit status and resource usage; `None` for an interval or without a command.
     pub ended: Option<ChildExit>,
-    /// Time from the start to the end.
+    /// Time from the start of the run to its end, or to that of the interval.
     pub elapsed: Duration,
-    /// Time that events were enabled.
+    /// Time that events were enabled, in the run or the interval.
     pub counted: Duration,
 }
 
@@ -123,8 +123,9 @@ impl Results {
         self.counted.push(run.counted.as_secs_f64());
     }
 
-    /// Adds the events of a set that no run counted, because there were fewer runs than sets.
-    /// Returns the events, unless this reason was already reported.
+    /// Adds the events of a set that no run counted because there were fewer runs than sets; does
+    /// nothing for a set that was counted. Returns the events, unless this reason was already
+    /// reported.
     pub fn add_uncounted(&mut self, set: usize, events: &[&Event]) -> Vec<MissingEvents> {
         if self.first_of_set[set].is_some() {
             return Vec::new();
@@ -145,7 +146,7 @@ impl Results {
         missing
     }
 
-    /// The sums of all runs.
+    /// The merged rows of all runs.
     #[must_use]
     pub fn rows(&self) -> &[RepeatedRow] {
         self.repeated.rows()
@@ -201,7 +202,8 @@ impl Results {
                     Value::NotCounted(Some(Unavailable::NoTurn))
                 }
                 (None, CountOutcome::Unavailable(reason)) => Value::NotSupported(reason),
-                // The set was planned to fit, but another process took the counter.
+                // With `--exact` a set was planned to fit: another user of the PMU took the
+                // counter, or a single group doesn't fit.
                 (None, _) => Value::NotCounted(self.description.exact.then_some(Unavailable::Busy)),
             };
             let share = if runs.is_empty() {
@@ -243,7 +245,7 @@ impl Results {
         }
     }
 
-    /// Returns the events of these rows without a count, by reason. A reason that was already
+    /// Returns the events of these rows that are unavailable, by reason. A reason that was already
     /// reported, by an earlier run for example, is left out.
     pub fn take_missing(&mut self, rows: &[CountRow], subjects: &[Subject]) -> Vec<MissingEvents> {
         let mut missing: Vec<MissingEvents> = Vec::new();

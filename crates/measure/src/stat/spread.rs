@@ -2,11 +2,11 @@
 
 use crate::statistics::Summary;
 
-/// Maximum number of decimals.
+/// Number of decimals after which smaller figures are rounded to 0.
 const MOST_DECIMALS: usize = 6;
 
 /// Returns the number of decimals for a mean and its standard deviation: at least `at_least`, and
-/// enough that neither is rounded to 0.
+/// enough that neither is rounded to 0 if [`MOST_DECIMALS`] suffice.
 pub(super) fn count_decimals(summary: &Summary, at_least: usize) -> usize {
     let needed = |value: f64| {
         (0..=MOST_DECIMALS)

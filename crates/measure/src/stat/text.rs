@@ -70,8 +70,8 @@ pub fn write_totals(out: &mut dyn Write, columns: Columns, results: &Results) ->
     writeln!(out)
 }
 
-/// Writes each run's time, its difference to the mean, and a bar: one mark, plus one for each 5% of
-/// the run's time that it differs by.
+/// Writes each run's time, its difference from the mean, and a bar: one mark, plus one for each 5%
+/// of the run's time that it differs by, up to 80.
 fn write_each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
     let Some(summary) = Summary::from_amounts(elapsed) else { return Ok(()) };
     writeln!(out, "{:>VALUE$} each run", "#")?;
@@ -85,8 +85,8 @@ fn write_each_run(out: &mut dyn Write, elapsed: &[f64]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the lines of an interval that ended `at` after the start. `since_heading` is the number of
-/// lines since the last heading, 0 at first.
+/// Writes the lines of an interval that ended `at` after the start. `since_heading` is the number
+/// of lines since the last heading, or 0 if a heading is due; it is updated.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.
@@ -114,7 +114,7 @@ pub fn write_interval(
     })
 }
 
-/// Writes only the derived figures, on a line for each key.
+/// Writes only the derived figures, those of consecutive lines with the same key on one line.
 fn write_metrics(
     out: &mut dyn Write,
     lines: &[StatLine],
@@ -136,7 +136,7 @@ fn write_metrics(
     Ok(())
 }
 
-/// The column widths of a table.
+/// The columns of a table, and the widths of those that depend on its lines.
 struct Table {
     columns: Columns,
     key: usize,
@@ -229,8 +229,8 @@ fn format_metric(metric: &Metric) -> String {
     format!("{value:>9}{percent} {}", metric.unit)
 }
 
-/// Returns the decimals of a count without a spread: counts have some if they were converted to
-/// another unit, or are small means.
+/// Returns the number of decimals of a count without a spread: two if it was multiplied by a scale
+/// with a fraction, one if it is below 1000 and has a fraction, like means and estimates.
 fn usual_decimals(line: &StatLine, value: f64) -> usize {
     match (line.scaled_unit, value.fract() != 0.0 && value.abs() < 1000.0) {
         (true, _) => 2,
