@@ -47,14 +47,15 @@ pub struct Calibration {
     pub origin: CostOrigin,
     /// The figure on which it is based: the stolen time, if measured.
     pub figure: CostFigure,
-    /// The line through the rates.
+    /// The line through the rates; for a short measurement, the line through the origin.
     pub fit: Fit,
-    /// Average number of frames in the samples' call chains.
+    /// Average number of entries in the samples' call chains; `None` without call chains.
     pub frames: Option<f64>,
 }
 
 impl Calibration {
-    /// Derives a sample's cost under these conditions from fits; `None` if there is no fit.
+    /// Derives a sample's cost under these conditions from the fit of the stolen time, or else of
+    /// the counting loop, or else of the interrupt; `None` without these fits.
     #[must_use]
     pub fn from_fits(
         conditions: Conditions,

@@ -36,7 +36,7 @@ pub struct Fit {
     pub intercept: Estimate,
     /// Residuals of the fitted points, by rate.
     pub residuals: Vec<Residual>,
-    /// χ² / degrees of freedom; `None` for two points, which a line always fits.
+    /// χ² / degrees of freedom; `None` for two points, which a line always fits, and for one rate.
     pub chi2_per_freedom: Option<f64>,
     /// Covariance of the intercept (a share) and the slope (seconds).
     covariance: f64,
@@ -60,8 +60,8 @@ pub const BUDGETS: [f64; 4] = [0.005, 0.01, 0.02, 0.05];
 const HIGHEST_HZ: f64 = 1e6;
 
 impl Fit {
-    /// Fits a line. `zero` is the method's result at 0 Hz, which is subtracted. Returns `None` for
-    /// fewer than two rates.
+    /// Fits a line. `zero` is the method's result at 0 Hz, which is subtracted from the intercept.
+    /// Returns `None` for fewer than two rates.
     #[must_use]
     pub fn from_points(points: &[Point], zero: Option<&Estimate>) -> Option<Self> {
         let mut points = points.to_vec();
@@ -125,8 +125,8 @@ impl Fit {
         Estimate::with_error(self.intercept.value + slope.value * hz, variance.max(0.0).sqrt())
     }
 
-    /// Finds the highest rates within a budget; `None` if the predicted cost at 0 Hz exceeds it, or
-    /// the cost doesn't grow with the rate.
+    /// Finds the highest rates within a budget, up to 1 MHz; `None` if the upper bound of the cost
+    /// at 0 Hz exceeds it, or the interval of the slope contains 0.
     #[must_use]
     pub fn find_budget(&self, share: f64) -> Option<Budget> {
         if self.slope_us.low <= 0.0 {

@@ -64,14 +64,16 @@ pub struct HandlerCost {
     pub traced_interrupts: u64,
 }
 
-/// The slices of one mode of tracing. Lists have a value for each slice; times are in nanoseconds per
-/// sample.
+/// The slices of one mode of tracing.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
+    /// Nanoseconds in gaps for each sample in them, of each slice with such samples.
     stolen_ns: Vec<f64>,
-    /// The median gap with one sample; `None` for a slice without samples.
+    /// The median gap with one sample, of each slice; `None` without such gaps.
     typical_ns: Vec<Option<f64>>,
+    /// Nanoseconds in spans for each sample in them, of each slice with such samples.
     span_ns: Vec<f64>,
+    /// The share of the time in gaps without a sample, of each slice.
     background: Vec<f64>,
     stalled_ns: u64,
     elapsed_ns: u64,
@@ -87,8 +89,8 @@ pub(super) struct Slices {
 struct SlicesByMode {
     /// No trace event is open.
     plain: Slices,
-    /// Trace events are open but disabled. The difference to the two other modes is the cost of
-    /// tracing.
+    /// Trace events are open but disabled. The differences of `handler` and `interrupt` from this
+    /// mode are the cost of tracing.
     off: Slices,
     handler: Slices,
     interrupt: Slices,
@@ -248,7 +250,8 @@ impl Slices {
     }
 }
 
-/// Counts the times within a span. Removes them, and all earlier times, from the list.
+/// Counts the times within a span that is extended by `slack` at both ends. Removes them, and all
+/// earlier times, from the list.
 fn take_within(times: &mut &[u64], span: &Span, slack: u64) -> u64 {
     let before = times.partition_point(|time| *time + slack < span.from);
     let until = times.partition_point(|time| *time <= span.to + slack);
@@ -288,7 +291,8 @@ fn estimate_us(ns: &[f64], rng: &mut Rng) -> Option<Estimate> {
 }
 
 /// Returns a span's length without the cost of tracing, and the cost of a trace event: half of the
-/// difference between traced and untraced samples of the same round.
+/// difference between traced and untraced samples of the same round. From a probe that reports the
+/// length itself, nothing is subtracted.
 fn subtract_tracing(
     slices: &Slices,
     off: &Slices,

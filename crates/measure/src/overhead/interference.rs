@@ -74,10 +74,10 @@ pub struct Loss {
     pub profiler: String,
     /// The share of its passes that the loop lost.
     pub lost: Estimate,
-    /// The loss beyond that of the event alone, as a mean over the rounds; `None` for the event
-    /// alone.
+    /// The loss beyond that of the event alone, as a trimmed mean over the rounds; `None` for the
+    /// event alone.
     pub beyond_events: Option<Estimate>,
-    /// The share lost in each round.
+    /// The share lost in each round; empty in stored studies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<f64>,
 }
@@ -154,7 +154,7 @@ mod tests {
     use tare_events::Event;
     use tare_format::abi::Attr;
 
-    /// Counts how often it was switched on and off. Fails at the 30th time.
+    /// Counts how often it was switched on and off. Switching it off fails at the 30th time.
     #[derive(Default)]
     struct CountingSwitch {
         on: u32,

@@ -1,4 +1,4 @@
-//! The loops whose throughput is measured while they are sampled.
+//! The loops whose throughput is measured with and without sampling.
 
 use std::hint::black_box;
 
@@ -37,7 +37,7 @@ impl LoadKind {
     }
 }
 
-/// Bytes of the memory loop: more than the second-level cache of any core.
+/// Bytes of the memory loop: more than the second-level cache of a core.
 const MEMORY_BYTES: usize = 16 << 20;
 /// Bytes of a cache line; each has one pointer.
 const LINE: usize = 64;
@@ -75,8 +75,8 @@ impl Load {
         Self { kind, words, place: 0, taken: [0; 64] }
     }
 
-    /// Runs for this number of ticks of the CPU's clock. Never inlined: copies at different addresses
-    /// differ in speed, those of the branchy loop by 20%.
+    /// Runs for at least this number of ticks of the CPU's clock. Never inlined: copies at
+    /// different addresses differ in speed, those of the branchy loop by 20%.
     #[inline(never)]
     pub fn run(&mut self, ticks: u64) -> Progress {
         let steps = STEPS[self.kind as usize];

@@ -1,13 +1,16 @@
-//! The study of `tare overhead`: measures the cost of sampling on this machine.
+//! `tare overhead`: a study of the cost of sampling on this machine, and comparisons of a command
+//! with and without profilers (`--with`: `rounds`, `profiled`). A study:
 //!
 //! ```text
-//! plan ─> for each rate: handler (three nested figures a sample) and interference (what loops lose) ─> rows ─> fit ─> calibration
+//! plan ─> rates: for each rate, handler (three nested figures a sample)
+//!                and interference (losses of loops) ─> rows ─> fit ─> calibration
 //! ```
-//! `short` measures the stolen time alone, in a quarter of a second; `kept` stores both, and
-//! `predict` serves recordings.
+//! `short` measures the stolen time alone, in a quarter of a second. `kept` stores both results,
+//! and `predict` finds them for recordings. `text`, `page` and `study` write the formats of a
+//! study.
 //!
-//! The study judges recorders, so it opens events and ring buffers itself. docs/overhead.md describes
-//! the method.
+//! The study measures recorders, so it opens events and ring buffers itself. docs/overhead.md
+//! describes the method.
 
 pub mod calibration;
 pub mod fit;

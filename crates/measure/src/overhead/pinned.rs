@@ -1,4 +1,4 @@
-//! Pins loops to one CPU.
+//! Pins the thread that runs loops to one CPU.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -25,7 +25,7 @@ pub enum PinError {
     },
 }
 
-/// Pins this thread until it is dropped.
+/// A guard that keeps the thread on one CPU until the guard is dropped.
 #[derive(Debug)]
 pub struct PinnedThread {
     before: CpuSet,

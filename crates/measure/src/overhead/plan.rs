@@ -58,7 +58,8 @@ pub struct StudyPlan {
     pub cpu: u32,
     /// Length of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// Number of slices of each loop with each profiler, and of slices without.
+    /// Number of rounds for each rate and loop. Each has a slice with the event alone, one with
+    /// each profiler, and one without sampling.
     pub pairs: usize,
     /// The loops.
     pub loads: Vec<LoadKind>,
@@ -67,7 +68,7 @@ pub struct StudyPlan {
 }
 
 impl StudyPlan {
-    /// The number of slices of each mode of tracing, to measure the handler's cost.
+    /// The number of slices of each mode of tracing for each rate, to measure the handler's cost.
     #[must_use]
     pub fn handler_slices(&self) -> usize {
         (self.pairs / 5 * 4).max(5)

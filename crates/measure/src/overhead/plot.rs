@@ -14,8 +14,8 @@ pub(super) struct Series {
     pub(super) line: Option<(f64, f64)>,
 }
 
-/// Draws all series, from 0 to the highest rate and share; returns nothing without points. Lines are
-/// drawn as dots. If points overlap, the letter of the first stays.
+/// Draws all series, from 0 to the highest rate and share; returns nothing if the highest rate or
+/// share is 0. Lines are drawn as dots. If points overlap, the letter of the first stays.
 pub(super) fn draw(series: &[Series]) -> Vec<String> {
     let points = || series.iter().flat_map(|one| &one.points);
     let highest = |value: fn(&(f64, f64)) -> f64| points().map(value).fold(0.0, f64::max);

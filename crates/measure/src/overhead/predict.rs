@@ -102,8 +102,8 @@ impl Costs {
         }
     }
 
-    /// Finds a calibration with this call graph, or else with another. The event's modifiers may
-    /// differ.
+    /// Finds a calibration with this call graph, or else with another; each of the event as named,
+    /// or else without its modifiers.
     fn find_calibration(&self, event: &str, call_graph: CallGraph) -> Option<Calibration> {
         let folder = self.folder.as_ref()?;
         let others = [CallGraph::None, CallGraph::Fp, CallGraph::Dwarf]
@@ -160,7 +160,7 @@ impl Costs {
     }
 }
 
-/// Strips the modifiers, which don't change a sample's cost.
+/// Cuts an event's name at the first colon: modifiers don't change a sample's cost.
 fn strip_modifiers(event: &str) -> &str {
     event.split(':').next().unwrap_or(event)
 }

@@ -83,7 +83,7 @@ struct AddedCost {
     added: f64,
     added_low: Option<f64>,
     added_high: Option<f64>,
-    /// The added amount as a share of the bare command's; `None` if any run has a zero.
+    /// The added amount as a share of the bare command's; `None` if a run's value isn't positive.
     share: Option<f64>,
     share_low: Option<f64>,
     share_high: Option<f64>,
@@ -228,7 +228,7 @@ impl ProfiledProgram {
     }
 }
 
-/// Words the verdict.
+/// Returns the verdict in words.
 fn word_verdict(judged: &MetricVerdict) -> &'static str {
     match judged.verdict {
         Verdict::More => "costs",

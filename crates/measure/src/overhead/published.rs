@@ -37,9 +37,9 @@ pub struct TypicalCost {
     pub source: &'static str,
 }
 
-/// Returns the published figure of a machine of this kind: [`XEON_E5530`] at its highest rate, or the
-/// stolen time of the virtual machine of `docs/overhead.md` at 4000 Hz, where the timer's interrupt
-/// leaves the guest several times.
+/// Returns the published figure of a machine of this kind: the handler's time of [`XEON_E5530`] at
+/// its highest rate, or about the stolen time of the virtual machine of `docs/overhead.md`, where
+/// the timer's interrupt causes several VM exits.
 #[must_use]
 pub fn typical_cost(virtual_machine: bool) -> TypicalCost {
     if virtual_machine {

@@ -38,7 +38,8 @@ pub struct RateRow {
     pub throttles: u64,
     /// The kernel's limit (`perf_event_max_sample_rate`) after this rate, if it was lowered.
     pub limit_lowered_to: Option<i64>,
-    /// Average number of frames in a call chain; `None` without call graph.
+    /// Average number of entries in a call chain: frames, and the kernel's markers of their
+    /// contexts. `None` without call chains.
     pub frames: Option<f64>,
     /// The cost of a sample.
     pub cost: HandlerCost,
@@ -110,8 +111,8 @@ impl CostFigure {
 }
 
 impl RateRow {
-    /// Whether the kernel throttled the event, or more than 1% of the samples were lost. Such rows
-    /// aren't fitted.
+    /// Whether the kernel throttled the event, lowered its limit, delivered less than 90% of the
+    /// requested rate, or lost more than one sample for 100 read. Such rows aren't fitted.
     #[must_use]
     pub fn is_throttled(&self) -> bool {
         let short = self.delivered_hz < DELIVERED_AT_LEAST * self.asked_hz as f64;
@@ -140,7 +141,8 @@ impl RateRow {
     }
 }
 
-/// Fits a line for every figure that at least two rows have. Throttled rows are left out.
+/// Fits a line for every figure that at least two rows above 0 Hz have, and subtracts the result at
+/// 0 Hz. Throttled rows are left out.
 #[must_use]
 pub fn fit_figures(rows: &[RateRow]) -> Vec<FittedFigure> {
     let fitted = |figure: CostFigure| {
@@ -173,7 +175,7 @@ pub trait StudyHooks {
     fn take_lowered_limit(&mut self) -> Option<i64>;
 }
 
-/// A running profiler, attached to this process.
+/// A running profiler, attached to the loop's thread.
 pub trait Profiler: Switch {
     /// Returns the CPU time that it has used so far, in nanoseconds.
     fn cpu_ns(&mut self) -> u64;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use crate::compare::{Measurement, Pair, Side};
 use crate::statistics::{TrimmedMean, bootstrap_interval};
 
-/// The limits for the number of rounds.
+/// How many rounds are made, and in which order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundPlan {
     /// Rounds before the first that counts.
@@ -17,11 +17,12 @@ pub struct RoundPlan {
     pub min_rounds: usize,
     /// Maximum number of rounds.
     pub max_rounds: usize,
-    /// No round after the first `min_rounds` starts later than this.
+    /// After the first `min_rounds`, no round starts later than this after the start of the
+    /// warm-up.
     pub max_time: Duration,
     /// Half width of the 95% interval of each time ratio's logarithm that is narrow enough to stop.
     pub precision: f64,
-    /// Seed of the order within rounds.
+    /// Seed of the order within rounds, and of the bootstrap that computes the precision.
     pub seed: u64,
 }
 
@@ -35,8 +36,8 @@ pub struct ProfiledRound {
 }
 
 impl ProfiledRound {
-    /// Pairs the bare run with that of a profiler (from 0), for
-    /// [`judge`](crate::compare::judge).
+    /// Pairs the bare run with that of a profiler (from 0), for [`judge`](crate::compare::judge);
+    /// `None` if there is no such profiler.
     #[must_use]
     pub fn pair(&self, profiler: usize) -> Option<Pair> {
         let place = |variant: usize| self.order.iter().position(|at| *at == variant);
@@ -58,8 +59,8 @@ pub enum Stop<E> {
     Failed(E),
 }
 
-/// Makes rounds of `variants` commands, including the bare one, until a limit of the plan is reached.
-/// `run` runs a variant, and `now` reads a clock.
+/// Makes rounds of `variants` commands, including the bare one, until the plan is fulfilled or a
+/// run fails. `run` runs a variant, and `now` reads a clock.
 pub fn make<E>(
     plan: &RoundPlan,
     variants: usize,
@@ -138,8 +139,9 @@ mod tests {
         }
     }
 
-    /// Makes rounds in which the bare command takes a second and each profiler 10% more than the
-    /// variant before, with noise.
+    /// Makes rounds in which the bare command takes a second and each of two profilers 10% more
+    /// than the variant before, with noise. Returns the number of runs too; the one of number
+    /// `fails_at` fails.
     fn made(
         plan: &RoundPlan,
         noise: f64,

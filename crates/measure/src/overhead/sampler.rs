@@ -16,7 +16,8 @@ use tare_kernel::ring::{Ring, RingError};
 use super::plan::CallGraph;
 use tare_events::Event;
 
-/// Bytes of a ring buffer that any user may lock.
+/// Bytes of a ring buffer without copied stacks. With the kernel's default `perf_event_mlock_kb`
+/// any user may lock them.
 const RING_BYTES: usize = 512 << 10;
 /// Bytes of a ring buffer for samples with copied stacks.
 const STACKS_RING_BYTES: usize = 8 << 20;
@@ -63,7 +64,7 @@ pub struct DeliveredSamples {
     pub lost: u64,
     /// Number of times that the kernel throttled the event.
     pub throttles: u64,
-    /// Number of frames in all call chains.
+    /// Number of entries in all call chains: frames, and the kernel's markers of their contexts.
     pub frames: u64,
     /// Time that the event was enabled while its thread ran, in nanoseconds.
     pub on_ns: u64,
@@ -95,7 +96,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens the event on this thread and CPU, disabled.
+    /// Opens the event on this thread while it is on this CPU, disabled. At 0 Hz it only counts.
     ///
     /// # Errors
     /// See [`SamplerError`].
@@ -157,7 +158,8 @@ impl Sampler {
         self.file.disable().map_err(|errno| self.failed(errno))
     }
 
-    /// Reads the event's enabled time. It doesn't advance while other threads run.
+    /// Reads the event's enabled time, which doesn't advance while other threads run; 0 if it can't
+    /// be read.
     fn on_ns(&self) -> u64 {
         let mut words = [0; 16];
         let read = self.file.read(&mut words);
@@ -165,7 +167,7 @@ impl Sampler {
         enabled.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 
-    /// Drains the ring buffer.
+    /// Drains the ring buffer, and reads how long the event was enabled since the last time.
     pub fn take(&mut self) -> DeliveredSamples {
         let mut delivered = DeliveredSamples::default();
         let layout = self.layout;
@@ -207,7 +209,8 @@ pub(super) fn drain(ring: &mut Ring, mut each: impl FnMut(&RawRecord<'_>)) {
     Records::new(&bytes, Endian::NATIVE).for_each(|record| each(&record));
 }
 
-/// Builds the attribute with which a recorder would sample the event.
+/// Builds the attribute with which a recorder would sample the event, but for the clock. At 0 Hz
+/// the event counts.
 pub(super) fn build_attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr {
     let mut attr = event.attr.clone();
     attr.sampling = if hz == 0 { Sampling::None } else { Sampling::Frequency(hz) };
@@ -215,7 +218,7 @@ pub(super) fn build_attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr 
         bits(&[PERF_SAMPLE_IP, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_SAMPLE_PERIOD]);
     attr.read_format = ReadFormat::TOTAL_TIME_ENABLED;
     attr.flags |= Flags::DISABLED | Flags::USE_CLOCKID;
-    // CLOCK_MONOTONIC_RAW of linux/time.h, which the loop also reads.
+    // CLOCK_MONOTONIC_RAW of linux/time.h, on which the loop's gaps are too.
     attr.clockid = 4;
     match call_graph {
         CallGraph::None => {}

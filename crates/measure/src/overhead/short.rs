@@ -1,5 +1,5 @@
-//! Measures the stolen time of a sample in a quarter of a second, for a recording on a host without a
-//! study.
+//! Measures the stolen time of a sample in a quarter of a second, for a recording on a host without
+//! a study or calibration.
 //!
 //! It uses the study's method ([`super::handler`]) at one rate: a pinned loop reads the CPU's clock
 //! while an event of this thread samples it. Each sample's time identifies its gap; the loop's other
@@ -52,13 +52,13 @@ pub enum ShortError {
     /// The event can't be sampled.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
-    /// The event doesn't occur in a loop, or the machine was too busy.
+    /// The event doesn't occur in a loop, the machine was too busy, or the time too short.
     #[error("only {0} samples of the loop")]
     TooFew(u64),
 }
 
-/// Measures the event of an attribute in user mode, for at most the given time; `limit_hz` is the
-/// kernel's rate limit.
+/// Measures the event of an attribute in user mode; `limit_hz` is the kernel's rate limit. After
+/// the first slice, none starts that would end later than `time` after the call.
 ///
 /// # Errors
 /// See [`ShortError`].

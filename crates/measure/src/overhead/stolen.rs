@@ -22,13 +22,14 @@ impl Span {
 /// The gaps of a loop, in nanoseconds of `CLOCK_MONOTONIC_RAW`.
 #[derive(Debug, Default)]
 pub struct StolenTimes {
-    /// Time that the loop ran.
+    /// Time from the loop's start to its end, including the gaps.
     pub elapsed_ns: u64,
-    /// Gaps, ascending. The usual length of a pass is subtracted from each.
+    /// Gaps, ascending. The average length of an uninterrupted pass is subtracted from each.
     pub gaps: Vec<Span>,
 }
 
-/// Minimum length of an interrupted pass, in nanoseconds. A pass usually takes about 20 ns.
+/// Passes of the loop that take more nanoseconds than this were interrupted. A pass usually takes
+/// about 20 ns.
 const GAP_NS: u64 = 400;
 /// Maximum number of gaps recorded by a call of [`watch`].
 const ROOM: usize = 1 << 14;
@@ -98,8 +99,8 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// Reads both clocks several times, and returns the fastest pair of readings: no interrupt came
-    /// between them.
+    /// Reads both clocks seven times, and returns the fastest reading, so that no interrupt lies
+    /// within it.
     fn now() -> Self {
         let one = |_| {
             let before = timestamp::ticks();
@@ -117,7 +118,7 @@ impl Anchor {
     }
 }
 
-/// Converts ticks to nanoseconds.
+/// Converts ticks to nanoseconds, on a line through two anchors.
 #[derive(Clone, Copy, Debug)]
 struct ClockLine {
     from: Anchor,

@@ -116,9 +116,11 @@ impl Study {
         names
     }
 
-    /// Finds the highest rate in Hz that costs a program at most this share of its CPU time: by the
-    /// upper bound of the stolen time, the most precise figure, and lower if a loop significantly
-    /// loses more. `None` if no rate is low enough.
+    /// Finds the highest rate in Hz, up to [`Study::max_sample_rate`], that costs a program at most
+    /// this share of its CPU time: by the upper bound of the stolen time, the most precise figure,
+    /// and lower if a loop significantly loses more. Without a line of the stolen time, by the
+    /// upper bounds of the loops. `None` if there are no lines, or no rate from 1 Hz on is low
+    /// enough.
     #[must_use]
     pub fn recommended_hz(&self, share: f64) -> Option<f64> {
         let by_upper = |fitted: &FittedFigure| {
@@ -235,7 +237,8 @@ pub fn write_json(out: &mut dyn Write, studies: &[Study], overlay: bool) -> io::
     writeln!(out)
 }
 
-/// Writes a CSV line for each figure. Shares are of CPU time; absent figures have no line.
+/// Writes column names, then a CSV line for each figure at each rate. Shares are of CPU time;
+/// absent figures have no line.
 ///
 /// # Errors
 /// Fails if writing to `out` fails.

@@ -290,7 +290,7 @@ fn plot_series(study: &Study, overlay: bool) -> Vec<Series> {
     all
 }
 
-/// States the recommended rates, and explains the marks in the tables.
+/// States the recommended rates, and explains marks and columns of the tables.
 pub(super) fn conclude(study: &Study) -> Vec<String> {
     let rates = BUDGETS.map(|share| match study.recommended_hz(share) {
         Some(hz) => format!("{:.0} Hz within {}%", hz, share * 100.0),

@@ -30,7 +30,7 @@ pub enum FolderError {
     /// A file or symbolic link has the folder's name.
     #[error("{} is a symbolic link or a file: tare stores results only in a folder", .0.display())]
     NotAFolder(PathBuf),
-    /// Another user owns the folder, and could change its contents.
+    /// Another user owns the folder, and could change its contents. Root may use it nevertheless.
     #[error("{} belongs to another user", .0.display())]
     ForeignOwner(PathBuf),
 }
@@ -43,7 +43,7 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder `tare/NAME` in a state directory, and creates it if necessary.
+    /// Opens the folder `tare/NAME` in a state directory, and creates both if necessary.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -57,7 +57,7 @@ impl StateFolder {
         Self::open(base, name, true)?.ok_or_else(|| failed(Errno::NOENT))
     }
 
-    /// Opens the folder; `None` if there is no such folder.
+    /// Opens the folder `tare/NAME` in a state directory; `None` if there is no such folder.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -104,10 +104,10 @@ impl StateFolder {
         self.path.join(name)
     }
 
-    /// Reads a file; `None` if there is no such file.
+    /// Reads the first 16 MiB of a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// Fails if reading fails, or the file is a symbolic link.
+    /// Fails if reading fails, the file is a symbolic link, or the text isn't UTF-8.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
         // Non-blocking: opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -145,7 +145,7 @@ impl StateFolder {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// Returns the names of the files, sorted.
+    /// Returns the names of the files, sorted, without hidden ones and those that aren't UTF-8.
     ///
     /// # Errors
     /// Fails if the folder can't be read.

@@ -48,7 +48,7 @@ pub struct Unusable {
 pub struct StoredStudies {
     /// The studies, the latest first.
     pub studies: Vec<Study>,
-    /// Files that can't be read, or have another version.
+    /// Files that can't be read or parsed, or have another version.
     pub unusable: Vec<Unusable>,
 }
 
@@ -121,8 +121,9 @@ struct CalibrationRecord {
     calibration: Option<Calibration>,
 }
 
-/// Finds the calibration for these conditions; `None` if nothing was measured or the file can't be
-/// read. `cpu_model` returns the model of this host's CPUs; it is called only if there is a file.
+/// Finds the calibration for these conditions; `None` if nothing was measured, the file can't be
+/// read or is invalid, or another CPU model was measured. `cpu_model` returns the model of this
+/// host's CPUs; it is called only if a file names a model.
 #[must_use]
 pub fn find_calibration(
     folder: &StateFolder,

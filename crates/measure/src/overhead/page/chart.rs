@@ -36,8 +36,8 @@ struct Marks<'a> {
     line: Vec<(f64, f64)>,
 }
 
-/// A plot's title, the labels of its axes, and the end of the vertical axis; 0 adapts it to the
-/// points.
+/// A plot's title, the labels of its axes, and the end of the vertical axis; 0 adapts it to points
+/// and lines.
 struct Frame {
     title: &'static str,
     x: &'static str,
@@ -54,11 +54,11 @@ struct Rates {
 /// Margin at both ends of an axis of rates, as a factor.
 const ROOM: f64 = 1.3;
 
-/// Number of points of a fitted line, which is a curve on a logarithmic axis.
+/// Number of segments of a fitted line, which is a curve on a logarithmic axis.
 const CURVE: u32 = 100;
 
 impl Rates {
-    /// Creates the axis from the lowest of these rates to the highest.
+    /// Creates the axis from the lowest of these rates to the highest; without rates from 1 to 10.
     fn spanning(hz: impl Iterator<Item = f64>) -> Self {
         let (lowest, highest) =
             hz.fold((f64::MAX, 0.0_f64), |(low, high), hz| (low.min(hz), high.max(hz)));
@@ -94,8 +94,8 @@ fn with_separators(hz: &f64) -> String {
     tare_format::group_digits(&format!("{hz:.0}"))
 }
 
-/// Plots the cost as a share of CPU time against the delivered rate, with the lines. Throttled rates
-/// are left out.
+/// Plots the cost as a share of CPU time against the delivered rate, with the lines. 0 Hz and
+/// throttled rates are left out.
 pub(super) fn plot_cost(study: &Study, overlay: bool) -> ChartResult {
     let sampled = study.rows.iter().filter(|row| row.asked_hz > 0 && row.delivered_hz > 0.0);
     let rows: Vec<&RateRow> = sampled.filter(|row| !row.is_throttled()).collect();
@@ -143,7 +143,7 @@ pub(super) fn plot_cost(study: &Study, overlay: bool) -> ChartResult {
     draw(&frame, rates.axis(), with_separators, &all)
 }
 
-/// Plots the cost of a sample against the rate.
+/// Plots the cost of a sample against the requested rate.
 pub(super) fn plot_sample(study: &Study) -> ChartResult {
     let figures = [CostFigure::Handler, CostFigure::Interrupt, CostFigure::Stolen];
     let us = |row: &RateRow, figure: CostFigure| match figure {
@@ -164,7 +164,7 @@ pub(super) fn plot_sample(study: &Study) -> ChartResult {
     draw(&frame, rates.axis(), with_separators, &marks)
 }
 
-/// Plots the cumulative distribution of the stolen time.
+/// Plots the cumulative distribution of the stolen time, up to the last quantile but one.
 pub(super) fn plot_distribution(study: &Study) -> ChartResult {
     let rows = study.rows.iter().filter(|row| row.cost.stolen_quantiles_us.len() == SHARES.len());
     let names: Vec<(String, &RateRow)> =
