@@ -67,17 +67,17 @@ pub struct HandlerCost {
 /// The slices of one mode of tracing.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
-    /// Nanoseconds in gaps for each sample in them, of each slice with such samples.
+    /// Nanoseconds per sample in gaps of less than 100 us, of each slice with such samples.
     stolen_ns: Vec<f64>,
-    /// The median gap with one sample, of each slice; `None` without such gaps.
+    /// The median gap of less than 100 us with one sample, of each slice; `None` without any.
     typical_ns: Vec<Option<f64>>,
-    /// Nanoseconds in spans for each sample in them, of each slice with such samples.
+    /// Nanoseconds per sample in spans of less than 100 us, of each slice with such samples.
     span_ns: Vec<f64>,
-    /// The share of the time in gaps without a sample, of each slice.
+    /// The share of the time in gaps of less than 100 us without a sample, of each slice.
     background: Vec<f64>,
     stalled_ns: u64,
     elapsed_ns: u64,
-    /// The length of each gap with one sample, of all slices.
+    /// The length of each gap of less than 100 us with one sample, of all slices.
     singles_us: Vec<f64>,
     samples: u64,
     /// Number of spans with samples.
