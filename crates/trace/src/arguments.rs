@@ -10,7 +10,8 @@ use crate::structs::{self, StructBytes, octal, pointer};
 use crate::text;
 
 impl Invocation<'_> {
-    /// Formats the arguments, up to the first whose value the kernel has yet to write.
+    /// Formats the arguments; while the call is in progress, up to the first whose value the kernel
+    /// has yet to write.
     pub(crate) fn arguments(&self) -> String {
         if let Some(arguments) = special::clone(self) {
             return arguments;
@@ -160,7 +161,7 @@ impl Invocation<'_> {
         u8::try_from(at).map_or_else(|_| String::new(), |at| self.descriptor(at))
     }
 
-    /// Formats a buffer that the call filled.
+    /// Formats a buffer that the call filled, or its address if nothing was copied.
     fn output(&self, at: usize, word: &str) -> String {
         match (self.bytes(at), self.returned) {
             (Some(bytes), Some((result, _))) if !self.has_failed() => {
@@ -232,7 +233,8 @@ impl Invocation<'_> {
         format!("[{}]", items.join(", "))
     }
 
-    /// Returns how many bytes of the call's result lie in this vector and the following ones.
+    /// Returns how many of the bytes that the call read lie in this vector and the following ones;
+    /// no limit for calls that don't fill vectors.
     fn left(&self, at: usize, index: u16) -> u64 {
         let is_out = matches!(self.name, "readv" | "preadv" | "recvmsg");
         let Some((result, _)) = self.returned.filter(|_| is_out) else { return u64::MAX };

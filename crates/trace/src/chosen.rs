@@ -32,8 +32,8 @@ pub struct CallSelection {
 
 impl CallSelection {
     /// Parses a comma-separated list of names and classes. `!` before a word excludes it; before
-    /// the first word it negates the whole list, as in strace. A leading `trace=` is ignored
-    /// (`strace -e`); `all` and `none` are accepted.
+    /// the first word it negates the whole list, as in strace. A leading `trace=` or `t=` is
+    /// ignored (`strace -e`); `all` and `none` are accepted.
     ///
     /// # Errors
     /// Fails if a word names neither a call nor a class.
@@ -80,7 +80,8 @@ impl CallSelection {
         Ok((Self::parse(&calls)?, tracepoints))
     }
 
-    /// Whether a call of this name is selected. A call without a name is selected only if all are.
+    /// Whether a call of this name is selected. A call without a name is selected unless the list
+    /// names calls to select; exclusions don't affect it.
     #[must_use]
     pub fn has(&self, name: Option<&str>) -> bool {
         match name {
@@ -99,7 +100,7 @@ impl CallSelection {
     }
 }
 
-/// Returns the calls that one word names.
+/// Returns the calls that a name or class stands for; `%net` is `%network`.
 fn find_calls(names: &CallNames, word: &str) -> Result<BTreeSet<&'static str>, UnknownCall> {
     if let Some(class) = word.strip_prefix('%') {
         let class = if class == "net" { "network" } else { class };

@@ -1,4 +1,5 @@
-//! Unwinds stacks that BPF programs copied, with the mappings that the process had at that time.
+//! Keeps stacks that BPF programs copied until the mappings that the process had at that time are
+//! known.
 
 use std::os::fd::BorrowedFd;
 
@@ -54,7 +55,8 @@ impl CopiedStacks {
     }
 
     /// Calls `each` with the address spaces at the time of each record: of all records with
-    /// `is_over`, otherwise of those that no mapping record can precede any more.
+    /// `is_over`, otherwise of those that no mapping record can precede any more or that exceed the
+    /// queue's limit.
     ///
     /// # Errors
     /// The first error of `each`.

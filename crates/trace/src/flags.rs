@@ -52,7 +52,8 @@ impl Flags {
         self.name(table, value).map_or_else(|| self.unknown(table, value), str::to_owned)
     }
 
-    /// Returns the names of the flags, in table order, followed by the unnamed bits as a number.
+    /// Returns the names of the flags, in table order, followed by the unnamed bits as a number. If
+    /// no bit has a name, the number is in strace's notation for unknown ones.
     pub(crate) fn flags(&self, table: &str, value: u64) -> String {
         if value == 0 {
             return self.name(table, 0).unwrap_or("0").to_owned();
@@ -65,7 +66,7 @@ impl Flags {
         }
     }
 
-    /// Returns the names of the known flags, and the remaining bits.
+    /// Returns the names of the known flags, separated by `|`, and the remaining bits.
     pub(crate) fn known(&self, table: &str, mut value: u64) -> (String, u64) {
         let mut text = String::new();
         for &(flag, name) in self.table(table).iter().filter(|(flag, _)| *flag != 0) {
@@ -77,7 +78,7 @@ impl Flags {
         (text, value)
     }
 
-    /// Returns a number with strace's placeholder, which is the prefix of the table's names.
+    /// Returns a number with strace's placeholder, which in most tables is the prefix of the names.
     fn unknown(&self, table: &str, value: u64) -> String {
         let names = self.table(table).iter().map(|(_, name)| *name);
         match (table, common_prefix(names)) {
@@ -90,8 +91,8 @@ impl Flags {
     }
 }
 
-/// Returns what all names of a table begin with, up to an underscore; without one, the first name's
-/// part before its underscore.
+/// Returns the common prefix of all names of a table, up to an underscore; if it has no underscore,
+/// the first name's part before its own.
 fn common_prefix<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let first = names.next()?;
     let common = names.fold(first.len(), |len, name| {

@@ -30,7 +30,7 @@ impl FieldBytes {
         &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
     }
 
-    /// Reads a field of four bytes, or the lower half of one of eight.
+    /// Reads a field of four bytes, or the lower half of one of eight; 0 for other sizes.
     pub(crate) fn number(&self, raw: &[u8], endian: Endian) -> i32 {
         let word = match *self.bytes(raw) {
             [a, b, c, d] => endian.u32([a, b, c, d]),
@@ -42,7 +42,7 @@ impl FieldBytes {
         word.cast_signed()
     }
 
-    /// Reads a field of up to eight bytes.
+    /// Reads a field of eight bytes, or of four; 0 for other sizes.
     pub(crate) fn long(&self, raw: &[u8], endian: Endian) -> u64 {
         match *self.bytes(raw) {
             [a, b, c, d, e, f, g, h] => endian.u64([a, b, c, d, e, f, g, h]),
@@ -56,7 +56,8 @@ impl FieldBytes {
 pub(crate) struct EventFields<F> {
     fields: Vec<Option<F>>,
     endian: Option<Endian>,
-    /// Tracepoint ids seen so far: of two events with one id, the first counts.
+    /// `config` of the events so far, for tracepoints their ids: of two with one id, the first
+    /// counts.
     seen: Vec<u64>,
 }
 

@@ -1,12 +1,12 @@
 //! Traces system calls, calls of functions, scheduling (`sched`) and lock contention (`lock`).
 //!
 //! ```text
-//! BPF programs (tare_kernel::bpf)        \
-//! perf events (perf), if BPF can't trace  -> TraceRecord -> Lines: text or JSON, as in strace
-//!                                                       \-> Summary: sums of calls
+//! BPF programs (tare_kernel::bpf)                        \
+//! perf events (perf): page faults, switches, tracepoints, -> TraceRecord -> Lines: text or JSON
+//!     everything if BPF programs can't be loaded         /              \-> sums -> Summary
 //! ```
-//! BPF programs also make sums in the kernel: of calls, of functions and of waits for locks. Nothing
-//! here prints.
+//! BPF programs also make sums in the kernel: of calls, of functions and of waits for locks;
+//! `Summary` formats those of calls too. Nothing here prints.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,8 +1,9 @@
-//! The decoded records of a trace. BPF programs and perf events both produce them.
+//! The decoded records of a trace. BPF programs produce `Task` records, perf events those of all
+//! kinds.
 
 use tare_kernel::bpf::CallRecord;
 
-/// A traced record, from either source.
+/// A decoded record.
 #[derive(Clone, Copy, Debug)]
 pub enum TraceRecord<'a> {
     /// A system call, fork, exit or signal of a task.
@@ -23,7 +24,7 @@ pub enum TraceRecord<'a> {
         /// The name.
         comm: &'a [u8],
     },
-    /// Something happened to a task between its calls.
+    /// Something other than a system call happened to a task.
     Between {
         /// Time in nanoseconds of `CLOCK_MONOTONIC`.
         time_ns: u64,
@@ -64,7 +65,7 @@ pub enum TraceRecord<'a> {
     Missing(u64),
 }
 
-/// What happens to a task between its calls.
+/// An event of a task other than a system call. It may occur during one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterveningEvent<'a> {
     /// A page fault.
@@ -90,7 +91,7 @@ pub enum InterveningEvent<'a> {
     Tracepoint {
         /// `system:name`.
         name: &'a str,
-        /// Its fields as the kernel formats them.
+        /// Its fields as the kernel formats them, escaped.
         text: &'a str,
     },
 }

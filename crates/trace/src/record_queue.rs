@@ -1,20 +1,21 @@
 //! Records of BPF programs that wait until no perf event can precede them any more.
 //!
 //! BPF programs and perf events write to different ring buffers. A record leaves the queue once all
-//! perf events up to its time have been read.
+//! perf events up to its time have been read, or when the queue exceeds its limit.
 
 use std::collections::VecDeque;
 
 use tare_format::limits::SORT_BYTES;
 
-/// Bytes of records that left the queue before their memory is used again.
+/// Bytes of records that left the queue from which on their memory is freed, unless the queue holds
+/// more.
 const GARBAGE_BYTES: usize = 1 << 20;
 
 /// Records in time order; records of one time keep their order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct RecordQueue {
     records: VecDeque<QueuedRecord>,
-    /// The records' bytes in order of arrival, including those of records that left the queue.
+    /// The bytes of the records, and those of records that left the queue lately.
     bytes: Vec<u8>,
     /// Bytes of the records in the queue.
     held_bytes: usize,
@@ -57,7 +58,7 @@ impl RecordQueue {
         Some((oldest.time_ns, &self.bytes[oldest.start..oldest.start + oldest.len]))
     }
 
-    /// Moves the bytes of the records in the queue to the front.
+    /// Copies the bytes of the records in the queue to a new buffer.
     fn remove_garbage(&mut self) {
         let mut kept = Vec::with_capacity(2 * self.held_bytes);
         for queued in &mut self.records {

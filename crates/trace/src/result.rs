@@ -45,7 +45,7 @@ fn error(errno: u32, errnos: &Errno) -> String {
     format!("? {name} ({restarts})")
 }
 
-/// Returns strace's annotation of a result, and the number in its notation.
+/// Returns a result's number and annotation in strace's notation; `None` if it has no annotation.
 fn annotation(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
     let flags = u64::try_from(value).unwrap_or(0);
     let decimal = value.to_string();
@@ -70,7 +70,8 @@ fn annotation(call: &Invocation<'_>, value: i64) -> Option<(String, String)> {
     }
 }
 
-/// Formats the descriptors of poll(2) with their events, and the remaining time.
+/// Formats the ready descriptors of poll(2) and ppoll(2) with their events, and ppoll's remaining
+/// time.
 fn ready(call: &Invocation<'_>) -> Option<String> {
     let items = call.bytes_after(0)?.chunks_exact(8).filter_map(|item| {
         let f = StructBytes(item);
@@ -87,7 +88,7 @@ fn ready(call: &Invocation<'_>) -> Option<String> {
     Some(format!("[{}]{left}", items.join(", ")))
 }
 
-/// Formats the ready descriptors of select(2), and the remaining time.
+/// Formats the ready descriptors of pselect6(2), and the remaining time.
 fn selected(call: &Invocation<'_>) -> String {
     let mut parts = Vec::new();
     for (at, name) in [(1, "in"), (2, "out"), (3, "except")] {

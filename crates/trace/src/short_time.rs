@@ -1,6 +1,7 @@
 //! Durations on the command line.
 
-/// Parses a duration with a unit: 500ns, 10us, 1.5ms, 2s.
+/// Parses a duration with a unit: 500ns, 10us, 1.5ms, 2s. `None` if the unit is missing or unknown,
+/// or the number isn't in 0..1,000,000.
 #[must_use]
 pub fn parse_nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);

@@ -10,7 +10,7 @@
 //! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after failure
 //! <TYPE*N >TYPE*r                     several structures; argument N, or the result, is their number
 //! ```
-//! Other words are arguments of a few calls.
+//! Other words are vectors, socket addresses and options, and arguments of a few calls.
 
 use std::collections::HashMap;
 
@@ -29,9 +29,10 @@ pub(crate) enum ArgumentKind {
     In(u8),
     /// `struct iovec`s, read at the call or after success; argument `count` holds their number.
     Vectors { count: u8, out: bool },
-    /// A socket address, read at the call or at the return; argument `length` holds its length.
+    /// A socket address, read at the call or, if `out`, after success. Argument `length` holds its
+    /// length; if `out`, it points to it.
     Address { length: u8, out: bool },
-    /// A socket option's value; argument `length` holds its length.
+    /// A socket option's value, likewise.
     SocketOption { length: u8, out: bool },
     /// A structure.
     Struct { name: &'static str, when: CopyTime, items: Items },
@@ -48,7 +49,9 @@ pub(crate) enum Items {
 }
 
 impl ArgumentKind {
-    /// Whether the argument is a pointer, whatever the other arguments are.
+    /// Whether memory behind the argument that can't be read is counted as unreadable. Excluded are
+    /// words that are pointers only with some other arguments, and words of results (`out`,
+    /// `omsg`).
     pub(crate) fn is_pointer(self) -> bool {
         match self {
             Self::Word(word) => matches!(word, "path" | "text" | "argv" | "envp" | "msg"),
@@ -100,7 +103,7 @@ const FAILURE: CopyTime = CopyTime { enter: false, success: false, failure: true
 const RETURN: CopyTime = CopyTime { enter: false, success: true, failure: true };
 const BOTH: CopyTime = CopyTime { enter: true, success: true, failure: false };
 
-/// The arguments of every call, by name.
+/// The arguments of calls, by the call's name.
 #[derive(Clone, Debug)]
 pub(crate) struct Signatures(HashMap<&'static str, Vec<ArgumentKind>>);
 
@@ -182,7 +185,7 @@ impl Signatures {
     }
 }
 
-/// Calls that return a descriptor; fcntl(2) depends on its operation.
+/// Calls that return a descriptor; fcntl(2) and bpf(2) depend on their operation.
 const RETURN_DESCRIPTORS: [&str; 37] = [
     "accept",
     "accept4",
@@ -225,7 +228,7 @@ const RETURN_DESCRIPTORS: [&str; 37] = [
 
 /// Bytes of a path that are copied: paths are printed whole.
 pub(crate) const PATH: u16 = 4096;
-/// Bytes of an array of structures that are printed.
+/// Most bytes of an array of structures that are copied.
 const ARRAY: u16 = 512;
 
 /// Returns what the kernel copies for an argument, and when.

@@ -71,7 +71,7 @@ pub(crate) fn word(call: &Invocation<'_>, at: usize, word: &str) -> Option<Strin
     })
 }
 
-/// Formats a socket call's argument, which depends on the preceding ones.
+/// Formats an argument of a socket call. Protocols and options depend on a preceding argument.
 fn socket(call: &Invocation<'_>, word: &str, low: u64, before: u64) -> String {
     match word {
         "socktype" => {
@@ -183,7 +183,8 @@ fn prctl(call: &Invocation<'_>, at: usize, value: u64) -> Option<String> {
     }
 }
 
-/// Counts the directory entries that the call returned; `None` if not all of them were copied.
+/// Counts the directory entries that the call returned; `None` if not all of them were copied, or
+/// the call hasn't succeeded.
 fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
     let (result, _) = call.returned.filter(|_| !call.has_failed())?;
     let all = u64::try_from(result).ok()?;
@@ -203,7 +204,7 @@ fn entries(call: &Invocation<'_>, at: usize) -> Option<usize> {
     Some(count)
 }
 
-/// Returns the numbers of the set bits among the first `count`.
+/// Returns the numbers of the set bits among the first `count`, at most 1024.
 fn bits(bytes: &[u8], count: u64) -> Vec<String> {
     let set = |at: &u64| {
         let byte = usize::try_from(at / 8).ok().and_then(|byte| bytes.get(byte)).copied();

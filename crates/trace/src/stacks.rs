@@ -1,4 +1,5 @@
-//! Call chains of system calls, unwound from copies of the user stack.
+//! Call chains of system calls, function calls and futex waits, unwound from copies of the user
+//! stack.
 
 use std::collections::HashMap;
 
@@ -62,7 +63,8 @@ impl Stacks {
         }
     }
 
-    /// Adds the mappings of a running process; an exited one has none.
+    /// Adds the mappings of a running process. Does nothing if they can't be read, as after its
+    /// exit.
     pub(crate) fn add_process(&mut self, host: &Host, pid: i32) {
         let mut text = Vec::new();
         if procfs::read_mappings(host, pid, &mut text).is_err() {
@@ -135,7 +137,8 @@ impl Stacks {
         self.chain_lines(pid, registers.as_ref().zip(copy), frame_pointers)
     }
 
-    /// Returns the lines of the callers of a function that has just returned.
+    /// Returns the lines of the callers of a function that has just returned; the kernel's callers
+    /// come first.
     pub(crate) fn callers(&mut self, pid: i32, copied: &CopiedStack<'_>) -> Vec<String> {
         let mut lines: Vec<_> = copied.kernel().map(|address| self.kernel_line(address)).collect();
         let by_number = |number| Some(copied.register(Register::by_perf_number(number)?));

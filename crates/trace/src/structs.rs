@@ -4,7 +4,8 @@
 use crate::flags::Flags;
 use crate::text;
 
-/// The bytes of a structure, whose fields are read at offsets. Bytes beyond the end read as 0.
+/// The bytes of a structure, whose fields are read at offsets. A field that isn't complete reads as
+/// 0.
 #[derive(Clone, Copy)]
 pub(crate) struct StructBytes<'a>(pub(crate) &'a [u8]);
 
@@ -70,7 +71,7 @@ fn device(device: u64) -> String {
     format!("makedev({}, {})", hex(major), hex(minor))
 }
 
-/// Returns a signal's name.
+/// Returns a signal's name, or its number if it has no name.
 pub(crate) fn signal(flags: &Flags, number: u32) -> String {
     match number {
         0 => "0".to_owned(),
@@ -80,7 +81,7 @@ pub(crate) fn signal(flags: &Flags, number: u32) -> String {
     }
 }
 
-/// Formats a set of signals; a set with most of them is printed as its complement.
+/// Formats a set of signals; a set of 42 or more of the 64 is printed as its complement.
 pub(crate) fn signals(flags: &Flags, set: u64) -> String {
     let inverted = set.count_ones() >= 64 * 2 / 3;
     let set = if inverted { !set } else { set };

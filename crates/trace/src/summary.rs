@@ -72,14 +72,14 @@ impl CallRow {
 pub struct Summary {
     /// Subjects with their rows.
     pub subjects: Vec<(Subject, Vec<CallRow>)>,
-    /// Calls that didn't fit in the kernel's table.
+    /// Calls that didn't fit in the table; with perf events, also lost records.
     pub missing_calls: u64,
     /// Errors of counted calls that didn't fit.
     pub missing_errors: u64,
 }
 
 impl Summary {
-    /// Sorts sums into rows. `subject` returns the tasks of a scope.
+    /// Sorts the sums of the selected calls into rows. `subject` returns the tasks of a scope.
     #[must_use]
     pub fn new(sums: &Sums, chosen: &CallSelection, subject: impl Fn(u64) -> Subject) -> Self {
         let names = CallNames::default();

@@ -16,7 +16,7 @@ use crate::sched::histogram_lines;
 use crate::summary::{CallRow, Subject, Summary};
 
 impl Summary {
-    /// Formats one table per subject.
+    /// Formats one table per subject, with a histogram below each row if `histograms`.
     #[must_use]
     pub fn text(&self, histograms: bool) -> String {
         let mut out = String::new();

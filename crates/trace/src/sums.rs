@@ -10,7 +10,7 @@ use crate::record::TraceRecord;
 /// Maximum number of pairs of a call and a thread or cgroup, as in the kernel's table.
 const MOST: usize = 65_536;
 
-/// Sums calls by thread or cgroup.
+/// Sums calls, in total or by thread or cgroup.
 #[derive(Debug)]
 pub(crate) struct CallAdder {
     by: SumKey,
@@ -86,7 +86,8 @@ impl CallAdder {
         }
     }
 
-    /// Takes the sums out, with the names of exited threads. Those of running threads are in /proc.
+    /// Takes the sums out, with those names of exited threads that records told. The names of
+    /// running threads are in /proc.
     pub(crate) fn take_sums(&mut self) -> Sums {
         self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
         std::mem::take(&mut self.sums)

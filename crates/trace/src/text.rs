@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// Quotes a string with C's escapes, octal ones outside ASCII. The next byte decides how many
-/// digits an octal escape needs.
+/// Quotes a string with C's escapes: named ones, or octal ones for other bytes that aren't
+/// printable ASCII. The next byte decides how many digits an octal escape needs.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 2);
     text.push('"');
@@ -66,7 +66,7 @@ pub(crate) fn buffer(bytes: &[u8], length: u64, most: usize) -> String {
     format!("{}{}", quoted(shown), if cut { "..." } else { "" })
 }
 
-/// Formats a NUL-terminated string, with dots if it was longer than the copy.
+/// Formats the first `most` bytes of a NUL-terminated string, with dots if that isn't all.
 pub(crate) fn string(bytes: &[u8], most: usize) -> String {
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     let cut = text.len() > most;

@@ -1,4 +1,4 @@
-//! The source of system call records: BPF programs, or perf events if BPF isn't available.
+//! The source of system call records and sums: BPF programs, or perf events if BPF isn't available.
 
 use std::convert::Infallible;
 use std::os::fd::BorrowedFd;
@@ -26,10 +26,11 @@ pub enum TraceError {
         /// Why perf events don't.
         perf: PerfError,
     },
-    /// The events between calls, or the records of mappings, can't be traced.
+    /// The events other than calls, or the records of mappings, can't be traced.
     #[error("{0}")]
     Between(#[from] PerfError),
-    /// The BPF programs run but their maps can't be read.
+    /// BPF programs for which there is no fallback can't be loaded, or the maps of running ones
+    /// can't be read.
     #[error("{0}")]
     Bpf(BpfError),
     /// The kernel refuses a probe.
@@ -45,10 +46,11 @@ pub enum TraceError {
     NoProcess(i32),
 }
 
-/// What a line-by-line trace lacks with perf events.
+/// Drawbacks of perf events for a line-by-line trace compared with BPF programs, for the message
+/// about the fallback.
 const LINES_LACK: &str =
     "with paths and other pointers as addresses, and without the files of descriptors";
-/// What sums lack with perf events.
+/// The same for sums.
 const SUMS_LACK: &str = "each call costs more, and a full ring buffer loses records";
 
 /// Returns the fallback for errors that concern this process or kernel rather than the traced
@@ -76,13 +78,13 @@ pub struct Tracer(CallSource);
 enum CallSource {
     /// BPF programs alone: only calls are traced.
     Bpf(Box<Calls>),
-    /// BPF programs for calls, perf events for what happens between them.
+    /// BPF programs for calls, perf events for other events.
     BpfAndPerf(Box<MergedCalls>),
     /// Perf events for everything.
     Perf(Box<PerfEvents>),
 }
 
-/// Calls recorded by BPF programs, merged with the events between them.
+/// Calls recorded by BPF programs, merged with other events.
 #[derive(Debug)]
 struct MergedCalls {
     calls: Calls,
@@ -136,7 +138,8 @@ impl Tracer {
         calls.into_iter().map(Calls::file).chain(perf.into_iter().flat_map(PerfEvents::files))
     }
 
-    /// Calls `each` with the records so far. `is_over` ends the trace and returns all that is left.
+    /// Calls `each` with pending records, in time order if perf events are open. `is_over` ends the
+    /// trace and hands over all that are left.
     ///
     /// # Errors
     /// The first error of `each`.
@@ -282,7 +285,7 @@ impl SumTracer {
         }
     }
 
-    /// Reads the sums.
+    /// Reads the sums since the start; those from perf events begin anew after each call.
     ///
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.

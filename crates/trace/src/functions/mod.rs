@@ -98,8 +98,8 @@ impl FunctionTracer {
         std::iter::once(self.probes.file()).chain(slowest)
     }
 
-    /// Calls `each` with calls and their callers. `is_over` detaches the probes and returns all
-    /// that is left.
+    /// Calls `each` with pending calls, those among the slowest with their callers. `is_over`
+    /// detaches the probes and hands over all that are left.
     ///
     /// # Errors
     /// The first error of `each`.
@@ -149,7 +149,8 @@ impl FunctionTracer {
         self.probes.missing().map_err(TraceError::Bpf)
     }
 
-    /// Measures for some milliseconds what a probe costs per call. Call it after the trace.
+    /// Measures for some milliseconds what a probe costs per call; `None` if that fails. Call it
+    /// once, after the trace.
     pub fn cost(&mut self) -> Option<ProbeCost> {
         self.probes.cost()
     }

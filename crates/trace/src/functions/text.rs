@@ -211,7 +211,8 @@ impl FunctionsSeen {
         document
     }
 
-    /// Formats a table, with the slowest calls and the cost of probing below it.
+    /// Formats a table, with the slowest calls, the cost of probing and the number of lost records
+    /// below it.
     #[must_use]
     pub fn table(&self, histograms: bool) -> String {
         let mut into = table(&self.rows, histograms, self.cost);

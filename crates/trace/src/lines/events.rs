@@ -1,4 +1,4 @@
-//! The wording of events between calls, and of a thread's end.
+//! The wording of events other than calls, and of a thread's end.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::perf::KILLED;
 use crate::record::InterveningEvent;
 use crate::structs;
 
-/// Formats an event between calls as text.
+/// Formats an event other than a call as text.
 pub(super) fn text(event: &InterveningEvent<'_>) -> String {
     match event {
         InterveningEvent::Fault { is_major, address, ip } => {
@@ -24,8 +24,8 @@ pub(super) fn text(event: &InterveningEvent<'_>) -> String {
     }
 }
 
-/// Formats an event between calls as the value of a JSON object's `event`, followed by the event's
-/// own fields.
+/// Formats an event other than a call as the value of a JSON object's `event`, followed by the
+/// event's own fields.
 pub(super) fn json(event: &InterveningEvent<'_>) -> String {
     match event {
         InterveningEvent::Fault { is_major, address, ip } => {

@@ -1,6 +1,6 @@
 //! Records as lines, as in strace: a call that nothing interrupts is one line; otherwise it is
-//! printed as unfinished and resumed later. `formatter` turns a call into text, `events` words what
-//! happens between calls.
+//! printed as unfinished and resumed later. In JSON, each call is one object. `formatter` turns a
+//! call into text, `events` words other events.
 
 mod events;
 mod formatter;
@@ -24,7 +24,7 @@ const SIGKILL: u32 = 9;
 
 /// Column of the result, as in strace.
 const RESULT_COLUMN: usize = 40;
-/// Nanoseconds after which a call that hasn't returned is printed as unfinished.
+/// Nanoseconds after which the beginning of a call that hasn't returned is printed.
 const UNFINISHED_AFTER_NS: u64 = 100_000_000;
 
 /// Which calls are printed, and how.
@@ -64,7 +64,8 @@ struct PendingCall {
 #[derive(Debug, Default)]
 struct ThreadLines {
     pending: Option<PendingCall>,
-    /// Signals that arrived during the call; they are printed when it returns.
+    /// Signals not printed yet. Those that arrived during a call are printed when it returns, and
+    /// ignored ones outside of a call when the next one begins.
     signals: Vec<String>,
     /// The call chain, if call chains are printed.
     stack: Vec<String>,
@@ -78,7 +79,8 @@ pub struct Lines {
     threads: HashMap<u32, ThreadLines>,
     /// Threads that haven't exited. With more than one, each line names its thread.
     living: HashSet<u32>,
-    /// The thread whose call began last, if nothing was printed since.
+    /// The thread whose call began last, if no other line was printed since. Unused if calls are
+    /// printed once they have returned.
     open: Option<u32>,
     /// Whether the last line of the output is the unfinished line of `open`.
     partial: bool,
@@ -101,7 +103,8 @@ impl Lines {
         }
     }
 
-    /// Prints pointers as addresses from now on.
+    /// From now on prints pointers as addresses, and drops calls that aren't selected: the records
+    /// come from perf events.
     pub fn show_pointers(&mut self) {
         self.formatter.only_pointers = true;
     }
@@ -178,7 +181,7 @@ impl Lines {
         self.options.failures || self.options.min_duration_ns > 0 || self.options.json
     }
 
-    /// Ends the last line as unfinished, because another record follows.
+    /// Ends the line of the open call as unfinished, because another line follows.
     fn interrupt(&mut self, out: &mut String) {
         let Some(tid) = self.open.take() else { return };
         if !std::mem::take(&mut self.partial) {
@@ -321,7 +324,7 @@ impl Lines {
         };
     }
 
-    /// Writes an event between calls of this process and thread.
+    /// Writes an event other than a call of this process and thread.
     fn add_between(
         &mut self,
         time_ns: u64,
@@ -404,7 +407,7 @@ impl Lines {
         }
     }
 
-    /// Writes the signals that arrived during a thread's call.
+    /// Writes a thread's signals that aren't printed yet.
     fn flush_signals(&mut self, tid: u32, out: &mut String) {
         let Some(thread) = self.threads.get_mut(&tid).filter(|thread| !thread.signals.is_empty())
         else {

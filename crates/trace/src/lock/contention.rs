@@ -8,7 +8,7 @@ use super::rows::is_spinning;
 
 /// Maximum number of call chains, as in the kernel's table.
 const CHAINS: usize = 16_384;
-/// Maximum nesting of a task's waits.
+/// Maximum nesting of a waiter's waits.
 const NESTED: usize = 4;
 
 /// The waiter: a task, or a spinning CPU.
@@ -51,7 +51,7 @@ impl ContentionSums {
         waits.push(wait);
     }
 
-    /// The task has the lock.
+    /// A task on this CPU no longer waits for the lock.
     pub(super) fn end(&mut self, tid: u32, cpu: u32, lock: u64, time_ns: u64) {
         let found = [Waiter::Cpu(cpu), Waiter::Task(tid)].into_iter().find_map(|waiter| {
             let waits = self.waits.get_mut(&waiter)?;

@@ -5,6 +5,8 @@
 //!     kernel's chains -- /proc/kallsyms --> first function outside lock code   \
 //!     copied stacks   -- mappings, unwinding, symbols --> the same              --> rows
 //! ```
+//! Without BPF programs, `perf` sums the events of kernel locks in this process. `recorded` does so
+//! for recordings.
 
 mod callers;
 mod contention;

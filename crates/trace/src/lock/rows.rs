@@ -28,9 +28,9 @@ pub enum LockKey {
 pub struct LockRow {
     /// The kind, named as in `perf lock contention`, or `futex`.
     pub kind: &'static str,
-    /// The waiting function. Untrusted.
+    /// The waiting function, its address, or `[unknown]`. Untrusted.
     pub caller: String,
-    /// Its file; `None` for the kernel.
+    /// Its file; `None` for the kernel, and if the caller is unknown.
     pub file: Option<String>,
     /// Number of waits.
     pub waits: u64,
@@ -99,7 +99,7 @@ pub(super) fn row_without_caller(sums: &LockSums, kind: &'static str) -> LockRow
 }
 
 /// Builds the row of a kernel lock. kallsyms may not list the tracing program, so all frames up to
-/// the outermost one that leads to it are dropped.
+/// the outermost one that leads to it are dropped, and then the frames of lock code.
 pub(super) fn kernel_row(sums: &LockSums, names: &HashMap<u64, KernelName>) -> LockRow {
     let frames: Vec<_> = sums.frames.iter().map(|address| names.get(address)).collect();
     let is_tracer = |frame: &Option<&KernelName>| frame.is_some_and(|name| name.is_tracer);
@@ -120,7 +120,7 @@ pub(super) fn kernel_row(sums: &LockSums, names: &HashMap<u64, KernelName>) -> L
     LockRow { caller: caller.unwrap_or(row.caller), stack, ..row }
 }
 
-/// Merges rows with the same kind and caller.
+/// Merges rows with the same kind, caller and file, and sorts them.
 pub(super) fn merged(rows: impl Iterator<Item = LockRow>, by: LockKey) -> Vec<LockRow> {
     let mut all: BTreeMap<(&'static str, String, Option<String>), LockRow> = BTreeMap::new();
     for row in rows {

@@ -18,7 +18,8 @@ use crate::copied_stacks::CopiedStacks;
 use crate::stacks::UserFrame;
 use crate::tracer::{TraceError, neither, step_back};
 
-/// Size in bytes of each CPU's ring buffer of mapping records.
+/// Maximum size in bytes of each CPU's ring buffer: of mapping records, or of lock events if BPF
+/// isn't available.
 const RING_BYTES: u32 = 1 << 20;
 /// The file with the kernel's symbols.
 const KALLSYMS: &str = "/proc/kallsyms";
@@ -129,8 +130,8 @@ impl LockTracer {
         Ok(merged(rows, by))
     }
 
-    /// Number of waits that didn't fit in the kernel's tables, and of call chains that are unknown
-    /// for the same reason.
+    /// Number of waits that didn't fit in the tables (with perf events including lost records), and
+    /// of copied stacks that didn't fit in the ring buffer.
     ///
     /// # Errors
     /// [`TraceError::Bpf`] if the programs' maps can't be read.
@@ -160,7 +161,7 @@ impl InKernel {
         Ok(locks.map(|locks| Self { locks, stacks, chains: HashMap::new() }))
     }
 
-    /// Unwinds the copied stacks.
+    /// Unwinds the copied stacks whose mappings are known. `is_over` ends the trace.
     fn drain(&mut self, is_over: bool) {
         let Self { locks, stacks, chains } = self;
         if is_over {

@@ -1,4 +1,4 @@
-//! Decodes samples and thread records into task events.
+//! Decodes samples and thread records into trace records.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::record::{InterveningEvent, TraceRecord};
 use crate::stacks::Stacks;
 
 const SIGKILL: u32 = 9;
-/// A status that wait(2) has only for tasks that continue. It stands for: killed by some signal.
+/// A status that wait(2) never has for a task that has ended. It stands for: killed by some signal.
 pub(crate) const KILLED: u32 = 0x7f;
 
 /// State of a thread.
@@ -43,7 +43,7 @@ pub(super) struct Decoder {
     /// Exit codes that processes passed to `exit_group(2)`.
     exit_codes: HashMap<u32, u32>,
     calls: SpecialCalls,
-    /// BPF programs report calls, forks and exits; only events between calls come from here.
+    /// BPF programs report calls, forks and exits; only other events come from here.
     only_between: bool,
     stacks: Option<Stacks>,
     missing: u64,

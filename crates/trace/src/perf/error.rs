@@ -3,13 +3,13 @@ use tare_kernel::ring::RingError;
 use tare_kernel::tracefs::TracefsError;
 use thiserror::Error;
 
-/// Why system calls can't be traced with perf events.
+/// Why perf events can't trace.
 #[derive(Debug, Error)]
 pub enum PerfError {
-    /// Tracepoint ids can't be read.
+    /// tracefs can't be read, or lacks a tracepoint.
     #[error("{0}")]
     Tracefs(#[from] TracefsError),
-    /// The list of CPUs or of a process's threads can't be read.
+    /// The list of CPUs can't be read.
     #[error("{path}: {source}")]
     Host {
         /// The path.

@@ -1,11 +1,11 @@
-//! System calls from perf events, for when BPF programs can't be loaded; also what happens to a
-//! task between its calls.
+//! Tracing by perf events: system calls if BPF programs can't be loaded, page faults, switches,
+//! tracepoints, and the mappings for unwinding.
 //!
 //! ```text
 //! open      an event of each kind per task and CPU; events of a CPU share a ring buffer
 //! drain     ring buffers -> time order -> decode: samples become trace records
 //! ```
-//! A sample holds the numbers of a call, but not the memory its pointers point to.
+//! A sample of a call holds its arguments, but not the memory that its pointers point to.
 
 mod decode;
 mod error;
@@ -27,7 +27,8 @@ pub use open::{Faults, PerfOptions, UnwoundStacks};
 use crate::record::TraceRecord;
 use crate::stacks::Stacks;
 
-/// Longest time in nanoseconds from a record's timestamp until the record is in its ring buffer.
+/// Assumed longest time in nanoseconds from a record's timestamp until the record is in its ring
+/// buffer.
 const WRITE_DELAY_NS: u64 = 50_000_000;
 
 /// Open events and their decoder. Dropping it closes the events.

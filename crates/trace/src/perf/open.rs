@@ -384,8 +384,9 @@ impl Opening<'_> {
     }
 }
 
-/// Excludes this process from a trace of the whole machine: otherwise each line that it prints would
-/// cause another one.
+/// Excludes this process from a trace of the whole machine by a filter: otherwise each line that it
+/// prints would cause another one. For thread records, faults and raw tracepoints, the decoder
+/// does.
 fn exclude_own_process(kind: &TraceEventKind, whole_machine: bool, event: &dyn EventFile) {
     let is_traced = !matches!(
         kind,

@@ -71,8 +71,8 @@ impl Tracepoints {
         self.0.get(event).is_some()
     }
 
-    /// Decodes a sample. `current` is the task that it was taken in, on `cpu`; every task counts as
-    /// selected.
+    /// Decodes a sample. `current` is the task that it was taken in, on `cpu`; tasks that its data
+    /// names count as selected. `None` for events that can't be read.
     #[must_use]
     pub fn decode<'a>(
         &self,

@@ -18,8 +18,8 @@ pub struct Task<'a> {
 pub struct State(pub u64);
 
 impl State {
-    /// The state bits (`TASK_REPORT` in `include/linux/sched.h`); the next bit means that the task
-    /// was preempted in the kernel.
+    /// The state bits (`TASK_REPORT` and `TASK_REPORT_IDLE` in `include/linux/sched.h`); the next
+    /// bit means that the task was preempted in the kernel.
     const REPORT: u64 = 0xff;
 
     /// Whether the task could have continued.
@@ -85,13 +85,14 @@ pub enum SchedAction<'a> {
 /// A task's time slice, known when it leaves its CPU. All times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
-    /// Time of the switch-out.
+    /// Time of the switch-out, or the end of the counted time if that is earlier.
     pub time_ns: u64,
-    /// Time of the switch-in; `None` if it precedes the first observed switch of the CPU.
+    /// Time of the switch-in, or the start of the counted time if that is later; `None` if the
+    /// switch-in wasn't observed.
     pub since_ns: Option<u64>,
     /// Time on the CPU.
     pub run_ns: u64,
-    /// Time off the CPU before that.
+    /// Time off the CPU before that; 0 if it isn't known.
     pub wait_ns: u64,
     /// The part of `wait_ns` in which the task was runnable: from its wake-up, or all of it after a
     /// preemption.

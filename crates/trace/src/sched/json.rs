@@ -9,7 +9,8 @@ use super::sums::{TaskSums, Waits};
 /// Version of the documents: raised when a field changes its meaning or is removed.
 pub const JSON_VERSION: u32 = 1;
 
-/// Formats a switch as a JSON object.
+/// Formats a switch as a JSON object; `None` for other actions, and if the leaving task isn't
+/// selected.
 #[must_use]
 pub fn switch_object(action: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
     let SchedAction::Switch { cpu, prev, state, next } = action else { return None };

@@ -34,7 +34,7 @@ impl Default for SchedOptions {
 struct KnownTask {
     /// Time it left its last CPU; 0: not seen.
     left_ns: u64,
-    /// Time since when it is runnable; 0: it sleeps or runs.
+    /// Time when it became runnable, kept until it leaves a CPU again; 0: it sleeps, or not seen.
     ready_ns: u64,
     last_cpu: Option<u32>,
 }
@@ -79,8 +79,8 @@ impl Sched {
         }
     }
 
-    /// Adds an action. For a switch, returns the slice that it ends, if it lies in the counted
-    /// time.
+    /// Adds an action. For a switch, returns the slice that it ends, if it lies in the counted time
+    /// and on a counted CPU.
     pub fn add_action(&mut self, time_ns: u64, action: &SchedAction<'_>) -> Option<Slice> {
         match action {
             SchedAction::Switch { cpu, prev, state, next } => {
@@ -206,7 +206,7 @@ impl Sched {
         sums.add(task, slice, state, has_moved);
     }
 
-    /// Ends at this time, if known. Tasks on a CPU get the time since their switch-in.
+    /// Ends at this time, or at the last switch. Tasks on a CPU get the time since their switch-in.
     pub fn finish(&mut self, time_ns: Option<u64>) {
         let end_ns = time_ns.unwrap_or(self.last_ns).min(self.options.to_ns);
         for (number, cpu) in self.cpus.iter_mut().enumerate() {

@@ -118,7 +118,7 @@ impl TaskSums {
 pub struct CpuSums {
     /// Time that selected tasks ran, in nanoseconds.
     pub run_ns: u64,
-    /// Time that the CPU had no task, in nanoseconds.
+    /// Time that the CPU had no task, in nanoseconds; complete only if all tasks are selected.
     pub idle_ns: u64,
     /// Number of times a selected task left the CPU; if all are selected, the idle task counts too.
     pub switches: u64,

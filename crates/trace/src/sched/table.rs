@@ -8,9 +8,9 @@ use tare_format::printable;
 use super::slices::Sched;
 use super::sums::{TaskSums, Waits};
 
-/// Width of the histogram's bars.
+/// Width of the histogram's longest bar.
 const BAR: usize = 40;
-/// Maximum width of the task column; longer names push the other columns.
+/// Width of the task column; longer names push the other columns.
 const TASK: usize = 30;
 
 /// Sort key of the task lines, largest first.
@@ -152,7 +152,7 @@ pub fn histogram_lines(buckets: impl Iterator<Item = (u64, u64, u64)>) -> String
     for power in first..=last {
         let count = powers.get(&power).copied().unwrap_or(0);
         if count == 0 && power > 0 && power < 5 {
-            continue; // the first bucket has all durations below 32 ns
+            continue; // the first bucket begins at 0, the second not below 32 ns
         }
         let from = if power == 0 { 0 } else { 1u64 << power };
         let to = if power == 0 { 1u64 << 5 } else { 2u64 << power };

@@ -1,4 +1,4 @@
-//! Each context switch as a line of `perf sched timehist`.
+//! Context switches, and on request wake-ups and migrations, as lines of `perf sched timehist`.
 
 use std::io::Write as _;
 
@@ -133,7 +133,7 @@ fn add_task(into: &mut Vec<u8>, task: &Task<'_>) {
 }
 
 /// Appends `comm[tid/pid]`, `comm[tid]` for a process's first thread, or `<idle>`. Returns whether
-/// it is ASCII.
+/// the name was printable ASCII.
 fn add_label(into: &mut Vec<u8>, task: &Task<'_>) -> bool {
     if task.tid == 0 {
         into.extend_from_slice(b"<idle>");

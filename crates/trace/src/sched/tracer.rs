@@ -32,8 +32,8 @@ enum SchedSource {
 }
 
 impl SchedTracer {
-    /// Starts tracing. `migrations` are recorded only on request. If BPF programs can't be loaded,
-    /// it falls back to perf events, and the second value says why.
+    /// Starts tracing. BPF programs record migrations only if `migrations`, perf events always. If
+    /// BPF programs can't be loaded, it falls back to perf events, and the second value says why.
     ///
     /// # Errors
     /// See [`TraceError`].
@@ -71,7 +71,7 @@ impl SchedTracer {
         programs.into_iter().chain(perf.into_iter().flatten())
     }
 
-    /// Calls `each` with the events so far. `is_over` ends the trace and returns all that is left.
+    /// Calls `each` with pending events. `is_over` ends the trace and hands over all that are left.
     ///
     /// # Errors
     /// The first error of `each`.
