@@ -5,8 +5,8 @@
 //! perf events (perf): page faults, switches, tracepoints, -> TraceRecord -> Lines: text or JSON
 //!     everything if BPF programs can't be loaded         /              \-> sums -> Summary
 //! ```
-//! BPF programs also make sums in the kernel: of calls, of functions and of waits for locks;
-//! `Summary` formats those of calls too. Nothing here prints.
+//! BPF programs also make sums in the kernel: of calls, of functions and of waits for locks.
+//! Nothing here prints.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! Contention: which task waited for which kind of lock, and where.
+//! Contention: which function waited for which kind of lock, how often and for how long.
 //!
 //! ```text
 //! lock:contention_begin/end, futex(2)  --BPF programs-->  sums by call chain
