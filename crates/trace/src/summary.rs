@@ -21,7 +21,7 @@ pub enum Subject {
         /// Its current or last name; empty if unknown.
         comm: String,
     },
-    /// A cgroup's path from the top of the hierarchy, or its id if it is gone.
+    /// A cgroup's path from the top of the hierarchy, or its id in parentheses if it is gone.
     Cgroup(String),
 }
 

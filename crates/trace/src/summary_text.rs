@@ -20,7 +20,7 @@ impl Summary {
     #[must_use]
     pub fn text(&self, histograms: bool) -> String {
         let mut out = String::new();
-        let _ = text(&mut out, histograms, self); // a String takes all
+        let _ = text(&mut out, histograms, self); // writing to a String can't fail
         out
     }
 

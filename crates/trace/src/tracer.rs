@@ -76,7 +76,7 @@ pub struct Tracer(CallSource);
 
 #[derive(Debug)]
 enum CallSource {
-    /// BPF programs alone: only calls are traced.
+    /// BPF programs alone.
     Bpf(Box<Calls>),
     /// BPF programs for calls, perf events for other events.
     BpfAndPerf(Box<MergedCalls>),

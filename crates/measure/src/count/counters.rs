@@ -99,7 +99,7 @@ impl Counter {
     }
 }
 
-/// All events of a measurement, open. Dropping them closes them.
+/// All events of a measurement, opened where possible. Dropping them closes them.
 #[derive(Debug, Default)]
 pub struct Counters {
     counters: Vec<Counter>,

@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-/// A way to lift a limit.
+/// A way to lift a limit, or to find its cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Remedy {
     /// A shell command, or a setting or instruction in words (for a hypervisor, a container engine,

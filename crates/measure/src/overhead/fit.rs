@@ -126,7 +126,7 @@ impl Fit {
     }
 
     /// Finds the highest rates within a budget, up to 1 MHz; `None` if the upper bound of the cost
-    /// at 0 Hz exceeds it, or the interval of the slope contains 0.
+    /// at 0 Hz exceeds it, or the lower bound of the slope isn't above 0.
     #[must_use]
     pub fn find_budget(&self, share: f64) -> Option<Budget> {
         if self.slope_us.low <= 0.0 {

@@ -57,7 +57,7 @@ impl Costs {
         Some(us(CallGraph::Dwarf)? - us(CallGraph::Fp)?)
     }
 
-    /// Measures the cost of a sample of this event, for at most the given time, and stores it. A
+    /// Measures the cost of a sample of this event, in about the given time, and stores it. A
     /// failure to store it is ignored.
     ///
     /// # Errors

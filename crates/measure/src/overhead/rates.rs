@@ -30,7 +30,7 @@ pub struct RateRow {
     pub asked_hz: u64,
     /// Delivered samples per second, including lost ones.
     pub delivered_hz: f64,
-    /// Samples in all slices of this rate.
+    /// Samples of the event alone in all slices of this rate.
     pub samples: u64,
     /// Lost samples.
     pub lost: u64,

@@ -1,5 +1,5 @@
-//! Runs a command bare and under several profilers, in rounds: each variant once per round, in random
-//! order.
+//! Runs a command bare and under one or more profilers, in rounds: each variant once per round, in
+//! random order.
 
 use std::time::Duration;
 

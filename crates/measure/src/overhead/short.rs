@@ -39,7 +39,7 @@ pub struct ShortMeasurement {
     pub stolen_us: Estimate,
     /// Number of samples.
     pub samples: u64,
-    /// Average number of frames in their call chains; `None` without call chains.
+    /// Average number of entries in their call chains; `None` without call chains.
     pub frames: Option<f64>,
 }
 

@@ -22,7 +22,7 @@ struct Document {
     tool: &'static str,
     command: Vec<String>,
     target: String,
-    /// How child processes are counted, if by a cgroup of the command's own.
+    /// Present if the command was counted in a cgroup of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     follow: Option<Follow>,
     exact: bool,

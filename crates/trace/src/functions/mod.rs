@@ -25,7 +25,8 @@ pub struct FunctionOptions {
     pub slowest: u32,
     /// Where to look for symbols of their callers.
     pub symbols: SymbolOptions,
-    /// Size of the ring buffer in bytes, a power of two.
+    /// Size of the ring buffer in bytes, a power of two, and maximum size of each CPU's ring buffer
+    /// of mapping records.
     pub ring_bytes: u32,
 }
 

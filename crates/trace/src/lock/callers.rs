@@ -2,7 +2,7 @@
 
 use crate::stacks::UserFrame;
 
-/// Files that implement locks with futexes.
+/// Prefixes of the names of files that implement locks with futexes.
 const FILES: [&str; 6] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++.so"];
 
 /// Prefixes of lock functions, which may also be linked into the program.

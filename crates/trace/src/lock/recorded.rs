@@ -13,7 +13,7 @@ use super::kernel_names::KernelName;
 use super::rows::{LockKey, LockRow, kernel_row, merged};
 use crate::learned::{EventFields, FieldBytes};
 
-/// The recording has no lock events.
+/// The recording lacks lock events or their fields.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "the recording lacks lock:contention_begin, lock:contention_end or their fields; record with `tare record -a -g -e lock:contention_begin,lock:contention_end`"

@@ -182,7 +182,8 @@ pub fn lock_table(rows: &[LockRow], stacks: bool) -> String {
     into
 }
 
-/// Formats a document. `missing`: numbers of waits and call chains that didn't fit in the tables.
+/// Formats a document. `missing`: numbers of waits and of copied stacks for which there was no
+/// room.
 #[must_use]
 pub fn lock_document(rows: &[LockRow], missing: (u64, u64)) -> Value {
     let lock = |row: &LockRow| {

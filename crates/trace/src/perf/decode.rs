@@ -157,7 +157,7 @@ impl Decoder {
             && comm.is_exec
             && self.waiting == Some(comm.tid.unsigned_abs())
         {
-            self.waiting = None; // execve isn't among the traced calls
+            self.waiting = None; // execve may not be among the traced calls
         }
         match decoded {
             Record::Lost(lost) => {
@@ -387,7 +387,7 @@ impl Decoder {
     }
 }
 
-/// Returns the call with this number, or the one that stands for all without a name.
+/// Returns the call with this number; [`Call::BEYOND`] stands for itself and all greater numbers.
 fn call(number: u64, compat: bool) -> Call {
     let number = u32::try_from(number).unwrap_or(Call::BEYOND).min(Call::BEYOND);
     Call { number, compat }

@@ -79,7 +79,7 @@ pub struct PerfOptions {
     pub tracepoints: Vec<(String, String)>,
     /// The cgroup of each call.
     pub cgroups: bool,
-    /// Call chains.
+    /// Which stacks are unwound.
     pub stacks: UnwoundStacks,
     /// Tracepoints whose raw data is passed on, as `system` and `name`.
     pub raw: Vec<(&'static str, &'static str)>,

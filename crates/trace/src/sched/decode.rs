@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::event::{SchedAction, State, Task};
 use crate::learned::{EventFields, FieldBytes};
 
-/// The recording has no context switches.
+/// The recording lacks the tracepoint of context switches or its fields.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error(
     "the recording lacks sched:sched_switch or its fields; record with `tare record -a -e sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_migrate_task`"

@@ -139,7 +139,7 @@ impl PerfSched {
 }
 
 impl FollowedThreads {
-    /// The id may have been another thread's.
+    /// Adds a new thread. Its id may have been another thread's.
     fn fork(&mut self, parent: i32, tid: i32, process: i32) {
         self.processes.insert(tid, process);
         if self.tids.contains(&parent) {

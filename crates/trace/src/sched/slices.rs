@@ -241,7 +241,7 @@ impl Sched {
         self.sums.values()
     }
 
-    /// Iterates over the observed CPUs, with their numbers.
+    /// Iterates over the CPUs that a selected task left, with their numbers.
     pub fn cpus(&self) -> impl Iterator<Item = (usize, &CpuSums)> {
         self.cpus.iter().map(|cpu| &cpu.sums).enumerate().filter(|(_, sums)| sums.switches > 0)
     }
