@@ -86,8 +86,8 @@ impl CallAdder {
         }
     }
 
-    /// Takes the sums out, with those names of exited threads that records told. The names of
-    /// running threads are in /proc.
+    /// Takes the sums out, with the names of exited threads as far as records had them. The names
+    /// of running threads are in /proc.
     pub(crate) fn take_sums(&mut self) -> Sums {
         self.sums.calls = self.calls.drain().map(|(_, sums)| sums).collect();
         std::mem::take(&mut self.sums)
