@@ -7,8 +7,10 @@
 //! path text                           a string, read at the call
 //! in/N                                bytes, read at the call; argument N holds their number
 //! out                                 bytes, read after success; the result is their number
-//! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after failure
-//! <TYPE*N >TYPE*r                     several structures; argument N, or the result, is their number
+//! <TYPE >TYPE =TYPE !TYPE             a structure, read at the call; after success; both; after
+//!                                     failure
+//! <TYPE*N >TYPE*r                     several structures; argument N holds their number, or the
+//!                                     result is it
 //! ```
 //! Other words are vectors, socket addresses and options, and arguments of a few calls.
 
@@ -155,9 +157,9 @@ impl Signatures {
         self.0.get(call).map(Vec::as_slice)
     }
 
-    /// Returns what the kernel has to copy. `string`: bytes of a string to print. Many structures of
-    /// 32-bit tasks (`compat`) have another layout; those are not copied.
-    /// `descriptors`: also copy the files of descriptors.
+    /// Returns what the kernel has to copy. `string`: bytes of a string to print. Many structures
+    /// of 32-bit tasks (`compat`) have another layout; those are not copied. `descriptors`: also
+    /// copy the files of descriptors.
     pub(crate) fn plan(
         &self,
         call: &str,

@@ -266,8 +266,8 @@ pub(crate) fn found_at_detectable(pairs: usize, trials: u64) -> (f64, f64) {
     (ratio, share(trials, |seed| time(ratio, trials + seed).verdict == Verdict::More))
 }
 
-/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05, by the normal approximation
-/// without ties.
+/// Whether Mann and Whitney's test of two unpaired samples has p < 0.05, by the normal
+/// approximation without ties.
 fn mann_whitney_differs(a: &[f64], b: &[f64]) -> bool {
     let n = a.len() as f64;
     let m = b.len() as f64;

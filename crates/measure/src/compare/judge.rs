@@ -113,7 +113,8 @@ impl MetricVerdict {
 ///
 /// ```text
 /// d = ln B - ln A for each pair (B - A where any run had zero),  centre = 20% trimmed mean of d
-/// relevant = ln(1 + max(min_effect, step / median A))            (max(min_effect · median A, step) for differences)
+/// relevant = ln(1 + max(min_effect, step / median A))
+///            (max(min_effect · median A, step) for differences)
 ///
 /// p after Holm < 0.05 and |centre| ≥ relevant   faster / slower, less / more
 /// else, half the interval's width ≤ relevant    no difference seen

@@ -60,7 +60,7 @@ pub struct Subject {
     pub cgroup: Option<String>,
 }
 
-/// An event of a measurement, with a descriptor or the reason why there is none, for each location.
+/// An event of a measurement. For each location it has a descriptor, or the reason for lacking one.
 #[derive(Debug)]
 pub struct Counter {
     /// The event and its cgroup.

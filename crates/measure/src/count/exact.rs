@@ -16,8 +16,9 @@ pub struct ExactSets(pub Vec<Vec<usize>>);
 /// Packs groups into sets by first fit, so that all groups of a set are on counters at once.
 ///
 /// Each candidate set is opened pinned on `scope`, enabled and read: a pinned group without a
-/// counter reads as end of file (`perf_event_open(2)`). Unavailable groups fit into any set, as they
-/// take no counter. A group that doesn't fit even alone gets its own set and reads as not counted.
+/// counter reads as end of file (`perf_event_open(2)`). Unavailable groups fit into any set, as
+/// they take no counter. A group that doesn't fit even alone gets its own set and reads as not
+/// counted.
 ///
 /// # Errors
 /// See [`OpenError`].

@@ -28,7 +28,8 @@ pub struct RepeatedCounts {
 }
 
 impl RepeatedCounts {
-    /// Adds the rows of a run. `subject` converts the index of a row's event to that of its subject.
+    /// Adds the rows of a run. `subject` converts the index of a row's event to that of its
+    /// subject.
     pub fn add(&mut self, rows: &[CountRow], subject: impl Fn(usize) -> usize) {
         for (nth, row) in rows.iter().enumerate() {
             let number = subject(row.event);

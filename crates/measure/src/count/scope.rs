@@ -49,8 +49,8 @@ pub enum Scope {
 pub enum Pairing {
     /// Every group counts every cgroup (`--for-each-cgroup`).
     EachWithAll,
-    /// The first group counts the first cgroup, the second the second, and so on. A single cgroup is
-    /// counted by all groups (`-G`).
+    /// The first group counts the first cgroup, the second the second, and so on. A single cgroup
+    /// is counted by all groups (`-G`).
     InTurn,
 }
 

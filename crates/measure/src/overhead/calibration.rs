@@ -106,8 +106,8 @@ impl Calibration {
         self.fit.slope_us
     }
 
-    /// Returns the cost of samples as a share of the CPU time that the target used; `None` if that is
-    /// zero.
+    /// Returns the cost of samples as a share of the CPU time that the target used; `None` if that
+    /// is zero.
     #[must_use]
     pub fn share(&self, samples: u64, cpu_seconds: f64) -> Option<Estimate> {
         (cpu_seconds > 0.0).then(|| self.fit.slope_us.times(samples as f64 * 1e-6 / cpu_seconds))

@@ -8,14 +8,14 @@
 //!             |<------------------------ stolen ---------------------->|
 //! ```
 //! A pinned loop reads the CPU's clock in slices: first with no trace event open, then in rounds
-//! with none enabled, with those of the handler, and with those of the interrupt. Each sample's time
-//! identifies its gap and spans, so that ticks, other interrupts and a hypervisor's steal don't
-//! count.
+//! with none enabled, with those of the handler, and with those of the interrupt. Each sample's
+//! time identifies its gap and spans, so that ticks, other interrupts and a hypervisor's steal
+//! don't count.
 //!
 //! The trace event at a span's start takes time after its timestamp, the one at its end before its
-//! timestamp, so the span is longer by the cost of one event. The loop's gaps show that cost: the gap
-//! of a traced sample is longer by two events. (The kernel's check for a disabled trace event, about
-//! 20 ns, remains included.)
+//! timestamp, so the span is longer by the cost of one event. The loop's gaps show that cost: the
+//! gap of a traced sample is longer by two events. (The kernel's check for a disabled trace event,
+//! about 20 ns, remains included.)
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -193,8 +193,8 @@ impl SliceRunner {
 }
 
 impl Slices {
-    /// Returns the time that a sample took from the loop, in microseconds; `None` for fewer than five
-    /// slices with samples.
+    /// Returns the time that a sample took from the loop, in microseconds; `None` for fewer than
+    /// five slices with samples.
     pub(super) fn stolen_us(&self, rng: &mut Rng) -> Option<Estimate> {
         estimate_us(&self.stolen_ns, rng)
     }

@@ -1,4 +1,5 @@
-//! Measures what a loop loses to sampling, by short slices with sampling on and off in random order.
+//! Measures what a loop loses to sampling, by short slices with sampling on and off in random
+//! order.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -82,9 +83,9 @@ pub struct Loss {
     pub rounds: Vec<f64>,
 }
 
-/// Measures the losses of a loop in rounds. Each round has a slice without sampling and one for each
-/// switch, in random order. `step` is called after each round; if it returns false, the result is
-/// `None`.
+/// Measures the losses of a loop in rounds. Each round has a slice without sampling and one for
+/// each switch, in random order. `step` is called after each round; if it returns false, the result
+/// is `None`.
 ///
 /// # Errors
 /// Fails if a switch fails.

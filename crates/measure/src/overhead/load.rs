@@ -6,16 +6,16 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use tare_kernel::timestamp;
 
-/// The kinds of loops. No loop depends on its own stores: every interrupt changes the speed of store
-/// forwarding.
+/// The kinds of loops. No loop depends on its own stores: every interrupt changes the speed of
+/// store forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadKind {
     /// Counts its passes in registers, like the loop of the published study. It loses the time that
     /// samples take.
     Counting,
-    /// Follows pointers through more memory than a core's caches hold. It also loses the cache lines
-    /// that samples evict.
+    /// Follows pointers through more memory than a core's caches hold. It also loses the cache
+    /// lines that samples evict.
     Memory,
     /// Branches by a fixed random pattern that the CPU has learnt. It also loses the branch
     /// predictions that samples evict.
@@ -122,8 +122,8 @@ fn branch(pattern: &[u32], taken: &mut [u32; 64], from: u32, steps: u32) -> u32 
     sum
 }
 
-/// Creates a cycle of pointers, one in each cache line, through all lines in random order (Sattolo's
-/// algorithm).
+/// Creates a cycle of pointers, one in each cache line, through all lines in random order
+/// (Sattolo's algorithm).
 fn create_cycle(lines: usize, rng: &mut Rng) -> Vec<u32> {
     let stride = LINE / size_of::<u32>();
     let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();

@@ -13,8 +13,8 @@ pub struct PublishedRate {
     pub counting: f64,
 }
 
-/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Method: a script summed trace events
-/// at the handler's entry and exit; a counting loop ran 5 times for 10 s at each rate.
+/// A Xeon E5530 on bare metal in 2014: `cycles`, whole machine. Method: a script summed trace
+/// events at the handler's entry and exit; a counting loop ran 5 times for 10 s at each rate.
 pub const XEON_E5530: [PublishedRate; 5] = [
     PublishedRate { hz: 100.0, handler: 0.000_180_35, counting: 0.0067 },
     PublishedRate { hz: 500.0, handler: 0.000_822_545, counting: 0.0073 },
@@ -23,9 +23,9 @@ pub const XEON_E5530: [PublishedRate; 5] = [
     PublishedRate { hz: 100_000.0, handler: 0.146_878_577, counting: 0.1421 },
 ];
 
-/// Cost of a sample in the kernel, relative to one of a user-mode loop, if call chains are recorded:
-/// the kernel looks its callers up in tables that are rarely cached. `./x bench overhead-budget`
-/// shows both (`docs/overhead.md`).
+/// Cost of a sample in the kernel, relative to one of a user-mode loop, if call chains are
+/// recorded: the kernel looks its callers up in tables that are rarely cached.
+/// `./x bench overhead-budget` shows both (`docs/overhead.md`).
 pub const IN_KERNEL: f64 = 2.0;
 
 /// The typical cost of a sample, for hosts without a measurement.

@@ -55,8 +55,8 @@ pub struct RateRow {
 pub struct ProfilerCpu {
     /// Its name.
     pub profiler: String,
-    /// CPU seconds of its threads for each second that it samples a busy loop, without its start and
-    /// exit.
+    /// CPU seconds of its threads for each second that it samples a busy loop, without its start
+    /// and exit.
     pub cpu_share: f64,
 }
 
@@ -275,8 +275,8 @@ fn build_row(
 }
 
 impl ProfilerCpu {
-    /// Measures a profiler in one stretch. In slices it would use most CPU time for being switched on
-    /// and off.
+    /// Measures a profiler in one stretch. In slices it would use most CPU time for being switched
+    /// on and off.
     fn measure(name: &str, profiler: &mut dyn Profiler, seed: u64) -> Result<Self, SwitchError> {
         let ticks = Clock::measure().ticks_in(STRETCH_NS);
         let mut load = Load::new(LoadKind::Counting, seed);
@@ -305,8 +305,8 @@ impl Switch for Box<dyn Profiler> {
 mod tests {
     use super::*;
 
-    /// Creates a row in which a sample steals 2 us, and the counting loop loses 0.1% plus 1% at 4000
-    /// Hz.
+    /// Creates a row in which a sample steals 2 us, and the counting loop loses 0.1% plus 1% at
+    /// 4000 Hz.
     fn row(asked_hz: u64) -> RateRow {
         let hz = asked_hz as f64;
         let loss = Loss {

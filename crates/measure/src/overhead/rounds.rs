@@ -75,8 +75,8 @@ pub fn make<E>(
         if made >= plan.max_rounds {
             return (rounds, Stop::MaxRounds);
         }
-        // Checked less often as rounds are made: each check is another chance to stop on an interval
-        // that is narrow by luck.
+        // Checked less often as rounds are made: each check is another chance to stop on an
+        // interval that is narrow by luck.
         if made >= plan.min_rounds
             && (made - plan.min_rounds).is_multiple_of(1 + made / 20)
             && is_precise(plan, variants, &rounds)

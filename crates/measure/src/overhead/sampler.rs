@@ -234,8 +234,8 @@ pub(super) fn build_attr(event: &Event, call_graph: CallGraph, hz: u64) -> Attr 
     attr
 }
 
-/// The registers for unwinding: all general ones (`arch/*/include/uapi/asm/perf_regs.h`). 64-bit x86
-/// kernels refuse the segment registers other than cs and ss.
+/// The registers for unwinding: all general ones (`arch/*/include/uapi/asm/perf_regs.h`). 64-bit
+/// x86 kernels refuse the segment registers other than cs and ss.
 const USER_REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 0xff_0fff } else { (1 << 33) - 1 };
 
 fn bits(bits: &[u32]) -> u64 {

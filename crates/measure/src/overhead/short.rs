@@ -2,8 +2,8 @@
 //! a study or calibration.
 //!
 //! It uses the study's method ([`super::handler`]) at one rate: a pinned loop reads the CPU's clock
-//! while an event of this thread samples it. Each sample's time identifies its gap; the loop's other
-//! gaps (ticks, other interrupts, a hypervisor's steal) don't count.
+//! while an event of this thread samples it. Each sample's time identifies its gap; the loop's
+//! other gaps (ticks, other interrupts, a hypervisor's steal) don't count.
 
 use std::time::Duration;
 
@@ -97,8 +97,8 @@ pub fn measure(
     }
 }
 
-/// Reduces an attribute to its event, in user mode: the loop runs there, and sampling only user mode
-/// needs fewer permissions.
+/// Reduces an attribute to its event, in user mode: the loop runs there, and sampling only user
+/// mode needs fewer permissions.
 fn in_user_mode(attr: &Attr) -> Event {
     let attr = Attr {
         kind: attr.kind,

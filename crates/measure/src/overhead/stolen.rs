@@ -45,7 +45,8 @@ pub fn watch(duration_ns: u64, clock: &Clock) -> StolenTimes {
     let mut passes = 0_u64;
     while last < end {
         let now = timestamp::ticks();
-        // Time may go backwards: a hypervisor may move the pinned loop to a core with another clock.
+        // Time may go backwards: a hypervisor may move the pinned loop to a core with another
+        // clock.
         if now.saturating_sub(last) > threshold && gaps.len() < ROOM {
             gaps.push(Span { from: last, to: now });
         }

@@ -12,7 +12,8 @@ use super::fit::{BUDGETS, Budget};
 use super::published::{PublishedRate, XEON_E5530};
 use super::rates::{CostFigure, EVENTS, FittedFigure, RateRow};
 
-/// Version of the format. It rises if a field changes its meaning or is removed, not if one is added.
+/// Version of the format. It rises if a field changes its meaning or is removed, not if one is
+/// added.
 pub const VERSION: u32 = 1;
 
 /// The machine of a study.

@@ -1,8 +1,9 @@
-//! `-x`: CSV with the columns of `perf stat`, in its order (perf-stat(1), "CSV FORMAT"; compared with
-//! the output of perf 6.1).
+//! `-x`: CSV with the columns of `perf stat`, in its order (perf-stat(1), "CSV FORMAT"; compared
+//! with the output of perf 6.1).
 //!
 //! ```text
-//! [time | summary] [key [locations]] value unit event [cgroup] [deviation%] running-ns running-% metric metric-unit
+//! [time | summary] [key [locations]] value unit event [cgroup] [deviation%]
+//!     running-ns running-% metric metric-unit
 //! ```
 
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! `-j`: the JSON lines of `perf stat`, with its keys in its order (compared with the output of perf
-//! 6.1).
+//! `-j`: the JSON lines of `perf stat`, with its keys in its order (compared with the output of
+//! perf 6.1).
 
 use std::io::{self, Write};
 

@@ -5,7 +5,8 @@ use fastrand::Rng;
 use super::summary::sorted_quantile;
 use super::{Interval, TRIM_DIVISOR, TrimmedMean};
 
-/// Number of resamples. The ends of an interval vary by about 3% of its half width from seed to seed.
+/// Number of resamples. The ends of an interval vary by about 3% of its half width from seed to
+/// seed.
 const RESAMPLES: usize = 4000;
 
 /// Minimum number of values: resamples of four have too few different outcomes to estimate a tail.

@@ -15,7 +15,7 @@ const EXACT_UP_TO: usize = 500;
 ///
 /// ```text
 /// reject = the centre at which the test begins to reject
-/// error  = the larger of the trimmed mean's error and reject / t(1 - level / 2), the error of the test
+/// error  = the larger of the trimmed mean's error and the test's: reject / t(1 - level / 2)
 /// result = the larger of reject and relevant, + t(0.8) · error
 /// ```
 #[must_use]
@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn is_near_the_textbook_value_for_normal_differences() {
-        // A mean needs (z(0.975) + z(0.8)) / √n; a signed rank or a trimmed mean a few percent more.
+        // A mean needs (z(0.975) + z(0.8)) / √n; a signed rank or a trimmed mean a few percent
+        // more.
         for n in [100, 500, 501, 2000] {
             let needed =
                 smallest_detectable(&normal(n), 0.05, 0.0).unwrap() / (2.802 / f64::from(n).sqrt());

@@ -25,7 +25,8 @@ impl Summary {
         if values.is_empty() {
             return None;
         }
-        // Relative to the first value, so that large counts that differ little keep their low digits.
+        // Relative to the first value, so that large counts that differ little keep their low
+        // digits.
         let first = values[0];
         let mean = first + values.iter().map(|x| x - first).sum::<f64>() / n;
         if values.len() == 1 {

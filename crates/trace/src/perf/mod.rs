@@ -113,13 +113,14 @@ impl PerfEvents {
         Ok(())
     }
 
-    /// Takes note of a call that BPF programs recorded: at its execve the child becomes the command.
+    /// Takes note of a call that BPF programs recorded: at its execve the child becomes the
+    /// command.
     pub(crate) fn begin_call(&mut self, tid: u32, call: Call) {
         self.decoder.begin_call(tid, call);
     }
 
-    /// Returns the address spaces as of the records that were handed over; `None` if mappings aren't
-    /// traced.
+    /// Returns the address spaces as of the records that were handed over; `None` if mappings
+    /// aren't traced.
     pub(crate) fn stacks(&mut self) -> Option<&mut Stacks> {
         self.decoder.stacks()
     }

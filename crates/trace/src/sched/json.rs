@@ -31,7 +31,8 @@ pub fn switch_object(action: &SchedAction<'_>, slice: &Slice) -> Option<Value> {
     })
 }
 
-/// Formats the sums as a document. `all`: all tasks were selected; `missing`: number of lost records.
+/// Formats the sums as a document. `all`: all tasks were selected; `missing`: number of lost
+/// records.
 #[must_use]
 pub fn sums_document(sched: &Sched, tasks: &[&TaskSums], all: bool, missing: u64) -> Value {
     let tasks: Vec<_> = tasks

@@ -34,7 +34,8 @@ pub struct SlicedSeries<'a> {
 /// Judges the shares of all series in two runs.
 ///
 /// ```text
-/// share s = Σ w / Σ W          residual of a block  e = w - s · W         variance of s = Σ e² / (Σ W)² · k / (k - 1)
+/// share s = Σ w / Σ W          residual of a block  e = w - s · W
+/// variance of s = Σ e² / (Σ W)² · k / (k - 1)
 /// ```
 ///
 /// Consecutive samples of a thread fall into one phase of a program, and phases alternate, so
@@ -138,7 +139,8 @@ impl Side {
                 let own = squares.max(least).sqrt();
                 let scale = if own > 0.0 { 1.0 / own } else { 0.0 };
                 residuals.iter_mut().for_each(|residual| *residual *= scale);
-                // The bias of v is proportional to 1 / length, so v∞ = 2 · v(length) - v(length / 2).
+                // The bias of v is proportional to 1 / length, so
+                // v∞ = 2 · v(length) - v(length / 2).
                 let variance = variance.max(2.0 * variance - before).max(least);
                 return Self { share, error: variance.sqrt(), residuals };
             }

@@ -1,7 +1,7 @@
 //! `--fail-if 'malloc>+1%'`: a limit on a function's change, as a gate.
 //!
 //! ```text
-//! condition = function ( ">" | "<" ) amount ( "%" | "pp" )        malloc>+1%   *>+5%   parse>+0.5pp
+//! condition = function ( ">" | "<" ) amount ( "%" | "pp" )     malloc>+1%   *>+5%   parse>+0.5pp
 //! ```
 
 use std::fmt;

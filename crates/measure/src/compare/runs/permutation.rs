@@ -34,11 +34,12 @@ fn count_combinations(n: usize, chosen: usize) -> f64 {
 /// Young 1993, algorithm 4.1 with t in place of p):
 ///
 /// ```text
-/// |t₁| ≥ |t₂| ≥ … ≥ |tₘ|,   uⱼ = max of |t*ⱼ| … |t*ₘ| of a permutation,   pⱼ = share of permutations with uⱼ ≥ |tⱼ|
+/// |t₁| ≥ |t₂| ≥ … ≥ |tₘ|,   uⱼ = max of |t*ⱼ| … |t*ₘ| of a permutation
+/// pⱼ = share of permutations with uⱼ ≥ |tⱼ|
 /// corrected pⱼ = the largest of p₁ … pⱼ
 /// ```
-/// Whole runs are permuted, so series that depend on each other (shares that add up to 1, callers and
-/// their callees) don't make the correction stricter than necessary.
+/// Whole runs are permuted, so series that depend on each other (shares that add up to 1, callers
+/// and their callees) don't make the correction stricter than necessary.
 pub(super) fn correct_p(series: &[Series], seed: u64) -> PermutedP {
     let mut rows = Rows::from_series(series);
     let observed = rows.statistics(&rows.identity());

@@ -52,8 +52,8 @@ pub struct StoredStudies {
     pub unusable: Vec<Unusable>,
 }
 
-/// Stores a study, and returns the path of its file. Replaces an earlier study or calibration for the
-/// same conditions.
+/// Stores a study, and returns the path of its file. Replaces an earlier study or calibration for
+/// the same conditions.
 ///
 /// # Errors
 /// Fails if writing fails.
