@@ -8,9 +8,9 @@ use tare_format::jit_note::ClockPair;
 
 use crate::describe::RecordingClock;
 
-/// The clocks that a recorder uses.
+/// The clocks of a recorder and its output.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Monotonic time, for deadlines.
+    /// Monotonic time, for deadlines and durations.
     fn now(&self) -> Instant;
 
     /// Time of day, for file names.
@@ -24,7 +24,8 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn recording_clock(&self, clockid: i32) -> Option<RecordingClock>;
 
     /// Reads the events' clock (`None`: the kernel's default) together with `CLOCK_MONOTONIC`.
-    /// Returns `None` if the events' clock can't be read.
+    /// Returns `None` if the events' clock can't be read. The default implementation always returns
+    /// `None`.
     fn clock_pair(&self, clockid: Option<i32>) -> Option<ClockPair> {
         let _ = clockid;
         None

@@ -23,7 +23,7 @@ pub enum PlanError {
     /// The list of online CPUs can't be read.
     #[error("cannot read which CPUs are online: {0}")]
     OnlineCpus(io::Error),
-    /// The description of the CPU's PMUs in sysfs is malformed.
+    /// The default event, or the clock that replaces `cycles`, can't be parsed on this machine.
     #[error(transparent)]
     DefaultEvent(#[from] EventError),
     /// An event has a term that makes no sense in a recording.
@@ -50,7 +50,7 @@ pub enum PlanError {
         /// The target's CPUs.
         cpus: CpuList,
     },
-    /// The number of event groups is neither one nor the number of cgroups.
+    /// The number of cgroups is neither one nor the number of event groups.
     #[error("{cgroups} cgroups for {events} events: give one for all, or one for each event")]
     CgroupsOfEvents {
         /// Number of cgroups.
@@ -69,10 +69,12 @@ pub enum PlanError {
         /// The event.
         event: String,
     },
-    /// `kernel.perf_event_max_sample_rate` can't be read.
+    /// The highest frequency is requested, but `kernel.perf_event_max_sample_rate` can't be read,
+    /// or isn't positive.
     #[error("kernel.perf_event_max_sample_rate can't be read")]
     NoMaxRate,
-    /// The frequency is above the kernel's limit.
+    /// The frequency is above the kernel's limit, with
+    /// [`strict_frequency`](crate::options::Sampling::strict_frequency).
     #[error(
         "{asked_hz} samples a second are not allowed: kernel.perf_event_max_sample_rate is {limit_hz}"
     )]
@@ -91,7 +93,8 @@ pub enum PlanError {
         /// The event.
         event: String,
     },
-    /// The cost of the event's samples is unknown, or the event is in a group.
+    /// The event is neither a clock nor a hardware event, so that its samples' cost is unknown, or
+    /// it is a sampled member of a group other than the leader.
     #[error("{event}: the cost of a sample is unknown, or the event is in a group")]
     BudgetOfUnknown {
         /// The event.
@@ -105,15 +108,15 @@ pub enum PlanError {
         /// Why.
         source: TracefsError,
     },
-    /// The kernel accepts the event only without one of the requested features.
+    /// The kernel rejects the event.
     #[error("cannot record '{event}': {reason}")]
     NotTaken {
         /// The event.
         event: String,
-        /// The feature that it rejects.
+        /// The reason.
         reason: NotTaken,
     },
-    /// The kernel refuses to open the event.
+    /// This user may not open the event.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -124,7 +127,7 @@ pub enum NotFollowed {
     /// An option needs inherited events.
     #[error("{0} asks for it")]
     OptionNeedsInherit(InheritOption),
-    /// The user may not open events on whole CPUs.
+    /// No event can be opened on a whole CPU.
     #[error(
         "events on whole CPUs are not allowed ({0}; CAP_PERFMON or kernel.perf_event_paranoid=0 allows them)"
     )]
@@ -151,25 +154,25 @@ pub enum InheritOption {
     OfEvent,
 }
 
-/// The feature for which the kernel rejects an event.
+/// Why the kernel rejects an event: a requested feature, or another reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NotTaken {
     /// Branch records of this kind.
     #[error("there are no branch records of this kind here")]
     Branches,
-    /// The event interrupts where the clock can't be read.
+    /// The clock: the event's PMU may interrupt by NMI, where this clock can't be read.
     #[error("its clock can't be read when this event interrupts")]
     Clock,
     /// The PMU doesn't reach the precision.
     #[error("its PMU doesn't support this precision")]
     Precision,
-    /// Sampled registers.
+    /// Registers at the interrupt.
     #[error("these registers can't be sampled here")]
     InterruptRegisters,
     /// Page sizes (Linux 5.11).
     #[error("this kernel can't sample page sizes (needs Linux 5.11)")]
     PageSizes,
-    /// Physical addresses need CAP_PERFMON.
+    /// Physical addresses need CAP_PERFMON, or `kernel.perf_event_paranoid` below 2.
     #[error("physical addresses need CAP_PERFMON or CAP_SYS_ADMIN")]
     PhysicalAddresses,
     /// Namespaces need CAP_PERFMON.
@@ -184,7 +187,7 @@ pub enum NotTaken {
     /// It doesn't fit into its group.
     #[error("it doesn't fit into its group")]
     Group,
-    /// This machine doesn't have the event.
+    /// This machine doesn't have the event, or refuses it for a reason of [`Unavailable`].
     #[error(transparent)]
     Unavailable(Unavailable),
     /// Another error of the kernel.
@@ -223,7 +226,7 @@ pub enum RecordError {
     /// A process can't be waited for.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The cgroup doesn't exist.
+    /// The cgroup can't be found.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// A cgroup's folder can't be opened.
@@ -237,16 +240,16 @@ pub enum RecordError {
     /// The processes of this machine can't be listed.
     #[error("cannot list processes: {0}")]
     Processes(io::Error),
-    /// The user has no processes.
+    /// The user has no processes besides this one.
     #[error("user {0} has no processes")]
     NoProcessesOfUser(u32),
-    /// Events can't be opened.
+    /// An event can't be opened, or the kernel rejects its filter.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A filter is invalid.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// No ring buffer can be mapped.
+    /// A ring buffer can't be mapped.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// A reader thread can't be started, or has died.
@@ -255,10 +258,10 @@ pub enum RecordError {
     /// The user may not set the priority.
     #[error("this user may not have a realtime priority: {0}")]
     Priority(Errno),
-    /// The kernel can't wait for the descriptors.
+    /// The kernel can't wait for the descriptors, or accepts no further one.
     #[error("cannot wait for events: {0}")]
     Poll(Errno),
-    /// Events can't be enabled, disabled or identified.
+    /// The kernel refuses an operation on an open event.
     #[error("cannot {doing}: {errno}")]
     Event {
         /// The attempted operation.
@@ -272,10 +275,10 @@ pub enum RecordError {
     /// Running processes can't be described.
     #[error("cannot describe running processes: {0}")]
     Synthesize(io::Error),
-    /// The ledger exceeds the size of a note.
+    /// A ledger or a change of rates exceeds the size of a note.
     #[error(transparent)]
     Note(#[from] TooLong),
-    /// The output takes nothing more.
+    /// The output fails.
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -283,7 +286,7 @@ pub enum RecordError {
 /// Why a filter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FilterError {
-    /// It is longer than a page.
+    /// With its NUL it is longer than a page.
     #[error("{event}: the filter has {bytes} bytes, and the kernel accepts {longest}: shorten it")]
     TooLong {
         /// The event.

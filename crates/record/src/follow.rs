@@ -36,7 +36,7 @@ pub(crate) struct FollowRequest {
 }
 
 impl Following {
-    /// Chooses how to follow a command, and creates its cgroup.
+    /// Chooses how to follow a command, and creates its cgroup if one is to be used.
     ///
     /// # Errors
     /// Fails if the way that the user insists on isn't possible.
@@ -82,8 +82,8 @@ fn refused(follow: Follow, reason: NotFollowed) -> PlanError {
     PlanError::Follow { follow, reason }
 }
 
-/// Creates a cgroup, and checks on this CPU that events can be opened on it. Returns no cgroup if
-/// nothing will be run in it.
+/// Creates a cgroup, and checks on this CPU that events can be opened on it. Without
+/// `makes_cgroup`, only finds a place for it, and returns `None`.
 ///
 /// # Errors
 /// Fails with the reason.
@@ -98,8 +98,7 @@ fn create_cgroup(
         return Ok(None);
     }
     let cgroup = place.create(host)?;
-    // A cgroup may exist without support for events (CONFIG_CGROUP_PERF, and this controller
-    // mounted for it).
+    // Events on a cgroup need CONFIG_CGROUP_PERF, and the controller `perf_event` in its hierarchy.
     let target = EventTarget::CgroupOnCpu(cgroup.as_fd().as_raw_fd(), cpu);
     check_target(target, kernel).map_err(NotFollowed::NoEventOnCgroup)?;
     Ok(Some(cgroup))

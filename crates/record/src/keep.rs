@@ -1,13 +1,14 @@
-//! Keeps the binaries that samples can lie in, so that they can be symbolized when the files were
-//! removed or rebuilt, or are in another container.
+//! Keeps the binaries that samples can lie in, so that samples can be symbolized after files were
+//! removed or rebuilt, or if they are in another container.
 //!
 //! ```text
 //! PERF_RECORD_MMAP2 --see--> an open file: kept alive, whatever becomes of its path
 //!                                  at the end --store--> FOLDER/path/ID/elf, FOLDER/.build-id/xx/yyyy
 //! ```
 //! The layout is that of perf's cache (`perf-buildid-cache(1)`), which perf reads too. A file is
-//! opened when its first mapping is read from a ring buffer, some milliseconds after the event. A
-//! process in its own mount namespace that exits sooner is counted as missed.
+//! opened when the recorder reads its first mapping, which may be a flush interval after the kernel
+//! wrote it. If the process has exited by then, files that only its mount namespace contains are
+//! counted as missed.
 
 mod jit;
 mod store;
@@ -33,10 +34,10 @@ use crate::describe::elf_build_id;
 /// Limit on the files held open. Further files are opened again at the end.
 const HELD: usize = 256;
 
-/// Limit on the files kept of one recording.
+/// Limit on the mapped files kept of one recording. Further ones are ignored.
 const MOST: usize = 1 << 14;
 
-/// The suffix that the kernel adds to the name of a file that is deleted while mapped.
+/// The suffix that the kernel adds to the path of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// The binaries of a recording, until they are stored.
@@ -54,7 +55,7 @@ pub(crate) struct Binaries {
 struct Binary {
     /// The recorded path.
     path: Vec<u8>,
-    /// The open file; `None` if too many are open.
+    /// The open file; `None` if too many are open, or if it can't be opened.
     held: Option<File>,
     at: MappedRange,
     expected: Expected,
@@ -85,7 +86,7 @@ impl Binaries {
         Ok(Self { host, store, seen: HashSet::new(), files: Vec::new(), missed: 0 })
     }
 
-    /// Takes in whole records, and opens the files of new mappings of code.
+    /// Takes in whole records, and opens the files of code that were not mapped before.
     pub(crate) fn see(&mut self, records: &[u8]) {
         for record in Records::new(records, Endian::NATIVE) {
             if let Ok(Record::Mmap(mmap)) = record.decode() {
@@ -129,8 +130,9 @@ impl Binaries {
         self.files.push(binary);
     }
 
-    /// Adds the build ids of the open files to a list in order of paths, since a file may have left
-    /// its path. A path that several files have had gets none.
+    /// Replaces the entries of a list in order of paths by the ids of the open files, since a file
+    /// may have left its path. A path has no entry if the open files with that path differ in their
+    /// ids, or have none.
     pub(crate) fn with_build_ids(&self, mut list: Vec<BuildId>) -> Vec<BuildId> {
         let mut ids: HashMap<&[u8], Option<Vec<u8>>> = HashMap::new();
         for binary in &self.files {
@@ -158,7 +160,8 @@ impl Binaries {
             ..KeptBinaries::default()
         };
         for mut binary in std::mem::take(&mut self.files) {
-            // A file that was overwritten in place since its mapping is a different file.
+            // A recorded build id, other than an inode, rejects a file that was overwritten in
+            // place since its mapping.
             let held = binary.held.take().filter(|held| is_expected(held, &binary.expected));
             let file = held.or_else(|| open(&self.host, &binary));
             match file.map(|file| self.store.binary(&binary.path, &file)) {
@@ -194,8 +197,8 @@ fn count(kept: &mut KeptBinaries, stored: StorageKind) {
     }
 }
 
-/// Opens the mapped file: at its path as its process sees it, or through the process's list of
-/// mappings.
+/// Opens the mapped file if it is found: at its path here or below the process's root, through the
+/// process's `map_files`, or as its `exe`.
 fn open(host: &Host, binary: &Binary) -> Option<File> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = binary.path.strip_suffix(DELETED).unwrap_or(&binary.path);
@@ -222,7 +225,8 @@ fn is_expected(file: &File, expected: &Expected) -> bool {
     }
 }
 
-/// Opens a regular file, and never waits or triggers a device.
+/// Opens a regular file. Other kinds are refused before they are opened, since that may wait or
+/// trigger a device.
 fn regular(path: &Path) -> io::Result<File> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -13,21 +13,23 @@
 //! - [`RecorderOptions`] choose the events and the tasks or CPUs to record. A [`Recorder`] plans
 //!   the recording on this machine: it tries the events on the kernel, and [`Recorder::plan`] lists
 //!   the events to open.
-//! - [`Recorder::start`] opens the events and returns a [`Recording`]. A recording has no thread of
-//!   its own, unless the options ask for more readers or the output needs one: the caller waits for
-//!   its file (`AsFd`) and its [`Recording::deadline`], and calls [`Recording::process`].
-//! - [`Recording::finish`] returns the ledger: samples, losses and cost.
+//! - [`Recorder::start`] opens the events and returns a [`Recording`]. The caller waits for its
+//!   descriptor (`AsFd`) and its [`Recording::deadline`], and calls [`Recording::process`]. There
+//!   are further threads only for more readers than one (by default one per 32 CPUs), and if the
+//!   output needs one.
+//! - [`Recording::finish`] returns the ledger (samples, losses and cost) and the output's figures.
 //! - [`Output`](output::Output) is a file, several files, a stream, or a
 //!   [`RecordSink`](output::RecordSink).
-//! - Nothing here prints, reads the environment, exits, or handles a signal. Warnings are values
-//!   ([`Warning`]), errors closed enums. A caller blocks or ignores SIGXFSZ and SIGPIPE, which
-//!   limits and closed pipes send to a writer; if an output is mapped
+//! - Nothing here prints, reads the environment, exits, or handles a signal. Warnings and errors
+//!   are values ([`Warning`], [`PlanError`], [`RecordError`]). A caller blocks or ignores SIGXFSZ
+//!   and SIGPIPE, which limits and closed pipes send to a writer; if an output is mapped
 //!   ([`PathChoice::Mmap`](output::PathChoice::Mmap)), it handles SIGBUS
-//!   (`tare_kernel::file_window::catch_bus_errors`), which the kernel sends when another process
-//!   truncates the file.
-//! - Memory is bounded: by the ring buffers, by the output's queue, and by the flight recorder's
-//!   limit if only the last seconds are kept.
-//! - Kernel, clock and disk are interfaces: [`Backend`], [`clock::Clock`], [`output::disk::Disk`].
+//!   (`tare_kernel::file_window::catch_bus_errors`), which the kernel sends to a writer of a mapped
+//!   file that another process has truncated.
+//! - Memory for records from ring buffers is bounded: by the buffers' size, by the output's queue,
+//!   and by the flight recorder's limit if only the last seconds are kept.
+//! - `perf_event_open(2)`, clock and disk are behind traits: see [`Backend`], [`clock::Clock`] and
+//!   [`output::disk::Disk`]. BPF programs and off-CPU time always use the running kernel.
 //!
 //! # Example
 //! Records a thread of this process from another thread, and counts the bytes of records as they

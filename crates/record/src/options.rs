@@ -11,15 +11,17 @@ use thiserror::Error;
 /// Options of a recorder: the events, the tasks or CPUs to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
-    /// The events. If empty: `cycles`, or `cpu-clock` on a machine without a PMU.
+    /// The events. If empty: `cycles`, or `cpu-clock` if the machine has no PMU or off-CPU time is
+    /// recorded.
     pub groups: Vec<EventGroup>,
     /// How events are sampled, and which other records are written.
     pub sampling: Sampling,
     /// The tasks or CPUs to record.
     pub target: Target,
-    /// How the tasks that a command starts are followed, for [`Target::Command`].
+    /// How the tasks that a command starts are followed, for [`Target::Command`] on all CPUs.
     pub follow: Follow,
-    /// Whether children and new threads are recorded, unless an event's own term says otherwise.
+    /// Whether events on tasks record children and new threads, unless an event's own term says
+    /// otherwise.
     pub inherit: bool,
     /// When recording begins.
     pub begin: Begin,
@@ -32,40 +34,45 @@ pub struct RecorderOptions {
     /// Folder in which to keep the binaries that samples can lie in, in the layout of perf's
     /// build-id cache; `None`: they are not kept.
     pub keep_binaries: Option<PathBuf>,
-    /// Which running processes' properties are described.
+    /// Which properties of running processes are described.
     pub synthesize: Synthesize,
-    /// Whether the recorder's own threads are recorded too.
+    /// Whether the recorder's own threads are recorded too. Otherwise tracepoints and BPF programs
+    /// leave them out, and readers drop their samples of other events.
     pub include_self: bool,
-    /// Number of threads that read ring buffers, including the caller's; `None`: one per 32 CPUs.
+    /// Number of threads that read ring buffers, including the caller's; `None`: one per 32 online
+    /// CPUs, rounded up.
     pub readers: Option<usize>,
     /// The SCHED_FIFO priority of the additional reader threads.
     pub realtime_priority: Option<u32>,
     /// Records off-CPU time too, with these options.
     pub off_cpu: Option<OffCpu>,
-    /// Records `raw_syscalls:sys_enter` and `sys_exit` with BPF programs, at a third of the cost of
-    /// perf events per call. They are then the only events. If the programs can be loaded,
-    /// recording begins at once and can't be paused, and times are in `CLOCK_MONOTONIC`.
+    /// Whether BPF programs record system calls, at a third of the cost of perf events per call.
+    /// The only events in `groups` must be `raw_syscalls:sys_enter` and `raw_syscalls:sys_exit`, in
+    /// this order. Perf events record them if the programs can't be loaded, if recording doesn't
+    /// begin at once or may be paused, and with `include_self`, [`Keep::WhatFits`], or another
+    /// clock than `CLOCK_MONOTONIC`.
     pub calls_by_programs: bool,
     /// The program that records, as the recording names it.
     pub program: RecorderProgram,
 }
 
-/// Which waits are recorded as off-CPU time. They have call chains if other events do: by DWARF,
-/// unless frame pointers are requested ([`Sampling::call_graph`]).
+/// Which waits are recorded as off-CPU time. They have call chains if [`Sampling::call_graph`] asks
+/// for them: from stack copies (DWARF), unless `frame_pointers` is set, this processor's registers
+/// are unknown, or perf events replace the BPF programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpu {
     /// Shortest wait that is recorded.
     pub min: Duration,
     /// Waits of at least this length become samples of their own.
     pub long: Option<Duration>,
-    /// Whether to record the wakers of waiting tasks, with call chains.
+    /// Whether to record the wakers of waiting tasks, with call chains if waits have them.
     pub wakers: bool,
     /// Whether call chains come from frame pointers, instead of stack copies.
     pub frame_pointers: bool,
 }
 
 impl Default for RecorderOptions {
-    /// The default event of all CPUs, at 999 Hz. The caller chooses target and CPUs.
+    /// The default event at 999 Hz, for a command on all CPUs.
     fn default() -> Self {
         Self {
             groups: Vec::new(),
@@ -101,7 +108,7 @@ pub struct RecorderProgram {
 /// When recording begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At once; events of a command begin with its execve.
+    /// At once; a command is recorded from its execve on.
     AtOnce,
     /// After this delay.
     After(Duration),
@@ -123,13 +130,13 @@ pub enum Target {
     Processes(Vec<i32>, Cpus),
     /// These threads.
     Threads(Vec<i32>, Cpus),
-    /// The running processes of this user.
+    /// The running processes of this user, except this one.
     User(u32, Cpus),
     /// Everything on these CPUs.
     Cpus(CpuList),
     /// The tasks of cgroups, on these CPUs.
     Cgroups {
-        /// One name for all events, or one per event in turn.
+        /// One name for all event groups, or one per group in their order.
         names: Vec<String>,
         /// The CPUs.
         cpus: CpuList,
@@ -137,7 +144,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether whole CPUs are recorded, which needs more privileges than recording one's own tasks.
+    /// Whether events are opened on whole CPUs or cgroups, which needs more privileges than events
+    /// on one's own tasks.
     #[must_use]
     pub fn is_per_cpu(&self) -> bool {
         matches!(
@@ -153,7 +161,7 @@ impl Target {
 /// The CPUs on which tasks are recorded: each of their events is opened on each of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cpus {
-    /// All CPUs.
+    /// All online CPUs; for a command, those of the recorder's cpuset.
     All,
     /// Only these CPUs.
     These(CpuList),
@@ -175,12 +183,14 @@ pub enum Follow {
 /// The ring buffers of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
-    /// Bytes of data per ring buffer, a power of two of pages. `None`: as much as may be locked, 2
-    /// to 8 MiB. If all event rates are known, the size is enough for 4 s of records.
+    /// Bytes of data per ring buffer, rounded up to a power of two of pages. `None`: 8 MiB, or if
+    /// all event rates are known, enough for 4 s of records (or two flush intervals), but 2 to 8
+    /// MiB. In each case less if no more may be locked.
     pub bytes: Option<u64>,
-    /// What happens to records that the reader doesn't collect in time.
+    /// Which records stay.
     pub keep: Keep,
-    /// Longest time between two writes of records.
+    /// Longest time between two reads of the ring buffers. At least 1 s if the output keeps nothing
+    /// and no binaries are kept.
     pub flush_interval: Duration,
 }
 
@@ -197,7 +207,7 @@ pub enum Keep {
     All,
     /// The last records that fit into the ring buffers, which are overwritten.
     WhatFits,
-    /// The records of this last period.
+    /// The samples of this last period, and all records of processes, to which samples refer.
     Last(Duration),
 }
 
@@ -205,7 +215,7 @@ pub enum Keep {
 /// written had the recorder been running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synthesize {
-    /// Names and parents.
+    /// Names and parents. Without them, mappings are left out too.
     pub tasks: bool,
     /// Mappings.
     pub maps: bool,
@@ -232,30 +242,32 @@ pub struct Sampling {
     pub budget: Option<Budget>,
     /// How events get call chains, unless their own term says otherwise.
     pub call_graph: CallGraph,
-    /// Whether tracepoints have call chains too.
+    /// Whether tracepoints and probes have call chains too.
     pub call_graph_of_tracepoints: bool,
     /// Bytes of the stack in a sample, for call chains by DWARF.
     pub stack_bytes: u32,
     /// Which part of call chains is recorded.
     pub callchains: Callchains,
-    /// The kinds of branches (`PERF_SAMPLE_BRANCH_*`).
+    /// The kinds of branches (`PERF_SAMPLE_BRANCH_*`) in samples; `None`: no branches.
     pub branches: Option<u64>,
     /// Fields of samples beyond the ones each event needs (`PERF_SAMPLE_*`).
     pub fields: u64,
-    /// User registers in samples.
+    /// Mask of user registers in samples. Call chains by DWARF add those that they need.
     pub user_registers: u64,
-    /// Registers at the interrupt in samples.
+    /// Mask of registers at the interrupt in samples.
     pub interrupt_registers: u64,
     /// The clock of timestamps; `None`: the kernel's default.
     pub clock: Option<i32>,
-    /// The records that the event that tracks processes reports, besides names and mappings.
+    /// Further records that the event that tracks processes reports, besides names, mappings,
+    /// forks, exits and symbols of kernel code.
     pub tracking: Flags,
     /// Record exact counts of each thread at its exit.
     pub counts_of_threads: bool,
     /// Use a fixed period for clocks and cycles if a frequency is requested: children then start
     /// with the right rate.
     pub fixed_periods: bool,
-    /// Record the cgroups of samples, and their names.
+    /// The recorder ignores this: `fields`, `tracking` and [`Synthesize::cgroups`] select the
+    /// cgroups of samples and their names.
     pub all_cgroups: bool,
     /// Privilege levels of all events.
     pub levels: Levels,
@@ -300,15 +312,16 @@ pub struct Budget {
 /// The sampling rate of events whose own term sets none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// The event's default: every occurrence of a tracepoint, 999 Hz for others.
+    /// The event's default: every occurrence of a tracepoint, probe or breakpoint, 999 Hz for
+    /// others.
     OfEvent,
     /// Frequency in Hz.
     Frequency(u64),
-    /// The kernel's highest allowed frequency.
+    /// The highest frequency that the kernel allows.
     MaxFrequency,
     /// Occurrences per sample.
     Period(u64),
-    /// Never.
+    /// No samples, even of events whose own term sets a rate.
     Never,
 }
 

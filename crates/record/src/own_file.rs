@@ -1,4 +1,4 @@
-//! Files that only the user can access.
+//! Files that only the user can access, and that other users can't redirect by symbolic links.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -11,11 +11,11 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 /// A file that is being written. It gets its name once [`NewFile::publish`] is called, and then
-/// replaces a file of that name. Until then that file stays as it is, and if the new file is dropped,
-/// nothing is left of it.
+/// replaces a file of that name. Until then that file stays as it is, and if the new file is
+/// dropped, nothing is left of it.
 ///
-/// Only the owner can access the file, also where another user prepared one of the same name. Devices
-/// and FIFOs are written directly.
+/// Only the owner can access the file, also where another user prepared one of the same name.
+/// Devices and FIFOs are written directly.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -31,12 +31,12 @@ struct PendingName {
 }
 
 impl NewFile {
-    /// Creates a file for this path. Doesn't follow a symbolic link in a folder that others can write
-    /// to: it could lead to any file of the user's.
+    /// Creates a file for this path. Doesn't follow a symbolic link in a folder that others can
+    /// write to: it could lead to any file of the user's.
     ///
     /// # Errors
-    /// Fails for such a link, for a FIFO without a reader, and if no file can be created in the
-    /// folder.
+    /// Fails for such a link and for one that leads nowhere; for a folder, a FIFO without a reader,
+    /// and a device or FIFO that can't be opened; and if no file can be created in the folder.
     pub fn create(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path);
         if let Ok(found) = &found
@@ -79,7 +79,7 @@ impl NewFile {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// Fails if the folder refuses the name.
+    /// Fails if the file can't be linked or renamed.
     pub fn publish(&mut self) -> io::Result<()> {
         let Some(PendingName { path, temporary }) = self.pending.take() else { return Ok(()) };
         let named = match temporary {
@@ -103,7 +103,8 @@ impl Drop for NewFile {
     }
 }
 
-/// Writes to a [`NewFile`] that gets its name with the first byte, so that others can watch it grow.
+/// Writes to a [`NewFile`] that gets its name with the first byte, so that the user's other
+/// programs can watch it grow.
 #[derive(Debug)]
 pub struct GrowingFile(NewFile);
 
@@ -130,7 +131,7 @@ impl Write for GrowingFile {
     }
 }
 
-/// Creates an empty file at once, in place of an existing one.
+/// Creates an empty file at once, in place of an existing one. Opens a device or FIFO.
 ///
 /// # Errors
 /// As [`NewFile::create`] and [`NewFile::publish`].
@@ -143,8 +144,8 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Opens a file to append to it, and creates a missing one. Only its owner can access a new file.
 ///
 /// # Errors
-/// Fails for a symbolic link, or for another user's file, in a folder that others can write to, and if
-/// the file can't be opened.
+/// Fails for a symbolic link, or for another user's file, in a folder that others can write to, and
+/// if the file can't be opened.
 pub fn append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = open(path, options.create(true).mode(0o600).append(true), OFlags::empty())?;
@@ -158,10 +159,11 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a device, FIFO or socket for writing, without waiting for a FIFO's reader.
+/// Opens a device or FIFO for writing, without waiting for a FIFO's reader.
 ///
 /// # Errors
-/// Fails with `ENXIO` for a FIFO without a reader.
+/// Fails with `ENXIO` for a FIFO without a reader and for a socket, with `EISDIR` for a folder, and
+/// for the FIFO of another user than root in a folder that others can write to.
 pub(crate) fn open_special(path: &Path, found: &Metadata) -> io::Result<File> {
     if found.is_dir() {
         return Err(Errno::ISDIR.into());
@@ -181,7 +183,8 @@ pub(crate) fn open_special(path: &Path, found: &Metadata) -> io::Result<File> {
     Ok(file)
 }
 
-/// Resolves a symbolic link, unless it lies in a folder that others can write to.
+/// Resolves a symbolic link. Fails if it lies in a folder that others can write to, or leads
+/// nowhere.
 pub(crate) fn resolve_link(path: &Path) -> io::Result<PathBuf> {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Ok(path.to_owned());
@@ -210,7 +213,7 @@ fn folder(path: &Path) -> &Path {
 /// others can write to.
 ///
 /// # Errors
-/// As [`create`].
+/// Fails for such a link, and if the file can't be opened.
 pub fn open(path: &Path, options: &mut OpenOptions, flags: OFlags) -> io::Result<File> {
     let flags = if others_can_write(path) { flags | OFlags::NOFOLLOW } else { flags };
     options.custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
@@ -234,7 +237,8 @@ fn not_followed() -> io::Error {
     )
 }
 
-/// Whether others can write to the folder of a path: by its mode, or because it is theirs.
+/// Whether others can write to the folder of a path: by its mode, or because another user than root
+/// owns it.
 fn others_can_write(path: &Path) -> bool {
     let own = rustix::process::geteuid().as_raw();
     fs::metadata(folder(path))

@@ -1,11 +1,13 @@
 //! The recorder's own threads, and how recordings leave them out.
 //!
 //! ```text
-//! a command's own events      never see them: they are not opened on these threads
-//! tracepoints                 a filter names all of them, in every field that names a task
-//! BPF programs                leave out this process (`OffCpuPlan::include_self`)
-//! other events of whole CPUs  sample them; the ledger counts these samples separately
+//! events on a command's tasks or cgroup    never see them
+//! tracepoints and probes                   a filter excludes them
+//! BPF programs                             leave out this process
+//! other events on whole CPUs or cgroups    sample them, and readers drop these samples
 //! ```
+//! With `include_self` there is no such filter, the programs for off-CPU time record this process,
+//! and readers keep the samples.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -19,8 +21,9 @@ use crate::output::Output;
 use crate::plan::PlannedEvent;
 use crate::session::RecordSession;
 
-/// Whether the recorder's threads are named before the recording starts: in filters, or to count
-/// their samples. A command's own events don't see them.
+/// Whether all threads of the recorder start before the recording, because filters or the ledger
+/// name them. Events on a command's tasks or cgroup need that only if they have filters, or if BPF
+/// programs record system calls.
 pub(crate) fn are_named(session: &RecordSession) -> bool {
     let is_commands =
         matches!(session.options.target, Target::Command(_) | Target::CommandInCgroup(_));
@@ -29,8 +32,8 @@ pub(crate) fn are_named(session: &RecordSession) -> bool {
         || session.plan.events.iter().any(PlannedEvent::has_filter_fields)
 }
 
-/// Returns this process's threads so far. A file of a command may get one more later, if its events
-/// accept no filter.
+/// Returns the recorder's threads so far: this one, the readers' and the output's. Unless
+/// [`are_named`], the output may start one later.
 pub(crate) fn recorder(
     session: &RecordSession,
     output: &Output,
@@ -46,7 +49,8 @@ pub(crate) fn recorder(
     Recorder { pid, tids, included: session.options.include_self }
 }
 
-/// Returns the filter of each event, which names all threads of the recorder.
+/// Returns the filter of each event, or `None` if it has none. Unless they are recorded too, it
+/// excludes the threads of the recorder.
 pub(crate) fn filters(
     session: &RecordSession,
     recorder: &Recorder,
@@ -57,8 +61,8 @@ pub(crate) fn filters(
     Ok(planned.map(|planned| event_filter(planned, &excluded)).collect::<Result<_, _>>()?)
 }
 
-/// Returns the threads whose samples the ledger counts separately: events of whole CPUs sample
-/// them.
+/// Returns the threads whose samples the ledger counts separately: the recorder's if whole CPUs are
+/// recorded, otherwise none.
 pub(crate) fn counted(session: &RecordSession, recorder: &Recorder) -> Vec<i32> {
     if matches!(session.options.target, Target::Cpus(_)) {
         recorder.tids.iter().copied().collect()
@@ -67,7 +71,8 @@ pub(crate) fn counted(session: &RecordSession, recorder: &Recorder) -> Vec<i32> 
     }
 }
 
-/// Returns the filter of an event: the user's, joined with one that excludes these threads.
+/// Returns the filter of an event: the user's, joined with one that excludes these threads. `None`
+/// if there is nothing to filter, or if the event accepts no filter.
 ///
 /// # Errors
 /// Fails if the text is too long for the kernel, or contains a NUL.
@@ -87,17 +92,17 @@ pub fn event_filter(
     CString::new(text).map(Some).map_err(|_| FilterError::Nul { event })
 }
 
-/// The fields that name a task, besides `common_pid`, which every tracepoint has. At a switch,
-/// `prev_pid` equals `common_pid`.
+/// Fields that name a task, and that are compared besides `common_pid`, which every tracepoint has.
+/// At a switch, `prev_pid` equals `common_pid`.
 const FIELDS: [&str; 2] = ["next_pid", "pid"];
 
 /// Returns a filter that passes events which name none of these threads: neither as the current one
-/// (`common_pid` is a thread id) nor in a task field of the tracepoint. It is joined with the
-/// user's filter. Returns `None` if there is nothing to filter.
+/// (`common_pid` is a thread id) nor in one of [`FIELDS`]. It is joined with the user's filter.
+/// Returns `None` if there is nothing to filter.
 ///
 /// The kernel accepts one filter per event (`PERF_EVENT_IOC_SET_FILTER`, then `EEXIST`), shorter
-/// than a page. The ids of threads that were created in sequence are consecutive, so they are
-/// excluded as ranges.
+/// than a page. The ids of threads that were created in sequence are mostly consecutive, so runs of
+/// them are excluded as ranges.
 fn self_filter(fields: &[String], threads: &[i32], users: Option<&str>) -> Option<String> {
     let has = |name: &&str| fields.iter().any(|field| field == name);
     let names = ["common_pid"].into_iter().chain(FIELDS.into_iter().filter(has));
@@ -172,8 +177,8 @@ mod tests {
         assert_eq!(filter_for(&["common_pid"], &[], None), None);
     }
 
-    /// The kernel accepts the filter for each scheduler tracepoint, with as many threads as a large
-    /// machine needs.
+    /// The kernel accepts the filter of 102 threads for tracepoints of the scheduler and of system
+    /// calls.
     #[test]
     fn the_kernel_accepts_the_filter() {
         use tare_format::abi::{Attr, Flags, Sampling, bindings};

@@ -3,9 +3,9 @@
 //! ```text
 //! plan            events, with the CPUs and tasks to open them on; the kernel accepts them
 //! threads         of the readers and of the output: filters name all of them
-//! events          opened on the command, the tasks or the CPUs; ring buffers; filters
+//! events          opened on the command, the tasks or the CPUs; filters; ring buffers
 //! description     the recording's beginning
-//! existing tasks  described, while the events that track processes run, so nothing is missed
+//! existing tasks  described, while the event that tracks processes runs, so nothing is missed
 //! enabled         events that begin neither with the command's execve nor later
 //! ```
 
@@ -36,7 +36,7 @@ impl Recorder {
         Self::plan_with(options, backend, true)
     }
 
-    /// Plans a recording without creating anything, to show the plan.
+    /// Plans a recording without creating the command's cgroup, to show the plan.
     ///
     /// # Errors
     /// See [`PlanError`].
@@ -56,7 +56,7 @@ impl Recorder {
 
     /// Sets the function that estimates the cost of a sample of an event. The ledger then states
     /// the cost of samples, and rates can be kept within a budget. The function is called once per
-    /// event.
+    /// event, and again after [`Recording::calibrate`] has measured.
     #[must_use]
     pub fn with_costs(mut self, cost: CostOfSample) -> Self {
         self.session.cost_of_sample = cost;
@@ -69,7 +69,7 @@ impl Recorder {
         &self.session.plan
     }
 
-    /// How the command is followed; `None` without a command.
+    /// How the command is followed; `None` unless the target was a command on all CPUs.
     #[must_use]
     pub fn following(&self) -> Option<&Following> {
         self.session.following.as_ref()
@@ -93,7 +93,7 @@ impl Recorder {
     }
 }
 
-/// Chooses how to follow a command, and adapts the options to it.
+/// Chooses how to follow a command on all CPUs, and adapts the options to it.
 fn follow(
     options: &mut RecorderOptions,
     backend: &Backend,

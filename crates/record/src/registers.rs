@@ -31,7 +31,7 @@ pub const REGISTERS: &[Register] = &[
     ("R15", abi::PERF_REG_X86_R15),
 ];
 
-/// `arch/arm64/include/uapi/asm/perf_regs.h`
+/// `arch/arm64/include/uapi/asm/perf_regs.h`, without the length of SVE vectors.
 #[cfg(target_arch = "aarch64")]
 pub const REGISTERS: &[Register] = &[
     ("x0", abi::PERF_REG_ARM64_X0),
@@ -74,7 +74,7 @@ pub const REGISTERS: &[Register] = &[
 pub const REGISTERS: &[Register] = &[];
 
 /// Reorders registers from the kernel's order (`struct pt_regs` of ptrace(2), `struct
-/// user_pt_regs`) to perf's numbers, for the registers in [`REGISTERS`].
+/// user_pt_regs`) to the order of [`REGISTERS`], whose numbers ascend.
 pub(crate) fn in_perfs_order(kernels: &[u64]) -> impl Iterator<Item = u64> {
     // Indexes in the kernel's order of ax, bx, cx, dx, si, di, bp, sp, ip, flags, cs, ss, r8 to
     // r15, which is the order of `REGISTERS`.

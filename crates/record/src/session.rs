@@ -31,7 +31,7 @@ use crate::synthesize;
 pub struct Backend {
     /// The machine's files (`/proc`, `/sys`).
     pub host: Host,
-    /// `perf_event_open(2)`.
+    /// `perf_event_open(2)`, and the list of loaded BPF programs.
     pub kernel: Rc<dyn Kernel>,
     /// The clocks.
     pub clock: Arc<dyn Clock>,
@@ -58,9 +58,9 @@ pub type CostOfSample = Box<dyn Fn(&PlannedEvent) -> Option<SampleCost>>;
 pub struct Start<'a> {
     /// The destination of records.
     pub output: Output,
-    /// The command's process, which waits for its execve: for [`crate::options::Target::Command`].
+    /// The command's process, which waits for its execve: for targets that are a command.
     pub command: Option<i32>,
-    /// Whether the command's program gains privileges at its execve: see
+    /// Whether the command's program gains rights at its execve, or isn't readable: see
     /// [`tare_kernel::child::ChildCommand::gives_other_rights`].
     pub gives_other_rights: bool,
     /// The limit on open files, raised if the events need more; `None`: never raised.
@@ -112,7 +112,8 @@ impl RecordSession {
         self.following.as_ref().is_some_and(|following| following.mode == FollowMode::System)
     }
 
-    /// The cost of a sample of each event; `None` if unknown. Computed once.
+    /// The cost of a sample of each event; `None` if unknown. Computed by the first call, and by
+    /// the first one after [`Self::forget_sample_costs`].
     pub(crate) fn sample_costs(&self) -> &[Option<SampleCost>] {
         let of = |planned| (self.cost_of_sample)(planned);
         self.sample_costs.get_or_init(|| self.plan.events.iter().map(of).collect())
@@ -146,8 +147,9 @@ impl RecordSession {
         self.plan.events.iter().any(in_kernel)
     }
 
-    /// Emits records that describe the running tasks in `targets` and the kernel, as far as the
-    /// options ask for it. Returns the kernel's modules.
+    /// Emits records that describe the running tasks in `targets`, cgroups, and the code of the
+    /// kernel and of loaded BPF programs, as far as the options and events need them. Off-CPU time
+    /// adds its symbols. Returns the kernel's modules, if they were described.
     pub(crate) fn synthesize(
         &self,
         targets: &synthesize::Targets,
@@ -178,7 +180,8 @@ impl RecordSession {
             let symbols = off_cpu::symbols(&layout);
             done = done.and_then(|done| write(&symbols).map(|()| done));
         }
-        // After the modules, whose mappings may be longer than their code.
+        // BPF programs follow the modules: a module's mapping may be longer than its code, and
+        // cover a program.
         let flags = self.plan.events[tracking].attr.flags;
         if options.kernel && flags.contains(Flags::KSYMBOL) {
             let programs = self.backend.kernel.bpf_programs();

@@ -7,7 +7,8 @@ use tare_format::ledger::Ledger;
 /// A deviation from the options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// This machine has no CPU PMU: `cpu-clock`, a timer, replaces `cycles`.
+    /// This machine has no CPU PMU, or its PMU doesn't count cycles: `cpu-clock`, a timer, replaces
+    /// `cycles`.
     TimerInsteadOfCycles,
     /// The frequency was lowered to the kernel's limit (`kernel.perf_event_max_sample_rate`).
     LowerRate {
@@ -28,7 +29,7 @@ pub enum Warning {
         /// `kernel.perf_event_paranoid`, if it can be read.
         paranoid: Option<i64>,
     },
-    /// Ring buffers are smaller than requested, or than would be best.
+    /// Ring buffers are smaller than requested, or than the default.
     SmallRings {
         /// Bytes of the smallest ring buffer.
         bytes: u64,
@@ -45,20 +46,21 @@ pub enum Warning {
     /// BPF programs can't be loaded, so perf events record waits: the reason, and the cost and gaps
     /// of events.
     StepBack(String),
-    /// Running processes can't be described: the recording continues in the same file.
+    /// The next file of a series couldn't begin, so the recording continues in the same one; or it
+    /// began, and lacks stacks that waits refer to.
     NotSwitched {
         /// The reason.
         reason: String,
     },
 }
 
-/// An optional feature of newer kernels.
+/// An optional feature of newer kernels, or of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Deferred user call chains (Linux 6.19). Without them the chains are in the samples.
     DeferredCallchains,
-    /// Group reads in the samples of children (Linux 6.12). Without them, tasks that the first
-    /// thread starts are not recorded.
+    /// Group reads in the samples of children (Linux 6.12). Without them, the group's events aren't
+    /// inherited: tasks that recorded threads start are missing.
     GroupReadsInChildren,
     /// `PERF_FORMAT_LOST` (Linux 6.0). Without it, losses are known by ring buffer, not by event.
     LostByEvent,

@@ -5,9 +5,9 @@
 //! FOLDER/jit/PID-START/perf.map    START: start of the process, in clock ticks since boot
 //! FOLDER/jit/PID-START/jit.dump
 //! ```
-//! A copy belongs to the user, and is therefore trusted. So a file is only copied if it belongs to
-//! the process's user, to root or to the recording user, and if the process's user may read it: the
-//! process chooses what is at a path below its root.
+//! A copy belongs to the recording user, and is therefore trusted. The process chooses the content
+//! of paths below its root, so a file is only copied if the process's user owns it, or if root or
+//! the recording user owns it and all users may read it.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,10 @@ use tare_kernel::procfs;
 
 use super::store::{StorageKind, Store};
 
-/// A file that a compiler may have written.
+/// A file that a just-in-time compiler may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JitFile {
-    /// The process that wrote it.
+    /// The process that may have written it.
     pub(crate) process: JitProcess,
     /// The path as the process sees it.
     pub(crate) path: Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) struct JitFile {
 /// Limit on the bytes of a kept file.
 const LARGEST: u64 = 1 << 32;
 
-/// Keeps a file. Returns `None` if it doesn't exist or isn't trusted.
+/// Keeps a file. Returns `None` if it can't be opened, isn't trusted, or is too large.
 pub(super) fn store(
     store: &Store,
     host: &Host,
@@ -48,7 +48,8 @@ pub(super) fn store(
     Some(store.jit(&folder, &wanted.name, &file))
 }
 
-/// Opens the file as its process sees it while that runs, otherwise as seen from here.
+/// Opens the file below its process's root while the process runs. If that fails, opens it here,
+/// where a perf map has the process's number in this pid namespace.
 fn open(host: &Host, wanted: &JitFile) -> Option<File> {
     let JitFile { process, path, name } = wanted;
     let pid = process.pid;
@@ -64,7 +65,8 @@ fn open(host: &Host, wanted: &JitFile) -> Option<File> {
     open_at(CWD, here.as_os_str().as_bytes(), ResolveFlags::empty())
 }
 
-/// Opens the file, and follows no link at its end and none that leads out of a process's root.
+/// Opens the file. Follows neither a symbolic link at the end of the path nor a magic link; with
+/// `IN_ROOT`, other links stay below the folder.
 fn open_at(folder: impl std::os::fd::AsFd, path: &[u8], resolve: ResolveFlags) -> Option<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -1,4 +1,5 @@
-//! A folder of files by build id, in the layout of perf's cache. Only the user can access it.
+//! A folder of files by build id, in the layout of perf's cache, and of files of just-in-time
+//! compilers by process. New folders and copies in it are only for the user.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -142,7 +143,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Hard-links the file itself if there is no room for a copy and no user has write permission.
+    /// Hard-links the file itself, for use when a copy fails. Refuses a file for which any user has
+    /// write permission.
     fn link(&self, name: &Path, id: &[u8], file: &File) -> io::Result<StorageKind> {
         if file.metadata()?.mode() & 0o222 != 0 {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -169,7 +171,7 @@ impl Store {
         make_folder(&folder)?;
         let target = Path::new("../..").join(name).join(&digits);
         match std::os::unix::fs::symlink(target, folder.join(rest)) {
-            // The same build was stored under another path; either will do.
+            // The same build was stored before, maybe under another path: either will do.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
         }

@@ -5,7 +5,7 @@ use std::io;
 use tare_format::record::encode::{Encoder, TooLong};
 use tare_format::record::{Cgroup, Comm, Layout, Mmap, NamespaceLink, SampleId, Task};
 
-/// Bytes of a batch.
+/// Bytes from which a batch is emitted.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Encodes records, and emits them in batches of whole records.

@@ -1,8 +1,8 @@
 //! Describes the kernel's code, processes with their threads and mappings, and cgroups that existed
 //! before a recording, in the records that the kernel would have written.
 //!
-//! The recorder enables the events first. A process that starts during the description may
-//! therefore appear twice, once from the kernel, which readers tolerate.
+//! The recorder first enables the event that tracks processes. A process that starts during the
+//! description may therefore appear twice, once from the kernel, which readers tolerate.
 
 mod buffer;
 mod process;
@@ -65,9 +65,10 @@ pub struct SynthesisCounts {
     pub cgroups: u64,
     /// Whether the kernel's address was requested and is known.
     pub kernel: bool,
-    /// Processes and threads that exited during the description.
+    /// Processes and threads that could not be read for another reason than missing rights: they
+    /// have exited.
     pub gone: u64,
-    /// Processes whose mappings this user may not read.
+    /// Processes and threads that this user may not read.
     pub hidden: u64,
     /// Records that are too long, with a path of more than some 65,000 bytes.
     pub left_out: u64,
@@ -79,8 +80,8 @@ pub struct SynthesisCounts {
 /// `layout` and are zero: they have no time and no event.
 ///
 /// # Errors
-/// Returns the error of `emit`; fails if `/proc` can't be read. Unreadable single processes are
-/// counted instead.
+/// Returns the error of `emit`; with [`Targets::All`] fails if `/proc` can't be listed. Unreadable
+/// single processes are counted instead.
 pub fn synthesize(
     host: &Host,
     targets: &Targets,
@@ -125,7 +126,8 @@ fn kernel(
 ) -> io::Result<()> {
     done.modules = procfs::modules(host);
     if let Some(text) = procfs::kernel_text(host) {
-        // Up to the modules, or to the end of all addresses if the length is hidden.
+        // If the length is hidden, the mapping ends at the first module after the text, or at the
+        // end of all addresses.
         let next = done.modules.iter().map(|one| one.start).find(|start| *start > text.start);
         let len = text.len.unwrap_or_else(|| next.unwrap_or(u64::MAX) - text.start);
         let name = format!("[kernel.kallsyms]{}", text.symbol);
@@ -165,7 +167,8 @@ pub(crate) fn module_name(module: &KernelModule) -> String {
 }
 
 /// Returns the mapping of a module that was loaded during the recording, which the kernel doesn't
-/// report. It includes the build id: another build of the module may have been loaded before.
+/// report. It includes the build id if there is one: another build of the module may have been
+/// loaded before.
 pub(crate) fn module(
     module: &KernelModule,
     build_id: Option<&[u8]>,

@@ -65,7 +65,7 @@ impl<'a, 'b> Processes<'a, 'b> {
         Ok(())
     }
 
-    /// Describes a process's first thread; returns `None` if it has exited.
+    /// Describes a process's first thread; returns `None` if it can't be read.
     fn leader(&mut self, pid: i32) -> io::Result<Option<ProcessStat>> {
         let process = match procfs::process(self.host, pid) {
             Ok(process) => process,

@@ -24,7 +24,7 @@ fn layout() -> Layout {
     Layout { sample_type: sample_type.into(), sample_id_all: true, ..Layout::default() }
 }
 
-/// A machine with these files.
+/// Writes the files of a machine below a folder. Returns the folder, and a host that reads it.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -185,7 +185,7 @@ fn an_error_of_emit_is_returned() {
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
-/// A process that sleeps.
+/// Starts `sleep`, and returns when the program runs.
 fn sleeper() -> Child {
     let sleeper = Command::new("sleep")
         .arg("100")
@@ -193,7 +193,6 @@ fn sleeper() -> Child {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Until the new program runs.
     while std::fs::read(format!("/proc/{}/comm", sleeper.id())).unwrap() != b"sleep\n" {
         std::thread::yield_now();
     }
@@ -247,7 +246,7 @@ fn perf_describes_a_process_in_the_same_records() {
             theirs.insert(line(&record));
         }
     }
-    // perf omits the parent of a target process, and adds records of its own command.
+    // perf writes no fork of a target process, and adds records of its own command.
     let about = [format!(" {pid} "), format!(" {pid}/"), " -1 ".to_owned()];
     theirs.retain(|line| about.iter().any(|name| line.contains(name)));
     let ours: BTreeSet<_> = ours.into_iter().filter(|line| !line.starts_with("fork ")).collect();
