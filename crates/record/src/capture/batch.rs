@@ -5,7 +5,7 @@ use tare_kernel::ring::{Batch, Ring};
 use super::exec::FilteredRecords;
 use super::scanner::Scanner;
 
-/// The ring of a CPU, with the scanner that has read its records.
+/// The ring of a CPU, with the scanner that reads its records.
 #[derive(Debug)]
 pub(crate) struct CpuRing {
     /// The ring's number in the output: see [`super::reader::SharedOutput::register`].
@@ -21,9 +21,10 @@ impl CpuRing {
         Self { number, ring, scanner, is_past_exec: false }
     }
 
-    /// Scans the records in the ring, at most `most` bytes of them, and moves the rare ones into
-    /// `noted`. Returns `None` if the ring is empty. Calls `filter` while the ring may hold records
-    /// from before the command's execve.
+    /// Scans the records in the ring: at most `most` bytes of them, but at least one record. Moves
+    /// mappings, and forks and exits if the scanner's table asks for them, into `noted`. Returns
+    /// `None` if the ring is empty. Calls `filter` while the ring may hold records from before the
+    /// command's execve.
     pub(super) fn take(
         &mut self,
         most: Option<usize>,
@@ -57,7 +58,7 @@ pub(super) struct PendingBatch<'a> {
 }
 
 impl PendingBatch<'_> {
-    /// The bytes to append: whole records in three pieces.
+    /// The bytes to append: whole records in three pieces, which may be split within a record.
     pub(super) fn slices(&self) -> [&[u8]; 3] {
         self.passed.with(self.batch.slices())
     }

@@ -23,7 +23,7 @@ use super::scanner::EventTable;
 /// Limit on the bytes of waiting samples.
 const MOST_BYTES: usize = 1 << 20;
 
-/// How long samples wait. The COMM record may be lost, or its CPU not recorded.
+/// Limit on the time that samples wait. The COMM record may be lost, or its CPU not recorded.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Drops samples of the command's process from before its execve.
@@ -52,7 +52,7 @@ pub(crate) struct FilteredRecords {
     /// Records to append in place of the filtered bytes.
     pub(crate) records: Vec<u8>,
     /// Bytes of the batch that were filtered. The rest is appended unchanged; if there is a rest,
-    /// the ring holds no older records.
+    /// the ring holds no more records from before the execve.
     pub(crate) filtered_bytes: usize,
 }
 
@@ -70,13 +70,13 @@ impl ExecFilter {
         Self { root, state: ExecState::Waiting { since: now, samples: Vec::new() } }
     }
 
-    /// Whether the execve is still to come.
+    /// Whether samples wait for the execve's record.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, ExecState::Waiting { .. })
     }
 
     /// Whether rings may still hold records from before the execve, which [`ExecFilter::pass`] must
-    /// filter.
+    /// filter: until the filter gives up.
     pub(crate) fn is_active(&self) -> bool {
         !matches!(self.state, ExecState::Over { exec_ns: None })
     }
@@ -89,7 +89,7 @@ impl ExecFilter {
         }
     }
 
-    /// Filters a ring's records: returns the ones to append, preceded by samples whose wait is
+    /// Filters a ring's records: returns the ones to append, together with samples whose wait is
     /// over.
     pub(crate) fn pass<'a>(
         &mut self,
@@ -130,7 +130,8 @@ impl ExecFilter {
         passed
     }
 
-    /// Filters records of an overwritten ring, which is read long after the execve.
+    /// Filters records of an overwritten ring, which is read after the execve. Without a time of
+    /// the execve, keeps all.
     pub(crate) fn pass_older(&self, table: &EventTable, records: Vec<u8>) -> Vec<u8> {
         let exec_ns = self.exec_ns();
         if exec_ns.is_none() {
@@ -162,7 +163,7 @@ impl ExecFilter {
         u32::from(raw.misc) & PERF_RECORD_MISC_COMM_EXEC != 0 && tid == Some(self.root)
     }
 
-    /// Ends the wait: appends the waiting samples that are younger than the execve.
+    /// Ends the wait: appends the waiting samples, except the ones that are older than the execve.
     fn end(&mut self, table: &EventTable, exec_ns: Option<u64>, passed: &mut Vec<u8>) {
         let ExecState::Waiting { samples, .. } = &mut self.state else { return };
         let samples = std::mem::take(samples);
@@ -173,7 +174,8 @@ impl ExecFilter {
     }
 }
 
-/// Whether a record precedes the execve.
+/// Whether a record is older than the execve, if its time is known. A record without a time counts
+/// as older.
 fn is_older(exec_ns: Option<u64>, table: &EventTable, record: &[u8]) -> bool {
     exec_ns.is_some() && table.time_ns(record) < exec_ns
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!         |<------------- kept -------------->|
-//!  chunk | chunk | chunk | chunk | chunk | chunk          one chunk per pass over the rings
+//!  chunk | chunk | chunk | chunk | chunk | chunk          one chunk per append
 //!  ^ samples are dropped, records of processes go into the recording                 ^ now
 //! ```
 //! Overwritten rings could hold the last seconds themselves, but their size would depend on an
-//! event rate that is unknown at the start. Drained records can be kept for exactly the requested
-//! time.
+//! event rate that is unknown at the start. Drained records can be kept for the requested time,
+//! whatever their rate, up to a memory limit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl FlightRecorder {
     }
 }
 
-/// Counts of the records that were read and then dropped.
+/// Counts of expired chunks, whose samples were dropped.
 #[derive(Debug, Default)]
 pub(crate) struct DiscardedStats {
     stats: AppendedStats,
@@ -92,9 +92,9 @@ impl DiscardedStats {
     }
 }
 
-/// Returns the records that later samples depend on, with the round marks: records before a mark
-/// stay before it. Returns nothing if only marks are left. Calls `lost` with the number of lost
-/// records and the record that reports them.
+/// Returns all records but samples and losses, since later samples may depend on them, with the
+/// round marks: records before a mark stay before it. Returns nothing if only marks are left. Calls
+/// `lost` with the number of lost records and the record that reports them.
 fn without_samples(chunk: &[u8], mut lost: impl FnMut(u64, &RawRecord<'_>)) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut holds_records = false;

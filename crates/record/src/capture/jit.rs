@@ -1,9 +1,9 @@
 //! Notes about processes that generate code at run time. With the notes a reader finds the code
 //! files that the processes wrote, checks whose they are, and converts the times in them.
 //!
-//! A process is looked up when a record shows that it maps code without a file. If it has exited by
-//! then, it is left out. Clocks are read when a jitdump is mapped, and again from time to time:
-//! they drift apart by some microseconds per second.
+//! A process is looked up when a record shows that it maps code without a file, or a jitdump. If it
+//! has exited by then, it is left out. Clocks are read when the first jitdump is mapped, and again
+//! from time to time, since they drift apart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use tare_kernel::procfs;
 use crate::clock::Clock;
 use crate::keep::JitFile;
 
-/// Limit on noted processes. With this many, the notes stay far below their size limit.
+/// Limit on noted processes. A note with this many stays below its size limit.
 const PROCESSES: usize = 1 << 13;
 
 /// Clocks are read again after `AGAIN`, or after 1/`PART` of the time since the first reading if
-/// that is longer: some 700 times a day.
+/// that is longer: some 530 times in the first day.
 const AGAIN: Duration = Duration::from_secs(1);
 const PART: u32 = 64;
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 
-/// Processes that generate code, and the parts of them that still need a note.
+/// Processes that generate code, and which of them still need a note.
 #[derive(Debug)]
 pub(crate) struct JitProcesses {
     host: Host,
@@ -100,8 +100,8 @@ impl JitProcesses {
         }
     }
 
-    /// Returns a note's records with everything that no note contains yet; empty if there is
-    /// nothing.
+    /// Returns a note's records with the processes that no note contains yet, and a pair of clock
+    /// readings if one is due; empty if there is neither.
     pub(crate) fn take_note(&mut self) -> Vec<u8> {
         let now = self.dumps.map(|_| self.clock.now());
         let is_due = self.dumps.zip(now).is_some_and(|(dumps, now)| dumps.next <= now);
@@ -132,7 +132,8 @@ impl JitProcesses {
         self.known.values().flat_map(of).flatten().collect()
     }
 
-    /// Returns a note with everything, for the beginning of the next file.
+    /// Returns a note with all processes, and a pair of clock readings if a jitdump was mapped, for
+    /// the beginning of a file.
     pub(crate) fn take_note_of_all(&mut self) -> Vec<u8> {
         self.new = self.known.values().copied().collect();
         if let Some(dumps) = &mut self.dumps {
@@ -147,7 +148,7 @@ fn is_anonymous(path: &[u8]) -> bool {
     path == b"//anon" || path.starts_with(b"/anon_hugepage") || path.starts_with(b"/dev/zero")
 }
 
-/// Whether a path looks like `/somewhere/jit-123.dump`.
+/// Whether the last part of a path looks like `jit-123.dump`.
 fn is_jitdump(path: &[u8]) -> bool {
     let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let number = base.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));

@@ -6,14 +6,15 @@ use std::collections::HashMap;
 use tare_format::Endian;
 use tare_format::record::{Record, Records};
 
-/// Rounds for which a fork waits for its parent's fork, which another ring may hold. An exited
-/// thread stays a member for as many rounds, because rings may still hold its records.
+/// Complete rounds for which a fork waits for its parent's fork, which another ring may hold, and
+/// for which an exited thread stays a member, because rings may still hold its records. Both are
+/// dropped at the end of the round after these.
 const ROUNDS: u64 = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
     since_ns: u64,
-    /// The round in which the thread's exit was read.
+    /// The round in which the thread's exit was read, or another task's fork with the same number.
     ended_in: Option<u64>,
 }
 
@@ -92,7 +93,7 @@ impl Members {
                 let member = Member { since_ns: fork.time_ns, ended_in: None };
                 self.members.insert(fork.tid, member);
             } else if let Some(member) = self.members.get_mut(&fork.tid).filter(|m| is_member(m)) {
-                // The kernel has reused the number for a stranger.
+                // The kernel has reused the number, maybe for a stranger.
                 member.ended_in.get_or_insert(self.round);
             }
             !joins

@@ -1,8 +1,11 @@
-//! The way of records from the kernel into the output. `opening` opens events and maps their rings.
-//! `reader` drains the rings: `scanner` reads the headers, `stats` counts, `tasks` sums up periods
-//! by task, `rounds` decides when a mark is due, and `jit` notes processes that generate code.
-//! `threads` are additional reader threads, and all of them sleep on a `poller`. For a followed
-//! `command`, `exec` drops samples from before its execve, and `members` tracks its threads.
+//! The way of records from the kernel into the output. `opening` opens events and maps their rings,
+//! `unswapped` adds events that keep the counts of threads apart, and `reopening` opens the events
+//! of a CPU that came back. `reader` drains the rings in units of a `batch`: `scanner` reads the
+//! headers, `stats` counts, `tasks` sums up periods by task, `rounds` decides when a mark is due,
+//! and `jit` notes processes that generate code. `record_path` leads to the output, or into a
+//! `flight_recorder` if only the last seconds are kept. `threads` are additional reader threads,
+//! and readers sleep on a `poller`. For a followed `command`, `exec` drops samples from before its
+//! execve, and `members` tracks its threads if events are opened on whole CPUs.
 
 pub(crate) mod batch;
 mod command;
@@ -37,6 +40,6 @@ pub(crate) struct EventToOpen {
     pub(crate) slower: Vec<u64>,
     /// Index of the group leader, below the event's own; `None` for a leader.
     pub(crate) leader: Option<usize>,
-    /// The CPU and the target of each event to open.
+    /// Where the event is opened: CPU and target.
     pub(crate) targets: Vec<(u32, EventTarget)>,
 }

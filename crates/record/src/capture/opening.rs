@@ -1,12 +1,11 @@
-//! Opens every event at every target, and maps one ring per CPU that all events of the CPU write
-//! into.
+//! Opens events at their targets, and maps one ring per CPU that all events of the CPU write into.
 //!
 //! ```text
 //!            CPU 0            CPU 1
 //! event 0    owns ring 0      owns ring 1
 //! event 1    -> ring 0        -> ring 1        PERF_EVENT_IOC_SET_OUTPUT
 //! ```
-//! Events with overwritten rings (`write_backward`) have rings of their own.
+//! Events with overwritten rings (`write_backward`) share another ring per CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -33,7 +32,7 @@ pub(super) struct OpenEvent {
     pub(super) is_dropped: bool,
 }
 
-/// All open events. Dropping them ends the recording.
+/// All open events. Dropping it closes them.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(super) wanted: Vec<EventToOpen>,
@@ -46,7 +45,8 @@ pub(crate) struct Events {
     unswapped: Vec<Box<dyn EventFile>>,
 }
 
-/// The rings of all CPUs. Each has its CPU and the index of the open event that owns it.
+/// The rings of all CPUs. Each has its CPU and the index of the open event that owns it, or
+/// `usize::MAX` if BPF programs write it.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     /// Rings that are drained as they fill.
@@ -63,18 +63,17 @@ impl Rings {
     }
 }
 
-/// Number of descriptors that [`Events::open`] uses.
+/// Number of descriptors that [`Events::open`] uses if all targets exist.
 pub(crate) fn needed_files(wanted: &[EventToOpen]) -> usize {
     wanted.iter().map(|wanted| wanted.targets.len() * (1 + wanted.slower.len())).sum::<usize>()
         + unswapped(wanted).len()
 }
 
 impl Events {
-    /// Opens every event at each of its targets. Leaves out a thread that has exited, unless no
-    /// thread is left.
+    /// Opens every event at each of its targets. Leaves out threads that have exited.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`OpenError`]. Fails with [`OpenError::NoSuchTask`] if all threads have exited.
     pub(crate) fn open(kernel: &dyn Kernel, wanted: Vec<EventToOpen>) -> Result<Self, OpenError> {
         let needed = needed_files(&wanted);
         let mut opened: Vec<OpenEvent> = Vec::with_capacity(needed);
@@ -119,7 +118,8 @@ impl Events {
         }
     }
 
-    /// Maps a ring of `bytes` for each CPU, and redirects the CPU's other events into it.
+    /// Maps a ring of `bytes`, or less if not all of it may be locked, for each CPU, and redirects
+    /// the CPU's other events into it. Events with `write_backward` share a second one.
     ///
     /// # Errors
     /// See [`RingError`].

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// What woke a reader thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeSource {
-    /// A ring is half full.
+    /// A ring has reached its watermark.
     Ring,
     /// A recorded process exited.
     Target,
@@ -55,8 +55,8 @@ impl Poller {
         Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Adds a descriptor. A ring is edge-triggered: it wakes the reader once each time it becomes
-    /// half full. Level-triggered, an event whose tasks have all exited would wake it forever.
+    /// Adds a descriptor. A ring is edge-triggered: it wakes the reader once each time it reaches
+    /// its watermark. Level-triggered, an event whose tasks have all exited would wake it forever.
     ///
     /// # Errors
     /// Fails with `EPERM` for a regular file, which is always ready.
@@ -74,7 +74,7 @@ impl Poller {
         )
     }
 
-    /// Waits until a descriptor is ready, or at most for `most`.
+    /// Waits until a descriptor is ready or a signal comes, or at most for `most`.
     ///
     /// # Errors
     /// Fails if the kernel can't wait.

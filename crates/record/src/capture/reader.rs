@@ -43,11 +43,11 @@ struct RegisteredRing {
     appended: AppendedStats,
 }
 
-/// The output with everything else that readers share, behind one lock.
+/// The output with everything else that readers share: `state` behind one lock, the rest without.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     state: Mutex<ReaderState>,
-    /// Number of times that readers were woken.
+    /// Number of times that additional reader threads were woken.
     wake_ups: AtomicU64,
     /// Limit on the bytes between two checks of the file size; `None` if the size is unlimited.
     step: Option<usize>,
@@ -67,7 +67,8 @@ struct ReaderState {
     command: Option<FollowedCommand>,
 }
 
-/// The files with code that samples may lie in. All of them see every mapping.
+/// The parts that find the files with code that samples may lie in. Each of them sees every
+/// mapping.
 #[derive(Debug)]
 struct CodeFiles {
     build_ids: BuildIds,
@@ -91,7 +92,7 @@ impl CodeFiles {
 }
 
 impl SharedOutput {
-    /// `keep`: only records of that last period are kept, and a snapshot appends them.
+    /// `keep`: records wait for that long in a flight recorder, and a snapshot appends them.
     pub(crate) fn new(
         output: Output,
         readers: usize,
@@ -132,12 +133,12 @@ impl SharedOutput {
         self.step.is_some()
     }
 
-    /// Drops samples that the command's process makes between `now` and its execve.
-    /// `tracks_members`: also tracks its threads.
+    /// Drops samples of the command's process, which waits for its execve, from before that. They
+    /// wait for the execve's record from `now` on. `tracks_members`: also tracks its threads.
     pub(crate) fn follow(&self, root: i32, tracks_members: bool, now: Instant) {
         self.lock().command = Some(FollowedCommand::new(root, tracks_members, now));
-        // ATOMICS: a reader that misses this for a moment reads rings of events that are not
-        // enabled yet.
+        // ATOMICS: a reader that misses this for a moment reads records from before the command may
+        // execute, while its process sleeps.
         self.waits_for_exec.store(true, Ordering::Relaxed);
     }
 
@@ -193,13 +194,13 @@ impl SharedOutput {
         state.rings.len() - 1
     }
 
-    /// Counts a wake-up of a reader.
+    /// Counts a wake-up of an additional reader thread.
     pub(crate) fn count_wake_up(&self) {
         // ATOMICS: a counter that no other memory depends on.
         self.wake_ups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Number of times that readers were woken.
+    /// Number of times that additional reader threads were woken.
     pub(crate) fn wake_ups(&self) -> u64 {
         // ATOMICS: see `count_wake_up`.
         self.wake_ups.load(Ordering::Relaxed)
@@ -213,7 +214,8 @@ impl SharedOutput {
         self.lock().path.output.append(records)
     }
 
-    /// Appends the contents of an overwritten ring, as counted by its scanner.
+    /// Appends records that belong to a ring, as counted by its scanner: an overwritten ring's
+    /// contents, or samples that waited for the command's execve.
     ///
     /// # Errors
     /// Fails if the output takes nothing more.
@@ -283,7 +285,8 @@ impl SharedOutput {
         self.lock().path.shortest()
     }
 
-    /// Makes everything appended so far readable, even if the recorder is killed.
+    /// Makes everything appended so far readable, even if the recorder is killed; with a queue, as
+    /// soon as it is written.
     ///
     /// # Errors
     /// Fails if the output takes nothing more.
@@ -296,7 +299,8 @@ impl SharedOutput {
         self.lock().rings.iter().map(|ring| ring.appended.throttled()).sum()
     }
 
-    /// Samples of the recording so far, by event.
+    /// Samples that were read so far, by event, including the ones that a flight recorder holds or
+    /// has dropped.
     pub(crate) fn samples(&self) -> Vec<SampleCounts> {
         AppendedStats::sum_up(self.lock().rings.iter().map(|ring| &ring.appended))
     }
@@ -329,9 +333,9 @@ impl SharedOutput {
 /// How a pass over the rings ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// The rings are empty.
+    /// All records that the rings held were taken.
     Drained,
-    /// The file has reached its size limit; the rings hold more.
+    /// The file takes no more records; the rings may hold more.
     Full,
 }
 
@@ -386,7 +390,7 @@ impl Reader {
     fn pass_in_steps(&mut self, shared: &SharedOutput, step: usize) -> Result<Pass> {
         let since = shared.lock().rounds.number();
         if self.number > 0 && shared.lock().path.output.is_full() {
-            // Only the main thread begins the next file, and only after some records.
+            // Only the main thread, whose number is 0, begins the next file.
             return Ok(Pass::Full);
         }
         let mut noted = Vec::new();

@@ -17,13 +17,13 @@ pub(super) struct RecordPath {
     pub(super) clock: Arc<dyn Clock>,
     /// Holds records until a snapshot, if only the last seconds are kept.
     flight_recorder: Option<FlightRecorder>,
-    /// Scans the discarded records, and holds the table of events.
+    /// Scans expired records, and holds the table of events.
     pub(super) scanner: Scanner,
     discarded: DiscardedStats,
 }
 
 impl RecordPath {
-    /// `keep`: only records of that last period are kept, and a snapshot appends them.
+    /// `keep`: records wait for that long in a flight recorder, and a snapshot appends them.
     pub(super) fn new(
         output: Output,
         table: &Arc<EventTable>,

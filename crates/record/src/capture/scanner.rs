@@ -1,5 +1,6 @@
 //! Counts the records of a ring from their headers. Of a sample it reads the event's id and, if
-//! needed, the thread; only records of losses are decoded.
+//! needed, thread and period; of a batch, the times of the first and the last sample. It also reads
+//! the numbers in records of losses and, if tasks are counted, decodes forks and exits.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ const HEADER: usize = RecordHeader::SIZE;
 /// Bytes of a batch that are prefetched at once.
 const AHEAD: usize = 1 << 10;
 
-/// Bytes of a record above which prefetching stops: a batch of longer records has few headers.
+/// Limit on the bytes of a record at which prefetching begins: a batch of longer records has few
+/// headers.
 const SMALL: usize = 512;
 
 /// Bytes of a cache line. If lines are longer, some are prefetched twice, which is harmless.
@@ -151,14 +153,14 @@ impl EventTable {
         Some(i32::from_ne_bytes(std::array::from_fn(|n| task[n + 4])))
     }
 
-    /// Returns the CPU of a record other than a sample, if it contains one. All events of a
-    /// recording have it at the same place.
+    /// Returns the CPU of a record other than a sample, if it contains one, at its place in records
+    /// of the first event.
     pub(crate) fn cpu(&self, record: &RawRecord<'_>) -> Option<u32> {
         self.layouts.first()?.sample_id(record).cpu
     }
 
-    /// Returns the time of a record, in the recording's clock. All events of a ring have it at the
-    /// same place.
+    /// Returns the time of a record, in the recording's clock. Records other than samples are read
+    /// like the first event's.
     pub(crate) fn time_ns(&self, record: &[u8]) -> Option<u64> {
         let raw = RawRecord::first(record, Endian::NATIVE)?;
         let event =
@@ -191,8 +193,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).map(|word| u64::from_ne_bytes(std::array::from_fn(|n| word[n])))
 }
 
-/// Prefetches bytes. Another CPU wrote them, and each header's place is only known once the
-/// previous one was read, so headers alone would miss the cache one after the other. The next
+/// Prefetches bytes. Another CPU may have written them, and each header's place is only known once
+/// the previous one was read, so headers alone would miss the cache one after the other. The next
 /// reader of the records, such as the kernel that writes them to a file, finds them in the cache
 /// too.
 fn prefetch(bytes: &[u8]) {
@@ -274,8 +276,8 @@ impl Scanner {
             let size = if header.is_possible() { header.record_size() } else { bytes.len() };
             let Some((record, rest)) = bytes.split_at_checked(size) else { break };
             match header.kind {
-                // With one event there is no id to look up; only the batch's first sample needs its
-                // time.
+                // With one event there is no id to look up, and of a batch only the first and the
+                // last sample need their times.
                 PERF_RECORD_SAMPLE if only_counts && self.has_first => {
                     samples += 1;
                     in_kernel += u64::from(header.is_in_kernel());
@@ -305,7 +307,7 @@ impl Scanner {
     fn sample(&mut self, known: &EventTable, header: RecordHeader, record: &[u8]) {
         // PERF_SAMPLE_IDENTIFIER is the first word of every sample.
         let Some(id) = word(record, HEADER) else { return };
-        // Ids are consecutive numbers, so the ids of one ring rarely share a slot.
+        // Ids that share a slot replace each other.
         let recent = &mut self.recent[usize::try_from(id % RECENT as u64).unwrap_or(0)];
         if recent.0 != id {
             let Some(event) = known.event(id) else { return };

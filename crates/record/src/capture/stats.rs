@@ -41,7 +41,8 @@ pub(crate) struct LostRecords {
     pub(crate) records: u64,
     /// Time of the last record before the loss, in the recording's clock, if known.
     pub(crate) after_ns: Option<u64>,
-    /// When there was room again.
+    /// Time of the record that reports the loss, which is written once there is room again; if
+    /// unknown, as `after_ns`.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -50,13 +51,13 @@ pub(crate) struct LostRecords {
 pub(crate) struct Stats {
     /// Samples by event.
     pub(crate) by_event: Vec<SampleCounts>,
-    /// All losses as one: their number, from the first until the last.
+    /// All losses as one: the number of lost records, from the first loss until the last.
     pub(crate) lost: Option<LostRecords>,
     /// Number of times that an event was throttled.
     pub(crate) throttled: u64,
     /// Bytes of all records.
     pub(crate) bytes: u64,
-    /// Most bytes that the ring held when it was read.
+    /// Most bytes that were read from the ring at once.
     pub(crate) fullest: usize,
     /// Time of the first sample.
     pub(crate) first_ns: Option<u64>,
@@ -65,7 +66,7 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Returns the counts since `before`. `fullest` is kept.
+    /// Returns the counts since `before`. `fullest` and `first_ns` are kept.
     fn since(self, before: &Self) -> Self {
         let zero = SampleCounts::default();
         let tally = |(event, now): (usize, &SampleCounts)| {
@@ -106,13 +107,14 @@ pub(crate) struct RingStats {
 pub(crate) struct FileStats {
     /// By ring.
     pub(crate) rings: Vec<RingStats>,
-    /// Records that were read and dropped; they are included in `rings`.
+    /// Counts of the records that expired in the flight recorder or were left in it, whose samples
+    /// were dropped; they are included in `rings`.
     pub(crate) forgotten: Stats,
     /// Records lost before the kept period, by CPU (`None`: CPU unknown).
     pub(crate) forgotten_losses: BTreeMap<Option<u32>, u64>,
 }
 
-/// Counts of a ring's records that were appended to the output.
+/// Counts of a ring's records that were appended to the output or to the flight recorder.
 #[derive(Debug, Default)]
 pub(crate) struct AppendedStats {
     now: Stats,

@@ -28,8 +28,9 @@ pub(crate) struct CommandTasks {
     pub(crate) unseen: u64,
     /// Sum of the samples' periods, by event.
     pub(crate) periods: Vec<u64>,
-    /// Number of recorded tasks that have not exited. A thread that executes a program takes over
-    /// the number of its process's first thread, so only the count is reliable.
+    /// Number of recorded tasks, also other than the command's, that have not exited. A thread that
+    /// executes a program takes over the number of its process's first thread, so only the count is
+    /// reliable.
     pub(crate) not_ended: u64,
 }
 
@@ -70,8 +71,8 @@ impl Tasks {
 
 impl CommandTasks {
     /// Sums up the tasks of all rings. `only_descendants`: events were recorded for all tasks, so
-    /// only `root` and its descendants count. A reused number counts for the command from the
-    /// command's first task on.
+    /// only `root` and its descendants count. A number that a task of the command and others have
+    /// had counts for the command.
     pub(crate) fn sum_up<'a>(
         rings: impl Iterator<Item = &'a Tasks> + Clone,
         root: i32,
@@ -138,8 +139,8 @@ mod tests {
         Record::Exit(Task { pid: tid, ppid: 0, tid, ptid: 0, time_ns: 0 })
     }
 
-    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. The second of the two rings has
-    /// the grandchild first.
+    /// Task 7 forks 8 and 9, 9 forks 10; 50 and 51 are strangers. The fork of 10 is in the second
+    /// ring.
     #[test]
     fn only_descendants_of_the_command_count() {
         let mut one = Tasks::for_events(2);

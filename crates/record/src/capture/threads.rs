@@ -1,5 +1,5 @@
-//! Additional threads that read rings. They start before anything is opened, since filters must
-//! name them, and get their rings later.
+//! Additional threads that read rings. They start before events are opened, since filters must name
+//! them, and get their rings later.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,8 @@ struct Work {
     interval: Duration,
 }
 
-/// A thread that reads its rings, or waits to get some. Dropping it ends the thread.
+/// A thread that reads its rings, or waits to get some. [`ReaderThread::stop`] ends it; dropping it
+/// only ends a thread without rings.
 #[derive(Debug)]
 pub(crate) struct ReaderThread {
     /// Thread id, for filters.
@@ -47,8 +48,8 @@ impl ReaderThread {
         let thread =
             std::thread::Builder::new().name(format!("tare-reader-{number}")).spawn(move || {
                 let first = priority.map_or(Ok(()), run_first);
-                // The thread only reads events that others have opened. If a seccomp filter refuses
-                // the call, the thread keeps its capabilities.
+                // Events and the output are opened on other threads. If a seccomp filter refuses
+                // the call, this thread keeps its capabilities.
                 let _ = keep_none();
                 let tid = || rustix::thread::gettid().as_raw_nonzero().get();
                 // The starting thread waits for this.
@@ -65,7 +66,8 @@ impl ReaderThread {
     /// Hands over the rings; the thread begins to read them.
     ///
     /// # Errors
-    /// Fails if the thread has ended, or already has rings.
+    /// Fails if the thread has ended or already has rings, or if `poller` accepts no further
+    /// descriptor.
     pub(crate) fn give_rings(
         &mut self,
         reader: Reader,

@@ -18,7 +18,8 @@ use tare_kernel::open::EventTarget;
 use super::EventToOpen;
 
 /// Returns the events to open and never enable: for each thread whose children are counted
-/// separately, one software event and one of each PMU. Before Linux 6.2 the kernel swaps these
+/// separately, one of each PMU of its events, where software events, tracepoints and breakpoints
+/// count as one. Before Linux 6.2 the kernel swaps the events of software and of hardware PMUs
 /// separately.
 pub(super) fn unswapped(wanted: &[EventToOpen]) -> Vec<(String, Attr, EventTarget)> {
     let mut done = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The attribute of one event: what its samples hold.
+//! The attribute of one event: its settings, and the fields of its samples.
 
 use tare_events::{CallGraph, Event};
 use tare_format::abi::bindings as abi;
@@ -16,7 +16,7 @@ pub(super) const READ_FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
     .union(ReadFormat::ID)
     .union(ReadFormat::LOST);
 
-/// Fields that readers need in every record of every event: id, task and time.
+/// Fields of every event's samples: id, task and time. An event's own term can leave out the time.
 const ALWAYS: u64 =
     (abi::PERF_SAMPLE_IDENTIFIER | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_TIME) as u64;
 
@@ -82,7 +82,7 @@ impl AttrDefaults<'_> {
             if wanted { fields |= u64::from(field) } else { fields &= !u64::from(field) }
         };
         set(abi::PERF_SAMPLE_TIME, event.sampling.time != Some(false));
-        // Probes need no raw data: their only field is the address.
+        // Probes need no raw data, which hold only addresses.
         if event.attr.kind == abi::PERF_TYPE_TRACEPOINT {
             set(abi::PERF_SAMPLE_RAW, true);
         }
@@ -165,8 +165,8 @@ impl AttrDefaults<'_> {
 /// Branch records as a stack of user-space calls.
 const LBR_CALL_STACK: u64 =
     (abi::PERF_SAMPLE_BRANCH_USER | abi::PERF_SAMPLE_BRANCH_CALL_STACK) as u64;
-/// Omits branch fields that a call stack doesn't need (Linux 4.4), and adds the CPU's own index
-/// (Linux 5.7).
+/// Omits branch fields that a call stack doesn't need (Linux 4.4), and adds the hardware's index of
+/// the records (Linux 5.7).
 pub(super) const LBR_TERSE: u64 = (abi::PERF_SAMPLE_BRANCH_NO_CYCLES
     | abi::PERF_SAMPLE_BRANCH_NO_FLAGS
     | abi::PERF_SAMPLE_BRANCH_HW_INDEX) as u64;

@@ -10,8 +10,9 @@ use super::PlannedEvent;
 use crate::error::PlanError;
 use crate::options::{Cpus, Target};
 
-/// Returns the CPUs that the target can run on. A command can't leave tare's cpuset, so events on
-/// other CPUs would cost time at each fork and see nothing.
+/// Returns the CPUs on which the target is recorded: the requested ones, or else all online ones. A
+/// command inherits tare's cpuset, so events on other CPUs would cost time at each fork and see
+/// nothing.
 pub(crate) fn cpus(target: &Target, host: &Host) -> Result<CpuList, PlanError> {
     let online = || host.online_cpus().map_err(PlanError::OnlineCpus);
     match target {
@@ -47,10 +48,10 @@ pub(super) fn having(event: &Event, all: &CpuList) -> Result<CpuList, PlanError>
 }
 
 impl PlannedEvent {
-    /// Returns each CPU with its targets: these threads, the folders of these cgroups, or the whole
-    /// CPU. An inherited event can only have a ring if it is bound to a CPU (`perf_mmap` in the
-    /// kernel), so every event of a thread is opened on each CPU. Returns nothing if programs write
-    /// the event's samples.
+    /// Returns each CPU with its targets: the event's cgroup, given the folders of all `cgroups`,
+    /// or else these threads, or the whole CPU if there are none. An inherited event can only have
+    /// a ring if it is bound to a CPU (`perf_mmap` in the kernel), so every event of a thread is
+    /// opened on each CPU. Returns nothing if programs write the event's samples.
     pub fn targets<'a>(
         &'a self,
         threads: &'a [i32],

@@ -1,9 +1,10 @@
 //! Plans the events and groups to open, as the kernel accepts them, and where they are opened.
 //!
 //! `rate` decides how often an event is sampled, using the CPU's `speed` to turn a frequency into a
-//! period. `attr` decides the fields of its samples, `tracking` which event tracks processes.
-//! `settle` asks the kernel, and falls back if it rejects an optional feature. `off_cpu` and
-//! `system_calls` plan the BPF programs. `cpus` finds CPUs and tasks.
+//! period; `slower` adds the lower rates of a budget. `attr` decides the fields of its samples.
+//! `tracking` makes an event track processes. `settle` asks the kernel, and falls back if it
+//! rejects an optional feature. `off_cpu` plans the event for off-CPU time, and `system_calls` the
+//! BPF programs for system calls. `cpus` finds the CPUs and targets of events.
 
 mod attr;
 mod cpus;
@@ -43,7 +44,7 @@ pub struct RecordPlan {
     pub off_cpu: Option<Attr>,
     /// The programs that write the samples of system calls, whose events are never opened.
     pub calls: Option<CallSamples>,
-    /// Fallbacks that the kernel required.
+    /// Deviations from the options.
     pub warnings: Vec<Warning>,
 }
 
@@ -52,7 +53,7 @@ pub struct RecordPlan {
 pub struct PlannedEvent {
     /// The event as the user named it; with `:u` added if the kernel had to be excluded.
     pub event: Event,
-    /// The attribute, which the kernel has accepted.
+    /// The attribute, without features that the kernel rejected.
     pub attr: Attr,
     /// Index in [`RecordPlan::events`] of the group leader; `None` for a leader.
     pub leader: Option<usize>,
@@ -62,13 +63,13 @@ pub struct PlannedEvent {
     pub cpus: CpuList,
     /// When it starts.
     pub start: EventStart,
-    /// The frequency that its fixed period stands for, if children inherit it.
+    /// The fixed period that replaces its frequency, if one does.
     pub fixed: Option<FixedPeriod>,
     /// Lower rates for a budget, in Hz, descending.
     pub slower: Vec<u64>,
     /// Whether BPF programs write its samples, so that it isn't opened.
     pub by_programs: bool,
-    /// The fields of the tracepoint, for filters; `None` for other events.
+    /// The fields that a filter can use; `None` if the event accepts no filter.
     fields: Option<Vec<String>>,
 }
 
@@ -98,7 +99,7 @@ impl PlannedEvent {
         self.is_clock() || !is_software(&self.event)
     }
 
-    /// Whether it only tracks processes: it is never sampled, and never stopped.
+    /// Whether it only tracks processes: it is never sampled, and pauses don't stop it.
     #[must_use]
     pub fn is_tracking_only(&self) -> bool {
         self.attr.kind == abi::PERF_TYPE_SOFTWARE
@@ -106,13 +107,13 @@ impl PlannedEvent {
             && self.attr.flags.contains(Flags::COMM)
     }
 
-    /// Whether it is a tracepoint, which accepts a filter.
+    /// Whether it accepts a filter, as tracepoints and probes do.
     #[must_use]
     pub fn has_filter_fields(&self) -> bool {
         self.fields.is_some()
     }
 
-    /// The fields of the tracepoint, for filters; `None` for other events.
+    /// The fields that a filter can use; `None` if the event accepts no filter.
     pub(crate) fn filter_fields(&self) -> Option<&[String]> {
         self.fields.as_deref()
     }
@@ -126,7 +127,7 @@ fn is_clock(attr: &Attr) -> bool {
             .any(|clock| attr.config == u64::from(clock))
 }
 
-/// Whether the event is a trace event, which accepts filters.
+/// Whether the event is a tracepoint or a probe, which accept filters.
 fn is_traced(event: &Event) -> bool {
     event.attr.kind == abi::PERF_TYPE_TRACEPOINT || is_probe(event)
 }
@@ -218,8 +219,8 @@ fn defaults(options: &RecorderOptions) -> AttrDefaults<'_> {
     }
 }
 
-/// Returns the events that are recorded instead of the options' events: the default if there are none,
-/// and the clock instead of `cycles` on a machine without a PMU.
+/// Returns the events that replace the options' events: the default if there are none, and the
+/// clock instead of `cycles` on a machine without a PMU. `None` if nothing is replaced.
 fn replaced_events(
     options: &RecorderOptions,
     sources: &Sources,
@@ -237,7 +238,8 @@ fn replaced_events(
     with_timer(groups, sources).map(Some)
 }
 
-/// Returns `cycles` if the machine has a PMU, otherwise the clock with a warning.
+/// Returns `cycles`, or the clock if off-CPU time is recorded, or with a warning if the machine has
+/// no PMU.
 fn default_event(
     options: &RecorderOptions,
     sources: &Sources,
@@ -265,7 +267,7 @@ fn has_pmu(sources: &Sources, kernel: &dyn Kernel) -> bool {
     !sources.lacks_cpu_pmu() && AccessProbe::new(kernel, None).cycles() != Err(Refused::NoSuchEvent)
 }
 
-/// Whether it is the event `cycles` alone.
+/// Whether the group is the event `cycles` alone.
 fn is_cycles(group: &EventGroup) -> bool {
     let [event] = &group.events[..] else { return false };
     event.attr.kind == abi::PERF_TYPE_HARDWARE
@@ -325,8 +327,10 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Whether tracking processes needs an event of its own, because the first event doesn't run
-    /// for all of them all the time.
+    /// Whether an event of its own tracks processes. The first event can't if it is started and
+    /// stopped, sees only some tasks or CPUs, lacks the time, is inherited differently, or may be
+    /// overwritten. Neither does it if records of context switches are requested, or if there are
+    /// other events on whole CPUs.
     fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
         let Some(first) = groups.first().and_then(|group| group.events.first()) else {
             return true;
@@ -443,7 +447,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Sets when an event starts. Members start and stop with their leader; tracking never waits.
+    /// Sets when an event starts. Members start and stop with their leader; tracking waits for
+    /// nothing but a command's execve.
     fn set_start(&self, planned: &mut PlannedEvent) {
         let tracks = planned.attr.flags.contains(Flags::COMM);
         let on_exec = matches!(self.options.target, Target::Command(_));

@@ -31,7 +31,8 @@ pub(super) struct Rates<'a> {
     sampling: &'a Sampling,
     host: &'a Host,
     kernel: &'a dyn Kernel,
-    /// The limit in Hz; `None` if it can't be read: the kernel then refuses higher frequencies.
+    /// The limit in Hz; `None` if it can't be read or isn't positive: the kernel then refuses
+    /// higher frequencies.
     limit: Option<u64>,
     /// A warning if a frequency was lowered, given once.
     pub(super) warning: Option<Warning>,
@@ -49,7 +50,8 @@ impl<'a> Rates<'a> {
         Self { sampling, host, kernel, limit, warning: None, speed: OnceCell::new() }
     }
 
-    /// Returns the rate of an event: from its own terms, from the command line, or its default.
+    /// Returns the rate of an event: from its own terms, from the options, or its default. With
+    /// [`Rate::Never`] there is none.
     pub(super) fn rate_for(&mut self, event: &Event) -> Result<Sampled, PlanError> {
         let of_event = event.sampling.rate;
         match (self.sampling.rate, of_event) {

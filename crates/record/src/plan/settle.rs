@@ -202,8 +202,8 @@ impl<'a> Settler<'a> {
         }
     }
 
-    /// Opens an event for a test. A tracepoint is replaced by an event that never occurs, because
-    /// closing the last event of a tracepoint waits for all CPUs.
+    /// Opens an event for a test. A tracepoint or probe is replaced by an event that never occurs,
+    /// because closing the last event of a tracepoint waits for all CPUs.
     fn open(
         &self,
         planned: &PlannedEvent,
@@ -223,7 +223,7 @@ impl<'a> Settler<'a> {
         self.kernel.open(attr, target, leader)
     }
 
-    /// Returns the fallback with which alone the event opens.
+    /// Returns the first fallback with which alone the event opens.
     fn sufficient_step(
         &self,
         planned: &PlannedEvent,

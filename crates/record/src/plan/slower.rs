@@ -11,7 +11,8 @@ use super::PlannedEvent;
 use crate::error::PlanError;
 use crate::options::{Budget, Target};
 
-/// Adds lower rates to all sampled events.
+/// Adds lower rates to all sampled events. Fails if a budget isn't possible for the target or for
+/// one of them.
 pub(super) fn add(
     target: &Target,
     budget: Budget,

@@ -1,4 +1,4 @@
-//! Measures cycles per second, to turn a sampling frequency into a period of cycles.
+//! Reads or measures cycles per second, to turn a sampling frequency into a period of cycles.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const RUNS: usize = 3;
 
 /// Returns the CPUs' highest rated speed if the kernel controls it (`cpufreq/cpuinfo_max_freq`,
 /// kHz), otherwise the measured current speed, as on virtual machines, which report none. Returns
-/// `None` if this user can't count cycles.
+/// `None` if this user can't count cycles, or if none are counted.
 pub(super) fn cycles_per_second(host: &Host, kernel: &dyn Kernel) -> Option<u64> {
     let cpus = host.online_cpus().unwrap_or_default();
     let khz = |cpu: &u32| {

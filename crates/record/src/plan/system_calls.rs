@@ -14,17 +14,18 @@ use crate::warning::Warning;
 
 const SYSTEM: &str = "raw_syscalls";
 
-/// Default bytes of a ring buffer. Programs handle a call in a third of the time of perf events, so
-/// records come faster.
+/// Largest default bytes of a ring buffer. Programs handle a call in a third of the time of perf
+/// events, so records come faster.
 const MOST_RING_BYTES: u64 = 32 << 20;
 
-/// Default bytes if all ring buffers would exceed [`SHARE_OF_MEMORY`].
+/// Smallest default bytes, even if all ring buffers together then exceed [`SHARE_OF_MEMORY`].
 const LEAST_RING_BYTES: u64 = 8 << 20;
 
 /// Limit on all ring buffers: one part in this many of the machine's memory.
 const SHARE_OF_MEMORY: u64 = 64;
 
-/// Loads the programs if requested. If that fails, a warning states the reason.
+/// Loads the programs if requested, and if the other options allow it. If loading fails, a warning
+/// states the reason.
 pub(super) fn load(
     options: &RecorderOptions,
     host: &Host,
@@ -51,7 +52,6 @@ fn programs(
     if !host.has_initial_pids() {
         return Err("process ids are those of a container here".to_owned());
     }
-    // Errors of tracefs are reported for the events.
     let tracefs = sources.tracefs().map_err(|error| error.to_string())?;
     for (event, field, expected) in CallSamples::FIELDS {
         let place = tracefs.field_place(SYSTEM, event, field).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use tare_format::abi::{Attr, Flags, Sampling as Sampled};
 use super::PlannedEvent;
 use super::attr::{AttrDefaults, READ_FORMAT};
 
-/// The records of processes and kernel code that one event of a recording reports.
+/// The records of processes and kernel code that the event reports besides the requested ones.
 const TRACKED: Flags = Flags::MMAP
     .union(Flags::MMAP2)
     .union(Flags::COMM)
@@ -42,8 +42,8 @@ pub(super) fn add_deferred(events: &mut [PlannedEvent]) {
     }
 }
 
-/// Returns an event that only tracks: it is never throttled, disabled or overwritten with the
-/// sampled ones.
+/// Returns an event that only tracks: it isn't throttled, paused or overwritten with the sampled
+/// ones.
 pub(super) fn dummy(defaults: &AttrDefaults<'_>) -> (Event, Attr) {
     let kind = abi::PERF_TYPE_SOFTWARE;
     let config = abi::PERF_COUNT_SW_DUMMY.into();
