@@ -7,7 +7,7 @@
 //! compressed  | header | block |    | header | block |                readable together with the blocks before
 //! ```
 //! perf fails on a compressed record that yields nothing, so no record may end before its first
-//! block does. An incompressible block grows by three bytes; 60 KiB always fit.
+//! block does. An incompressible block grows by a few bytes; 60 KiB always fit.
 
 use tare_format::Endian;
 use tare_format::file::writer::Feature;
@@ -18,7 +18,7 @@ use super::{OutputError, Result};
 
 /// Limit on the bytes that are compressed into one record.
 const BLOCK: usize = 60 << 10;
-/// Largest possible record, in whole words of eight bytes.
+/// Bytes of the largest possible record, a multiple of eight.
 const RECORD: usize = 65_528;
 const HEADER: usize = RecordHeader::SIZE;
 
@@ -31,7 +31,7 @@ pub(super) struct Compressor {
     /// Bytes missing from a record that an earlier block began: they are at the front of `waiting`,
     /// or still to come.
     begun: usize,
-    /// Compressed records.
+    /// Compressed records of the last block.
     packed: Vec<u8>,
     /// Bytes of records that were compressed.
     taken: u64,
@@ -93,7 +93,7 @@ impl Compressor {
         Ok(())
     }
 
-    /// Compresses everything that waits: whole records, unless one is longer than a block.
+    /// Compresses everything that waits.
     pub(super) fn flush(
         &mut self,
         mut write: impl FnMut(&[u8], Option<u64>) -> Result<()>,

@@ -8,9 +8,10 @@ use super::disk::DiskFile;
 use tare_format::Endian;
 use tare_format::record::RecordHeader;
 
-/// Bytes between two remembered places.
+/// Fewest bytes between two remembered places, except after tables.
 const GRAIN: u64 = 64 << 10;
-/// Limit on remembered places: enough for the last 256 MiB or more.
+/// Limit on remembered places: enough for the last 256 MiB, unless flushes were closer than
+/// [`GRAIN`].
 const KEPT: usize = 4096;
 
 /// A place at which the data of a file may end.

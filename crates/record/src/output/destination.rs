@@ -45,7 +45,7 @@ pub(super) fn open(to: &Destination) -> Result<OpenDestination> {
     }
 }
 
-/// Creates a file, or reuses an empty one that belongs to the user.
+/// Creates a file, or truncates an existing one.
 pub(super) fn create(path: &Path) -> Result<File> {
     let new = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
     let file = match new() {
@@ -70,7 +70,7 @@ fn stdout() -> Result<OpenDestination> {
     }
 }
 
-/// Opens a device, FIFO or socket.
+/// Opens a device or FIFO.
 fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
     let file = Arc::new(own_file::open_special(path, found)?);
     let is_null = found.file_type().is_char_device()
@@ -78,7 +78,7 @@ fn special(path: &Path, found: &Metadata) -> io::Result<OpenDestination> {
     Ok(if is_null { OpenDestination::Null(file) } else { OpenDestination::Stream(file) })
 }
 
-/// Renames an existing file that isn't empty, as perf does.
+/// Renames an existing file, as perf does, unless it is empty and belongs to the user.
 fn keep_existing(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.len() > 0 || found.uid() != rustix::process::geteuid().as_raw() => {

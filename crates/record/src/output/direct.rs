@@ -18,9 +18,10 @@ use super::disk::{DirectFile, DiskFile};
 
 /// Bytes of the buffer.
 const CAPACITY: usize = 1 << 20;
-/// Bytes from which a piece is written by a call of its own.
+/// Bytes from which a piece is written from where it lies.
 const THROUGH: usize = 64 << 10;
-/// Bytes for which space is allocated first. Each further allocation is twice as large.
+/// Bytes for which space is allocated first. Each further allocation is twice as large, up to a
+/// limit.
 const FIRST_ALLOCATION: u64 = 16 << 20;
 /// Limit on the bytes of one allocation.
 const LARGEST_ALLOCATION: u64 = 256 << 20;
@@ -173,7 +174,7 @@ impl DirectWriter {
             let written = self.direct.file.write_at(&pieces, self.base + at as u64);
             self.calls += 1;
             match written {
-                // Less than a block was written: the next write returns the reason.
+                // After a short write, the next one returns the reason.
                 Ok(written) if written >= block => at += written / block * block,
                 failed => {
                     self.advance(at.min(padded), at.saturating_sub(padded));

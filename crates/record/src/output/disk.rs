@@ -15,13 +15,14 @@ use crate::clock::Clock;
 
 /// The disk.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Opens a destination without waiting. An existing file is renamed with the ending `.old`.
+    /// Opens a destination without waiting. An existing file is renamed with the ending `.old`,
+    /// unless it is empty and the user's.
     ///
     /// # Errors
     /// See [`super::OutputError`].
     fn open(&self, to: &Destination) -> Result<OpenDestination>;
 
-    /// Creates a file, or reuses an empty one that belongs to the user.
+    /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
     /// Fails with [`super::OutputError::Open`].
@@ -106,7 +107,7 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Maps a part of a file: see [`FileWindow::open`].
     ///
     /// # Errors
-    /// See [`WindowError`]. After [`WindowError::NotSupported`] the file is written by writes.
+    /// See [`WindowError`]. After any but [`WindowError::Truncated`] the file is written by writes.
     fn window(&self, offset: u64, len: usize) -> std::result::Result<FileWindow, WindowError>;
 
     /// Opens the same file to write it past the page cache.
@@ -140,7 +141,7 @@ pub struct DirectFile {
 pub struct FileState {
     /// Its length in bytes.
     pub bytes: u64,
-    /// Whether its name was removed.
+    /// Whether its last name was removed.
     pub is_deleted: bool,
 }
 

@@ -6,11 +6,11 @@ use rustix::io::Errno;
 use tare_format::file::writer::WriteError;
 use thiserror::Error;
 
-/// Why a recording can't be written, or has to end. Everything written before can be read. The
-/// caller names the remedy: this library knows no options.
+/// Why a recording can't be written, or has to end. The caller names the remedy: this library knows
+/// no options.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OutputError {
-    /// The destination can't be opened.
+    /// The destination or a further file can't be opened, or a finished file can't be renamed.
     #[error("{}: {reason}", path.display())]
     Open {
         /// The destination.
@@ -31,10 +31,10 @@ pub enum OutputError {
     /// Standard output is a terminal.
     #[error("a recording is not for a terminal")]
     Terminal,
-    /// A stream can't be split into several files.
+    /// The destination can't be renamed or split into several files.
     #[error("a stream can't be renamed or split into several")]
     NotSwitchable,
-    /// A helper thread can't be started.
+    /// A helper thread can't be started, or has died.
     #[error("a helper thread of the output can't be started: {0}")]
     Thread(Errno),
     /// zstd rejects the level, or has no memory.

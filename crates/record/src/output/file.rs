@@ -20,7 +20,7 @@ use super::{Closing, OutputError, OutputOptions, OutputStats, PathChoice, Result
 /// again.
 const SPILLED: u64 = 64 << 20;
 
-/// Number of times that the data are cut to make room for the file's end.
+/// Limit on the number of times that the data are cut to make room for the file's end.
 const ATTEMPTS: u64 = 4;
 
 /// The open file or stream.
@@ -99,7 +99,7 @@ impl RecordedData {
 struct PublishedData {
     /// The beginning of the file: header, events, features.
     beginning: Beginning,
-    /// End of the data according to the header.
+    /// End of the feature table that follows the data according to the header.
     end: u64,
     /// Whether a feature table follows the data, which the next bytes overwrite.
     has_table: bool,
@@ -143,7 +143,7 @@ impl OutputFile {
         }
     }
 
-    /// Adds the figures so far: the path of the bytes, and the dropped bytes.
+    /// Adds the figures so far, except the bytes in the file and of records.
     pub(super) fn so_far(&self, stats: &mut OutputStats) {
         self.sink.add_stats(stats);
         stats.system_calls += self.calls;
@@ -203,7 +203,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Continues through mapped windows, if this is a file that isn't mapped yet.
+    /// Continues through mapped windows, if this is a file.
     pub(super) fn map(&mut self, window_thread: WindowThread, window_bytes: u64) {
         if let OpenOutput::File { file, .. } = &self.open {
             self.sink.map(Arc::clone(file), window_thread, window_bytes);
@@ -544,7 +544,7 @@ impl OutputFile {
     }
 
     /// Completes the file, or the rest of it after a failure. Returns the window thread, for the
-    /// next file.
+    /// next file, and the file's path.
     pub(super) fn finish(
         mut self,
         closing: &Closing<'_>,
@@ -625,7 +625,7 @@ impl OutputFile {
                 self.published.beginning.feature_table.len()
             };
             let behind = end + table as u64;
-            // The description is part of the data; the header points after it.
+            // The last records are part of the data; the tail follows them.
             let data_end = behind + last.len() as u64;
             let ending = description.ending(&(self.data.start..data_end))?;
             let bytes = [last, &ending.tail].concat();

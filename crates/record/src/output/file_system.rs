@@ -108,13 +108,14 @@ impl DiskFile for File {
     }
 }
 
-/// Smallest assumed block, in bytes: the kernel reports the size since 6.1.
+/// Smallest block in bytes that is used for `O_DIRECT`. It is assumed if the kernel, before 6.1,
+/// reports no size.
 const BLOCK: u32 = 4096;
 /// File systems that accept `O_DIRECT` and use the page cache all the same: btrfs with checksums,
 /// and in-memory ones (`linux/magic.h`).
 const CACHED: [(FsWord, &str); 3] =
     [(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9123_683e, "btrfs")];
-/// File systems that accept whole pages even if the kernel reports no size: ext2 to ext4, XFS,
+/// File systems for which [`BLOCK`] is assumed if the kernel reports no size: ext2 to ext4, XFS,
 /// f2fs.
 const PLAIN: [FsWord; 3] = [0xef53, 0x5846_5342, 0xf2f5_2010];
 

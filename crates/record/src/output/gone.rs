@@ -57,7 +57,7 @@ pub(super) fn sync_folder(of: &Path) -> Result<(), Errno> {
     let folder = of.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = File::open(folder.unwrap_or(Path::new("."))).map_err(|error| errno(&error))?;
     match rustix::fs::fsync(folder) {
-        // The file system needs no sync of folders.
+        // The file system doesn't support a sync of folders.
         Err(Errno::INVAL) => Ok(()),
         synced => synced,
     }

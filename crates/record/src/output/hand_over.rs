@@ -1,6 +1,6 @@
-//! Locks and channels between threads: the standard library's. Built with `--cfg shuttle` they are
-//! those of a scheduler that picks the next thread at random, so tests cover interleavings that a
-//! machine may never produce, and detect deadlocks (`./x shuttle`).
+//! Threads, and locks and channels between them: the standard library's. Built with `--cfg shuttle`
+//! they are those of a scheduler that picks the next thread at random, so tests cover interleavings
+//! that a machine may never produce, and detect deadlocks (`./x shuttle`).
 
 #[cfg(shuttle)]
 pub(super) use shuttle::{

@@ -1,4 +1,5 @@
-//! Writes a recording's bytes from the rings to a file or a stream.
+//! Writes a recording's bytes from the rings to a file or a stream, or hands its records to a
+//! callback.
 //!
 //! ```text
 //! begin | header, events, features, formats |
@@ -6,9 +7,9 @@
 //! flush                                                   ^             ^      data.size: readers see everything before
 //! finish                                                                | tail |, then the header that points at it
 //! ```
-//! Everything before the last flush can be read, whatever happens to the recorder. A full disk or a
-//! limit on file sizes ends the recording: its data are cut at a record's end, as far back as the
-//! tail needs room.
+//! Everything before the last completed flush can be read, whatever happens to the recorder. A full
+//! disk or a limit on file sizes ends the recording: its data are cut at a record's end, as far
+//! back as the tail needs room.
 
 mod compressor;
 mod cuts;
@@ -60,8 +61,8 @@ pub use stats::{OutputStats, Path};
 pub struct Closing<'a> {
     /// The description, with facts that are only known at the end.
     pub description: &'a Description,
-    /// The last records. They are written even if the recording had to end: data are cut to make
-    /// room for them.
+    /// The last records. In a file they are written even if the recording had to end: data are cut
+    /// to make room for them.
     pub records: &'a [u8],
 }
 
@@ -128,7 +129,8 @@ pub trait RecordWriter: fmt::Debug + Send {
     /// finished file's name.
     ///
     /// # Errors
-    /// Fails if the destination is no file; otherwise as [`RecordWriter::append`].
+    /// Fails if the destination is no file, or if the next file can't be created; otherwise as
+    /// [`RecordWriter::append`].
     fn switch(
         &mut self,
         closing: &Closing<'_>,
@@ -164,7 +166,8 @@ pub trait RecordWriter: fmt::Debug + Send {
         None
     }
 
-    /// Returns the figures so far. A queue's are those of the moment; bytes are not included.
+    /// Returns the figures so far. A queue's are those of the moment; bytes of the current file are
+    /// not included.
     fn so_far(&self) -> OutputStats;
 
     /// Completes the recording. It never fails: the returned figures state the dropped bytes and
@@ -195,9 +198,9 @@ impl DerefMut for Output {
 }
 
 impl Output {
-    /// Opens a destination. An existing file is renamed with the ending `.old`. Streams,
-    /// compression, and the direct and the mapped path start their threads at once; with
-    /// [`PathChoice::Auto`], a file's thread starts when the file first grows fast.
+    /// Opens a destination. An existing file is renamed with the ending `.old`, unless it is empty
+    /// and the user's. Streams, compression, and the direct and the mapped path start their threads
+    /// at once; with [`PathChoice::Auto`], a file's thread starts when the file first grows fast.
     ///
     /// # Errors
     /// See [`OutputError`]; fails with [`OutputError::NoReader`] for a FIFO without a reader.

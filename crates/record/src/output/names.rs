@@ -54,7 +54,8 @@ pub(super) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// Adds the newest file, and removes the oldest if there are more than `max`.
+    /// Adds the newest file, and removes the oldest if there are more than `max`, but never the
+    /// newest.
     pub(super) fn add(
         &mut self,
         file: PathBuf,

@@ -34,7 +34,7 @@ pub enum FileSwitch {
     Size(u64),
     /// At this age.
     Time(Duration),
-    /// On SIGUSR2 from the user.
+    /// When the caller asks for it ([`crate::Recording::switch`]).
     Signal,
 }
 
@@ -49,7 +49,7 @@ pub struct OutputOptions {
     pub compress: Option<i32>,
     /// Whether every flush waits until the data are on the disk.
     pub sync: bool,
-    /// Bytes of the file at which the recording ends.
+    /// Bytes of the file at which the recording ends; `None`: unlimited.
     pub max_size: Option<u64>,
     /// When to begin another file; `None`: one file.
     pub switch: Option<FileSwitch>,
@@ -58,7 +58,7 @@ pub struct OutputOptions {
     /// Whether the file's name ends with the time at which it was finished. With several files it
     /// always does.
     pub timestamp: bool,
-    /// With [`PathChoice::Auto`], bytes per second above which a file is written past the page
+    /// With [`PathChoice::Auto`], bytes per second from which a file is written past the page
     /// cache.
     pub direct_at: u64,
     /// Bytes of the queue before a stream, before compression or before a disk written past the
@@ -83,7 +83,8 @@ impl Default for OutputOptions {
     }
 }
 
-/// Smallest number of size checks while a file grows to its limit.
+/// Size checks while a file grows to its limit, unless its steps would be shorter than a page or
+/// longer than [`LARGEST_STEP`].
 const LOOKS: u64 = 64;
 /// Most bytes between two size checks.
 const LARGEST_STEP: u64 = 1 << 20;

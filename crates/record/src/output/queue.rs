@@ -49,7 +49,7 @@ pub(super) struct Queue {
     filling: Option<PageBuffer>,
     /// Whether pieces are only handed over when full, or at a flush.
     fills: bool,
-    /// Whether pieces are written from where they lie.
+    /// Whether pieces may be written from where they lie, and so have large pages.
     is_large: bool,
 }
 
@@ -107,7 +107,8 @@ impl Queue {
     /// Gives the recording to the thread if the file grows fast.
     fn hand_over_when_fast(&mut self) {
         if self.is_by_pace && self.here.as_ref().is_some_and(|recording| recording.is_fast()) {
-            // If no thread can be started, the appending thread continues.
+            // If no thread can be started or the file can't go past the page cache, the appending
+            // thread continues.
             if self.start_threads().is_ok() {
                 self.hand_over();
             }
@@ -148,7 +149,7 @@ impl Queue {
         receiver.recv().unwrap_or(Err(OutputError::Thread(Errno::SRCH)))
     }
 
-    /// Hands over the piece being filled, which ends with whole records.
+    /// Hands over the piece being filled, which ends at a record's end.
     fn push_filling(&mut self) {
         if let Some(piece) = self.filling.take() {
             self.push(piece, true);
@@ -190,7 +191,7 @@ impl RecordWriter for Queue {
         Ok(())
     }
 
-    /// Thread ids of the queue's thread and the recording's.
+    /// Thread ids of the queue's thread and of the recording's helper.
     fn threads(&self) -> Vec<i32> {
         self.thread.iter().map(|thread| thread.tid).chain(self.helper).collect()
     }
@@ -200,7 +201,8 @@ impl RecordWriter for Queue {
         self.call(move |recording| recording.begin(&description))
     }
 
-    /// Copies records into the queue; waits for room.
+    /// Writes records, or if the thread has the recording, copies them into the queue and waits for
+    /// room.
     fn append(&mut self, records: &[&[u8]]) -> Result<()> {
         if let Some(recording) = &mut self.here {
             recording.append(records)?;
@@ -227,7 +229,7 @@ impl RecordWriter for Queue {
         self.shared.lock().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Queues a flush without waiting for it.
+    /// Flushes, or if the thread has the recording, queues a flush without waiting for it.
     fn flush(&mut self) -> Result<()> {
         self.take_back_when_slow();
         if let Some(recording) = &mut self.here {
@@ -260,7 +262,7 @@ impl RecordWriter for Queue {
             .map_or_else(|| self.shared.lock().progress.is_switch_due, |here| here.is_switch_due())
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything is written, and asks the recording.
     fn size_when_finished(&mut self, closing: &Closing<'_>) -> Option<u64> {
         let description = closing.description.clone();
         let records = closing.records.to_vec();
@@ -304,7 +306,8 @@ impl RecordWriter for Queue {
         self.call(move |recording| Ok(recording.cut_back(room))).ok().flatten()
     }
 
-    /// Doesn't wait: the path is as of the thread's last job.
+    /// Doesn't wait: if the thread has the recording, the recording's figures are as of its last
+    /// job.
     fn so_far(&self) -> OutputStats {
         let state = self.shared.lock();
         match &self.here {

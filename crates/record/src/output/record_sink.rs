@@ -13,7 +13,8 @@ use super::{Closing, OutputError, OutputStats, Path, RecordWriter, Result};
 pub struct SinkClosed;
 
 /// Receives records in the recording process, on the threads that read ring buffers: the caller's,
-/// and further ones if the options ask for them. Ring buffers are not emptied during a call.
+/// and further ones if there are more readers (by default one per 32 CPUs). The ring buffers' space
+/// isn't returned to the kernel during a call.
 pub trait RecordSink: Send {
     /// Receives the events with their attributes and ids, which are needed to decode records.
     fn begin(&mut self, description: &Description) -> ControlFlow<SinkClosed>;
@@ -30,7 +31,8 @@ pub trait RecordSink: Send {
     /// that no later record is older than the records before the previous one.
     fn records(&mut self, records: &[u8]) -> ControlFlow<SinkClosed>;
 
-    /// Reports that all records that the ring buffers held at this time were handed over.
+    /// Reports that all records that the caller's ring buffers held at this time were handed over;
+    /// other readers' may follow.
     fn flush(&mut self) -> ControlFlow<SinkClosed> {
         ControlFlow::Continue(())
     }

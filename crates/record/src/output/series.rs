@@ -77,7 +77,7 @@ impl FileSeries {
         })
     }
 
-    /// Thread id of the window thread.
+    /// Thread id of the window thread, unless a file has it.
     pub(super) fn thread(&self) -> Option<i32> {
         self.window_thread.as_ref().map(WindowThread::tid)
     }
@@ -92,7 +92,8 @@ impl FileSeries {
         self.options.step().is_some()
     }
 
-    /// Whether bytes go to the disk as they come, from where they lie.
+    /// Whether bytes may go past the page cache from where they lie: uncompressed, on a path that
+    /// allows it.
     pub(super) fn is_written_as_it_comes(&self) -> bool {
         let may_be_direct = matches!(self.options.choice, PathChoice::Auto | PathChoice::Direct);
         may_be_direct && self.options.compress.is_none()
@@ -109,8 +110,8 @@ impl FileSeries {
         self.choose_path();
     }
 
-    /// Goes past the page cache if requested, or while a file whose path depends on its growth
-    /// grows fast.
+    /// Goes past the page cache on the queue's thread: if requested, or while a file whose path
+    /// depends on its growth grows fast.
     fn choose_path(&mut self) {
         let wants_direct = match &self.pace {
             Some(pace) => pace.is_fast(),

@@ -1,4 +1,4 @@
-//! The path of bytes into an output: writes, mapped windows, or past the page cache.
+//! The path of bytes into an output: writes, mapped windows, past the page cache, or to a stream.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Sink {
     used: WindowUsage,
     /// System calls of abandoned paths.
     earlier_calls: u64,
-    /// The path that was in use until the file's end.
+    /// The mapped or direct path that was left last.
     left: Option<Path>,
     fallback: Option<String>,
 }
@@ -263,7 +263,8 @@ impl Sink {
         self.earlier_calls + of_path
     }
 
-    /// The path in use.
+    /// The path to report: the one in use, or instead of writes one that was left without a
+    /// failure.
     fn path(&self) -> Path {
         match &self.path {
             OpenPath::Write(_) if self.fallback.is_none() => self.left.unwrap_or(Path::Write),

@@ -174,7 +174,7 @@ fn all_paths_keep_every_record() {
     }
 }
 
-/// A tmpfs of limited size; `None` without root.
+/// A mounted tmpfs of limited size.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -211,7 +211,7 @@ fn a_full_disk_ends_the_recording_with_a_whole_file_that_fills_it() {
         let batch = samples(0..20_000);
         let mut random = fastrand::Rng::with_seed(1);
         let mut appended = 0_u64;
-        // Random instruction pointers make the records incompressible.
+        // Random instruction pointers keep the records from being compressed to almost nothing.
         let error = loop {
             let mut batch = batch.clone();
             batch.chunks_mut(40).for_each(|record| random.fill(&mut record[16..24]));

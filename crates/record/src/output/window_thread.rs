@@ -109,8 +109,8 @@ pub(super) fn spawn(
 ) -> Result<(JoinHandle<()>, i32)> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let run = move || {
-        // The thread only writes to files that others have opened. If a seccomp filter refuses the
-        // call, the thread keeps its capabilities.
+        // The thread opens no events. If a seccomp filter refuses the call, it keeps its
+        // capabilities.
         let _ = keep_none();
         let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
         work();
@@ -180,7 +180,7 @@ mod tests {
                 let offset = place * page as u64;
                 thread.ask(WindowRequest { file: Arc::clone(&file), offset, len: page });
                 let (window, _) = thread.take();
-                // The last window is unmapped when the thread ends.
+                // The last window is unmapped here.
                 window.into_iter().filter(|_| place < 2).for_each(|window| thread.unmap(window));
             }
         };

@@ -48,7 +48,7 @@ pub(super) struct Windows {
     is_asked: bool,
     /// Bytes of the next requested window.
     next_len: u64,
-    /// Bytes of the largest window.
+    /// Limit on the bytes of a window.
     largest: u64,
     used: WindowUsage,
     /// Whether written bytes are missing from the file: see [`FileWindow::is_torn`].
@@ -208,7 +208,7 @@ mod tests {
         bytes.chunks(9999).for_each(|piece| windows.append(&[piece]).unwrap());
         assert_eq!((windows.end(), windows.is_torn()), (10 + bytes.len() as u64, false));
         let (_thread, used) = windows.close();
-        // 256 KiB, 512 KiB, and twice the limit, rounded up to 1 MiB.
+        // 256 KiB, 512 KiB, and two of 1 MiB, to which the limit is rounded up.
         assert_eq!((used.windows, used.largest), (4, 1 << 20));
         let mut written = vec![0; bytes.len()];
         File::read_exact_at(&file, &mut written, 10).unwrap();

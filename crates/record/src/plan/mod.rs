@@ -328,9 +328,9 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     /// Whether an event of its own tracks processes. The first event can't if it is started and
-    /// stopped, sees only some tasks or CPUs, lacks the time, is inherited differently, or may be
-    /// overwritten. Neither does it if records of context switches are requested, or if there are
-    /// other events on whole CPUs.
+    /// stopped, is pinned, sees only some tasks or CPUs, lacks the time, is inherited differently,
+    /// or may be overwritten. Neither does it if records of context switches are requested, or if
+    /// there are other events on whole CPUs.
     fn needs_dummy(&self, groups: &[EventGroup]) -> bool {
         let Some(first) = groups.first().and_then(|group| group.events.first()) else {
             return true;

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 /// Share of the budget to which predictions are limited, as they have errors.
 const MARGIN: f64 = 0.9;
-/// Share of the remaining budget below which a faster step is taken.
+/// A faster step is taken if one costs at most this share of the remaining budget.
 const ROOM: f64 = 0.9;
 /// Weight of the latest observation in the recorder's share.
 const LATEST: f64 = 0.3;
 /// Factor by which the weight of earlier samples falls per observation.
 const EARLIER: f64 = 0.8;
-/// Length of a normal observation. A longer one counts as several.
+/// An observation of n times this length counts as n, a shorter one as one.
 const LOOK: Duration = Duration::from_millis(500);
 /// Observations at a step before a faster one is tried. The number doubles each time that a try
-/// fails, up to the second limit.
+/// fails, up to the second constant.
 const PATIENCE: u32 = 8;
 const MOST_PATIENCE: u32 = 256;
 
@@ -51,11 +51,12 @@ pub(super) struct Controller {
     budget: f64,
     /// Share of a busy CPU's time by step, descending; for a loop in user mode.
     costs: Vec<f64>,
-    /// Cost of the latest samples.
+    /// Cost of the samples, weighted towards the latest.
     samples: SamplesCost,
     cpus: usize,
     step: usize,
-    /// The recorder's share of the recorded CPUs' time; `None` before the first observation.
+    /// The recorder's share of the recorded CPUs' time, weighted towards the latest; `None` before
+    /// the first observation.
     recorder: Option<f64>,
     observations_here: u32,
     patience: u32,
@@ -86,7 +87,7 @@ impl Controller {
         self.step
     }
 
-    /// Ratio of the samples' cost to that of a loop.
+    /// Ratio of the samples' cost to that of samples of a loop, at least 1.
     fn kernel_cost_ratio(&self) -> f64 {
         let SamplesCost { of_loops, all } = self.samples;
         if of_loops > 0.0 { (all / of_loops).max(1.0) } else { 1.0 }

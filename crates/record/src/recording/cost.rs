@@ -8,7 +8,7 @@ use crate::output::Path;
 use crate::plan::PlannedEvent;
 use crate::session::RecordSession;
 
-/// Adds the cost to a ledger with its events, its times, and the command's usage.
+/// Adds the cost to a ledger that has its events, its times, and the command's usage.
 pub(super) fn complete(ledger: &mut Ledger, session: &RecordSession) {
     for (event, cost) in ledger.events.iter_mut().zip(session.sample_costs()) {
         event.sample_cost.clone_from(cost);
@@ -41,10 +41,11 @@ impl Recording {
         })
     }
 
-    /// Measures the cost of samples if it isn't known on this host. Calls `measure` with the events
-    /// whose cost is unknown, one per attribute; if it returns true, costs are computed again. Does
-    /// nothing before [`Recording::stop`], so that the ledger can separate the CPU time, and for a
-    /// stream, whose reader waits for its end.
+    /// Measures the cost of samples if it is only estimated for this host. Calls `measure` with the
+    /// timers and hardware events whose cost isn't exact, one per type and config; if it returns
+    /// true, costs are computed again. Does nothing before [`Recording::stop`], so that the ledger
+    /// can separate the CPU time; after the recording has stopped by itself; and for a stream or a
+    /// sink, whose reader waits for the end.
     pub fn calibrate(&mut self, measure: &mut dyn FnMut(&[&PlannedEvent]) -> bool) {
         let takes_no_wait = matches!(
             self.capture.shared.with_output(|output| output.so_far().path),

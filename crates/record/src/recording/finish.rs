@@ -22,7 +22,8 @@ pub struct RecordingResult {
 }
 
 impl Recording {
-    /// Stops all events. Records in the ring buffers stay for [`Recording::finish`].
+    /// Stops all events and BPF programs. Records in the ring buffers stay for
+    /// [`Recording::finish`]. Further calls do nothing.
     ///
     /// # Errors
     /// Fails if the kernel can't stop an event.
@@ -42,7 +43,7 @@ impl Recording {
     }
 
     /// Describes the running processes, if the options ask for that at the end: after the last
-    /// sample, which may still be in a ring buffer.
+    /// sample, so the ring buffers are drained first.
     fn describe_at_end(&mut self) -> Result<(), RecordError> {
         let at_the_end = self.session.options.synthesize.at_the_end;
         let Some(existing) = self.targets.tasks.existing.take().filter(|_| at_the_end) else {

@@ -1,5 +1,5 @@
-//! Adds the facts about a followed command to the ledger at the end: its tasks, and the share of
-//! their usage that the samples account for.
+//! Adds the facts about a followed command to the ledger: at the beginning how it is followed, at
+//! the end its tasks, and the share of their usage that the samples account for.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const FEW_SAMPLES: f64 = 20.0;
 pub(super) struct CgroupUsage {
     used_before: Option<CpuTime>,
     used: Option<CpuTime>,
-    /// Threads in the cgroup when recording ended.
+    /// Threads in the cgroup when recording ended, just before or after.
     threads: BTreeSet<i32>,
 }
 
@@ -48,8 +48,8 @@ impl CgroupUsage {
     }
 }
 
-/// Returns the weight of a sample of each event if tasks are counted separately; `None` if only
-/// part of the records is kept.
+/// Returns the weight of a sample of each event if tasks are counted separately; `None` without a
+/// followed command, or if only part of the records is kept.
 pub(super) fn weights(session: &RecordSession) -> Option<Vec<SampleWeight>> {
     let of = |attr: &Attr| match attr.sampling {
         Sampling::None => SampleWeight::Fixed(0),
@@ -134,8 +134,9 @@ struct CommandUsage {
 }
 
 impl CommandUsage {
-    /// Adds to an event's ledger the share that its samples account for: `sampled` is the sum of
-    /// their periods, `count` the event's total.
+    /// Adds to an event's ledger the share that its samples account for, and the event's exact
+    /// count if it is inherited with separate counts: `sampled` is the sum of their periods,
+    /// `count` the event's total.
     fn cover(
         &self,
         session: &RecordSession,
@@ -177,7 +178,8 @@ fn time_used(
     seen.used.or(command).filter(|_| always)
 }
 
-/// Returns the requested frequency in Hz.
+/// Returns the sampling frequency in Hz, also if a fixed period replaces it; `None` for other
+/// periods.
 fn rate(planned: &PlannedEvent) -> Option<u64> {
     match planned.attr.sampling {
         Sampling::Frequency(hz) => Some(hz),
@@ -194,7 +196,8 @@ fn time_at_levels(time: CpuTime, attr: &Attr) -> u64 {
     nanos(user + system)
 }
 
-/// Whether the usage is too little for a judgement: at most a few samples were to be expected.
+/// Whether the usage is too little for a judgement: fewer than [`FEW_SAMPLES`] samples were to be
+/// expected.
 fn is_little(sampling: Sampling, used: u64, busy_ns: u64) -> bool {
     let samples = match sampling {
         Sampling::None => 0.0,

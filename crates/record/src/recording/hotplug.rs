@@ -46,7 +46,7 @@ impl Hotplug {
         wakes.map_or(Ok(()), |file| poller.add(file, WakeSource::Cpus).map_err(RecordError::Poll))
     }
 
-    /// Whether the kernel sends messages about devices; otherwise lists must be compared.
+    /// Whether the kernel's messages about devices are received; otherwise lists must be compared.
     pub(super) fn has_messages(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.wakes().is_some())
     }
@@ -62,7 +62,7 @@ impl Hotplug {
 impl Recording {
     /// Notes recorded CPUs that went offline or came back, and reopens the events of the latter.
     pub(super) fn look_at_cpus(&mut self, ready: ReadySources, is_due: bool) {
-        // Without messages, lists are compared from time to time.
+        // Without messages, lists are compared at each flush.
         if self.is_stopped()
             || !(ready.contains(WakeSource::Cpus) || is_due && !self.watch.hotplug.has_messages())
         {
@@ -80,7 +80,7 @@ impl Recording {
         }
     }
 
-    /// Notes which recorded CPUs went offline, and returns the ones that are online again.
+    /// Notes which recorded CPUs went offline, and returns the ones that came back online.
     pub(super) fn note_gaps(&mut self) -> Vec<u32> {
         let Some(watch) = &mut self.watch.hotplug.watch else { return Vec::new() };
         self.account.counts.system_calls += 1;
@@ -93,7 +93,8 @@ impl Recording {
         self.recorded_among(&changes.online)
     }
 
-    /// Returns the CPUs on which events themselves are open.
+    /// Returns the ones of these CPUs on which events themselves are open, rather than on tasks
+    /// there.
     fn recorded_among(&self, cpus: &CpuList) -> Vec<u32> {
         cpus.iter().filter(|&cpu| self.sources.events.has_events_of(cpu)).collect()
     }

@@ -25,8 +25,9 @@ pub(super) struct Baseline {
 }
 
 impl Recording {
-    /// Returns the ledger of the current file, without the costs of completing it. `until_ns`: the
-    /// recorder's CPU time when recording ended. The next ledger counts from here.
+    /// Returns the ledger of the current file so far, without the cost of sampling and of
+    /// completing the file. `until_ns`: the recorder's CPU time when recording ended. The next
+    /// ledger counts from here.
     pub(super) fn ledger_of_file(
         &mut self,
         of: &FileStats,
@@ -100,7 +101,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the samples in the recording: counted and not dropped.
+/// Returns the events, each with the samples in the file: counted and not dropped.
 fn events(description: &Description, seen: &FileStats, lost: &[Option<u64>]) -> Vec<LedgerEvent> {
     let kept = |number: usize, of: fn(&SampleCounts) -> u64| {
         let sum = |stats: &Stats| stats.by_event.get(number).map_or(0, of);
@@ -191,7 +192,7 @@ pub(super) fn last_records(
     }
 }
 
-/// Adds facts that are known once the output is closed.
+/// Copies the output's figures into the ledger.
 pub(super) fn complete(output: &mut Output, account: &OutputStats) {
     account.path.name().clone_into(&mut output.path);
     output.fallback.clone_from(&account.fallback);

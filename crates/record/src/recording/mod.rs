@@ -1,11 +1,12 @@
 //! A recording under way.
 //!
-//! `start` opens it and `finish` ends it; `snapshot` and `switch` act on the caller's request.
-//! `ledger` computes the ledger's parts, `recount` the counts of a file that had to end early, and
-//! `cost` the cost of sampling, which `rate_control` keeps within a `budget`. `modules` tracks
-//! kernel modules, `hotplug` CPUs. `targets` are the recorded tasks, `followed` the ones of a
-//! command. `system_calls` are recorded by BPF programs. `ring_size` chooses the size of ring
-//! buffers, `description` describes the recording.
+//! `start` opens it and `finish` ends it; `snapshot` appends the records that are kept in memory,
+//! and `switch` begins another file. `ledger` computes the ledger's parts, `recount` the counts of
+//! a file that had to end early, and `cost` the cost of sampling, which `rate_control` keeps within
+//! a `budget`. `modules` tracks kernel modules, `hotplug` CPUs. `targets` are the recorded tasks,
+//! `followed` the ones of a command. `system_calls` connects the BPF programs that record system
+//! calls. `ring_size` chooses the size of ring buffers and the number of readers, `description`
+//! describes the recording.
 
 mod budget;
 mod cost;
@@ -113,17 +114,18 @@ impl Capture {
     }
 }
 
-/// The figures for ledgers. Each figure is in the ledger of exactly one file: `before` holds the
-/// counters' values when the current file began, and `total` sums up the completed files.
+/// The figures for ledgers. The ledger of a file counts from where the one before ended: `before`
+/// holds the counters' values when the current file began, and `total` sums up the completed files.
 #[derive(Debug)]
 struct LedgerFigures {
-    /// The recorder's part of the ledger; the rest is added at the end of a file.
+    /// The ledger's part that is known at the start: the recorder, and how a command is followed.
+    /// The rest is added at the end of a file.
     ledger: Ledger,
     total: Option<Ledger>,
     before: Baseline,
     counts: Counts,
     enabled: EnabledTime,
-    /// The recorder's CPU time when events were last stopped, in nanoseconds.
+    /// The recorder's CPU time when [`Recording::stop`] was called, in nanoseconds; `None` before.
     until_ns: Option<u64>,
     /// The recorder's CPU time for measuring the cost of samples, in nanoseconds.
     calibration_ns: u64,
@@ -154,8 +156,8 @@ impl LedgerFigures {
 }
 
 /// The sources of records. [`EventSources::resume`] starts off-CPU time before the events, and
-/// [`EventSources::pause`] stops it after them, so that no time has samples of events alone. A source that
-/// can't be stopped doesn't keep the others running.
+/// [`EventSources::pause`] stops it after them, so that no time between has samples of events
+/// alone. A source that can't be stopped doesn't keep the others running.
 #[derive(Debug)]
 struct EventSources {
     events: Events,
@@ -205,7 +207,8 @@ impl EventSources {
     }
 }
 
-/// Kernel objects that come and go: CPUs and modules. The kernel's messages wake both.
+/// Kernel objects that come and go: CPUs and modules. The kernel's messages about devices trigger a
+/// look at both.
 #[derive(Debug)]
 struct KernelWatch {
     hotplug: Hotplug,
@@ -224,7 +227,7 @@ struct RecordedTargets {
 pub enum RecordingState {
     /// Recording.
     Recording,
-    /// All recorded processes and threads have exited.
+    /// All recorded processes or threads have exited, if those are the target.
     TargetsEnded,
     /// Nothing more is recorded.
     Stopped(StopReason),
@@ -254,7 +257,7 @@ pub enum StopReason {
 /// The figures of a recording so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Samples of all events.
+    /// Samples that were read from ring buffers.
     pub samples: u64,
     /// How long events were enabled.
     pub recorded: Duration,
@@ -264,20 +267,20 @@ pub struct Status {
     pub written_bytes: u64,
 }
 
-/// Counts of occurrences during the recording.
+/// Counts of occurrences on the caller's thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     wake_ups: u64,
     system_calls: u64,
 }
 
-/// How long events were enabled, and the recorder's CPU time before and since.
+/// How long events were enabled, and the recorder's CPU time before that.
 #[derive(Debug)]
 struct EnabledTime {
     clock: Arc<dyn Clock>,
     enabled_since: Option<Instant>,
     before: Duration,
-    /// The recorder's CPU time when events were first enabled, in nanoseconds.
+    /// The recorder's CPU time when events were first enabled, in nanoseconds; 0 before.
     started_cpu_ns: u64,
 }
 
@@ -305,7 +308,7 @@ impl EnabledTime {
     }
 }
 
-/// When each periodic job is due.
+/// When each job is due.
 #[derive(Debug)]
 struct Deadlines {
     flush: Instant,
@@ -347,7 +350,8 @@ impl Recording {
         self.deadlines.next()
     }
 
-    /// Makes the next [`Recording::process`] empty the ring buffers, and sets the flush interval.
+    /// Makes the next [`Recording::process`] flush the output, and sets the flush interval of the
+    /// caller's thread.
     pub fn flush_every(&mut self, interval: Duration) {
         self.session.options.rings.flush_interval = interval;
         self.deadlines.flush = self.session.backend.clock.now();
@@ -448,7 +452,8 @@ impl Recording {
         matches!(self.state, RecordingState::Stopped(_))
     }
 
-    /// Enables all events but the ones that only track processes, which always run.
+    /// Enables all events but the ones that only track processes, which already run, and starts
+    /// off-CPU time. Does nothing in a stopped recording.
     ///
     /// # Errors
     /// Fails if the kernel can't enable an event.
@@ -461,7 +466,7 @@ impl Recording {
         self.sources.resume(|event| !session.is_tracking_only(event))
     }
 
-    /// Disables all events but the ones that only track processes.
+    /// Disables all events but the ones that only track processes, and stops the BPF programs.
     ///
     /// # Errors
     /// Fails if the kernel can't disable an event.
@@ -472,7 +477,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Stops all events, including the ones that track processes.
+    /// Stops all events, including the ones that track processes, and the BPF programs.
     fn disable_all(&mut self) -> Result<(), RecordError> {
         self.account.enabled.disabled();
         self.sources.stop_all()
@@ -489,7 +494,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Enables the events that start neither with the command nor later.
+    /// Enables the events that start neither with the command nor later; off-CPU time too, unless
+    /// recording begins later.
     fn enable_at_once(&mut self) -> Result<(), RecordError> {
         let events = &self.session.plan.events;
         self.sources.enable_events(|event| events[event].start == EventStart::AtOnce)?;
@@ -500,7 +506,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Empties the ring buffers, and flushes the output if that is due. Returns whether it was.
+    /// Empties the ring buffers, and flushes the output if that is due. Returns whether it was, and
+    /// the recording hasn't stopped.
     fn read(&mut self, now: Instant) -> Result<bool, RecordError> {
         let is_due = self.deadlines.flush <= now;
         if is_due {

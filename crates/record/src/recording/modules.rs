@@ -1,10 +1,10 @@
 //! Finds kernel modules that are loaded during a recording.
 //!
 //! The kernel writes no record of them. They are looked up when devices come or go (the kernel
-//! sends `add@/module/NAME`), from time to time, and at the end. Their records have no time, so
-//! readers apply them at their position in the file, which is before the samples of the current
-//! round. Samples in a module can therefore be symbolized from the module's load on, unless it was
-//! unloaded before the lookup.
+//! sends `add@/module/NAME`), from time to time, before the next file of a series, and at the end.
+//! Their records have no time, so readers apply them at their position in the file, which is before
+//! the samples of the current round. Samples in a module that are read after the lookup can
+//! therefore be symbolized.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,8 @@ use crate::describe::module_build_id;
 use crate::session::RecordSession;
 use crate::synthesize;
 
-/// Interval of lookups if the kernel sends messages about devices.
+/// Shortest interval of lookups without a message, if the kernel's messages are received. Otherwise
+/// each flush looks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The modules that the recording has described.
@@ -74,8 +75,8 @@ impl Recording {
         }
     }
 
-    /// Reads the build ids of loaded modules. That takes some 10 us per module, so short recordings
-    /// don't do it.
+    /// Reads the build ids of the initial modules, once. That takes some 10 us per module, so
+    /// recordings that end before the first lookup don't do it.
     fn read_build_ids_of_modules(&mut self) {
         let Some(known) = self.watch.modules.known.as_ref().filter(|_| !self.watch.modules.has_ids)
         else {

@@ -1,5 +1,5 @@
-//! Keeps sampling within its budget: measures the recorder's usage whenever rings are flushed, and
-//! changes the rates.
+//! Keeps sampling within its budget: measures the recorder's usage at each flush, and changes the
+//! rates.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ impl Recording {
         let Some(control) = &mut self.sources.rate_control else { return Ok(()) };
         let recorded = self.account.enabled.so_far();
         let throttled = self.capture.shared.throttled();
-        // Start-up doesn't count.
+        // CPU time before events were first enabled doesn't count.
         let cpu_ns = self.session.backend.clock.cpu_ns();
         let recorder_ns = cpu_ns.saturating_sub(self.account.enabled.started_cpu_ns);
         let seen = Observation {
@@ -155,7 +155,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns the highest current frequency of all events, in Hz; `None` if no event has one.
+    /// Returns the highest current frequency of all events, in Hz; `None` if no event has a
+    /// frequency.
     #[must_use]
     pub fn rate_hz(&self) -> Option<u64> {
         if let Some(control) = &self.sources.rate_control {

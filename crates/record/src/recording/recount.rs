@@ -13,15 +13,15 @@ use crate::capture::scanner::{EventTable, Scanner};
 use crate::capture::stats::{FileStats, Stats};
 use crate::output::disk::CutFile;
 
-/// Limit on the bytes of an event in the ledger.
+/// Bytes reserved for an event in the ledger.
 const EVENT_BYTES: u64 = 1 << 10;
 
-/// Limit on the bytes of the rest of a ledger.
+/// Bytes reserved for the rest of a ledger.
 const LEDGER_BYTES: u64 = 4 << 10;
 
 impl Recording {
     /// If the output takes nothing more, cuts its data until the end of the file fits, and counts
-    /// the rest. Returns `None` if everything appended is there.
+    /// the rest. Returns `None` if everything appended is there, or if the output can't be cut.
     pub(super) fn recount(&mut self, description: &Description) -> Option<FileCounts> {
         let room = room_for_end(description);
         // A lack of room is a failure like any other.
@@ -36,7 +36,7 @@ impl Recording {
     }
 }
 
-/// Returns the most bytes that the end of a file takes: its last records and description.
+/// Returns the bytes to reserve for the end of a file: its ledger and description.
 pub(super) fn room_for_end(description: &Description) -> u64 {
     let tail = description.ending(&(0..0)).map_or(0, |ending| ending.tail.len() as u64);
     tail + LEDGER_BYTES + EVENT_BYTES * description.events.len() as u64
@@ -46,7 +46,7 @@ pub(super) fn room_for_end(description: &Description) -> u64 {
 pub(super) struct FileCounts {
     /// Its samples.
     pub(super) samples: Scanner,
-    /// Other counts of the ledger, by CPU (`None`: CPU unknown).
+    /// Its other records, by CPU (`None`: CPU unknown).
     others: BTreeMap<Option<u32>, Scanner>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn replace(stats: &mut FileStats, counted: &mut FileCounts) {
     stats.forgotten_losses.clear();
     for (number, ring) in stats.rings.iter_mut().enumerate() {
         let fullest = ring.stats.fullest;
-        // A CPU may have two ring buffers. Counts without a CPU are attributed once.
+        // A CPU may have several ring buffers. Counts without a CPU are attributed once.
         let mut of_cpu = |cpu| counted.others.remove(&cpu).map(|scanner| scanner.stats);
         let without_cpu = if number == 0 { of_cpu(None) } else { None };
         let Stats { lost, throttled, .. } =

@@ -1,8 +1,8 @@
 //! The size of rings, and the number of threads that read them.
 //!
-//! The kernel clears and maps each page of a ring, which takes most of the time of starting and
-//! ending. So a ring whose events have known rates holds some seconds of records, and other rings
-//! get the maximum.
+//! The kernel clears and maps each page of a ring, which takes much of the time of starting and
+//! ending. So rings hold some seconds of records if the rates of all events are known, and
+//! otherwise get the maximum.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ const LARGEST: usize = 8 << 20;
 /// and never 2 MiB.
 const SMALLEST: usize = 2 << 20;
 
-/// Time for which a ring can hold samples while the reader waits for a disk. Samples with the
-/// deepest call chains, of 127 frames, fit for a quarter of that, which is four flush intervals.
+/// Time for which a ring is to hold samples while the reader waits for a disk, within the limits on
+/// its size. Samples with the deepest call chains, of 127 frames, fit for a quarter of that, which
+/// is four default flush intervals.
 const AWAY: Duration = Duration::from_secs(4);
 
 /// Assumed frames of a call chain.
@@ -38,8 +39,8 @@ pub(super) fn wanted(rings: &Rings, events: &[PlannedEvent]) -> u64 {
     rings.bytes.unwrap_or_else(|| fitting(rings, events).unwrap_or(LARGEST) as u64)
 }
 
-/// Returns the bytes for the records of some seconds; `None` if a rate is unknown, or if rings hold
-/// the kept records.
+/// Returns the bytes for the records of some seconds; `None` if a rate or a sample's size is
+/// unknown, or if rings hold the kept records.
 fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
     let is_overwritten = |event: &PlannedEvent| event.attr.flags.contains(Flags::WRITE_BACKWARD);
     if rings.keep == Keep::WhatFits || events.iter().any(is_overwritten) {
@@ -55,8 +56,8 @@ fn fitting(rings: &Rings, events: &[PlannedEvent]) -> Option<usize> {
     Some(bytes.clamp(SMALLEST, LARGEST).next_power_of_two())
 }
 
-/// Returns the highest sampling rate of an event per CPU if it is known: for clocks and hardware
-/// counters with a frequency. Other events occur in bursts.
+/// Returns the highest sampling rate of an event per CPU if it is known: for clocks, and for
+/// hardware counters with a frequency. Other events occur in bursts.
 fn samples_a_second(event: &PlannedEvent) -> Option<u64> {
     let flags = event.attr.flags;
     if flags.intersects(Flags::CONTEXT_SWITCH | Flags::TEXT_POKE) {
@@ -117,7 +118,8 @@ pub(super) fn warning(wanted_bytes: u64, tried: usize, smallest: usize) -> Optio
     (bytes < wanted_bytes).then_some(Warning::SmallRings { bytes, wanted_bytes, limit })
 }
 
-/// Returns the largest power of two that each ring can have, besides its control page.
+/// Returns the largest power of two that each ring can have, besides its control page; at least a
+/// page.
 fn share(all: u64, rings: usize) -> usize {
     let page = page_size();
     let each =
@@ -143,7 +145,7 @@ fn lockable(host: &Host) -> Option<u64> {
     Some(limit.saturating_add(kib.saturating_mul(1024).saturating_mul(cpus)))
 }
 
-/// Returns the number of threads that read rings, including the main one.
+/// Returns the default number of threads that read rings, including the main one.
 pub(super) fn readers(host: &Host) -> usize {
     host.online_cpus().map_or(1, |cpus| cpus.as_slice().len().div_ceil(CPUS_A_READER))
 }

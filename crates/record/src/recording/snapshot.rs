@@ -1,4 +1,5 @@
-//! Appends the contents of overwritten rings on request.
+//! Appends the contents of overwritten rings and of the flight recorder on request and at the end;
+//! also samples that still wait for a command's execve.
 
 use std::sync::Arc;
 
@@ -60,8 +61,8 @@ impl Snapshots {
 }
 
 impl Recording {
-    /// Appends the samples that still wait for the command's execve, before the last pass over the
-    /// rings: the execve's record was lost.
+    /// Drains the rings, and appends the samples that then still wait for the command's execve: its
+    /// record didn't come.
     pub(super) fn end_filter(&mut self) {
         if let Err(error) = self.capture.reader.drain(&self.capture.shared) {
             return self.stop_recording(error.into());

@@ -40,11 +40,11 @@ use crate::session::{RecordSession, Start};
 use crate::synthesize;
 use crate::warning::Warning;
 
-/// Descriptors besides the events': standard streams, pipes, signals, outputs, and two per reader
-/// thread.
+/// Descriptors reserved besides the events': for standard streams, pipes, signals, outputs, and
+/// reader threads, which have two each.
 const OTHER_FILES: usize = 32;
 
-/// Flush interval if the destination keeps nothing, so that a kill loses nothing.
+/// Shortest flush interval if the destination keeps nothing, so that a kill loses nothing.
 const WITHOUT_KEEPING: Duration = Duration::from_secs(1);
 
 impl Recording {
@@ -186,8 +186,9 @@ impl Recording {
         Ok(self.capture.shared.flush()?)
     }
 
-    /// Describes existing processes in the records that the kernel would have written. The event
-    /// that tracks processes already runs, so nothing is missed in between.
+    /// Describes existing processes in the records that the kernel would have written. First
+    /// enables the event that tracks processes, so that nothing is missed in between; with a
+    /// command's own events, the execve enables it.
     fn describe_existing(&mut self) -> Result<(), RecordError> {
         let Self { session, sources, capture, targets, watch, .. } = self;
         let shared = &capture.shared;
@@ -227,7 +228,8 @@ fn start_off_cpu(
     OffCpuTimes::start(options, attr, tasks.off_cpu_target(command), host).map(Some)
 }
 
-/// Makes off-CPU time wake a reader when many waits are ready.
+/// Makes a perf event for off-CPU time wake the caller's thread when its ring is half full. BPF
+/// programs don't wake it.
 fn add_off_cpu_files(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
     let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
     files.try_for_each(|file| poller.add(file, WakeSource::Ring).map_err(RecordError::Poll))
@@ -266,7 +268,8 @@ fn deadlines(session: &RecordSession, tasks: &TargetTasks) -> Deadlines {
 }
 
 /// Adapts the options to the output: raises the flush interval if the destination keeps nothing,
-/// and starts the output's threads if filters or the ledger must name them.
+/// unless binaries are to be kept, and starts the output's threads if filters or the ledger must
+/// name them.
 fn adapt_to_output(
     mut session: RecordSession,
     mut output: Output,

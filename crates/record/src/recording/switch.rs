@@ -16,8 +16,10 @@ use crate::synthesize;
 use crate::warning::{FinishedFile, Notice, Warning};
 
 impl Recording {
-    /// Completes the file, with a ledger of its own, and begins the next one with a description of
-    /// the running processes. A notice reports the file, or why there is no next one.
+    /// Completes the file, with a ledger of its own, and begins the next one. The running processes
+    /// are described at its beginning, or at the end of the completed file if the options ask for
+    /// that. A notice reports the completed file, or why the recording continues in the same one.
+    /// If the output fails, the recording stops.
     pub fn switch(&mut self) {
         if self.is_stopped() {
             return;
@@ -44,8 +46,8 @@ impl Recording {
         }
     }
 
-    /// Empties the ring buffers into the current file, unless its size limit is reached: the
-    /// records may belong to tasks that have exited, which the next file doesn't describe.
+    /// Empties the ring buffers into the current file, unless its size is limited: the records may
+    /// belong to tasks that have exited, which the next file doesn't describe.
     fn empty_before_switch(&mut self) -> Result<(), RecordError> {
         self.take_off_cpu()?;
         self.note_modules();
@@ -111,7 +113,7 @@ impl Recording {
 /// Why there is no next file.
 enum SwitchError {
     Output(StopReason),
-    /// Running processes can't be described; the current file is complete.
+    /// The next file can't be described; the recording continues in the current one.
     Describing(RecordError),
 }
 

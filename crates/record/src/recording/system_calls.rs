@@ -1,4 +1,4 @@
-//! Ring buffers, ids and losses of the BPF programs that write the samples of system calls.
+//! Ring buffers, ids, start and losses of the BPF programs that write the samples of system calls.
 
 use tare_kernel::bpf::BpfError;
 use tare_kernel::call_samples::CallSamples;
@@ -27,7 +27,8 @@ pub(super) fn event_ids(plan: &RecordPlan, events: &Events) -> Result<Vec<Vec<u6
     Ok(ids)
 }
 
-/// Makes programs wake each reader when they have filled a quarter of a ring buffer.
+/// Makes programs wake each reader when they have filled a quarter of a ring buffer since the last
+/// pass of the caller's thread.
 pub(super) fn add_to_pollers<'a>(
     calls: Option<&CallSamples>,
     mut readers: impl Iterator<Item = &'a Poller>,

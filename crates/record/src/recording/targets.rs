@@ -19,7 +19,7 @@ use crate::synthesize;
 pub(super) struct TargetTasks {
     /// The threads; empty for whole CPUs and cgroups.
     pub(super) threads: Vec<i32>,
-    /// Folders of the cgroups, in the order of their names.
+    /// Folders of the cgroups, in the order of the options.
     cgroups: Vec<OwnedFd>,
     /// Existing tasks to describe; `None` if only tasks that the command starts are recorded.
     pub(super) existing: Option<synthesize::Targets>,
@@ -31,7 +31,8 @@ impl TargetTasks {
     /// Looks up the tasks. `child` is the waiting command, `cgroup` the folder of its cgroup.
     ///
     /// # Errors
-    /// Fails if a process, thread or cgroup doesn't exist.
+    /// Fails if a process or cgroup doesn't exist or can't be accessed, or if a user has no
+    /// processes. Doesn't check threads.
     pub(super) fn find(
         target: &Target,
         child: Option<i32>,
@@ -105,7 +106,7 @@ impl TargetTasks {
         }
     }
 
-    /// Returns the folders of the cgroups, in the order of their names.
+    /// Returns the folders of the cgroups, in the order of the options.
     pub(super) fn cgroups(&self) -> Vec<RawFd> {
         self.cgroups.iter().map(AsRawFd::as_raw_fd).collect()
     }
@@ -138,7 +139,8 @@ mod tests {
     use super::*;
     use crate::options::Cpus;
 
-    /// A machine with process 7, whose threads are 7 and 9.
+    /// Makes a folder with the files of a machine, where process 7 has the threads 7 and 9. Returns
+    /// the folder, and a host that reads it.
     fn machine() -> (tempfile::TempDir, Host) {
         let root = tempfile::tempdir().unwrap();
         for tid in [7, 9] {

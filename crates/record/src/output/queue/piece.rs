@@ -5,8 +5,8 @@ use tare_kernel::page_buffer::PageBuffer;
 
 /// Bytes of a piece's memory: one large page.
 pub(super) const PIECE: usize = 2 << 20;
-/// Bytes of a page. A piece begins at a page boundary, or at the same offset from one as its place
-/// in the file.
+/// Bytes of a page. A piece begins at the same offset from a page boundary as its place in the
+/// file.
 const PAGE: u64 = 4096;
 
 /// Returns an empty piece, from spare memory if there is some. Its alignment matches the offset

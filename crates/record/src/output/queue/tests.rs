@@ -72,8 +72,8 @@ fn numbers_in<R: Read>(mut reader: Reader<R>) -> Vec<u64> {
     numbers
 }
 
-/// Appends some MiB in batches of random size to a queue whose reader closes after `most` bytes.
-/// Returns the figures, the bytes read, the number of records, and the first error.
+/// Appends a random number of batches of random size to a queue whose reader closes after `most`
+/// bytes. Returns the figures, the bytes read, the number of records, and the first error.
 fn stream(
     seed: u64,
     compress: Option<i32>,
@@ -138,7 +138,8 @@ fn a_closed_reader_ends_the_recording() {
             let (account, bytes, appended, failed) = stream(seed, compress, most);
             let got = numbers(&bytes);
             assert_eq!(got, (0..got.len() as u64).collect::<Vec<_>>(), "{seed}, {compress:?}");
-            // A stream that fits into the pipe is written before the reader closes.
+            // If the rest of a stream fits into the pipe, it may be written before the reader
+            // closes.
             let is_through = account.stopped.is_none();
             assert!(
                 !is_through || account.dropped_bytes == 0 && account.bytes <= most as u64 + 65_536,

@@ -18,7 +18,7 @@ const SPILLS_AT: usize = 2;
 pub(super) type Call = Box<dyn FnOnce(&mut FileSeries) + Send>;
 
 pub(super) enum Job {
-    /// Records. Unless `ends` is set, the last one continues in the next piece.
+    /// Records. Unless `ends` is set, the last one may continue in the next piece.
     Append {
         piece: PageBuffer,
         ends: bool,
@@ -144,7 +144,7 @@ impl OutputThread {
         let (hand, taken) = mpsc::sync_channel::<FileSeries>(1);
         let (give_back, recording) = mpsc::sync_channel(1);
         let (handle, tid) = spawn("tare-output", move || {
-            // A slow file is never handed over.
+            // The recording comes each time that a file grows fast, and never for a slow one.
             while let Ok(recording) = taken.recv() {
                 // The receiver is gone if the queue was dropped unfinished.
                 let _ = give_back.send(work(&of_thread, recording, capacity));
@@ -154,7 +154,8 @@ impl OutputThread {
     }
 }
 
-/// Body of the thread: runs all jobs of the queue in order until it ends.
+/// Body of the thread: runs the jobs of the queue in order, until the queue ends or a job gives the
+/// recording back.
 fn work(shared: &SharedQueue, mut recording: FileSeries, capacity: usize) -> FileSeries {
     let mut state = shared.lock();
     loop {
