@@ -13,7 +13,8 @@ use tare_record::output::{self, Destination, Output};
 use tare_record::{Backend, Recorder, Start};
 use tare_replay::{CodeDetail, ProfileOptions, Recording, summarize};
 
-/// Runs a closure on a thread of its own, and records this thread and the threads that it starts.
+/// Runs a closure on a new thread, and records that thread and the ones that it starts. Returns the
+/// number of samples.
 fn record(file: &Path, work: impl FnOnce() + Send + 'static) -> Result<u64, Box<dyn Error>> {
     let (tell, tid) = mpsc::channel();
     let (go, told_to_go) = mpsc::channel();

@@ -250,7 +250,8 @@ pub struct Sampling {
     pub callchains: Callchains,
     /// The kinds of branches (`PERF_SAMPLE_BRANCH_*`) in samples; `None`: no branches.
     pub branches: Option<u64>,
-    /// Fields of samples beyond the ones each event needs (`PERF_SAMPLE_*`).
+    /// Further fields of samples (`PERF_SAMPLE_*`). Time and instruction pointer depend on the
+    /// event alone.
     pub fields: u64,
     /// Mask of user registers in samples. Call chains by DWARF add those that they need.
     pub user_registers: u64,

@@ -5,8 +5,8 @@ use tare_format::abi::bindings as abi;
 /// A register's name, and its number in `sample_regs_user` and `sample_regs_intr`.
 pub type Register = (&'static str, u32);
 
-/// `arch/x86/include/uapi/asm/perf_regs.h`, without the segment registers that 64-bit kernels
-/// refuse.
+/// `arch/x86/include/uapi/asm/perf_regs.h`, without the vector registers, and without the segment
+/// registers that 64-bit kernels refuse.
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS: &[Register] = &[
     ("AX", abi::PERF_REG_X86_AX),

@@ -1,6 +1,6 @@
 //! Starts the recorder on simulated machines that are larger than any test machine. Four times as
-//! many CPUs or threads may take about four times the CPU time. The tests compare the thread's own
-//! CPU time, and only within one run.
+//! many CPUs or threads may take less than nine times the CPU time: linear growth, with room for
+//! noise. The tests compare the thread's own CPU time, and only within one run.
 #![allow(clippy::unwrap_used, reason = "all of this file is tests, the helpers too")]
 
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tare_simulate::disk::{Faults, SimulatedDisk};
 /// The events that are opened on each CPU or thread: a group and a single event.
 const EVENTS: &str = "{cpu-clock,page-faults}:S,context-switches";
 
-/// A machine with this many CPUs, as a folder.
+/// Makes a folder with the files of a machine that has this many CPUs.
 fn machine(cpus: u32) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("sys/devices/system/cpu/online");
@@ -36,8 +36,8 @@ fn cpu_ns() -> i128 {
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }
 
-/// Starts a recording and ends it. Returns the CPU time of the start, in nanoseconds, and the number
-/// of opened events.
+/// Starts a recording and ends it. Returns the CPU time of the start, in nanoseconds, and the
+/// number of opened events, including the ones that planning tries.
 fn start(cpus: u32, target: Target) -> (i128, usize) {
     let root = machine(cpus);
     let host = Host::at(root.path());

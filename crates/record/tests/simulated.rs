@@ -82,7 +82,8 @@ impl SimulatedMachine {
 
     /// Emits this many samples on each CPU. Returns how many the ring buffers had room for.
     fn sample(&self, samples: u64) -> u64 {
-        // The events that planning opened to probe the kernel are closed again and aren't among these.
+        // The events that planning opened to probe the kernel are closed again and aren't among
+        // these.
         let events = self.kernel.sampled();
         let mut stored = 0;
         for number in 0..samples {
@@ -99,7 +100,7 @@ impl SimulatedMachine {
         self.clock.advance(Duration::from_millis(500));
     }
 
-    /// Loads a kernel module. Its build id is its name, followed by the letter `build`.
+    /// Loads a kernel module. Its build id is its name, followed by the byte `build`.
     fn load(&self, name: &str, start: u64, build: u8) {
         let words = [4_u32, 4, NT_GNU_BUILD_ID].map(u32::to_ne_bytes).concat();
         let note = [&words[..], b"GNU\0", name.as_bytes(), &[build]].concat();
@@ -256,6 +257,7 @@ fn modules_loaded_during_a_recording_have_mappings() {
     let listed = reader.description().features().build_ids().unwrap();
     let listed: Vec<_> =
         listed.map(|listed| format!("{} {}", text(listed.path), text(listed.build_id))).collect();
-    // The list names the first build of each path; later builds are in the records of their mappings.
+    // The list names the first build of each path; later builds are in the records of their
+    // mappings.
     assert_eq!(listed, ["[end] end1", "[new] new1", "[old] old1"]);
 }

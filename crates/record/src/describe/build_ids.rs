@@ -24,7 +24,8 @@ const KERNEL: &[u8] = b"[kernel.kallsyms]";
 /// The code that the kernel maps into every process.
 const VDSO: &[u8] = b"[vdso]";
 
-/// Limit on the bytes of an ELF file's notes. Real files have some hundred.
+/// Limit on the bytes of a segment of notes in an ELF file, and of the vdso. Real segments of notes
+/// have some hundred.
 const NOTES_BYTES: u64 = 64 << 10;
 
 /// Limit on the bytes of a build id in a recording.
@@ -59,7 +60,7 @@ impl BuildIds {
         }
     }
 
-    /// Takes in the build id of a loaded module.
+    /// Takes in the build id of a loaded module, if its mapping is known without one.
     pub fn see_module(&mut self, name: &[u8], id: Vec<u8>) {
         if let Some(mapped) = self.files.get_mut(name)
             && matches!(mapped, MappedFile::File { .. })
@@ -86,7 +87,7 @@ impl BuildIds {
                     *loaded = MappedFile::Several;
                 }
             }
-            // A later file of a path replaces an earlier one: only its id can be read.
+            // A later file of a path replaces an earlier one: the list has one id per path.
             FileId::BuildId(id) if !id.is_empty() => {
                 _ = self.files.insert(path.to_vec(), MappedFile::Id(id.to_vec()));
             }

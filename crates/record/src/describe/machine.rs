@@ -32,7 +32,7 @@ pub(super) fn cpu_list(host: &Host, name: &str) -> Option<CpuList> {
     host.read(format!("/sys/devices/system/cpu/{name}")).ok()?.parse().ok()
 }
 
-/// Returns the highest CPU number plus one.
+/// Returns the highest number of a present CPU, plus 1.
 pub(super) fn present_cpus(host: &Host) -> Option<u32> {
     let present = cpu_list(host, "present")?;
     present.as_slice().last().map(|last| last + 1)

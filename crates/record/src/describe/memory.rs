@@ -58,6 +58,5 @@ fn memory(host: &Host, nodes: &CpuList) -> Option<MemoryTopology> {
     (!nodes.is_empty()).then_some(MemoryTopology { block_bytes, nodes })
 }
 
-/// Limit on block numbers, which sets the size of a bitmap: more than 64 TiB of memory in blocks of
-/// 128 MiB.
+/// Limit on block numbers, which sets the size of a bitmap: 64 TiB of memory in blocks of 128 MiB.
 const MAX_BLOCK: u32 = 1 << 19;

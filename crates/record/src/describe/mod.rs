@@ -1,5 +1,5 @@
 //! A recording's description of itself: the machine, the session, the formats of its tracepoints,
-//! the files that its samples lie in.
+//! the build ids of the files that its samples can lie in.
 
 mod build_ids;
 mod machine;
@@ -21,7 +21,7 @@ pub use tracing_data::tracing_data;
 /// Returns the feature sections of a recording. Leaves out facts that this machine doesn't provide,
 /// as perf does.
 ///
-/// It reads some 10 files per CPU, so it is called before or after the recording.
+/// It reads some 10 to 30 files per CPU, so the recorder calls it before it enables events.
 #[must_use]
 pub fn features(host: &Host, session: &SessionFacts) -> Vec<Feature> {
     let mut features = session.features();

@@ -1,12 +1,11 @@
-//! The session: command line, clock, groups, times.
+//! The session: version, command line, clock, times, groups, branches, build ids.
 
 use rustix::time::{
     ClockId, DynamicClockId, Timespec, clock_getres, clock_gettime, clock_gettime_dynamic,
 };
 use tare_format::file::writer::{BuildId, Clock, Feature, Group};
 
-/// Facts about a session. The description is written both before and after the recording; facts
-/// that are unknown so far are empty.
+/// Facts about a session. Facts that are unknown when the description is made are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFacts {
     /// The recorder's version.
@@ -25,12 +24,12 @@ pub struct SessionFacts {
     pub build_ids: Vec<BuildId>,
 }
 
-/// A clock, and a pair of readings with the time of day.
+/// A clock's resolution, and a reading of it together with the time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingClock {
     /// Resolution in nanoseconds.
     pub resolution_ns: u64,
-    /// Both clocks, read at one moment.
+    /// Both clocks, read one after the other.
     pub clock: Clock,
 }
 

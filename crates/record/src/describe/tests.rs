@@ -73,8 +73,9 @@ fn events_of(path: &Path) -> Vec<EventDescription> {
         .collect()
 }
 
-/// Lines that differ between files: offsets in the file, free memory, the session's own facts, and
-/// PMUs, which perf lists in folder order and tare by name.
+/// The beginnings of lines that differ between files: dates and times, offsets in the file, the
+/// session's own facts, missing features, and PMUs, which perf lists in folder order and tare by
+/// name.
 const OWN_LINES: [&str; 10] = [
     "captured on",
     "data ",
@@ -234,7 +235,7 @@ fn a_file_that_is_not_the_mapped_one_has_no_build_id() {
     );
 }
 
-/// A machine with these files.
+/// Writes the files of a machine below a folder. Returns the folder, and a host that reads it.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     let root = tempfile::tempdir().unwrap();
     for (path, content) in files {
@@ -246,7 +247,8 @@ fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
     (root, host)
 }
 
-/// Two kinds of cores, a CPU that is offline, one cache for two CPUs, memory in two nodes.
+/// A machine with a PMU for one kind of cores, two online CPUs that share a cache, an offline one,
+/// and two nodes, of which one has memory.
 fn larger_machine() -> (tempfile::TempDir, Host) {
     let cpu = |cpu: u32, file: &str| format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
     let mut files = vec![

@@ -78,7 +78,7 @@ fn formats(into: &mut Vec<u8>, formats: &BTreeMap<&str, Vec<u8>>) {
     formats.values().for_each(|format| long_text(into, format));
 }
 
-/// Encodes a size. The kernel's files of this kind are far below 4 GiB.
+/// Encodes a size or a count. The kernel's files of this kind are far below 4 GiB.
 fn number(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_ne_bytes()
 }

@@ -1,6 +1,6 @@
 //! Off-CPU time, as samples of the event `offcpu-time`. BPF programs sum it up
-//! (`tare_kernel::bpf::OffCpu`), and each pass over the ring buffers collects the sums since the
-//! last pass.
+//! (`tare_kernel::bpf::OffCpuPrograms`), or else perf events report each wait (`switches`). Each
+//! pass over the ring buffers collects the sums since the last pass.
 //!
 //! ```text
 //! a new user stack            sample without weight: registers, a copy of the stack, its name (`addr`)
@@ -68,12 +68,13 @@ pub(crate) struct OffCpuTimes {
     cpus: Option<CpuList>,
     callchain: Vec<u64>,
     wakers: Wakers,
-    /// Start of the last drain, by `CLOCK_MONOTONIC`. All waits of the next drain end after it.
+    /// Start of the last drain, by `CLOCK_MONOTONIC`. All waits that the programs report in the
+    /// next drain end after it.
     drained_ns: u64,
     pub(crate) totals: WaitTotals,
 }
 
-/// Sums of the samples that stand for waits.
+/// Sums of the samples that stand for waits. Waits and nanoseconds are the whole recording's.
 #[derive(Debug, Default)]
 pub(crate) struct WaitTotals {
     /// Samples in the current file.
@@ -109,7 +110,7 @@ impl OffCpuTarget<'_> {
 
 impl OffCpuTimes {
     /// Loads the programs, for samples of this event. If they can't be loaded, uses perf events,
-    /// with fewer fields in the samples.
+    /// and leaves out the fields that these can't fill.
     ///
     /// # Errors
     /// Fails with [`RecordError::OffCpu`] or [`RecordError::OffCpuNeither`].
@@ -181,7 +182,8 @@ impl OffCpuTimes {
         }
     }
 
-    /// Descriptors that become readable when many waits are ready.
+    /// Descriptors of perf events that become readable when a ring has reached its watermark. The
+    /// programs have none.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let events = match &self.source {
             WaitSource::Programs(_) => None,
@@ -212,7 +214,7 @@ impl OffCpuTimes {
                     totals.waits += wait.waits;
                     totals.ns += wait.ns;
                     if let Some(waker) = &wait.waker {
-                        // The start of the period precedes every wait that names this waker.
+                        // The last drain precedes the end of every wait that names this waker.
                         wakers.introduce(waker, functions, *fields, time_ns(since_ns), &mut bytes);
                     }
                     wait_sample(wait, functions, callchain)
@@ -232,7 +234,7 @@ impl OffCpuTimes {
 
     /// Returns the counts of recorded, lost and ignored waits.
     pub(crate) fn ledger(&self) -> Ledger {
-        // If the kernel's counts can't be read, this process's own are used.
+        // Counts of lost and ignored waits are 0 if the kernel's can't be read.
         let counts = match &self.source {
             WaitSource::Programs(programs) => programs.counts().unwrap_or_default(),
             WaitSource::Events(events) => events.counts(),

@@ -33,7 +33,7 @@ pub(crate) enum Reason {
     Uninterruptible,
 }
 
-/// Addresses of waker symbols, above the reasons.
+/// First address of waker symbols, above the reasons.
 pub(crate) const WAKERS: u64 = ADDRESSES + 0x1_0000;
 /// Limit on waker symbols.
 pub(crate) const MOST_WAKERS: u64 = 1 << 16;
@@ -88,7 +88,7 @@ impl Reason {
     }
 }
 
-/// What a function on the stack reveals about a wait.
+/// The meaning of a function on the stack of a wait or a waker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FunctionReason {
     /// Nothing: the function belongs to the scheduler or to its tracing.
@@ -103,7 +103,7 @@ use Reason::{
     Poll, RunQueue, Signal, Sleep, Socket, Stopped, Terminal, Uninterruptible,
 };
 
-/// Functions by reason; a star matches any ending. The names are from Linux 5.18 to 7.3.
+/// Functions by reason; a star matches any text. The names are from Linux 5.18 to 7.3.
 const FUNCTIONS: &[(Reason, &[&str])] = &[
     (PageFault, &["handle_mm_fault", "exc_page_fault", "do_user_addr_fault", "do_page_fault"]),
     (Futex, &["futex_*", "__futex_*", "do_futex"]),
@@ -260,7 +260,8 @@ fn classify(name: &[u8]) -> Option<FunctionReason> {
     found.map(|(reason, _)| FunctionReason::Reason(*reason))
 }
 
-/// The functions of the running kernel that reveal why a task waits.
+/// The functions of the running kernel that reveal why a task waits, and whether an interrupt woke
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct WaitFunctions {
     /// Sorted by address.

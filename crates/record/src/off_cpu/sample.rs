@@ -11,7 +11,7 @@ use crate::registers;
 /// perf's name for the event of its `--off-cpu`.
 pub(crate) const EVENT: &str = "offcpu-time";
 
-/// Fields of samples with call chains, as in [`Attr::sample_type`].
+/// Fields of samples with call chains from stack copies, as in [`Attr::sample_type`].
 const CHAINS: u32 =
     abi::PERF_SAMPLE_CALLCHAIN | abi::PERF_SAMPLE_REGS_USER | abi::PERF_SAMPLE_STACK_USER;
 
@@ -44,7 +44,8 @@ pub(crate) fn fields(chains: bool, copies: bool, wakers: bool) -> u64 {
     u64::from(always | chains | wakers)
 }
 
-/// A sample of waits. Times are in the recording's clock.
+/// A sample of waits, or one that introduces a user stack or a waker. Times are in the recording's
+/// clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitSample<'a> {
     pub(crate) id: u64,

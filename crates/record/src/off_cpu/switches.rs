@@ -9,8 +9,8 @@
 //!
 //! A tracepoint's sample shows where a thread leaves its CPU, and a switch record that it gets one
 //! again. The tracepoint's samples alone aren't enough: a thread that comes back to an idle CPU is
-//! sampled in the idle thread, and some kernels deliver nothing from the idle threads of all CPUs but
-//! the first (seen on Linux 6.18, in perf's recordings as well).
+//! sampled in the idle thread, and some kernels deliver nothing from the idle threads of all CPUs
+//! but the first (seen on Linux 6.18, in perf's recordings as well).
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -33,19 +33,19 @@ use super::waits::{Limits, WaitKey, WaitSum, Waits};
 
 /// Bytes of each CPU's ring; fewer if the limit on locked memory is lower.
 const RING_BYTES: u32 = 4 << 20;
-/// Longest time from a record's timestamp until it is in the ring, in nanoseconds.
+/// Assumed longest time from a record's timestamp until it is in the ring, in nanoseconds.
 const UNDER_WAY_NS: u64 = 1_000_000;
 
 /// Why perf events can't record waits.
 #[derive(Debug, Error)]
 pub(super) enum SwitchesError {
-    /// The tracepoints' ids can't be read.
+    /// The tracepoints' ids or fields can't be read.
     #[error("{0}")]
     Tracefs(#[from] TracefsError),
     /// The list of the machine's CPUs can't be read.
     #[error("/sys/devices/system/cpu/online: {0}")]
     Cpus(#[source] std::io::Error),
-    /// The kernel refuses an event.
+    /// The kernel refuses to open or enable an event.
     #[error("the event {event} can't be opened: {errno}")]
     Open {
         /// The event.
@@ -137,7 +137,7 @@ impl Switches {
         let pids = match follow {
             FollowedTasks::Command(_) => Vec::new(),
             FollowedTasks::Processes(pids) => pids.clone(),
-            // Kernel threads are left out: each appears when it leaves a CPU.
+            // Kernel threads are among these, and are not followed.
             FollowedTasks::All(_) => procfs::processes(host).unwrap_or_default(),
         };
         for pid in pids {
@@ -154,7 +154,7 @@ impl Switches {
         }
     }
 
-    /// Descriptors that become readable when a ring is half full.
+    /// Descriptors that become readable when a ring holds 2 MiB.
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.files()
     }
@@ -227,7 +227,7 @@ impl Switches {
                 }
                 continue;
             }
-            // A record that can't be decoded is truncated.
+            // A record that can't be decoded is ignored.
             match record.decode() {
                 Ok(Record::Comm(comm)) if *waiting == Some(comm.tid) && comm.is_exec => {
                     *waiting = None;
@@ -289,7 +289,7 @@ fn split_callchain(callchain: &[u64]) -> (&[u64], &[u64]) {
     (kernel.get(1..).unwrap_or_default(), user.get(1..).unwrap_or_default())
 }
 
-/// Opens the events on each CPU.
+/// Opens the events on each online CPU.
 fn open(tracefs: &Tracefs, host: &Host) -> Result<OrderedRings, SwitchesError> {
     let cpus = host.online_cpus().map_err(SwitchesError::Cpus)?;
     let mut rings = OrderedRings::default();

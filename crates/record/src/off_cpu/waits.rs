@@ -1,5 +1,5 @@
-//! Computes the waits of threads from scheduler tracepoints in time order, in the way of the BPF
-//! program (`bpf/offcpu.bpf.c` of `tare-kernel`).
+//! Computes the waits of threads from scheduler tracepoints and records of switches, forks, execs
+//! and exits in time order, in the way of the BPF program (`bpf/offcpu.bpf.c` of `tare-kernel`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tare_kernel::bpf::{OffCpuCounts, WaitState};
 
 /// Limit on sums between two drains, as in the BPF program.
 const MOST_SUMS: usize = 16_384;
-/// Nanoseconds by which another CPU's wake-up may precede the switch that it ends.
+/// Nanoseconds by which another CPU's wake-up may precede the beginning of the wait that it ends.
 const WOKEN_EARLY_NS: u64 = 50_000;
 
 /// The bits of `prev_state` of `sched:sched_switch` that hold a state, and the ones that mark a
@@ -151,8 +151,8 @@ impl Waits {
                 thread.woken_ns = 0;
             }
             let unended = thread.wait.replace(OpenWait { start_ns: time_ns, state, callchain });
-            // The chain of a wait that began before the recording is unknown; the thread may have come
-            // back before the first record.
+            // The chain of a wait that began before the recording is unknown; the thread may have
+            // come back before the first record.
             if unended.is_some_and(|wait| !wait.callchain.is_empty()) && self.since_ns.is_some() {
                 self.counts.missing_waits += 1;
             }

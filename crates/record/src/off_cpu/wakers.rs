@@ -18,10 +18,11 @@ use super::ID;
 use super::reason::{MOST_WAKERS, SYMBOL, WAKERS, WaitFunctions};
 use super::sample::WaitSample;
 
-/// Limit on remembered wakers. The oldest are introduced again when they reappear.
+/// Limit on remembered wakers. When it is reached, all are forgotten, and introduced again when
+/// they reappear.
 const KNOWN: usize = 1 << 16;
 
-/// The wakers that the recording knows.
+/// The wakers that the current file knows.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     introduced: HashSet<u64>,
@@ -30,7 +31,7 @@ pub(super) struct Wakers {
 
 impl Wakers {
     /// Appends the records that introduce a waker, unless it is known. `fields` is the samples'
-    /// `sample_type`; `time_ns` precedes all waits that the waker ended.
+    /// `sample_type`; `time_ns` precedes the ends of all waits of this drain.
     pub(super) fn introduce(
         &mut self,
         waker: &Waker<'_>,
@@ -74,7 +75,8 @@ impl Wakers {
         _ = sample.encode(fields, into);
     }
 
-    /// Returns the address of a waker's symbol, and appends the symbol's record if it is new.
+    /// Returns the address of a waker's symbol, and appends the symbol's record if it is new. Above
+    /// [`MOST_WAKERS`], new names share an address without a symbol.
     fn symbol(&mut self, name: Vec<u8>, fields: u64, time_ns: u64, into: &mut Vec<u8>) -> u64 {
         if let Some(known) = self.names.get(&name) {
             return *known;

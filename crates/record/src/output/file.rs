@@ -87,7 +87,8 @@ impl RecordedData {
         self.failed.as_ref().map_or(0, |(_, cut)| self.records.saturating_sub(cut.records))
     }
 
-    /// Moves the end back to `cut`, and keeps the reason; `why` applies to data that have not ended.
+    /// Moves the end back to `cut`, and keeps the reason; `why` applies to data that have not
+    /// ended.
     fn move_end(&mut self, cut: CutPoint, why: OutputError) {
         let why = self.failed.take().map_or(why, |(earlier, _)| earlier);
         self.failed = Some((why, cut));

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Length of a measuring window.
+/// Shortest length of a measuring window, which ends when the file grows next.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Slow windows in a row after which a file counts as slow.
+/// Windows begun since the last fast one from which on a file counts as slow.
 const SLOW: u32 = 10;
 
 /// The growth rate of a file.
@@ -15,7 +15,7 @@ pub(super) struct Pace {
     began: Option<Instant>,
     /// Bytes since the window began.
     bytes: u64,
-    /// Slow windows since the last fast one; `None` if there was no fast one.
+    /// Windows begun since the last fast one; `None` if there was no fast one.
     slow: Option<u32>,
 }
 

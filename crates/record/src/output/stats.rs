@@ -41,16 +41,17 @@ pub struct OutputStats {
     pub path: Path,
     /// Why the path isn't the requested one.
     pub fallback: Option<String>,
-    /// Bytes in the files or in the stream, including headers and tables.
+    /// Bytes in the files or in the stream, including headers and tables; for a sink, bytes of
+    /// records.
     pub bytes: u64,
     /// Bytes of appended records.
     pub uncompressed_bytes: u64,
     /// Bytes of appended records that are not in the recording: it had ended, or was cut to make
     /// room for its end.
     pub dropped_bytes: u64,
-    /// Most bytes that waited in the queue at once; 0 without a queue.
+    /// Most bytes that waited in the queue at once; 0 if no queue was used.
     pub queue_high_water: usize,
-    /// Capacity of the queue in bytes; 0 without a queue.
+    /// Capacity of the queue in bytes; 0 if no queue was used.
     pub queue_bytes: usize,
     /// System calls for writing, including helper threads'; `docs/internals/output-path.md` lists
     /// them.
@@ -68,6 +69,6 @@ pub struct OutputStats {
     /// Whether the end of the file could not be written: readers then see the file of a killed
     /// recorder.
     pub unfinished: bool,
-    /// The files of the recording, oldest first; empty for a stream.
+    /// The kept files of the recording, oldest first; empty if the destination is no file.
     pub files: Vec<PathBuf>,
 }

@@ -228,8 +228,8 @@ fn start_off_cpu(
     OffCpuTimes::start(options, attr, tasks.off_cpu_target(command), host).map(Some)
 }
 
-/// Makes a perf event for off-CPU time wake the caller's thread when its ring is half full. BPF
-/// programs don't wake it.
+/// Makes the perf events for off-CPU time wake the caller's thread when a ring has reached its
+/// watermark. BPF programs don't wake it.
 fn add_off_cpu_files(off_cpu: Option<&OffCpuTimes>, poller: &Poller) -> Result<(), RecordError> {
     let mut files = off_cpu.into_iter().flat_map(OffCpuTimes::files);
     files.try_for_each(|file| poller.add(file, WakeSource::Ring).map_err(RecordError::Poll))
