@@ -35,7 +35,7 @@ impl FollowedCommand {
         }
     }
 
-    /// Time of the execve, in the recording's clock.
+    /// Time of the execve, in the recording's clock; `None` before it, or if unknown.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         self.exec.exec_ns()
     }

@@ -81,7 +81,7 @@ impl ExecFilter {
         !matches!(self.state, ExecState::Over { exec_ns: None })
     }
 
-    /// Time of the execve, in the recording's clock.
+    /// Time of the execve, in the recording's clock; `None` before it, or if unknown.
     pub(crate) fn exec_ns(&self) -> Option<u64> {
         match self.state {
             ExecState::Waiting { .. } => None,

@@ -45,7 +45,7 @@ pub(crate) struct JitProcesses {
     dumps: Option<Dumps>,
 }
 
-/// When the clocks were first read, and when they are due again.
+/// When the first jitdump was mapped, and when the clocks are to be read next.
 #[derive(Clone, Copy, Debug)]
 struct Dumps {
     first: Instant,

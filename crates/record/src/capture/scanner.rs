@@ -52,7 +52,7 @@ pub(crate) struct EventTable {
     tid_at: Vec<Option<usize>>,
     /// Ids with their events' indexes, sorted.
     ids: Vec<(u64, usize)>,
-    /// Thread ids of the recorder.
+    /// Thread ids of the recorder, if their samples are counted.
     own: Vec<i32>,
     /// The weight of a sample of each event, if tasks are counted separately.
     weights: Vec<SampleWeight>,
@@ -134,7 +134,8 @@ impl EventTable {
         Some((tid, period))
     }
 
-    /// Whether samples are only counted: there is one event, and their threads aren't needed.
+    /// Whether samples are only counted: there is one event, and neither their threads nor their
+    /// periods are needed.
     fn only_counts(&self) -> bool {
         matches!(self.tid_at[..], [None]) && self.weights.is_empty()
     }

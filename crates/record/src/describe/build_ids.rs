@@ -40,7 +40,7 @@ pub struct BuildIds {
 /// The file of a mapping, as its record identifies it.
 #[derive(Clone, Debug)]
 enum MappedFile {
-    /// The record contains the build id.
+    /// The build id, from the record or from the loaded module.
     Id(Vec<u8>),
     /// A file of this process, with its inode if known.
     File { pid: i32, inode: Option<u64> },
@@ -137,7 +137,8 @@ fn build_id(host: &Host, path: &[u8], mapped: &MappedFile) -> Option<BuildId> {
     (id.len() <= ID_BYTES).then(|| BuildId { kernel, id, path: path.to_owned() })
 }
 
-/// Returns the running kernel's build id; `None` if it was linked without one.
+/// Returns the running kernel's build id; `None` if it was linked without one, or if the kernel's
+/// notes can't be read.
 #[must_use]
 pub fn kernel_build_id(host: &Host) -> Option<Vec<u8>> {
     notes_build_id(&pseudo_file::read(&host.path("/sys/kernel/notes")).ok()?)

@@ -192,7 +192,8 @@ impl OffCpuTimes {
         events.into_iter().flatten()
     }
 
-    /// Returns the samples of the waits since the last drain.
+    /// Returns the samples of the waits since the last drain, and the records that introduce their
+    /// stacks and wakers.
     ///
     /// # Errors
     /// Fails if the programs' maps can't be read.

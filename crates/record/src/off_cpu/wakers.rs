@@ -1,4 +1,4 @@
-//! Tasks that wake others.
+//! Tasks and interrupts that wake tasks.
 //!
 //! ```text
 //! a new waker            symbol `woken by NAME` at an address of its own; sample without weight: its name

@@ -216,7 +216,7 @@ impl OutputFile {
         self.append_up_to(records, true)
     }
 
-    /// Writes bytes whose last record continues with the next call.
+    /// Writes bytes whose last record may continue with the next call.
     pub(super) fn append_part(&mut self, part: &[u8]) -> Result<()> {
         self.append_up_to(&[part], false)
     }
@@ -268,7 +268,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Checks that the file still exists and has the length that was written.
+    /// Checks that the file still exists and has the length that was written; otherwise ends the
+    /// data.
     fn check(&mut self) -> Result<()> {
         let OpenOutput::File { file, .. } = &self.open else { return Ok(()) };
         let FileState { bytes, is_deleted } = file.state()?;
@@ -290,8 +291,8 @@ impl OutputFile {
         }
     }
 
-    /// Ends the data where the sink found the file truncated, even if the file has been extended
-    /// since.
+    /// Ends the data after the sink found the file truncated: at the file's length, or before the
+    /// first record if the file has been extended since.
     fn end_truncated(&mut self) -> Result<()> {
         self.check()?;
         self.end_at_most(OutputError::Truncated, self.data.start)

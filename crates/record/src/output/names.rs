@@ -1,4 +1,4 @@
-//! Names of a recording's files if there are several.
+//! Names of a recording's finished files, which end with the time.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

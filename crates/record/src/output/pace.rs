@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Shortest length of a measuring window, which ends when the file grows next.
+/// Shortest length of a measuring window, which ends at the next [`Pace::add`].
 const WINDOW: Duration = Duration::from_secs(1);
 /// Windows begun since the last fast one from which on a file counts as slow.
 const SLOW: u32 = 10;

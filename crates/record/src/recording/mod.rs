@@ -94,7 +94,7 @@ impl Capture {
     /// Ends the reader threads. Their rings become this thread's.
     ///
     /// # Errors
-    /// Fails if a thread has died.
+    /// Fails if a thread has died, or had no reader.
     fn join_threads(&mut self) -> Result<(), RecordError> {
         for thread in std::mem::take(&mut self.threads) {
             let gone = || RecordError::Thread(std::io::ErrorKind::BrokenPipe.into());

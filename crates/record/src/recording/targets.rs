@@ -23,7 +23,7 @@ pub(super) struct TargetTasks {
     cgroups: Vec<OwnedFd>,
     /// Existing tasks to describe; `None` if only tasks that the command starts are recorded.
     pub(super) existing: Option<synthesize::Targets>,
-    /// Tasks whose exit ends the recording.
+    /// Tasks after whose exit the state is `TargetsEnded`.
     pub(super) waited_for: Targets,
 }
 

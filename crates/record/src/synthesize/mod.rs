@@ -24,7 +24,7 @@ use tare_kernel::procfs::{self, KernelModule};
 use buffer::RecordBuffer;
 use process::Processes;
 
-/// The processes to describe.
+/// The processes or threads to describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// All processes.

@@ -1,4 +1,4 @@
-//! A stream's queue with readers that are slow or close the stream.
+//! Queues of a stream whose reader is slow or closes it, and of a file whose growth and disk vary.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
