@@ -51,7 +51,7 @@ impl<'a> Rates<'a> {
     }
 
     /// Returns the rate of an event: from its own terms, from the options, or its default. With
-    /// [`Rate::Never`] there is none.
+    /// [`Rate::Never`] no event is sampled.
     pub(super) fn rate_for(&mut self, event: &Event) -> Result<Sampled, PlanError> {
         let of_event = event.sampling.rate;
         match (self.sampling.rate, of_event) {
