@@ -16,7 +16,7 @@ pub(super) fn disassemble(code: &FunctionCode, names: NameLookup<'_>) -> Vec<Ins
             bytes: bytes.to_vec(),
             text: with_target_name(text(word, address), target.map(|(address, _)| address), names),
             jump: target.filter(|(_, is_call)| !is_call).map(|(address, _)| address),
-            // 0x6b: br, blr, ret and eret jump to the address in a register.
+            // 0x6b: branches to an address in a register, such as br, blr, ret and eret.
             is_branch: target.is_some() || word >> 25 == 0x6b,
         }
     };
@@ -35,8 +35,8 @@ fn text(word: u32, address: u64) -> String {
     }
 }
 
-/// Returns the target of a branch, and whether it is a call. Source: Arm Architecture Reference
-/// Manual, C4.1.66, branches.
+/// Returns the target of a direct branch, and whether it is a call. Source: Arm Architecture
+/// Reference Manual, "Branches, Exception Generating and System instructions".
 fn target(word: u32, address: u64) -> Option<(u64, bool)> {
     let signed = |low: u32, bits: u32| {
         let field = word >> low & ((1 << bits) - 1);

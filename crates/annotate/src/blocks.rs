@@ -1,5 +1,6 @@
-//! The code between the branches of a branch stack: the instructions that ran from the target of one
-//! branch to the origin of the next, as `perf script -F brstackinsn` prints them.
+//! The code between the branches of a branch stack: the instructions that ran from the target of
+//! one branch to the origin of the next, and from the target of the latest to the sample, as `perf
+//! script -F brstackinsn` prints them.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,7 +15,8 @@ use crate::{aarch64, x86};
 const MAX_BLOCK_BYTES: u64 = 16384 - MAX_INSTRUCTION_BYTES;
 /// Bytes of the longest instruction.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
-/// Bytes to search for an unrecorded branch after the latest recorded one.
+/// Bytes to search for an unrecorded branch from the target of the latest recorded one on, if the
+/// sample's address lies before that target.
 const SEARCH_BYTES: u64 = 128;
 /// Limit on the blocks kept in memory. A loop executes the same few blocks many times, so a small
 /// cache holds them.
@@ -47,18 +49,20 @@ pub enum BranchStep {
 /// An instruction that ran.
 #[derive(Clone, Debug)]
 pub struct ExecutedInstruction {
-    /// Address in the address space.
+    /// Virtual address, in the process or the kernel.
     pub address: u64,
     /// The same address in its file.
     pub at: Option<DsoAddress>,
-    /// `None` if the bytes are no instruction.
+    /// `None` if the bytes are no x86 instruction. On aarch64 it isn't `None` then: its text begins
+    /// with `.inst`.
     pub instruction: Option<Rc<Instruction>>,
     /// If it is a recorded branch: the index of the branch in the sample, and the number of
     /// instructions since the branch before, itself included (0 if unknown).
     pub branch: Option<(usize, u32)>,
 }
 
-/// The first and the last address of a block, both the start of an instruction.
+/// The address of a block's first instruction, and the address of its last one or, if that is
+/// unknown, the end of the search.
 #[derive(Clone, Copy, Debug)]
 struct BlockRange {
     start: u64,
@@ -82,7 +86,7 @@ impl BranchBlocks {
     }
 
     /// Returns the code that led to a sample at `ip`. `branches` begins with the latest one;
-    /// `max_blocks` limits the number of blocks.
+    /// `max_blocks` limits the number of blocks between branches.
     pub fn steps(
         &mut self,
         machine: &mut Machine,
@@ -108,8 +112,8 @@ impl BranchBlocks {
         while at > 0 {
             let start = branches[at].to;
             at -= 1;
-            // Without the kernel's branches a block seems to reach from user code into the kernel,
-            // or back: it ends at the next recorded branch.
+            // If the recording lacks the kernel's branches, a block may seem to begin in user code
+            // and end in the kernel, or the reverse. As in perf, it ends at the branch after that.
             if is_kernel(start) != is_kernel(branches[at].from) && at > 0 {
                 at -= 1;
             }
@@ -122,7 +126,7 @@ impl BranchBlocks {
         &self.steps
     }
 
-    /// Returns the instruction at an address.
+    /// Returns the instruction at an address; `None` if its bytes can't be read.
     pub fn instruction(
         &mut self,
         machine: &mut Machine,
@@ -156,8 +160,9 @@ impl BranchBlocks {
         self.steps.push(BranchStep::Mismatch);
     }
 
-    /// Adds the code from the target of the latest branch to the sample. It ends at the first branch
-    /// instruction in between, which the CPU hadn't recorded yet.
+    /// Adds the code from the target of the latest branch to the sample, or only the sample's own
+    /// instruction if that code can't be read. The code ends at the first branch instruction in
+    /// between: the CPU may have taken that branch without having recorded it yet.
     fn last_block(&mut self, machine: &mut Machine, pid: i32, start: u64, ip: u64) {
         let end = if ip < start { start.saturating_add(SEARCH_BYTES) } else { ip };
         let code = self.code(machine, pid, BlockRange { start, end });
@@ -187,7 +192,8 @@ impl BranchBlocks {
         }
     }
 
-    /// Adds a step if the address is in another function than the step before.
+    /// Adds a [`BranchStep::Function`] if the address is in another function than the latest such
+    /// step.
     fn note_function(&mut self, machine: &mut Machine, pid: i32, address: u64) {
         let Some(at) = machine.dso_address(CpuMode::from_address(address), pid, address) else {
             return;
@@ -204,8 +210,9 @@ impl BranchBlocks {
         }
     }
 
-    /// Returns the instructions of a block, including the one at its end; `None` if its bytes can't be
-    /// read.
+    /// Returns the instructions of a block, including the one at its end; a few after its end may
+    /// follow. `None` if the bytes can't be read or the range can't be a block: it is too long,
+    /// runs backwards, begins at 0, or crosses between user code and the kernel.
     fn code(
         &mut self,
         machine: &mut Machine,

@@ -17,11 +17,13 @@ pub struct Instruction {
     pub address: u64,
     /// Encoded bytes.
     pub bytes: Vec<u8>,
-    /// Text, with the name of the function it jumps to or calls.
+    /// Text. [`crate::AnnotateRequest::annotate`] appends the name of the function that it jumps to
+    /// or calls, if known.
     pub text: String,
-    /// Target of a jump; `None` for a call.
+    /// Target of a direct jump; `None` for a call.
     pub jump: Option<u64>,
-    /// Whether the next instruction to run may be elsewhere than right after it.
+    /// Whether it is a jump, a call or a return; on x86 also a system call, an interrupt, a return
+    /// from either, or an entry into a virtual machine.
     pub is_branch: bool,
 }
 

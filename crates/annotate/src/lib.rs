@@ -1,4 +1,5 @@
-//! Annotates functions: the weight of the samples at each instruction, and its source line.
+//! Annotates functions: the weight of the samples at each instruction, and its source line. Also
+//! finds the code between the branches of a sample, and reads source files.
 
 mod aarch64;
 mod blocks;
@@ -30,7 +31,7 @@ pub struct AnnotatedFunction {
     pub all: Weight,
     /// Instructions in address order.
     pub lines: Vec<AnnotatedLine>,
-    /// Weight of the samples between these instructions or after them.
+    /// Weight of the samples whose address isn't the start of one of these instructions.
     pub elsewhere: Weight,
 }
 
@@ -41,7 +42,8 @@ pub struct AnnotatedLine {
     pub instruction: Instruction,
     /// Weight of the samples at it.
     pub weight: Weight,
-    /// Source file and line, if debug info has them. Untrusted.
+    /// Source file and line, if they were requested ([`AnnotateRequest::with_source`]) and debug
+    /// info has them. Untrusted.
     pub source: Option<(String, u32)>,
     /// Indices of the instructions in this function that jump here.
     pub jumps_from: Vec<usize>,
@@ -51,6 +53,7 @@ pub struct AnnotatedLine {
 pub type Offsets = HashMap<u32, Weight>;
 
 /// Returns the weight of the selected samples by event, function and distance from its start.
+/// Samples without a known function are left out.
 pub fn weights(
     profile: &Profile,
     samples: &SampleStore,
@@ -144,7 +147,8 @@ impl AnnotateRequest<'_> {
         })
     }
 
-    /// Returns the name of the function at an address of the file, with the distance from its start.
+    /// Returns the name of the function at an address of the file, with the distance from its start
+    /// unless that is 0.
     fn name_of(&self, symbol: Symbol, address: u64) -> Option<String> {
         let offset = self.machine.offset_of(symbol, address)?;
         let target = self.machine.symbol(DsoAddress { dso: symbol.dso, address: offset }).ok()?;

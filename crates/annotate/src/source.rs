@@ -1,8 +1,8 @@
 //! Lines of source files.
 //!
-//! Debug info names the files, and it comes from the recorded programs: a hostile program could name
-//! any file of the user who reads the recording. Only regular text files with the name of a source file
-//! are read, and root reads only those that everyone may read.
+//! Debug info names the files, and it comes from the recorded programs: a hostile program could
+//! name any file of the user who reads the recording. Only regular text files with the name of a
+//! source file are read, and outside of archives root reads only those that everyone may read.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -38,13 +38,15 @@ pub struct SourceRoot {
     relocation: Option<PathPrefix>,
     /// A folder that mirrors the recorded machine.
     symfs: Option<PathBuf>,
-    /// Whether that folder is an archive's: then this machine's files are of another build.
+    /// Whether that folder is an archive's. This machine's own files may be of another build, so
+    /// they aren't read then.
     is_archive: bool,
 }
 
 impl SourceRoot {
-    /// Looks for source files where `symbols` looks for binaries: below `--symfs` or in an archive, and
-    /// otherwise at their own paths, which `relocation` changes first.
+    /// With `relocation`, looks for a source file at the changed path alone. Otherwise looks where
+    /// `symbols` looks for binaries: in an archive alone, or below `--symfs` and then at the file's
+    /// own path.
     #[must_use]
     pub fn new(symbols: &SymbolOptions, relocation: Option<PathPrefix>) -> Self {
         let symfs = Some(symbols.symfs.clone()).filter(|symfs| symfs != Path::new("/"));
@@ -59,7 +61,7 @@ impl SourceRoot {
         let mirrored = self.symfs.as_ref().zip(path_below_root(path));
         let mirrored = mirrored.map(|(symfs, path)| symfs.join(path));
         if self.is_archive {
-            // An archive's files are unpacked for this user alone.
+            // Unpacked files are readable for this user alone.
             return read_file(&mirrored?, BYTES, true);
         }
         let mirrored = mirrored.and_then(|path| read_source(&path, BYTES));
@@ -80,7 +82,7 @@ impl PathPrefix {
     fn path(&self, path: &str) -> String {
         let Some(rest) = path.strip_prefix('/') else { return path.to_owned() };
         let stripped = rest.splitn(self.strip + 1, '/').nth(self.strip);
-        // A path with fewer folders is reduced to its file name.
+        // A path with fewer folders than `strip` is reduced to its file name.
         let last = rest.rsplit('/').next().unwrap_or(rest);
         format!("{}/{}", self.prefix.trim_end_matches('/'), stripped.unwrap_or(last))
     }
@@ -105,8 +107,8 @@ impl Sources {
     }
 }
 
-/// Returns an absolute path of debug info relative to the root folder, without `.` and `..`; `None` if
-/// the path is relative or leads above the root.
+/// Returns an absolute path of debug info relative to the root folder, without `.` and `..`; `None`
+/// if the path is relative or leads above the root.
 #[must_use]
 pub fn path_below_root(path: &str) -> Option<PathBuf> {
     let mut below = PathBuf::new();
@@ -121,9 +123,9 @@ pub fn path_below_root(path: &str) -> Option<PathBuf> {
     Some(below)
 }
 
-/// Reads a source file of at most `most` bytes. Returns `None` for other files: those without a source
-/// file's name, larger ones, binary ones, FIFOs and devices, and, for root, those that not everyone may
-/// read.
+/// Reads a source file of at most `most` bytes. Returns `None` for other files: those without a
+/// source file's name, larger ones, those with a NUL byte, those that aren't regular files or can't
+/// be read, and, for root, those that not everyone may read.
 #[must_use]
 pub fn read_source(path: &Path, most: u64) -> Option<Vec<u8>> {
     read_file(path, most, !rustix::process::geteuid().is_root())

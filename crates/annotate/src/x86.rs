@@ -52,7 +52,7 @@ pub(super) fn disassemble(
     instructions
 }
 
-/// Returns the target of a direct branch, and whether it is a call.
+/// Returns the target of a direct near branch, and whether it is a call.
 fn target(decoded: &Decoded) -> Option<(u64, bool)> {
     let is_near = matches!(
         decoded.op0_kind(),
@@ -61,7 +61,9 @@ fn target(decoded: &Decoded) -> Option<(u64, bool)> {
     is_near.then(|| (decoded.near_branch_target(), decoded.mnemonic() == Mnemonic::Call))
 }
 
-/// Whether perf counts the instruction as a branch: jumps, calls, returns and system calls.
+/// Whether it is a jump, a call, a return, a system call, an interrupt, a return from either, or an
+/// entry into a virtual machine: the branches that `intel_pt_insn_decoder()` of perf knows, without
+/// those of FRED and APX.
 fn is_branch(decoded: &Decoded) -> bool {
     let mnemonic = decoded.mnemonic();
     let is_transfer = matches!(

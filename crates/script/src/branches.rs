@@ -26,7 +26,8 @@ impl BranchPrinter {
         Self { blocks: BranchBlocks::new(arch), max_blocks, is_fixed: HashMap::new() }
     }
 
-    /// Returns the offset in the file, or the address itself in the kernel and in fixed files.
+    /// Returns the offset in the file, or the address itself in the kernel, in fixed files and
+    /// outside of known mappings.
     fn offset(&mut self, machine: &Machine, at: Option<DsoAddress>, address: u64) -> u64 {
         let is_user = CpuMode::from_address(address) == CpuMode::User;
         let Some(at) = at.filter(|_| is_user) else { return address };
@@ -162,8 +163,8 @@ fn add_own_instruction(text: &mut Vec<u8>, instruction: Option<&Instruction>, fi
     }
 }
 
-/// Adds a line with an instruction, and after a branch its flags, cycles and instructions per cycle.
-/// `cycles` is the running sum of a sample's branches.
+/// Adds a line with an instruction, and after a branch its flags, cycles and instructions per
+/// cycle. `cycles` is the running sum of a sample's branches.
 fn add_instruction(
     text: &mut Vec<u8>,
     executed: &ExecutedInstruction,

@@ -31,7 +31,7 @@ impl SampleLine<'_> {
         }
         if let Some(source) = sample.data_src.filter(|_| fields.contains(Fields::DATA_SRC)) {
             let words = format!("{source:16x} {}", DataSource(source));
-            // As in perf, the next field keeps its column.
+            // As in perf, the text is padded to the longest one so far.
             let width = self.addresses.data_source_width.max(words.len());
             self.addresses.data_source_width = width;
             self.text.extend_from_slice(format!("{words:<width$}").as_bytes());

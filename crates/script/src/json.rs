@@ -42,8 +42,8 @@ enum JsonLine<'a> {
     },
 }
 
-/// A sample. Fields that the event doesn't record are left out. Addresses are hexadecimal strings,
-/// because JavaScript's numbers have 53 bits.
+/// A sample. Fields that the event doesn't record are left out, except `comm`, which is then null.
+/// Addresses are hexadecimal strings, because JavaScript's numbers hold integers of 53 bits only.
 #[derive(Serialize)]
 struct JsonSample {
     event: String,
@@ -91,7 +91,7 @@ struct JsonFrame {
     line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<u32>,
-    /// The address to look up in debug info, if any.
+    /// The address to look up in debug info; `None` if it isn't looked up.
     #[serde(skip)]
     call: Option<DsoAddress>,
 }

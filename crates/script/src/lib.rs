@@ -6,8 +6,9 @@
 //!                                        \-> PendingLines                   source lines, inlined functions
 //!                     -> JsonSink -------------> LineBuffer -> Write        one object per sample
 //! ```
-//! Debug info is read for many addresses at once: a line that needs it leaves a gap, which is
-//! filled in when enough lines wait. The sinks write to the [`std::io::Write`] that they are given.
+//! Debug info is read for many addresses at once: a line of text that needs it leaves a gap, and a
+//! JSON object waits whole, until enough of them wait. The sinks write to the [`std::io::Write`]s
+//! that they are given.
 #![forbid(unsafe_code)]
 
 mod address;

@@ -9,7 +9,7 @@ pub(crate) struct LineBuffer<W> {
     text: Vec<u8>,
 }
 
-/// Bytes per write.
+/// Pending text is written once it has this many bytes.
 const BATCH: usize = 1 << 16;
 
 impl<W: Write> LineBuffer<W> {
@@ -22,7 +22,7 @@ impl<W: Write> LineBuffer<W> {
         &mut self.text
     }
 
-    /// Ends a record: writes a batch once it is full.
+    /// Ends a record: writes the pending text once there is enough for a batch.
     pub(crate) fn end_record(&mut self) -> io::Result<()> {
         if self.text.len() >= BATCH { self.flush() } else { Ok(()) }
     }

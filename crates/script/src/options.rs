@@ -9,9 +9,9 @@ pub enum TimeBase {
     /// The recording's clock.
     #[default]
     Recorded,
-    /// The first sample.
+    /// The first printed sample or other record.
     FirstSample,
-    /// The previous sample.
+    /// The sample or other record that was printed before.
     PreviousSample,
 }
 
@@ -49,7 +49,7 @@ pub struct ScriptOptions {
     pub time_base: TimeBase,
     /// Print call chains.
     pub callchains: bool,
-    /// Print inlined functions.
+    /// Print inlined functions; in JSON, source lines too.
     pub inline: bool,
     /// Print whole paths of source files instead of their names.
     pub full_source_paths: bool,
@@ -57,7 +57,7 @@ pub struct ScriptOptions {
     pub sources: SourceRoot,
     /// Limit of addresses per call chain.
     pub max_stack: usize,
-    /// Limit of blocks of code per branch stack.
+    /// Limit of blocks of code between the branches of a branch stack.
     pub max_blocks: Option<usize>,
     /// Functions that end a call chain.
     pub stop_at: Vec<String>,

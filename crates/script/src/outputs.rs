@@ -71,7 +71,7 @@ impl<'a> Outputs<'a> {
         &mut self.main
     }
 
-    /// Returns the output of an event's next sample.
+    /// Returns the output of an event's next sample, and counts the sample.
     pub(crate) fn for_sample(&mut self, event: usize) -> &mut PrinterOutput<'a> {
         let output = self.per_event.get_mut(event).unwrap_or(&mut self.main);
         output.samples += 1;

@@ -10,10 +10,11 @@ use tare_render::script::{Fields, decimal, hex, name, name_with_tabs};
 use tare_replay::{DsoAddress, Machine};
 use tare_symbols::{DsoKind, Frame};
 
-/// Bytes of text with gaps that wait for debug info.
+/// Gaps are filled once the text with the gaps has this many bytes.
 pub(crate) const BLOCK: usize = 1 << 22;
 
-/// Maximum number of cached lookups. Most addresses occur many times.
+/// Maximum number of cached lookups of each kind, checked after gaps are filled. Most addresses
+/// occur many times.
 const CACHED: usize = 1 << 18;
 
 /// A request for the functions and source lines of an address.
@@ -68,7 +69,7 @@ pub(crate) fn threads() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Whether debug info, or a compiler's own tables, may cover an address.
+/// Whether debug info, or the line records of a jitdump, may cover an address.
 pub(crate) fn may_have_lines(machine: &Machine, at: DsoAddress) -> bool {
     machine.dso(at.dso).is_some_and(|dso| {
         dso.kind.has_kernel_file() || matches!(dso.kind, DsoKind::Elf | DsoKind::JitDump { .. })
@@ -189,11 +190,12 @@ impl PendingLines {
 }
 
 /// Formats each frame as perf does: ` name+0x12 (file)`, or ` name+0x12 (inlined)` for an inlined
-/// function, with file and line below.
+/// function. With [`Fields::SRCLINE`], a second line with source file and line stands before
+/// ` (inlined)`.
 fn frame_texts(machine: &Machine, request: &FrameRequest, frames: &[Frame<'_>]) -> Vec<Box<[u8]>> {
     let symbol = machine.symbol(request.at);
-    // A call that doesn't return may be a function's last instruction. The return address is then in
-    // the next function, whose name perf prints.
+    // A call that doesn't return may be a function's last instruction. The return address is then
+    // in the next function, whose name perf prints.
     let is_next_function = frames.last().is_some_and(|last| last.symbol != symbol.ok());
     let innermost = frames.first().and_then(|frame| frame.location);
     let frames = match frames {

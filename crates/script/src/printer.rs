@@ -36,11 +36,12 @@ struct PrintedEvent {
     has_chain: bool,
     has_data_address: bool,
     config: u64,
-    /// The period of samples that don't carry their own.
+    /// The period printed for samples that don't carry their own: as in perf, the frequency if the
+    /// event has one.
     period: u64,
 }
 
-/// The fields in front of the event's name.
+/// The values of the fields that [`LinePrinter::add_head`] prints.
 struct LineHead {
     /// The thread whose name is printed.
     comm_tid: i32,
@@ -256,7 +257,7 @@ impl<'a> LinePrinter<'a> {
         Ok(())
     }
 
-    /// Adds thread, CPU, mode and time.
+    /// Adds thread, CPU, the letters of `misc`, and time.
     fn add_head(
         &mut self,
         text: &mut Vec<u8>,

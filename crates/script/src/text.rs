@@ -1,4 +1,4 @@
-//! The sink that prints records as lines.
+//! The sink that prints samples and other records as lines.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::outputs::{OpenEventOutput, Outputs};
 /// Writes the recording's description above the first line.
 pub type HeaderWriter<'a> = Box<dyn FnOnce(&mut Vec<u8>, &Description) -> io::Result<()> + 'a>;
 
-/// Prints each record as lines of text.
+/// Prints samples, and other records on request, as lines of text.
 pub struct TextSink<'a> {
     outputs: Outputs<'a>,
     filter: SampleFilter,
@@ -26,7 +26,8 @@ pub struct TextSink<'a> {
 }
 
 impl<'a> TextSink<'a> {
-    /// Prints to `out`, and the samples of each event to what `open_event` returns.
+    /// Prints to `out`; with `open_event`, prints the samples of each event to the output that it
+    /// opens.
     pub fn new(
         options: &'a ScriptOptions,
         description: &Description,
@@ -50,7 +51,7 @@ impl<'a> TextSink<'a> {
         Self { header, ..self }
     }
 
-    /// Whether the recording has any sample, printed or not.
+    /// Whether the recording has a sample before the end of the filter's times, printed or not.
     #[must_use]
     pub fn has_samples(&self) -> bool {
         self.has_samples
@@ -62,8 +63,8 @@ impl<'a> TextSink<'a> {
         self.outputs.samples_per_event()
     }
 
-    /// Prints the header above the first line, and learns events. A stream describes itself in records
-    /// before the kernel's first one, so the header waits for that record.
+    /// Prints the header above the first line, and learns events. A stream describes itself in
+    /// records before the kernel's first one, so the header waits for that record.
     fn begin_record<T>(&mut self, record: &Replayed<'_, T>) -> Result<(), ScriptError> {
         if record.raw.kind < kind::USER_TYPE_START
             && let Some(header) = self.header.take()
