@@ -12,7 +12,7 @@ struct pt_regs___call {
 #endif
 } __attribute__((preserve_access_index));
 
-/* The number of the returning call; -1 if it is gone. */
+/* The number of the returning call; -1 for the return from a signal handler, which replaces the registers. */
 static __always_inline long call_of(struct pt_regs *regs)
 {
 	struct pt_regs___call *of = (void *)regs;

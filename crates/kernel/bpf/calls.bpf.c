@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Writes two records for each system call into a ring buffer: at its beginning, with its arguments and the memory they point to, and at
- * its return, with what the kernel wrote. The loader fills a table with what to copy of each argument.
+ * Writes records into a ring buffer: at the beginning of system calls, with their arguments and the memory they point to; at their
+ * return, with the memory that the kernel wrote; and at forks, exits and signals. The loader's table has the rules for copying.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -45,7 +45,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define CONTROL 3
 #define PATH_PART 4 /* a path component, from the end */
 #define DESCRIPTION 5 /* struct description */
-#define UNREADABLE 0x80 /* nothing: the page is not in memory */
+#define UNREADABLE 0x80 /* flag: nothing, as reading would need a page fault or isn't allowed */
 
 /* How to copy it. */
 #define USER_BYTES 0
@@ -184,7 +184,7 @@ static __always_inline void submit(struct buffer *b, struct task *known, __u32 p
 		__sync_fetch_and_add(number, 1);
 }
 
-/* Adds a chunk: `most` bytes of memory, or a string. Returns whether the memory was readable. */
+/* Adds a chunk, if there is room: `most` bytes of memory, or a string. Returns 0 if the memory can't be read, else 1. */
 static __noinline int add(__u64 address, __u32 most, __u32 how, __u32 label)
 {
 	struct buffer *b = buffer();
@@ -313,7 +313,7 @@ static __noinline int add_message(struct walk *walk)
 	return 1;
 }
 
-/* `ret` is undefined before the call returns: then all of a vector is copied. */
+/* Returns 0 if memory can't be read. `ret` is -1 before the call returns, so that all of a vector is copied; 0 after a failure. */
 static __noinline int add_argument(struct call *call, __u64 *values, __u32 at, __u64 ret, __u32 width)
 {
 	struct argument *argument;

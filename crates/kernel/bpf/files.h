@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * A descriptor's current file: its path from the root of its mount's first mount namespace, last component first, or the addresses of
- * a socket.
+ * A descriptor's current file: the components of its path, last component first, up to the top of the tree of mounts; and a
+ * description, with the addresses of a socket.
  */
 #ifndef TARE_FILES_H
 #define TARE_FILES_H
@@ -12,8 +12,8 @@
 #define MAX_PARTS 64
 
 /* Flags of a description. */
-#define UNLINKED 1
-#define DISCONNECTED 2 /* without a path: a pipe, a socket, an anonymous inode */
+#define UNLINKED 1 /* in no folder, such as a deleted file, a disconnected one, or the root of a file system */
+#define DISCONNECTED 2 /* no path leads to it, as to a pipe, a socket, a memfd, an anonymous inode */
 
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Which tasks are followed. A task's state is in its task storage, which a forked task inherits. The loader marks its own process and
- * the targets through their pidfds, so process ids of other namespaces don't matter.
+ * Which tasks are followed. A task's state is in its task storage; a forked task gets its parent's state. The loader marks its own
+ * process and the targets through their pidfds, so process ids of other namespaces don't matter.
  */
 #ifndef TARE_FOLLOW_H
 #define TARE_FOLLOW_H
@@ -13,11 +13,11 @@
 #define WAITING 3 /* the child before it executes the command: followed from its execve on */
 
 struct task {
-	__u64 start; /* the beginning of its system call; 0: not seen */
+	__u64 start; /* when its system call began; 0: it is in none whose beginning was seen */
 	__u32 slot;
 	__u32 state;
 	__u64 missed; /* records without room since the last one that fit */
-	__u64 retry;  /* bit per argument: was not in memory at the call's beginning */
+	__u64 retry;  /* bit per argument: its memory couldn't be read at the call's beginning */
 };
 
 struct {
@@ -29,7 +29,7 @@ struct {
 
 const volatile __u32 all_tasks = 0;
 
-/* Slots of system calls: 64-bit tasks first, then 32-bit tasks. The last slot of each stands for all greater numbers. */
+/* Slots of system calls: 64-bit calls first, then 32-bit calls. The last slot of each stands for all other numbers. */
 #define CALLS 512
 #define SLOTS (2 * CALLS)
 
@@ -40,7 +40,7 @@ static __always_inline __u32 slot_of(struct task_struct *task, long nr)
 	return is_compat(task) ? slot + CALLS : slot;
 }
 
-/* The state of a task without one of its own: its process's. */
+/* The state of a task without one of its own: its process's; else `all_tasks` decides. */
 static __always_inline __u32 state_of_process(struct task_struct *task)
 {
 	struct task *leader = bpf_task_storage_get(&tasks, task->group_leader, NULL, 0);
@@ -73,7 +73,7 @@ static __always_inline struct task *storage(struct task_struct *task)
 	return known;
 }
 
-/* Returns the state of the current task, if it is followed. */
+/* Returns the storage of the current task if it is followed, else NULL. Follows a waiting child from its execve on. */
 static __always_inline struct task *followed(struct task_struct *task, __u32 slot)
 {
 	struct task *known = storage(task);
@@ -85,7 +85,7 @@ static __always_inline struct task *followed(struct task_struct *task, __u32 slo
 	return known->state == FOLLOWED ? known : NULL;
 }
 
-/* The waiting child has executed the command. */
+/* Follows a waiting child, which has executed the command. */
 static __always_inline void follow_execution(struct task_struct *task)
 {
 	struct task *known = bpf_task_storage_get(&tasks, task, NULL, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The parts of the kernel's structures that the programs read. The loader relocates each access to the running kernel's offsets by its
- * BTF (CO-RE).
+ * The kernel's types and constants that the programs share: of its structures, the fields that they read. The loader relocates each
+ * access to the running kernel's offsets by its BTF (CO-RE).
  */
 #ifndef TARE_KERNEL_H
 #define TARE_KERNEL_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Sums up waits for kernel locks and futexes by call chain. At a futex's first wait with a chain the top of the stack is copied too, so
- * that the chain can be unwound without frame pointers.
+ * Sums up waits for kernel locks and futexes by call chain. At the first wait for a futex with a chain, the top of the stack is copied
+ * too, so that the chain can be unwound without frame pointers.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -11,12 +11,12 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* enum of include/linux/bpf.h and of include/trace/events/lock.h */
+/* include/uapi/linux/bpf.h and include/trace/events/lock.h */
 #define BPF_F_USER_STACK (1U << 8)
 #define LCB_F_SPIN 1
 #define LCB_F_MUTEX 32
 
-/* Added to the tracepoint's flags for a futex. */
+/* The flags of a futex's key, in place of the tracepoint's. */
 #define FUTEX (1U << 31)
 
 #define FRAMES 24
@@ -41,7 +41,7 @@ struct pt_regs___lock {
 /* crates/kernel/src/bpf/lock.rs has the same layouts. */
 struct key {
 	__u64 chain;
-	__u32 process; /* 0: any */
+	__u32 process; /* 0 for kernel locks, whose waits of all processes are summed up */
 	__u32 flags;
 };
 
@@ -126,13 +126,13 @@ struct {
 	__uint(max_entries, 8 << 20);
 } ring SEC(".maps");
 
-/* Kinds of losses: waits that a table had no room for, and copies that the ring buffer had no room for. */
+/* Kinds of losses: waits that a table had no room for or whose end was missed, and copies that the ring buffer had no room for. */
 #define MISSING_WAITS 0
 #define MISSING_COPIES 1
 
 static const struct sums no_sums;
 
-/* One step of FNV-1a over words. */
+/* One step of a hash over words, similar to FNV-1a. */
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x100000001b3ULL;
@@ -156,7 +156,7 @@ static __noinline int add(__u64 chain, __u32 process, __u32 flags, __u64 ns)
 	return 0;
 }
 
-/* Returns a hash of the frames in `chain`, which identifies them. */
+/* Mixes the frames of `chain` into `hash`. The result identifies the chain. */
 static __always_inline __u64 hash_of(struct chain *chain, __u64 hash)
 {
 	for (int i = 0; i < FRAMES; i++) {
@@ -210,7 +210,7 @@ int BPF_PROG(contention_begin, void *lock, unsigned int flags)
 		return count_missing(MISSING_WAITS);
 	depth = waits->depth;
 	if (depth >= NESTED) {
-		/* Their ends were missed. */
+		/* The ends of these waits were missed. */
 		depth = 0;
 		count_missing(MISSING_WAITS);
 	}
@@ -263,7 +263,7 @@ int BPF_PROG(contention_end, void *lock, int ret)
 	return 0;
 }
 
-/* include/uapi/linux/futex.h */
+/* include/uapi/linux/futex.h, and EAGAIN of include/uapi/asm-generic/errno-base.h */
 #define FUTEX_WAIT 0
 #define FUTEX_LOCK_PI 6
 #define FUTEX_WAIT_BITSET 9
@@ -380,7 +380,7 @@ static __noinline int tell(struct copy *copy)
 	__u64 sp = copy->registers[STACK_POINTER];
 	__u32 bytes = 0;
 
-	/* The stack may end before that. */
+	/* The stack may end less than STACK bytes above its pointer. */
 	if (!bpf_probe_read_user(copy->stack, STACK, (void *)sp))
 		bytes = STACK;
 	else if (!bpf_probe_read_user(copy->stack, STACK / 2, (void *)sp))

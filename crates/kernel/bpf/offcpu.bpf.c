@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Sums up the time that tasks are not on a CPU, by thread, state and stacks. A wait begins in sched_switch, where the task still runs
- * and its stacks can be read; it ends in the sched_switch that resumes the task. After sched_waking it only waits for its CPU.
+ * Sums up time off the CPU by thread, state, stacks and waker; long waits are records. A running task's wait begins in sched_switch,
+ * where its stacks can be read, and ends in the sched_switch that resumes the task. After sched_waking it only waits for its CPU.
  */
 #include "offcpu.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Adds a part of a wait. No other CPU adds to this thread's sums meanwhile. */
+/* Adds a part of a wait. Only the CPU that resumes the thread adds to its sums, and `visit` when counting stops. */
 static __always_inline void add_to(void *sums, struct key *key, __u64 ns, __u64 now)
 {
 	struct sum *sum = bpf_map_lookup_elem(sums, key);
@@ -39,7 +39,7 @@ static __always_inline void add(__u32 epoch, struct key *key, __u64 ns, __u64 no
 		add_to(&even_sums, key, ns, now);
 }
 
-/* Writes a wait as a record of its own. */
+/* Writes a wait as a record of its own. Returns whether there was room. */
 static __noinline int write_long(struct wait *wait, struct task_struct *task, __u64 woken, __u64 now)
 {
 	struct long_wait *record = bpf_ringbuf_reserve(&ring, sizeof(*record), 0);
@@ -62,7 +62,7 @@ static __noinline int write_long(struct wait *wait, struct task_struct *task, __
 	return 1;
 }
 
-/* Ends a wait, or cuts it off here. */
+/* Ends a wait at `now`: the task resumes, or counting stops. */
 static __always_inline void end_wait(struct control *at, __u32 epoch, struct task_struct *task, struct wait *wait, __u64 now)
 {
 	struct key key = {};
@@ -114,7 +114,7 @@ static __always_inline void leave(void *ctx, struct control *at, struct task_str
 		wait->start = 0;
 		return;
 	}
-	/* Another CPU may have woken it before this one reports that it left. */
+	/* Another CPU may have woken it up to 50 us before this one reports that it left. */
 	if (!state || now - wait->woken > 50000)
 		wait->woken = 0;
 	wait->state = state;
@@ -192,7 +192,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* Waits in progress at the beginning and the end of the recording. */
+/* Begins the waits in progress when the programs start, and ends those in progress when counting stops. */
 SEC("iter/task")
 int visit(struct bpf_iter__task *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* The maps and layouts of offcpu.bpf.c, and access to them. crates/kernel/src/bpf/off_cpu/ has the same layouts. */
+/* The maps and layouts of offcpu.bpf.c, its stacks and its followed tasks. crates/kernel/src/bpf/off_cpu/ has the same layouts. */
 #ifndef TARE_OFFCPU_H
 #define TARE_OFFCPU_H
 
@@ -15,7 +15,7 @@
 
 /* include/linux/sched.h */
 #define TASK_DEAD 0x80
-#define TASK_REPORTED 0x90ff /* without the bits that say how it may be woken; with TASK_RTLOCK_WAIT and TASK_FROZEN */
+#define TASK_REPORTED 0x90ff /* the bits of a state that are kept: up to TASK_DEAD, TASK_RTLOCK_WAIT and TASK_FROZEN */
 #define PF_KTHREAD 0x00200000
 
 /* Flags beside the state of a wait. */
@@ -29,7 +29,7 @@
 #define WAITING 3 /* the child before it executes the command */
 
 const volatile __u32 all_tasks = 0;
-const volatile __u32 in_cgroups = 0; /* their number */
+const volatile __u32 in_cgroups = 0; /* number of cgroups that the recording is limited to; 0: not limited */
 const volatile __u32 wakers = 0;
 const volatile __u32 min_ns = 0;
 const volatile __u32 long_us = 0; /* waits of at least this length are records; 0: none */
@@ -72,9 +72,9 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 struct wait {
-	__u64 start;  /* when it left its CPU; 0: it is running */
-	__u64 woken;  /* when it was woken after that */
-	__u64 kernel; /* its stacks: keys of `all_stacks`, and of copies */
+	__u64 start;  /* when it left its CPU or was created; 0: it doesn't wait */
+	__u64 woken;  /* when it was woken; 0: not yet */
+	__u64 kernel; /* its stacks: keys of `all_stacks`, or for `user` of a copy */
 	__u64 user;
 	__u64 waker;  /* a key of `all_wakers` */
 	__u64 copied; /* the user stack that was copied last */
@@ -178,7 +178,7 @@ struct {
 	__type(value, struct waker);
 } all_wakers SEC(".maps");
 
-/* Copied user stacks. */
+/* The keys of copied user stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -270,8 +270,8 @@ static __always_inline __u32 state_of(struct task_struct *task)
 }
 
 /*
- * The epoch that a program may add to. The program announces it before checking that it is still current, so that the reader can wait
- * for programs that still use the old one.
+ * Returns the epoch to whose sums the program may add. The program announces the epoch and reads it once more, so that the reader can
+ * wait for programs that still use the old one.
  */
 static __always_inline __u32 enter(struct control *at, __u64 *busy)
 {
@@ -279,7 +279,7 @@ static __always_inline __u32 enter(struct control *at, __u64 *busy)
 	return *(volatile __u32 *)&at->epoch;
 }
 
-/* The state of a task; a new one's depends on its process. */
+/* Returns a task's state if it is followed or waits for its execve. An unknown task has its process's; else `all_tasks` decides. */
 static __always_inline struct wait *followed_or_waiting(struct task_struct *task)
 {
 	struct wait *wait = bpf_task_storage_get(&waits, task, NULL, 0), *leader;
@@ -305,7 +305,7 @@ static __always_inline struct wait *followed(struct task_struct *task)
 	return wait && wait->follow == FOLLOWED ? wait : NULL;
 }
 
-/* Whether the loader has marked a process as followed; of cgroups, the processes at the loader's start. */
+/* Whether a task's process is marked as followed. The loader marks the processes of the cgroups at its start. */
 static __always_inline bool is_marked(struct task_struct *task)
 {
 	struct wait *leader = bpf_task_storage_get(&waits, task->group_leader, NULL, 0);
@@ -313,7 +313,7 @@ static __always_inline bool is_marked(struct task_struct *task)
 	return leader && leader->follow == FOLLOWED;
 }
 
-/* Whether the running task is in one of the cgroups, if there are any. */
+/* Whether the running task is in one of the cgroups or below it. */
 static __always_inline bool is_in_cgroup(void)
 {
 	for (__u32 i = 0; i < 64; i++) {
@@ -331,7 +331,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* Keeps the stack in the scratch memory. Returns its key. */
+/* Adds the stack in the scratch memory to `all_stacks`. Returns its key; 0 for an empty stack. */
 static __always_inline __u64 keep(struct stack *stack, long bytes)
 {
 	__u64 hash = 0x243f6a8885a308d3ULL;
@@ -358,7 +358,7 @@ static __always_inline struct stack *scratch_stack(void)
 	return bpf_map_lookup_elem(&scratch, &zero);
 }
 
-/* The running task's kernel stack without the frames of the program and its callers. */
+/* Keeps the running task's kernel stack, which begins with the program and its callers. Returns its key. */
 static __always_inline __u64 kernel_stack(void *ctx)
 {
 	struct stack *stack = scratch_stack();
@@ -371,8 +371,8 @@ static __always_inline __u64 kernel_stack(void *ctx)
 }
 
 /*
- * A wait's origin: the system call, its call site, and the state. If only reasons are kept, consecutive waits from one origin have the
- * same reason: walking the kernel's stack is most of the cost of a switch.
+ * Identifies a wait's origin: the system call, its call site, and the state. If only reasons are kept, consecutive waits from one
+ * origin share the stack of the first: walking the kernel's stack is most of the cost of a switch.
  */
 static __always_inline __u64 site_of(struct task_struct *task, __u32 state)
 {
@@ -387,7 +387,7 @@ static __always_inline __u64 site_of(struct task_struct *task, __u32 state)
 	return site;
 }
 
-/* The origin of another task. */
+/* Keeps the kernel stack of a task that isn't running. Returns its key. */
 static __always_inline __u64 kernel_stack_of(struct task_struct *task)
 {
 	struct stack *stack = scratch_stack();
@@ -400,8 +400,8 @@ static __always_inline __u64 kernel_stack_of(struct task_struct *task)
 }
 
 /*
- * Identifies a user stack without unwinding: thread, program, the place of the kernel call and the depth of the stack there, and the
- * words at its top that can be return addresses in the program.
+ * Identifies a user stack without unwinding: by thread, program, the place of the kernel call and the stack pointer there, the words at
+ * its top that can be return addresses in the program, and the generation of copies.
  */
 #define WORDS 64
 static __always_inline __u64 user_key(struct task_struct *task, struct stack *stack, __u64 ip, __u64 sp)
@@ -457,7 +457,7 @@ static __noinline int copy_stack(struct task_struct *task, struct pt_regs *regis
 	return 1;
 }
 
-/* The running task's user stack. `wait` remembers the last copied one, if given. */
+/* Keeps or copies the running task's user stack. Returns its key. `wait`, if given, remembers the last copied one. */
 static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, struct wait *wait, __u64 kernel)
 {
 	struct stack *stack = scratch_stack();
@@ -486,7 +486,7 @@ static __always_inline __u64 user_stack(void *ctx, struct task_struct *task, str
 	return user;
 }
 
-/* The running task as a key of `all_wakers`. */
+/* Adds the running task to `all_wakers`. Returns its key. */
 static __always_inline __u64 waker(void *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Calls of functions: their number, their durations, and the callers of the slowest. `enter` and `leave` are on a function, `hit` is on
- * a place that is only passed (USDT). A probe's number is its link's cookie. Programs on uprobes can be preempted, so they update
- * per-CPU values atomically.
+ * Calls of functions: their number, durations and arguments, and the stacks of the slowest. `enter` and `leave` are on a function,
+ * `hit` is on a place that is only passed, such as a USDT probe. A probe's number is its link's cookie. Programs on uprobes can be
+ * preempted, so they update per-CPU values atomically.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -37,7 +37,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define SLOW 2
 
 #if defined(__TARGET_ARCH_x86)
-/* What a return pops off the stack. */
+/* Bytes that a return pops off the stack. */
 #define POPPED 8
 struct registers {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
@@ -51,7 +51,7 @@ struct registers {
 
 struct argument {
 	__u64 constant;
-	__s64 offsets[LOADS]; /* added before each load */
+	__s64 offsets[LOADS]; /* added before each load, the last one before a string is read */
 	__u16 at;             /* offset among the registers, in bytes */
 	__u8 base;
 	__u8 loads;
@@ -64,7 +64,7 @@ struct argument {
 struct probe {
 	__u64 min_ns; /* shortest call that is a record */
 	__u8 in_kernel;
-	__u8 each; /* each call is a record */
+	__u8 each; /* each call of at least `min_ns` is a record */
 	__u8 has_texts;
 	__u8 count;
 	__u32 unused;
@@ -133,7 +133,7 @@ struct slow_call {
 	struct call call;
 	struct texts texts;
 	struct registers registers;
-	/* During a call the stack holds the address of the kernel's own code in place of these. */
+	/* During a call the stack holds the address of the kernel's trampoline in place of these. */
 	struct return_address outer[OUTER];
 	__u64 kernel[KERNEL_FRAMES];
 	__u64 copied;
@@ -269,7 +269,7 @@ static __noinline int count_missing(void)
 	return 0;
 }
 
-/* A place that is only passed. */
+/* Counts and records passes of a single instruction. */
 SEC("uprobe")
 int hit(struct registers *regs)
 {
@@ -421,7 +421,7 @@ static __always_inline void copy_values(struct call *call, struct frame *frame)
 	call->unreadable = frame->unreadable;
 }
 
-/* Memory read at a function's return goes into the record. */
+/* Reads the arguments that are based on the return value into the record. */
 static __always_inline void read_returned(struct call *call, struct texts *texts, struct registers *regs, struct probe *probe)
 {
 	struct walk walk = {};

@@ -18,10 +18,10 @@ struct {
 	__type(value, __u64);
 } missing SEC(".maps");
 
-/* Pending bytes at which the reader is woken. */
+/* Pending bytes above which each further record wakes the reader. */
 const volatile __u32 watermark = 1 << 20;
 
-/* Whether submitting a record wakes the reader: if many bytes are pending, or at once. */
+/* Whether submitting a record wakes the reader: if more than `watermark` bytes are pending, or with `at_once`. */
 static __always_inline __u64 wake_flags(bool at_once)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA);

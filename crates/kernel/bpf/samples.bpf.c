@@ -53,7 +53,7 @@ struct cpu {
 	__u64 mask;     /* bytes of data, less one; 0: it has no ring buffer */
 	__u64 told;     /* position up to which the reader was woken */
 	__u64 pending;  /* records without room since the last one that fit */
-	__u64 lost[2];  /* samples of each event without room */
+	__u64 lost[2];  /* lost samples of each event */
 	__u64 unused[10];
 };
 
@@ -90,7 +90,7 @@ static __always_inline __u64 pair(__u32 first, __u32 second)
 	return (__u64)second << 32 | first;
 }
 
-/* Writes a record that spans two chunks, word by word. */
+/* Writes a record that may span two chunks, word by word. */
 static __noinline int store_across(struct cpu *cpu, __u64 at, const __u64 *words, __u32 count)
 {
 	for (__u32 i = 0; i < ENTER_WORDS; i++) {
@@ -122,7 +122,7 @@ static __always_inline void store(struct cpu *cpu, __u64 at, const __u64 *words,
 		__builtin_memcpy(&chunk->words[place], words, 8 * count);
 }
 
-/* The trailer of records other than samples: the task, the time, the CPU and the event. */
+/* Writes a record of losses. It ends with the task, the time, the CPU and the event of the next sample. */
 static __always_inline void store_lost(struct cpu *cpu, __u64 at, const __u64 *sample)
 {
 	__u64 words[LOST_WORDS] = {
@@ -132,7 +132,7 @@ static __always_inline void store_lost(struct cpu *cpu, __u64 at, const __u64 *s
 	store(cpu, at, words, LOST_WORDS);
 }
 
-/* Writes a sample if it fits. */
+/* Writes a sample if it fits, after a record of earlier losses; else counts it as lost. */
 static __always_inline void add(struct cpu *cpu, const __u64 *words, __u32 count, __u32 event)
 {
 	__u32 index = cpu->control, lost = cpu->pending ? LOST_WORDS : 0;
@@ -194,7 +194,7 @@ static __always_inline void write(struct task_struct *task, __u64 *words, __u32 
 	cpu->busy = 0;
 }
 
-/* Whether a call of this task is recorded. `number` is the call's at its beginning, else -1. */
+/* Whether a call of this task is recorded. `nr` is the call's number at its beginning, and -1 at its return. */
 static __always_inline bool is_recorded(struct task_struct *task, long nr)
 {
 	struct task *known = storage(task);
@@ -202,7 +202,7 @@ static __always_inline bool is_recorded(struct task_struct *task, long nr)
 	if (!known)
 		return false;
 	if (known->state == WAITING && nr == NR_EXECVE && !is_compat(task)) {
-		/* From its return on, as with perf events enabled by it. */
+		/* Its calls count from the return of its execve on, as with perf events that an execve enables. */
 		known->state = FOLLOWED;
 		return false;
 	}

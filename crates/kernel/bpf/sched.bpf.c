@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Writes context switches, wake-ups and migrations of the followed tasks as records into a ring buffer. */
+/* Writes context switches, wake-ups, migrations and forks of the followed tasks as records into a ring buffer. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -43,7 +43,7 @@ struct record {
 	__u32 state; /* __state and exit_state of a task that leaves its CPU; the CPU that a task is moved from */
 	__u32 to; /* the CPU that a task is moved to */
 	struct name task;
-	struct name other; /* the task that runs next, or that woke or moved the task */
+	struct name other; /* the task that runs next, or that woke, moved or created the task */
 };
 
 /* Whether migrations are recorded. */
@@ -155,7 +155,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* A thread's id may be reused. */
+/* Reports a new thread, because its id may have been another thread's before. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {

@@ -1,8 +1,9 @@
 //! The types of the kernel and of its programs (BTF, `Documentation/bpf/btf.rst`).
 //!
-//! aya's loader parses the kernel's BTF for relocations, which takes most of the start-up. To
-//! attach a program aya also needs the ids of a few types (`btf_trace_sys_enter`); parsing all of
-//! BTF again would double that time, so this module finds these ids itself.
+//! aya's loader parses the kernel's BTF for relocations, which takes most of the start-up. To load
+//! the programs aya also needs the ids of a few types (`btf_trace_sys_enter`); parsing all of BTF
+//! again would double that time, so this module finds these ids itself. It also reads the names of
+//! a loaded program's functions from the program's BTF.
 
 use std::collections::HashMap;
 
@@ -33,7 +34,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Returns how many bytes follow the 12 that each type begins with.
+/// Returns how many bytes follow the 12 that each type begins with; `None` for an unknown kind.
 fn tail(kind: u32, count: usize) -> Option<usize> {
     Some(match kind {
         // INT, VAR, DECL_TAG
@@ -51,7 +52,8 @@ fn tail(kind: u32, count: usize) -> Option<usize> {
 }
 
 impl<'b> BtfTypes<'b> {
-    /// Reads the header; `None` if the magic number is wrong. Truncated input has fewer types.
+    /// Reads the header; `None` if the header is truncated or its magic number is wrong. Input that
+    /// is truncated later has fewer types.
     pub(super) fn read(bytes: &'b [u8]) -> Option<Self> {
         if u16::from_ne_bytes(*bytes.first_chunk()?) != MAGIC {
             return None;
@@ -106,7 +108,7 @@ pub(super) struct FunctionNames {
 }
 
 impl FunctionNames {
-    /// Reads a blob; `None` if the magic number is wrong.
+    /// Reads a blob; `None` if the header is truncated or its magic number is wrong.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let types = BtfTypes::read(bytes)?;
         let name = |btf_type: BtfType| {
@@ -140,7 +142,7 @@ fn type_ids<'a>(btf: &[u8], kind: u32, names: &[&'a str]) -> Option<HashMap<&'a 
 }
 
 /// Returns BTF in which the types of these tracepoints have their ids in the kernel's BTF, and all
-/// others are empty. aya looks up no other type.
+/// others are empty. aya looks up no other type. If a type is missing, returns the kernel's BTF.
 ///
 /// # Errors
 /// Fails if the bytes are not BTF.

@@ -1,4 +1,5 @@
-//! Records of each system call, with the memory that its arguments point to: `bpf/calls.bpf.c`.
+//! Records of system calls, with the memory that their arguments point to, and of forks, exits and
+//! signals: `bpf/calls.bpf.c`.
 
 use std::os::fd::BorrowedFd;
 
@@ -40,15 +41,16 @@ pub enum CopyRule {
     Texts(u16),
     /// The number of strings in a vector.
     TextCount,
-    /// `struct iovec`s, as many as argument `count` holds, and up to `most` bytes at the address in
-    /// each.
+    /// `struct iovec`s, as many as argument `count` holds but at most 16, and up to `most` bytes at
+    /// the address in each.
     Vectors {
         /// The argument that holds their number.
         count: u8,
         /// Most bytes copied for each vector.
         most: u16,
     },
-    /// `struct msghdr`, and up to this many bytes of each of its vectors.
+    /// `struct msghdr`, its address and control data, and up to this many bytes of each of its
+    /// first 16 vectors.
     Message(u16),
     /// As many bytes as the 32-bit number holds that argument `count` points to, at most `most`.
     Counted {
@@ -149,13 +151,17 @@ impl RawArgument {
 /// Memory that an argument led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// The argument.
+    /// Number of the argument, from 0: [`RESULT`] for a returned descriptor, and [`SECOND`] more
+    /// for the second of two descriptors.
     pub argument: u8,
     /// The part of it.
     pub part: ChunkPart,
-    /// The element of a vector; for [`CopyRule::TextCount`] the number of strings.
+    /// Number of the vector's element, or of the path's component from its end. The number of
+    /// strings for [`CopyRule::TextCount`], and the lowest bits of the number of bytes for
+    /// [`CopyRule::Counted`].
     pub index: u16,
-    /// The bytes; `None` if the page was not in memory.
+    /// The bytes; `None` if the memory couldn't be read, for example because its page wasn't
+    /// present.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -166,7 +172,7 @@ pub enum ChunkPart {
     Whole,
     /// Memory that an element of a vector points to.
     Element,
-    /// The address of a message.
+    /// The address of a message; after an execve, the new program's arguments.
     Name,
     /// The control data of a message.
     Control,
@@ -201,15 +207,15 @@ pub fn chunks(mut payload: &[u8]) -> impl Iterator<Item = Chunk<'_>> {
 /// The file of a descriptor when a call began or returned: `struct description` of `bpf/files.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDescription {
-    /// Inode number.
+    /// Inode number; 0 for `AT_FDCWD`.
     pub inode: u64,
-    /// Type and permissions, as `st_mode`.
+    /// Type and permissions, as `st_mode`; for `AT_FDCWD` the type alone.
     pub mode: u32,
-    /// Whether the file has been deleted.
+    /// Whether it is in no folder: a deleted or disconnected file, or the root of a file system.
     pub is_unlinked: bool,
-    /// Whether it has no path: a pipe, a socket, an anonymous inode.
+    /// Whether no path leads to it, as to a pipe, a socket, a memfd, an anonymous inode.
     pub is_disconnected: bool,
-    /// Device numbers as the kernel packs them: 12 bits and 20 bits.
+    /// Numbers of a device file as the kernel packs them, 12 bits and 20 bits; else 0.
     pub device: u32,
     /// A socket's `AF_*`.
     pub family: u16,
@@ -289,7 +295,7 @@ pub enum TaskEvent<'a> {
     },
     /// The task exits with this status of wait(2).
     End(u32),
-    /// A signal arrived.
+    /// A signal arrived, or was sent and ignored.
     Signal {
         /// The signal's number.
         number: u32,
@@ -309,7 +315,7 @@ pub struct CallRecord<'a> {
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// Number of this thread's records that the ring buffer had no room for just before.
+    /// Number of this thread's records that the ring buffer had no room for since its last one.
     pub missed: u32,
     /// The event.
     pub event: TaskEvent<'a>,
@@ -362,8 +368,8 @@ impl<'a> CallRecord<'a> {
     }
 }
 
-/// Programs that write a record at the beginning and end of each system call. Dropping it unloads
-/// them.
+/// Programs that write a record at the beginning and end of each planned system call. Dropping it
+/// unloads them.
 #[derive(Debug)]
 pub struct Calls {
     /// `None` after [`Self::stop`].
@@ -409,8 +415,8 @@ impl Calls {
         Ok(Self { programs: Some(loaded), ring })
     }
 
-    /// Returns the descriptor that becomes readable when an eighth of the ring buffer is full.
-    /// Records can be drained before that.
+    /// Returns the descriptor to wait for: each record wakes the reader while more than an eighth
+    /// of the ring buffer is full. Records can be drained before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()

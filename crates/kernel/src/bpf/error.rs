@@ -17,13 +17,14 @@ pub enum BpfError {
     /// The kernel doesn't describe its types.
     #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux)")]
     NoBtf(#[source] BtfError),
-    /// The object doesn't fit the running kernel.
+    /// The object doesn't fit the running kernel, or its maps can't be created.
     #[error("a BPF object can't be loaded: {0}")]
     Object(#[source] Box<EbpfError>),
-    /// The verifier rejects a program, or the kernel lacks its tracepoint.
+    /// A program can't be loaded or attached, for example because the verifier rejects it or the
+    /// kernel lacks its tracepoint.
     #[error("the BPF program '{name}' can't be attached: {}", without_log(&error.to_string()))]
     Program {
-        /// The program, named after its tracepoint.
+        /// The program's name in its object.
         name: &'static str,
         /// The loader's error.
         error: Box<ProgramError>,
@@ -31,15 +32,15 @@ pub enum BpfError {
     /// A map can't be read or written.
     #[error("a BPF map can't be used: {0}")]
     Map(#[source] Box<MapError>),
-    /// A process to be followed has exited.
+    /// A process to be followed doesn't exist.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// Another error of the kernel.
+    /// Another error of the kernel; `ENOENT` also if the object lacks a program or map.
     #[error("bpf(2): {0}")]
     Kernel(#[from] Errno),
 }
 
-/// The text before the verifier's log, which has thousands of lines.
+/// Returns the text before the verifier's log, which can have thousands of lines.
 fn without_log(text: &str) -> &str {
     text.split(". Verifier output").next().unwrap_or_default()
 }

@@ -25,9 +25,9 @@ pub enum FollowedTasks {
 /// A system call: its number in one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// The number; [`Call::BEYOND`] for all numbers outside of the kernel's table.
+    /// The number, or [`Call::BEYOND`].
     pub number: u32,
-    /// Whether the task ran 32-bit code.
+    /// Whether it is a 32-bit call, with a number of the kernel's 32-bit table.
     pub compat: bool,
 }
 
@@ -48,7 +48,7 @@ impl Call {
     }
 }
 
-/// `struct task` of `bpf/follow.h`, up to `retry`. All fields but `state` start as zeros.
+/// `struct task` of `bpf/follow.h`. All fields but `state` start as zeros.
 #[repr(C)]
 struct TaskMark {
     start: u64,

@@ -58,14 +58,15 @@ pub enum LockKind {
     Futex(u32),
 }
 
-/// The waits of one call chain.
+/// The waits for one kind of lock with one call chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSums {
     /// The kind of lock that the threads waited for.
     pub kind: LockKind,
     /// The call chain's id.
     pub chain: u64,
-    /// Its addresses, innermost first; for a futex, by frame pointers.
+    /// Its addresses, innermost first and at most 24; for a futex, by frame pointers. Empty if
+    /// unknown.
     pub frames: Vec<u64>,
     /// Number of waits.
     pub waits: u64,
@@ -86,8 +87,8 @@ pub struct FutexStack<'a> {
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// On x86 the instruction pointer and 16 others in DWARF's order; on ARM the program counter,
-    /// X0 to X30 and the stack pointer.
+    /// On x86 the instruction pointer and 16 others in DWARF's order (RAX and R11 are 0); on ARM
+    /// the program counter, X0 to X30 and the stack pointer.
     pub registers: [u64; REGISTERS],
     /// The stack, from the stack pointer on.
     pub stack: &'a [u8],
@@ -203,8 +204,8 @@ impl Locks {
         Ok(all)
     }
 
-    /// Returns how many waits the maps had no room for, and how many stacks the ring buffer had no
-    /// room for.
+    /// Returns how many waits weren't counted, as a map had no room or their end was missed, and
+    /// how many stacks the ring buffer had no room for.
     ///
     /// # Errors
     /// Fails if the map can't be read.

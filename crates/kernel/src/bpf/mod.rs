@@ -1,5 +1,6 @@
 //! BPF programs: whether this process may load them, the programs of the folder `bpf/`, and a list
-//! of all loaded ones.
+//! of all loaded ones. [`crate::functions`] and [`crate::call_samples`] run two more programs of
+//! that folder.
 //!
 //! `bpf/build.sh` compiles the programs beforehand; the loader adapts them to the running kernel by
 //! its BTF. They are attached by descriptors alone and nothing is pinned, so the kernel removes

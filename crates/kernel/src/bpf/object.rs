@@ -83,7 +83,7 @@ impl ObjectLoader {
         self
     }
 
-    /// Sizes the map `ring` in bytes, and wakes its reader whenever an eighth of it is full.
+    /// Sizes the map `ring` in bytes, and wakes its reader while more than an eighth of it is full.
     pub(crate) fn record_ring(self, ring_bytes: u32) -> Self {
         self.map_size("ring", ring_bytes).constant("watermark", ring_bytes / 8)
     }
@@ -91,7 +91,7 @@ impl ObjectLoader {
     /// Loads the object and its tracepoint programs.
     ///
     /// # Errors
-    /// `NotPermitted`, `NoBtf`, `Object` or `Program` of [`BpfError`].
+    /// See [`BpfError`].
     pub(crate) fn load(self) -> Result<LoadedObject, BpfError> {
         try_load().map_err(BpfError::NotPermitted)?;
         let (mut loader, types) = loader_and_types(&self.programs);
@@ -111,7 +111,7 @@ impl ObjectLoader {
 }
 
 /// Creates aya's loader, which parses all of the kernel's BTF, and finds the tracepoints' types on
-/// another thread meanwhile: each takes 10 ms or more.
+/// another thread meanwhile: each takes milliseconds.
 fn loader_and_types(tracepoints: &[&str]) -> (EbpfLoader<'static>, Result<Btf, BtfError>) {
     let find_types = || kernel_types(|bytes| tracepoint_types(bytes, tracepoints));
     std::thread::scope(|scope| {
@@ -128,8 +128,8 @@ fn kernel_types(select: impl Fn(&[u8]) -> Result<Btf, BtfError>) -> Result<Btf, 
         .and_then(|bytes| select(&bytes))
 }
 
-/// An object whose programs are in the kernel. Dropping it detaches and unloads them; maps that were
-/// taken out stay.
+/// An object whose programs are in the kernel. Dropping it detaches and unloads them; maps that
+/// were taken out stay.
 pub(crate) struct LoadedObject {
     ebpf: Ebpf,
     programs: Vec<&'static str>,

@@ -22,14 +22,14 @@ const BTF_BYTES: u32 = 1 << 24;
 /// Bytes of `struct bpf_func_info`: the offset of an instruction, and the type of its function.
 const FUNC_INFO: u32 = 8;
 
-/// A loaded and compiled program.
+/// A loaded program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedProgram {
-    /// Its id, unique until the machine restarts.
+    /// Its id, which no other loaded program has.
     pub id: u32,
     /// A hash of its instructions.
     pub tag: [u8; 8],
-    /// Its functions.
+    /// Its functions with known addresses.
     pub functions: Vec<LoadedFunction>,
 }
 
@@ -82,7 +82,7 @@ struct ProgInfo {
     prog_tags: u64,
 }
 
-/// `struct bpf_btf_info`.
+/// `struct bpf_btf_info` up to `id`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct BtfInfo {
@@ -107,7 +107,7 @@ struct InfoByFd {
     info: u64,
 }
 
-/// Returns the loaded programs, with at least two system calls for each. The list is empty without
+/// Returns the loaded programs, with five system calls or more for each. The list is empty without
 /// `CAP_SYS_ADMIN`; programs that the kernel interprets have no functions.
 #[must_use]
 pub fn loaded_programs() -> Vec<LoadedProgram> {
@@ -133,7 +133,7 @@ fn program(id: u32) -> Option<LoadedProgram> {
     let mut starts = vec![0_u64; count];
     let mut lens = vec![0_u32; count];
     let mut tags = vec![[0_u8; 8]; count];
-    // Two words each, if records still have their original size.
+    // Two words for each function; none if this kernel's records have another size.
     let mut types = vec![[0_u32; 2]; if sizes.func_info_rec_size == FUNC_INFO { count } else { 0 }];
     let number = |len: usize| u32::try_from(len).unwrap_or(0);
     let mut program = ProgInfo {
@@ -199,7 +199,7 @@ fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// The sizes up to and including `prog_tags`, and of all of `bpf_btf_info`.
+    /// The sizes up to and including `prog_tags`, and up to and including `id`.
     #[test]
     fn layouts_are_those_of_the_kernel() {
         assert_eq!((size_of::<ProgInfo>(), size_of::<BtfInfo>()), (192, 16));

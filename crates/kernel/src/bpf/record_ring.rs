@@ -29,7 +29,7 @@ impl RecordRing {
         Ok(Self { ring: loaded.take_map("ring")?, missing: loaded.take_map("missing")? })
     }
 
-    /// Returns the descriptor that becomes readable when the programs wake the reader.
+    /// Returns the descriptor to wait for, by which the programs wake the reader.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

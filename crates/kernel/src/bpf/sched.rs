@@ -1,4 +1,4 @@
-//! Records of context switches, wake-ups and migrations: `bpf/sched.bpf.c`.
+//! Records of context switches, wake-ups, migrations and forks: `bpf/sched.bpf.c`.
 
 use std::os::fd::BorrowedFd;
 
@@ -31,7 +31,7 @@ pub struct SchedTask<'a> {
     pub process: u32,
     /// Its name, up to a NUL byte. Untrusted.
     pub comm: &'a [u8],
-    /// Whether it is followed; not known of a task that woke or moved another.
+    /// Whether it is followed; `false` for a task that woke, moved or started another.
     pub is_followed: bool,
 }
 
@@ -59,7 +59,7 @@ pub enum SchedEvent {
 pub struct SchedRecord<'a> {
     /// Time by `CLOCK_MONOTONIC`, in nanoseconds.
     pub time_ns: u64,
-    /// The CPU.
+    /// The CPU on which it happened.
     pub cpu: u32,
     /// The event.
     pub event: SchedEvent,
@@ -121,8 +121,8 @@ impl<'a> SchedRecord<'a> {
     }
 }
 
-/// Programs that write a record of each switch, wake-up and, on request, migration. Dropping it
-/// unloads them.
+/// Programs that write a record of each switch, wake-up, fork and, on request, migration of the
+/// followed tasks. Dropping it unloads them.
 #[derive(Debug)]
 pub struct SchedEvents {
     /// `None` after [`Self::stop`].
@@ -160,8 +160,8 @@ impl SchedEvents {
         Ok(Self { programs: Some(loaded), ring })
     }
 
-    /// Returns the descriptor that becomes readable when an eighth of the ring buffer is full.
-    /// Records can be drained before that.
+    /// Returns the descriptor to wait for: each record wakes the reader while more than an eighth
+    /// of the ring buffer is full. Records can be drained before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()

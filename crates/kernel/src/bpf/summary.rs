@@ -86,9 +86,9 @@ pub struct Sums {
     pub calls: Vec<CallSums>,
     /// The threads that have exited, if sums are by thread.
     pub ended: BTreeMap<u32, ThreadName>,
-    /// Calls that the kernel's table had no room for.
+    /// Calls that the kernel's table of sums had no room for.
     pub missing_calls: u64,
-    /// Errors of counted calls that the table had no room for.
+    /// Errors that the kernel's table had no room for.
     pub missing_errors: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The bpf(2) system call, for commands that aya has no function for.
+//! The bpf(2) system call, for commands that this crate calls itself instead of aya, and a check
+//! whether this process may load programs.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(ProgLoad, log_buf), 32);
     }
 
-    /// The kernel may refuse with a documented error, but must not reject the program itself.
+    /// The kernel may refuse this process, but must not reject the program itself.
     #[test]
     fn the_program_is_accepted_or_forbidden() {
         assert!(

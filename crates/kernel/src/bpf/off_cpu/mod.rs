@@ -4,8 +4,8 @@
 //! epoch        n: even sums             n+1: odd sums            n+2: even sums
 //! drain        |  reads the odd sums    |  reads the even sums   |
 //! ```
-//! A drain begins the next epoch, waits some microseconds for programs that still add to the last
-//! epoch's sums, and then reads these. So each sum covers waits that ended between two drains.
+//! A drain begins the next epoch, waits for programs that still add to the last epoch's sums, and
+//! then reads these. So each sum covers waits that ended between two drains.
 
 mod records;
 
@@ -60,16 +60,18 @@ pub struct OffCpuPlan<'a> {
     pub long_us: Option<u32>,
 }
 
-/// Equal waits of a thread, or a single long wait.
+/// Equal waits of a thread, or a single long wait. The time until the wake-up and the time on the
+/// run queue are separate waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
     /// The process, in the initial pid namespace.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// The CPU on which the last of them ended.
+    /// The CPU on which the last of them ended, or was cut off when counting stopped.
     pub cpu: u32,
-    /// When the last of them ended, by `CLOCK_MONOTONIC`, in nanoseconds.
+    /// When the last of them ended, by `CLOCK_MONOTONIC`, in nanoseconds. In a sum, a wait until
+    /// the wake-up ends with the time on the run queue after it.
     pub end_ns: u64,
     /// Their total time in nanoseconds.
     pub ns: u64,
@@ -115,7 +117,7 @@ pub enum OffCpuRecord<'a> {
     Wait(Wait<'a>),
 }
 
-/// Waits that the kernel's tables had no room for, and waits below the threshold.
+/// Waits and stacks that the kernel's tables had no room for, and waits below the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuCounts {
     /// Waits without room.
@@ -294,7 +296,7 @@ impl OffCpuPrograms {
     }
 }
 
-/// The programs' control block: `current` is always the content of the map.
+/// The programs' control block: `current` is the content of the map.
 struct EpochControl {
     map: Array<MapData, Control>,
     current: Control,
@@ -411,7 +413,8 @@ impl StackTable {
     }
 }
 
-/// Marks the followed tasks, and excludes this process unless the plan includes it.
+/// Marks the followed tasks and the processes in the cgroups, and excludes this process unless the
+/// plan includes it.
 fn mark(loaded: &LoadedObject, plan: &OffCpuPlan<'_>) -> Result<(), BpfError> {
     let waits = loaded.storage("waits")?;
     let mark = |pid: i32, follow: u32| store(waits, pid, &RawWait { follow, ..RawWait::default() });

@@ -1,4 +1,4 @@
-//! The layouts of `bpf/offcpu.h`.
+//! The layouts of `bpf/offcpu.h`, and the records of its ring buffer.
 
 use aya::Pod;
 
@@ -17,7 +17,7 @@ pub(super) const FRAMES: usize = 127;
 const IO_WAIT: u32 = 0x100;
 const ON_RUN_QUEUE: u32 = 0x200;
 
-/// The first fields of `struct wait`, up to `follow`.
+/// `struct wait`, with its first eight fields as an array.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct RawWait {
@@ -115,8 +115,8 @@ const LONG_WAIT: u32 = 2;
 /// The state of a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitState {
-    /// `task_struct.__state` without the bits that say how the task may be woken
-    /// (`include/linux/sched.h`); 0: it was runnable, and another task ran.
+    /// Bits of `task_struct.__state` (`include/linux/sched.h`): those up to `TASK_DEAD`,
+    /// `TASK_RTLOCK_WAIT` and `TASK_FROZEN`; 0: it was runnable all the time.
     pub state: u32,
     /// It waits for I/O (`task_struct.in_iowait`).
     pub io: bool,
@@ -134,7 +134,7 @@ impl WaitState {
     }
 }
 
-/// The top of a thread's user stack at the beginning of a wait.
+/// The top of a thread's user stack at the beginning of a wait, or when the thread woke another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackCopy<'a> {
     /// The process.
@@ -180,7 +180,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'a> StackCopy<'a> {
-    /// Parses a record of the ring buffer; `None` if it is not a copy.
+    /// Parses a record of the ring buffer; `None` if it is not a copy or too short.
     #[must_use]
     pub fn parse(record: &'a [u8]) -> Option<Self> {
         if word(record, 0)? != COPY {
