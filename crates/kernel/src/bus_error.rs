@@ -1,9 +1,9 @@
 //! SIGBUS in windows of files: if another process truncates a mapped file, the window's pages
-//! vanish, and writing to them would kill the process.
+//! vanish, and accessing them would kill the process.
 //!
 //! The handler replaces each missing page by anonymous memory, so that writing continues without
-//! effect, and marks the window as torn; its owner checks that after each write. A program that
-//! maps windows installs the handler once ([`catch`]); without it SIGBUS kills the process.
+//! effect and reading gives zeros, and marks the window as torn, which its owner checks. A program
+//! that maps windows installs the handler once ([`catch`]); without it SIGBUS kills the process.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -35,7 +35,7 @@ static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// A window that the handler knows until it is released.
 #[derive(Debug)]
 pub(crate) struct RegisteredWindow {
-    /// Its slot; `None` if there was none left.
+    /// Its slot; `None` if all were taken, or after its release.
     number: Option<usize>,
 }
 
@@ -58,10 +58,10 @@ impl RegisteredWindow {
         Self { number }
     }
 
-    /// Whether a page was missing when it was written.
+    /// Whether a page was missing when it was accessed.
     pub(crate) fn is_torn(&self) -> bool {
-        // ATOMICS: the handler runs on the writing thread, between two instructions: only the
-        // compiler could move this read before the write.
+        // ATOMICS: the handler runs on the thread that accesses the window, between two
+        // instructions: only the compiler could move this read before the access.
         compiler_fence(Ordering::SeqCst);
         self.number.is_some_and(|number| WINDOW_SLOTS[number].is_torn.load(Ordering::Relaxed))
     }
@@ -69,7 +69,7 @@ impl RegisteredWindow {
     /// Unregisters the mapping, before it is unmapped.
     pub(crate) fn release(&mut self) {
         if let Some(number) = self.number.take() {
-            // ATOMICS: release: writes to this window stay before it.
+            // ATOMICS: release: accesses to this window stay before it.
             WINDOW_SLOTS[number].base.store(0, Ordering::Release);
         }
     }
@@ -106,7 +106,8 @@ extern "C" fn handle(_signal: i32, info: *mut libc::siginfo_t, _context: *mut li
     }
 }
 
-/// Replaces the window's page at an address by memory; false if the address is in no window.
+/// Replaces the window's page at an address by memory; false if the address is in no window, or
+/// there is no memory.
 fn replace_page(address: usize) -> bool {
     let holds = |known: &&WindowSlot| {
         let base = known.base.load(Ordering::Acquire);
@@ -115,8 +116,8 @@ fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Relaxed);
     let Some(known) = WINDOW_SLOTS.iter().find(holds).filter(|_| page > 0) else { return false };
     known.is_torn.store(true, Ordering::Relaxed);
-    // SAFETY: the page lies in a window whose owner only writes to it, and is writing at this
-    // moment, so unmaps nothing. One page is replaced, whose bytes are lost anyway.
+    // SAFETY: the page lies in a window that its owner accesses at this moment, so the owner isn't
+    // unmapping it. One page is replaced, whose bytes are lost anyway.
     #[allow(unsafe_code)]
     let mapped = unsafe {
         libc::mmap(

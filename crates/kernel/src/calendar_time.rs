@@ -30,7 +30,7 @@ impl CalendarTime {
         Self::by(libc::localtime_r, seconds)
     }
 
-    /// Converts to UTC.
+    /// Converts like [`Self::local`], but to UTC.
     #[must_use]
     pub fn utc(seconds: i64) -> Option<Self> {
         Self::by(libc::gmtime_r, seconds)

@@ -40,7 +40,8 @@ pub struct CallSamplesPlan<'a> {
     pub all_tasks: bool,
     /// The ids of the tracepoints `raw_syscalls:sys_enter` and `sys_exit`.
     pub tracepoints: [u32; 2],
-    /// Bytes of data in a ring buffer, rounded up to a power of two and at least 64 KiB.
+    /// Bytes of data in a ring buffer, rounded up to a power of two; at least 64 KiB and at most
+    /// 1 GiB.
     pub ring_bytes: usize,
     /// The CPUs with a ring buffer. Samples on others are lost, and counted.
     pub cpus: &'a CpuList,
@@ -58,7 +59,8 @@ struct RingPlace {
     bytes: usize,
 }
 
-/// Places the ring buffers one after the other. Returns the places and the total number of chunks.
+/// Places the ring buffers one after the other. Returns the places and the total number of chunks;
+/// `None` if there are more than a `u32` can number.
 fn places(cpus: &CpuList, bytes: usize) -> Option<(Vec<RingPlace>, u32)> {
     let chunks = u32::try_from(bytes / CHUNK).ok()?;
     let mut next = 0_u32;
@@ -173,20 +175,20 @@ impl CallSamples {
         self.programs = None;
     }
 
-    /// Returns the descriptor that becomes readable when a quarter of a ring buffer was filled
-    /// since [`Self::clear_wakes`].
+    /// Returns the descriptor that becomes readable each time that another quarter of a ring buffer
+    /// was filled, and stays so until [`Self::clear_wakes`].
     #[must_use]
     pub fn wakes(&self) -> BorrowedFd<'_> {
         self.wakes.as_fd()
     }
 
-    /// Resets the wake-up, before the ring buffers are read.
+    /// Resets the wake-up; to be called before the ring buffers are read.
     pub fn clear_wakes(&mut self) {
         while self.wakes.next().is_some() {}
     }
 
-    /// Returns how many samples of `sys_enter` and `sys_exit` the ring buffers had no room for so
-    /// far. Once there is room again, a `PERF_RECORD_LOST` reports the sum of both.
+    /// Returns how many samples of `sys_enter` and `sys_exit` were lost so far. If a ring buffer
+    /// had no room, a `PERF_RECORD_LOST` reports the sum of both once there is room again.
     ///
     /// # Errors
     /// Fails if a map can't be read.

@@ -26,7 +26,8 @@ const SPLIT_OFF: CapabilitySet =
     CapabilitySet::PERFMON.union(CapabilitySet::BPF).union(CapabilitySet::CHECKPOINT_RESTORE);
 
 /// Gives up all capabilities of the calling thread that aren't needed once events are open, except
-/// `more`. On kernels without the finer ones it keeps `CAP_SYS_ADMIN`.
+/// `more`. A thread that lacks `CAP_PERFMON`, `CAP_BPF` or `CAP_CHECKPOINT_RESTORE`, as all do
+/// before Linux 5.9, also keeps `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// The errors of capset(2); a seccomp filter may refuse it.

@@ -1,5 +1,6 @@
-//! Finds where cgroups are mounted, which hierarchy has `perf_event`, and the folder of a cgroup
-//! that the user names.
+//! Finds where cgroups are mounted, which hierarchy has `perf_event`, the folder of a cgroup that
+//! the user names, and this process's rights and CPUs in its cgroup. Creates cgroups for commands
+//! ([`TransientCgroup`]).
 //!
 //! `perf_event` belongs to one hierarchy at a time: if version 1 has it, version 2 doesn't, and the
 //! kernel only accepts folders of the hierarchy that has it. Version 2 needs no enabling
@@ -89,7 +90,7 @@ pub enum CgroupError {
 
 impl Cgroups {
     /// Reads `/proc/self/mountinfo`, `/proc/self/cgroup` and `/proc/cgroups`. Missing files count
-    /// as empty.
+    /// as empty; without `/proc/cgroups` the kernel counts as having `perf_event`.
     #[must_use]
     pub fn read(host: &Host) -> Self {
         let mounts = mounts(host, &["cgroup", "cgroup2"]).unwrap_or_default();
@@ -110,8 +111,8 @@ impl Cgroups {
         Self { v2, perf_event, for_events }
     }
 
-    /// Returns the folder of the cgroup that the user names for `-G`. Names start at the top of the
-    /// hierarchy with `perf_event`; `/` is the top, and the folder's absolute path is accepted too.
+    /// Returns the folder of the cgroup that the user names for `-G`. Names start at the mount of
+    /// the hierarchy with `perf_event`, which is `/`; the folder's absolute path is accepted too.
     ///
     /// # Errors
     /// See [`CgroupError`].
@@ -148,7 +149,7 @@ fn v2(host: &Host, mounts: &[Mount], memberships: &[Membership]) -> Option<Hiera
 }
 
 impl Host {
-    /// Returns the CPUs that this process and its children can run on: those of its cgroup's cpuset
+    /// Returns the CPUs to which its cgroup's cpuset limits this process and its children
     /// (`cpuset.cpus.effective` of version 2, in the nearest cgroup with that controller). `None`
     /// if unknown.
     #[must_use]
@@ -233,8 +234,8 @@ fn kernel_has_perf_event(host: &Host) -> bool {
     rows.into_iter().any(|row| row.first() == Some(&PERF_EVENT) && row.get(3) != Some(&"0"))
 }
 
-/// Returns the mount that shows most of a hierarchy: among the mounts that contain the process's
-/// own cgroup, the highest.
+/// Returns the mount that shows most of a hierarchy: the one with the highest root, among those
+/// that show the process's own cgroup if there are any.
 fn hierarchy<'a>(
     host: &Host,
     mounts: impl Iterator<Item = &'a Mount>,
@@ -256,8 +257,8 @@ fn hierarchy<'a>(
 }
 
 /// Returns the folder of the cgroup `own` below a mount. Both `own` and the mount's root are
-/// relative to the top of the cgroup namespace. A mount that starts above it has the root `/..`;
-/// then only a cgroup beside the namespace has a known name below it.
+/// relative to the top of the cgroup namespace. The root of a mount that starts above it begins
+/// with `/..`; then only a cgroup beside the namespace has a known name below it.
 fn folder_in(mount: &Mount, own: &Path) -> Option<PathBuf> {
     let rest = own.strip_prefix(&mount.root).ok()?;
     let stays_inside = rest.components().all(|part| matches!(part, Component::Normal(_)));
@@ -320,7 +321,7 @@ mod tests {
     }
 
     /// Version 1 has some controllers, but not `perf_event`: names start at the mount of version 2,
-    /// below `unified`.
+    /// `unified`.
     #[test]
     fn a_hybrid_machine_uses_version_2_if_version_1_lacks_perf_event() {
         let machine = machine(

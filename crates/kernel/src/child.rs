@@ -127,9 +127,9 @@ impl WaitingChild {
     }
 
     /// Forks like [`WaitingChild::fork`], but the child runs in this process's memory (`CLONE_VM`)
-    /// on its own stack until its execve. Copying memory page by page takes a tenth of the CPU time
-    /// of `tare stat true`. The drawback: the command's peak memory (`ru_maxrss`), which the kernel
-    /// keeps across execve, is at least this process's.
+    /// on its own stack until its execve, which saves the kernel the copy of the page tables. The
+    /// drawback: the command's peak memory (`ru_maxrss`), which the kernel keeps across execve, is
+    /// at least this process's.
     ///
     /// # Errors
     /// As [`WaitingChild::fork`].
@@ -288,14 +288,14 @@ impl RunningChild {
     }
 }
 
-/// Bytes of the child's stack. The child uses some hundred of them.
+/// Bytes of the stack of a child that shares this process's memory.
 const STACK: usize = 64 << 10;
 
 /// Everything that the child needs until its execve.
 #[derive(Debug)]
 struct ExecPlan {
     program: CString,
-    /// The strings that `argv` and `shell_argv` point to.
+    /// The arguments that `argv` and `shell_argv` point to.
     _args: Vec<CString>,
     argv: Vec<*const c_char>,
     /// For a script without '#!': sh SCRIPT ARGS, as execvp(3) does.
@@ -351,7 +351,7 @@ impl ChildMemory {
     fn clone_child(&mut self) -> io::Result<i32> {
         let prepared: *const ExecPlan = &raw const *self.prepared;
         let top = self.stack.as_mut_ptr_range().end;
-        // The ABIs of all architectures accept a stack that is aligned to 16 bytes.
+        // The ABIs of x86-64 and aarch64 require a stack that is aligned to 16 bytes.
         let top = top.wrapping_sub(top.addr() % 16);
         // SAFETY: the stack and the plan belong to the child until it has executed a program or
         // exited (see the `Drop`s of their owners), and nothing writes to them meanwhile. The child

@@ -15,9 +15,10 @@ use crate::open::{EventTarget, Kernel, System};
 use crate::ring::Ring;
 use crate::timestamp::monotonic_ns;
 
-/// Reads both clocks at the same moment, within some microseconds. `clockid` is the clock of the
-/// events (`perf_event_attr.clockid`), `None` the kernel's default. Returns `None` if this process
-/// can't open such an event.
+/// Reads both clocks at about the same moment: the time of `CLOCK_MONOTONIC` is the middle of the
+/// system call that writes the record. `clockid` is the clock of the events
+/// (`perf_event_attr.clockid`), `None` the kernel's default. Returns `None` if this process can't
+/// open such an event, or gets no record from it.
 #[must_use]
 pub fn clock_pair(clockid: Option<i32>) -> Option<ClockPair> {
     let own = Flags::COMM | Flags::SAMPLE_ID_ALL | Flags::EXCLUDE_KERNEL | Flags::EXCLUDE_HV;

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode};
 
-/// A command that can be executed without further allocation.
+/// A command: its program's path and its arguments, as the kernel takes them.
 #[derive(Debug)]
 pub struct ChildCommand {
     pub(crate) program: CString,
     pub(crate) args: Vec<CString>,
-    /// Replacements for stdin, stdout and stderr.
+    /// Replacements for stdin, stdout and stderr; `None`: tare's own.
     pub(crate) standard: [Option<OwnedFd>; 3],
 }
 
@@ -40,13 +40,15 @@ pub enum CommandError {
         /// The program's name as given.
         program: String,
     },
-    /// A process or pipe can't be created.
+    /// The process or its channel can't be created, it can't be moved into its cgroup, or waiting
+    /// for it fails.
     #[error("cannot start a process: {0}")]
     Fork(#[from] io::Error),
 }
 
 impl CommandError {
-    /// Returns a shell's exit status for this error: 127 not found, 126 not executable.
+    /// Returns the exit status for this error: like a shell's 127 for not found and 126 for not
+    /// executable; 125 for others, as of env(1).
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -92,7 +94,8 @@ impl ChildCommand {
         }
     }
 
-    /// Replaces the command's stdin, stdout and stderr by the given files; it inherits the others.
+    /// Replaces the command's stdin, stdout and stderr by the given files. For `None` the command
+    /// inherits tare's.
     #[must_use]
     pub fn with_standard_files(self, standard: [Option<OwnedFd>; 3]) -> Self {
         Self { standard, ..self }

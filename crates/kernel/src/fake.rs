@@ -84,8 +84,8 @@ impl Scripted {
         self.opened.borrow().clone()
     }
 
-    /// Returns the calls on open events in order: `enable 3`, `disable 3`, `filter 3 prev_pid != 0`
-    /// with the descriptor's number.
+    /// Returns the calls that change open events in order: `enable 3`, `disable 3`, `output 3 4`,
+    /// `pause 3 true`, `filter 3 prev_pid != 0`, with the descriptors' numbers.
     pub fn calls(&self) -> Vec<String> {
         self.calls.borrow().clone()
     }

@@ -34,7 +34,7 @@ impl FileView {
     /// Maps a whole file that is open for reading.
     ///
     /// # Errors
-    /// The errors of `mmap(2)`; `EINVAL` if it isn't a regular file.
+    /// The errors of `fstat(2)` and `mmap(2)`; `EINVAL` if it isn't a regular file.
     pub fn open(file: impl AsFd) -> Result<Self, Errno> {
         let file = file.as_fd();
         let found = fstat(file)?;

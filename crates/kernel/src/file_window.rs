@@ -1,5 +1,6 @@
 //! A part of a file mapped for writing. Its disk space is allocated first, then it is mapped, then
-//! every page is made writable: writing into it is a copy without system calls or page faults.
+//! every page is made writable: writing into it is a copy without system calls, and without page
+//! faults unless the kernel has written a page to the disk meanwhile.
 //!
 //! ```text
 //! file     |---------|=====window=====|..          offset, length: both multiples of the page size
@@ -44,8 +45,8 @@ impl std::fmt::Display for WindowStep {
 /// Why a window can't be opened. Space that was allocated stays allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// Offset or length is not a multiple of the page size, the length is 0, or the end exceeds the
-    /// largest file offset.
+    /// Offset or length is not a multiple of the page size, the length is 0, or the end exceeds 64
+    /// bits.
     #[error("a window of {len} bytes at {offset} is not made of whole pages")]
     NotPages {
         /// Offset in the file, in bytes.
@@ -87,7 +88,8 @@ pub enum WindowError {
     },
 }
 
-/// A window of a file. Dropping it unmaps it; the kernel then writes its pages.
+/// A window of a file. Dropping it unmaps it; the kernel writes the changed pages to the disk
+/// later.
 #[derive(Debug)]
 pub struct FileWindow {
     base: NonNull<u8>,
@@ -102,11 +104,11 @@ unsafe impl Send for FileWindow {}
 
 impl FileWindow {
     /// Opens `len` bytes at `offset` of a file that is open for reading and writing; both are
-    /// multiples of the page size. A shorter file is extended to the window's end; its content
-    /// stays.
+    /// multiples of the page size. A file that ends within the window or at its beginning is
+    /// extended to the window's end; its content stays.
     ///
-    /// A file size limit sends SIGXFSZ to this thread, unless the caller blocks or ignores that
-    /// signal.
+    /// If the window exceeds the file size limit, the kernel sends SIGXFSZ to this thread, unless
+    /// the caller blocks or ignores that signal.
     ///
     /// # Errors
     /// See [`WindowError`].

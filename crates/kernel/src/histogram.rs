@@ -3,13 +3,14 @@
 const FIRST_POWER: u32 = 5;
 const POWERS: usize = 36;
 
-/// A histogram with `PER_POWER` buckets, itself a power of two, for each of 36 powers of two from
-/// 32 ns on: `BUCKETS` in all. The last bucket also holds longer durations, the first shorter ones.
+/// A histogram with `PER_POWER` buckets, a power of two, for each of the 36 powers of two from 32
+/// ns on: `BUCKETS` in all. The last bucket also holds longer durations, the first shorter ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Histogram<const PER_POWER: usize = 4, const BUCKETS: usize = 144>([u64; BUCKETS]);
 
-/// A histogram whose buckets are at most 3.2% wide. It takes 9 KiB.
+/// A histogram whose buckets but the first and the last have a width of at most 1/32 of their
+/// start. It takes 9 KiB.
 pub type Distribution = Histogram<32, 1152>;
 
 impl<const PER_POWER: usize, const BUCKETS: usize> Default for Histogram<PER_POWER, BUCKETS> {
@@ -43,6 +44,7 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
     }
 
     /// Iterates over the non-empty buckets: first nanosecond, first nanosecond beyond, and count.
+    /// The durations in the last bucket may lie beyond its end.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let bounds = |at: usize| if at == 0 { 0 } else { Self::start(at) };
         (0..BUCKETS)
@@ -80,7 +82,7 @@ impl<const PER_POWER: usize, const BUCKETS: usize> Histogram<PER_POWER, BUCKETS>
 mod tests {
     use super::*;
 
-    /// Durations at bucket edges are counted in the right bucket.
+    /// Checks that durations at bucket edges are counted in the right bucket.
     fn counts_within_buckets<const PER_POWER: usize, const BUCKETS: usize>() {
         for ns in [0, 31, 32, 39, 40, 1000, 1 << 40, u64::MAX] {
             let mut one = Histogram::<PER_POWER, BUCKETS>::EMPTY;

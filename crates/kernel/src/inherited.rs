@@ -1,9 +1,8 @@
 //! The program's entry point, and the inherited state that tare's command must get unchanged.
 //!
 //! Before `main`, Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard
-//! descriptors and set up a stack guard. Here the C library calls [`enter`] instead, which records
-//! the inherited state and then does the first two itself. This also saves 3% of the CPU time of
-//! `tare stat true`.
+//! descriptors and set up a stack guard. With [`crate::main!`] the C library's `main` is [`enter`]
+//! instead, which records the inherited state and does the first two itself.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -17,12 +16,12 @@ static CLOSED_DESCRIPTORS: AtomicU8 = AtomicU8::new(0);
 /// One bit for each signal of [`WRITE_SIGNALS`] that was ignored at the start.
 static IGNORED_SIGNALS: AtomicU8 = AtomicU8::new(0);
 
-/// The signals that would kill tare in the middle of a write: to a closed pipe, and beyond a file size
-/// limit.
+/// The signals that would kill tare in the middle of a write: to a closed pipe, and beyond a file
+/// size limit.
 const WRITE_SIGNALS: [c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// Makes a function from arguments (the program's name first) to an exit status the program's
-/// `main`.
+/// Defines the program's `main`: it calls a function with the arguments (the program's name first)
+/// and exits with the status that the function returns.
 #[macro_export]
 macro_rules! main {
     ($run:path) => {
@@ -62,8 +61,8 @@ fn record_inherited_state() {
         #[allow(unsafe_code)]
         if unsafe { libc::fcntl(fd.into(), libc::F_GETFD) } < 0 {
             CLOSED_DESCRIPTORS.fetch_or(1 << fd, Ordering::Relaxed);
-            // Otherwise an event or file of tare's would become its stdout: the kernel picks the
-            // lowest free number, this one.
+            // Otherwise tare's next event or file would become its stdin, stdout or stderr: the
+            // kernel picks the lowest free number, this one.
             let _ = std::fs::OpenOptions::new()
                 .read(true)
                 .write(true)

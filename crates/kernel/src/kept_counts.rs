@@ -1,6 +1,7 @@
 //! Finds out whether this kernel keeps the count of an inherited event when its task exits, so that
 //! the next child continues from there. The patch series in linux/ adds this. No version number
-//! shows it, so this module tries it out (linux/inherited-events.md, 'How a recorder can notice').
+//! shows it, so this module tries it out (linux/inherited-events.md, 'How a recorder detects the
+//! series').
 
 use std::os::fd::OwnedFd;
 use std::ptr;
@@ -26,9 +27,8 @@ const PAGES: usize = 64;
 /// one period can be outstanding in the children, and one in the helper.
 const SAMPLES: usize = 2;
 
-/// Runs short processes for a millisecond or two and checks whether their page faults add up to
-/// samples. `None` if this process may not sample its own children, or the events can't be opened
-/// for another reason.
+/// Runs short processes one after the other and checks whether their page faults add up to samples.
+/// `None` if that fails, for example because this process may not sample its own children.
 #[must_use]
 pub fn kernel_keeps_counts(kernel: &dyn Kernel) -> Option<bool> {
     let cpu = sched_getcpu();
@@ -57,7 +57,7 @@ pub fn kernel_keeps_counts(kernel: &dyn Kernel) -> Option<bool> {
 /// without any.
 struct Helper {
     pid: i32,
-    /// Closed or used to start it.
+    /// A byte starts the helper; closing it makes the helper exit.
     channel: Option<OwnedFd>,
 }
 

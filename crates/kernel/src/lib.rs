@@ -1,8 +1,8 @@
-//! Everything that tare asks the Linux kernel for: opening and reading events, ring buffers, the
-//! waiting child, signals, BPF programs, and facts about the host.
+//! tare's interface to the Linux kernel: opening and reading events, ring buffers, the waiting
+//! child, signals, BPF programs, files mapped into memory, cgroups, and facts about the host.
 //!
-//! The only crate with `unsafe`; each block states why it is sound. Nothing here prints, exits or
-//! reads environment variables.
+//! The only crate with `unsafe` code of its own; each block states why it is sound. Nothing here
+//! prints, and only forked children exit.
 
 pub mod bpf;
 mod bus_error;

@@ -92,12 +92,12 @@ impl Mapping {
         Ok(Self { base, control_size, size })
     }
 
-    /// Returns the bytes of data.
+    /// Returns the size of the data in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns a word of the control page.
+    /// Returns the word at an offset in the control page, in bytes.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset < self.control_size);
         // SAFETY: the word lies in the control page, which stays mapped while `self` lives. A page
@@ -212,8 +212,8 @@ impl Drop for Mapping {
 }
 
 /// Returns where the bytes between two positions lie in a ring of `size` bytes, a power of two.
-/// Positions only grow, and wrap around at 64 bits. If more bytes lie between them than the ring
-/// holds, the oldest `size` bytes count.
+/// Positions wrap around at 64 bits. If more bytes lie between them than the ring holds, the first
+/// `size` bytes count.
 ///
 /// ```text
 /// from < to, no wrap:   [....|======|....]     first = the run, second is empty
@@ -222,7 +222,7 @@ impl Drop for Mapping {
 fn places(size: usize, from: u64, to: u64) -> [Range<usize>; 2] {
     debug_assert!(size.is_power_of_two());
     let mask = size as u64 - 1;
-    // Both are at most `size`, which is a usize.
+    // A length beyond a usize is cut to `size` like others; `from & mask` is less than `size`.
     let len = usize::try_from(to.wrapping_sub(from)).unwrap_or(size).min(size);
     let start = usize::try_from(from & mask).unwrap_or(0);
     let first = len.min(size - start);
@@ -263,7 +263,7 @@ impl<'a> RingSpan<'a> {
         (Self::new(first, second), rest)
     }
 
-    /// Returns the first `N` bytes.
+    /// Returns the first `N` bytes; `None` if there are fewer.
     pub(crate) fn array<const N: usize>(self) -> Option<[u8; N]> {
         let mut bytes = self.first.iter().chain(self.second).copied();
         let mut out = [0; N];

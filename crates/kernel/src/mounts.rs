@@ -11,7 +11,7 @@ use crate::pseudo_file;
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The mounted part of the file system: `/`, or the folder that was bind-mounted.
+    /// The mounted part of the file system: `/`, or the folder or file that was bind-mounted.
     pub root: PathBuf,
     /// The mount point, an absolute path of the machine.
     pub point: PathBuf,
@@ -32,17 +32,17 @@ impl Mount {
 }
 
 /// Returns the mounts of file systems of these types in mount order: the last of several at one
-/// point is visible. Unreadable lines are skipped.
+/// point is visible. Malformed lines are skipped.
 ///
 /// # Errors
-/// Fails if `/proc` isn't mounted.
+/// Fails if the file can't be read, for example because `/proc` isn't mounted.
 pub fn mounts(host: &Host, fs_types: &[&str]) -> std::io::Result<Vec<Mount>> {
     let text = pseudo_file::read(&host.path("/proc/self/mountinfo"))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(|line| parse(line, fs_types)).collect())
 }
 
-/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`; optional
-/// fields end at the lone `-`.
+/// Parses `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`;
+/// optional fields end at the lone `-`.
 fn parse(line: &[u8], fs_types: &[&str]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let root = fields.nth(3)?;
@@ -69,8 +69,8 @@ fn path(field: &[u8]) -> PathBuf {
     OsString::from_vec(unescape(field)).into()
 }
 
-/// Decodes blanks, tabs, line ends and backslashes, which the kernel writes as `\` and three octal
-/// digits.
+/// Decodes bytes such as blanks, tabs, line ends and backslashes, which the kernel writes as `\`
+/// and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

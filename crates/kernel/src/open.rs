@@ -85,7 +85,8 @@ pub trait EventFile: std::fmt::Debug {
     /// Returns the kernel's error.
     fn disable(&self) -> Result<(), Errno>;
 
-    /// Attaches a tracepoint filter. The kernel accepts one in an event's life.
+    /// Attaches a filter to the event of a tracepoint or probe. The kernel accepts one in an
+    /// event's life.
     ///
     /// # Errors
     /// `EINVAL` for a filter that doesn't fit the tracepoint's fields.
@@ -105,10 +106,11 @@ pub trait EventFile: std::fmt::Debug {
     /// it was mapped before, or the event writes into another's ring: see `perf_event_open(2)`.
     fn map_ring(&self, size: usize, access: Access) -> Result<Mapping, Errno>;
 
-    /// Redirects the event's records into the ring of another event on the same CPU.
+    /// Redirects the event's records into the ring of another event on the same CPU, or of the same
+    /// task if both are bound to no CPU.
     ///
     /// # Errors
-    /// `EINVAL` if CPU, clock or direction of the two differ.
+    /// `EINVAL` if the two differ in that, or in clock or direction.
     fn set_output(&self, ring_of: &dyn EventFile) -> Result<(), Errno>;
 
     /// Pauses or resumes writing into the event's ring. Records in between are lost.

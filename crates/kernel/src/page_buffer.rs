@@ -1,6 +1,6 @@
 //! A buffer of whole pages for bytes on their way to a file. If only the disk reads it, the kernel
-//! makes its pages large if it can (one address lookup in place of 512), and copying bypasses the
-//! CPU's caches, which other data use better.
+//! makes its pages large if it can (one address lookup in place of 512), and on x86-64 longer
+//! copies bypass the CPU's caches, which other data use better.
 
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -10,7 +10,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes of a large page on x86_64, and on aarch64 with 4 KiB pages.
 const LARGE: usize = 2 << 20;
-/// Shorter copies go through the caches.
+/// Copies of fewer bytes go through the caches.
 const FEW: usize = 1 << 10;
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -34,9 +34,9 @@ pub struct PageBuffer {
 unsafe impl Send for PageBuffer {}
 
 impl PageBuffer {
-    /// Allocates a buffer of this many bytes; memory is only used once written. `is_large`: only
-    /// the disk reads it, so use large pages if the size is a multiple of one and the kernel has
-    /// some.
+    /// Allocates a buffer of this many bytes, rounded up to whole pages; memory is only used once
+    /// written. `is_large`: only the disk reads it, so if the size is a multiple of a large page,
+    /// use large pages where the kernel has some, and copy past the caches.
     ///
     /// # Errors
     /// Fails if there is no memory.
@@ -66,19 +66,19 @@ impl PageBuffer {
         self.base.as_ptr().wrapping_add(self.begin + offset)
     }
 
-    /// Empties the buffer; the next bytes start at offset `first` within a page.
+    /// Empties the buffer; the next bytes start at offset `first`, or at the end if that is lower.
     pub fn clear(&mut self, first: usize) {
         self.first = first.min(self.size);
         self.end = self.first;
     }
 
-    /// Returns the number of free bytes.
+    /// Returns the number of free bytes behind those in use.
     #[must_use]
     pub fn room(&self) -> usize {
         self.size - self.end
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes in use.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `first` and `end` are at most `size`, which was mapped, and a new mapping is full
@@ -115,8 +115,8 @@ impl Drop for PageBuffer {
     }
 }
 
-/// Copies bytes to memory that nothing reads soon, whole lines past the caches. `to` is as long as
-/// `from`.
+/// Copies bytes to memory that nothing reads soon. From [`FEW`] bytes on, whole lines go past the
+/// caches. `to` is as long as `from`.
 fn copy_past_caches(to: &mut [u8], from: &[u8]) {
     if from.len() < FEW {
         return to.copy_from_slice(from);

@@ -16,8 +16,8 @@ use crate::open::{EventTarget, Kernel};
 pub enum Refusal {
     /// The event doesn't exist: `ENOENT`, `EOPNOTSUPP`, `ENODEV`. For `cycles`: no PMU.
     NoSuchEvent,
-    /// The paranoid level or a security module forbids it: `EACCES`, or `EPERM` without a seccomp
-    /// filter.
+    /// The paranoid level or a security module forbids it: `EACCES`, or `EPERM` that isn't a
+    /// seccomp filter's.
     Forbidden,
     /// A seccomp filter forbids the call itself: `EPERM` with one on this process.
     Seccomp,
@@ -51,17 +51,17 @@ impl<'a> AccessProbe<'a> {
         }
     }
 
-    /// Tries a software event on an own thread, in user mode.
+    /// Tries a software event on this thread, in user mode.
     pub fn own_user(&self) -> ProbeAnswer {
         self.try_open(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), USER_ONLY), MYSELF)
     }
 
-    /// Tries a software event on an own thread, including the kernel.
+    /// Tries a software event on this thread, including the kernel.
     pub fn own_kernel(&self) -> ProbeAnswer {
         self.try_open(&software(PERF_COUNT_SW_PAGE_FAULTS.into(), Flags::empty()), MYSELF)
     }
 
-    /// Tries `cycles` on an own thread in user mode: whether the machine has a PMU.
+    /// Tries `cycles` on this thread in user mode: whether the machine has a PMU.
     pub fn cycles(&self) -> ProbeAnswer {
         let config = PERF_COUNT_HW_CPU_CYCLES.into();
         self.try_open(
@@ -89,7 +89,7 @@ impl<'a> AccessProbe<'a> {
         )
     }
 
-    /// Tries to sample the fields of a tracepoint on an own thread, by its id in tracefs.
+    /// Tries to sample the fields of a tracepoint on this thread, by its id in tracefs.
     pub fn tracepoint_fields(&self, id: u64) -> ProbeAnswer {
         let flags = Flags::DISABLED;
         let sample_type = PERF_SAMPLE_RAW.into();
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Software events need no hardware: the running kernel opens them, or says why not.
+    /// Software events need no hardware, so the running kernel doesn't lack them.
     #[test]
     fn the_running_kernel_opens_software_events() {
         let rights = crate::host::Host::default().rights().unwrap();

@@ -29,15 +29,15 @@ pub(crate) fn read_into(file: &File, into: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Returns what one read of this many bytes gives. The kernel generates such a file record by
-/// record, and only as many as fit.
+/// Returns the bytes of one read of at most this many. The kernel generates a file such as
+/// `/proc/cpuinfo` record by record, and only as many as fit.
 pub(crate) fn beginning(file: &File, bytes: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(bytes);
     rustix::io::retry_on_intr(|| rustix::io::read(file, spare_capacity(&mut text)))?;
     Ok(text)
 }
 
-/// Reads all of a sysfs attribute or a setting, which has less than a page and comes whole in one
+/// Reads all of a sysfs attribute or a setting. Most have less than a page and come whole in one
 /// read (`Documentation/filesystems/sysfs.rst`); longer lists of CPUs come by the page.
 pub(crate) fn attribute(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -69,7 +69,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     read(path).and_then(text)
 }
 
-/// Converts bytes to text.
+/// Converts bytes to text; fails with [`ErrorKind::InvalidData`] if they aren't UTF-8.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }

@@ -50,8 +50,8 @@ pub struct RealTime {
 }
 
 /// Runs this thread before all normal ones (`SCHED_FIFO` with its lowest priority) until the guard
-/// is dropped; `None` if this user may not. For milliseconds only: everything else on this CPU
-/// waits. Nice levels are no substitute: with autogroups (`sched(7)`) they only order the processes
+/// is dropped; `None` if this user may not. For milliseconds only: all normal threads on this CPU
+/// wait. Nice levels are no substitute: with autogroups (`sched(7)`) they only order the processes
 /// of one session.
 #[must_use]
 pub fn real_time() -> Option<RealTime> {

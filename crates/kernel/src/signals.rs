@@ -13,14 +13,15 @@ pub struct Signal {
     /// Its number.
     pub number: i32,
     /// Whether the kernel sent it, as it does to a terminal's whole foreground group; else a
-    /// process sent it to this process alone.
+    /// process sent it, maybe to this process alone.
     pub from_kernel: bool,
 }
 
-/// The signals that tare handles: SIGCHLD, SIGINT, SIGTERM, SIGQUIT, and SIGHUP unless it was ignored
-/// (`nohup`). Shells start background jobs with SIGINT and SIGQUIT ignored, and a user who sends one
-/// of them by hand still means to end the measurement. While this value lives the signals are blocked. A
-/// child gets the earlier mask and dispositions back (see `child`).
+/// The signals that tare handles: SIGCHLD, SIGINT, SIGTERM, SIGQUIT, SIGHUP unless it was ignored
+/// (`nohup`), and one more on request. Shells start background jobs with SIGINT and SIGQUIT
+/// ignored, and a user who sends one of them by hand still means to end the measurement. While this
+/// value lives the signals are blocked. A child gets the earlier mask and dispositions back (see
+/// `child`).
 #[derive(Debug)]
 pub struct Signals {
     file: OwnedFd,

@@ -13,10 +13,10 @@ use crate::procfs;
 /// Why a process's exit can't be awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// There is no such process.
+    /// The number is 0, which no process has.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// The kernel's error.
+    /// Another error: `ESRCH` if there is no such process.
     #[error("cannot watch process {pid}: {errno}")]
     Kernel {
         /// The process.
@@ -30,7 +30,8 @@ pub enum TargetError {
 #[derive(Debug, Default)]
 pub struct Targets {
     processes: Vec<OwnedFd>,
-    /// Threads that don't lead their process: no file reports their exit, so they are polled.
+    /// Before Linux 6.9 no file reports the exit of a thread that doesn't lead its process, so they
+    /// are polled.
     threads: Vec<i32>,
 }
 

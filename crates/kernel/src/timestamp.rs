@@ -1,5 +1,5 @@
-//! The CPU's clock, which a program reads without a system call: fine enough to show single
-//! interrupts as gaps.
+//! The CPU's clock, which a program reads without a system call, fine enough to show single
+//! interrupts as gaps; and two of the kernel's clocks.
 
 use rustix::time::{ClockId, clock_gettime};
 

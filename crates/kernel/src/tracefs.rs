@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::host::Host;
 use crate::{mounts, pseudo_file};
 
-/// Where the kernel mounts tracefs on first access (Linux 4.1).
+/// The mount point that the kernel creates for tracefs (Linux 4.1).
 const USUAL_PLACE: &str = "/sys/kernel/tracing";
 
 /// The folder of the kernel's tracepoints.
@@ -32,7 +32,7 @@ pub enum TracefsError {
         /// Where tracefs is mounted.
         mount: String,
     },
-    /// The kernel has no tracepoint, or no tracing system, of this name.
+    /// The kernel has no system, tracepoint, field or file of this name.
     #[error("the kernel has no tracepoint {0}")]
     NoSuch(String),
     /// The file can't be read, or has unexpected content.
@@ -78,7 +78,7 @@ impl Tracefs {
     fn at(host: &Host, place: &str) -> Result<Self, TracefsError> {
         let events = host.path(place).join("events");
         // Reading the metadata of `events` needs the right to enter the folder above it, which
-        // tracefs gives to root alone.
+        // tracefs by default gives to root alone.
         match std::fs::metadata(&events) {
             Ok(_) => Ok(Self { events }),
             Err(error) => Err(reason(&events, place, error)),

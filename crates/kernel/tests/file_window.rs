@@ -34,8 +34,8 @@ fn faults() -> i64 {
     fields[6] + fields[8]
 }
 
-/// Writes a window in the middle of a file: earlier content stays, written bytes arrive, and
-/// writing causes no page fault.
+/// Writes a window that begins within a file and extends it: earlier content stays, written bytes
+/// arrive, and writing causes few page faults.
 fn a_window_works(path: &Path) {
     let file = create(path);
     file.write_all_at(&vec![1; page() + 10], 0).unwrap();

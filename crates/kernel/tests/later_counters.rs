@@ -58,7 +58,8 @@ fn faults() -> Option<(Vec<u8>, [u64; 2])> {
     Some((bytes, [files[0].id().unwrap(), files[1].id().unwrap()]))
 }
 
-/// Returns the samples that `perf script` finds of each event.
+/// Returns the number of samples that `perf script` finds of each event; `None` if perf can't be
+/// run.
 fn samples(bytes: &[u8], path: &Path) -> Option<[usize; 2]> {
     std::fs::write(path, bytes).unwrap();
     let script = ["script", "-F", "comm,tid,time,event", "-i"];

@@ -27,7 +27,7 @@ use tare_kernel::open::{EventFile, EventTarget, Kernel, System};
 use tare_kernel::ring::Ring;
 use tare_kernel::signals::Signals;
 
-/// Runs perf; `None` if it isn't installed.
+/// Runs perf and returns its output; `None` if it can't be run.
 fn perf(words: &[&str], file: &Path) -> Option<String> {
     let output = match std::process::Command::new("perf").args(words).arg("-i").arg(file).output() {
         Ok(output) => output,
@@ -103,7 +103,7 @@ impl TestRecording {
     }
 }
 
-/// Records a command in one ring until it exits.
+/// Records a command in one ring until it exits; `None` if perf_event_open is not allowed.
 fn record(
     words: &[&str],
     events: &[(&str, Attr)],

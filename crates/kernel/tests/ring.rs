@@ -34,7 +34,7 @@ fn software(config: u32, sampling: Sampling, flags: Flags) -> Attr {
     }
 }
 
-/// Opens an event; prints a note if this machine doesn't allow it.
+/// Opens an event; prints a note and returns `None` if this machine doesn't allow it.
 fn open(attr: &Attr, target: EventTarget) -> Option<Box<dyn EventFile>> {
     match System.open(attr, target, None) {
         Ok(event) => Some(event),
@@ -91,7 +91,7 @@ impl Drop for FaultingPages {
     }
 }
 
-/// Returns the samples in a ring, and the number of lost ones.
+/// Returns the number of samples in a ring, and of lost ones.
 fn drain(ring: &mut Ring) -> (u64, u64) {
     let mut samples = 0;
     let mut lost = 0;

@@ -1,9 +1,10 @@
 //! A cgroup of version 2 that exists while a command runs, so that events can be opened on exactly
 //! the command's tasks.
 //!
-//! It is a child of this process's cgroup, and only if that gives its children no controllers: then
-//! the command runs under the same limits as without it. Its name holds the owner's pid namespace,
-//! pid and start time, by which the next owner finds what a killed one left behind.
+//! It is a child of this process's cgroup, and is created only if that cgroup gives its children no
+//! controllers: then the command runs under the same limits as without it. Its name holds the
+//! owner's pid namespace, pid and start time, by which the next owner finds the cgroups of killed
+//! ones.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Why a command can't have a cgroup of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransientError {
-    /// Events use cgroups of version 1, or none.
+    /// Events use cgroups of version 1 or none, or version 2 isn't mounted.
     #[error("events don't use cgroups of version 2 here")]
     NoVersion2,
     /// The cgroup of this process is not below the mount.
@@ -119,7 +120,7 @@ impl TransientParent {
         Ok(Self { parent })
     }
 
-    /// Creates one for this process, and removes empty ones that killed owners left.
+    /// Creates one for this process, and removes those without processes that dead owners left.
     ///
     /// # Errors
     /// [`TransientError::Failed`].
@@ -150,8 +151,8 @@ impl TransientParent {
         Err(failed(Errno::EXIST))
     }
 
-    /// Removes the cgroups, with those below them, whose owners are dead and that hold no process.
-    /// Returns their number.
+    /// Removes the cgroups, with those below them, whose owners in this pid namespace are dead and
+    /// that hold no process. Returns their number.
     pub fn sweep(&self, host: &Host) -> usize {
         let folder = below(host, &self.parent);
         let namespace = pid_namespace(host);
@@ -165,7 +166,7 @@ impl TransientParent {
 }
 
 impl TransientCgroup {
-    /// Returns its name in the current cgroup.
+    /// Returns its name in its parent.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -256,7 +257,7 @@ pub(crate) fn move_to(folder: BorrowedFd<'_>, pid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether no process is in a cgroup or below it (`cgroup.events`).
+/// Whether no process is in a cgroup or below it (`cgroup.events`); true if that can't be read.
 fn is_unpopulated(folder: &Path) -> bool {
     let events = std::fs::read_to_string(folder.join("cgroup.events"));
     events.map_or(true, |events| events.lines().any(|line| line == "populated 0"))
@@ -285,7 +286,7 @@ fn pid_namespace(host: &Host) -> u32 {
 struct Owner {
     namespace: u32,
     pid: i32,
-    /// Start time in ticks since the machine's, as in `/proc/PID/stat`.
+    /// Start time in ticks since the boot, as in `/proc/PID/stat`; 0 if unknown.
     started: u64,
 }
 
@@ -306,7 +307,8 @@ impl Owner {
         (number.is_ok() && parts.next().is_none() && owner.pid > 0).then_some(owner)
     }
 
-    /// A process that can't be read counts as alive.
+    /// Whether the process is gone, or its pid is another's. A process that exists but can't be
+    /// read counts as alive.
     fn is_dead(self, host: &Host) -> bool {
         match procfs::start_time(host, self.pid) {
             Ok(started) => started != self.started,
@@ -373,7 +375,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Of the three owners one is dead, one pid is reused, and one is alive.
+    /// Of the three owners in this pid namespace one is dead, one pid is reused, and one is alive.
+    /// A fourth owner is of another namespace.
     #[test]
     fn cgroups_of_dead_owners_are_swept() {
         let stat = |pid: i32, started: u32| {

@@ -26,7 +26,7 @@ use crate::host::Host;
 pub const ARGUMENTS: usize = 8;
 /// Most memory loads of an argument, including that of the string it ends at.
 pub const LOADS: usize = 4;
-/// Most of the slowest calls that are reported.
+/// Most of each place's slowest calls that are reported.
 pub const MOST_SLOWEST: u32 = 32;
 
 /// The first value from which an argument is read.
@@ -34,7 +34,7 @@ pub const MOST_SLOWEST: u32 = 32;
 pub enum ArgumentBase {
     /// A number.
     Constant(u64),
-    /// A register at the function's entry.
+    /// A register at the probed place.
     Register(Register),
     /// The function's return value.
     Returned,
@@ -49,14 +49,15 @@ pub struct Load {
     pub in_user_memory: bool,
 }
 
-/// How an argument is read: from the base, each load from the address of the one before.
+/// How an argument is read: the first load from the address in the base, each other one from the
+/// address that the load before it gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// Where the value starts from.
     pub base: ArgumentBase,
     /// At most [`LOADS`], one fewer with `text`.
     pub loads: Vec<Load>,
-    /// Bytes of the last load: 1, 2, 4 or 8.
+    /// Bytes of the last load, unless a string follows: 1, 2, 4 or 8. The others have 8.
     pub size: u8,
     /// The load of a string at the end.
     pub text: Option<Load>,
@@ -73,7 +74,7 @@ pub struct ProbePlan {
     pub returns: bool,
     /// At most [`ARGUMENTS`].
     pub arguments: Vec<Argument>,
-    /// Whether each call is a record.
+    /// Whether each call of at least `min_duration_ns` is a record.
     pub records_each: bool,
     /// Shortest call that is a record, in nanoseconds.
     pub min_duration_ns: u64,
@@ -161,7 +162,6 @@ impl RawProbe {
         for (into, argument) in raw.arguments.iter_mut().zip(&place.arguments) {
             *into = RawArgument::new(argument);
         }
-        // Unused arguments have no base, and are read as the number 0.
         raw
     }
 }
@@ -172,7 +172,7 @@ pub struct PlaceSums {
     /// Number of calls, or of passes.
     pub calls: u64,
     /// Number of calls that have returned. The others still run, ended without a return, or are
-    /// nested deeper than the kernel follows (64 in a thread).
+    /// nested deeper than the kernel follows (64 in a thread); of passes, always 0.
     pub returned: u64,
     /// Total time of the returned calls in nanoseconds.
     pub total_ns: u64,
@@ -209,8 +209,7 @@ pub struct Probes {
     sums: PerCpuArray<MapData, RawSums>,
     /// Number of places; the map of sums has one more, for calls of this process's own function.
     places: u32,
-    /// A probed function of this process ([`Probes::cost`]), and its duration without a probe in
-    /// nanoseconds.
+    /// The probed function of this process; taken by [`Probes::cost`].
     own: Option<OwnFunction>,
 }
 
@@ -313,8 +312,9 @@ impl Probes {
         names.iter().map(attached).collect()
     }
 
-    /// Returns the descriptor that becomes readable when one of the slowest calls has returned, or
-    /// an eighth of the ring buffer is full. Records can be drained before that.
+    /// Returns the descriptor to wait for: the record of one of the slowest calls wakes the reader,
+    /// and each record while more than an eighth of the ring buffer is full. Records can be drained
+    /// before that.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.ring.file()

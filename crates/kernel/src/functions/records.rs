@@ -1,4 +1,4 @@
-//! The records of `bpf/probes.bpf.c`.
+//! Parses the records of `bpf/probes.bpf.c`.
 
 use super::ARGUMENTS;
 use super::registers::{COUNT, Register};
@@ -38,14 +38,15 @@ pub struct ProbeCall<'a> {
     pub tid: u32,
     /// Its process.
     pub process: u32,
-    /// Its name, without NUL bytes.
+    /// The thread's name, up to its NUL byte.
     pub comm: &'a [u8],
     /// Its caller's stack, if it is one of the slowest.
     pub stack: Option<CopiedStack<'a>>,
     bytes: &'a [u8],
 }
 
-/// Registers and stack of a thread at a function's return.
+/// Registers and stack of a thread at a function's return: the user's, and for a function of the
+/// kernel also the kernel's return addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiedStack<'a> {
     /// The stack, from the stack pointer upwards.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The highest CPU number that a list may name: the kernel's own limit is 8192 (`CONFIG_NR_CPUS`).
+/// The highest CPU number that a list may name. The kernel's own limit is lower: 8192 CPUs on x86
+/// (`CONFIG_NR_CPUS`).
 const MAX_CPU: u32 = 65_535;
 
 /// CPU numbers, ascending, each once.

@@ -17,7 +17,7 @@ use super::{CpuList, Host};
 /// another).
 const KERNEL_GROUP: u32 = 1;
 
-/// Most bytes of a message (`UEVENT_BUFFER_SIZE` and its path).
+/// Bytes for a message. The kernel's have at most `UEVENT_BUFFER_SIZE` (2 KiB) and a path.
 const MESSAGE_BYTES: usize = 8 << 10;
 
 /// Changes since the last check. A CPU that went offline and came back is in both lists.
@@ -30,8 +30,8 @@ pub struct CpuChanges {
 }
 
 /// Reports CPUs that go offline and come back, by the kernel's messages (`NETLINK_KOBJECT_UEVENT`),
-/// which name every change. Without such a socket, as in some containers, it compares lists, and
-/// misses a CPU that went and came back in between.
+/// which name every change. Without such a socket, as in some containers, or after an overflow of
+/// its buffer, it compares lists, and misses a CPU that went and came back in between.
 #[derive(Debug)]
 pub struct CpuWatch {
     messages: Option<OwnedFd>,
@@ -44,8 +44,7 @@ impl CpuWatch {
     /// # Errors
     /// Fails if the list of online CPUs can't be read.
     pub fn start(host: &Host) -> io::Result<Self> {
-        // Subscribed before the list is read, so that a change in between is reported twice rather
-        // than never.
+        // Subscribed before the list is read, so that no change after that is missed.
         let messages = if host.is_running() { subscribe().ok() } else { None };
         Ok(Self { messages, online: host.online_cpus()? })
     }
@@ -57,7 +56,8 @@ impl CpuWatch {
         self.messages.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the changes since the last call. Costs one system call if nothing happened.
+    /// Returns the changes since the last call. With messages, costs one system call if nothing
+    /// happened.
     ///
     /// # Errors
     /// Fails if the list of online CPUs can't be read.
@@ -92,7 +92,7 @@ fn subscribe() -> Result<OwnedFd, Errno> {
 }
 
 /// Reads the pending messages and returns the CPUs that went offline; `None` if no message was
-/// about a CPU. If messages were dropped the set may lack CPUs.
+/// about a CPU and none was dropped. If messages were dropped the set may lack CPUs.
 fn read_messages(socket: BorrowedFd<'_>) -> Option<BTreeSet<u32>> {
     let mut gone = None;
     let mut message = [0; MESSAGE_BYTES];

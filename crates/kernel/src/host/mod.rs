@@ -1,6 +1,6 @@
-//! Facts about this machine and the rights of this process, as read from `/proc` and `/sys`.
+//! Facts about this machine and the rights of this process, most of them from `/proc` and `/sys`.
 //!
-//! Everything is read below a root, so that a test can describe any machine as a folder.
+//! Files are read below a root, so that a test can describe any machine as a folder.
 
 mod attributes;
 mod cpus;

@@ -49,7 +49,8 @@ pub struct Format {
 }
 
 impl Host {
-    /// Returns all PMUs by name. Empty if the kernel has no perf events, or `/sys` isn't mounted.
+    /// Returns all PMUs, sorted by name. Empty if the kernel has no perf events, or `/sys` isn't
+    /// mounted.
     ///
     /// # Errors
     /// Fails if the folder can't be read, unless it is missing.
@@ -66,8 +67,8 @@ impl Host {
     }
 }
 
-/// PMUs with these names on every kernel (`kernel/events/core.c`, `arch/x86/events`), which needn't
-/// be read.
+/// Names that no core PMU has on any kernel (`kernel/events/core.c`, `arch/x86/events`), so that
+/// the files of these PMUs needn't be read.
 const NEVER_CORE: [&str; 7] =
     ["breakpoint", "kprobe", "msr", "power", "software", "tracepoint", "uprobe"];
 
@@ -86,7 +87,7 @@ impl Pmu {
         self.read("type")?.parse().map_err(invalid)
     }
 
-    /// Returns the terms of its events, by name.
+    /// Returns the names of its events' terms, sorted.
     ///
     /// # Errors
     /// Fails if the folder can't be read; a missing one is empty.
@@ -104,7 +105,7 @@ impl Pmu {
             .transpose()
     }
 
-    /// Returns the PMU's named events, by name.
+    /// Returns the names of the PMU's events, sorted.
     ///
     /// # Errors
     /// Fails if the folder can't be read; a missing one is empty.
@@ -154,21 +155,21 @@ impl Pmu {
         optional(self.read(&format!("caps/{name}")))
     }
 
-    /// Returns all readable capabilities with their values, by name; empty if the folder is
-    /// missing.
+    /// Returns all readable capabilities with their values, sorted by name; empty if the folder is
+    /// missing or unreadable.
     #[must_use]
     pub fn caps(&self) -> Vec<(String, String)> {
         let all = names(&self.host, &self.file("caps")).unwrap_or_default();
         all.into_iter().filter_map(|name| Some((name.clone(), self.cap(&name).ok()??))).collect()
     }
 
-    /// Whether it is one of the PMUs on every kernel that count nothing that cores execute.
+    /// Whether its name alone shows that it isn't a core PMU.
     #[must_use]
     pub fn is_never_core(&self) -> bool {
         NEVER_CORE.contains(&self.name.as_str())
     }
 
-    /// Whether it counts what cores execute: `cpu`, or a PMU that lists its CPUs.
+    /// Whether it is a core PMU: `cpu`, or a PMU that lists its CPUs.
     #[must_use]
     pub fn is_core(&self) -> bool {
         self.name == "cpu" || !self.is_never_core() && self.host.path(&self.file("cpus")).exists()

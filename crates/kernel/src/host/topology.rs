@@ -1,4 +1,4 @@
-//! The package, die, core and memory node of each CPU, from sysfs.
+//! The package, die, cluster, core, caches and memory node of each CPU, from sysfs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,13 +93,13 @@ struct CpuNumbers {
     node: i32,
 }
 
-/// The location of each CPU. An unknown CPU is in package, core and node -1.
+/// The location of each CPU. An unknown CPU is in package, core, cluster and node -1, and in die 0.
 #[derive(Clone, Debug, Default)]
 pub struct Topology(BTreeMap<u32, CpuNumbers>);
 
 impl Host {
     /// Reads the locations of these CPUs (`/sys/devices/system/{cpu,node}`). A missing file gives
-    /// -1, or 0 for the die. Caches aren't read, which takes some twenty files per CPU.
+    /// -1, or 0 for the die. Caches aren't read, which takes two files for each cache of each CPU.
     #[must_use]
     pub fn topology(&self, cpus: &CpuList) -> Topology {
         self.topology_by(cpus, |_| [UNKNOWN; LEVELS])
@@ -134,7 +134,8 @@ impl Host {
         Topology(cpus.as_slice().iter().map(|&cpu| (cpu, numbers(cpu))).collect())
     }
 
-    /// Returns the first CPU that shares each of a CPU's caches.
+    /// Returns the first CPU that shares a CPU's cache of each level. Of several caches of a level
+    /// the first counts.
     fn caches(&self, cpu: u32) -> [i32; LEVELS] {
         let mut caches = [UNKNOWN; LEVELS];
         for index in 0..2 * LEVELS {

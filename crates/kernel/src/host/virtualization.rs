@@ -13,8 +13,7 @@ const INITIAL_CGROUP_NAMESPACE: u32 = 0xEFFF_FFFB;
 pub enum Container {
     /// No trace of one.
     No,
-    /// The files are a container image's, but process ids and cgroups are the machine's: nothing is
-    /// confined.
+    /// The files are a container image's, but process ids and cgroups are the machine's.
     ImageOnly,
     /// In a container, with its engine if a trace names it.
     Yes(Engine),
@@ -60,8 +59,8 @@ impl Host {
         self.namespace("pid") == Some(INITIAL_PID_NAMESPACE)
     }
 
-    /// Detects a container by `/run/.containerenv`, `/.dockerenv`, the paths of cgroups and the
-    /// namespaces.
+    /// Detects a container by the paths of cgroups, `/var/run/secrets/kubernetes.io`,
+    /// `/run/.containerenv`, `/.dockerenv`, and the namespaces.
     #[must_use]
     pub fn container(&self) -> Container {
         let memberships = self.read("/proc/self/cgroup").unwrap_or_default()

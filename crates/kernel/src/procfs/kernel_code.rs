@@ -12,10 +12,10 @@ use crate::host::Host;
 pub struct KernelText {
     /// The address of `symbol`.
     pub start: u64,
-    /// `_text`, where the image begins, or `_stext` if the kernel doesn't list that: on Linux 6.1
-    /// for arm64 these differ.
+    /// `_text`, where the image begins, or `_stext` if the kernel doesn't list `_text`. On Linux
+    /// 6.1 for arm64 the two have different addresses.
     pub symbol: &'static str,
-    /// Size in bytes; `None` if only root may know.
+    /// Size in bytes; `None` if `/proc/iomem` hides it from this user or doesn't have it.
     pub len: Option<u64>,
 }
 
@@ -29,15 +29,16 @@ pub struct KernelModule {
     /// Size in bytes, at most up to the next module: `/proc/modules` has the size of code and data
     /// together, which are apart since Linux 6.4.
     pub len: u64,
-    /// Its file; `None` if the running kernel's list has none of this name.
+    /// Its file; `None` if the running kernel's list has no module of this name, or before
+    /// [`find_module_files`].
     pub path: Option<String>,
 }
 
 /// Returns the place of the kernel's code; `None` if addresses are hidden from this user
 /// (`kernel.kptr_restrict`).
 ///
-/// The start is the address of one of the first symbols of `/proc/kallsyms`. The length is that of
-/// the resource `Kernel code` of `/proc/iomem`, which saves reading 100,000 symbols up to `_etext`.
+/// The start is the address of one of the first symbols of `/proc/kallsyms`. The end is that of the
+/// resource `Kernel code` of `/proc/iomem`, which saves reading all symbols up to `_etext`.
 #[must_use]
 pub fn kernel_text(host: &Host) -> Option<KernelText> {
     let mut text = None;
@@ -48,7 +49,7 @@ pub fn kernel_text(host: &Host) -> Option<KernelText> {
         match name {
             b"_text" => text = Some(address),
             b"_stext" => stext = Some(address),
-            // Symbols are listed by address.
+            // The kernel's own symbols are listed by address.
             _ if stext.is_some_and(|stext| stext < address) => break,
             _ => continue,
         }
@@ -72,8 +73,9 @@ fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?, name))
 }
 
-/// Returns the functions of the kernel and its modules for which `choose` returns a value, by
-/// address; empty if addresses are hidden. Reads all symbols, some 10 MB.
+/// Returns the functions of the kernel and its modules for which `choose` returns a value, sorted
+/// by address, each up to the next function; empty if addresses are hidden. Reads all symbols, some
+/// 10 MB.
 #[must_use]
 pub fn kernel_functions<T>(
     host: &Host,
@@ -111,8 +113,8 @@ fn code_bytes(host: &Host) -> Option<u64> {
     (len > 0).then_some(len + 1)
 }
 
-/// Returns the modules whose addresses this user may know, by address, with their files. Empty on a
-/// kernel without modules.
+/// Returns the modules whose addresses this user may know, sorted by address, with their files.
+/// Empty on a kernel without modules.
 #[must_use]
 pub fn modules(host: &Host) -> Vec<KernelModule> {
     let mut found = loaded_modules(host);
@@ -120,7 +122,7 @@ pub fn modules(host: &Host) -> Vec<KernelModule> {
     found
 }
 
-/// Returns the modules whose addresses this user may know, by address, without their files.
+/// Returns the modules whose addresses this user may know, sorted by address, without their files.
 #[must_use]
 pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     let Ok(listed) = host.read("/proc/modules") else { return Vec::new() };
@@ -134,7 +136,7 @@ pub fn loaded_modules(host: &Host) -> Vec<KernelModule> {
     found
 }
 
-/// Finds the modules' files, in a list of some 500 KiB.
+/// Finds the modules' files in `modules.dep` of the running kernel.
 pub fn find_module_files(host: &Host, modules: &mut [KernelModule]) {
     if modules.is_empty() {
         return;
@@ -208,7 +210,7 @@ mod tests {
         );
     }
 
-    /// The kernel lists the last module first, with sizes that include data.
+    /// The kernel lists the module that was loaded last first, with sizes that include data.
     #[test]
     fn no_module_reaches_into_the_next() {
         let listed = "last 4096 0 - Live 0xffffffffc0003000\nfirst 40960 0 - Live 0xffffffffc0001000\nunknown 1 0 - Live 0x0\n";

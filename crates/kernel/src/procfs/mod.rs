@@ -21,10 +21,10 @@ use crate::pseudo_file;
 /// Most bytes of a name in a record: `TASK_COMM_LEN` of `include/linux/sched.h` without the NUL.
 const COMM_BYTES: usize = 15;
 
-/// `PF_KTHREAD` of `include/linux/sched.h`, in the field `flags` of `/proc/PID/stat`.
+/// `PF_KTHREAD` of `include/linux/sched.h`, in the field `flags` of a file `stat`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// A process, from `/proc/PID/stat`.
+/// A process, from the file `stat` of its first thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Its name: at most 15 bytes, any but NUL.
@@ -73,8 +73,8 @@ fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
     Some(ProcessStat { comm, ppid, is_kernel_thread: flags & KERNEL_THREAD != 0, threads })
 }
 
-/// Returns a process's start time in ticks since the machine's. Together with its pid that
-/// identifies it forever.
+/// Returns a process's start time in ticks since the boot. Together with its pid that identifies it
+/// until the next boot.
 ///
 /// # Errors
 /// As [`process`].
@@ -142,7 +142,8 @@ pub fn process_of(host: &Host, tid: i32) -> io::Result<i32> {
 }
 
 /// Returns a thread's wait state, as in `prev_state` of `sched:sched_switch`
-/// (`include/linux/sched.h`); `None` if it runs, is runnable, has exited, or may not be read.
+/// (`include/linux/sched.h`). `None` in other states, such as running, and if it has exited or may
+/// not be read.
 #[must_use]
 pub fn wait_state(host: &Host, pid: i32, tid: i32) -> Option<u32> {
     let mut text = Vec::new();
@@ -153,8 +154,8 @@ pub fn wait_state(host: &Host, pid: i32, tid: i32) -> Option<u32> {
     states.iter().find(|(state, _)| state == letter).map(|(_, number)| *number)
 }
 
-/// Returns a thread's name (`comm`), which the thread chooses: any bytes but NUL. `None` if it has
-/// exited.
+/// Returns a thread's name (`comm`), which the thread chooses; invalid UTF-8 is replaced. `None` if
+/// it has exited or may not be read.
 #[must_use]
 pub fn name(host: &Host, tid: i32) -> Option<String> {
     let bytes = std::fs::read(host.path(&format!("/proc/{tid}/comm"))).ok()?;

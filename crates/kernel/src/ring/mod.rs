@@ -84,13 +84,14 @@ fn map_falling_back(
 #[derive(Debug)]
 pub struct Ring {
     mapping: Mapping,
-    /// The position up to which records were read. The kernel's copy is only written, never read.
+    /// The position up to which records were read. The kernel's copy is read once, at the start.
     tail: u64,
 }
 
 impl Ring {
     /// Maps an event's ring with at least `bytes` of data, rounded up to a power of two of pages.
-    /// If the memory can't be locked the size is halved until it can; see [`Ring::size`].
+    /// If the memory can't be locked or allocated the size is halved until it can; see
+    /// [`Ring::size`].
     ///
     /// # Errors
     /// See [`RingError`].
@@ -110,7 +111,7 @@ impl Ring {
         Self { mapping, tail }
     }
 
-    /// Returns the bytes of data that the ring can hold.
+    /// Returns the number of bytes of data that the ring can hold.
     #[must_use]
     pub fn size(&self) -> usize {
         self.mapping.size()

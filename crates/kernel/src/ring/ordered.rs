@@ -93,7 +93,7 @@ impl OrderedRings {
     }
 
     /// Moves the rings' records into the sorter. Records older than `before_ns`, by the events'
-    /// clock, become due: no ring can deliver older ones.
+    /// clock, become due; the caller knows that no ring delivers older ones after this.
     pub fn drain(&mut self, before_ns: u64) {
         for CpuRing { ring, .. } in &mut self.rings {
             let batch = ring.batch();
@@ -102,7 +102,7 @@ impl OrderedRings {
             batch.advance();
             let mut last_ns = 0;
             for record in Records::new(&self.bytes, Endian::NATIVE) {
-                // Lost records have no time of their own: they get their predecessor's.
+                // Records without a time get their predecessor's.
                 let time_ns = self.layouts.time_ns(&record).unwrap_or(last_ns);
                 last_ns = time_ns;
                 self.sorter.push(time_ns, 0, &record);

@@ -33,7 +33,7 @@ impl OverwrittenRing {
         Self { mapping, taken: 0 }
     }
 
-    /// Returns the bytes of data that the ring can hold.
+    /// Returns the number of bytes of data that the ring can hold.
     #[must_use]
     pub fn size(&self) -> usize {
         self.mapping.size()

@@ -96,7 +96,7 @@ impl Drop for RingRecord<'_> {
     }
 }
 
-/// The records of a batch, the oldest first.
+/// The records in a run of bytes, in its order.
 #[derive(Debug)]
 pub struct Records<'a> {
     rest: RingSpan<'a>,

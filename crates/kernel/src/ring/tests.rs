@@ -45,7 +45,8 @@ fn joined(slices: [&[u8]; 2]) -> Vec<u8> {
     slices.concat()
 }
 
-/// Reads everything by one of the two ways, and checks that both see the same records.
+/// Reads everything by one of the two ways, record by record or as a batch, and checks that nothing
+/// is left.
 fn drain(ring: &mut Ring, random: &mut fastrand::Rng, into: &mut Vec<u8>) {
     let available = ring.available();
     let before = into.len();
@@ -72,7 +73,7 @@ fn any_records_come_out_byte_for_byte() {
     // Miri is some hundred times slower.
     let largest = if cfg!(miri) { 7 } else { 13 };
     for size in (6..=largest).map(|bits| 1_usize << bits) {
-        // Every start position in small rings, and positions that wrap around at 64 bits.
+        // 64 start positions (4 under Miri), and as many that wrap around at 64 bits.
         let starts = (0..size as u64)
             .step_by(if cfg!(miri) { size / 4 } else { size / 64 })
             .flat_map(|start| [start, start.wrapping_sub(size as u64)]);

@@ -53,7 +53,7 @@ struct SimulatedOutput {
     /// The event into whose ring this one writes.
     redirected_to: Option<usize>,
     is_paused: bool,
-    /// Records that didn't fit since the last one that did.
+    /// Lost records that no record of losses has reported yet.
     unreported: u64,
 }
 
@@ -73,7 +73,7 @@ impl SimulatedOutput {
 pub enum Emitted {
     /// It is in a ring.
     Stored,
-    /// The ring had no room.
+    /// The ring had no room, or the output is paused.
     Lost,
     /// The event is not enabled, or has no ring.
     Off,
@@ -102,7 +102,8 @@ impl Simulated {
         self.state.borrow().now_ns
     }
 
-    /// Returns the number and target of each open event that samples.
+    /// Returns the number and target of each open event that isn't a dummy, except those that were
+    /// dropped with their CPU.
     #[must_use]
     pub fn sampled(&self) -> Vec<(usize, EventTarget)> {
         let samples = |attr: &Attr| {
@@ -112,7 +113,8 @@ impl Simulated {
         self.open_events(samples)
     }
 
-    /// Returns the number and target of each open event that reports task names.
+    /// Returns the number and target of each open event that reports task names, except those that
+    /// were dropped with their CPU.
     #[must_use]
     pub fn tracking(&self) -> Vec<(usize, EventTarget)> {
         self.open_events(|attr| attr.flags.contains(Flags::COMM))
@@ -132,8 +134,8 @@ impl Simulated {
         self.state.borrow().events.iter().filter(|event| event.is_open).count()
     }
 
-    /// Takes a CPU offline: the kernel drops its events and opens none there. Records in ring
-    /// buffers stay.
+    /// Takes a CPU offline: the kernel drops the events on the whole CPU or a cgroup there, and
+    /// opens none. Records in ring buffers stay.
     pub fn offline(&self, cpu: u32) {
         let mut state = self.state.borrow_mut();
         state.offline.insert(cpu);
@@ -147,7 +149,8 @@ impl Simulated {
         self.state.borrow_mut().offline.remove(&cpu);
     }
 
-    /// Returns an event's period; for a clock with a frequency, the nanoseconds between samples.
+    /// Returns an event's period; for an event with a frequency, the nanoseconds between samples; 0
+    /// for one without samples.
     #[must_use]
     pub fn period_of(&self, event: usize) -> u64 {
         self.state.borrow().events.get(event).map_or(0, SimulatedEvent::period)
@@ -232,7 +235,8 @@ impl Simulated {
 }
 
 impl SimulatedKernel {
-    /// Stores a record in the event's ring, behind a record of earlier losses.
+    /// Stores a record in the ring that the event writes into, behind a record of earlier losses if
+    /// there are any.
     fn emit(&mut self, event: usize, record: &[u8]) -> Emitted {
         let now_ns = self.now_ns;
         let owner = self.events[event].output.redirected_to.unwrap_or(event);
@@ -288,7 +292,8 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     [&header.encode()[..], body].concat()
 }
 
-/// Encodes the fields up to the period, in the order of `perf_output_sample`.
+/// Encodes a sample with those of six fields that the event requests, in the order of
+/// `perf_output_sample`.
 fn sample(event: &SimulatedEvent, id: u64, fields: SimulatedSample, time_ns: u64) -> Vec<u8> {
     let SimulatedSample { pid, tid, ip } = fields;
     let task = [pid, tid].map(i32::to_ne_bytes);
