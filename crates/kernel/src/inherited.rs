@@ -1,8 +1,8 @@
 //! The program's entry point, and the inherited state that tare's command must get unchanged.
 //!
 //! Before `main`, Rust's runtime would ignore SIGPIPE, open `/dev/null` on closed standard
-//! descriptors and set up a stack guard. With [`crate::main!`] the C library's `main` is [`enter`]
-//! instead, which records the inherited state and does the first two itself.
+//! descriptors and set up a stack guard. The `main` of [`crate::main!`] replaces the runtime's and
+//! calls [`enter`], which records the inherited state and does the first two itself.
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::mem::MaybeUninit;

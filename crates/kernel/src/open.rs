@@ -89,7 +89,7 @@ pub trait EventFile: std::fmt::Debug {
     /// event's life.
     ///
     /// # Errors
-    /// `EINVAL` for a filter that doesn't fit the tracepoint's fields.
+    /// `EINVAL` for a filter that doesn't fit the event's fields, `EEXIST` for a second one.
     fn set_filter(&self, filter: &CStr) -> Result<(), Errno>;
 
     /// Returns the id that samples of this event carry.

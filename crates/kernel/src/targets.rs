@@ -39,7 +39,7 @@ impl Targets {
     /// Watches these processes.
     ///
     /// # Errors
-    /// Fails if one of them doesn't exist.
+    /// Fails if one of them doesn't exist or can't be watched.
     pub fn processes(pids: &[i32]) -> Result<Self, TargetError> {
         let handle = |&pid: &i32| {
             let known = Pid::from_raw(pid).ok_or(TargetError::NoProcess(pid))?;

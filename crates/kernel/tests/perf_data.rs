@@ -41,8 +41,8 @@ fn perf(words: &[&str], file: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// The end of the data at a flush, and the number of samples up to it: what a killed recorder
-/// leaves.
+/// The end of the data at a flush, and the number of samples up to it, as a killed recorder leaves
+/// them.
 struct Flush {
     end: usize,
     samples: usize,
@@ -70,7 +70,7 @@ impl TestRecording {
         self.data.end += bytes.len() as u64;
     }
 
-    /// Moves everything from the ring to the file, unparsed.
+    /// Moves everything from the ring to the file without changes, and notes the flush.
     fn drain(&mut self, ring: &mut Ring) {
         let batch = ring.batch();
         self.samples +=

@@ -17,7 +17,7 @@ pub enum CopyRule {
     /// Nothing.
     #[default]
     Nothing,
-    /// A string up to its NUL byte, at most this long.
+    /// A string up to and including its NUL byte, at most this long.
     Text(u16),
     /// This many bytes.
     Bytes(u16),
@@ -283,7 +283,8 @@ pub enum TaskEvent<'a> {
         result: i64,
         /// Its duration in nanoseconds.
         duration_ns: u64,
-        /// The memory that its arguments point to at its end.
+        /// The memory that its arguments point to at its end, and the file of a returned
+        /// descriptor: see [`chunks`].
         memory: &'a [u8],
     },
     /// The task started a thread or process.

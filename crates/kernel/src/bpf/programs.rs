@@ -199,7 +199,8 @@ fn info<T>(file: &OwnedFd, into: &mut T) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// The sizes up to and including `prog_tags`, and up to and including `id`.
+    /// The sizes of `bpf_prog_info` up to and including `prog_tags`, and of `bpf_btf_info` up to
+    /// and including `id`.
     #[test]
     fn layouts_are_those_of_the_kernel() {
         assert_eq!((size_of::<ProgInfo>(), size_of::<BtfInfo>()), (192, 16));

@@ -41,7 +41,7 @@ pub enum SchedEvent {
     /// It leaves its CPU to the other task. The value is the state, as in `prev_state` of
     /// `sched:sched_switch`.
     Switch(u32),
-    /// The other task woke it.
+    /// The other task, or an interrupt of it, woke it.
     Wakeup,
     /// The other task moves it.
     Migrate {

@@ -21,11 +21,12 @@ use crate::procfs;
 /// Prefix of the names of transient cgroups.
 const PREFIX: &str = "tare-";
 
-/// Rounds of moving processes out before the rest stays: a process can fork while it is moved.
+/// Most rounds of moving processes out, after which the rest stays. It takes several, as a process
+/// can fork while it is moved.
 const ROUNDS: usize = 20;
 
-/// Pause between rounds that found no process. An exited task keeps its cgroup busy (`EBUSY`) until
-/// its CPU has switched away from it.
+/// Pause after a round that found no process but couldn't remove the cgroup. An exited task keeps
+/// its cgroup busy (`EBUSY`) until its CPU has switched away from it.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a command can't have a cgroup of its own.
@@ -211,7 +212,7 @@ impl TransientCgroup {
             let result = unlinkat(&self.parent, &self.name, AtFlags::REMOVEDIR);
             matches!(result, Ok(()) | Err(Errno::NOENT))
         };
-        // Most are empty, and removed at once.
+        // Most cgroups are empty by now, and removed at once.
         let mut removed = CgroupRemoval { moved: 0, gone: remove() };
         for _ in 0..ROUNDS {
             if removed.gone {

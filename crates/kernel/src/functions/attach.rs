@@ -43,8 +43,8 @@ impl ProbeLocation {
     /// Checks that this kernel has probes of this kind.
     ///
     /// # Errors
-    /// Fails with `NotFound` if it has none, with `Unsupported` if it has none with semaphores, and
-    /// if sysfs can't be read.
+    /// Fails with `NotFound` if it has none, with `Unsupported` if the place has a semaphore that
+    /// this kernel can't increment, and if sysfs can't be read.
     pub fn check(&self, host: &Host) -> io::Result<()> {
         self.attr(host, false).map(drop)
     }

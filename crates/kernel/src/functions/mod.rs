@@ -232,7 +232,7 @@ pub enum ProbesError {
     /// The programs can't be loaded or read.
     #[error("{0}")]
     Bpf(#[from] BpfError),
-    /// The kernel refuses the probe.
+    /// The kernel refuses the probe, or lacks probes of its kind.
     #[error("{error}")]
     Attach {
         /// Index of the place.

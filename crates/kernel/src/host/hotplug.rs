@@ -49,8 +49,8 @@ impl CpuWatch {
         Ok(Self { messages, online: host.online_cpus()? })
     }
 
-    /// Returns the descriptor that becomes readable when a CPU or another device comes or goes;
-    /// `None` without messages.
+    /// Returns the descriptor that becomes readable when the kernel reports a change of a CPU or
+    /// another device; `None` without messages.
     #[must_use]
     pub fn wakes(&self) -> Option<BorrowedFd<'_>> {
         self.messages.as_ref().map(AsFd::as_fd)

@@ -65,7 +65,7 @@ impl Host {
     /// Reads a small text file and trims white space.
     ///
     /// # Errors
-    /// Fails if the file can't be read.
+    /// Fails if the file can't be read or isn't UTF-8.
     pub fn read(&self, absolute: impl AsRef<Path>) -> std::io::Result<String> {
         let absolute = absolute.as_ref();
         let path = self.root.join(absolute.strip_prefix("/").unwrap_or(absolute));

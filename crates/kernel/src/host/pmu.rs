@@ -249,7 +249,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// Maps a missing file to `None`.
+/// Maps a missing file, or a folder in its place, to `None`.
 fn optional<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),

@@ -45,7 +45,7 @@ pub fn processes(host: &Host) -> io::Result<Vec<i32>> {
     numbers(host, "/proc")
 }
 
-/// Reads a process's state.
+/// Reads a process's name, parent, kind and number of threads.
 ///
 /// # Errors
 /// Fails if it has exited, may not be read, or has an unexpected format

@@ -39,7 +39,7 @@ pub enum AddError {
 
 impl OrderedRings {
     /// Adds an event on this CPU. The CPU's first event gets a ring of `bytes`, or less if not all
-    /// of it may be locked; later ones write into that ring.
+    /// of it can be locked or allocated; later ones write into that ring.
     ///
     /// # Errors
     /// See [`AddError`].

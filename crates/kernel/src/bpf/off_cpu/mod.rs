@@ -111,7 +111,7 @@ pub struct Waker<'a> {
 /// A record of the programs.
 #[derive(Clone, Copy, Debug)]
 pub enum OffCpuRecord<'a> {
-    /// The user stack of waits that follow.
+    /// The user stack of waits or wakers that follow.
     Copy(StackCopy<'a>),
     /// Waits.
     Wait(Wait<'a>),
