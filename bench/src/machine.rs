@@ -12,7 +12,7 @@ pub(crate) struct HostInfo {
     cpu: String,
     cpus: usize,
     perf: String,
-    /// The commit of the sources, with `+` if they have uncommitted changes.
+    /// Short hash of the checked-out commit, with `+` if a tracked file differs from it.
     tare: String,
     /// Seconds since 1970.
     time: u64,
@@ -53,13 +53,13 @@ impl fmt::Display for HostInfo {
     }
 }
 
-/// Whether the CPUs are AMD's. There the C library executes more `cpuid` instructions at start-up, which
-/// trap to the hypervisor.
+/// Whether the CPUs are AMD's. The benchmark `true-cost` allows tare a larger share of perf's CPU
+/// time there.
 pub(crate) fn is_amd() -> bool {
     std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("AuthenticAMD"))
 }
 
-/// The first line that a program prints; empty if it can't run.
+/// The first line of a program's stdout, or an empty string.
 fn output(program: &str, args: &[&str]) -> String {
     let text =
         Command::new(program).args(args).output().map(|done| done.stdout).unwrap_or_default();

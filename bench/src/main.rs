@@ -22,8 +22,8 @@ use crate::setting::Setting;
 #[derive(Debug, Parser)]
 #[command(name = "./x bench")]
 struct Arguments {
-    /// Benchmarks to run (default: all); or `against FILE [short] [flood] [steady] [read]`: the binary
-    /// before a change, and the cases to compare.
+    /// Benchmarks to run (default: all); or `against FILE [short] [flood] [steady] [read]`: the
+    /// binary before a change, and the cases to compare.
     names: Vec<String>,
     /// Number of rounds (default: each benchmark's own).
     #[arg(long, value_name = "N")]

@@ -10,7 +10,8 @@ use crate::machine::HostInfo;
 use crate::rounds::{Round, Variant};
 use crate::run::Usage;
 
-/// A figure with its 95% interval; without an interval where there are too few rounds.
+/// A figure with its interval: 95% of a bootstrap, or at least 95% of a median. Exact figures and
+/// those of too few rounds have no interval.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Estimate {
     pub(crate) value: f64,
@@ -19,7 +20,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// A counted number, which has no interval.
+    /// A figure without an interval.
     pub(crate) fn exact(value: f64) -> Self {
         Self { value, low: None, high: None }
     }
@@ -41,8 +42,8 @@ impl Estimate {
         figures.sort_by(f64::total_cmp);
         let n = figures.len();
         let mut below = 0.0;
-        // The probability of at most `rank` heads in n tosses of a coin, as long as it stays below
-        // 2.5%.
+        // In n tosses of a coin, `chance` is the probability of exactly `rank` heads and `below`
+        // that of fewer. Their sum may reach 2.5%.
         let mut chance = 0.5_f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
         let mut rank = 0;
         while rank < n && below + chance <= 0.025 {
@@ -58,8 +59,8 @@ impl Estimate {
         }
     }
 
-    /// The geometric trimmed mean of one ratio per round: on the logarithmic scale 2 and 1/2 are equally
-    /// far from 1.
+    /// The geometric trimmed mean of one ratio per round: on the logarithmic scale 2 and 1/2 are
+    /// equally far from 1.
     pub(crate) fn of_ratios(ratios: impl Iterator<Item = f64>) -> Self {
         let logs = Self::from_figures(ratios.map(f64::ln).collect());
         Self { value: logs.value.exp(), low: logs.low.map(f64::exp), high: logs.high.map(f64::exp) }
@@ -113,8 +114,8 @@ impl fmt::Display for Bound {
 }
 
 impl Finding {
-    /// Whether the whole interval lies within the bound, or the estimate if the bound is for the
-    /// estimate.
+    /// Whether the whole interval lies within the bound; the estimate, if it has no interval or the
+    /// bound is for the estimate alone.
     pub(crate) fn met(&self) -> bool {
         let Estimate { value, low, high } = self.measured;
         match self.bound {

@@ -53,8 +53,8 @@ fn round(variants: &[Variant]) -> anyhow::Result<Round> {
     Ok(Round { order, usage })
 }
 
-/// Calls `each` for every element in random order. Returns that order as indices, and the results in the
-/// order of `all`.
+/// Calls `each` for every element in random order. Returns that order as indices, and the results
+/// in the order of `all`.
 ///
 /// # Errors
 /// The first error of `each`.

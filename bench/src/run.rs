@@ -1,4 +1,4 @@
-//! Runs one process and measures its whole cost.
+//! Runs a command, and returns its cost or its output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,14 +11,15 @@ use serde::Serialize;
 use tare_kernel::command::find_in_path;
 use tare_kernel::exit::{ChildExit, wait_for};
 
-/// Usage of a process and the children that it waited for, from `wait4(2)`.
+/// Elapsed time of a process; CPU time and memory of it and of the children that it waited for,
+/// from `wait4(2)`.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Usage {
-    /// From its execve until wait4 returned.
+    /// From before the fork until wait4 returned.
     pub(crate) elapsed_ns: u64,
     /// User and system time.
     pub(crate) cpu_ns: u64,
-    /// The largest resident set of any one of its processes.
+    /// The largest resident set of any one of these processes.
     pub(crate) peak_bytes: u64,
 }
 
@@ -26,14 +27,14 @@ pub(crate) struct Usage {
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) pid: i32,
-    /// The pid of its first child, if it had one shortly after the start.
+    /// The pid of its main thread's first child 100 ms after the start, if it had one then.
     pub(crate) grandchild: Option<i32>,
     pub(crate) ended: ChildExit,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs a command to its end and discards its output.
+/// Runs a command to its end and discards its stdout.
 ///
 /// # Errors
 /// The command can't be started, or exits with a status other than 0; the error holds its stderr.
@@ -111,8 +112,8 @@ fn text_of(file: &mut File) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Starts a command. `WaitingChild` would copy this process, which adds half a millisecond to every
-/// figure, and so would failed attempts along `$PATH`.
+/// Starts a command. The program is looked up first: failed attempts along `$PATH` after the fork
+/// would add to its CPU time.
 fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     let (name, args) = words.split_first().context("no command")?;
     let program = if name.contains('/') {
@@ -120,8 +121,8 @@ fn start(words: &[String], out: Stdio, log: &File) -> anyhow::Result<Child> {
     } else {
         find_in_path(name.as_ref(), std::env::var_os("PATH").as_deref()).context("not found")?
     };
-    // With a process group the standard library forks. Otherwise the child would share this process's
-    // memory until its execve, and its peak memory would start at that size.
+    // With a group id the standard library forks. Otherwise the child would share this process's
+    // memory until its execve, and its peak memory would start at this process's.
     Ok(Command::new(program)
         .args(args)
         .gid(rustix::process::getgid().as_raw())

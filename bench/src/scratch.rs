@@ -13,8 +13,8 @@ use crate::setting::Setting;
 /// The prefix of the folders' names.
 const PREFIX: &str = "tare-bench-";
 
-/// A locked folder that is removed on drop. If the benchmark is killed, the next benchmark finds the folder
-/// unlocked and removes it.
+/// A locked folder that is removed on drop. If the benchmark is killed, the next one that makes a
+/// folder in the same place finds it unlocked and removes it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -26,7 +26,7 @@ impl Folder {
     /// Makes a folder in `place`.
     pub(crate) fn new_in(place: &Path) -> anyhow::Result<Self> {
         let made = || -> anyhow::Result<Self> {
-            // This lock is held until the new folder is locked, so that no other benchmark removes it.
+            // Held until the new folder is locked, so that no other benchmark removes that folder.
             let all = File::open(place)?;
             flock(&all, FlockOperation::LockExclusive)?;
             sweep(place)?;
@@ -45,7 +45,7 @@ impl Folder {
     }
 }
 
-/// Removes folders that no benchmark has locked. A folder that can't be removed now is left to the next
+/// Removes benchmarks' folders that aren't locked. Those that can't be removed are left to the next
 /// run.
 fn sweep(place: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(place)? {
@@ -73,7 +73,7 @@ pub(crate) enum Tool {
     Before,
 }
 
-/// A folder on the file system of the measured binary.
+/// A folder beside the measured binary, hence on its file system.
 #[derive(Debug)]
 pub(crate) struct Scratch<'a> {
     pub(crate) setting: &'a Setting,
@@ -95,7 +95,8 @@ impl<'a> Scratch<'a> {
         self.folder().join(name)
     }
 
-    /// A recorder's command line up to the options. perf keeps its cache of build ids in the folder, too.
+    /// The beginning of a recorder's command line, up to the output file. perf keeps its cache of
+    /// build ids in the scratch folder, too.
     pub(crate) fn recorder(&self, tool: Tool, into: &Path) -> Vec<String> {
         let into = into.display().to_string();
         match tool {

@@ -25,12 +25,12 @@ impl Setting {
         self.tare.display().to_string()
     }
 
-    /// Makes a first recording, which measures and stores the cost of a sample on this host, so that later
-    /// recordings don't.
+    /// Makes a recording with call chains and one without. They measure and store the cost of a
+    /// sample on this host, so that later recordings don't.
     pub(crate) fn calibrate(&self) {
         for chains in ["-g", "--no-call-graph"] {
             let recording = ["record", "-q", chains, "-o", "/dev/null", "true"];
-            // If this fails, the benchmark fails too and reports the reason.
+            // If this fails, a benchmark that records fails too and reports the reason.
             let _ = Command::new(&self.tare).args(recording).stderr(Stdio::null()).status();
         }
     }

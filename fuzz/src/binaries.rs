@@ -1,5 +1,5 @@
-//! Targets for symbols and unwinding: ELF files with symbols, debug info and unwind tables, and kallsyms. The
-//! seeds are a small library, compiled with each form of debug info.
+//! Targets for symbols and unwinding: ELF files with symbols, debug info and unwind tables, and
+//! kallsyms. The seeds of ELF files are a small library, compiled with different options.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -13,8 +13,8 @@ use tare_symbols::{
 
 use crate::input_file::with_file;
 
-/// Inlined functions, a loop, a jump table, a frame with a base register, a call of an external function and a
-/// noreturn call.
+/// Inlined functions, a loop, a jump table, a frame with a base register, a call of an external
+/// function and a noreturn call.
 const SOURCE: &str = r#"
 extern int other(int);
 extern void ends(void) __attribute__((noreturn));
@@ -109,7 +109,7 @@ pub(crate) fn unwind(input: &[u8]) {
     });
 }
 
-/// Reads kallsyms with a module.
+/// Looks up addresses of the kernel and of a module in kallsyms.
 pub(crate) fn kallsyms(input: &[u8]) {
     with_file(input, |path| {
         let options =
@@ -127,7 +127,7 @@ pub(crate) fn kallsyms(input: &[u8]) {
     });
 }
 
-/// Compiles the library with these options.
+/// Compiles the library with these options; `None` if that fails.
 fn compiled(options: &[&str]) -> Option<Vec<u8>> {
     let folder = tempfile::tempdir().ok()?;
     let source = folder.path().join("seed.c");

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tare_symbols::{JitDump, PerfMap};
 
-/// Functions to look up.
+/// Limit of the functions to look up.
 const ASKED: usize = 64;
 
 pub(crate) fn jitdump(input: &[u8]) {
@@ -24,7 +24,7 @@ pub(crate) fn perf_map(input: &[u8]) {
     }
 }
 
-/// A dump in each byte order: two functions with lines; one of them moves.
+/// A dump in each byte order: two functions, the first of which has lines and moves.
 pub(crate) fn jitdumps() -> Vec<Vec<u8>> {
     [u32::to_le_bytes as fn(u32) -> [u8; 4], u32::to_be_bytes].map(one_jitdump).to_vec()
 }

@@ -49,7 +49,8 @@ fn packed(inputs: &[Vec<u8>]) -> io::Result<Vec<u8>> {
     zstd::stream::encode_all(&bytes[..], LEVEL)
 }
 
-/// Packs the inputs in a folder as a target's corpus. Returns their number and their compressed size.
+/// Packs the inputs in a folder as a target's corpus. Returns their number and their compressed
+/// size.
 ///
 /// # Errors
 /// The folder can't be read, or the file can't be written.

@@ -2,14 +2,15 @@
 
 use fastrand::Rng;
 
-/// Size limit of an input.
+/// Size from which an input isn't extended, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// Numbers that break sizes and counts.
 const HURTFUL: [u64; 12] =
     [0, 1, 7, 8, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 32, u64::MAX >> 1, u64::MAX];
 
-/// Changes one to eight places. Half of them lie near the start, where offsets and counts are.
+/// Changes one to eight places. Half of them are drawn from the first 256 bytes, where offsets and
+/// counts are.
 pub fn damage(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..rng.usize(1..=8) {
         if bytes.is_empty() {

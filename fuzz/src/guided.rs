@@ -1,6 +1,6 @@
-//! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: fuzzes targets with libFuzzer, guided by
-//! coverage and starting with seeds and corpus. New inputs go to `target/fuzz/corpus`; `--minimize` packs the
-//! smallest set with the same coverage into `fuzz/corpus`.
+//! `tare-fuzz --guided PROGRAM [--minimize] [SECONDS] [TARGET…]`: fuzzes targets with libFuzzer,
+//! guided by coverage and starting with seeds and corpus. New inputs go to `target/fuzz/corpus`;
+//! `--minimize` packs the smallest set with the same coverage into `fuzz/corpus`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -28,7 +28,8 @@ struct Figures {
 }
 
 impl Figures {
-    /// Parses the last lines of the output: `#8192 pulse cov: 1104 ft: 1820 corp: 93/8kb …` and `stat::…`.
+    /// Parses the last lines of the output: `#8192 pulse cov: 1104 ft: 1820 corp: 93/8kb …` and
+    /// `stat::…`.
     fn parse(said: &str) -> Self {
         let behind = |line: &str, word: &str| {
             let mut words = line.split([' ', '/']).skip_while(|is| *is != word).skip(1);
@@ -116,7 +117,7 @@ fn filled(target: &Target) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Runs the program on a target with a temporary folder in memory.
+/// Runs the program on a target, with a temporary folder in memory if possible.
 fn run(program: &Path, target: &Target, words: &[String]) -> anyhow::Result<(ChildExit, String)> {
     let memory = Path::new("/dev/shm");
     let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }?;

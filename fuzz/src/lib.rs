@@ -1,4 +1,4 @@
-//! Hostile input for the readers of recordings: targets, seeds and damage. See README.md.
+//! Hostile input for readers of data that others control: targets, seeds and damage. See README.md.
 
 mod binaries;
 mod compiled;
@@ -28,13 +28,15 @@ pub use targets::{TARGETS, Target};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that reading may allocate regardless of the input: buffers of reader and decompressor, and tables.
+/// Bytes that reading may allocate regardless of the input: buffers of reader and decompressor, and
+/// tables.
 const FIXED_BYTES: usize = 24 << 20;
 
-/// Additional bytes per byte of input: decoded data are larger than encoded, and vectors double as they grow.
+/// Additional bytes per byte of input: decoded data are larger than encoded, and vectors double as
+/// they grow.
 const BYTES_FOR_EACH: usize = 512;
 
-/// CPU time limit per input. Real inputs take a thousandth of it.
+/// CPU time limit per input.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
 /// How an input made a target fail.
@@ -80,7 +82,8 @@ mod tests {
     /// Allocations are counted per process, so tests run one at a time.
     static ALLOCATING: Mutex<()> = Mutex::new(());
 
-    /// Seeds and the inputs in `found/` pass. A file's name is its target and a suffix after `-`.
+    /// Seeds, corpus and the inputs in `found/` pass. A file's name there is its target and a
+    /// suffix after `-`.
     #[test]
     fn seeds_and_what_was_found() {
         let _alone = ALLOCATING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! Targets for files of `/proc` and `/sys`: every file contains the input, and all their readers run.
+//! Targets for files of `/proc` and `/sys`: every listed file contains the input, and readers of
+//! these files run. Also the target for event names.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -105,10 +106,10 @@ pub(crate) fn proc(input: &[u8]) {
     });
 }
 
-/// Reads files of `/sys`, and parses an event with them.
+/// Reads files of `/sys`, and parses events with them.
 pub(crate) fn sys(input: &[u8]) {
     on_machine(&SYS, input, |host| {
-        // Several files are read per CPU.
+        // Limited, because several files are read per CPU.
         if let Ok(online) = host.online_cpus().map(|cpus| cpus.iter().take(64).collect()) {
             black_box(host.topology_with_caches(&online));
         }
@@ -120,7 +121,7 @@ pub(crate) fn sys(input: &[u8]) {
     });
 }
 
-/// Parses `-e`. A rejected event must have a printable message with the position.
+/// Parses `-e`, and formats the message of a rejected event.
 pub(crate) fn events(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     NAMES.with(|names| {

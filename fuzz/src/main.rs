@@ -41,7 +41,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The targets with these names; all targets without names.
+/// The targets with these names; all targets if there are no names.
 fn named(names: &[String]) -> anyhow::Result<Vec<&'static Target>> {
     if let Some(unknown) =
         names.iter().find(|name| TARGETS.iter().all(|target| target.name != **name))
@@ -54,8 +54,8 @@ fn named(names: &[String]) -> anyhow::Result<Vec<&'static Target>> {
     Ok(TARGETS.iter().filter(is_chosen).collect())
 }
 
-/// Runs a target until its time is over or it fails. Returns whether it passed. Its output line contains the
-/// random seed.
+/// Runs a target until its time is over or it fails. Returns whether it passed. Its output line
+/// contains the random seed.
 fn run(target: &Target, time: Duration) -> anyhow::Result<bool> {
     let seed = fastrand::u64(..);
     let mut rng = Rng::with_seed(seed);

@@ -1,6 +1,7 @@
-//! `tare-fuzz --recordings TARE [NUMBER]`: makes ten recordings with tare, damages them NUMBER times (default
-//! 20,000) and runs tare on each. Fails if tare panics, is killed, takes five seconds of CPU time, or uses more
-//! memory than the input's size plus 64 MiB plus the memory for an empty recording.
+//! `tare-fuzz --recordings TARE [NUMBER]`: makes ten recordings with tare, damages them NUMBER
+//! times (default 20,000) and runs tare on each. Fails if tare panics, is killed, takes more than
+//! five seconds of CPU time, or uses more memory than the input's size plus 64 MiB plus the memory
+//! for an empty recording.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,13 +18,14 @@ use tare_format::file::writer::{Description, EventDescription};
 use tare_fuzz::damage;
 use tare_kernel::exit::{ChildExit, wait_for};
 
-/// Memory that tare may use beyond the input's size, in bytes.
+/// Memory that tare may use beyond the input's size and the memory for an empty recording, in
+/// bytes.
 const MEMORY: u64 = 64 << 20;
 
 const CPU_TIME: Duration = Duration::from_secs(5);
 
-/// Options of the ten recordings. They record only a small command, because reading takes memory in proportion
-/// to the binaries. Recordings that the machine doesn't allow are left out.
+/// Options of the ten recordings. They record only a small command, because reading takes memory in
+/// proportion to the binaries. Recordings that the machine doesn't allow are left out.
 const RECORDED: [&[&str]; 10] = [
     &["-e", "cpu-clock", "-F", "999"],
     &["-e", "cpu-clock", "-F", "999", "-g"],
@@ -56,7 +58,7 @@ struct Mutations<'a> {
     done: AtomicUsize,
 }
 
-/// The largest memory use.
+/// The largest memory and CPU time use, and the number of failures.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeakUsage {
     memory: u64,

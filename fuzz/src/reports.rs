@@ -1,5 +1,5 @@
-//! Targets for whole recordings: reports as text and JSON, and exports. Strict readers check the machine-readable
-//! output.
+//! Targets for whole recordings: reports as text and JSON, exports, and sums of scheduling and
+//! locks. Strict readers check the output, except of binary exports.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -26,7 +26,8 @@ use tare_trace::sched::{
 use crate::input_file::with_file;
 use crate::strict;
 
-/// Symbol options that keep tare from opening this machine's files, whatever paths a recording contains.
+/// Symbol options that keep tare from opening this machine's files, whatever paths a recording
+/// contains.
 fn symbols(beside: &Path) -> SymbolOptions {
     let nowhere = || beside.with_extension("nowhere");
     SymbolOptions {
@@ -39,7 +40,7 @@ fn symbols(beside: &Path) -> SymbolOptions {
     }
 }
 
-/// Views that differ in every option about rows and graphs.
+/// Views that differ in columns, order, graphs and layout.
 fn views() -> [TableView; 3] {
     let keys = |keys: &[SortKey]| keys.iter().map(|key| Column::Key(*key)).collect::<Vec<_>>();
     let graph = |order, style, amount| Graph {

@@ -1,4 +1,5 @@
-//! Targets for records of BPF ring buffers, printed as text and as JSON that is read back.
+//! Targets for records of BPF ring buffers. Those of system calls are printed as text and as JSON,
+//! which strict readers check.
 
 use std::hint::black_box;
 
@@ -119,7 +120,7 @@ fn memory(plan: &CallPlan) -> Vec<u8> {
     (0..6).zip(&plan.arguments).flat_map(of).collect()
 }
 
-/// Records of all calls, a few per seed, with their returns; threads, signals and exits of tasks.
+/// Records of all calls with their returns, 24 calls per seed; threads, signals and exits of tasks.
 pub(crate) fn call_records() -> Vec<Vec<u8>> {
     let lines = Lines::new(options(false));
     let slot = |call: Call| {
@@ -150,7 +151,7 @@ pub(crate) fn call_records() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Records of a switch and of a call with a copied stack.
+/// Records of a switch, of a copied stack, and of a function call.
 pub(crate) fn other_records() -> Vec<Vec<u8>> {
     let switch: Vec<u8> = [
         &5_u64.to_ne_bytes()[..],

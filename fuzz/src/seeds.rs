@@ -32,7 +32,7 @@ fn pairs(number: usize) -> Vec<(String, String)> {
     (0..number).map(|n| (format!("name{n}"), n.to_string())).collect()
 }
 
-/// One feature of each kind.
+/// One feature of each kind but [`Feature::Compression`].
 pub(crate) fn features() -> Vec<Feature> {
     let cpus = vec![CpuPlace::default(); 2];
     let lists = || vec!["0-1".to_owned()];
@@ -82,7 +82,8 @@ pub(crate) fn features() -> Vec<Feature> {
     ]
 }
 
-/// A recording of tracepoints, from names and ids of the events, their description section, and records.
+/// A recording of tracepoints, from names and ids of the events, their description section, and
+/// records.
 pub(crate) fn traced(tracepoints: &[(&str, u64)], tracing_data: Vec<u8>, data: &[u8]) -> Vec<u8> {
     let event = |(name, id): &(&str, u64)| EventDescription {
         attr: Attr { config: *id, ..attr(2) },
@@ -111,7 +112,7 @@ fn sample(id: u64, time_ns: u64) -> Vec<u8> {
     sample_of(id, time_ns, &[0; 4])
 }
 
-/// A sample with raw data, whose length is four more than a multiple of eight.
+/// A sample with raw data. The data's length must be four more than a multiple of eight.
 pub(crate) fn sample_of(id: u64, time_ns: u64, raw: &[u8]) -> Vec<u8> {
     let front: [u64; 14] = [
         id,
@@ -132,7 +133,7 @@ pub(crate) fn sample_of(id: u64, time_ns: u64, raw: &[u8]) -> Vec<u8> {
     let back: [u64; 9] = [
         1, 0x10, 0x20, 0, // BRANCH_STACK
         2, 1, 2, // REGS_USER: abi and two registers
-        8, 0x5555, // STACK_USER: eight bytes, and below how many of them are there
+        8, 0x5555, // STACK_USER: eight bytes; the number of valid ones follows below
     ];
     let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let front: Vec<u8> = bytes(&front);
@@ -148,7 +149,8 @@ pub(crate) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
     [&header.encode()[..], &body[..header.record_size() - RecordHeader::SIZE]].concat()
 }
 
-/// One record of each kind that the kernel writes, and samples of two events out of order.
+/// Records of mappings, tasks, namespaces, a cgroup, a kernel symbol, a BPF program and losses, and
+/// samples of two events out of order.
 pub(crate) fn records() -> Vec<Vec<u8>> {
     let layout = Layout::from(&attr(1));
     let encoder =

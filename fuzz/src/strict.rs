@@ -1,4 +1,4 @@
-//! Strict readers of machine-readable output.
+//! Strict readers of tare's output.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The list of targets, and those for sections of recordings.
+//! The list of targets, and those for recordings and their sections.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -79,8 +79,8 @@ fn in_stream(input: &[u8]) {
     recording(&seeds::stream(input));
 }
 
-/// The first byte selects the feature; the rest is its section, read as a record and for a machine with two
-/// CPUs.
+/// The first byte selects the feature; the rest is its section, read as a record and for a machine
+/// with two CPUs.
 fn feature(input: &[u8]) {
     let Some((number, content)) = input.split_first() else { return };
     let cpus = Feature::CpuCount { available: 2, online: 2 };
@@ -96,7 +96,7 @@ fn feature(input: &[u8]) {
     );
 }
 
-/// The first byte selects kind and byte order, the second is `misc`.
+/// The first byte selects kind and byte order, the second is both bytes of `misc`.
 fn record(input: &[u8]) {
     let [chosen, misc, body @ ..] = input else { return };
     let endian = if chosen & 0x80 == 0 { Endian::Little } else { Endian::Big };
@@ -190,12 +190,12 @@ fn sections(description: &Description) {
     black_box(description.notes().len());
 }
 
-/// Recordings with every kind of content.
+/// Recordings as for the target `recording`, and one of tracepoints.
 fn whole() -> Vec<Vec<u8>> {
     [seeds::recordings(), vec![tracepoints::recording()]].concat()
 }
 
-/// The headers of files alone, so that all damage hits them.
+/// The first 400 bytes of recordings, so that all damage hits the headers.
 fn headers() -> Vec<Vec<u8>> {
     seeds::recordings().into_iter().map(|bytes| bytes[..bytes.len().min(400)].to_vec()).collect()
 }
@@ -218,7 +218,7 @@ fn features() -> Vec<Vec<u8>> {
 
 fn kernel_and_recorder() -> Vec<Vec<u8>> {
     let mut all = seeds::records();
-    // tare's own feature: a count and as many words.
+    // Records of perf's own kinds, with a body of ones.
     all.extend(
         (kind::USER_TYPE_START..=kind::COMPRESSED2).map(|kind| seeds::record(kind, &[1; 64])),
     );
@@ -231,7 +231,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples.map(|sample| [layout.as_flattened(), &sample[8..]].concat()).collect()
 }
 
-/// A zstd frame with one raw block (RFC 8878) that holds records.
+/// zstd frames of one raw block (RFC 8878) that holds records.
 fn compressed() -> Vec<Vec<u8>> {
     let records = seeds::records().concat();
     // Three bytes hold the last-block flag, type and size. One block ends its frame, one doesn't.
@@ -246,7 +246,7 @@ fn notes() -> Vec<Vec<u8>> {
     [100, 70_000].iter().map(|len| note::encode(&vec![5; *len]).unwrap_or_default()).collect()
 }
 
-/// Records described by a single event.
+/// Records with round marks between them, described by a single event.
 fn order() -> Vec<Vec<u8>> {
     let attr = Attr {
         sample_type: seeds::SAMPLE_TYPE,

@@ -7,7 +7,7 @@ use tare_format::tracepoint::{Format, NoNames, TracingData};
 
 use crate::seeds;
 
-/// A format with each kind of field and of expression.
+/// A format with many kinds of fields and expressions.
 const FORMAT: &str = r#"name: example
 ID: 1
 format:

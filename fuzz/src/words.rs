@@ -1,4 +1,5 @@
-//! Targets for short texts: `--control` commands, ledger notes, and names in the columns of `tare stat`.
+//! Targets for short texts: `--control` commands, ledger notes, and names in the columns of `tare
+//! stat`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(crate) fn ledger(input: &[u8]) {
     assert_eq!(again.as_ref().map(counts), Some(counts(&ledger)));
 }
 
-/// The input is an 8-byte number and four NUL-terminated names.
+/// The input is an 8-byte number and three to five names, separated by NULs.
 pub(crate) fn stat(input: &[u8]) {
     let Some((number, rest)) = input.split_first_chunk::<8>() else { return };
     let mut names = rest.split(|byte| *byte == 0).map(String::from_utf8_lossy);
@@ -83,7 +84,7 @@ pub(crate) fn orders() -> Vec<Vec<u8>> {
     vec![b"\x05enable\ndisable\n\nping\0no such\n".to_vec(), b"\xffstop\n".to_vec()]
 }
 
-/// Notes with every field of a ledger.
+/// A note with most fields of a ledger.
 pub(crate) fn ledgers() -> Vec<Vec<u8>> {
     let estimate = r#"{"value":1.5,"low":1.0,"high":2.0}"#;
     let cost = format!(

@@ -1,4 +1,4 @@
-//! Checks that must hold after every run.
+//! Checks of a finished recording.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) folder: &'a Path,
     /// The recorder's result.
     pub(crate) finished: &'a RecordingResult,
-    /// Samples due before the last flush began.
+    /// Number of samples that were due before the last flush began; 0 if the output writes later.
     pub(crate) flushed: usize,
     /// End of the run in the events' clock, in nanoseconds.
     pub(crate) ended_ns: u64,
@@ -37,10 +37,10 @@ pub(crate) struct FinishedRun<'a> {
     pub(crate) came_back: usize,
 }
 
-/// The contents of a recording's files, oldest first.
+/// Names and contents of a recording's files, oldest first.
 type Files = Vec<(String, Contents)>;
 
-/// Runs all checks.
+/// Runs the checks that apply.
 ///
 /// # Errors
 /// The first check that fails.
@@ -100,7 +100,8 @@ fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<F
     let by_age = files.iter().skip(1).chain(files.iter().take(1));
     for (path, bytes) in by_age {
         let file = path.display().to_string();
-        // The recorder was killed, or its disk failed, before the file's header was complete.
+        // A file without a header: the recorder was killed, or its disk failed, before it was
+        // written.
         let has_begun = bytes.len() >= HEADER_SIZE && bytes.iter().any(|byte| *byte != 0);
         if !has_begun {
             continue;
@@ -112,7 +113,7 @@ fn read(files: &BTreeMap<PathBuf, Vec<u8>>, is_stream: bool) -> anyhow::Result<F
     Ok(read)
 }
 
-/// No sample is duplicated, invented or changed.
+/// Checks that no sample is duplicated, invented or changed.
 fn each_once(truth: &Truth, files: &Files) -> Result<(), Failure> {
     let mut seen = vec![false; truth.samples.len()];
     for sample in files.iter().flat_map(|(_, contents)| &contents.samples) {
@@ -138,7 +139,7 @@ fn numbers(files: &Files) -> std::collections::BTreeSet<usize> {
     samples.filter_map(|sample| usize::try_from(sample.ip).ok()).collect()
 }
 
-/// Every sample that had room is present, unless the scenario drops it.
+/// Checks that every sample that had room is present, unless the scenario drops it.
 fn complete(ran: &FinishedRun<'_>, files: &Files) -> Result<(), Failure> {
     let there = numbers(files);
     let missing: Vec<usize> = match ran.scenario.keep {
@@ -180,7 +181,7 @@ fn flushed(
     }
 }
 
-/// Ledgers agree with the files.
+/// Checks that the ledgers agree with the files.
 fn ledgers(ran: &FinishedRun<'_>, files: &Files, stopped: bool) -> Result<(), Failure> {
     let mut samples = 0;
     let mut lost = 0;
@@ -229,7 +230,7 @@ fn says_of(file: &str, what: &'static str, says: u64, are: u64) -> Result<(), Fa
     Err(Failure::Ledger { file: file.to_owned(), what, says, are })
 }
 
-/// A profile's weight is the sum of the samples' periods at their own rates.
+/// Checks that a profile's weight is the sum of the samples' periods at their own rates.
 fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()> {
     let options =
         ProfileOptions { code: CodeDetail::None, include_self: true, ..ProfileOptions::default() };
@@ -244,13 +245,13 @@ fn weights(ran: &FinishedRun<'_>, file: &str, real: &Path) -> anyhow::Result<()>
     Err(Failure::Weights { file: file.to_owned(), says, are }.into())
 }
 
-/// Each file by itself gives threads their names of that time.
+/// Checks that each file by itself gives threads their names of that time.
 fn names(ran: &FinishedRun<'_>, files: &BTreeMap<PathBuf, Vec<u8>>) -> anyhow::Result<()> {
     if ran.scenario.keep != Keep::All || ran.truth.tasks_lost || ran.scenario.describes_at_the_end {
         return Ok(());
     }
-    // A switch by size may leave records in the rings that are older than the next file's description of
-    // running tasks.
+    // A switch by size may leave records in the rings that are older than the next file's
+    // description of running tasks.
     let is_by_size = matches!(ran.scenario.output.switch, Some(FileSwitch::Size(_)));
     for (number, (path, bytes)) in files.iter().enumerate() {
         let file = path.display().to_string();

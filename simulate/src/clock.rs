@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 use tare_record::clock::Clock;
 use tare_record::describe::RecordingClock;
 
-/// Elapsed time, and the recorder's CPU time.
+/// Elapsed time, the recorder's CPU time, and how they and the time of day relate.
 #[derive(Clone, Copy, Debug)]
 struct ElapsedTime {
     time: Duration,
     cpu: Duration,
-    /// How far the time of day is ahead of the other clocks: it can be set, and it advances while the machine
-    /// sleeps.
+    /// How far the time of day is ahead of the other clocks: it can be set, and it advances while
+    /// the machine sleeps.
     day_ahead: Duration,
     /// The recorder's CPU use in thousandths of a CPU.
     per_mille: u32,

@@ -1,4 +1,4 @@
-//! Reads the contents of a file record by record.
+//! Reads the contents of a file, a stream or a sink record by record.
 
 use std::io::Cursor;
 
@@ -59,7 +59,7 @@ impl Contents {
         while let Some(entry) = reader.next_record().map_err(|error| error.to_string())? {
             contents.take(&entry)?;
         }
-        // If the recorder was killed while it wrote the header, the file holds nothing else.
+        // A recorder that was killed while it wrote the header leaves losses, but no samples.
         if !reader.losses().is_empty() && !contents.samples.is_empty() {
             return Err(format!("{:?}", reader.losses()));
         }
@@ -108,7 +108,7 @@ impl Contents {
                 self.times.push(Some(time_ns));
             }
             kind::FINISHED_ROUND => self.times.push(None),
-            // Synthesized records have no kernel time.
+            // Records of perf's own kinds have no kernel time.
             _ if record.kind >= kind::HEADER_ATTR => {}
             _ => {
                 let time_ns = events.time_ns(record).filter(|time_ns| *time_ns > 0);
@@ -123,7 +123,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Checks round marks: no record after a mark is older than the records before the previous mark.
+    /// Checks round marks: no record after a mark is older than the records before the previous
+    /// mark.
     ///
     /// # Errors
     /// [`Failure::Order`].

@@ -1,5 +1,5 @@
-//! A simulated disk with named files and faults: it fills up, fails, accepts partial writes, is slow, and keeps a
-//! snapshot of its contents as if the recorder had been killed inside a call.
+//! A simulated disk with named files and faults: it fills up, fails, accepts partial writes, is
+//! slow, and keeps a snapshot of its contents as if the recorder had been killed inside a call.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,9 +30,10 @@ pub struct Faults {
     pub most: usize,
     /// Modifying calls that fail.
     pub failing: Option<Failing>,
-    /// Duration of each write.
+    /// Duration of each modifying call.
     pub takes: Duration,
-    /// The call inside which the recorder is killed.
+    /// The modifying call, counted from 0, inside which a snapshot is taken as if the recorder had
+    /// been killed.
     pub cut_at: Option<u64>,
 }
 
@@ -46,7 +47,7 @@ impl Default for Faults {
 /// Failing calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// The first failing call.
+    /// The first failing call, counted from 0.
     pub from: u64,
     /// Whether all later calls fail too.
     pub for_good: bool,
@@ -90,8 +91,8 @@ thread_local! {
     static MEANWHILE: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
-/// Sets a callback that runs inside each write of this thread, to simulate a kernel that continues; `None`
-/// removes it.
+/// Sets a callback that runs inside each write of this thread, to simulate a kernel that continues;
+/// `None` removes it.
 pub(crate) fn happens_meanwhile(what: Option<Box<dyn FnMut()>>) {
     MEANWHILE.set(what);
 }
@@ -111,7 +112,7 @@ impl SimulatedDisk {
         Self { shared: Arc::new(DiskState { faults, clock, state: Mutex::default(), is_stream }) }
     }
 
-    /// Sets the mark that the next snapshot stores: the recording's progress.
+    /// Sets the mark that later snapshots store: the recording's progress.
     pub fn mark(&self, mark: usize) {
         self.shared.lock().mark = mark;
     }
@@ -122,7 +123,8 @@ impl SimulatedDisk {
         self.shared.lock().snapshot()
     }
 
-    /// The contents when the recorder was killed, if it was.
+    /// The contents as a recorder killed inside [`Faults::cut_at`] leaves them, if that call was
+    /// made.
     #[must_use]
     pub fn cut(&self) -> Option<Snapshot> {
         self.shared.lock().cut.clone()
@@ -150,8 +152,9 @@ impl DiskState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a modifying call: counts it and fails it if it should fail. `partial` is the write's file, offset
-    /// and bytes, of which a killed recorder leaves a part.
+    /// Begins a modifying call: advances the clock, counts the call, takes the snapshot of a killed
+    /// recorder if it is due, and fails if the call should fail. `partial` is the write's file,
+    /// offset and bytes, of which a killed recorder leaves a part.
     fn begin(&self, partial: Option<(usize, u64, &[u8])>) -> Result<MutexGuard<'_, State>, Errno> {
         self.clock.advance(self.faults.takes);
         let mut state = self.lock();

@@ -1,5 +1,6 @@
-//! A random history of threads, mappings and samples, written like rings that are drained at different times and
-//! then replayed. Each sample must be delivered once, in time order, with the model's name and file.
+//! A random history of threads, mappings and samples, written like rings that are drained at
+//! different times and then replayed. Each sample must be delivered once, in time order, with the
+//! model's name and file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::disk::{Faults, SimulatedDisk};
 use crate::failure::Failure;
 use crate::replayed::{self, ReplayedSample};
 
-/// The ids of the events' counters.
+/// The id of the event's only counter.
 const ID: u64 = 77;
 /// Size limit of a mapping in bytes.
 const MAPPED: u64 = 0x4000;
@@ -189,7 +190,8 @@ fn first(model: &Model) -> anyhow::Result<HistoryRecord> {
     Ok(HistoryRecord { time_ns: 0, cpu: 0, bytes })
 }
 
-/// Writes records like a recorder that drains one ring after the other, each at its own time in a round.
+/// Writes records like a recorder that drains one ring after the other, each at its own time in a
+/// round.
 fn write(
     rng: &mut Rng,
     made: Vec<HistoryRecord>,

@@ -1,5 +1,5 @@
-//! Simulated machines: a kernel that fills rings, a clock, a disk with faults, and the checks after a run. One
-//! seed is one run.
+//! Simulated machines: a kernel that fills rings, a clock, a disk with faults, and the checks after
+//! a run. One seed is one run.
 
 mod checks;
 pub mod clock;

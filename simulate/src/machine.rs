@@ -1,5 +1,5 @@
-//! A simulated machine: CPUs and tasks, visible as files of `/proc` and as records of a simulated kernel, and a
-//! log of the true events.
+//! A simulated machine: CPUs and tasks, visible as files of `/proc` and as records of a simulated
+//! kernel, and a log of the true events.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ impl Machine {
         fs::write(folder.join("maps"), "")
     }
 
-    /// Emits samples of one event, some microseconds apart.
+    /// Emits samples of one event, each up to 100 us after the previous one.
     pub(crate) fn sample(&self, rng: &mut Rng, number: usize) {
         let source = SampleSource { kernel: self.kernel.clone(), truth: Rc::clone(&self.truth) };
         let events = self.kernel.sampled();
@@ -164,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// A callback that emits samples of the current tasks.
+    /// A callback that emits up to three samples of the current tasks.
     #[must_use]
     pub(crate) fn source(&self, mut rng: Rng) -> Box<dyn FnMut()> {
         let source = SampleSource { kernel: self.kernel.clone(), truth: Rc::clone(&self.truth) };
@@ -182,7 +182,7 @@ impl Machine {
         })
     }
 
-    /// The event that records tasks, on a random CPU.
+    /// Advances the clock, and returns the event that records tasks on a random CPU.
     fn tracking(&self, rng: &mut Rng) -> Option<usize> {
         self.kernel.advance_ns(rng.u64(1..100_000));
         let events = self.kernel.tracking();

@@ -1,4 +1,4 @@
-//! `tare-simulate [SEED]`, `--runs N`, `--seconds N`: see simulate/README.md.
+//! `tare-simulate [SEED]`, `--runs N [--from SEED]`, `--seconds N`: see simulate/README.md.
 
 use std::io::Write;
 use std::panic;
@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Runs seeds one after the other until `goes_on` ends or one fails.
+/// Runs seeds one after the other until `goes_on` returns false or a run fails.
 fn many(goes_on: impl Fn(u64, Instant) -> bool, first: u64) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut done = 0;

@@ -1,6 +1,7 @@
-//! `planted [RUNS [WORD]]`: plants one defect at a time into a copy of the sources and prints the run that
-//! finds it. A defect that RUNS runs (default 2,000) don't find, or whose place no longer exists in the
-//! sources, is a failure. With WORD, plants only the defects whose name contains it.
+//! `planted [RUNS [WORD]]`: plants one defect at a time into a copy of the sources and prints the
+//! run that finds it. A defect that RUNS runs (default 2,000) don't find, or whose place doesn't
+//! occur exactly once in the sources, is a failure. With WORD, plants only the defects whose name
+//! contains it.
 
 use std::fs;
 use std::io::Write;
@@ -172,7 +173,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Plants a defect, simulates, and restores the source. Returns the failure that found the defect, if any.
+/// Plants a defect, simulates, and restores the source. Returns the failure that found the defect,
+/// if any.
 fn plant(planted: &PlantedDefect, tree: &Path, runs: &str) -> anyhow::Result<Option<String>> {
     let path = tree.join(planted.file);
     let source = fs::read_to_string(&path)?;

@@ -23,7 +23,8 @@ use crate::memory;
 use crate::scenario::{RecordDestination, Scenario};
 use crate::sink::KeptRecords;
 
-/// Memory that the recorder may use beyond queue, rings and kept records, which options bound.
+/// Bytes that a run may use beyond the disk, the queue, and twice the size of the log of true
+/// samples.
 const MEMORY: usize = 48 << 20;
 
 /// Runs a seed.
@@ -182,7 +183,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Suspends the machine: all CPUs but the first go offline and come back, and only the time of day advances.
+    /// Suspends the machine: all CPUs but the first go offline and come back, and the time of day
+    /// jumps.
     fn suspend(&mut self, rng: &mut Rng) -> anyhow::Result<()> {
         self.machine.plug_others(false)?;
         self.pass(Duration::from_secs(1));
@@ -214,7 +216,7 @@ impl Session<'_> {
         let due = self.machine.truth.borrow().samples.len();
         let is_due = self.recording.deadline() <= self.clock.now();
         let is_recording = *self.recording.process()? == RecordingState::Recording;
-        // Each finished file has a notice with its ledger.
+        // Drop the notices: each finished file adds one with its ledger, which takes memory.
         self.recording.take_notices();
         if is_due && is_recording && self.scenario.keep == Keep::All {
             // A queue writes later, so nothing is guaranteed at this point.

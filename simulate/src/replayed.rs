@@ -8,7 +8,7 @@ use tare_replay::{
     CpuMode, Error, Machine, Recording, Replay, ReplayOptions, Replayed, SampleDetail, Sink,
 };
 
-/// A sample's place and thread.
+/// A sample's time, place and thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplayedSample {
     pub(crate) time_ns: u64,

@@ -9,7 +9,7 @@ use tare_record::output::{FileSwitch, OutputOptions, PathChoice};
 
 use crate::disk::{Failing, Faults};
 
-/// A machine and the options of its recording.
+/// A machine, the options of its recording, and the faults of its disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     /// Number of CPUs.
@@ -51,7 +51,7 @@ const EVENTS: [&str; 4] =
     ["cpu-clock", "cpu-clock,page-faults", "page-faults,context-switches,cpu-clock", "task-clock"];
 
 impl Scenario {
-    /// Whether a queue with its own thread writes the output.
+    /// Whether a queue with its own thread writes the output, or may once a file grows fast.
     pub(crate) fn is_queued(&self) -> bool {
         self.output.compress.is_some()
             || self.output.choice == PathChoice::Direct
@@ -110,7 +110,7 @@ fn draw_output(rng: &mut Rng, to: RecordDestination) -> OutputOptions {
         switch,
         timestamp: to == RecordDestination::File && rng.u32(..8) == 0,
         queue_bytes: 1 << rng.u32(..21),
-        // The size at which `auto` switches to direct output.
+        // The growth, in bytes per second, above which `auto` switches to direct output.
         direct_at: if rng.u32(..3) == 0 {
             rng.u64(..50_000)
         } else {

@@ -12,19 +12,19 @@ use crate::run::run as run_command;
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Recordings of each variant.
+/// Default number of recordings of each variant.
 const RECORDINGS: usize = 40;
 
 /// Recordings per side of a comparison.
 const A_SIDE: usize = 10;
 
-/// Rounds of the workload: 0.3 to 0.5 s.
+/// Rounds of the workload `steps` in each recording.
 const ROUNDS: &str = "180";
 
 /// By how much the first function's loop is longer, in percent.
 const LONGER_PERCENT: f64 = 5.0;
 
-/// Comparisons of the program with itself, and as many with the slower program.
+/// Numbers of comparisons of the program with itself, and with the slower program.
 const EQUAL: usize = 200;
 const PLANTED: usize = 100;
 
@@ -78,7 +78,8 @@ fn record_all(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the comparisons on all CPUs, since nothing here is timed, and returns their documents.
+/// Runs the comparisons on all CPUs, since nothing here is timed, and returns what [`kept`] keeps
+/// of their documents.
 fn compare_all(
     scratch: &Scratch<'_>,
     comparisons: &[[Vec<String>; 2]],
@@ -110,7 +111,8 @@ fn compare_all(
     done.into_iter().collect()
 }
 
-/// The fields of a comparison that the findings need.
+/// The files of a comparison, its total, the rows that changed, and the row of the function
+/// `parse`.
 fn kept(sides: &[Vec<String>; 2], event: &Value) -> Value {
     let is_change = |row: &&Value| {
         !matches!(row["change"].as_str(), Some("none_shown" | "too_few" | "not_judged"))
@@ -145,7 +147,7 @@ fn holds(comparison: &Value, figure: &str, estimate: &str, truth: f64) -> bool {
     end("low").zip(end("high")).is_some_and(|(low, high)| (low..=high).contains(&truth))
 }
 
-/// The mean of a value of the function `parse` over all comparisons.
+/// The mean of a value of the function `parse` over the comparisons that have it.
 fn mean_of(comparisons: &[Value], figure: &str, value: &str) -> f64 {
     let all: Vec<f64> =
         comparisons.iter().filter_map(|one| parse(one)[figure][value].as_f64()).collect();
@@ -156,7 +158,8 @@ fn report(equal: &[Value], planted: &[Value]) -> anyhow::Result<Report> {
     let alarms = equal.iter().filter(|comparison| has_change(comparison)).count();
     let found = planted.iter().filter(|comparison| is_named(comparison)).count();
     let longer = 1.0 + LONGER_PERCENT / 100.0;
-    // The function's share of the unchanged program tells by how much the whole program slows down.
+    // The slower program takes `1 - share + share * longer` times as long. `moved` is how much the
+    // function's share grows.
     let share = mean_of(planted, "share", "a");
     let moved = share * longer / (1.0 - share + share * longer) - share;
     let count = |held: &dyn Fn(&Value) -> bool| planted.iter().filter(|c| held(c)).count();

@@ -1,5 +1,5 @@
-//! The elapsed time that recording adds to a shell loop of short processes, by number of events and by
-//! mode of `--follow`.
+//! The elapsed time that recording adds to a shell loop of short processes, by number of events and
+//! by recorder: perf, and tare with each mode of `--follow`.
 
 pub(super) mod build;
 pub(super) mod clean;
@@ -29,12 +29,12 @@ const LOOPS: &str = "500";
 /// Bare runs in each round.
 const BARE_RUNS: usize = 3;
 
-/// Software events alone.
+/// One to five software events.
 pub(crate) fn software(setting: &Setting) -> anyhow::Result<Report> {
     run(setting, SOFTWARE)
 }
 
-/// Five events, two of them tracepoints, whose own cost is the floor.
+/// One to five events; the last two are tracepoints.
 pub(crate) fn traced(setting: &Setting) -> anyhow::Result<Report> {
     run(setting, TRACED)
 }

@@ -1,4 +1,4 @@
-//! The list of benchmarks; each is a module.
+//! The list of benchmarks.
 
 mod diff;
 mod flame_page;
@@ -21,7 +21,6 @@ mod zstd;
 use crate::report::Report;
 use crate::setting::Setting;
 
-/// A benchmark by its name.
 #[derive(Debug)]
 pub(crate) struct Benchmark {
     pub(crate) name: &'static str,

@@ -11,7 +11,7 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// 200,000 switches on one CPU.
+/// Switches twice per operation, on one CPU.
 const COMMAND: [&str; 8] = ["taskset", "-c", "0", "perf", "bench", "sched", "pipe", "-l"];
 const OPERATIONS: &str = "100000";
 
@@ -22,8 +22,8 @@ struct PipeRun {
     bytes: u64,
 }
 
-/// Runs `perf bench sched pipe` bare, under tare with and without call chains, and under perf's record
-/// of switches with call chains.
+/// Runs `perf bench sched pipe` bare, under tare with and without call chains, and under perf's
+/// record of switches with call chains.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let tare = setting.tare();

@@ -1,5 +1,6 @@
-//! Whether `tare overhead` finds a planted cost, and reports no cost otherwise. Each figure comes from
-//! its own studies with cpu-clock.
+//! Checks of `tare overhead` with cpu-clock, each with its own studies: no cost at 0 Hz, a planted
+//! cost, costs that contain each other, a prediction. Also a comparison of tare's recorder with
+//! perf's.
 
 pub(crate) mod budget;
 pub(crate) mod calibrate;
@@ -22,10 +23,10 @@ use crate::setting::Setting;
 /// Number of studies by default.
 const STUDIES: usize = 10;
 
-/// The share of a CPU that the fake profiler burns.
+/// The share of a CPU that the fake profiler burns, in percent.
 const PLANTED_PERCENT: f64 = 2.0;
 
-/// Runs a study and returns its document.
+/// Runs a study and returns its entry in the document.
 fn study(setting: &Setting, args: &[&str]) -> anyhow::Result<Value> {
     let mut command = Command::new(&setting.tare);
     command
@@ -69,7 +70,7 @@ fn highest(figures: impl Iterator<Item = f64>) -> f64 {
     figures.fold(f64::NAN, f64::max)
 }
 
-/// At 0 Hz no loop may lose time.
+/// At 0 Hz no loop loses time: 80% of each loop's intervals must contain 0.
 pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "0"])?;
     let mut findings = Vec::new();
@@ -101,7 +102,7 @@ pub(crate) fn zero(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(studies) })
 }
 
-/// The studies find a fake profiler that burns CPU time, and how much it burns.
+/// A fake profiler burns CPU time: the median of the studies must be within 25% of it.
 pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     let burner = setting.workload("burner");
     let profiler = format!(
@@ -125,7 +126,8 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Handler time is at most interrupt time, and that at most stolen time; repeated studies agree.
+/// Handler time is at most interrupt time, and that at most stolen time, unless their intervals
+/// overlap. 80% of the studies must be within 25% of their median.
 pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     let studies = studies(setting, &["--rates", "2000,4000,10000", "--loops", "counting"])?;
     let costs = |row: usize| studies.iter().map(move |study| &rows(study)[row]["cost"]);
@@ -156,8 +158,8 @@ pub(crate) fn nested(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!(studies) })
 }
 
-/// The difference between handler and stolen time: most of it is the timer interrupt, as an interrupt
-/// without a sample shows.
+/// The difference between handler and stolen time: most of it is the timer interrupt, as an
+/// interrupt without a sample shows.
 pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
     const NAMES: [&str; 6] = ["handler", "interrupt", "stolen", "timer", "exit", "call"];
     let mut rounds: Vec<[f64; 6]> = Vec::new();
@@ -196,8 +198,8 @@ pub(crate) fn between(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: json!({ "figures": NAMES, "rounds_us": rounds }) })
 }
 
-/// Predicts the handler's cost at 10,000 Hz by a line through lower rates. Both come from the same study,
-/// because the machine's speed drifts between studies.
+/// Predicts the handler's cost at 10,000 Hz by a line through lower rates. The measured cost comes
+/// from the same study, because the machine's speed drifts between studies.
 pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
     const LEFT_OUT: u64 = 10_000;
     let mut ratios = Vec::new();
@@ -228,7 +230,7 @@ pub(crate) fn predict(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Runs one study of all rates.
+/// Runs one study with the default rates and loops, and measures its duration.
 pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
     let start = Instant::now();
     let study = study(setting, &[])?;
@@ -241,11 +243,11 @@ pub(crate) fn table(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Recordings by each recorder, in addition to the study.
+/// Default number of recordings by each recorder, in addition to the study.
 const RECORDINGS: usize = 10;
 
-/// Compares tare's recorder with perf's: the time that a loop loses, and the recorder's own CPU time for
-/// recordings of a busy process.
+/// Compares tare's recorder with perf's: the time that a loop loses, and the recorder's own CPU
+/// time for recordings of a busy process.
 pub(crate) fn peer(setting: &Setting) -> anyhow::Result<Report> {
     let profilers = ["--profiler", "perf", "--profiler", "tare"];
     let steps = ["--rates", "4000", "--call-graph", "fp", "--loops", "counting"];
@@ -303,7 +305,8 @@ fn of_profiler(row: &Value, list: &str, name: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// Records one busy process by each recorder. Only the recorder's own CPU time counts.
+/// Records one busy process by each recorder. That process isn't the recorder's child, so its CPU
+/// time doesn't count.
 fn recordings(setting: &Setting) -> anyhow::Result<Vec<Round>> {
     let scratch = Scratch::new(setting)?;
     let spin = Spinning(

@@ -1,5 +1,5 @@
-//! The same task by tare and by samply, hyperfine and bpftrace: CPU time and elapsed time of the tool with its
-//! command.
+//! The same task by tare and by samply, hyperfine and bpftrace: CPU time and elapsed time of the
+//! tool with its command.
 
 use anyhow::Context;
 
@@ -9,7 +9,7 @@ use crate::run::Usage;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// Passes of the loop that is sampled: about 0.5 s.
+/// Passes of the loop that is sampled.
 const PASSES: &str = "1000000000";
 
 /// Runs of `true` within one run of a tool.

@@ -1,4 +1,5 @@
-//! `report` and `script` of many short processes with deep stacks, beside perf's.
+//! `report` and `script` of many short processes with deep stacks, beside perf's and beside those
+//! of ten times as many processes.
 
 use std::path::Path;
 
@@ -20,8 +21,8 @@ const JSON: usize = 2;
 const SCRIPT: usize = 3;
 const OF_PERF: usize = 4;
 
-/// Compares reports with perf's. perf's report with callers takes half a minute and gigabytes, so it runs
-/// once and serves all rounds.
+/// Compares reports with perf's. perf's report with call chains takes half a minute and gigabytes,
+/// so it runs once and serves all rounds.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let (file, bytes) = recording(&scratch, SMALL)?;
@@ -124,8 +125,8 @@ fn against_perf(rounds: &[Round], peer: &Usage, bytes: u64) -> Vec<Finding> {
     ]
 }
 
-/// The cost for ten times the samples, relative to the first recording and scaled by the growth of the
-/// file, `grown`.
+/// The cost for ten times the samples, relative to the first recording and scaled by the growth of
+/// the file, `grown`.
 fn ten_times(rounds: &[Round], grown: f64) -> Vec<Finding> {
     type UsageFigure = fn(&Usage) -> u64;
     let all: [(&str, UsageFigure); 2] =

@@ -1,5 +1,5 @@
-//! `tare sched` beside `perf sched timehist` on one recording, and `tare lock` compared with the waits
-//! that programs measure themselves.
+//! `tare sched` beside `perf sched timehist` and `latency` on one recording, and `tare lock`
+//! compared with the waits that a program measures itself.
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::setting::Setting;
 /// Round trips through a pipe in the recording.
 const LOOPS: &str = "100000";
 
-/// A line of a list of switches: CPU and time as text; wait, delay and run in microseconds.
+/// A line of a list of switches: time and CPU as text, the rest of the line as text, and wait,
+/// delay and run in microseconds.
 struct SwitchLine<'a> {
     place: &'a str,
     task: &'a str,
@@ -44,9 +45,9 @@ fn lines(text: &str) -> Vec<SwitchLine<'_>> {
 #[derive(Default)]
 struct SwitchComparison {
     switches: u64,
-    /// perf has no pid for the task because it has exited.
+    /// perf shows the task with pid -1.
     unnamed: u64,
-    /// An earlier switch is missing.
+    /// tare shows only zeros, because an earlier switch is missing.
     unknown: u64,
     /// perf before 6.13 reports no delay for a preempted task; its delay is the whole wait.
     preempted: u64,

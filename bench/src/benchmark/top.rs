@@ -1,5 +1,6 @@
-//! `tare top` and `perf top` on the whole machine at 99 Hz, each in its own terminal: CPU time after the
-//! first ten seconds. Also the memory of `tare top` after a day of short processes.
+//! `tare top` and `perf top` on the whole machine at 99 Hz, each in its own terminal: CPU time
+//! after the first ten seconds. Also the memory of the library behind `tare top` over a day of
+//! short processes.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::watched::ProcessUsage;
 
 /// Time for both to read symbols and draw the first screens.
 const BEGINNING: Duration = Duration::from_secs(10);
-/// One window of `tare top`, so old samples leave once.
+/// The default window of `tare top`, so all samples from before the measurement leave it.
 const MEASURED: Duration = Duration::from_secs(10);
 
 /// The load: two threads, busy three quarters of the time.
@@ -109,7 +110,7 @@ fn watch(line: &str) -> anyhow::Result<ProcessUsage> {
     Ok(used)
 }
 
-/// The output of the library's example.
+/// The output of tare-replay's example `live_memory`; memory in bytes.
 #[derive(Debug, Deserialize, Serialize)]
 struct ReplayedDay {
     samples: u64,

@@ -1,4 +1,5 @@
-//! The cost of `tare trace` for a loop of system calls and at start-up, and what a killed tracer leaves.
+//! The cost of `tare trace` for a loop of system calls, at start-up and for a probed function, and
+//! what a killed tracer leaves.
 
 mod kill;
 mod probe;
@@ -102,8 +103,8 @@ pub(crate) fn flood(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Runs the same loop bare, under `tare trace --data` and under `perf trace record`, each with its default
-/// rings. Each call is two samples.
+/// Runs the same loop bare, under `tare trace --data` and under `perf trace record`, each with its
+/// default rings. Each call is two samples.
 pub(crate) fn data(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let tare = setting.tare();
@@ -190,7 +191,7 @@ fn recorded(variant: &Variant, file: Option<&Path>) -> anyhow::Result<RecordedLo
     })
 }
 
-/// Runs `true` bare and under `trace -s`.
+/// Runs `true` bare and under `trace -s` of tare and of perf.
 pub(crate) fn start_up(setting: &Setting) -> anyhow::Result<Report> {
     let variants = vec![
         Variant::new("bare", ["true"]),

@@ -1,5 +1,5 @@
-//! Comparisons by `tare stat --vs` with known answers: a command with itself, and with one that works 3%
-//! longer.
+//! Comparisons by `tare stat --vs` with known answers: a command with itself, and with one that
+//! works 3% longer.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -8,10 +8,11 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::run::run as run_command;
 use crate::setting::Setting;
 
-/// Passes of the workload's loop: about 6 ms.
+/// Passes of the workload's loop: a few milliseconds.
 const PASSES: u64 = 15_000_000;
 
-/// Compares a command with itself: every verdict but 'no difference seen' is wrong.
+/// Compares a command with itself: at most 5% of the comparisons may have a verdict other than 'no
+/// difference seen'.
 pub(crate) fn equal(setting: &Setting) -> anyhow::Result<Report> {
     let comparisons = compare(setting, PASSES, setting.rounds.unwrap_or(100))?;
     let wrong = comparisons.iter().filter(|comparison| !all_equal(comparison)).count();
@@ -23,7 +24,8 @@ pub(crate) fn equal(setting: &Setting) -> anyhow::Result<Report> {
     )
 }
 
-/// Compares with a command that takes 3% longer: `tare stat --vs` must find it in the elapsed time.
+/// Compares with a loop that makes 3% more passes: nine in ten comparisons must find it in the
+/// elapsed time.
 pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     let comparisons = compare(setting, PASSES / 100 * 103, setting.rounds.unwrap_or(10))?;
     let missed = comparisons
@@ -33,7 +35,8 @@ pub(crate) fn planted(setting: &Setting) -> anyhow::Result<Report> {
     report("comparisons that miss 3% in the time, in percent", missed, 10.0, &comparisons)
 }
 
-/// Runs `count` comparisons; returns their documents without the pairs.
+/// Runs `count` comparisons; returns their documents with the number of pairs in place of the
+/// pairs.
 fn compare(setting: &Setting, passes_of_b: u64, count: usize) -> anyhow::Result<Vec<Value>> {
     let file = tempfile::NamedTempFile::new()?;
     let output = file.path().display().to_string();

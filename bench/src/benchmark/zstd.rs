@@ -10,7 +10,7 @@ use crate::run::succeed;
 /// The package that contains the library.
 const PACKAGE: &str = "zstd-sys";
 
-/// The library's C files in cargo's registry.
+/// C files of the library in cargo's registry, without the folders of deprecated and old formats.
 pub(super) fn sources() -> anyhow::Result<Vec<PathBuf>> {
     let words = ["cargo", "metadata", "--format-version", "1", "--offline"].map(str::to_owned);
     let metadata: Value = serde_json::from_str(&succeed(&words)?.stdout)?;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 const OPTIONS: &str = "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --remote-debugging-pipe";
 
-/// Calls its argument after the page has been drawn: the second frame begins when the first is done.
+/// A JavaScript function that calls its argument when the second frame from now begins: by then the
+/// first is drawn.
 pub(super) const DRAWN: &str =
     "((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
 
@@ -100,7 +101,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Chromium's child processes take a moment to leave its folder.
+        // The folder is removed after this, so Chromium must have exited.
         let _ = self.call("Browser.close", &json!({}));
         let _ = self.child.wait();
     }

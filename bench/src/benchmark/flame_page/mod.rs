@@ -19,8 +19,8 @@ use browser::Browser;
 const CHAINS: u32 = 100_000;
 const SEED: u64 = 12;
 
-/// The searches: a part of nearly all names, a regular expression for a few functions, and a name that
-/// doesn't exist.
+/// The searches: a part of a quarter of the names, a regular expression for three functions, and a
+/// name that doesn't exist.
 const SEARCHES: [&str; 3] = ["f1", "^f(100|2000|4000)$", "no such function"];
 
 /// The tags around the data of a page.
@@ -29,9 +29,9 @@ const DATA: [&str; 2] = ["<script id=\"data\" type=\"application/json\">", "</sc
 /// Times of one browser, in seconds.
 #[derive(Debug, Serialize)]
 struct BrowserTimes {
-    /// From navigation to the first frame of the whole page.
+    /// From navigation to the second frame after the page is ready.
     drawn: f64,
-    /// From the input in the search box to the frame that highlights the matches, by search.
+    /// From the input in the search box to the second frame after it, by search.
     searches: Vec<f64>,
 }
 
@@ -93,14 +93,14 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw })
 }
 
-/// The contents of a page.
+/// Sizes of a page and of its data.
 #[derive(Debug, Serialize)]
 struct Page {
     bytes: usize,
     data: usize,
-    /// Frames in the page's data.
+    /// Nodes of the call tree in the page's data.
     functions: u64,
-    /// Frames that were merged because they are too narrow.
+    /// Nodes that were merged because they are too narrow.
     merged: u64,
 }
 

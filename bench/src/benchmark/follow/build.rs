@@ -1,5 +1,5 @@
-//! `make -j2` of a C library: shares by command name in the report, compared with the CPU time that the
-//! kernel counted for each process.
+//! `make -j2` of a C library: shares by command name in the report, compared with the CPU time that
+//! the kernel counted for each process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl ShareComparison {
         self.0.values().map(|(reported, exact)| (reported - exact).abs()).fold(0.0, f64::max)
     }
 
-    /// A line with the commands of the largest shares.
+    /// A line with the commands whose reported or exact share is at least 1%.
     fn line(&self) -> String {
         let large = self.0.iter().filter(|(_, (reported, exact))| reported.max(*exact) >= 1.0);
         large
@@ -89,7 +89,7 @@ fn compare(
     Ok(ShareComparison(compared))
 }
 
-/// The rows of the report by the same tool that recorded.
+/// Names and percentages in the report, which the tool that recorded makes.
 fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(String, f64)>> {
     let file = scratch.recording().display().to_string();
     let words = match who {
@@ -112,8 +112,8 @@ fn reported(scratch: &Scratch<'_>, who: RecorderKind) -> anyhow::Result<Vec<(Str
     Ok(rows)
 }
 
-/// A makefile with one rule per C file. It doesn't optimize, because the benchmark needs many short
-/// processes and the optimizer takes long for a few files.
+/// A makefile with one rule per C file and one for the archive. It doesn't optimize, because the
+/// benchmark needs many short processes and the optimizer takes long for a few files.
 fn rules(files: &[PathBuf], objects: &Path) -> String {
     let object = |file: &Path| {
         objects.join(file.with_extension("o").file_name().unwrap_or_default()).display().to_string()

@@ -1,5 +1,5 @@
-//! Processes, cgroups and files that recorders leave behind when half of them are killed, and the limits
-//! that their commands see.
+//! Processes, cgroups and files that recorders leave behind when half of them are killed, and the
+//! limits that their commands see.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// How long a command may run after its recorder was killed.
+/// How long the commands of killed recorders may run on after the last recorder.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
@@ -78,7 +78,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Runs one recorder in a process group of its own. With `kill` it ends by SIGKILL and can't clean up.
+/// Runs one recorder in a process group of its own, and returns the group. With `kill`, SIGKILL
+/// ends it within 150 ms, so it can't clean up.
 fn once(words: &[String], temporary: &PathBuf, kill: bool) -> anyhow::Result<Pid> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env("TMPDIR", temporary);

@@ -1,5 +1,5 @@
-//! The share of a shell loop's CPU time that samples cover, and whether they attribute it to the right
-//! programs.
+//! The share of a shell loop's CPU time that samples cover, and whether they attribute it to the
+//! right programs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use crate::setting::Setting;
 const RATES: [&str; 3] = ["99", "1000", "4000"];
 const LOOPS: &str = "1000";
 
-/// One run.
 struct CoverageRun {
     who: RecorderKind,
     rate: &'static str,
@@ -84,8 +83,8 @@ fn sees_all(who: RecorderKind) -> bool {
     matches!(who, RecorderKind::Tare("cgroup" | "system"))
 }
 
-/// The largest difference of a name's share from its exact share over all runs, in percentage points,
-/// and a line with all shares.
+/// Sums all runs. Returns the largest difference between a name's sampled and exact share, in
+/// percentage points, and a line with all shares.
 fn split<'a>(runs: impl Iterator<Item = &'a RecordedCommand>) -> (f64, String) {
     let mut names: BTreeMap<&str, Time> = BTreeMap::new();
     for (name, time) in runs.flat_map(|recorded| &recorded.names) {

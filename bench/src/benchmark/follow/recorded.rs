@@ -45,7 +45,7 @@ pub(super) struct Time {
     pub(super) sampled_s: f64,
 }
 
-/// A command that was recorded.
+/// Samples and CPU time of a recorded command.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RecordedCommand {
     pub(super) samples: u64,
@@ -54,7 +54,7 @@ pub(super) struct RecordedCommand {
 }
 
 impl RecordedCommand {
-    /// The sampled share of the CPU time.
+    /// The sampled CPU time, divided by the exact one.
     pub(super) fn coverage(&self) -> f64 {
         let sum = |of: fn(&Time) -> f64| self.names.values().map(of).sum::<f64>();
         sum(|time| time.sampled_s) / sum(|time| time.exact_s)
@@ -87,7 +87,8 @@ impl Scratch<'_> {
         words
     }
 
-    /// Records a command and notes the CPU time of each of its processes. The recording stays.
+    /// Records a command and returns sampled and exact CPU time by process name. The recording
+    /// stays.
     pub(super) fn follow(
         &self,
         who: RecorderKind,
@@ -129,7 +130,7 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     for (waiter, _, us, _) in &lines {
         *of_children.entry(*waiter).or_default() += us;
     }
-    // The last line is the command itself: no process waited for it, and it excludes its children.
+    // The line with waiter 0 is of `waited` itself, whose time excludes its children's.
     let own = |(waiter, pid, us, name): (i32, i32, f64, String)| {
         let children = of_children.get(&pid).copied().filter(|_| waiter != 0).unwrap_or(0.0);
         (pid, (name, (us - children) / 1e6))
@@ -137,8 +138,8 @@ fn exact(log: &str) -> anyhow::Result<HashMap<i32, (String, f64)>> {
     Ok(lines.into_iter().map(own).collect())
 }
 
-/// Attributes samples to processes. A recording of whole CPUs also holds other processes, which are left
-/// out.
+/// Attributes samples to processes. A recording of whole CPUs also holds other processes, which are
+/// left out.
 fn sampled(path: &Path, exact: &HashMap<i32, (String, f64)>) -> anyhow::Result<RecordedCommand> {
     let mut recorded = RecordedCommand { samples: 0, names: BTreeMap::new() };
     for (name, own_s) in exact.values() {

@@ -26,7 +26,7 @@ const OF_BUDGET: f64 = 1.25;
 const FULL_HZ: &str = "4000";
 /// Samples needed to compare shares.
 const SAMPLES: f64 = 5000.0;
-/// Rows with a smaller share aren't compared.
+/// Rows whose shares are both smaller aren't compared.
 const ROW: f64 = 0.005;
 
 /// A program to record.
@@ -35,7 +35,7 @@ struct BudgetProgram {
     mode: &'static str,
     /// The command; the amount of work replaces `{}`.
     command: &'static str,
-    /// Amounts of work for 5,000 samples over all rounds: at the full rate, then by budget.
+    /// Amounts of work: at the full rate, then by budget.
     amounts: [&'static str; 4],
     sort: &'static str,
 }
@@ -154,8 +154,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Records more where the rate was too low for enough samples. Adds at most twice as many runs as there
-/// were rounds.
+/// Records more of a followed program where the rate was too low for enough samples. Adds at most
+/// twice as many runs as there were rounds.
 fn top_up(
     place: &StateFolder<'_>,
     rounds: usize,
@@ -183,7 +183,7 @@ fn spent(run: &BudgetRecording, cpus: usize) -> f64 {
     (run.interrupts.ns + run.recorder_ns) as f64 / (run.elapsed_ns as f64 * cpus as f64)
 }
 
-/// The samples' cost as a share of the command's CPU time. The budget also limits this cost on each CPU.
+/// The samples' cost as a share of the command's CPU time, which the budget limits too.
 fn of_command(run: &BudgetRecording) -> f64 {
     run.interrupts.ns as f64 / run.command_ns as f64
 }
@@ -216,8 +216,8 @@ fn costs(
     findings
 }
 
-/// Compares shares where the recording holds only the command: the load of other processes differs from
-/// run to run.
+/// Compares shares where the recording holds only the command: the load of other processes differs
+/// from run to run.
 fn shares(
     program: &BudgetProgram,
     name: &str,
@@ -285,8 +285,8 @@ fn samples(rows: &BTreeMap<String, Weight>) -> f64 {
     rows.values().map(|row| row.samples).sum()
 }
 
-/// The share of a row and its variance: the larger of the binomial variance and the variance between
-/// runs.
+/// The share of a row and its variance: the larger of the binomial variance and that of the runs'
+/// mean.
 fn share(runs: &[BudgetRecording], name: &str) -> (f64, f64) {
     let of = |rows: &BTreeMap<String, Weight>| {
         rows.get(name).map_or(0.0, |row| row.ns) / rows.values().map(|row| row.ns).sum::<f64>()

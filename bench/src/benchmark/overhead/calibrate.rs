@@ -1,4 +1,4 @@
-//! The cost of a sample that a recording measures at its end, compared with a full study.
+//! The cost of a sample that a recording measures at its end, compared with a study.
 
 use std::process::{Command, Stdio};
 
@@ -27,8 +27,8 @@ struct CalibrationPair {
     longer_ms: f64,
 }
 
-/// Runs ten pairs, alternating with and without call chains. Each recording starts without a stored
-/// calibration.
+/// Runs pairs, ten by default, alternating with and without call chains. Each records twice:
+/// without a stored calibration, then with that of the first recording.
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let rounds = setting.rounds.unwrap_or(STUDIES);
     let of_round =

@@ -1,4 +1,5 @@
-//! The binary before a change against the binary after it: the cost of counting, recording and reading.
+//! The binary before a change against the binary after it: the cost of counting, recording and
+//! reading.
 
 use anyhow::Context;
 use serde_json::json;
@@ -10,7 +11,7 @@ use crate::rounds::{Round, Variant, rounds};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// After over before: the whole interval is to be below.
+/// Bound of each ratio of after over before, for its whole interval.
 const NO_SLOWER: Bound = Bound::AtMost(1.03);
 
 const PAIRS: usize = 20;
@@ -37,7 +38,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         add(&mut all, CASES[1], flood(&scratch, count)?);
     }
     if wants(CASES[2]) {
-        // The cost of start and exit varies more between runs than the cost of recording.
+        // The cost of start and exit varies more between runs than the cost of recording, so this
+        // case has twice the rounds.
         add(&mut all, CASES[2], steady(&scratch, 2 * count)?);
     }
     if wants(CASES[3]) {
@@ -52,7 +54,7 @@ fn add(all: &mut Report, name: &str, one: Report) {
     all.raw[name] = one.raw;
 }
 
-/// `stat true` and `record true`.
+/// Compares `stat true` and `record true`.
 fn short(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
     let commands = short_commands(scratch, &before(scratch)?);
     let rounds = rounds(&commands, count)?;
@@ -102,7 +104,7 @@ fn steady(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
     Ok(Report { table, findings, raw: raw(&trials, &rounds) })
 }
 
-/// `report` and `script` of one recording with call chains.
+/// Compares `report` and `script` of one recording with call chains.
 fn read(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Report> {
     let (file, _) = report_speed::recording(scratch, PROGRAMS)?;
     let before = before(scratch)?;
@@ -137,7 +139,7 @@ fn finding(what: &str, measured: Estimate) -> Finding {
     Finding { what: what.to_owned(), measured, bound: NO_SLOWER }
 }
 
-/// `stat true` and `record true`, each by the binary before and then by the one after.
+/// The variants of `stat true` and of `record true`: before and after.
 fn short_commands(scratch: &Scratch<'_>, before: &str) -> Vec<Variant> {
     let after = scratch.setting.tare();
     let stat = |tare: &str| [tare, "stat", "-o", "/dev/null", "true"].map(str::to_owned);

@@ -1,5 +1,5 @@
-//! The CPU time that recording a flood takes from the whole machine: the recorder, the kernel threads that
-//! write to the disk, and interrupts.
+//! The CPU time that recording a flood takes from the whole machine: the recorder, the kernel
+//! threads that write to the disk, and interrupts.
 
 use std::path::Path;
 
@@ -45,7 +45,6 @@ pub(super) struct BusyRound {
     runs: Vec<Busy>,
 }
 
-/// Runs `count` rounds.
 pub(super) fn rounds(scratch: &Scratch<'_>, count: usize) -> anyhow::Result<Vec<BusyRound>> {
     let round = |_| {
         let (order, runs) = in_random_order(&WAYS, |(name, tool, options)| {
@@ -65,7 +64,7 @@ pub(super) fn table(rounds: &[BusyRound]) -> Vec<String> {
     WAYS.iter().enumerate().map(line).collect()
 }
 
-/// Busy time per GB, tare's over perf's.
+/// Busy time per GB without the loop's, tare's over perf's.
 pub(super) fn ratio(rounds: &[BusyRound]) -> Estimate {
     let ratios =
         rounds.iter().map(|round| round.runs[0].seconds_per_gb() / round.runs[2].seconds_per_gb());

@@ -1,5 +1,5 @@
-//! Where tare's own CPU time goes: profiles of tare by tare and by perf, each beside a minimal program that
-//! does the same work. bench/notes/costs.md discusses the results.
+//! Where tare's own CPU time goes: profiles of tare by tare and by perf, and the CPU time of
+//! minimal programs that do the same work. bench/notes/costs.md discusses the results.
 
 mod floor;
 mod profile;
@@ -19,11 +19,11 @@ use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 use crate::watched::ProcessUsage;
 
-/// Repetitions of a short command.
+/// Default number of repetitions of a short command.
 const TIMES: usize = 200;
 /// Time between a recorder's start and its profile.
 const BEGINNING: Duration = Duration::from_secs(1);
-/// Duration of the profile.
+/// Duration of each measurement of a running program.
 const WATCHED: Duration = Duration::from_secs(8);
 
 /// A command of tare to profile.
@@ -41,7 +41,7 @@ struct CostProfile {
     us: f64,
     by_tare: Weights,
     by_perf: Weights,
-    /// Bytes per second written to its file.
+    /// Bytes per second written to its file; 0 for a short command.
     bytes: f64,
 }
 
@@ -146,7 +146,7 @@ fn short(scratch: &Scratch<'_>, case: &Case, times: usize) -> anyhow::Result<Cos
     Ok(CostProfile { us: Estimate::median(used).value, by_tare, by_perf, bytes: 0.0 })
 }
 
-/// A recorder that is killed on drop.
+/// A recorder that is killed with its command on drop.
 struct ProfiledRecorder(Child);
 
 impl Drop for ProfiledRecorder {

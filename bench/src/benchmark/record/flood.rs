@@ -1,4 +1,5 @@
-//! Records a loop of system calls: lost samples, the recorder's cost, and how many calls the loop makes.
+//! Records a loop of system calls: lost samples, the recorder's cost, and how many calls the loop
+//! makes.
 
 use serde_json::json;
 
@@ -59,8 +60,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     })
 }
 
-/// Findings of the rounds with one loop and of those with a loop on each CPU. Indices follow the order of
-/// the trials in [`run`].
+/// Findings of the rounds with one loop and of those with a loop on each CPU. Indices follow the
+/// order of the trials in [`run`].
 fn findings(rounds: &[TrialRound], on_each: &[TrialRound]) -> Vec<Finding> {
     let lost = |at: usize| {
         Estimate::exact(rounds.iter().map(|round| round.runs[at].lost).max().unwrap_or(0) as f64)
@@ -97,8 +98,8 @@ fn findings(rounds: &[TrialRound], on_each: &[TrialRound]) -> Vec<Finding> {
             measured: ratio(rounds, 0, 2, TrialResult::cpu_per_gb),
             bound: Bound::AtMost(1.0 / 6.0),
         },
-        // On a shared machine the ratios of single rounds lie between 0.5 and 2, so only the estimate
-        // is compared.
+        // On a shared machine the ratios of single rounds differ so much that only the estimate is
+        // compared.
         Finding {
             what: "calls of the loop, tare/the kernel alone, median".into(),
             measured: Estimate::median(reached),

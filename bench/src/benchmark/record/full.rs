@@ -1,4 +1,4 @@
-//! Full disks and file size limits: which samples remain, and whether a message names the remedy.
+//! Full disks and file size limits: which samples remain, and whether a message names the limit.
 
 use serde::Serialize;
 use serde_json::json;
@@ -36,7 +36,7 @@ struct FailedRecording {
     what: &'static str,
     way: &'static str,
     status: u8,
-    /// Whether a message names the remedy.
+    /// Whether a message names the limit.
     is_said: bool,
     samples: u64,
     perf_samples: u64,
@@ -87,7 +87,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(Report { table: all.iter().map(line).collect(), findings, raw: json!(all) })
 }
 
-/// The load to record until the space is full; compressed recordings need a longer one.
+/// What to record until the space is full: options and command. Compressed recordings take longer.
 fn subject(scratch: &Scratch<'_>, what: &str, way: &str) -> Vec<String> {
     let seconds = if way.contains("-z") { 12 } else { 3 };
     if what == "stacks" {

@@ -1,4 +1,4 @@
-//! Kills recorders at random moments under load: their files must be complete and recent.
+//! Kills recorders at random moments under load: their files must be readable and recent.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::report::{Bound, Estimate, Finding, Report};
 use crate::scratch::{Scratch, Tool};
 use crate::setting::Setting;
 
-/// Options of the recorders: every output path, some compressed, half with a tracepoint, and some whose
-/// file becomes long enough to bypass the page cache.
+/// Options of the recorders: the default, direct and mapped output path, with and without
+/// compression, with and without a tracepoint.
 const WAYS: [&str; 9] = [
     "",
     "-e raw_syscalls:*",
@@ -41,7 +41,7 @@ struct KilledRecorder {
     perf_samples: Option<u64>,
     /// Seconds from the last sample, or else from the start, to the kill.
     age_s: f64,
-    /// Why the file can't be read.
+    /// Why tare or perf can't read the file.
     error: Option<String>,
 }
 

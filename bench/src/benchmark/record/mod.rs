@@ -1,4 +1,5 @@
-//! Benchmarks of `tare record` and `perf record`.
+//! Benchmarks of `tare record` and `perf record`, a report of a large recording, and the comparison
+//! of two binaries.
 
 pub(super) mod against;
 mod busy;
@@ -28,7 +29,7 @@ fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A trial without a load beside it and without counting.
+/// A trial in the benchmark's folder, without a load beside it and without counting.
 fn trial(name: &str, tool: Tool, options: &str, command: &[String]) -> Trial {
     Trial {
         name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! The table of bench/notes/output-path.md: each output path and perf, on a disk and in memory, with and
-//! without compression, idle and in a flood, for three kinds of trace.
+//! The figures of bench/notes/output-path.md: each output path and perf, on a disk and in memory,
+//! with and without compression, idle and in a flood, for three kinds of trace.
 
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn new_trial(options: &str, tool: Tool, flood: &Option<String>, folder: &Path) -
     }
 }
 
-/// A shell command that causes as many of these events as it can.
+/// A shell command that causes as many events of a trace as it can.
 fn load(trace: &str, scratch: &Scratch<'_>) -> String {
     let file: PathBuf = scratch.path("written");
     match trace {

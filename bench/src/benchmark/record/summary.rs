@@ -1,4 +1,4 @@
-//! Summarizes a recording with the project's own reader; tests check that perf reads the same.
+//! Summarizes a recording with the project's own reader.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -19,7 +19,7 @@ pub(in crate::benchmark) struct Summary {
     pub(in crate::benchmark) samples: u64,
     /// Samples that name a thread of the recorder.
     pub(super) own: u64,
-    /// Records lost because a ring was full.
+    /// Lost records, or the ledger's lost samples if those are more.
     pub(in crate::benchmark) lost: u64,
     /// Bytes of samples, decompressed.
     pub(super) sample_bytes: u64,
@@ -30,8 +30,8 @@ pub(in crate::benchmark) struct Summary {
     pub(super) ledger: Option<Value>,
 }
 
-/// Reads a whole recording. `recorder` is the pid of the process that made it, if the recording doesn't
-/// name it.
+/// Reads a whole recording. `recorder` is the pid of the process that made it, for recordings
+/// without a ledger.
 ///
 /// # Errors
 /// The file or a record can't be read.
@@ -94,7 +94,7 @@ impl Summary {
     }
 }
 
-/// Lost samples of all events, according to the kernel.
+/// Lost samples of all events, according to a ledger.
 fn lost_by_event(ledger: &Value) -> u64 {
     ledger["events"]
         .as_array()

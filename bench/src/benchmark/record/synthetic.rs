@@ -1,4 +1,5 @@
-//! Writes a large recording with known content in the order in which a recorder with two rings writes.
+//! Writes a large recording with known content, in the order in which a recorder with two rings
+//! writes.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -31,7 +32,8 @@ const RAW_SIZE: u16 = 44;
 /// A sample of user code (`PERF_RECORD_MISC_USER`).
 const HEADER: RecordHeader = RecordHeader { kind: PERF_RECORD_SAMPLE, misc: 2, size: SAMPLE_SIZE };
 
-/// Writes a recording of `samples` samples of `cpu-clock` and returns its size in bytes.
+/// Writes a recording of `cpu-clock` with `samples` samples, rounded up to whole rounds, and
+/// returns its size in bytes.
 ///
 /// # Errors
 /// Errors of the file system.

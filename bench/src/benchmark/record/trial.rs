@@ -30,8 +30,8 @@ pub(super) struct Trial {
     pub(super) command: Vec<String>,
     /// A shell command that runs beside the recorder.
     pub(super) beside: Option<String>,
-    /// Whether `tare stat` counts the recorder's system calls and page faults, which also slows down the
-    /// command's system calls.
+    /// Whether `tare stat` counts the recorder's system calls and page faults, which also slows
+    /// down the command's system calls.
     pub(super) counted: bool,
     /// The folder of the recording; by default the benchmark's own.
     pub(super) folder: Option<PathBuf>,
@@ -57,13 +57,13 @@ pub(super) struct TrialResult {
     pub(super) system_calls: Option<f64>,
     /// The recorder's page faults, if counted.
     pub(super) page_faults: Option<f64>,
-    /// What the command printed.
+    /// stdout of the recorder and its command.
     pub(super) printed: String,
     pub(super) ledger: Option<Value>,
 }
 
 impl TrialResult {
-    /// Samples of other processes than the recorder.
+    /// Samples that don't name the recorder.
     pub(super) fn foreign(&self) -> f64 {
         self.samples.saturating_sub(self.own) as f64
     }
@@ -72,7 +72,7 @@ impl TrialResult {
         self.cpu_s / (self.file_bytes as f64 / 1e9)
     }
 
-    /// The sum of the numbers that the command printed.
+    /// The sum of the numbers in [`Self::printed`].
     pub(super) fn printed_sum(&self) -> f64 {
         self.printed.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).sum()
     }

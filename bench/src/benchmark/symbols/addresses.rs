@@ -1,4 +1,4 @@
-//! Addresses of a program's text, and what its tables of symbols say of them.
+//! Addresses in a program's text, and names in its symbol tables.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -9,12 +9,12 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
-/// Addresses that are drawn evenly from the sections of text (`.text`, `.text.hot` and so on: not
-/// from the stubs of `.plt`, which LLVM's symbolizer calls by the function before them), each from
-/// its own part of them: the same for the same seed.
+/// Draws addresses from the sections whose names begin with `.text`: one from each of `count` equal
+/// parts. The same seed draws the same addresses. The stubs of `.plt` are left out, because LLVM's
+/// symbolizer gives them the name of the function before.
 ///
 /// # Errors
-/// The file isn't a 64-bit ELF file with code.
+/// The file isn't a 64-bit ELF file, or has fewer bytes of code than `count`.
 pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u64>> {
     let open = File::open(file).with_context(|| format!("opening {}", file.display()))?;
     let cache = ReadCache::new(open);
@@ -29,7 +29,7 @@ pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u6
     anyhow::ensure!(whole >= count, "{} has {whole} bytes of code", file.display());
     let mut random = fastrand::Rng::with_seed(seed);
     let place = |at: u64| {
-        // A program's text times a few thousand is far from the largest number.
+        // A program's text times a million is far below the largest number.
         let part = |at: u64| whole.saturating_mul(at) / count;
         let mut place = random.u64(part(at)..part(at + 1));
         for (address, size) in &sections {
@@ -43,7 +43,7 @@ pub(super) fn drawn(file: &Path, count: u64, seed: u64) -> anyhow::Result<Vec<u6
     Ok((0..count).map(place).collect())
 }
 
-/// Names of functions and of files in a program's table of symbols.
+/// Names of symbols with their addresses, and names of files, in a program's symbol tables.
 #[derive(Debug)]
 pub(super) struct SymbolTable {
     addresses: HashMap<String, HashSet<u64>>,
@@ -68,15 +68,15 @@ impl SymbolTable {
         Ok(table)
     }
 
-    /// Whether two names are those of one address.
+    /// Whether two names share an address.
     pub(super) fn are_aliases(&self, one: &str, other: &str) -> bool {
         let one = self.addresses.get(one);
         let other = self.addresses.get(other);
         one.zip(other).is_some_and(|(one, other)| !one.is_disjoint(other))
     }
 
-    /// Whether it is the name of a file: of a source, or of one of a compiler's code generation
-    /// units (`STT_FILE`).
+    /// Whether a file symbol (`STT_FILE`) has this name: a source file, or a compiler's code
+    /// generation unit.
     pub(super) fn is_file(&self, name: &str) -> bool {
         self.files.contains(name)
     }

@@ -1,4 +1,4 @@
-//! What tare and LLVM's symbolizer answer.
+//! Answers of tare, and of programs that print as LLVM's symbolizer does; how two answers differ.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,7 +14,7 @@ use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, SymbolOptions, Symbolizer
 /// LLVM's symbolizer, as Debian names it.
 pub(super) const LLVM: &str = "llvm-symbolizer-19";
 
-/// A function that an address lies in.
+/// A function that contains an address, and the place in its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) type Frames = Vec<Frame>;
 /// Name of an unknown function or file.
 pub(crate) const UNKNOWN: &str = "??";
 
-/// tare's answers, names as the file has them.
+/// tare's answers, with mangled names.
 pub(super) fn of_tare(file: &Path, addresses: &[u64]) -> anyhow::Result<Vec<Frames>> {
     let options = SymbolOptions { demangle: false, ..SymbolOptions::default() };
     let mut dsos = DsoTable::default();
@@ -49,7 +49,7 @@ pub(super) fn of_tare(file: &Path, addresses: &[u64]) -> anyhow::Result<Vec<Fram
     Ok((0..found.len()).map(|place| found.get(place).map(frame).collect()).collect())
 }
 
-/// LLVM's answers, names as the file has them.
+/// LLVM's answers, with mangled names.
 pub(super) fn of_llvm(file: &Path, addresses: &[u64]) -> anyhow::Result<Vec<Frames>> {
     let mut command = Command::new(LLVM);
     command.args(["--no-demangle", "--functions=linkage", "--obj"]).arg(file);
@@ -69,7 +69,7 @@ pub(super) fn of_program(mut command: Command, addresses: &[u64]) -> anyhow::Res
     Ok(answers)
 }
 
-/// A line an address.
+/// Addresses as text, one per line.
 pub(super) fn text(addresses: &[u64]) -> String {
     let mut text = String::new();
     for address in addresses {
@@ -78,13 +78,13 @@ pub(super) fn text(addresses: &[u64]) -> String {
     text
 }
 
-/// What `llvm-symbolizer` and those like it print: two lines a frame, and an empty one behind the
-/// frames of an address.
+/// Parses the output of `llvm-symbolizer` and similar programs: two lines per frame, and an empty
+/// line after the frames of an address.
 fn parse(text: &str) -> anyhow::Result<Vec<Frames>> {
     text.split_terminator("\n\n").map(frames).collect()
 }
 
-/// The frames of an address.
+/// Parses the frames of an address.
 pub(super) fn frames(text: &str) -> anyhow::Result<Frames> {
     let lines: Vec<&str> = text.lines().collect();
     lines.chunks(2).map(frame).collect()
@@ -103,7 +103,7 @@ fn frame(lines: &[&str]) -> anyhow::Result<Frame> {
     })
 }
 
-/// Says in which way two answers for an address differ; `None` if they are equal.
+/// Returns how two answers for an address differ; `None` if they are equal.
 pub(crate) fn difference(ours: &Frames, theirs: &Frames) -> Option<&'static str> {
     let has_same_place = |our: &Frame, their: &Frame| {
         let is_symbols = our.line == 0 && their.line == 0;

@@ -18,13 +18,13 @@ use crate::run::{run_for_output, succeed};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// Bytes of debug info, at least.
+/// Lower bound of the debug info, in bytes.
 const DEBUG_BYTES: u64 = 1_000_000_000;
 
-/// Bytes of memory at most.
+/// Bound of the peak memory, in bytes.
 const PEAK_BYTES: f64 = 600e6;
 
-/// Addresses that are asked for.
+/// Addresses to look up.
 const COUNT: u64 = 5000;
 
 /// Instantiations in one object file.
@@ -71,9 +71,10 @@ fn findings(rounds: &[Round], debug_bytes: u64) -> Vec<Finding> {
     vec![size, peak(0), peak(1)]
 }
 
-/// A program of many instantiations, and how much debug info it has. One object file is compiled;
-/// in each copy of it the class has another name of the same length, in symbols, in groups of
-/// sections and in debug info alike: to the linker these are instantiations of their own.
+/// Builds a program of many instantiations, and returns it with the size of its debug info. One
+/// object file is compiled. In each copy of it the class has another name of the same length, in
+/// symbols, in section groups and in debug info, so that to the linker each has instantiations of
+/// its own.
 fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let source = folder.join("large.cc");
     let run = format!("int run{CLASS}(int count, char **words)");
@@ -83,7 +84,7 @@ fn program(folder: &Path) -> anyhow::Result<(PathBuf, u64)> {
     compile(&source, &object)?;
     let bytes = std::fs::read(&object)?;
     let each = debug_bytes(&object)?;
-    // Names that all copies have are there once.
+    // 5% more copies, because the linker keeps strings that all copies have once.
     let copies = (DEBUG_BYTES / each + 1) * 21 / 20;
     ensure!(copies < 1000, "{copies} copies of {each} bytes");
     let mut calls = String::new();
@@ -125,7 +126,7 @@ fn compile(source: &Path, object: &Path) -> anyhow::Result<()> {
 
 /// Bytes of all sections of debug info.
 fn debug_bytes(file: &Path) -> anyhow::Result<u64> {
-    // Not the whole file: this process's memory is in the figures of those that it starts.
+    // The file isn't read as a whole: the peak memory of child processes starts at this process's.
     let cache = ReadCache::new(File::open(file)?);
     let parsed = ElfFile64::<Endianness, _>::parse(&cache)?;
     let is_debug = |name: &[u8]| name.starts_with(b".debug_");
@@ -133,7 +134,7 @@ fn debug_bytes(file: &Path) -> anyhow::Result<u64> {
     Ok(sections.map(|section| section.size()).sum())
 }
 
-/// Some bytes with one text in place of another that is as long.
+/// Replaces each occurrence of a text by another of the same length.
 fn replaced(bytes: &[u8], text: &[u8], other: &[u8]) -> Vec<u8> {
     let mut replaced = bytes.to_vec();
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! A million addresses: tare's library beside the program of the crate `addr2line`, and on two
-//! threads beside one.
+//! A million addresses: tare's library beside the program of the crate `addr2line` and beside
+//! `blazesym`, and on two threads beside one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::setting::Setting;
 
 const COUNT: u64 = 1_000_000;
 
-/// The place of each variant.
+/// Indices of variants; the last one, blazesym, needs none.
 const ONE: usize = 0;
 const TWO: usize = 1;
 const PEER: usize = 2;
@@ -27,7 +27,6 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let scratch = Scratch::new(setting)?;
     let file = programs::tare()?;
     let addresses = scratch.path("addresses");
-    // In the order of the text, which costs neither of them a search.
     std::fs::write(&addresses, answer::text(&drawn(&file, COUNT, setting.seed.unwrap_or(1))?))?;
     let ours = programs::symbolize()?;
     let addr2line = programs::addr2line()?;
@@ -45,7 +44,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     let variant = |at: usize| Variant::new(names[at], ["sh", "-c", &format!("exec {}", lines[at])]);
     let variants: Vec<Variant> = (0..names.len()).map(variant).collect();
     let all = rounds(&variants, setting.rounds.unwrap_or(7))?;
-    // Behind the rounds: what they take of memory would be in the figures of the programs.
+    // After the rounds: the peak memory of child processes starts at this process's.
     let answers = all_answers(&scratch, &lines)?;
     let ratio = |one: usize, other: usize| {
         let elapsed = |round: &Round, at: usize| round.usage[at].elapsed_ns as f64;
@@ -74,7 +73,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What each program answers, in full.
+/// All answers of each program.
 fn all_answers(scratch: &Scratch<'_>, lines: &[String]) -> anyhow::Result<Vec<Vec<String>>> {
     let file = scratch.path("answers");
     let answers = |line: &String| {
@@ -85,7 +84,7 @@ fn all_answers(scratch: &Scratch<'_>, lines: &[String]) -> anyhow::Result<Vec<Ve
     lines.iter().map(answers).collect()
 }
 
-/// How many answers are the same, and what the others differ in.
+/// Counts answers by how they differ.
 fn differences(
     ours: &[String],
     theirs: &[String],

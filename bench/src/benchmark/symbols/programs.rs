@@ -1,4 +1,4 @@
-//! Programs with debug info, of several languages and compilers.
+//! Programs with debug info, of several languages and compilers, and programs that look up names.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::run::{run_for_output, succeed};
 /// The version of the crate `addr2line` that is measured.
 const ADDR2LINE: &str = "0.27.1";
 
-/// What the class of [`templates`] is called.
+/// Name of the class in [`templates`].
 pub(super) const CLASS: &str = "Key000";
 
-/// What its main function is declared as.
+/// Declaration of the main function in [`templates`].
 pub(super) const MAIN: &str = "int main(int count, char **words)";
 
 /// A program whose names are compared.
@@ -24,7 +24,8 @@ pub(super) struct DebugProgram {
     pub(super) file: PathBuf,
 }
 
-/// A program for each language, one whose debug info lies in a file of its own, and tare itself.
+/// A C library, a program each of C++, Rust and Go, a library whose debug info lies in a file of
+/// its own, and tare itself.
 ///
 /// # Errors
 /// A compiler is missing, or failed.
@@ -40,19 +41,20 @@ pub(super) fn all(folder: &Path) -> anyhow::Result<Vec<DebugProgram>> {
     ])
 }
 
-/// A command whose words are separated by spaces, with further words.
+/// Runs a command whose words are separated by spaces, with further words.
 fn call(line: &str, words: &[&Path]) -> anyhow::Result<()> {
     let mut all: Vec<String> = line.split(' ').map(str::to_owned).collect();
     all.extend(words.iter().map(|word| word.display().to_string()));
     succeed(&all).map(|_| ())
 }
 
-/// A library of C.
+/// Builds the library zstd.
 fn c(folder: &Path, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     zstd(&folder.join(name), &[options, &["-shared", "-fPIC"]].concat(), &zstd::sources()?)
 }
 
-/// Builds a program `NAME FILE TIMES`, which compresses a file that number of times with the library.
+/// Builds a program `NAME FILE TIMES`, which TIMES times compresses the first MiB of a file with
+/// zstd at eight levels.
 pub(super) fn compressor(folder: &Path, name: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     let main = folder.join("compress.c");
     std::fs::write(&main, COMPRESS)?;
@@ -71,7 +73,7 @@ fn zstd(file: &Path, options: &[&str], sources: &[PathBuf]) -> anyhow::Result<Pa
     Ok(file.to_owned())
 }
 
-/// Reads a file and compresses it.
+/// The main function of [`compressor`].
 const COMPRESS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +101,7 @@ pub(crate) fn cpp(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// tare itself, its release build with all debug info. It takes minutes where it isn't built.
+/// tare's release build with all debug info. Building it takes minutes.
 pub(super) fn tare() -> anyhow::Result<PathBuf> {
     let done = succeed(&["./x", "profiling"].map(str::to_owned))?;
     let path = done.stdout.lines().last().context("./x profiling names no file")?;
@@ -127,27 +129,27 @@ pub(super) fn addr2line() -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// The same with all debug info.
+/// [`symbolize`] with all debug info.
 fn rust() -> anyhow::Result<PathBuf> {
     call("cargo build --quiet --profile profiling -p tare-symbols --example symbolize", &[])?;
     Ok(PathBuf::from("target/profiling/examples/symbolize"))
 }
 
-/// A program of this folder around the library `blazesym`.
+/// The program in bench/blazesym, around the library `blazesym`.
 pub(super) fn blazesym() -> anyhow::Result<PathBuf> {
     let build = "cargo build --quiet --release --locked --target-dir target/blazesym";
     call(&format!("{build} --manifest-path bench/blazesym/Cargo.toml"), &[])?;
     Ok(PathBuf::from("target/blazesym/release/bench-blazesym"))
 }
 
-/// A program of Go's own distribution.
+/// `gofmt`, from Go's own sources.
 pub(super) fn go(folder: &Path) -> anyhow::Result<PathBuf> {
     let file = folder.join("gofmt");
     call("go build -o", &[&file, Path::new("cmd/gofmt")])?;
     Ok(file)
 }
 
-/// A program without symbols of its own, and beside it what `.gnu_debuglink` names.
+/// A library without symbols, and beside it the debug file that its `.gnu_debuglink` names.
 fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
     let file = folder.join("stripped.so");
     let debug = folder.join("stripped.debug");
@@ -161,8 +163,8 @@ fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Writes a source with this number of instantiations of [`CLASS`], each with containers, sorting and
-/// closures.
+/// Returns a C++ source with this number of instantiations of [`CLASS`], each with containers,
+/// sorting and closures.
 pub(super) fn templates(count: usize) -> String {
     let mut text = String::from(
         "#include <algorithm>\n#include <functional>\n#include <map>\n#include <memory>\n\

@@ -14,10 +14,10 @@ use crate::run::{Usage, run as run_command, succeed};
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// Samples that are wanted.
+/// Target number of samples.
 const SAMPLES: f64 = 12_800.0;
 
-/// The place of each variant.
+/// Indices of the variants.
 const FRESH: usize = 0;
 const CACHED: usize = 1;
 const PERF: usize = 2;
@@ -59,8 +59,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Records tare with all debug info while it reports, with copied stacks and with what it maps as
-/// data, which perf needs to unwind them.
+/// Records tare with all debug info while it reports, by perf: copied stacks, and data mappings
+/// (`-d`), which perf needs to unwind them.
 fn recording(scratch: &Scratch<'_>) -> anyhow::Result<std::path::PathBuf> {
     let profiled = programs::tare()?.display().to_string();
     let read = scratch.path("read.data").display().to_string();
@@ -74,7 +74,7 @@ fn recording(scratch: &Scratch<'_>) -> anyhow::Result<std::path::PathBuf> {
     );
     let command = ["sh", "-c", &reports].map(str::to_owned);
     let used = run_command(&command)?;
-    // As many samples as are wanted.
+    // The rate that yields about SAMPLES samples.
     let rate = (SAMPLES / (used.cpu_ns as f64 / 1e9)).clamp(100.0, 20_000.0).round().to_string();
     let file = scratch.path("perf.data");
     let mut words = scratch.recorder(crate::scratch::Tool::Perf, Path::new(&file));
@@ -86,7 +86,7 @@ fn recording(scratch: &Scratch<'_>) -> anyhow::Result<std::path::PathBuf> {
     Ok(file)
 }
 
-/// What a script says.
+/// Counts of samples and frames in a script's output.
 struct Counts {
     samples: usize,
     frames: usize,
@@ -103,8 +103,8 @@ fn counted(words: &[String]) -> anyhow::Result<Counts> {
     })
 }
 
-/// Measures the peak resident bytes of a command and its children, sampled every 20 ms. `wait4(2)`
-/// doesn't report a process that the command didn't wait for.
+/// Measures the peak resident bytes of a command and its direct children together, sampled every 20
+/// ms. `wait4(2)` doesn't report a process that the command didn't wait for.
 fn peak_of_tree(words: &[String]) -> anyhow::Result<u64> {
     let mut child = Command::new(&words[0])
         .args(&words[1..])
@@ -123,7 +123,7 @@ fn peak_of_tree(words: &[String]) -> anyhow::Result<u64> {
     Ok(most)
 }
 
-/// 0 for a process that is gone.
+/// Resident bytes of a process; 0 if it has exited.
 fn resident_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -17,21 +17,21 @@ use crate::setting::Setting;
 /// Addresses of each program.
 const COUNT: u64 = 10_000;
 
-/// The share of addresses with the same answer, at least.
+/// Lower bound of the share of addresses with the same answer.
 const SAME: f64 = 0.999;
 
-/// Where all differences are listed.
+/// The folder that lists all differences.
 const LISTED: &str = "target/truth";
 
 /// Why two answers differ. The first three are conventions, where neither answer is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
-    /// A function with several symbols is called by another of them.
+    /// LLVM gives a function with several symbols another of their names.
     Alias,
-    /// LLVM reads no table of symbols in a separate debug file: what GCC made of a function
-    /// (`f.constprop.0`) is called as its source there.
+    /// LLVM doesn't read the symbol table of a separate debug file, so it gives a clone that GCC
+    /// made of a function (`f.constprop.0`) the function's own name.
     Clone,
-    /// For the same reason the file of a symbol without a line (`STT_FILE`) is unknown there.
+    /// For the same reason LLVM doesn't know the file (`STT_FILE`) of a symbol without a line.
     SymbolFile,
     Name,
     Inlined,
@@ -87,7 +87,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
 /// Differences by their cause, as text.
 type Differences = BTreeMap<Cause, Vec<String>>;
 
-/// Compares what tare says of a program with what LLVM says of it, or of its debug file.
+/// Compares the answers of tare and of blazesym for a program with LLVM's for the program or its
+/// debug file.
 fn compare(
     program: &DebugProgram,
     llvm_reads: &Path,
@@ -144,7 +145,7 @@ fn compare(
     }))
 }
 
-/// A line a cause.
+/// One line per cause.
 fn counted(differences: &Differences) -> Vec<String> {
     let line =
         |(cause, all): (&Cause, &Vec<String>)| format!("{:>7}  {}", all.len(), cause.about());
@@ -154,13 +155,13 @@ fn counted(differences: &Differences) -> Vec<String> {
     differences.iter().map(line).collect()
 }
 
-/// Where a program's table of symbols lies.
+/// The file with a program's symbol table: its debug file, if it has one.
 fn with_symbols(file: &Path) -> PathBuf {
     let debug = file.with_extension("debug");
     if debug.exists() { debug } else { file.to_owned() }
 }
 
-/// Why two answers differ; `None` where they are the same. Columns are not compared.
+/// Why two answers differ; `None` if they are the same. Columns are not compared.
 fn cause(table: &SymbolTable, ours: &Frames, theirs: &Frames) -> Option<Cause> {
     if ours == theirs {
         return None;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::report::{Bound, Estimate, Finding, Report};
 use crate::setting::Setting;
 
-/// Command lines that trace with BPF programs, with BPF programs and perf events, with perf events alone
-/// (a recording), and with BPF programs on a function.
+/// Arguments that trace with BPF programs (sums, lines), with BPF programs and perf events, with
+/// perf events alone (a recording), and with BPF programs on a function.
 fn ways(setting: &Setting) -> [Vec<String>; 5] {
     let function = format!("{}:work", setting.workload("latency"));
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -25,7 +25,7 @@ fn ways(setting: &Setting) -> [Vec<String>; 5] {
     ]
 }
 
-/// How long the kernel may take to free a dead process's BPF programs.
+/// How long the kernel may take to free a dead process's BPF objects.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The ids of all BPF objects of a kind, from bpftool.
@@ -70,7 +70,7 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
         tracer.kill()?;
         tracer.wait()?;
     }
-    // The kernel frees some of them asynchronously.
+    // The kernel frees some objects asynchronously.
     let ended = Instant::now();
     let mut after = now()?;
     while after != before && ended.elapsed() < PATIENCE {

@@ -1,4 +1,5 @@
-//! `tare trace --probe`: the cost of a call beside bpftrace's, and whether counts and times are right.
+//! `tare trace --probe` and `--usdt`: the cost of a call beside bpftrace's, and whether counts and
+//! times are right.
 
 use anyhow::Context;
 use serde::Serialize;
@@ -27,7 +28,8 @@ struct Loop {
     off: u64,
 }
 
-/// The command line of `tare trace --json` into the file that [`document`] reads, with `words` appended.
+/// The command line of `tare trace --json` into the file that [`document`] reads, with `words`
+/// appended.
 fn trace(setting: &Setting, scratch: &Scratch<'_>, words: &[&str]) -> Vec<String> {
     let tare = setting.tare();
     let path = scratch.path(DOCUMENT).display().to_string();
@@ -86,7 +88,7 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     anyhow::ensure!(own.len() == SLEEPS && seen["calls"] == SLEEPS, "not all calls are there");
     let mut most: f64 = 0.0;
     for (name, percent) in [("p50_ns", 50), ("p99_ns", 99)] {
-        // The percentile lies between this duration and the next.
+        // The percentile lies between the duration of rank `at` and the next.
         let at = percent * SLEEPS / 100;
         let low = own[at - 1];
         let high = own[at.min(SLEEPS - 1)];
@@ -96,7 +98,7 @@ fn durations(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<f64> {
     Ok(most)
 }
 
-/// Difference between counted and actual hits of a program's USDT probes.
+/// Differences between counted and actual hits of a program's two USDT probes, summed.
 fn places(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let usdt = setting.workload("usdt");
     let probes = ["--usdt", "tare:turn", "--usdt", "tare:watched", "--", &usdt, PASSES];
@@ -107,7 +109,7 @@ fn places(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     Ok(passed(0).abs_diff(wanted) + passed(1).abs_diff(wanted))
 }
 
-/// Difference between counted and actual calls, of a million.
+/// Differences of the counted calls and returns from a million, summed.
 fn million(setting: &Setting, scratch: &Scratch<'_>) -> anyhow::Result<u64> {
     let latency = setting.workload("latency");
     let probe = format!("{latency}:quick");

@@ -1,5 +1,5 @@
-//! Writes a synthetic recording with a given number of samples and of distinct call chains, drawn from a
-//! seed.
+//! Writes a synthetic recording with a given number of samples and of distinct call chains, drawn
+//! from a seed.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -23,7 +23,7 @@ use tare_format::record::{Comm, FileId, Layout, Mmap, SampleId, kind};
 const FUNCTIONS: u32 = 1 << 12;
 const FUNCTION_BYTES: u64 = 64;
 
-/// Address of the library's code.
+/// Address at which the library's code is mapped.
 const START: u64 = 0x7f00_0000_0000;
 
 /// Functions that each function calls. Nine frames distinguish 4^9 chains.
@@ -71,7 +71,7 @@ impl Library {
             path.display()
         );
         let bytes = std::fs::read(&path)?;
-        // No other run of equal bytes is this long.
+        // No other run of this byte is this long.
         let first = bytes.windows(4096).position(|run| run.iter().all(|byte| *byte == 0x90));
         let offset = first.context("the library has no functions")? as u64;
         Ok(Self { path: path.canonicalize()?, offset })
@@ -116,7 +116,8 @@ impl SyntheticRecording {
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut record = Vec::new();
         for number in 0..self.samples {
-            // Write each chain once, then draw chains so that a few are frequent, as in a real program.
+            // Write each chain once, then draw chains so that a few are frequent, as in a real
+            // program.
             let chain = match u32::try_from(number) {
                 Ok(first) if first < self.chains => first,
                 _ => {
@@ -151,7 +152,7 @@ impl SyntheticRecording {
         Ok(())
     }
 
-    /// The addresses of a chain, innermost first. Each number gives a different chain.
+    /// The addresses of a chain, innermost first. Each number below 4^9 gives a different chain.
     fn frames(&self, chain: u32, offset: u64) -> Vec<u64> {
         let mut rest = chain;
         let mut function = 0_u32;
@@ -175,7 +176,7 @@ fn address(function: u32, offset: u64, within: u64) -> u64 {
     START + offset % 4096 + u64::from(function) * FUNCTION_BYTES + within
 }
 
-/// The records that precede the samples: the process, its threads, and the library's mapping.
+/// The records that precede the samples: the threads' names, and the library's mapping.
 fn begun(layout: &Layout, library: &Library) -> anyhow::Result<Vec<u8>> {
     let encoder = Encoder::new(layout, &SampleId::default());
     let mut records = Vec::new();

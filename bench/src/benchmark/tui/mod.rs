@@ -1,5 +1,5 @@
-//! The interactive report of 5 million samples with 120,000 distinct call chains beside perf's, each in
-//! tmux.
+//! The interactive report of 5 million samples with 120,000 distinct call chains beside perf's,
+//! each in tmux.
 
 pub(super) mod made;
 
@@ -112,7 +112,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Runs a report until it is complete or the accepted time has passed; the cost is then a lower bound.
+/// Runs a report until it is complete or the accepted time has passed; in the latter case the cost
+/// is a lower bound.
 fn shown(
     line: &str,
     name: &str,

@@ -39,8 +39,8 @@ pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
         let file = scratch.path(&format!("{name}.data"));
         let mut record = Command::new(setting.tare());
         record.args(["record", "-q", "-F", "4000", "-e", "cpu-clock:u", "--call-graph", how, "-o"]);
-        // Go's signal handlers run on a stack of their own, from which the interrupted frames can't be
-        // reached.
+        // Go's signal handlers run on a stack of their own, from which the interrupted frames can't
+        // be reached.
         record.arg(&file).args(["--", &program, "4"]).env("GODEBUG", "asyncpreemptoff=1");
         ensure!(record.status()?.success(), "recording {name} failed");
         let (good, all) = judge(scratch, &program, &file)?;
@@ -53,7 +53,7 @@ pub(super) fn findings(scratch: &Scratch<'_>) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Counts the stacks that equal a known chain, and all stacks.
+/// Counts the stacks that equal a known chain, and all stacks that `known-chains.awk` judges.
 fn judge(scratch: &Scratch<'_>, program: &str, file: &Path) -> anyhow::Result<(u64, u64)> {
     let chains = scratch.path("chains");
     let script = scratch.path("script");

@@ -98,7 +98,8 @@ fn compare(
     }))
 }
 
-/// The addresses of all stacks, by file in the order of their first address.
+/// The distinct addresses of all stacks, by file in the order of their first address. Files that
+/// don't exist are left out.
 fn distinct_addresses(recorded: &RecordedStacks) -> Vec<FileAddresses> {
     let mut seen = HashSet::new();
     let mut files: Vec<FileAddresses> = Vec::new();

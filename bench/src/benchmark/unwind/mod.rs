@@ -1,5 +1,5 @@
-//! Tare's unwinder and line tables beside the libraries `framehop` and `addr2line`, on recordings such
-//! as people make; and programs whose call chains are known.
+//! tare's unwinder and line tables beside the libraries `framehop` and `addr2line`, on three
+//! recordings; and programs whose call chains are known.
 
 mod known;
 pub(super) mod lines;
@@ -14,11 +14,11 @@ use crate::setting::Setting;
 use recordings::{RecordedStacks, record_all};
 use stacks::{End, Unwinding, unwind_with_framehop, unwind_with_tare};
 
-/// Pairs of measurements of each recording.
+/// Default number of pairs of measurements of each recording.
 const PAIRS: usize = 21;
 
-/// Whole stacks, as a share of framehop's: in assembly without unwind tables framehop takes the top of
-/// the stack for a return address, where tare gives up.
+/// Lower bound of tare's whole stacks over framehop's. It is below 1 because in assembly without
+/// unwind tables framehop takes the top of the stack for a return address, where tare gives up.
 const WHOLE: f64 = 0.999;
 
 pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {

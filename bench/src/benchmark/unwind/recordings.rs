@@ -1,4 +1,4 @@
-//! Recordings such as people make, and their copied stacks as values in time order.
+//! Three recordings of programs, and their copied stacks as values in time order.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::scratch::Scratch;
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
 
-/// Stacks used of a recording, at most: 8 KiB each.
+/// Limit on the stacks used of a recording: 8 KiB each.
 const MAX_STACKS: usize = 20_000;
 
 /// A recording with copied stacks of the default size.
@@ -80,7 +80,7 @@ fn debug_tare() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(program.context("cargo names no program")?))
 }
 
-/// What an unwinder needs of a recording.
+/// Input of an unwinder: a recording's files, changes of address spaces, and stacks.
 #[derive(Default)]
 pub(super) struct RecordedStacks {
     pub(super) dsos: DsoTable,
@@ -105,10 +105,10 @@ pub(super) struct CopiedStack {
 }
 
 impl RecordedStacks {
-    /// Reads at most [`MAX_STACKS`] stacks of a recording.
+    /// Reads a recording, and keeps the first [`MAX_STACKS`] stacks.
     ///
     /// # Errors
-    /// Fails if the file is damaged.
+    /// Fails if the file can't be opened or is damaged.
     pub(super) fn read(recording: &StackRecording) -> anyhow::Result<Self> {
         let mut all = Self::default();
         let mut timed = Vec::new();
@@ -161,7 +161,7 @@ impl RecordedStacks {
     }
 }
 
-/// Converts a sample's registers and stack, of x86-64.
+/// Converts a sample's registers and stack, of x86-64; `None` if the sample lacks them.
 fn copied_stack(sample: &Sample<'_>) -> Option<CopiedStack> {
     let recorded = sample.regs_user?;
     let stack = sample.stack_user?;

@@ -1,5 +1,5 @@
-//! The copied stacks of a recording, unwound in this process on one thread: by tare's library, and by
-//! framehop as samply uses it.
+//! The copied stacks of a recording, unwound in this process on one thread: by tare's library, and
+//! by framehop as samply uses it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -22,7 +22,7 @@ use super::recordings::{Change, CopiedStack, RecordedStacks};
 /// The result of unwinding the stacks of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unwinding {
-    /// From an unwinder that has read nothing to the last address.
+    /// Nanoseconds from an unwinder that has read nothing to the last address.
     pub(super) ns: u128,
     /// The addresses of all stacks, one after the other.
     pub(super) addresses: Vec<u64>,
@@ -82,7 +82,8 @@ impl Unwinding {
     }
 }
 
-/// Unwinds with tare's library. `visit` gets the address space of each stack and its addresses.
+/// Unwinds with tare's library. For each stack `visit` gets the address spaces, the pid and the
+/// stack's addresses.
 pub(super) fn unwind_with_tare(
     recorded: &RecordedStacks,
     mut visit: impl FnMut(&AddressSpaces, i32, &[u64]),
@@ -197,7 +198,8 @@ struct FileSegment {
 }
 
 impl ModuleFiles {
-    /// Returns the module of a file that is mapped here.
+    /// Returns the module of a mapping; `None` if the file can't be read, or the mapping holds no
+    /// code of it.
     fn module(&mut self, mapping: &Mapping, path: &Path) -> Option<Module<Arc<[u8]>>> {
         let file = self.0.entry(path.to_owned()).or_insert_with(|| ModuleFile::read(path));
         let file = file.as_ref()?;

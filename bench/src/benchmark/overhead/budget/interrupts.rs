@@ -1,5 +1,5 @@
-//! The time of sampling interrupts according to the kernel's trace events, which perf records around the
-//! recorder.
+//! The time of sampling interrupts according to the kernel's trace events, which perf records
+//! around the recorder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -14,12 +14,12 @@ use tare_format::record::{RawRecord, Record, Sample};
 
 /// The function of the timer that samples a clock: `kernel/events/core.c`.
 const SAMPLER: &str = "perf_swevent_hrtimer";
-/// A longer interrupt was delayed by something else, such as the hypervisor. `tare overhead` uses the same
-/// limit.
+/// An interrupt that takes at least this many nanoseconds was delayed by something else, such as
+/// the hypervisor. `tare overhead` uses the same limit.
 const STALL_NS: u64 = 100_000;
 
-/// Timer interrupts in which a recording's events expired. Recording the trace events lengthens them by
-/// about two events.
+/// Timer interrupts in which sampling timers expired. Tracing lengthens each by the time to record
+/// two trace events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Interrupts {
     pub(super) number: u64,
@@ -41,7 +41,8 @@ pub(super) struct Part {
     pub(super) ns: u64,
 }
 
-/// The command line that records all interrupts to a file while the command behind it runs.
+/// The beginning of a command line that records timer interrupts to a file while the command behind
+/// it runs.
 pub(super) fn tracer(into: &Path) -> anyhow::Result<Vec<String>> {
     let symbols = std::fs::read_to_string("/proc/kallsyms")?;
     let address = symbols
@@ -106,7 +107,7 @@ pub(super) fn samples(path: &Path) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Sums up the interrupts in a trace that took these samples.
+/// Sums up the interrupts in a trace: those of the samples' events, and the number of others.
 ///
 /// # Errors
 /// The file can't be read or is incomplete.
@@ -125,8 +126,8 @@ pub(super) fn sum_up(path: &Path, samples: &Samples) -> anyhow::Result<Interrupt
     Ok(spans.interrupts_of_samples(samples))
 }
 
-/// Calls `each` for every sample of a file, with the file's description, the event's index, the record and
-/// the decoded sample.
+/// Calls `take` for every sample of a file, with the file's description, the event's index, the
+/// record and the decoded sample.
 fn read(
     path: &Path,
     mut take: impl FnMut(&Description, usize, &RawRecord<'_>, &Sample<'_>) -> anyhow::Result<()>,
@@ -159,8 +160,8 @@ struct Span {
     timers: Vec<u64>,
 }
 
-/// The current interrupt of each CPU and the finished ones that sampled. A CPU's trace events arrive in
-/// time order.
+/// The current interrupt of each CPU, and the finished ones in which sampling timers expired. A
+/// CPU's trace events arrive in time order.
 #[derive(Debug, Default)]
 struct Spans {
     open: HashMap<u32, Span>,

@@ -30,11 +30,12 @@ pub(super) struct BudgetRecording {
     pub(super) elapsed_ns: u64,
     /// CPU time of the command.
     pub(super) command_ns: u64,
-    /// The profile's rows by command and function.
+    /// The profile's rows, by function or by command.
     pub(super) rows: BTreeMap<String, Weight>,
-    /// The recorder's own ledger.
+    /// Parts of the recording's ledger.
     pub(super) ledger: Value,
-    /// The share of the time for which the ledger reports that the lowest rate exceeded the budget.
+    /// The share of the time for which the ledger reports that the lowest rate exceeded the budget;
+    /// 0 if the recorder printed no message about it.
     pub(super) floor: f64,
 }
 
@@ -58,7 +59,7 @@ impl<'a> StateFolder<'a> {
         Ok(place)
     }
 
-    /// A file of the folder.
+    /// The path of a file in the folder.
     fn file(&self, name: &str) -> String {
         self.scratch.path(name).display().to_string()
     }
@@ -77,18 +78,18 @@ impl<'a> StateFolder<'a> {
         succeed(&[tracer(&self.scratch.path("trace.data"))?, words].concat())
     }
 
-    /// Sums up the traced interrupts that took these samples.
+    /// Sums up the traced interrupts: those of the samples' events, and the number of others.
     fn interrupts(&self, samples: &Samples) -> anyhow::Result<Interrupts> {
         sum_up(&self.scratch.path("trace.data"), samples).context("the trace of interrupts")
     }
 
-    /// Counts sampling interrupts while only the tracer runs.
+    /// Counts sampling interrupts for a second while nothing is recorded but the trace.
     pub(super) fn count_without_recording(&self) -> anyhow::Result<Interrupts> {
         self.traced(vec!["sleep".to_owned(), "1".to_owned()])?;
         self.interrupts(&Samples::new())
     }
 
-    /// Records a command, the name of a workload and its arguments.
+    /// Records a command: the name of a workload, and its arguments.
     pub(super) fn record(
         &self,
         options: &str,
@@ -149,7 +150,7 @@ fn two_looks(text: &str) -> anyhow::Result<((u64, u64), (u64, u64))> {
     }
 }
 
-/// The rows of a report by command and function.
+/// The rows of a report, named by command and symbol as far as the entries have them.
 fn rows(event: &Value) -> BTreeMap<String, Weight> {
     let mut rows: BTreeMap<String, Weight> = BTreeMap::new();
     for entry in event["entries"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! CPU time of minimal programs that do the same work as tare.
+//! CPU time of minimal programs that do the same work as tare, or a part of it.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};
@@ -11,9 +11,9 @@ use crate::run::run;
 use crate::scratch::Scratch;
 use crate::watched::ProcessUsage;
 
-/// Megabytes to copy.
+/// Size of a copy: megabytes for `memcpy`, MiB for `dd`.
 const MEGABYTES: usize = 256;
-/// Bytes that a recorder of an idle machine writes at a time, four times a second.
+/// Bytes of each write of the program that writes four times a second.
 const IDLE_BYTES: &str = "9000";
 
 /// Measures the floors in microseconds: per run, or per second in which `bytes` go into a file.

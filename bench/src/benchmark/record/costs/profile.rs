@@ -11,18 +11,18 @@ use super::super::words;
 use crate::run::succeed;
 use crate::scratch::{Scratch, Tool};
 
-/// A rate that gives some hundred samples even of a cheap command and is no multiple of its timers. A
-/// sample costs microseconds, so shares are scaled to the CPU time of a run without a profiler.
+/// A high rate, for cheap commands, that is no multiple of a timer's. A sample costs microseconds,
+/// so shares are scaled to the CPU time of a run without a profiler.
 const OPTIONS: &str = "-q -F 19999 -e cpu-clock -g";
 
-/// A recording of tare.
+/// A recording of tare, by tare or by perf.
 pub(super) struct Profile<'a> {
     scratch: &'a Scratch<'a>,
     tool: Tool,
     file: PathBuf,
 }
 
-/// Shares of a profile.
+/// Weights of a profile: the sum, and by phase and function.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     all: f64,
@@ -35,21 +35,21 @@ impl<'a> Profile<'a> {
         Self { scratch, tool, file: scratch.path("profile") }
     }
 
-    /// Records a command.
+    /// Returns the command line that records a command.
     pub(super) fn of_command(&self, command: &[String]) -> Vec<String> {
         let recorder = self.scratch.recorder(self.tool, &self.file);
         [recorder, words(OPTIONS), words("--"), command.to_vec()].concat()
     }
 
-    /// Records a process for `time`.
+    /// Returns the command line that records a process for `time`.
     pub(super) fn of_process(&self, pid: u32, time: Duration) -> Vec<String> {
         let recorder = self.scratch.recorder(self.tool, &self.file);
         let sleep = format!("-p {pid} -- sleep {}", time.as_secs_f64());
         [recorder, words(OPTIONS), words(&sleep)].concat()
     }
 
-    /// The weights of the threads with these names. tare reads the recordings of both tools, so that
-    /// functions have the same names.
+    /// The weights of the threads with these names. tare reads the recordings of both tools, so
+    /// that functions have the same names. The recording is removed.
     pub(super) fn weights(&self, names: &[&str]) -> anyhow::Result<Weights> {
         let folded = self.scratch.path("folded").display().to_string();
         let file = self.file.display().to_string();
@@ -118,7 +118,7 @@ fn heaviest(map: &BTreeMap<String, f64>, all: f64, most: usize) -> Vec<(String, 
     sorted
 }
 
-/// The phase of a sample: the outermost kernel entry in its chain.
+/// The phase of a sample: the outermost kernel entry in its chain, or user mode.
 fn phase(frames: &[&str]) -> String {
     let call = |frame: &str| {
         let name = ["__x64_sys_", "__arm64_sys_", "__se_sys_", "__do_sys_"]

@@ -13,10 +13,10 @@ use crate::run::succeed;
 use crate::scratch::Scratch;
 use crate::setting::Setting;
 
-/// Points that a share may differ by, at most.
+/// Bound of the difference of a share, in percentage points.
 const POINTS: f64 = 0.1;
 
-/// Differences of a recording that the table shows, the largest ones.
+/// Number of the largest differences of a recording that the table shows.
 const SHOWN: usize = 8;
 
 /// Samples by binary and symbol.
@@ -60,8 +60,8 @@ pub(crate) fn run(setting: &Setting) -> anyhow::Result<Report> {
                 share.tare, share.perf
             ));
         }
-        // perf's `_init` lies in the section `.init`, and a stub never does: where perf calls one so,
-        // it is perf that is wrong.
+        // `_init` lies in the section `.init`, and a stub never does: perf is wrong if it calls a
+        // stub `_init`.
         let exact = furthest(&all);
         let right = but_for_stubs.min(furthest(&all));
         if exact > right {
@@ -103,9 +103,9 @@ fn furthest(shares: &[Shares<'_>]) -> f64 {
     shares.iter().map(|share| (share.tare - share.perf).abs()).fold(0.0, f64::max)
 }
 
-/// perf's `_init` goes up to the first function of `.text`, over the stubs of the procedure linkage
-/// table between them, which have symbols of their own: which of both it finds is chance. The rows
-/// with stubs called as there, where perf has no symbol for them.
+/// Renames stubs of the procedure linkage table to `_init` where perf has `_init` and no symbol for
+/// the stub. perf's `_init` extends to the first function of `.text`, over the stubs between, which
+/// have symbols of their own; which of the two perf finds is chance.
 fn name_stubs_as_perf(ours: &Rows, theirs: &Rows) -> Rows {
     let mut rows = Rows::new();
     for ((dso, symbol), samples) in ours {
@@ -118,8 +118,8 @@ fn name_stubs_as_perf(ours: &Rows, theirs: &Rows) -> Rows {
     rows
 }
 
-/// A constructor's or destructor's variants, which have one address and are called alike in source
-/// code, called as perf calls them.
+/// Renames a constructor's or destructor's variant (C1, C2, D1, D2) to the other, which has the
+/// same address, if perf names only that one.
 fn name_variants_as_perf(ours: Rows, theirs: &Rows) -> Rows {
     let mut rows = Rows::new();
     for ((dso, symbol), samples) in ours {
@@ -136,7 +136,7 @@ fn name_variants_as_perf(ours: Rows, theirs: &Rows) -> Rows {
     rows
 }
 
-/// Whether it isn't an address.
+/// Whether a symbol is a name: not an address, `[unknown]` or empty.
 fn is_name(symbol: &str) -> bool {
     !symbol.starts_with("0x") && !symbol.is_empty() && symbol != "[unknown]"
 }
@@ -171,7 +171,7 @@ fn of_perf(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
         let Some(samples) = parts.next() else { continue };
         let Some(name) = parts.next() else { continue };
         let Some(symbol) = parts.next() else { continue };
-        // "[.] name": the level of privilege stands before it.
+        // "[.] name": perf prints the privilege level before the name.
         let symbol = symbol.trim();
         let symbol = symbol.split_once("] ").map_or(symbol, |(_, symbol)| symbol);
         let samples: u64 = samples.trim().parse()?;
@@ -180,8 +180,8 @@ fn of_perf(scratch: &Scratch<'_>, file: &Path) -> anyhow::Result<Rows> {
     Ok(rows)
 }
 
-/// A binary's name without its folder. Compiled code is called by its process, and by perf also by
-/// its file.
+/// A binary's name without its folder. Code of just-in-time compilers is named by its process
+/// (`[JIT] tid N`) or by its perf map; both become `[JIT]`.
 fn dso(name: &str) -> String {
     let name = name.trim();
     let last = name.rsplit('/').next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! The programs that are recorded, each some seconds.
+//! The programs that are recorded, each for some seconds.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::scratch::Scratch;
 #[derive(Debug)]
 pub(super) struct RecordCommand {
     pub(super) name: &'static str,
-    /// For the shell; it writes the number of a process with a perf map to the file `pid`.
+    /// A shell command. It writes the pid of a process with a perf map to the file `pid`.
     line: String,
     folder: PathBuf,
 }
@@ -59,7 +59,7 @@ public class Work {
 }
 "#;
 
-/// Asks for the time, which the vdso answers, and sorts.
+/// Reads the clock in the vdso, and sorts.
 const CLOCK: &str = "
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,8 +78,8 @@ int main(void) {
 }
 ";
 
-/// Ten programs: of six languages, with their own compiler's or an interpreter's code, of the
-/// kernel, and binaries of other kinds.
+/// Ten commands: programs of seven languages, compiled, interpreted or compiled at run time; one
+/// that runs mostly in the kernel; and stripped, position-independent and static binaries.
 pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<RecordCommand>> {
     let folder = scratch.folder().canonicalize()?;
     for (name, text) in
@@ -106,7 +106,7 @@ pub(super) fn all(scratch: &Scratch<'_>) -> anyhow::Result<Vec<RecordCommand>> {
         "objcopy --only-keep-debug {compress} {stripped}.debug; strip -o {stripped} {compress}; \
          objcopy --add-gnu-debuglink={stripped}.debug {stripped}"
     ))?;
-    // In a subshell `$$` is the number of the shell that it came from.
+    // `sh -c`, because in a subshell `$$` is the pid of the parent shell.
     let jit = |line: &str| format!("sh -c 'echo $$ >{}; exec {line}'", path("pid"));
     let recorded = |name, line| RecordCommand { name, line, folder: folder.clone() };
     let loops = |line: &str| format!("for n in 1 2 3; do {line}; done");
@@ -136,7 +136,7 @@ impl RecordCommand {
         let tare = scratch.setting.tare();
         let file = file.display().to_string();
         let record = [&tare, "record", "-q", "-F", "2500", "-o", &file, "--", "sh", "-c"];
-        // Node.js leaves a log where it is started.
+        // Node.js leaves a log in its working folder.
         let line = format!("cd {}; ({}) >/dev/null 2>&1 || :", self.folder.display(), self.line);
         let words = [&record[..], &[line.as_str()]].concat();
         succeed(&words.into_iter().map(str::to_owned).collect::<Vec<_>>()).map(|_| ())
