@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# soak.sh TARE WORKLOADS HOURS: finds leaks. It runs `tare record -a` with files of a minute, of which it keeps five, and `tare top -a`, beside
-# processes that come and go, and checks both each minute. HOURS may be a fraction: 0.5.
+# soak.sh TARE WORKLOADS HOURS: finds leaks. It runs `tare record -a` with files of a minute, of
+# which it keeps five, and `tare top -a`, beside processes that come and go, and checks both each
+# minute. HOURS may be a fraction: 0.5.
 set -euo pipefail
 tare=$1 workloads=$2 minutes=$(awk -v hours="$3" 'BEGIN { m = int(hours * 60 + 0.5); print m < 3 ? 3 : m }')
 folder=$(mktemp -d)

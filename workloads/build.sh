@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: compiles the workloads into FOLDER with $CC (default cc), which may be a cross compiler.
-# Compiles only programs older than their source, and renames them into place, so that several tests may run it at once.
+# build.sh FOLDER: compiles the workloads into FOLDER with $CC (default cc), which may be a cross
+# compiler. Skips programs newer than their source, and renames the others into place, so that
+# several tests may run it at once.
 set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)

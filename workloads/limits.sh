@@ -1,8 +1,9 @@
 #!/bin/sh
-# limits.sh: prints the limits that a command runs under: resource limits, priority, CPUs, and the limits of its cgroups and of their
-# ancestors.
+# limits.sh: prints the limits that a command runs under: resource limits, priority, CPUs, and the
+# limits of its cgroups and of their ancestors.
 
-# mounts CONTROLLERS: prints where the cgroup hierarchy with these controllers is mounted; for version 2 the list is empty.
+# mounts CONTROLLERS: prints where the cgroup hierarchy with these controllers is mounted; for
+# version 2 the list is empty.
 mounts() {
     awk -v of="$1" '
         { type = ""; for (i = 7; i <= NF; i++) if ($i == "-") { type = $(i + 1); options = $(i + 3) } }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# short-python.sh N: runs a short Python program N times, one after the other. Recorded at 20,000 Hz with call chains, 300 of them
-# give about 150,000 samples in 30 MB: deep stacks, most of which repeat, each process with its own address space.
+# short-python.sh N: runs a short Python program N times, one after the other. Recorded at 20,000 Hz
+# with call chains, 300 of them give about 150,000 samples in 30 MB: deep stacks, most of which
+# repeat, each process with its own address space.
 n=${1:-300}
 # The interpreter itself: a version manager's wrapper would start shells first.
 python=/usr/bin/python3

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: compiles programs with known call chains into FOLDER, without frame pointers and (known-fp) with them,
-# linked dynamically. Skips languages without a compiler. A lock lets several tests run it at once.
+# build.sh FOLDER: compiles programs with known call chains into FOLDER: in C, C++ and Rust, linked
+# dynamically and without frame pointers (known-fp: with them), and in Go. Skips languages without a
+# compiler. A lock lets several tests run it at once.
 set -euo pipefail
 mkdir -p "$1"
 into=$(cd "$1" && pwd)

@@ -1,6 +1,8 @@
-# awk -f known-chains.awk CHAINS SCRIPT: prints two numbers for the stacks in SCRIPT (tare script -F ip,sym,dso): how many equal
-# one of the call chains in CHAINS (the output of `known --chains`), and how many stacks there are. Ignores stacks of the dynamic linker
-# and of a runtime's own threads (lines `apart NAME`), and frames whose name is in no chain. -v show=N prints the first N other stacks.
+# awk -f known-chains.awk CHAINS SCRIPT: prints two numbers for the stacks in SCRIPT (tare script -F
+# ip,sym,dso): how many equal one of the call chains in CHAINS (the output of `known --chains`), and
+# how many stacks there are. Ignores stacks of the dynamic linker and of a runtime's own threads
+# (lines `apart NAME`), frames whose name is in no chain, and frames of a signal handler (lines
+# `inner NAMES`) before a chain. -v show=N prints the first N other stacks.
 function judge(    at, from, text) {
     if (frames == 0) return
     if (first !~ /\/ld-linux|\/ld-musl/ && !(kept == 0 && is_apart)) {
