@@ -1,7 +1,8 @@
 """Has other tools read the exports of tare, and compares their sums by function with those of tare report.
 
 check.py TARE MIX TOOLS: TARE is the binary, MIX the workload of that name, TOOLS the folder that ./x peers installed
-pprof (bin/), npm's packages (npm/) and this Python (python/) into. It prints each mismatch; the last line counts them.
+pprof (bin/), npm's packages (npm/) and this Python (python/) into. It prints a line for each tool and recording; the
+last line counts those that passed and failed.
 """
 
 import base64
@@ -115,7 +116,7 @@ def firefox(recording, events):
         try:
             run(*cli, "load", path, **options)
         except RuntimeError as error:
-            # It waits only half a second for its own daemon to start.
+            # The tool waits only half a second for its own daemon to start.
             if "did not become ready" not in str(error):
                 raise
         end = time.time() + 60
@@ -128,7 +129,7 @@ def firefox(recording, events):
                     raise
                 time.sleep(1)
         try:
-            # It reads this text as perf's, without our tracks, and with samples of equal weight.
+            # If the tool takes the file for perf's text, tracks are missing and samples have equal weights.
             assert info["threadCount"] == len(tracks), f"{info['threadCount']} of {len(tracks)} threads"
             found = {event: collections.defaultdict(lambda: (0, 0)) for event in events}
             for at, track in enumerate(tracks):
@@ -168,7 +169,7 @@ def speedscope(recording, events):
     try:
         page.wait("document.body && document.body.innerText.includes('Sandwich')")
         page.key("3")
-        # The list of profiles has rows too; the table's rows follow its head.
+        # Rows of functions have percentages; the page has other rows too.
         rows = "[...document.querySelectorAll('tr')].map((row) => row.innerText)"
         page.wait(f"{rows}.filter((row) => row.includes('%)')).length > 2")
         shown = page.js(rows)
@@ -215,7 +216,7 @@ def parquet_pandas(recording, events):
 
 
 def tried(reads, name, recording, events):
-    """Whether a peer reads the same sums. Tries twice, as browsers and daemons may fail to start on a busy machine."""
+    """Whether a peer reads the same sums. Callers try twice, as browsers and daemons may fail to start."""
     try:
         print(f"{reads.__name__}: {name}: {reads(recording, events)} functions are the report's", flush=True)
     except Exception as error:  # a peer may fail in any way

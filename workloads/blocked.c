@@ -1,6 +1,8 @@
-/* blocked WAY MILLISECONDS TIMES [FILE]: waits TIMES times for about MILLISECONDS in one way: sleep, pipe, mutex, futex, queue (two
-   threads on one CPU) or read (FILE, bypassing the page cache). Prints three durations in nanoseconds: the waits by its own clock, the
-   summed lifetime of its threads, and the CPU time that the waits took to begin and end. */
+/* blocked WAY MILLISECONDS TIMES [FILE]: waits TIMES times for about MILLISECONDS in one way:
+   sleep, pipe, mutex, futex, queue (two threads on one CPU) or read (64 KiB of FILE, bypassing the
+   page cache, however long that takes). Prints three durations in nanoseconds: the waits by its own
+   clock (queue: by the kernel's schedstat), the summed lifetime of its threads, and the CPU time
+   that the waits took to begin and end (not for queue). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,5 +1,6 @@
-// burner CPU PERCENT IN OUT: a profiler of known cost. It reads perf's control commands from descriptor IN and answers 'ack' on OUT. While
-// enabled it uses PERCENT of the CPU, in bursts, at a priority above all normal programs.
+// burner CPU PERCENT IN OUT: a profiler of known cost. It reads perf's control commands from
+// descriptor IN and answers 'ack' on OUT. While enabled it uses PERCENT of the CPU, in bursts, at a
+// priority above all normal programs.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <sched.h>
@@ -20,7 +21,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: burner CPU PERCENT IN OUT\n");
         return 2;
     }
-    const long long round_ns = 5000000; // in shorter rounds the wake-ups would cost more than the bursts
+    // In shorter rounds the wake-ups would cost more than the bursts.
+    const long long round_ns = 5000000;
     const long long burn_ns = (long long)(round_ns * atof(argv[2]) / 100);
     int in = atoi(argv[3]), out = atoi(argv[4]), enabled = 0;
     cpu_set_t on;

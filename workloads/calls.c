@@ -1,4 +1,5 @@
-/* calls THREADS CHILDREN CALLS: THREADS threads and CHILDREN processes, one after the other, make CALLS getppid(2) each. */
+/* calls THREADS CHILDREN CALLS: THREADS threads at once, then CHILDREN processes one after the
+   other, make CALLS getppid(2) each. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* contended futex|kernel WAITS MILLISECONDS: a thread waits WAITS times for a lock that another thread holds for MILLISECONDS, and
-   prints the sum of its waits in nanoseconds, by its own clock. futex: a mutex of the C library, whose holder sleeps. kernel: the lock
-   of an open file's position, whose holder reads for that long. */
+/* contended futex|kernel WAITS MILLISECONDS: a thread waits WAITS times for a lock that another
+   thread holds for MILLISECONDS, and prints the sum of its waits in nanoseconds, by its own clock.
+   futex: a mutex of the C library, whose holder sleeps. kernel: the lock of an open file's
+   position, whose holder reads for that long. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -70,7 +71,7 @@ __attribute__((noinline)) static long take_file(void) {
     return now() - start;
 }
 
-/* Makes a file that takes MILLISECONDS to read, in memory if possible. */
+/* Makes a file that takes MILLISECONDS to read, but of at most 64 MiB; in memory if possible. */
 static void make_file(void) {
     file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0)

@@ -1,4 +1,5 @@
-/* flood [SECONDS [CPU]]: calls getppid(2) as fast as possible for SECONDS (default 2), bound to CPU if given; prints the number of calls. */
+/* flood [SECONDS [CPU]]: calls getppid(2) as fast as possible for SECONDS (default 2), bound to CPU
+   if given; prints the number of calls. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* latency COUNT: calls `work` COUNT times, which sleeps 1 to 20 ms in a fixed mixed order; then prints the duration of each call in
-   nanoseconds, by its own clock.
-   latency COUNT quick: calls `quick` COUNT times, which does next to nothing, and prints nanoseconds per call. */
+/* latency COUNT: calls `work` COUNT times, which sleeps 1 to 20 ms in a fixed mixed order; then
+   prints the duration of each call in nanoseconds, by its own clock.
+   latency COUNT quick: calls `quick` COUNT times, which does next to nothing, and prints
+   nanoseconds per call. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,6 +1,7 @@
-/* left FILE COMMAND...: runs a command until its output is on disk, beside a thread on each CPU that runs only when the CPU is otherwise
-   idle. Writes two times in ns to FILE: that of all CPUs, and the part that these threads got. The rest is everything that used
-   the CPUs, interrupts included, which CPU time accounting doesn't show. */
+/* left FILE COMMAND...: runs a command until its output is on disk, beside a thread on each CPU
+   that runs only when the CPU is otherwise idle. Writes two times in ns to FILE: that of all CPUs,
+   and the part that these threads got. The rest is everything that used the CPUs, interrupts
+   included, which CPU time accounting doesn't show. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -12,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longest step between two readings of the clock in a loop; a longer one means that something else ran. */
+/* A step between two readings of the clock that takes this long or longer means that something else
+   ran. */
 #define STEP_NS 1000
 
 struct counter {

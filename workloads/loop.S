@@ -1,4 +1,5 @@
-/* 2,000,004 user instructions: 1,000,000 passes of two instructions, one before them and three after. */
+/* 2,000,004 user instructions: 1,000,000 passes of two instructions, one before them and three
+   after. */
 	.globl	_start
 	.text
 _start:

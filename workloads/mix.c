@@ -1,5 +1,6 @@
-/* mix SECONDS PERCENT THREADS: each thread works PERCENT of every 10 ms, in three functions with about 60, 30 and 10% of that. Order
-   and durations come from a fixed seed, so that no sampling period falls into step with them. */
+/* mix SECONDS PERCENT THREADS: each thread works PERCENT of every 10 ms, in three functions with
+   about 60, 30 and 10% of that. Order and durations come from a fixed seed, so that no sampling
+   period falls into step with them. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

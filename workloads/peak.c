@@ -1,5 +1,5 @@
-/* peak FILE COMMAND...: writes the peak memory of a command, in KiB, to a file. The peak of a child starts at its parent's, so the
- * parent must be small. */
+/* peak FILE COMMAND...: writes the peak memory of a command, in KiB, to a file. The peak of a child
+ * starts at its parent's, so the parent must be small. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

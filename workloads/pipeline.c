@@ -1,5 +1,5 @@
-/* pipeline TIMES MILLISECONDS: three processes connected by pipes, TIMES times: source sleeps and writes a byte, relay passes
-   it on, sink reads it. Each process has the name of its part. */
+/* pipeline TIMES MILLISECONDS: three processes connected by pipes, TIMES times: source sleeps and
+   writes a byte, relay passes it on, sink reads it. Each process has the name of its part. */
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

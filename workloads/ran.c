@@ -1,5 +1,6 @@
-/* ran PROGRAM ARGUMENTS: prints the addresses at which a static program executed instructions, one a line, in the order of first execution.
-   It single-steps the program's first thread, not its children and further threads. x86-64 only, and only addresses below 64 MiB. */
+/* ran PROGRAM ARGUMENTS: prints the addresses at which a static program executed instructions, one
+   a line, in the order of first execution. It single-steps the program's first thread, not its
+   children and further threads. x86-64 only, and only addresses below 64 MiB. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

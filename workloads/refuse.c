@@ -1,4 +1,5 @@
-/* refuse NUMBER ERROR COMMAND...: executes a command with a seccomp filter: system call NUMBER fails with ERROR, in its children too. */
+/* refuse NUMBER ERROR COMMAND...: executes a command with a seccomp filter: system call NUMBER
+   fails with ERROR, in its children too. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* starts [-e] COMMAND...: forks, executes a command and waits for it: the minimum for any program that counts a command's events. With -e
-   it counts four events from the command's first instruction: task-clock, context switches, migrations and page faults. */
+/* starts [-e] COMMAND...: forks, executes a command and waits for it: the minimum for any program
+   that counts a command's events. With -e it counts four events from the command's first
+   instruction: task-clock, context switches, migrations and page faults. */
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* steps ROUNDS PERCENT: each round of about 4 ms spends 40, 25, 18, 12 and 5% of its time in five functions; PERCENT lengthens the loop of
-   the first, parse. Durations come from a fixed seed, so that no sampling period falls into step with them; the total work is the same
-   in every run. */
+/* steps ROUNDS PERCENT: each round of some milliseconds spends 40, 25, 18, 12 and 5% of its time in
+   five functions; PERCENT lengthens the loop of the first, parse. Durations come from a fixed seed,
+   so that no sampling period falls into step with them; the total work is the same in every run. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,7 +27,8 @@ static unsigned draw(unsigned long long *state) {
     return *state >> 32;
 }
 
-/* Not inlined, and with code after each call, so that no call is a tail call: samples have call chains. */
+/* Not inlined, and with code after each call, so that no call is a tail call: samples have call
+   chains. */
 __attribute__((noinline)) static void once(unsigned long long *state, unsigned percent) {
     unsigned passes = 60000 + draw(state) % 40000;
     parse((unsigned)((unsigned long long)passes * 40 * (100 + percent) / 100));

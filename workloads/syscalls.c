@@ -1,4 +1,5 @@
-/* syscalls TOPIC: makes a few system calls of one kind, the same on every run. Tests compare the output of tare trace and strace for them. */
+/* syscalls [TOPIC]: makes a few system calls of one kind, the same on every run; without TOPIC,
+   lists the topics. Tests compare the output of tare trace and strace for the calls. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -362,7 +363,8 @@ static void random_bytes(void) {
     syscall(500, 1, 2, 3);
 }
 
-/* Not in the list of topics: 2,000 file names of arbitrary bytes, up to 64 KiB long, and invalid pointers. */
+/* Not in the list of topics: 2,000 file names of arbitrary bytes, up to 64 KiB long, and invalid
+   pointers. */
 static void hostile(void) {
     static char name[65536];
     unsigned int random = 1;

@@ -1,4 +1,5 @@
-/* threads N: starts N threads one after the other, each of which exits at once; prints nanoseconds per thread. */
+/* threads N: starts N threads one after the other, each of which exits at once; prints nanoseconds
+   per thread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

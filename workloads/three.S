@@ -1,4 +1,5 @@
-/* Exits after three user instructions, one of them a system call; no libc, no stack. Any further count is the counting tool's. */
+/* Exits after three user instructions, one of them a system call; no libc, no stack. Any further
+   count is the counting tool's. */
 	.globl	_start
 	.text
 _start:

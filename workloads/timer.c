@@ -1,5 +1,6 @@
-// timer CPU: prints medians in nanoseconds, measured while nothing samples. 'timer': the gap that a timer interrupt leaves in a loop that reads
-// the time-stamp counter. 'exit': one exit to the hypervisor and back (cpuid; x86 only). 'call': a system call that does nothing.
+// timer CPU: prints medians in nanoseconds, measured while nothing samples. 'timer': the gap that a
+// timer interrupt leaves in a loop that reads the time-stamp counter. 'exit': one exit to the
+// hypervisor and back (cpuid; x86 only). 'call': a system call that does nothing.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* usdt COUNT: passes the USDT probe tare:turn COUNT times, from two lines of the program, with the number of the turn and a string; and
-   tare:watched only while its semaphore is set. Prints how often it passed each. Built without sys/sdt.h it has no probes and exits
-   with 77. */
+/* usdt COUNT: passes the USDT probe tare:turn COUNT times, from two lines of the program, with the
+   number of the turn and a string; and tare:watched only while its semaphore is set. Prints how
+   often it passed each. Built without sys/sdt.h it has no probes and exits with 77. */
 #include <stdio.h>
 #include <stdlib.h>
 #if __has_include(<sys/sdt.h>)

@@ -1,5 +1,6 @@
-/* used FILE COMMAND...: runs a command and writes to FILE the CPU time in microseconds and the page faults of the command and of itself.
-   Run by a recorder, it separates the command's usage from the recorder's. */
+/* used FILE COMMAND...: runs a command and writes to FILE the CPU time in microseconds and the page
+   faults of the command and of itself. Run by a recorder, it separates the command's usage from the
+   recorder's. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

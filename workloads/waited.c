@@ -1,5 +1,6 @@
-/* waited LIBRARY FILE COMMAND...: runs a command with waits.so preloaded into all of its programs, so that FILE gets a line with the CPU
-   time of each process: see waits.c. The last line is this program's own, with 0 as its parent. */
+/* waited LIBRARY FILE COMMAND...: runs a command with LIBRARY (waits.so) preloaded into its
+   dynamically linked programs, so that FILE gets a line with the CPU time of each process that is
+   waited for: see waits.c. The last line is this program's own, with 0 as the waiter. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

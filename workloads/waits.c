@@ -1,6 +1,7 @@
-/* A library for LD_PRELOAD. For each child that its program waits for it appends a line to the file $WAITS:
-   'WAITER CHILD MICROSECONDS NAME', with the CPU time of the child and of the children it waited for, and its last name. The kernel
-   reports that time after the child's exit, so the exit is included. */
+/* A library for LD_PRELOAD. For each child that its program waits for with wait, wait3, wait4 or
+   waitpid, by pid or as any child, it appends a line to the file $WAITS: 'WAITER CHILD MICROSECONDS
+   NAME', with the CPU time of the child and of the children it waited for, and its last name. The
+   kernel reports that time after the child's exit, so the exit is included. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

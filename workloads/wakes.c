@@ -1,5 +1,5 @@
-/* wakes FILE BYTES: four times a second appends BYTES to a file and rewrites a few bytes of its header, as a recorder does at each
-   flush interval. */
+/* wakes FILE BYTES: four times a second appends BYTES to a file and rewrites a few bytes of its
+   header, as a recorder does at each flush interval. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>

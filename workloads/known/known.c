@@ -1,6 +1,7 @@
-// known SECONDS: works at depths of 1 to 60 calls, on two threads, under a timer's signal handler, through a procedure
-// linkage table, in the vdso and behind a tail call. `known --chains` prints every possible call chain, innermost function
-// first, for known-chains.awk.
+// known SECONDS: works at depths of 1 to 60 calls, on two threads, under a timer's signal handler,
+// through a procedure linkage table, in the vdso and behind a tail call. `known --chains` prints
+// every possible call chain, innermost function first, and the functions of the handler, for
+// known-chains.awk.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +16,8 @@
 extern long ext(long);
 static volatile long sink;
 
-// f<N> calls f<N+1> down to the wanted depth, where its own leaf works. Frames differ in size, and registers that calls
-// must preserve are in use.
+// f<N> calls f<N+1> down to the wanted depth, where its own leaf works. Frames differ in size, and
+// registers that calls must preserve are in use.
 #define LEAF(N) \
 	APART static long leaf##N(long n, long seed) { \
 		volatile long first = seed; /* with nothing on the stack it would have no frame */ \
@@ -51,7 +52,8 @@ APART static long tail(long seed) {
 	return tail_leaf(seed + 1); // a jump: it leaves no frame
 }
 
-// A stub has no frame pointer, and its callee's library is another one's code.
+// known-fp leaves the calls out: neither the stub nor the function in the other library sets up a
+// frame pointer.
 APART static long through_plt(long seed) {
 #ifdef FRAME_POINTERS
 	return seed + 1;
@@ -61,7 +63,8 @@ APART static long through_plt(long seed) {
 	return seed;
 }
 
-// The vdso's code, called by the C library's: neither has frame pointers.
+// known-fp leaves the calls out: neither the vdso nor the C library, which calls it, has frame
+// pointers.
 APART static long through_vdso(long seed) {
 #ifdef FRAME_POINTERS
 	return seed + 1;

@@ -1,4 +1,4 @@
-// known-go SECONDS: depths of 1 to 6 calls on two goroutines. `known-go --chains`: see known.c.
+// known-go SECONDS: depths of 1 to 4 calls on two goroutines. `known-go --chains`: see known.c.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// known-rust SECONDS: depths of 1 to 12 calls, a closure, a caught panic. `known-rust --chains`: see known.c.
+// known-rust SECONDS: depths of 1 to 8 calls, a closure, a caught panic. `known-rust --chains`: see
+// known.c.
 use std::hint::black_box;
 use std::panic::catch_unwind;
 use std::time::{Duration, Instant};

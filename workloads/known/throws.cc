@@ -1,4 +1,4 @@
-// throws SECONDS: throws and catches, five calls apart. `throws --chains`: see known.c.
+// throws SECONDS: throws and catches, four calls apart. `throws --chains`: see known.c.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
