@@ -28,7 +28,8 @@ struct Arguments {
     /// Number of rounds (default: each benchmark's own).
     #[arg(long, value_name = "N")]
     pairs: Option<usize>,
-    /// Seed of the addresses of symbols-truth (default: random).
+    /// Seed of the addresses of symbols-truth (default: random), symbols-large and symbols-million
+    /// (default: 1).
     #[arg(long)]
     seed: Option<u64>,
     /// List the benchmarks.

@@ -1,4 +1,4 @@
-//! Valid inputs from the format's own writer and encoder.
+//! Valid inputs from the format's own writer and encoder, and samples.
 
 use tare_format::abi::{Attr, Flags, Sampling};
 use tare_format::file::note;

@@ -63,13 +63,14 @@ impl<'de> Visitor<'de> for Any {
     }
 }
 
-/// Checks that a text is one JSON value without terminal control characters.
+/// Checks that a text is one JSON value, without repeated names in an object and without terminal
+/// control characters.
 pub(crate) fn json(text: &[u8]) -> Result<(), String> {
     let Json = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     plain(text)
 }
 
-/// Checks that each line is one JSON value.
+/// Checks that each line ends, and is one JSON value as for [`json`].
 pub(crate) fn json_lines(text: &[u8]) -> Result<(), String> {
     let Some(text) = text.strip_suffix(b"\n") else {
         return if text.is_empty() { Ok(()) } else { Err("the last line has no end".to_owned()) };

@@ -19,7 +19,7 @@ pub struct Target {
     pub name: &'static str,
     /// Valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Reads any input to its end.
+    /// Reads an input.
     pub read: fn(&[u8]),
 }
 

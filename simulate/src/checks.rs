@@ -89,7 +89,7 @@ pub(crate) fn after(
     Ok(())
 }
 
-/// Whether a full disk or a limit may make the recorder cut back data to fit the file's end.
+/// Whether a full disk or a failed call may make the recorder cut back data to fit the file's end.
 fn may_be_cut_back(ran: &FinishedRun<'_>) -> bool {
     ran.scenario.faults.room.is_some() || ran.scenario.faults.failing.is_some()
 }

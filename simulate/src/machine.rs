@@ -33,7 +33,7 @@ pub(crate) struct Emission {
     pub(crate) comm: u32,
     /// The period.
     pub(crate) period: u64,
-    /// Whether the ring had room for it.
+    /// Whether it is in a ring, was lost, or its event was off.
     pub(crate) emitted: Emitted,
 }
 

@@ -141,7 +141,7 @@ struct Session<'a> {
     clock: Arc<VirtualClock>,
     disk: SimulatedDisk,
     recording: Recording,
-    /// Samples due before the last flush began.
+    /// Number of samples that were due before the last flush began.
     flushed: usize,
 }
 

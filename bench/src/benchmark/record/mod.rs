@@ -1,5 +1,5 @@
-//! Benchmarks of `tare record` and `perf record`, a report of a large recording, and the comparison
-//! of two binaries.
+//! Benchmarks of `tare record` and `perf record`, profiles of tare's own CPU time, a report of a
+//! large recording, and the comparison of two binaries.
 
 pub(super) mod against;
 mod busy;

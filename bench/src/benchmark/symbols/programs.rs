@@ -149,7 +149,7 @@ pub(super) fn go(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// A library without symbols, and beside it the debug file that its `.gnu_debuglink` names.
+/// A stripped library, and beside it the debug file that its `.gnu_debuglink` names.
 fn stripped(folder: &Path) -> anyhow::Result<PathBuf> {
     let file = folder.join("stripped.so");
     let debug = folder.join("stripped.debug");
