@@ -1,6 +1,6 @@
 //! The Firefox Profiler's own format ('processed profile').
 //!
-//! A thread has a track for each of its events, because the samples of a track have one unit.
+//! A thread has a track for each of its names and events: the samples of a track have one unit.
 //! Source: `src/types/profile.js` and `docs-developer/CHANGELOG-formats.md` of the Firefox
 //! Profiler, format version 48; later versions read it.
 
@@ -20,7 +20,7 @@ const VERSION: u32 = 48;
 /// Version of the format that Firefox itself writes.
 const GECKO_VERSION: u32 = 27;
 
-/// Writes a processed profile. A sample takes 24 bytes of memory until the end.
+/// Writes a processed profile. A sample takes 32 bytes of memory until the end.
 pub struct Firefox {
     out: ExportWriter,
     tracks: IndexMap<Track, TrackSamples, foldhash::fast::RandomState>,

@@ -66,7 +66,7 @@ impl Exporter for Folded {
     }
 }
 
-/// Returns a name without the separators of names and lines.
+/// Replaces `;`, which separates names, by `:`, and escapes control characters, such as line ends.
 fn without_separators(name: &str) -> String {
     tare_format::printable(name).replace(';', ":")
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! {"kind":"recording","version":1,"tool":"tare export"}
 //! {"kind":"sample","event":"cpu-clock","time_ns":..,"pid":..,"tid":..,"comm":..,"cpu":..,"period":..,"stack":[{"function":..,"dso":..,"code":".."},..]}
-//! {"kind":"end","samples":..,"events":{..},"losses":[..],"ledger":{..},"session":{..}}
+//! {"kind":"end","samples":..,"session":{..},"losses":[..],"ledger":{..}}
 //! ```
 
 use std::borrow::Cow;

@@ -6,8 +6,8 @@
 //! samples ---+- rows:  jsonl, parquet                  each sample
 //!            \- time:  chrome, firefox                 each sample, by thread
 //! ```
-//! Names are written as recorded. Formats that have fields for text also hold the losses and the
-//! ledger.
+//! Names are written as recorded, with invalid UTF-8 replaced; folded stacks also escape control
+//! characters. All formats but folded stacks hold the losses and the ledger.
 
 mod chrome;
 mod firefox;
@@ -114,7 +114,8 @@ impl FormatInfo {
     }
 }
 
-/// All formats, in the order of help texts. The table in `docs/export.md` has the same.
+/// All formats of this build, in the order of help texts. The table in `docs/export.md` has a row
+/// for each.
 pub static FORMATS: &[FormatInfo] = &[
     FormatInfo::new::<Folded>(),
     #[cfg(feature = "pprof")]

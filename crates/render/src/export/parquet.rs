@@ -183,7 +183,7 @@ fn io_error(error: ParquetError) -> io::Error {
     }
 }
 
-/// Returns the value of an id, and makes it once.
+/// Returns the cached value of an id, which is made at its first use.
 fn cached<K: Copy + Eq + Hash, V: Clone>(
     known: &mut HashMap<K, V, foldhash::fast::RandomState>,
     id: K,

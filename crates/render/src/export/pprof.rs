@@ -96,7 +96,7 @@ impl Message {
     }
 }
 
-/// A function by the indexes of its name and source file.
+/// A function by its file and by the string indexes of its name and source file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PprofFunction {
     name: u64,

@@ -40,7 +40,7 @@ struct SpeedscopeFile<'a> {
     exporter: &'a str,
     #[serde(rename = "activeProfileIndex")]
     active: usize,
-    /// Losses and ledger for other readers; speedscope doesn't show them.
+    /// Losses and ledger for other readers; speedscope ignores this member.
     tare: RecordingInfo<'a>,
 }
 

@@ -85,7 +85,7 @@ pub(super) fn rows(graph: &Graph, usual: &[u64]) -> String {
     bytes.base64()
 }
 
-/// Returns the most frequent period of a sample, by event.
+/// Returns each event's most frequent period. All samples of a row count with their mean period.
 pub(super) fn usual_periods(graph: &Graph) -> Vec<u64> {
     let mut counts: Vec<indexmap::IndexMap<u64, u64>> =
         vec![Default::default(); graph.events.len()];

@@ -54,7 +54,7 @@ pub struct RecordingInfo {
     pub ledger: Vec<String>,
 }
 
-/// Maximum number of joined recordings whose ledgers are shown.
+/// Ledgers of joined recordings are shown only if there are at most this many recordings.
 const MAX_LEDGERS: usize = 4;
 
 impl RecordingInfo {

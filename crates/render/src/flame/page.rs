@@ -76,8 +76,9 @@ struct PageSlices {
     count: u32,
 }
 
-/// Writes the page. If the data exceeds `max_bytes`, time slices are merged first, then functions
-/// narrower than 1/20 of a pixel, then those up to twice that width, and so on.
+/// Writes the page. If the data exceeds `max_bytes`, time slices are merged while there are more
+/// than two rows per node, then functions narrower than 1/20 of a pixel, then those up to twice
+/// that width, and so on.
 ///
 /// # Errors
 /// Fails if `out` can't be written.

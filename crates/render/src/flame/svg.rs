@@ -232,7 +232,7 @@ fn describe_change(share: f64, was: f64) -> (String, String) {
     (format!(", {:+.2}% from {:.2}%", 100.0 * delta, 100.0 * was), colour)
 }
 
-/// Returns a function's name, file, share and weight.
+/// Returns a function's name, file, share, weight and number of samples.
 fn describe_function(function: &GraphFunction, total: Weight, event: &GraphEvent) -> String {
     let name = &function.name;
     let dso = &function.dso;
