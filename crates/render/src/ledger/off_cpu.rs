@@ -4,7 +4,8 @@ use tare_format::ledger::OffCpu;
 
 use super::{count, seconds};
 
-/// Formats the recorded off-CPU time, and the time that is missing.
+/// Formats the recorded off-CPU time, the waits that were too short or are missing, and the late
+/// copies.
 pub(super) fn line(off_cpu: &OffCpu) -> String {
     let mut line = format!("off-CPU: {} in {}", seconds(off_cpu.ns), count(off_cpu.waits, "wait"));
     if off_cpu.short_waits > 0 {
