@@ -179,7 +179,7 @@ impl ColumnInfo {
         Self { compare, ..self }
     }
 
-    /// Compares two entries by this column: the heavier first, then by name.
+    /// Compares two entries by this column: figures descend, keys ascend.
     pub(crate) fn compare_entries(
         &self,
         profile: &Profile,
@@ -516,7 +516,7 @@ const MISSING_KEYS: &[(&str, &str)] = &[
 /// The sort keys that have the same meaning in two recordings.
 const COMPARABLE_KEYS: [SortKey; 3] = [SortKey::Comm, SortKey::Dso, SortKey::Symbol];
 
-/// Returns a line per column, by group, for `--help`.
+/// Returns the names and contents of all columns, by group, for `--help`.
 #[must_use]
 pub fn column_help() -> String {
     let mut help = String::new();
@@ -537,8 +537,8 @@ impl Column {
     /// Finds a column by one of its names.
     ///
     /// # Errors
-    /// Fails if there is no such column. The message lists the columns, or states why tare lacks
-    /// this sort key of perf's.
+    /// Fails if there is no such column. The message names a similar one, lists all, or states why
+    /// tare lacks this sort key of perf's.
     pub fn from_name(name: &str) -> Result<Self, String> {
         if let Some(info) = COLUMNS.iter().find(|info| info.names.contains(&name)) {
             return Ok(info.column);
@@ -897,7 +897,7 @@ fn space_letter(profile: &Profile, entry: &Entry) -> char {
     frame.map_or(Space::Unknown, |frame| frame.space).letter()
 }
 
-/// Returns the name of a frame's function, or its address, safe to print on a terminal.
+/// Returns the name of a frame's function, its address, or `[unknown]`, safe for a terminal.
 #[must_use]
 pub fn function_name(profile: &Profile, frame: Option<FrameId>) -> String {
     let mut name = String::new();
@@ -906,7 +906,7 @@ pub fn function_name(profile: &Profile, frame: Option<FrameId>) -> String {
     name
 }
 
-/// Writes a function's name, or its address with 16 digits.
+/// Writes a function's name, its address with 16 digits, or `[unknown]`.
 fn write_function(out: &mut String, profile: &Profile, function: FunctionKey) -> fmt::Result {
     match function {
         FunctionKey::Named(symbol) => match profile.symbol(symbol) {

@@ -12,7 +12,7 @@ struct LossLine {
     text: String,
 }
 
-/// Returns a line for each kind of loss; empty if nothing was lost.
+/// Returns a line for each kind of loss, and one about the call chains of off-CPU time.
 #[must_use]
 pub fn loss_lines(losses: &Losses) -> Vec<String> {
     let full = format!(
@@ -130,7 +130,7 @@ fn remedy_line(losses: &Losses) -> Option<String> {
     Some(format!("{:.2}% of samples would have a function name: {remedy} ({why})", unnamed.percent))
 }
 
-/// Returns the number of dropped mappings: samples in them have no name.
+/// Returns a line about dropped mappings: samples in them have no name.
 fn dropped_mappings_line(number: u64) -> Option<String> {
     let mappings = plural(number, "mapping");
     let were = was_or_were(number);
@@ -141,7 +141,7 @@ fn dropped_mappings_line(number: u64) -> Option<String> {
     })
 }
 
-/// Returns the number of jitdumps whose times can't be compared with the recording's: their names
+/// Returns a line about jitdumps whose times can't be compared with the recording's: their names
 /// may be those of later code at the same address.
 fn untimed_jitdumps_line(number: u64) -> Option<String> {
     let dumps = plural(number, "jitdump");
