@@ -128,7 +128,7 @@ fn type_index(kind: u32) -> usize {
 #[derive(Clone, Debug)]
 pub struct Selection {
     fields: [Fields; TYPES.len()],
-    /// Fields that the user named: it is an error if samples don't have them.
+    /// Fields that the user named for all types: it is an error if samples don't have most of them.
     asked: [Fields; TYPES.len()],
     is_set: [bool; TYPES.len()],
 }
@@ -214,7 +214,7 @@ impl Selection {
     /// decides, as in perf.
     ///
     /// # Errors
-    /// Fails with a message if the user named a field that the samples don't have.
+    /// Fails with a message if the user named a field for all types that the samples don't have.
     pub fn fit(&mut self, events: &[(Attr, String)]) -> Result<(), String> {
         for (kind, (fields, asked)) in self.fields.iter_mut().zip(&self.asked).enumerate() {
             let Some((attr, name)) = events.iter().find(|(attr, _)| type_index(attr.kind) == kind)
