@@ -76,7 +76,7 @@ pub fn run(diff: Diff, chains: Graph, view: DiffView, is_plain: bool) -> Result<
 struct ComparedTable {
     diff: Diff,
     view: DiffView,
-    /// The limit that `a` sets again, as it is 0 while all rows are shown; or the reverse.
+    /// The limit that `a` sets next: 0, or the first one while all rows are shown.
     other_limit: f64,
     is_reversed: bool,
     /// Index of the event.
@@ -247,7 +247,8 @@ impl ComparedTable {
         }
     }
 
-    /// Returns lines about the method, the recordings and the results of `--fail-if`.
+    /// Returns lines about the method, the recordings and their losses, and the results of
+    /// `--fail-if`.
     fn describe(&self) -> Vec<String> {
         let mut lines = vec![self.diff.method.clone()];
         lines.extend(self.diff.notes.iter().cloned());

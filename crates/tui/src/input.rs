@@ -28,8 +28,8 @@ pub(super) enum Message {
     Gone,
 }
 
-/// The queue of input events. The threads that fill it run until the terminal is gone or the
-/// process exits.
+/// The queue of input events. The threads that fill it run until they can't send, the terminal is
+/// gone, or the process exits.
 #[derive(Debug)]
 pub(super) struct Input {
     messages: Receiver<Message>,

@@ -8,7 +8,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// A view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
-    /// A row per function, with its callees.
+    /// A row per combination of sort keys, with its call chains.
     Functions,
     /// Callers and callees of a function.
     Callers,
@@ -344,7 +344,7 @@ pub const BINDINGS: &[Binding] = &[
     key(&["l"], &[], Action::Ledger, "ledger and losses: what recording cost, and what is missing"),
 ];
 
-/// Bindings of the live view, as in `perf top`; they take precedence.
+/// Bindings of the live view; they take precedence.
 pub const LIVE_BINDINGS: &[Binding] = &[
     key(&["SPACE"], DATA, Action::Pause, "pause or resume recording"),
     key(&["z"], DATA, Action::Zero, "only samples since the last refresh, or the whole window"),

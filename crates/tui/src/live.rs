@@ -91,7 +91,7 @@ impl LiveScreen {
         self.feed.clone()
     }
 
-    /// Takes over the terminal and runs until the user quits.
+    /// Takes over the terminal and starts the interface's thread, which runs until the user quits.
     ///
     /// # Errors
     /// See [`Error`].

@@ -85,7 +85,7 @@ impl App {
         true
     }
 
-    /// Executes actions of views with expandable lines.
+    /// Executes the remaining actions.
     fn act_on_lines(&mut self, model: &mut Model, action: Action) {
         let view = self.navigation.view();
         match action {

@@ -20,8 +20,8 @@ impl App {
         }
     }
 
-    /// Shows the instructions of the named function, or of the heaviest. Returns `false` if it has
-    /// no sample.
+    /// Shows the instructions of the named function, or of the heaviest. Returns `false` if the
+    /// named one has no sample.
     pub(crate) fn open_function(&mut self, model: &mut Model, name: Option<&str>) -> bool {
         self.navigation.start_with_code();
         let functions = model.functions_by_weight(self.query.query());

@@ -7,8 +7,8 @@ use crate::model::Query;
 
 /// The query of the views, with a number that changes with it.
 ///
-/// Invariant: every change raises the revision, so a view that was filled at another revision is
-/// stale.
+/// Invariant: every change by the user raises the revision, so a view that was filled at another
+/// revision is stale.
 #[derive(Debug)]
 pub(super) struct QueryState {
     query: Query,

@@ -1,4 +1,4 @@
-//! The status lines: event, losses, keys.
+//! The texts of the status lines: event, losses, progress.
 
 use tare_format::printable;
 use tare_profile::Losses;

@@ -45,7 +45,7 @@ pub(crate) struct LiveModel {
     pub(crate) pace: Pace,
     /// Recording is paused; the display stays.
     pub(crate) is_paused: bool,
-    /// Samples arrived since the last refresh.
+    /// The recorder's thread asks for a refresh.
     pub(crate) is_renewed: bool,
 }
 

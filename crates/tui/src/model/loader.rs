@@ -13,7 +13,7 @@ use super::{Model, Progress, SharedModel};
 /// Records replayed between two checks for a waiting reader.
 const STEP: u32 = 1 << 8;
 
-/// Longest time for which the loader keeps the model locked.
+/// Time after which the loader unlocks the model between two steps.
 const TURN: Duration = Duration::from_millis(10);
 
 /// What to load.

@@ -87,8 +87,8 @@ pub(crate) struct Tree {
 }
 
 impl Model {
-    /// Fills the profile's rows with the selected samples. Returns the weight of all samples of the
-    /// event.
+    /// Fills the profile's rows with the selected samples. Returns the weight of the event's
+    /// samples that pass the base filters.
     fn fill(&mut self, query: &Query, keys: RowKeys) -> Weight {
         let selected = query.selected(self);
         let all = self.events(query).into_iter().find(|(event, _)| Some(*event) == query.event);

@@ -33,7 +33,7 @@ impl ComparedView {
         if self.by_before { node.before } else { node.now }
     }
 
-    /// Returns the callees of a function, widest first.
+    /// Returns the visible callees of a function, in the order in which they are drawn.
     fn children(&self, parent: usize) -> Vec<usize> {
         let is_child = |at: &usize| *at > 0 && self.nodes[*at].parent == parent;
         let is_visible = |at: &usize| self.share(*at) > 0.0;

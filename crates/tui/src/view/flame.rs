@@ -282,8 +282,7 @@ impl FlameView {
         found
     }
 
-    /// Returns a node's style: neighbours differ, kernel functions are yellow and others red, as in
-    /// other flame graphs.
+    /// Returns a node's style: kernel functions are yellow and others red, in two shades.
     fn style(&self, theme: Theme, space: Space, at: usize, depth: usize) -> Style {
         let is_odd = (at + depth) % 2 == 1;
         if !theme.color {

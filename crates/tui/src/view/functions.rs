@@ -243,8 +243,8 @@ impl FunctionsView {
         self.view.columns.iter().map(measure).collect()
     }
 
-    /// Returns the columns that fit, with their widths. On a narrow screen these are the figures
-    /// and the last column. Other name columns get at most 3/14 of the width.
+    /// Returns the columns to draw, with their widths. If not all fit, each name column but the
+    /// last gets at most 3/14 of the width; on a screen below 60 cells it is left out.
     fn columns(&self, cells: u16) -> Vec<(Column, usize)> {
         let cells = usize::from(cells);
         let columns: Vec<_> =
