@@ -10,7 +10,8 @@ use crate::column::{inlined, percent};
 pub struct Graph {
     /// Which end of the call chains is the root.
     pub order: Order,
-    /// Branches below this percentage of all samples are left out.
+    /// Branches below this percentage of all samples (with [`Style::Fractal`] of the parent branch)
+    /// are left out.
     pub percent_limit: f64,
     /// Leave out a single first function, because the row names it.
     pub skips_first: bool,

@@ -12,7 +12,8 @@ pub struct Layout {
     pub hierarchy: bool,
     /// Events that are shown side by side (`--group`). Other events have their own tables.
     pub groups: Vec<EventGroup>,
-    /// Whole paths of files, and the address of each row's first sample (`-v`).
+    /// Whole paths of files, and the start of each row's function, or its address without one
+    /// (`-v`).
     pub verbose: bool,
     /// Whole paths of source files.
     pub full_source_paths: bool,

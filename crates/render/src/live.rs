@@ -1,4 +1,4 @@
-//! The cost of a live profile.
+//! The settings of a live profile, and its cost, in a line.
 
 use std::fmt::Write;
 

@@ -152,7 +152,7 @@ mod tests {
     use crate::Graph;
     use crate::{Amount, Style};
 
-    /// Two commands, one of them with a hostile name; stacks of functions, the outermost first.
+    /// Builds a profile of samples: command, functions from the outermost, and period of each.
     fn profile(stacks: &[(&str, &[&str], u64)]) -> Profile {
         let mut profile = Profile::default();
         let name = profile.add_string(b"cycles");
