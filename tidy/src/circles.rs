@@ -48,7 +48,7 @@ struct Root {
 }
 
 /// `src/lib.rs`, `src/main.rs` and `tests/name/main.rs` begin a crate. A `main.rs` beside a
-/// `lib.rs` has a module tree of its own, which is empty in this project.
+/// `lib.rs` has a module tree of its own.
 fn crate_root(path: &str) -> Option<Root> {
     let (folder, file) = path.rsplit_once('/')?;
     let is_root = match file {
@@ -88,7 +88,7 @@ fn is_declared(path: &[String], modules: &Modules) -> bool {
 }
 
 fn circles_of(root: &Root, modules: &Modules) -> Vec<Circle> {
-    // By parent: who uses whom, and where.
+    // By parent: the uses among its modules, and a file that has each.
     let mut uses: BTreeMap<&[String], BTreeMap<(&str, &str), &str>> = BTreeMap::new();
     let targets: Vec<_> = modules
         .iter()
@@ -127,7 +127,7 @@ fn circles_of(root: &Root, modules: &Modules) -> Vec<Circle> {
 fn resolve(user: &[String], named: &[String], modules: &Modules) -> Vec<Vec<String>> {
     let Some(mut path) = absolute(user, named, modules) else { return Vec::new() };
     let mut found = Vec::new();
-    // A re-export of a re-export; no chain is longer than the tree is deep.
+    // A re-export may lead to another. The bound ends circles, which don't compile.
     for _ in 0..16 {
         let depth = (0..=path.len()).rev().find(|&depth| modules.contains_key(&path[..depth]));
         let depth = depth.unwrap_or(0);

@@ -7,7 +7,7 @@ use crate::finding::Finding;
 /// A piece of prose: a block of comment lines, a string, or a paragraph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Passage {
-    /// Line of the file on which each line of the passage begins: its first one, from 1.
+    /// Line of the file on which the passage begins, from 1.
     line: usize,
     /// The lines, each without its comment marker.
     lines: Vec<String>,

@@ -71,7 +71,8 @@ fn long_functions(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// Rust files that are alone in a folder. The folders of a crate that cargo prescribes don't count.
+/// Rust files that are alone in a folder. Folders that cargo prescribes, and those with folders
+/// below them, don't count.
 fn lone_files(files: &[File]) -> Vec<Finding> {
     let mut by_folder: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut parents = BTreeSet::new();

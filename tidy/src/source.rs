@@ -47,7 +47,7 @@ impl Source {
         self.imports.iter().find(|(import, _)| import == name).map(|(_, path)| &path[..])
     }
 
-    /// Takes in a `use` declaration whose tree begins at `at`; where its tokens end.
+    /// Takes in a `use` declaration whose tree begins at `at`. Returns where its tokens end.
     fn import(&mut self, tokens: &[&str], at: usize) -> usize {
         let end = tokens[at..].iter().position(|token| *token == ";");
         let end = end.map_or(tokens.len(), |length| at + length);
@@ -197,7 +197,7 @@ fn without_comments(text: &str) -> String {
     code
 }
 
-/// Bytes up to the end of what `quote` begins and ends, from `at` on.
+/// Bytes of a literal in quotes, up to its closing one. Its content begins at `at`.
 fn quoted(text: &str, at: usize, quote: char) -> usize {
     let mut escaped = false;
     for (offset, c) in text[at..].char_indices() {

@@ -1,4 +1,5 @@
-//! Rules about declarations, checked on the syntax tree: parameters, tuple patterns, names, and the size of structs.
+//! Rules about declarations, checked on the syntax tree: parameters, tuple patterns, names, and the
+//! size of structs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,8 @@ const MAX_FIELDS: usize = 10;
 /// Types of the workspace that may share a name. `Error` is exempt: each module may have its own.
 const MAX_SAME_NAMES: usize = 3;
 
-/// Names of types that don't say what the type holds: participles, question words, and nouns that fit anything.
+/// Names of types that don't say what the type holds: participles, question words, and nouns that
+/// fit anything.
 const VAGUE_TYPES: &[&str] = &[
     "About",
     "Above",
