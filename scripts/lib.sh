@@ -57,7 +57,8 @@ need_languages() {
     need python3 python3
 }
 
-# need_cargo_tool NAME: installs a subcommand of cargo, built without optimization, as that is faster than its use.
+# need_cargo_tool NAME: installs a subcommand of cargo, without optimization, which would take longer
+# than it saves.
 need_cargo_tool() {
     if ! cargo "${1#cargo-}" --version >/dev/null 2>&1; then
         say "building $1"

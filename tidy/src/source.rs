@@ -1,7 +1,7 @@
 //! What a Rust file says about modules: which it declares, and which paths it uses.
 
-/// A file of Rust, as far as modules go. Comments, strings and what is below `#[cfg(test)]` are left
-/// out.
+/// A file of Rust, as far as modules go. Comments, strings and what is below `#[cfg(test)]` are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The modules that it declares as files.
