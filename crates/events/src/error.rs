@@ -149,7 +149,8 @@ impl LocatedProblem {
 }
 
 impl EventError {
-    /// Returns two lines for a terminal: the text, and a mark below the problem. No trailing newline.
+    /// Returns two lines for a terminal: the text, and a mark below the problem. No trailing
+    /// newline.
     #[must_use]
     pub fn pointer(&self) -> String {
         let before = self.text.get(..self.offset).map_or(0, |text| text.chars().count());

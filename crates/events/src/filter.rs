@@ -39,8 +39,8 @@ pub enum FilterError {
 /// the filter's fields. A second filter is joined to the first with `&&`.
 ///
 /// # Errors
-/// See [`FilterError`]. Only fields are checked here; the kernel checks the rest of the grammar when
-/// the event is opened.
+/// See [`FilterError`]. Only fields are checked here; the kernel checks the rest of the grammar
+/// when the event is opened.
 pub fn set_filter(
     groups: &mut [EventGroup],
     filter: &str,

@@ -3,8 +3,8 @@
 use rustix::io::Errno;
 use tare_kernel::open::EventTarget;
 
-/// A failure to open events that stops the command. [`Unavailable`](crate::Unavailable) is a failure
-/// of one event that doesn't.
+/// A failure to open events that stops the command. [`Unavailable`](crate::Unavailable) is a
+/// failure of one event that doesn't.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// This user may not open the event.

@@ -264,8 +264,8 @@ fn resolve_on_pmus(
     }
 }
 
-/// Resolves an event of PMUs that was typed without its PMU: `mem-loads`, `tsc`. On a hybrid machine
-/// the names of core events get the PMU.
+/// Resolves an event of PMUs that was typed without its PMU: `mem-loads`, `tsc`. On a hybrid
+/// machine the names of core events get the PMU.
 fn resolve_without_pmu(
     typed: &EventText<'_>,
     pmus: &[tare_kernel::host::Pmu],

@@ -100,8 +100,8 @@ fn find_matching(
     Ok(found)
 }
 
-/// Suggests tracepoints of the same system; if the system is unknown, tracepoints of similar systems
-/// and those of the same name in other systems.
+/// Suggests tracepoints of the same system; if the system is unknown, tracepoints of similar
+/// systems and those of the same name in other systems.
 fn unknown_tracepoint(
     tracefs: &Tracefs,
     at: usize,

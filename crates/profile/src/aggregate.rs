@@ -113,7 +113,8 @@ struct MergedRow {
     weight: Weight,
 }
 
-/// The values of a row's sort keys, except those of frames. A field that isn't a sort key is `None`.
+/// The values of a row's sort keys, except those of frames. A field that isn't a sort key is
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct RowGroup {
     comm: Option<StringId>,
@@ -150,8 +151,8 @@ impl RowGroup {
 }
 
 impl ProfileTable {
-    /// Creates a builder of call trees, which leaves out nodes below a period. Returns `None` if the
-    /// table was built without trees.
+    /// Creates a builder of call trees, which leaves out nodes below a period. Returns `None` if
+    /// the table was built without trees.
     #[must_use]
     pub fn call_trees<'a>(
         &'a self,

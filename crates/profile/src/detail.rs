@@ -128,8 +128,8 @@ pub enum Value {
     Text(StringId),
 }
 
-/// Values of details. Each list of values is kept once and has a value for each key, in the order of
-/// the keys.
+/// Values of details. Each list of values is kept once and has a value for each key, in the order
+/// of the keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DetailTable {
     keys: Vec<Detail>,

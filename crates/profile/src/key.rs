@@ -75,8 +75,8 @@ pub fn short_name(profile: &Profile, frame: Option<FrameId>) -> Option<StringId>
 }
 
 impl Profile {
-    /// Lists the frames of a row, the innermost first: its leaf, unless the call chain begins in the
-    /// same function, then the call chain. `frames` is cleared first.
+    /// Lists the frames of a row, the innermost first: its leaf, unless the call chain begins in
+    /// the same function, then the call chain. `frames` is cleared first.
     pub fn frames_of_row(&self, row: &Row, frames: &mut Vec<FrameId>) {
         frames.clear();
         let chain = self.frames_of(row.stack);

@@ -20,7 +20,8 @@ pub struct Losses {
     pub own_samples: u64,
     /// Samples of tasks outside of the command, and of its process before execve; left out.
     pub outside_samples: u64,
-    /// Samples of tasks outside of the recorder's pid namespace, which the kernel doesn't tell apart.
+    /// Samples of tasks outside of the recorder's pid namespace, which the kernel doesn't tell
+    /// apart.
     pub foreign_samples: u64,
     /// Truncated records, and samples of unknown events.
     pub malformed_records: u64,

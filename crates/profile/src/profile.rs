@@ -44,8 +44,8 @@ impl Profile {
         self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
     }
 
-    /// Names the event with this index in the recording. Events must be named in order; a later name
-    /// replaces the first.
+    /// Names the event with this index in the recording. Events must be named in order; a later
+    /// name replaces the first.
     pub fn name_event(&mut self, index: usize, name: StringId) -> EventId {
         match self.events.get_mut(index) {
             Some(event) => event.name = name,
@@ -113,8 +113,8 @@ impl Profile {
         removed
     }
 
-    /// Replaces frames. `leaf` returns the new frame of a sample. `frames` appends the new frames for
-    /// a frame of a call chain, innermost first. Returns the new row of each row.
+    /// Replaces frames. `leaf` returns the new frame of a sample. `frames` appends the new frames
+    /// for a frame of a call chain, innermost first. Returns the new row of each row.
     pub fn replace_frames(
         &mut self,
         leaf: impl Fn(FrameId) -> FrameId,

@@ -1,6 +1,6 @@
-//! Names of addresses in a file, as `llvm-symbolizer` and `addr2line` print them: for each address
-//! of standard input (hexadecimal, the file's own) its functions, the innermost first, each with
-//! its place in the source, and an empty line.
+//! Prints the functions at addresses of a file, in the format of `llvm-symbolizer`: for each
+//! address on standard input (hexadecimal, as linked) its functions, innermost first, each with its
+//! source location; then an empty line.
 //!
 //! ```text
 //! symbolize [--demangle] [--threads N] [--debug-dir FOLDER] FILE < addresses
@@ -17,7 +17,7 @@ use std::sync::mpsc::{channel, sync_channel};
 
 use tare_symbols::{Dso, DsoAddress, DsoKind, DsoTable, ResolvedFrames, SymbolOptions, Symbolizer};
 
-/// Addresses whose frames are made text at a time.
+/// Addresses per block of formatted text.
 const BLOCK: usize = 1 << 13;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dso = dso.ok_or("one file is not too many")?;
     let symbolizer = Symbolizer::new(options);
     let mut text = String::new();
-    // A file tells how long it is.
+    // `File` reserves room for the whole file; `Stdin` doesn't.
     File::from(std::io::stdin().as_fd().try_clone_to_owned()?).read_to_string(&mut text)?;
     let place = |address| DsoAddress {
         dso,
@@ -50,19 +50,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses = parsed(&text, threads, place)?;
     let frames = symbolizer.frames(&dsos, &addresses, threads);
     write_frames(&frames, threads.get())?;
-    // All memory goes at once when the program ends.
+    // The end of the process frees all memory at once.
     std::mem::forget((frames, addresses, text));
     Ok(())
 }
 
-/// What each address of a text is made to, by as many threads.
+/// Parses a text of hexadecimal addresses with `threads` threads, and converts each with `place`.
 fn parsed(
     text: &str,
     threads: NonZeroUsize,
     place: impl Fn(u64) -> DsoAddress + Copy + Send + Sync,
 ) -> Result<Vec<DsoAddress>, Box<dyn std::error::Error>> {
     let parse = move |text: &str| -> Result<Vec<DsoAddress>, ParseIntError> {
-        // No address is shorter by far.
+        // Enough room for addresses of three digits or more, each with a line end.
         let mut all = Vec::with_capacity(text.len() / 4);
         text.split_ascii_whitespace().try_for_each(|word| {
             let digits = word.strip_prefix("0x").unwrap_or(word);
@@ -83,7 +83,7 @@ fn parsed(
     })
 }
 
-/// Splits a text at line ends into at most this many parts.
+/// Splits a text at line ends into this many parts; some may be empty.
 fn lines(text: &str, parts: usize) -> Vec<&str> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -97,8 +97,8 @@ fn lines(text: &str, parts: usize) -> Vec<&str> {
     all
 }
 
-/// Writes the frames of all addresses. Each thread formats every Nth block, some ahead of the
-/// writer; written buffers are reused.
+/// Writes the frames of all addresses. Each of N threads formats every Nth block: this one when it
+/// writes the block, the others up to three blocks ahead. Written buffers are reused.
 fn write_frames(frames: &ResolvedFrames<'_>, threads: usize) -> std::io::Result<()> {
     let places = |block: usize| block * BLOCK..((block + 1) * BLOCK).min(frames.len());
     let blocks = frames.len().div_ceil(BLOCK);
@@ -130,14 +130,14 @@ fn write_frames(frames: &ResolvedFrames<'_>, threads: usize) -> std::io::Result<
             };
             let text = formatted.recv().map_err(std::io::Error::other)?;
             out.write_all(text.as_bytes())?;
-            // The thread may have formatted its last block.
+            // Sending fails if the thread has ended after its last block.
             let _ = back.send(text);
         }
         Ok(())
     })
 }
 
-/// The frames of addresses, as text.
+/// Replaces a text by the frames of these addresses.
 fn format_frames(frames: &ResolvedFrames<'_>, places: Range<usize>, text: &mut String) {
     text.clear();
     for place in places {

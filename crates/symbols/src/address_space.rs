@@ -14,7 +14,7 @@ pub struct Mapping {
     pub start: u64,
     /// Address after the last byte.
     pub end: u64,
-    /// DSO address of `start`: an offset in the file; for the kernel an address.
+    /// DSO address of `start` ([`crate::DsoAddress::address`]).
     pub pgoff: u64,
     /// Mapped DSO.
     pub dso: DsoId,
@@ -30,8 +30,8 @@ impl Mapping {
     }
 }
 
-/// An address space: mappings that don't overlap. Copies share the mappings that neither changes.
-/// Mappings beyond [`limits::MAPPINGS`] are dropped.
+/// An address space: mappings that don't overlap. A copy shares the memory of its mappings, except
+/// near its changes. Mappings beyond [`limits::MAPPINGS`] are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
     chunks: Arc<SharedMappings>,
@@ -40,7 +40,8 @@ pub struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Adds a mapping, and cuts the ones that it overlaps. Returns `false` if there are too many.
+    /// Adds a mapping, unless it is empty, and cuts the ones that it overlaps. Returns `false` and
+    /// changes nothing if there are too many.
     pub fn add(&mut self, mapping: Mapping) -> bool {
         mapping.end <= mapping.start
             || Arc::make_mut(&mut self.chunks).replace(mapping.start, mapping.end, Some(mapping))
@@ -71,20 +72,20 @@ pub struct AddressSpaces {
     /// Address space of the kernel, which all processes share.
     kernel: AddressSpace,
     by_pid: HashMap<i32, AddressSpace, foldhash::fast::RandomState>,
-    /// Address space of an unknown process. All address spaces are copies of it, so it counts the
-    /// bytes of all.
+    /// Address space of an unknown process. Those of all processes are copies of it, so it counts
+    /// the bytes of them all.
     empty: AddressSpace,
-    /// Mappings added, each from a record.
+    /// Mappings of processes added or dropped, each from a record.
     added: usize,
-    /// Mappings dropped.
+    /// Mappings dropped, of processes and of the kernel.
     left_out: u64,
     /// Last version given to an address space.
     versions: u64,
 }
 
 impl AddressSpaces {
-    /// Adds a mapping to a process, unless all mappings would take more memory than their number of
-    /// records allows: see [`limits::MAPPING_BYTES`].
+    /// Adds a mapping to a process. Drops it if the process has too many, or if all mappings
+    /// already take the memory that their number of records allows: see [`limits::MAPPING_BYTES`].
     pub fn add(&mut self, pid: i32, mapping: Mapping) {
         self.added += 1;
         let has_room = self.held_bytes() < self.allowed_bytes();
@@ -132,13 +133,14 @@ impl AddressSpaces {
     }
 
     /// Version of a process's address space. Equal versions mean equal mappings, in another process
-    /// too. An empty address space has version 0.
+    /// too. Version 0 is that of a process without recorded changes.
     #[must_use]
     pub fn user_version(&self, pid: i32) -> u64 {
         self.space(pid).map_or(0, |space| space.version)
     }
 
-    /// Version of the kernel's address space, which differs from those of all processes.
+    /// Version of the kernel's address space. It is 0 before the first change, and then differs
+    /// from the versions of all processes.
     #[must_use]
     pub fn kernel_version(&self) -> u64 {
         self.kernel.version
@@ -190,12 +192,12 @@ impl AddressSpaces {
     }
 }
 
-/// Limit on the mappings of a chunk: a change to a copy copies one chunk.
+/// Limit on the mappings of a chunk: a change to a copy copies the chunks that it touches.
 const MAX_CHUNK_MAPPINGS: usize = 64;
 
 /// Bytes of a chunk in addition to its mappings.
 const CHUNK_BYTES: usize = 48;
-/// Bytes of a reference to a chunk.
+/// Bytes counted for a reference to a chunk, with spare capacity of the list.
 const REFERENCE_BYTES: usize = 16;
 
 /// Bytes of several address spaces together; shared chunks count once.
@@ -300,12 +302,13 @@ impl SharedMappings {
         chunk.mappings.get(at).is_some_and(|mapping| mapping.start < end)
     }
 
-    /// Replaces a range by a mapping or by nothing, and cuts mappings that overlap it. Returns `false`
-    /// and changes nothing if there would be more than [`limits::MAPPINGS`].
+    /// Replaces a range by a mapping or by nothing, and cuts mappings that overlap it. Returns
+    /// `false` and changes nothing if there could be more than [`limits::MAPPINGS`] then.
     fn replace(&mut self, start: u64, end: u64, new: Option<Mapping>) -> bool {
         let first = self.chunks.partition_point(|chunk| chunk.end() <= start);
         let last = first + self.chunks[first..].partition_point(|chunk| chunk.start() < end);
-        // A range between two chunks belongs to the first one.
+        // A range between two chunks belongs to the one before it; one before all chunks, to the
+        // first.
         let changed = if first < last {
             first..last
         } else {
@@ -328,7 +331,7 @@ impl SharedMappings {
         let after = after.map(|old| Mapping { start: end, pgoff: old.to_dso(end), ..*old });
         mappings.splice(first..last, before.into_iter().chain(new).chain(after));
         self.len = self.len - before_len + mappings.len();
-        // Chunks of equal size, with room for more.
+        // Chunks of about equal size.
         let number = mappings.len().div_ceil(MAX_CHUNK_MAPPINGS).max(1);
         let each = mappings.len().div_ceil(number).max(1);
         let held = &self.held;

@@ -1,4 +1,5 @@
-//! The symbols of a recorded ELF file, or if it is stripped, of its debug file.
+//! A recorded ELF file: its symbols, or those of its debug file if it is stripped; and its debug
+//! info. Also the symbols of the vDSO.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,8 +25,8 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Opens the source of lines: debug info, else the tables of Go's runtime, else the source files
-    /// that the symbol table names.
+    /// Opens the source of lines: debug info, else the tables of Go's runtime, else the source
+    /// files that the symbol table names.
     pub(crate) fn lines(
         &self,
         options: &SymbolOptions,
@@ -76,7 +77,7 @@ pub(crate) fn open(
     Ok(Binary { build_id: found.build_id, debug_link, segments })
 }
 
-/// Reads the symbols of a file.
+/// Reads the symbols of a file, or those of its debug file if it has no full symbol table.
 pub(crate) fn load(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,
@@ -90,13 +91,14 @@ pub(crate) fn load(
         segments: image.segments.clone(),
     };
     if options.used.is_some() {
-        // An archive should have the files with lines too.
+        // An archive must have the files with lines, too.
         binary.debug_info(options, recorded);
     }
     Ok((image.into_symbols(debug).build(options.demangle), binary))
 }
 
-/// Reads the symbols of the vDSO: of this process's image, or of an image that perf kept.
+/// Reads the symbols of the vDSO: of this process's image unless the recorded build id differs,
+/// else of the image in the build id cache.
 pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<SymbolTable, Unresolved> {
     let parse = |bytes: &[u8]| Image::read(bytes, None).map_err(|_| Unresolved::Malformed);
     let own = search::own_vdso().and_then(|bytes| Ok((parse(&bytes)?, bytes)));
@@ -125,12 +127,12 @@ pub(crate) fn load_vdso(options: &SymbolOptions, dso: &Dso) -> Result<SymbolTabl
     Ok(image.into_symbols(None).build(options.demangle))
 }
 
-/// Whether an image can be the recorded one; without a build id any can.
+/// Whether an image can be the recorded one: it can if either has no build id.
 fn may_be_same(recorded: Option<BuildId>, found: Option<BuildId>) -> bool {
     recorded.zip(found).is_none_or(|(recorded, found)| recorded == found)
 }
 
-/// Reads the debug file of a stripped file.
+/// Finds the first debug file of a stripped file that has a full symbol table, and reads it.
 fn debug_file(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,

@@ -6,12 +6,12 @@
 //! FOLDER/BUILDID.mangled-symbols   all symbols of a file, chosen by mangled names
 //! FOLDER/BUILDID.lines             answers of debug info by address
 //! ```
-//! A build id identifies a file, and a debug file has the build id of its binary. So an entry is valid
-//! wherever the file is, and even after it was deleted. Only complete results are kept: symbols of a
-//! full table, and answers for which no part of the debug info was missing. Entries are read in
-//! part. A new entry is written to a temporary file and renamed over the old one; if several
-//! processes write at once, the last one wins. Only the user can write to the folder, so the names
-//! are trusted.
+//! A build id identifies a file, and a debug file has the build id of its binary. So an entry is
+//! valid wherever the file is, and even after it was deleted. Only complete results are kept:
+//! symbols of a full table, and answers for which no part of the debug info was missing. Entries
+//! are read in part. A new entry is written to a temporary file and renamed over the old one; if
+//! several processes write at once, the last one wins. Only the user can write to the folder, so
+//! entries are checked for damage, not for forgery.
 
 mod blocks;
 mod lines;
@@ -34,10 +34,10 @@ const SYMBOLS: u64 = 1;
 const MANGLED_SYMBOLS: u64 = 2;
 const LINES: u64 = 3;
 
-/// Symbols from which on a table is kept: a smaller one is read from the ELF file as fast.
+/// A table with fewer symbols isn't kept: it is read from the ELF file as fast.
 const MIN_SYMBOLS: usize = 1 << 11;
 
-/// Precision of a file's time of last use.
+/// Precision of a file's time of last use: it is updated if it is older.
 const USE_PRECISION: Duration = Duration::from_secs(3600);
 
 /// Age from which on a temporary file is a leftover of a killed process.
@@ -53,7 +53,7 @@ pub struct SymbolCache {
     pub folder: PathBuf,
     /// Limit on the bytes of all files. Above it, the least recently used files are removed.
     pub max_bytes: u64,
-    /// The user, who owns all files.
+    /// Id of the user who must own all files.
     pub uid: u32,
 }
 
@@ -83,7 +83,7 @@ impl SymbolCache {
         self.open(&path, kind).map(KeptTable::new)
     }
 
-    /// Keeps the symbols of a file, unless the table is small.
+    /// Keeps the symbols of a file, unless the table is small or too large.
     pub(crate) fn keep_table(&self, build_id: BuildId, demangled: bool, table: &SymbolTable) {
         if table.len() < MIN_SYMBOLS {
             return;
@@ -116,14 +116,14 @@ impl SymbolCache {
     }
 
     fn write(&self, path: &Path, kind: u64, tables: &[Vec<u8>; 4]) {
-        // If writing fails, the next run looks everything up again.
+        // If writing fails, the next run looks the new results up again.
         if Blocks::write(path, kind, tables.each_ref().map(Vec::as_slice)).is_ok() {
             self.sweep(path);
         }
     }
 
-    /// Removes the least recently used files until the rest is within the limit, and leftovers of
-    /// killed processes.
+    /// Removes the least recently used files until the rest is within the limit, but not the one
+    /// just written. Removes leftovers of killed processes.
     fn sweep(&self, just_written: &Path) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();
@@ -155,7 +155,8 @@ impl SymbolCache {
     }
 }
 
-/// Sets a file's time of modification to now: most file systems are mounted without access times.
+/// Sets a file's time of modification to now, if it is older than [`USE_PRECISION`]. The access
+/// time wouldn't do: a mount with `noatime` never updates it.
 fn update_time_of_use(file: &File) {
     let now = SystemTime::now();
     let used = file.metadata().and_then(|meta| meta.modified());

@@ -27,22 +27,22 @@ use crate::elf;
 /// Default validity of an empty file in the cache: 10 minutes, as in elfutils.
 const MISS: Duration = Duration::from_secs(600);
 
-/// Bytes that a server must send per [`Servers::timeout`], as in elfutils. A slower server isn't asked
-/// again.
+/// Bytes that a server must send per [`Servers::timeout`], as in elfutils. A slower server isn't
+/// asked again.
 const LEAST_BYTES: u64 = 100 << 10;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Servers, and limits on time and size.
+/// Servers, a proxy, and limits on time and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
     /// Base URLs, in the order of requests.
     pub urls: Vec<String>,
-    /// Time in which a server must answer and send 100 KiB; one that doesn't isn't asked again.
-    /// `None`: no limit.
+    /// Time in which a server must answer, and time for each 100 KiB; a slower one isn't asked
+    /// again. `None`: no limit.
     pub timeout: Option<Duration>,
-    /// Limit on the time for one file.
+    /// Limit on the time for one file from one server. `None`: no limit.
     pub max_time: Option<Duration>,
     /// Limit on a file's size in bytes.
     pub max_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Servers {
 impl Servers {
     /// Default of `DEBUGINFOD_TIMEOUT`.
     pub const TIMEOUT: Duration = Duration::from_secs(90);
-    /// Default of `DEBUGINFOD_MAXSIZE`, in bytes.
+    /// tare's default of `DEBUGINFOD_MAXSIZE`, in bytes.
     pub const MAX_BYTES: u64 = 4 << 30;
 }
 
@@ -80,7 +80,7 @@ impl Artifact {
 /// Progress of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum DownloadProgress<'a> {
-    /// A request was sent.
+    /// A request is about to be sent.
     Asks {
         /// URL of the file.
         url: &'a str,
@@ -115,7 +115,7 @@ pub struct Debuginfod {
 
 #[derive(Debug, Default)]
 struct ClientState {
-    /// Indices of the servers that failed.
+    /// Indices of the servers that aren't asked again.
     given_up: Vec<usize>,
     asked: HashMap<(BuildId, Artifact), Option<PathBuf>>,
 }
@@ -214,7 +214,8 @@ impl Debuginfod {
         None
     }
 
-    /// Whether all servers recently answered that they lack the file. A stale entry is removed.
+    /// Whether all servers recently answered that they lack the file. If not, removes what is at
+    /// the path: a stale answer, or a file that the search passed over.
     fn is_known_absent(&self, path: &Path) -> bool {
         let Ok(meta) = std::fs::symlink_metadata(path) else { return false };
         let age = meta.modified().ok().and_then(|time| time.elapsed().ok());
@@ -234,8 +235,8 @@ impl Debuginfod {
         seconds.map_or(MISS, Duration::from_secs)
     }
 
-    /// Creates the directory of a build id; `None` if the cache belongs to another user or the
-    /// directory can't be created.
+    /// Creates the directory of a build id; `None` if it can't be created, or if it or the cache
+    /// belongs to another user or can be written by one.
     fn make_folder(&self, folder: &Path) -> Option<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         for folder in [&self.cache, folder] {

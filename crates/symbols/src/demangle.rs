@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions, Symbol};
 
-/// Demangles a C++ or Rust name, without parameters and hashes; returns any other name unchanged.
-/// Invalid UTF-8 is replaced.
+/// Demangles a C++ or Rust name, without hashes, and without parameters except those of a thunk's
+/// target. Returns any other name unchanged. Invalid UTF-8 is replaced.
 pub(crate) fn demangle(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     if !(text.starts_with("_Z") || text.starts_with("_R") || text.starts_with("__Z")) {
@@ -24,7 +24,8 @@ pub(crate) fn demangle(name: &[u8]) -> String {
     }
 }
 
-/// Whether a `_ZN` name ends with `17h` and a hash of 16 digits: Rust's legacy mangling.
+/// Whether the last `17h` of a name is followed by a hash of 16 digits and `E`: Rust's legacy
+/// mangling.
 fn has_rust_hash(name: &str) -> bool {
     name.rsplit_once("17h").is_some_and(|(_, hash)| {
         let (digits, end) = hash.split_at_checked(16).unwrap_or_default();
@@ -32,7 +33,7 @@ fn has_rust_hash(name: &str) -> bool {
     })
 }
 
-/// Demangles a C++ name as `c++filt -p` and perf do.
+/// Demangles a C++ name as `c++filt -p` and perf do, with a few exceptions (`docs/symbols.md`).
 fn cpp(name: &[u8]) -> Option<String> {
     const MAX_BYTES: usize = 4096;
     const MAX_DEPTH: u32 = 96;
@@ -59,7 +60,7 @@ fn without_type<'a>(name: &'a [u8], parse: &ParseOptions) -> Option<BorrowedSymb
     behind.windows(2).any(|part| part == b"sr").then_some(symbol)
 }
 
-/// Rewrites tables and thunks, which the crate prints in braces.
+/// Rewrites names of tables and thunks, which the crate prints in another format than `c++filt`.
 fn special(text: &str) -> String {
     // Other names have no ` [clone .cold]` either.
     let text = text.split(" [clone ").next().unwrap_or(text);
@@ -211,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Compares a thousand names of libstdc++.
+    /// Compares up to 1,000 names of libstdc++, and allows differences in 1%.
     #[test]
     fn agrees_with_cxxfilt_on_libstdcxx() {
         let run = |program: &str, args: &[&str]| {

@@ -13,7 +13,7 @@ impl DsoId {
         Self(index)
     }
 
-    /// The number, counted from 0 in the order of the recording.
+    /// The number, counted from 0 in the order in which the table got its DSOs.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -29,7 +29,9 @@ impl DsoId {
 pub struct DsoAddress {
     /// DSO of the address.
     pub dso: DsoId,
-    /// Address in the DSO: in an ELF file, the offset of the byte.
+    /// Address in the DSO. In an ELF file and in the vDSO it is the offset of the byte; in the
+    /// kernel, its modules and perf maps the address in memory; in other kernel code the offset
+    /// from the start; in a jitdump see [`crate::JitChange::code`].
     pub address: u64,
 }
 
@@ -41,7 +43,7 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// `None` if there are no bytes, or only zeros. Bytes after the 20th are dropped.
+    /// Drops bytes after the 20th. `None` if the rest is empty, or only zeros.
     #[must_use]
     pub fn new(id: &[u8]) -> Option<Self> {
         let id = &id[..id.len().min(20)];
@@ -76,13 +78,13 @@ impl std::fmt::Debug for BuildId {
 pub enum DsoKind {
     /// An ELF file on a disk, by its path.
     Elf,
-    /// The kernel's text: kallsyms.
+    /// The kernel's text. Its symbols come from kallsyms or from the kernel's ELF file.
     Kernel,
-    /// A module of the kernel: kallsyms.
+    /// A module of the kernel. Its symbols come from kallsyms or from the module's ELF file.
     Module,
     /// Kernel code added at run time, such as a BPF program. It is a single symbol.
     Ksymbol {
-        /// Size of the symbol.
+        /// Size of the symbol in bytes.
         bytes: u64,
     },
     /// The ELF image that the kernel maps into each process.
@@ -97,7 +99,7 @@ pub enum DsoKind {
         /// The process.
         pid: i32,
     },
-    /// No code.
+    /// Memory without a file and without symbols.
     Anonymous,
 }
 
@@ -115,19 +117,20 @@ impl DsoKind {
     }
 }
 
-/// A file with code, or something like it, as the recording describes it (`struct dso` of perf).
+/// A place of code as the recording describes it: a file, the kernel, or memory (`struct dso` of
+/// perf).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dso {
     /// Kind of the DSO.
     pub kind: DsoKind,
-    /// Path, or a name in square brackets. Untrusted.
+    /// Path, or a name such as `[kernel.kallsyms]`. Untrusted.
     pub name: Vec<u8>,
     /// Build id of the recorded file, if known.
     pub build_id: Option<BuildId>,
 }
 
-/// A recorded mapping of a DSO. While the process runs it gives access to the file, even if the path
-/// changed.
+/// A recorded mapping of a DSO. While the process runs, its mapping gives access to the file, even
+/// if the path changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DsoMapping {
     /// Process with the mapping.
@@ -144,7 +147,7 @@ pub(crate) struct RecordedDso<'a> {
     pub(crate) dso: &'a Dso,
     /// Inode number, if there is no build id.
     pub(crate) inode: Option<u64>,
-    /// Its first mappings.
+    /// Its first mappings, one per process.
     pub(crate) mapped: &'a [DsoMapping],
     /// Path of the file if the name isn't a path: of a kernel module.
     pub(crate) path: Option<&'a [u8]>,
@@ -200,7 +203,7 @@ impl DsoTable {
         Some(id)
     }
 
-    /// Notes a mapping of a DSO. The table keeps a few of each DSO.
+    /// Notes a mapping of a DSO. The table keeps the first one of each of the first four processes.
     pub fn note_mapping(&mut self, id: DsoId, mapped: DsoMapping) {
         const MAX_MAPPINGS: usize = 4;
         let known = self.mapped.entry(id).or_default();
@@ -215,19 +218,19 @@ impl DsoTable {
         self.mapped.get(&id)?.first().copied()
     }
 
-    /// Notes the path of a DSO's file, for a DSO whose name isn't a path.
+    /// Notes the path of a DSO's file, for a DSO whose name isn't a path. The first one stays.
     pub fn note_path(&mut self, id: DsoId, path: &[u8]) {
         self.paths.entry(id).or_insert_with(|| path.to_vec());
     }
 
-    /// Returns everything about a DSO; `None` for a DSO of another table.
+    /// Returns everything about a DSO; `None` for a number that this table doesn't have.
     pub(crate) fn recorded(&self, id: DsoId) -> Option<RecordedDso<'_>> {
         let mapped = self.mapped.get(&id).map_or(&[][..], Vec::as_slice);
         let path = self.paths.get(&id).map(Vec::as_slice);
         Some(RecordedDso { dso: self.get(id)?, inode: self.inodes.get(&id).copied(), mapped, path })
     }
 
-    /// Returns a DSO by its number; `None` for a DSO of another table.
+    /// Returns a DSO by its number; `None` if this table doesn't have it.
     #[must_use]
     pub fn get(&self, id: DsoId) -> Option<&Dso> {
         self.dsos.get(id.index())

@@ -1,4 +1,4 @@
-//! Symbols of ELF files.
+//! Reads ELF files: build ids, symbols, segments, unwind tables, Go's tables, and kernel modules.
 
 mod frames;
 mod go;
@@ -55,7 +55,7 @@ pub(crate) fn code<'d, R: ReadRef<'d>>(data: R) -> object::Result<Segments> {
     }
 }
 
-/// Returns the address of a symbol in an ELF file's table.
+/// Returns the address of a symbol in an ELF file's full symbol table.
 pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Result<Option<u64>> {
     fn of_class<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         data: R,
@@ -81,7 +81,8 @@ pub(crate) fn address_of<'d, R: ReadRef<'d>>(data: R, name: &[u8]) -> object::Re
 /// Symbols of an ELF file, and links to files with more.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// Symbols by file offset.
+    /// Symbols by DSO address: the offset in the binary, for the kernel's image the recorded
+    /// address.
     pub(crate) symbols: SymbolTableBuilder,
     /// Stubs that call functions of other files.
     stubs: Vec<Stub>,
@@ -92,9 +93,10 @@ pub(crate) struct Image {
     pub(crate) segments: Segments,
     /// Whether the file has a full symbol table, not only the dynamic linker's.
     pub(crate) has_symtab: bool,
-    /// A compressed ELF file with symbols (MiniDebugInfo); empty if the file has a full table.
+    /// A compressed ELF file with symbols (MiniDebugInfo); empty if the file lacks it or has a full
+    /// table.
     mini: Vec<u8>,
-    /// Functions in the tables of Go's runtime; `None` if the file has a full table.
+    /// Functions in the tables of Go's runtime; `None` if the file lacks them or has a full table.
     go: Option<SymbolTableBuilder>,
 }
 
@@ -109,7 +111,8 @@ struct Stub {
 }
 
 impl Image {
-    /// Reads the symbols. Pass the binary's segments for a debug file, whose own have no valid offsets.
+    /// Reads the symbols. Pass the binary's segments for a debug file, whose own have no valid
+    /// offsets.
     pub(crate) fn read<'d, R: ReadRef<'d>>(
         data: R,
         segments: Option<&Segments>,
@@ -120,7 +123,7 @@ impl Image {
         }
     }
 
-    /// Reads everything except the symbols.
+    /// Reads the build id, the debug link and the segments only.
     pub(crate) fn read_outline<'d, R: ReadRef<'d>>(data: R) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::outline::<elf::FileHeader32<Endianness>, R>(data, None),
@@ -179,8 +182,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Combines symbols and stubs. A debug file lacks the stubs' code, so its symbols get the stubs of
-    /// `self`.
+    /// Combines symbols and stubs. The symbols of `debug`, if it has any, replace this file's. A
+    /// debug file lacks the stubs' code, so its symbols get the stubs of `self`.
     pub(crate) fn into_symbols(self, debug: Option<Self>) -> SymbolTableBuilder {
         let of_debug = debug.map(|debug| debug.symbols).filter(|symbols| !symbols.is_empty());
         let mut symbols = of_debug.unwrap_or_else(|| {
@@ -245,8 +248,8 @@ impl Image {
     }
 }
 
-/// Reads the symbols of MiniDebugInfo, an ELF file without code, compressed with xz (section "Debugging
-/// information in a special section" of gdb's manual).
+/// Reads the symbols of MiniDebugInfo, an ELF file without code, compressed with xz (section
+/// "Debugging information in a special section" of gdb's manual).
 fn mini_symbols(packed: &[u8], segments: &Segments) -> Option<SymbolTableBuilder> {
     const LARGEST: u64 = 1 << 28;
     // Symbol tables compress to a fourth to a sixth of their size.
@@ -275,14 +278,14 @@ fn go_symbols(go: &GoFunctions, segments: &Segments) -> SymbolTableBuilder {
     symbols
 }
 
-/// Reads the functions in the tables of Go's runtime.
+/// Reads the functions in the tables of Go's runtime; an error if the file isn't a 64-bit one.
 pub(crate) fn go_functions<'d, R: ReadRef<'d>>(data: R) -> object::Result<Option<GoFunctions>> {
     let header = elf::FileHeader64::<Endianness>::parse(data)?;
     Ok(GoFunctions::read(&Sections::read(header, data)?))
 }
 
-/// Converts a symbol, without changing its address; `None` unless it is a function, data, or a label
-/// in a section of code or data.
+/// Converts a symbol, without changing its address; `None` unless it is a function, data, or a
+/// label in a section of code or data.
 fn new_symbol<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     sections: &Sections<'d, H, R>,
     table: &ElfSymbolTable<'d, H>,
@@ -317,7 +320,7 @@ fn kind_of<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
     match symbol.st_type() {
         elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_OBJECT => Some(SymbolKind::Object),
         elf::STT_NOTYPE => {
-            // ARM marks the starts of code and data with symbols such as `$x`.
+            // Files for ARM and RISC-V mark the starts of code and data with symbols such as `$x`.
             let is_mark = matches!(sections.machine, elf::EM_ARM | elf::EM_AARCH64 | elf::EM_RISCV)
                 && first_of_name == b'$';
             let is_hidden = matches!(symbol.st_visibility(), elf::STV_HIDDEN | elf::STV_INTERNAL);

@@ -1,9 +1,9 @@
 //! Opens files of just-in-time compilers: perf maps and jitdumps.
 //!
-//! Usually they are in a world-writable folder. A file is trusted only if the recorded process's user,
-//! the reader or root owns it, and if it is a regular file with a single name, not reached through a
-//! symbolic link. A process in a container writes to its own `/tmp` under its own process id: while it
-//! runs, its files are found through `/proc/PID/root`.
+//! Usually they are in a world-writable folder. A file is trusted only if the recorded process's
+//! user, the reader or root owns it, and if it is a regular file with a single name, not a symbolic
+//! link. A process in a container writes to its own `/tmp` under its own process id: while it runs,
+//! its files are found through `/proc/PID/root`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ use crate::dso::{Dso, DsoKind};
 use crate::search::{SymbolOptions, used};
 use crate::unresolved::Unresolved;
 
-/// Refuse a symbolic link, and don't wait for the writer of a FIFO.
+/// Flags that refuse a symbolic link, and don't wait for the writer of a FIFO.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -32,8 +32,8 @@ pub struct RecordedProcess {
     pub uid: u32,
     /// Process id in its own PID namespace.
     pub own_pid: i32,
-    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`). It tells the process from a
-    /// later one with the same id.
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`). It tells the process
+    /// from a later one with the same id.
     pub start_ticks: u64,
 }
 
@@ -43,7 +43,7 @@ pub type RecordedProcesses = HashMap<i32, RecordedProcess, foldhash::fast::Rando
 /// Opens the perf map or the jitdump of a DSO.
 ///
 /// # Errors
-/// Fails if the file is missing or not trusted.
+/// Fails if the file is missing, not readable or not trusted.
 pub(crate) fn open(
     options: &SymbolOptions,
     processes: &RecordedProcesses,
@@ -85,7 +85,8 @@ fn find(
     }
 }
 
-/// Opens a file that `tare record --keep-binaries` kept of a process.
+/// Opens a file that `tare record --keep-binaries` kept of a process. It is trusted if the reader
+/// or root owns it.
 fn open_kept(
     options: &SymbolOptions,
     dso: &Dso,
@@ -130,8 +131,9 @@ fn check(options: &SymbolOptions, file: File, owner: Option<u32>) -> Result<File
     if is_file && is_trusted { Ok(file) } else { Err(Unresolved::NotTrusted) }
 }
 
-/// Refuses a file that the process's user may not read. The process chooses what is at a path below its
-/// root: in a mount namespace of its own it can put one of root's files there.
+/// Refuses a file unless the process's user owns it or everyone may read it. The process chooses
+/// what is at a path below its root: in a mount namespace of its own it can put one of root's files
+/// there.
 fn check_reach(file: File, uid: u32) -> Result<File, Unresolved> {
     let meta = file.metadata().map_err(|_| Unresolved::NotReadable)?;
     let can_read = meta.uid() == uid || meta.mode() & 0o004 != 0;
@@ -167,7 +169,8 @@ mod tests {
     /// The container's root.
     const ROOT: &str = "proc/7/root";
 
-    /// A machine as a folder: a process 7 that is 1 in its container, and files of both.
+    /// A folder with a machine's files: of process 7, which is 1 in its container, with a perf map
+    /// inside the container and one outside.
     fn machine() -> (tempfile::TempDir, SymbolOptions, RecordedProcesses) {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

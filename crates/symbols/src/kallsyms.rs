@@ -29,7 +29,8 @@ impl Kallsyms {
     pub(crate) fn parse(text: &[u8]) -> Self {
         let new = || SymbolTableBuilder::new(NameSource::Kallsyms);
         let mut kernel = new();
-        // A line has about 45 bytes, 25 of them the name. Reserved memory costs nothing until written.
+        // A line has about 45 bytes, 25 of them the name. Reserved memory costs nothing until
+        // written.
         kernel.reserve(text.len() / 45, text.len() / 2);
         let mut modules: HashMap<&[u8], SymbolTableBuilder> = HashMap::new();
         let mut references = Vec::new();
@@ -77,8 +78,8 @@ impl Kallsyms {
         self.modules.get(name)
     }
 
-    /// Returns the address of `_text`, `_stext` or a bound of [`LOCK_SECTIONS`]; `None` for any other
-    /// name. It is 0 if the kernel hides its addresses.
+    /// Returns the address of `_text`, `_stext` or a bound of [`LOCK_SECTIONS`]; `None` for any
+    /// other name. It is 0 if the kernel hides its addresses.
     pub(crate) fn reference(&self, name: &[u8]) -> Option<u64> {
         self.references
             .iter()
@@ -86,7 +87,8 @@ impl Kallsyms {
             .map(|(_, address)| *address)
     }
 
-    /// Whether the kernel hid its addresses from this user: all of them are 0.
+    /// Whether the list has no addresses: it is empty, or the kernel hid them from this user, and
+    /// all are 0.
     pub(crate) fn is_hidden(&self) -> bool {
         self.kernel.is_empty() || self.kernel.len() == 1 && self.kernel.find(0).is_some()
     }

@@ -19,7 +19,8 @@ use crate::unresolved::Unresolved;
 /// The symbols of the kernel that runs here.
 pub(crate) struct RunningKernel {
     pub(crate) text: Vec<u8>,
-    /// Path and first line of the copy to write; `None` if the text came from the copy.
+    /// Path and first line of the copy to write; `None` if the text came from the copy, or there
+    /// can be no copy.
     missing_copy: Option<(PathBuf, String)>,
 }
 
@@ -46,23 +47,24 @@ impl RunningKernel {
     }
 }
 
-/// Returns the first line of a valid copy: the boot's id, and a hash of the loaded modules and their
-/// addresses. `None` if the kernel gives no boot id.
+/// Returns the first line of a valid copy: the boot's id, and a hash of the loaded modules' names,
+/// sizes and addresses. `None` if the kernel gives no boot id.
 fn holds_for(options: &SymbolOptions) -> Option<String> {
     let boot = search::read_text(&options.path(b"/proc/sys/kernel/random/boot_id")).ok()?;
     let boot = std::str::from_utf8(&boot).ok()?.trim();
     let modules = search::read_text(&options.path(b"/proc/modules")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
     for line in modules.split(|byte| *byte == b'\n') {
-        // Name, size, number of users, dependents, state, address. The number of users changes without
-        // moving a symbol.
+        // Name, size, number of users, dependents, state, address. The number of users changes
+        // without moving a symbol.
         let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
         [words.first(), words.get(1), words.get(5)].hash(&mut hasher);
     }
     Some(format!("# kallsyms of boot {boot} with modules {:016x}\n", hasher.finish()))
 }
 
-/// Returns the copy if it exists, is valid, and only its owner could have changed it.
+/// Returns the copy if it exists, is valid, belongs to the reader, and only the reader may access
+/// it.
 fn read_copy(options: &SymbolOptions, path: &Path, holds_for: &str) -> Option<Vec<u8>> {
     let mut open = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -102,7 +104,7 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
-    /// A machine as a folder, with a place for a copy.
+    /// A folder with a machine's files, and options that put a copy there.
     fn machine() -> (tempfile::TempDir, SymbolOptions) {
         let folder = tempfile::tempdir().unwrap();
         let options = SymbolOptions {

@@ -17,10 +17,10 @@ pub struct RecordedKernel {
     pub release: Option<Vec<u8>>,
     /// Architecture, as in `uname -m`: `HEADER_ARCH` of `perf.data`.
     pub arch: Option<Vec<u8>>,
-    /// Build id of the kernel's text.
+    /// Build id of the kernel's image.
     pub build_id: Option<BuildId>,
-    /// A symbol (`_text` or `_stext`) and its recorded address: each boot may place the kernel at another
-    /// address.
+    /// A symbol (`_text` or `_stext`) and its recorded address: each boot may place the kernel at
+    /// another address.
     pub reference: Option<(Vec<u8>, u64)>,
 }
 
@@ -34,7 +34,8 @@ impl RecordedKernel {
         self.build_id.or_else(running)
     }
 
-    /// Whether it is the running kernel, by build id, else by architecture and release.
+    /// Checks that it is the running kernel: by build id, else by architecture, if known, and
+    /// release.
     pub(crate) fn is_running(&self, options: &SymbolOptions) -> Result<(), Unresolved> {
         let same = |is_same| if is_same { Ok(()) } else { Err(Unresolved::OtherKernel) };
         let running = build_id_in(options, b"/sys/kernel/notes");
@@ -52,7 +53,8 @@ impl RecordedKernel {
     }
 }
 
-/// Returns this program's architecture, if `uname -m` has the same name for it.
+/// Returns this program's architecture, if `uname -m` has the same name for it and recorded paths
+/// are this machine's.
 fn built_for(options: &SymbolOptions) -> Option<Vec<u8>> {
     const SAME: [&str; 4] = ["x86_64", "aarch64", "riscv64", "s390x"];
     let here = Some(std::env::consts::ARCH).filter(|arch| SAME.contains(arch))?;
@@ -66,7 +68,7 @@ fn line(options: &SymbolOptions, path: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Adds the kernel's symbols to the used files: by build id as in perf's cache, else as
-/// `/proc/kallsyms`.
+/// `/proc/kallsyms`, with files of the recorded release and architecture.
 fn note(options: &SymbolOptions, recorded: &RecordedKernel, text: &[u8]) {
     // The first line of a copy is not part of the list.
     let is_copy = text.starts_with(b"#");
@@ -100,8 +102,8 @@ pub(crate) struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// Reads the symbols from [`SymbolOptions::kallsyms`]; else from the running kernel if it is the
-    /// recorded one; else from perf's cache.
+    /// Reads the symbols from [`SymbolOptions::kallsyms`]; else from the running kernel if it is
+    /// the recorded one; else from perf's cache.
     pub(crate) fn load(
         options: &SymbolOptions,
         recorded: &RecordedKernel,
@@ -135,7 +137,8 @@ impl KernelSymbols {
         Ok(Self { kallsyms, shift: shift.unwrap_or(0), is_running })
     }
 
-    /// Returns the kernel's own symbols. Their addresses are [`Self::shift`] above the recorded ones.
+    /// Returns the kernel's own symbols. Their addresses are [`Self::shift`] above the recorded
+    /// ones.
     pub(crate) fn kernel(&self) -> &SymbolTable {
         &self.kallsyms.kernel
     }
@@ -149,8 +152,8 @@ impl KernelSymbols {
         })
     }
 
-    /// Returns the recorded addresses of a module's functions by name, without names that occur twice.
-    /// `shift` comes from [`Self::check_module`].
+    /// Returns the recorded addresses of a module's symbols by name, without names that occur
+    /// twice. `shift` comes from [`Self::check_module`].
     pub(crate) fn function_addresses(&self, name: &[u8], shift: u64) -> HashMap<Vec<u8>, u64> {
         let mut known: HashMap<Vec<u8>, Option<u64>> = HashMap::new();
         for number in 0.. {
@@ -204,8 +207,8 @@ impl KernelSymbols {
     }
 }
 
-/// Returns a module's address from `/proc/modules`: `name size users dependents state address`. `None`
-/// if it isn't loaded, or its address is hidden.
+/// Returns a module's address from `/proc/modules`: `name size users dependents state address`.
+/// `None` if it isn't loaded, or its address is hidden.
 fn base(modules: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = modules.split(|byte| *byte == b'\n').map(|line| line.split(|b| *b == b' '));
     let address = lines.find_map(|mut words| {
@@ -228,8 +231,8 @@ fn build_id_in(options: &SymbolOptions, path: &[u8]) -> Option<BuildId> {
     note_build_id(&search::read_text(&options.path(path)).ok()?)
 }
 
-/// Finds the build id among ELF notes in this machine's byte order. A note has name size, description
-/// size, type, name, description.
+/// Finds the build id among ELF notes in this machine's byte order. A note has name size,
+/// description size, type, name, description.
 fn note_build_id(mut notes: &[u8]) -> Option<BuildId> {
     loop {
         let word = |at: usize| Some(u32::from_ne_bytes(*notes.get(at..)?.first_chunk()?) as usize);
@@ -253,7 +256,7 @@ mod tests {
 
     const RELEASE: &[u8] = b"6.1.0-9";
 
-    /// A machine with a kernel and the module `mod`, as a folder.
+    /// A folder with the files of a machine with a kernel and the module `mod`.
     fn machine() -> (tempfile::TempDir, SymbolOptions) {
         let folder = tempfile::tempdir().unwrap();
         let options = SymbolOptions { symfs: folder.path().into(), ..SymbolOptions::default() };

@@ -22,19 +22,20 @@ pub(crate) struct KernelFile {
     debug_link: Option<DebugLink>,
     /// From the file's own addresses to recorded ones.
     pub(crate) addresses: Segments,
-    /// From the file's own addresses to the bytes there.
+    /// From the file's own addresses to the offsets of their bytes.
     code: Segments,
     /// Where the module was loaded; `None` for the image.
     module: Option<LoadedModule>,
     release: Option<Vec<u8>>,
 }
 
-/// Checks that [`SymbolOptions::vmlinux`] is a kernel image, and that of the recorded kernel if its
-/// build id is known.
+/// Checks that a file can be [`SymbolOptions::vmlinux`]: an ELF file with a build id, and with the
+/// recorded kernel's if that is known.
 ///
 /// # Errors
-/// [`Unresolved::NoFile`], [`Unresolved::NotReadable`], [`Unresolved::Malformed`],
-/// [`Unresolved::NoBuildId`], [`Unresolved::OtherVmlinux`].
+/// [`Unresolved::NoFile`] or [`Unresolved::NotReadable`] if it can't be opened,
+/// [`Unresolved::Malformed`] if it isn't an ELF file, [`Unresolved::NoBuildId`] if it has no build
+/// id, [`Unresolved::OtherVmlinux`] if it has another one than the recorded kernel.
 pub fn check_vmlinux(path: &Path, recorded: &RecordedKernel) -> Result<(), Unresolved> {
     let id = find::named(path)?.build_id.ok_or(Unresolved::NoBuildId)?;
     let is_other = recorded.build_id.is_some_and(|recorded| recorded != id);
@@ -42,7 +43,8 @@ pub fn check_vmlinux(path: &Path, recorded: &RecordedKernel) -> Result<(), Unres
 }
 
 impl KernelFile {
-    /// Opens the recorded kernel's image: the one that the user named, else one found by build id.
+    /// Opens the recorded kernel's image: the file that the user named, if the build id matches, or
+    /// if the user named none, one found by build id.
     pub(crate) fn vmlinux(
         options: &SymbolOptions,
         kernel: &RecordedKernel,
@@ -85,7 +87,7 @@ impl KernelFile {
         Ok(file)
     }
 
-    /// Opens a module's file. `known` has recorded addresses of its functions.
+    /// Opens a module's file, found by build id. `known` has recorded addresses of its functions.
     pub(crate) fn module(
         options: &SymbolOptions,
         kernel: &RecordedKernel,
@@ -129,7 +131,7 @@ impl KernelFile {
         Ok(found.ok_or(Unresolved::Stripped)?.build(options.demangle))
     }
 
-    /// Reads the full symbol table of a file.
+    /// Reads the symbol table of a file.
     fn symbols(&self, found: &FoundFile) -> Result<SymbolTableBuilder, Unresolved> {
         let cache = ReadCache::new(&found.file);
         let symbols = match &self.module {
@@ -156,8 +158,8 @@ impl KernelFile {
             .or_else(|| self.debug_files(options, Some(recorded)).find_map(|debug| open(&debug)))
     }
 
-    /// Opens candidates for the debug file: by build id, and for a module where distributions install
-    /// them.
+    /// Iterates over other files with the same build id, which may have symbols and debug info.
+    /// With `recorded`, also searches where distributions install the debug files of modules.
     fn debug_files<'a>(
         &'a self,
         options: &'a SymbolOptions,

@@ -1,18 +1,20 @@
-//! Symbols, address spaces and unwinding: addresses in, names out.
+//! Names of addresses: functions and source lines. Addresses of call chains: unwinding of copied
+//! stacks.
 //!
 //! ```text
-//! pid, address --AddressSpaces--> mapping --Mapping::to_dso--> DSO, address in it --Symbolizer--> symbol
+//! pid, address --AddressSpaces--> mapping --Mapping::to_dso--> DSO, address in it
+//! DSO, address in it --Symbolizer--> symbol
 //! registers, copied stack --Unwinder--> addresses
 //! ```
 //! The caller describes what is mapped where ([`AddressSpaces`], [`DsoTable`]), in the order of the
 //! recording's mapping records. The [`Symbolizer`] reads the symbols of a DSO at the first lookup
-//! there: of ELF files and their debug files, of the kernel and its modules, of perf maps and
-//! jitdumps. Several threads may use it at once. An address without a name has a reason
-//! ([`Unresolved`]). Address spaces and the choice among several symbols at one address follow
-//! `perf`'s rules, so that both print the same names.
+//! there: of ELF files and their debug files, of the kernel and its modules, of the vDSO, of perf
+//! maps and jitdumps. Several threads may use a [`Symbolizer`] at once. For an address without a
+//! name it returns the reason ([`Unresolved`]). Of several symbols at one address it chooses by
+//! `perf`'s rules, except between the variants of a constructor or destructor.
 //!
-//! Nothing here reads the environment: [`SymbolOptions`] names the folders to search. Files are
-//! untrusted, and reading them is bounded ([`limits`]).
+//! Where to search comes from [`SymbolOptions`], not from the environment. The files that a
+//! recording names are untrusted, and reading them is bounded ([`limits`]).
 //!
 //! # Example
 //! Find the name of one of this process's own functions:
@@ -25,7 +27,7 @@
 //! }
 //!
 //! let (mut dsos, mut spaces) = (DsoTable::default(), AddressSpaces::default());
-//! // In a recording, the mappings are records of type PERF_RECORD_MMAP2.
+//! // In a recording, the mappings are records of type PERF_RECORD_MMAP or PERF_RECORD_MMAP2.
 //! for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
 //!     let words: Vec<&str> = line.split_whitespace().collect();
 //!     let [range, prot, pgoff, _device, _inode, path] = words[..] else { continue };
@@ -96,29 +98,32 @@ pub use unwind::{Registers, Stack, UnwindCache, UnwindOutcome, Unwinder};
 
 /// Limits on the memory and work that an untrusted file can cause.
 pub mod limits {
-    /// Bytes of a symbol table or string table.
+    /// Bytes of a section; a larger one counts as empty. Sections of mapped files, such as debug
+    /// info, have no such limit.
     pub const SECTION_BYTES: u64 = 1 << 30;
-    /// Segments read of an ELF file.
+    /// Segments read of an ELF file, or sections with code.
     pub const SEGMENTS: usize = 1 << 10;
     /// Symbols of a file.
     pub const SYMBOLS: usize = 1 << 25;
-    /// Bytes of the symbol tables of all files together.
+    /// Bytes of symbol tables, cached results and debug info in memory, of all files together. The
+    /// kernel's symbol list doesn't count.
     pub const TABLE_BYTES: usize = 1 << 31;
-    /// Bytes of a symbol's name; a longer name is cut.
+    /// Bytes of a symbol's name, or of the path of a source file; a longer one is cut.
     pub const NAME_BYTES: usize = 1 << 14;
-    /// Bytes of each further name once the names of a file are together longer than the file: they
-    /// overlap.
+    /// Bytes of each further name once the names of a file, which may overlap, exceed a limit that
+    /// grows with its tables.
     pub const SHORT_NAME_BYTES: usize = 1 << 6;
     /// Bytes of a file's names that are demangled to choose among symbols at one address.
     pub const COMPARED_BYTES: usize = 1 << 24;
     /// Mappings of one address space. Linux allows 65,530 by default.
     pub const MAPPINGS: usize = 1 << 17;
-    /// Bytes of the mappings of all address spaces together, shared ones counted once, in addition
-    /// to [`MAPPING_RECORD_BYTES`] per mapping record.
+    /// Bytes of the mappings of all processes together, shared ones counted once, in addition to
+    /// [`MAPPING_RECORD_BYTES`] per mapping record.
     pub const MAPPING_BYTES: usize = 1 << 24;
-    /// Bytes of the shortest mapping record: header, thread, addresses, eight bytes of path.
+    /// Bytes of the shortest mapping record: header, pid and tid, address, length, offset, and
+    /// eight bytes of path.
     pub const MAPPING_RECORD_BYTES: usize = 48;
-    /// Bytes of the mappings of all address spaces together, however many records there are.
+    /// Bytes of the mappings of all processes together, however many records there are.
     pub const ALL_MAPPING_BYTES: usize = 1 << 28;
     /// Bytes of a function's instructions.
     pub const CODE_BYTES: usize = 1 << 24;
@@ -126,26 +131,27 @@ pub mod limits {
     pub const DSOS: usize = 1 << 20;
     /// Bytes of the unwind tables of all files.
     pub const UNWIND_BYTES: u64 = 1 << 30;
-    /// Bytes of call frame instructions for one function: the work of unwinding one frame.
+    /// Bytes of the unwind table's entries for one function (FDE and CIE): the work of unwinding
+    /// one frame.
     pub const UNWIND_INSTRUCTIONS: usize = 1 << 16;
-    /// Bytes of call frame instructions that a thread reads in total: many times those of all
-    /// functions of a large program.
+    /// Bytes of such entries that a thread reads in total: many times those of all functions of a
+    /// large program.
     pub const UNWIND_WORK: usize = 1 << 30;
-    /// Addresses whose rows a thread keeps.
+    /// Addresses for which a thread caches how to unwind them. At the limit, it clears the cache.
     pub const UNWIND_ADDRESSES: usize = 1 << 20;
-    /// Frames of one stack.
+    /// Frames unwound from one copied stack.
     pub const FRAMES: usize = 1 << 12;
-    /// Bytes of a debug file without a build id: its checksum takes reading all of it.
+    /// Bytes of a debug file that is identified by its checksum, which takes reading all of it.
     pub const CHECKED_BYTES: u64 = 1 << 31;
-    /// Bytes of a list of the kernel's symbols.
+    /// Bytes read of a text, such as the kernel's list of symbols; the rest is ignored.
     pub const TEXT_BYTES: u64 = 1 << 28;
     /// Bytes of the decompressed debug sections of a file.
     pub const DECOMPRESSED_BYTES: u64 = 1 << 32;
     /// Bytes of one abbreviation table of debug info.
     pub const ABBREVIATION_BYTES: usize = 1 << 18;
-    /// Address ranges of all units of debug info.
+    /// Range list entries of all units of a file's debug info.
     pub const UNIT_RANGES: usize = 1 << 24;
-    /// Functions inlined into each other at one address.
+    /// Functions at one address, each inlined into the next.
     pub const INLINED: usize = 1 << 8;
     /// Bytes of the content of a compressed file.
     pub const UNPACKED_BYTES: u64 = 1 << 29;
@@ -153,7 +159,7 @@ pub mod limits {
     pub const UNPACKED_TIMES: u64 = 64;
     /// Bytes of a perf map.
     pub const PERF_MAP_BYTES: u64 = 1 << 28;
-    /// Bytes read of a jitdump; most of it is code, which is skipped.
+    /// Bytes of a jitdump, after which records are ignored. Most of it is code, which isn't parsed.
     pub const JITDUMP_BYTES: u64 = 1 << 36;
     /// Functions of a jitdump.
     pub const JIT_FUNCTIONS: usize = 1 << 22;
@@ -161,6 +167,6 @@ pub mod limits {
     pub const JIT_NAME_BYTES: usize = 1 << 28;
     /// Bytes of the code of a function in a jitdump; a larger function is ignored.
     pub const JIT_CODE_BYTES: u64 = 1 << 30;
-    /// Bytes of the lines of a function in a jitdump; more are ignored.
+    /// Bytes of the record with a function's lines in a jitdump; a larger record is ignored.
     pub const JIT_LINES_BYTES: u64 = 1 << 20;
 }

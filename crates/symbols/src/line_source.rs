@@ -9,10 +9,11 @@ use crate::search::SymbolOptions;
 use crate::texts::Texts;
 use crate::unresolved::Unresolved;
 
-/// Average limit on the steps of Go's tables per address: most functions have some hundred.
+/// Average limit on the steps of Go's tables per address: most functions have some hundreds.
 const STEPS_PER_ADDRESS: usize = 1 << 12;
 
-/// Debug info; for a file without, the tables of Go's runtime.
+/// Debug info; for a file without, the tables of Go's runtime, or the source files in its symbol
+/// table.
 #[derive(Debug)]
 pub(crate) enum LineSource {
     Dwarf(Box<DebugInfo>),

@@ -15,16 +15,17 @@ const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// Limit on the memory of a decompressor. `modules_install` makes dictionaries of 2 MiB; the zstd
-/// program's limit is 128 MiB.
+/// Limit on the memory of a decompressor. `modules_install` makes dictionaries of at most 2 MiB;
+/// the zstd program's limit is 128 MiB.
 const DICTIONARY_BYTES: usize = 1 << 27;
 const WINDOW_LOG: u32 = 27;
 
 /// Returns the content of a compressed file, in memory, and any other file unchanged.
 ///
 /// # Errors
-/// Fails if the file can't be read or decompressed, and with `FileTooLarge` if the content is larger
-/// than [`limits::UNPACKED_BYTES`] or [`limits::UNPACKED_TIMES`] the compressed size.
+/// Fails if the file can't be read or decompressed, and with `FileTooLarge` if the content is
+/// larger than [`limits::UNPACKED_BYTES`] or than [`limits::UNPACKED_TIMES`] times the compressed
+/// size.
 pub(crate) fn unpacked(file: File) -> io::Result<File> {
     let mut begin = [0; 6];
     if file.read_at(&mut begin, 0)? < begin.len() {
@@ -60,7 +61,8 @@ pub(crate) fn zlib_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
 
 /// Decompresses a section of `size` bytes with zstd.
 pub(crate) fn zstd_section(packed: &[u8], size: usize) -> Option<Vec<u8>> {
-    // The window of a frame, as a power of two, is limited to the size of the section.
+    // The window of a frame is limited to the size of the section, rounded up to a power of two,
+    // but never to less than 8 MiB.
     const MIN_WINDOW_LOG: u32 = 23;
     let mut bytes = Vec::with_capacity(size);
     let mut reader = zstd::stream::read::Decoder::with_buffer(packed).ok()?;

@@ -1,5 +1,5 @@
-//! Perf maps: the list of functions that a just-in-time compiler writes, with a line `START SIZE name`
-//! each, in hexadecimal (`tools/perf/Documentation/jit-interface.txt`).
+//! Perf maps: the list of functions that a just-in-time compiler writes, with a line `START SIZE
+//! name` each, in hexadecimal (`tools/perf/Documentation/jit-interface.txt`).
 
 use std::collections::BTreeMap;
 use std::fs::File;

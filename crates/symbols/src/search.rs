@@ -1,4 +1,4 @@
-//! Finds the files that a recording names.
+//! Finds the files that a recording names, and their debug files.
 //!
 //! ```text
 //! recorded DSO --folders--> locations --location--> open regular files --find--> the recorded file
@@ -33,8 +33,8 @@ pub struct SymbolOptions {
     /// The folder of `.build-id/xx/yyyy/`, usually `~/.debug`: files kept by `perf` or `tare record
     /// --keep-binaries` (`perf-buildid-cache(1)`).
     pub build_id_cache: Option<PathBuf>,
-    /// Folders of separate debug files that the user named. They are searched first: by build id, by
-    /// path, and by name.
+    /// Folders of separate debug files that the user named, searched before [`Self::debug_folders`]
+    /// by build id and by path, and last by name.
     pub debug_dirs: Vec<PathBuf>,
     /// Folders of separate debug files below [`Self::symfs`], searched by build id and by path.
     pub debug_folders: Vec<PathBuf>,
@@ -43,7 +43,8 @@ pub struct SymbolOptions {
     pub debuginfod_cache: Option<PathBuf>,
     /// Servers to ask for files that no folder has.
     pub debuginfod: Option<SharedDebuginfod>,
-    /// A file with the recorded kernel's symbols in the format of `/proc/kallsyms`, which it replaces.
+    /// A file with the recorded kernel's symbols in the format of `/proc/kallsyms`, which it
+    /// replaces.
     pub kallsyms: Option<PathBuf>,
     /// The recorded kernel's ELF file, with symbols and lines.
     pub vmlinux: Option<PathBuf>,
@@ -106,7 +107,8 @@ impl SymbolOptions {
         self.symfs.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Whether recorded paths are this machine's, so that running processes may be the recorded ones.
+    /// Whether recorded paths are this machine's, so that running processes may be the recorded
+    /// ones.
     pub(crate) fn is_here(&self) -> bool {
         self.symfs == Path::new("/")
     }
@@ -120,7 +122,8 @@ pub(crate) fn read_text(path: &Path) -> Result<Vec<u8>, Unresolved> {
     Ok(text)
 }
 
-/// Reads the vDSO from this process's memory: the kernel maps the same image into all processes.
+/// Reads the vDSO from this process's memory: the kernel maps the same image into all processes of
+/// the same ABI.
 pub(crate) fn own_vdso() -> Result<Vec<u8>, Unresolved> {
     const LARGEST: u64 = 1 << 20;
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|error| reason(&error))?;

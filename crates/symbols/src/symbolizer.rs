@@ -41,7 +41,7 @@ use source::SymbolSource;
 /// Bytes freed by [`Symbolizer::renumber`] above which memory goes back to the system at once.
 const GIVE_BACK_BYTES: usize = 4 << 20;
 
-/// A symbol. DSO and number identify it for the lifetime of the [`Symbolizer`].
+/// A symbol. DSO and number identify it until the next [`Symbolizer::renumber`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Symbol {
     /// DSO with the symbol.
@@ -68,8 +68,8 @@ pub struct Symbolizer {
     cache: LookupCache,
 }
 
-/// What is known of a DSO. Each part is read when it is first needed; `None` in a part means that
-/// it doesn't exist or can't be read.
+/// The symbols of a DSO, and parts that are read when they are first needed. `None` in a part means
+/// that it doesn't exist or can't be read.
 #[derive(Debug)]
 struct DsoSymbols {
     source: SymbolSource,
@@ -124,8 +124,8 @@ impl Symbolizer {
         self.processes.remove(&pid);
     }
 
-    /// Whether a recorded kernel address is in a function of the kernel's locks or of its scheduler.
-    /// `false` until a kernel symbol was looked up in a symbol list.
+    /// Whether a recorded kernel address is in a function of the kernel's locks or of its
+    /// scheduler. `false` until a kernel symbol was looked up in a symbol list.
     #[must_use]
     pub fn is_lock_function(&self, address: u64) -> bool {
         self.kernel.loaded().is_some_and(|kernel| kernel.is_lock_function(address))
@@ -155,7 +155,7 @@ impl Symbolizer {
     }
 
     /// Whether the symbols read of a DSO are all that its file can have: a stripped file's dynamic
-    /// symbols are not.
+    /// symbols are not. `false` if none were read.
     #[must_use]
     pub fn has_all_symbols(&self, dso: DsoId) -> bool {
         match self.dsos.get(dso.number()) {
@@ -208,7 +208,7 @@ impl Symbolizer {
     /// Reads the bytes of a function from the recorded build of its file.
     ///
     /// # Errors
-    /// Fails if that file isn't here or doesn't contain the function's bytes.
+    /// Fails if that file isn't here or doesn't contain the function's start.
     pub fn code(&self, dsos: &DsoTable, symbol: Symbol) -> Result<FunctionCode, Unresolved> {
         let recorded = dsos.recorded(symbol.dso).ok_or(Unresolved::NoMapping)?;
         let length = symbol.end.saturating_sub(symbol.start);
@@ -225,10 +225,10 @@ impl Symbolizer {
         FunctionCode::read(&file, address, symbol.start, length)
     }
 
-    /// Reads `length` bytes at an address of a DSO from its file.
+    /// Reads `length` bytes at an address of a DSO from its file, fewer at the file's end.
     ///
     /// # Errors
-    /// Fails if the file isn't here or has no bytes at the address.
+    /// Fails if the file isn't here or has no segment at the address.
     pub fn code_at(
         &self,
         dsos: &DsoTable,
@@ -275,7 +275,9 @@ impl Symbolizer {
     /// Opens the perf map or the jitdump of a DSO.
     ///
     /// # Errors
-    /// [`Unresolved::NoFile`], [`Unresolved::NotReadable`], [`Unresolved::NotTrusted`].
+    /// [`Unresolved::NoFile`] if it is missing or the DSO has another kind,
+    /// [`Unresolved::NotReadable`] if this user may not read it, [`Unresolved::NotTrusted`] if
+    /// another user could have written it.
     pub fn jit_file(&self, dso: &Dso) -> Result<File, Unresolved> {
         jit_file::open(&self.options, &self.processes, dso)
     }
@@ -283,7 +285,7 @@ impl Symbolizer {
     /// Returns the jitdump of a DSO, and reads it at the first call.
     ///
     /// # Errors
-    /// Fails if the DSO is no jitdump or its file can't be read.
+    /// Fails if the DSO is no jitdump, or its file can't be read or has no functions.
     pub fn jitdump(&self, dsos: &DsoTable, dso: DsoId) -> Result<&JitDump<File>, Unresolved> {
         match &self.symbols(dsos, dso)?.source {
             SymbolSource::JitDump(dump) => Ok(dump),

@@ -8,7 +8,8 @@ use crate::demangle::demangle;
 use crate::limits;
 use crate::name_source::NameSource;
 
-/// Binding of a symbol; the higher one wins where several have the same address.
+/// Binding of a symbol. Where several have the same address, a global one wins over a local one,
+/// and a local one over a weak one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binding {
     /// `STB_LOCAL`, and any other binding.
@@ -30,11 +31,11 @@ pub(crate) struct NewSymbol {
     pub(crate) kind: SymbolKind,
 }
 
-/// Kind of a symbol; the higher one wins where several have the same address.
+/// Kind of a symbol; the higher one wins where several have the same address and a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SymbolKind {
-    /// A label in code that is invisible to other files (`STV_HIDDEN`), from hand-written assembly. It
-    /// names code that no other symbol covers, up to the next symbol.
+    /// A label in code that is invisible to other files (`STV_HIDDEN` or `STV_INTERNAL`), from
+    /// hand-written assembly. It names code that no other symbol covers, up to the next symbol.
     HiddenLabel,
     /// `STT_NOTYPE`: a label.
     Label,
@@ -77,7 +78,7 @@ impl NameAt {
     }
 }
 
-/// The symbols of a file that a name belongs to.
+/// Which of a file's symbols a name belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamePart {
     /// Its symbol table.
@@ -98,8 +99,8 @@ struct SymbolEntry {
 }
 
 /// String tables with names that end with a NUL byte. Symbols have offsets into them instead of
-/// copies of their names, which may overlap, so a symbol table is at most a few times larger than its
-/// file.
+/// copies of their names, which may overlap, so a symbol table is at most a few times larger than
+/// its file.
 #[derive(Clone, Debug, Default)]
 struct NameTables {
     parts: [Arc<Vec<u8>>; 4],
@@ -169,8 +170,8 @@ impl SymbolTableBuilder {
         self.add_at(symbol, NamePart::Symbols, offset)
     }
 
-    /// Adds a symbol with its name at an offset of a part's string table. Returns `false` if there are
-    /// too many symbols.
+    /// Adds a symbol with its name at an offset of a part's string table. Returns `false` if there
+    /// are too many symbols, or the offset is too large.
     pub(crate) fn add_at(&mut self, symbol: NewSymbol, part: NamePart, offset: u32) -> bool {
         let Some(name) = NameAt::new(part, offset) else { return false };
         if self.entries.len() + self.hidden.len() >= limits::SYMBOLS {
@@ -206,9 +207,9 @@ impl SymbolTableBuilder {
         self.entries.is_empty() && self.hidden.is_empty()
     }
 
-    /// Builds the table. A symbol without a size extends to the next one, or to the end of the next
-    /// page. The best of several symbols at one address stays; `demangled` compares their demangled
-    /// names. Hidden labels fill the gaps.
+    /// Builds the table. A symbol without a size extends to the next one, the last one to the end
+    /// of the next page. The best of several symbols at one address stays; `demangled` compares
+    /// their demangled names. Hidden labels fill the gaps.
     pub(crate) fn build(mut self, demangled: bool) -> SymbolTable {
         if !self.copied.is_empty() {
             self.names.parts[NamePart::Symbols as usize] = Arc::new(self.copied);
@@ -265,10 +266,10 @@ struct Choice<'a> {
 type NameMerits = (Reverse<usize>, usize);
 
 impl Choice<'_> {
-    /// Whether the later of two symbols at one address is better: with a size, not a label, not weak,
-    /// global, then by name. These are the rules of perf (`choose_best_symbol` in
-    /// `tools/perf/util/symbol.c`). Of the variants of a constructor or destructor, which have the same
-    /// demangled name, the last one wins, as in LLVM's symbolizer.
+    /// Whether the later of two symbols at one address is better: with a size, not a label, not
+    /// weak, global, then by name. These are the rules of perf (`choose_best_symbol` in
+    /// `tools/perf/util/symbol.c`). Of the variants of a constructor or destructor, which have the
+    /// same demangled name, the last one wins, as in LLVM's symbolizer.
     fn is_better(&mut self, later: &Candidate, kept: &Candidate) -> bool {
         let merits = |(entry, binding, kind): &Candidate| {
             let is_weak = *binding == Binding::Weak;
@@ -325,8 +326,8 @@ fn are_variants(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && is_variant(one) && is_variant(other)
 }
 
-/// Adds hidden labels to sorted entries where no entry covers them. Each extends to the next entry or
-/// label; of several at one address the last one in the file stays, as in LLVM's symbolizer.
+/// Adds hidden labels to sorted entries where no entry covers them. Each extends to the next entry
+/// or label; of several at one address the last one in the file stays, as in LLVM's symbolizer.
 fn add_hidden_labels(entries: &mut Vec<SymbolEntry>, mut hidden: Vec<SymbolEntry>) {
     hidden.sort_by_key(|label| label.start);
     let mut added = Vec::new();
@@ -382,7 +383,7 @@ impl SymbolMatch {
 }
 
 impl SymbolTable {
-    /// Symbols before an address that are checked for one that contains it.
+    /// Limit on the symbols before an address that are checked for one that contains it.
     pub(crate) const LOOK_BACK: usize = 4;
 
     /// Whether a symbol starts in a range.

@@ -16,15 +16,15 @@ impl TextId {
         self.0.get() - 1
     }
 
-    /// Past 2^32 texts, returns an id that no text has.
+    /// All texts after the first 2^32 - 1 share the last id.
     fn new(number: usize) -> Self {
         let next = u32::try_from(number).map_or(u32::MAX, |number| number.saturating_add(1));
         Self(NonZeroU32::new(next).unwrap_or(NonZeroU32::MAX))
     }
 }
 
-/// Names and paths, each stored once. Names of a damaged file may overlap: once the stored names take
-/// more room than those of a real file could, further ones are cut short.
+/// Names and paths, each stored once. Names of a damaged file may overlap: once the stored names
+/// take more room than those of a real file could, further ones are cut short.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     texts: Vec<Arc<str>>,
@@ -68,7 +68,7 @@ impl Texts {
         other.texts.iter().map(add).collect()
     }
 
-    /// Returns a text; empty for an id of another table.
+    /// Returns a text; empty for an id that this table didn't give.
     pub(crate) fn get(&self, id: TextId) -> &str {
         self.texts.get(id.number() as usize).map_or("", |text| text)
     }

@@ -42,13 +42,14 @@ pub enum Unresolved {
     /// The file of [`crate::SymbolOptions::vmlinux`] has no build id.
     #[error("the file has no build id that would identify its kernel")]
     NoBuildId,
-    /// The recording has neither build id nor release of its kernel.
+    /// The recorded kernel can't be compared with the running one or a file: the recording, or this
+    /// machine, gives neither build id nor release.
     #[error("the recording doesn't identify its kernel (--kallsyms FILE names its symbols)")]
     UnknownKernel,
     /// The machine has rebooted since, so that modules are at other addresses.
     #[error("the machine has rebooted since, and its modules are at other addresses")]
     OtherBoot,
-    /// The module isn't loaded.
+    /// The kernel's symbol list doesn't have the module.
     #[error("the kernel module is not loaded")]
     NotLoaded,
     /// The kernel hides its addresses from this user.
@@ -56,7 +57,7 @@ pub enum Unresolved {
         "the kernel hides its addresses from this user (as root: sysctl kernel.kptr_restrict=0)"
     )]
     Hidden,
-    /// The file is no jitdump, or has no functions.
+    /// The file is no jitdump, or reading it failed.
     #[error("the jitdump has no functions")]
     NoJitDump,
     /// The cached symbols are damaged; they were removed from the cache.
@@ -65,10 +66,10 @@ pub enum Unresolved {
     /// The file is no ELF file, or is damaged.
     #[error("the file is not a whole ELF file")]
     Malformed,
-    /// The file has no symbol table.
+    /// The file has no symbols.
     #[error("the file has no symbols")]
     Stripped,
-    /// The file has symbols and debug info only; its instructions are in another file.
+    /// The file of the kernel or of a module has no instructions at the address.
     #[error("the file has no instructions at the address")]
     NoCode,
     /// The file has symbols, but none at the address.

@@ -26,8 +26,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Lists the events selected by `words`: kinds, patterns or parts of names. Without words, lists
-    /// all events.
+    /// Lists the events selected by `words`: kinds, patterns or parts of names. Without words,
+    /// lists all events.
     #[must_use]
     pub fn new(words: &[String], host: &Host, kernel: &dyn Kernel) -> Self {
         let selection = Selection::new(words);

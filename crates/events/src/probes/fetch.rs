@@ -1,5 +1,5 @@
-//! Parses probe arguments: `[NAME=]FETCH[:TYPE]` in the notation of the kernel and `perf probe`, and
-//! bpftrace's `argN` and `retval`.
+//! Parses probe arguments: `[NAME=]FETCH[:TYPE]` in the notation of the kernel and `perf probe`,
+//! and bpftrace's `argN` and `retval`.
 
 use std::fmt::Write;
 

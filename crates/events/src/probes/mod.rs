@@ -226,7 +226,8 @@ pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
 }
 
 /// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
-/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, all are read.
+/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, all are
+/// read.
 ///
 /// # Errors
 /// See [`ProbeError`].

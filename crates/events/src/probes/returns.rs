@@ -1,8 +1,8 @@
 //! Whether a probe may be set on the returns of a function.
 //!
 //! The kernel replaces the return address of each call (`kernel/events/uprobes.c`,
-//! `prepare_uretprobe`). Code that walks or leaves the stack without returning finds that address: an
-//! exception then aborts the program, and Go's runtime crashes.
+//! `prepare_uretprobe`). Code that walks or leaves the stack without returning finds that address:
+//! an exception then aborts the program, and Go's runtime crashes.
 
 use std::path::Path;
 
@@ -34,8 +34,8 @@ const LEAVERS: [&str; 16] = [
 /// Libraries whose users throw exceptions, by the start of their names.
 const UNWINDERS: [&str; 5] = ["libstdc++", "libc++", "libgcc_s", "libunwind", "libboost_context"];
 
-/// Returns why a probe on the returns of a file's functions could end the program; `None` if nothing
-/// in the file speaks against it.
+/// Returns why a probe on the returns of a file's functions could end the program; `None` if
+/// nothing in the file speaks against it.
 #[must_use]
 pub fn returns_hazard(path: &Path) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;

@@ -76,8 +76,8 @@ struct Note<'a> {
 }
 
 impl Note<'_> {
-    /// Converts the addresses to offsets in the file. `base` is the address of the section `BASE`; 0
-    /// without that section.
+    /// Converts the addresses to offsets in the file. `base` is the address of the section `BASE`;
+    /// 0 without that section.
     fn locate(&self, base: u64, in_file: impl Fn(u64) -> Option<u64>) -> Option<Usdt> {
         let moved = if base == 0 || self.base == 0 { 0 } else { base.wrapping_sub(self.base) };
         let text = |at: usize| String::from_utf8_lossy(self.texts[at]).into_owned();

@@ -84,8 +84,8 @@ pub struct SampleStore {
     last_ns: u64,
 }
 
-/// The fields of samples, in a column each. An absent value is 0; a present optional value is stored
-/// plus one.
+/// The fields of samples, in a column each. An absent value is 0; a present optional value is
+/// stored plus one.
 #[derive(Clone, Debug, Default)]
 struct Columns<T> {
     event: T,
@@ -225,9 +225,9 @@ impl SampleStore {
         self.replaced.iter().chain(self.locations.iter().skip(self.replaced.len()))
     }
 
-    /// Replaces the frames of all locations, after the last sample was added. `replace` gets a profile
-    /// with a row for each location and calls [`Profile::replace_frames`]. The profile has no rows
-    /// before and after.
+    /// Replaces the frames of all locations, after the last sample was added. `replace` gets a
+    /// profile with a row for each location and calls [`Profile::replace_frames`]. The profile has
+    /// no rows before and after.
     pub fn replace_frames(
         &mut self,
         profile: &mut Profile,

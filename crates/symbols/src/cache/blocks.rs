@@ -1,5 +1,5 @@
-//! A file of tables that is read in part, by blocks: a block is read and checked against its checksum
-//! at the first access.
+//! A file of tables that is read in part, by blocks: a block is read and checked against its
+//! checksum at the first access.
 //!
 //! ```text
 //! header, one page | tables, each in whole blocks | checksum of each block u64
@@ -18,10 +18,10 @@ use rustix::fs::OFlags;
 
 use crate::once_vec::OnceVec;
 
-/// Bytes of a block. A text must fit into one.
+/// Bytes of a block. A text must fit into one, with three bytes for its length and tag.
 pub(super) const BLOCK: usize = 1 << 15;
 
-/// Tables of a file.
+/// Number of tables of a file.
 pub(super) const TABLES: usize = 4;
 
 /// First word of a file; its last byte is the version of the format.
@@ -64,8 +64,8 @@ fn extents(bytes: [usize; TABLES]) -> ([Extent; TABLES], usize) {
 }
 
 impl Blocks {
-    /// Opens a file of this kind. `None` if it doesn't exist, is damaged or has another kind, or if
-    /// another user owns it or could write to it.
+    /// Opens a file of this kind. `None` if it can't be read, is too large, has another kind, or if
+    /// its header or list of checksums is damaged; also if another user owns it or may access it.
     pub(super) fn open(path: &Path, kind: u64, uid: u32) -> Option<Self> {
         let mut open = OpenOptions::new();
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -134,7 +134,8 @@ impl Blocks {
         self.sums.len() * (BLOCK + 8)
     }
 
-    /// Returns bytes of a table. `None` if they aren't within one block of it.
+    /// Returns bytes of a table. `None` if they aren't within one block of it, or the block is
+    /// damaged.
     pub(super) fn get(&self, table: usize, at: usize, len: usize) -> Option<&[u8]> {
         let extent = self.tables.get(table)?;
         if at.checked_add(len)? > extent.bytes {
@@ -173,7 +174,8 @@ impl Blocks {
         Some(u32::from_ne_bytes(*bytes.first_chunk()?))
     }
 
-    /// Returns how many numbers of a sorted table are at most `limit`. `None` if a block is damaged.
+    /// Returns how many numbers of a sorted table are at most `limit`. `None` if a block is
+    /// damaged.
     pub(super) fn count_up_to(&self, table: usize, limit: u64) -> Option<usize> {
         let mut low = 0;
         let mut high = self.len(table, 8);
@@ -236,8 +238,8 @@ fn hash(bytes: &[u8]) -> u64 {
 pub(super) struct TextTable(pub(super) Vec<u8>);
 
 impl TextTable {
-    /// Adds a text with a tag, and returns its offset. `None` if the text is too long or the table too
-    /// large.
+    /// Adds a text with a tag, and returns its offset. `None` if the text is too long or the table
+    /// too large.
     pub(super) fn add(&mut self, text: &[u8], tag: u8) -> Option<u32> {
         let len = u16::try_from(text.len()).ok().filter(|_| text.len() + 3 <= BLOCK)?;
         let room = BLOCK - self.0.len() % BLOCK;
@@ -315,7 +317,8 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 0x40;
             std::fs::write(&path, &changed).unwrap();
-            // Bytes between the header and the blocks are unused.
+            // Bytes after the header's words are unused, and `read` may skip blocks after the
+            // fifth.
             let opened = Blocks::open(&path, 5, uid);
             assert!(opened.as_ref().is_none_or(|blocks| read(blocks)
                 || (64..HEADER).contains(&at)

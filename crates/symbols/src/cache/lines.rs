@@ -1,4 +1,5 @@
-//! Answers of debug info in the cache, as four tables: addresses, ends of their frames, frames, texts.
+//! Answers of debug info in the cache, as four tables: addresses, ends of their frames, frames,
+//! texts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,13 +13,14 @@ const ENDS: usize = 1;
 const FRAMES: usize = 2;
 const TEXTS: usize = 3;
 
-/// Bytes of a frame: name, file, line, and column; the column's lowest bit marks an inlined function.
+/// Bytes of a frame: name, file, line, and column. The lowest bit of the column's word marks an
+/// inlined function.
 const FRAME: usize = 16;
 
 /// Offset for a missing text.
 const NONE: u32 = u32::MAX;
 
-/// Limit on the frames of an address.
+/// Limit on the frames of an address; an answer with more counts as damaged.
 const MAX_FRAMES: u32 = 1 << 12;
 
 /// Kept answers, read in part.
@@ -66,7 +68,7 @@ impl KeptAnswers {
 /// Joins kept answers with fresh ones.
 ///
 /// Invariant: `numbers` has an entry for each address of the lookup. `answers` has the kept answers
-/// alone, numbered in the order of their addresses.
+/// alone, in the order of the lookup.
 #[derive(Debug)]
 pub(crate) struct AnswerMerge {
     answers: Answers,
@@ -77,7 +79,7 @@ pub(crate) struct AnswerMerge {
 impl AnswerMerge {
     /// Looks addresses up among the kept answers.
     pub(crate) fn look_up(kept: Option<&KeptAnswers>, addresses: &[u64]) -> Self {
-        // Kept texts are within the limits.
+        // A cache file is smaller, so none of its texts is shortened as overlapping ones are.
         let texts = Texts::new(usize::try_from(MAX_FILE_BYTES).unwrap_or(usize::MAX));
         let mut answers = Answers::new(texts);
         let mut ids = HashMap::default();
@@ -119,7 +121,7 @@ impl AnswerMerge {
     }
 }
 
-/// Adds the kept frames of an address to `answers`; `false` if there are none. `ids` has the texts
+/// Adds the kept answer of an address to `answers`; `false` if there is none. `ids` has the texts
 /// added so far, by their offsets in the cache.
 fn add_kept(
     kept: &KeptAnswers,
@@ -161,7 +163,7 @@ impl NewAnswers {
         self.by_address.is_empty()
     }
 
-    /// Adds the answer with a number as that of an address.
+    /// Adds the answer of an address: the one with this number in `answers`.
     pub(crate) fn add(&mut self, address: u64, answers: &Answers, number: usize) {
         let frames = answers.get(number).iter().map(|frame| {
             let mut text = |id: Option<TextId>| match id {

@@ -13,8 +13,8 @@ const ENDS: usize = 1;
 const NAMES_AT: usize = 2;
 const NAMES: usize = 3;
 
-/// A symbol table that is read in part. It gives the same results as the [`SymbolTable`] it was made
-/// from.
+/// A symbol table that is read in part. Unless it is damaged, it gives the same results as the
+/// [`SymbolTable`] that it was made from.
 #[derive(Debug)]
 pub(crate) struct KeptTable(Blocks);
 
@@ -60,7 +60,7 @@ impl KeptTable {
     }
 }
 
-/// Returns the bytes of the tables; `None` if they would be too large.
+/// Returns the bytes of the tables; `None` if they would be too large, or a name is too long.
 pub(super) fn tables(table: &SymbolTable) -> Option<[Vec<u8>; 4]> {
     let mut starts = Vec::new();
     let mut ends = Vec::new();

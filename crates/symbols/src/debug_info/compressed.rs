@@ -1,5 +1,5 @@
-//! Decompresses sections: ELF's format (`SHF_COMPRESSED`) with zlib or zstd, and GNU's older one with
-//! zlib (`.zdebug_*`).
+//! Decompresses sections: ELF's format (`SHF_COMPRESSED`) with zlib or zstd, and GNU's older one
+//! with zlib (`.zdebug_*`).
 
 use std::borrow::Cow;
 
@@ -10,7 +10,8 @@ use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
 use crate::elf::Sections;
 use crate::{limits, packed};
 
-/// Limit on the bytes of a section per compressed byte. Debug info compresses to a third to a tenth.
+/// Limit on the bytes of a section per compressed byte. Debug info compresses to a third to a
+/// tenth.
 const MOST_RATIO: u64 = 256;
 
 /// Returns the limit on the decompressed bytes of all sections of a file.
@@ -22,7 +23,7 @@ pub(super) fn most_bytes(file_bytes: usize) -> u64 {
 }
 
 /// Returns a section's bytes, decompressed if necessary. Decompressed bytes count against `left`.
-/// `None` if the section is damaged or exceeds the limit.
+/// `None` if the section is damaged, exceeds the limit, or has no bytes in the file.
 pub(super) fn decompress<'d, H: FileHeader<Endian = Endianness>>(
     reader: &Sections<'d, H, &'d [u8]>,
     header: &'d H::SectionHeader,

@@ -33,7 +33,7 @@ const SECTIONS: [SectionId; 9] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Further sections that a package's index refers to.
+/// Further sections of a package: its indices, and sections that these refer to.
 const PACKAGED: [&str; 7] = [
     ".debug_cu_index",
     ".debug_tu_index",
@@ -44,7 +44,8 @@ const PACKAGED: [&str; 7] = [
     ".debug_types.dwo",
 ];
 
-/// A mapped file with debug info. Pages are read from the disk as needed.
+/// A mapped file with debug info, or with a symbol table that names source files. Pages are read
+/// from the disk as needed.
 #[derive(Debug)]
 pub(super) struct DebugFile {
     view: FileView,
@@ -53,7 +54,7 @@ pub(super) struct DebugFile {
     pub(super) alternative: Option<(Vec<u8>, Option<BuildId>)>,
     endian: RunTimeEndian,
     sections: Vec<DebugSection>,
-    /// Read at the first lookup of an address without a line.
+    /// Read at the first lookup of an address for which debug info has no source file.
     symbol_files: OnceLock<SymbolFiles>,
 }
 
@@ -75,7 +76,7 @@ impl DebugFile {
         Self::map(file, path, None)
     }
 
-    /// Maps a module's file, and applies the relocations of its loaded addresses.
+    /// Maps a module's file, finds its sections, and relocates them to the loaded addresses.
     pub(super) fn open_module(
         file: &File,
         path: &Path,
@@ -157,7 +158,7 @@ impl DebugFile {
         !self.named(".debug_cu_index").is_empty()
     }
 
-    /// Bytes of names.
+    /// Bytes of the sections that have names.
     pub(super) fn name_bytes(&self) -> usize {
         [".debug_str", ".debug_line_str", ".debug_info"]
             .iter()
@@ -218,7 +219,7 @@ impl DebugFile {
         self.view.release_pages();
     }
 
-    /// Whether the file was truncated while mapped.
+    /// Whether bytes were read as zeros because the file was truncated ([`FileView::is_torn`]).
     pub(super) fn is_torn(&self) -> bool {
         self.view.is_torn()
     }

@@ -1,8 +1,9 @@
 //! The front of a unit: the attributes of its first entry, and its abbreviation table.
 //!
-//! Abbreviation tables of a valid file don't overlap; each unit uses one from its start. In a damaged
-//! file, units may start anywhere in a large table. Therefore a table ends where the next one starts, a
-//! table of several units is kept, and the bytes of repeated reads are limited.
+//! Abbreviation tables of a valid file don't overlap; each unit uses one from its start. In a
+//! damaged file, the tables of units may start anywhere within a large one. Therefore a table ends
+//! where the next one starts, tables of several units are kept up to a limit, and the bytes of all
+//! reads are limited.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -96,12 +97,12 @@ pub(super) struct Front<'d> {
     pub(super) unit: Unit<Slice<'d>>,
     /// Offset of its line number program.
     pub(super) lines: Option<DebugLineOffset>,
-    /// Its single range, if it has no list of ranges.
+    /// The range from its low to its high address. The list in `ranges` takes precedence.
     pub(super) range: Option<Range>,
     pub(super) ranges: Option<RangeListsOffset>,
 }
 
-/// Attribute values that can only be decoded after all bases of the first entry are known.
+/// Attributes of the first entry. All but `lines` are decoded once the unit's bases are known.
 #[derive(Default)]
 struct Values<'d> {
     name: Option<AttributeValue<Slice<'d>>>,
@@ -113,8 +114,8 @@ struct Values<'d> {
 }
 
 impl<'d> Front<'d> {
-    /// Reads the front of a unit, like [`Unit::new`] without the line number program, which many units of
-    /// a damaged file may share.
+    /// Reads the front of a unit, like [`Unit::new`] without the line number program, which many
+    /// units of a damaged file may share.
     pub(super) fn read(
         dwarf: &Dwarf<Slice<'d>>,
         header: UnitHeader<Slice<'d>>,
@@ -173,8 +174,8 @@ fn empty<'d>(
     }
 }
 
-/// Reads the first entry. Sets the unit's bases in shared sections, and returns the values that depend
-/// on them.
+/// Reads the first entry. Sets the unit's bases in shared sections and its id, and returns the
+/// other values. `None` if the entry is damaged or has too many attributes.
 fn first_entry<'d>(unit: &mut Unit<Slice<'d>>) -> Option<Values<'d>> {
     let mut found = Values::default();
     let mut bases = Vec::new();
@@ -212,7 +213,8 @@ fn first_entry<'d>(unit: &mut Unit<Slice<'d>>) -> Option<Values<'d>> {
     Some(found)
 }
 
-/// Returns the text of an attribute, cut at the limit on names: texts of a damaged file may overlap.
+/// Returns the text of an attribute. A text in a string section is cut at the limit on names: texts
+/// of a damaged file may overlap.
 pub(super) fn text<'d>(
     dwarf: &Dwarf<Slice<'d>>,
     unit: &Unit<Slice<'d>>,

@@ -1,5 +1,5 @@
-//! Addresses to functions: reads the entries of a unit once for all requested addresses, and keeps the
-//! functions, inlined ones too, that contain one.
+//! Addresses to functions: reads the entries of a unit once for all requested addresses, and keeps
+//! the functions, inlined ones too, that contain one.
 
 use gimli::{
     Abbreviation, AttributeValue, Dwarf, EntriesRaw, RangeListsOffset, Unit, UnitOffset, constants,
@@ -8,7 +8,7 @@ use gimli::{
 use super::file::Slice;
 use super::lines::SourcePosition;
 
-/// Bytes of a unit between two progress reports.
+/// Least bytes of a unit between two progress reports.
 const TOLD_BYTES: usize = 1 << 20;
 
 /// A function that contains requested addresses.
@@ -35,7 +35,9 @@ pub(super) struct UnitFunctions {
 #[derive(Clone, Copy, Debug)]
 struct OpenScope {
     depth: isize,
-    /// `None` if the subprogram contains no requested address.
+    /// Index of the function that children are inlined into: this one, or for an inlined function
+    /// without requested addresses, the one around it. `None` if the subprogram contains no
+    /// requested address.
     function: Option<u32>,
 }
 
@@ -45,8 +47,8 @@ struct Walk<'a, 'd> {
     unit: &'a Unit<Slice<'d>>,
     addresses: &'a [u64],
     found: UnitFunctions,
-    /// Remaining work on ranges and addresses. Functions of a damaged file may share range lists, or
-    /// contain each other many times.
+    /// Remaining work on attributes, ranges and addresses. Functions of a damaged file may share
+    /// range lists, or contain each other many times.
     left: usize,
 }
 
@@ -62,9 +64,9 @@ struct Attributes {
     call_column: u32,
 }
 
-/// Finds the functions of sorted addresses, up to the first damaged entry. The innermost function of
-/// an address is the last one in entry order that contains it, as in LLVM. Calls `passed` from time to
-/// time with the number of bytes read since the last call.
+/// Finds the functions of sorted addresses, up to the first damaged entry or the limit on work. The
+/// innermost function of an address is the last one in entry order that contains it, as in LLVM.
+/// Calls `passed` from time to time with the number of bytes read since the last call.
 pub(super) fn functions(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,

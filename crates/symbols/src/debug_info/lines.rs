@@ -28,7 +28,8 @@ pub(super) fn positions(
     // Rows of a damaged program may cover all addresses many times.
     let mut left = addresses.len().saturating_mul(64).saturating_add(1 << 24);
     let mut rows = program.rows();
-    // The previous row of the sequence: its address, position, and first address not before it.
+    // The previous row of the sequence: its address, its position, and the index of the first
+    // requested address that isn't before it.
     let mut before: Option<(u64, SourcePosition, usize)> = None;
     while let Ok(Some((_, row))) = rows.next_row() {
         let address = row.address();
@@ -62,14 +63,14 @@ pub(super) fn positions(
     positions
 }
 
-/// Joins the path of a unit's file: compilation directory, folder, name.
+/// Joins the path of a unit's file: compilation directory, folder, name. `file` counts from 0, and
+/// before DWARF 5 from 1.
 pub(super) fn path(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
     header: &LineProgramHeader<Slice<'_>>,
     file: u64,
 ) -> Option<Vec<u8>> {
-    // Before DWARF 5, files are numbered from 1.
     let file = header.file(file)?;
     let of = |value| text(dwarf, unit, value).map(|text| text.slice());
     let mut path = of(file.path_name())?.to_vec();

@@ -22,7 +22,7 @@ struct Stretch<'p> {
 /// Answers for consecutive addresses.
 struct MergedStretch<'f> {
     answers: Answers,
-    /// Indices of addresses whose file only the symbol table has, with that file.
+    /// Indices among these addresses of those whose file only the symbol table has, with that file.
     files: Vec<(usize, &'f [u8])>,
 }
 

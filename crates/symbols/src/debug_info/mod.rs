@@ -4,9 +4,10 @@
 //! ```text
 //! addresses, sorted --Units--> by unit --threads--> lines, functions, names --> Answers
 //! ```
-//! All addresses are known before a unit is read. Its rows and entries are compared with them as they
-//! are parsed, and not kept. Memory depends on the number of addresses, not on the size of the debug
-//! info; pages of the file are released from time to time.
+//! All addresses are known before a unit is read. Its rows and entries are compared with them as
+//! they are parsed, and not kept. Apart from the list of units and decompressed sections, memory
+//! depends on the number of addresses, not on the size of the debug info; pages of the file are
+//! released from time to time.
 
 mod compressed;
 mod file;
@@ -40,8 +41,8 @@ use worker::{Worker, WorkerContext};
 /// Bytes of units per additional thread.
 const THREAD_BYTES: usize = 1 << 20;
 
-/// Bytes of units after which pages are released. A page that is needed again comes from the page
-/// cache, with its 15 neighbours.
+/// Bytes of units after which pages are released. If a page is needed again, the kernel maps it
+/// from the page cache, together with up to 15 neighbours.
 const GIVE_BACK_BYTES: usize = 1 << 24;
 
 /// The debug info of a file.
@@ -110,13 +111,14 @@ impl DebugInfo {
         Ok(Self { main, units: OnceLock::new(), alternative, split: SplitFiles::default() })
     }
 
-    /// Whether no lookup so far lacked a file, so that the answers may be cached.
+    /// Whether the answers may be cached: the file has debug info, and no lookup so far lacked
+    /// another file.
     pub(crate) fn is_complete(&self) -> bool {
         let has_alternative = self.main.alternative.is_none() || self.alternative.is_some();
         self.main.has_debug_info() && has_alternative && self.split.is_complete()
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of memory of decompressed sections.
     pub(crate) fn bytes(&self) -> usize {
         let alternative = self.alternative.as_ref().map(|(file, _)| file.decompressed_bytes());
         self.main.decompressed_bytes() + alternative.unwrap_or(0)
@@ -194,7 +196,7 @@ impl UnitTask {
 /// Lists the units with addresses, largest first, so that the last tasks of the threads are small.
 fn tasks(units: &Units, addresses: &[u64], line_bytes: usize) -> Vec<UnitTask> {
     let mut tasks: Vec<UnitTask> = Vec::new();
-    // Each unit of a valid file has a line number program of its own.
+    // In a valid file, units with code don't share line number programs.
     let mut left = line_bytes.saturating_mul(4).saturating_add(1 << 24);
     for run in units.runs(addresses) {
         match tasks.last_mut() {

@@ -1,5 +1,5 @@
-//! Names of functions: an entry's own name, or that of its abstract origin or declaration, which may be
-//! in another unit or file.
+//! Names of functions: an entry's own name, or that of its abstract origin or declaration, which
+//! may be in another unit or file.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,14 +11,15 @@ use super::front::text;
 use super::units::Units;
 use crate::texts::{TextId, Texts};
 
-/// Limit on references followed for a name. Compilers write at most three.
+/// Limit on the entries read for a name: the function's own, and those that are referred to in
+/// turn. Compilers write at most three references.
 const HOPS: usize = 16;
 
-/// Units whose fronts are kept.
+/// Limit on the units that are kept for names; at the limit, all are dropped.
 const KEPT: usize = 128;
 
-/// Limit on the bytes and attributes read for the names of a file: entries of a damaged file may
-/// overlap.
+/// Limit on the bytes and attributes that a thread of a lookup reads for names: entries of a
+/// damaged file may overlap.
 const READ: usize = 1 << 30;
 
 /// The file with an entry.
@@ -57,7 +58,7 @@ pub(super) struct NameResolver<'d> {
     left: usize,
 }
 
-/// Name of an entry, or a reference to another entry.
+/// Names of an entry, and its reference to another entry.
 #[derive(Default)]
 struct EntryName<'d> {
     linkage: Option<Slice<'d>>,
@@ -102,8 +103,8 @@ impl<'d> NameResolver<'d> {
         }
     }
 
-    /// Finds the name of a function: the first linkage name among its entry and the entries referred to,
-    /// else the first name.
+    /// Finds the name of a function: the first linkage name among its entry and the entries
+    /// referred to, else the first name.
     pub(super) fn name(
         &mut self,
         of: &UnitOf<'d>,
@@ -155,7 +156,7 @@ impl<'d> NameResolver<'d> {
         Some((found, offset))
     }
 
-    /// Reads an entry's name or reference; `None` if it is damaged, or if the limit was reached.
+    /// Reads an entry's names and reference; `None` if it is damaged, or if the limit was reached.
     fn named(&mut self, of: &UnitOf<'d>, offset: UnitOffset) -> Option<EntryName<'d>> {
         let mut entries = of.unit.entries_raw(Some(offset)).ok()?;
         let abbreviation = entries.read_abbreviation().ok()??;

@@ -1,5 +1,5 @@
-//! Relocates debug info: a kernel module isn't linked, so addresses and offsets in its debug info are
-//! still to be filled in.
+//! Relocates debug info: a kernel module isn't linked, so addresses and offsets in its debug info
+//! are still to be filled in.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::elf::{Layout, LoadedModule, Sections};
 struct Effect {
     bytes: usize,
     is_relative: bool,
-    /// Whether the value is added to the existing one, or subtracted.
+    /// Whether the value replaces the existing one, or is added to it or subtracted from it.
     sum: RelocationSum,
 }
 
@@ -105,7 +105,8 @@ impl<'d, H: FileHeader<Endian = Endianness>> Relocations<'d, H> {
         let endian = self.endian;
         let effect = effect(self.machine, entry.r_type(endian, false))?;
         let symbol = self.symbols.get(entry.r_sym(endian, false) as usize);
-        // Sections that aren't loaded have address 0: references to them are offsets.
+        // Other sections than code count as being at address 0. References to debug sections are
+        // offsets.
         let address = symbol.map_or(0, |symbol| {
             let base = self.layout.base(symbol.st_shndx(endian)).unwrap_or(0);
             base.wrapping_add(symbol.st_value(endian).into())

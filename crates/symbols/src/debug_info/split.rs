@@ -27,8 +27,8 @@ pub(super) struct SplitFiles {
 }
 
 impl SplitFiles {
-    /// Finds the split debug info of a unit; `None` if it has none or the file is missing. `near` is the
-    /// file with the unit.
+    /// Finds the split debug info of a unit; `None` if it has none or the file is missing. `near`
+    /// is the file with the unit.
     pub(super) fn find<'d>(
         &'d self,
         options: &SymbolOptions,
@@ -85,7 +85,7 @@ fn paths(options: &SymbolOptions, near: &Path, skeleton: &UnitOf<'_>) -> Vec<Pat
     [Some(options.path(built.as_os_str().as_bytes())), beside].into_iter().flatten().collect()
 }
 
-/// Finds the unit with an id, and gives it the address base of its skeleton unit.
+/// Finds the unit with an id, and gives it the low address and the bases of its skeleton unit.
 fn unit<'d>(
     dwarf: Rc<Dwarf<Slice<'d>>>,
     skeleton: &UnitOf<'d>,

@@ -38,11 +38,11 @@ pub(super) struct AddressRun {
     pub(super) addresses: Range<usize>,
 }
 
-/// Ranges before an address that are checked for one that contains it.
+/// Limit on the ranges before an address that are checked for one that contains it.
 const LOOK_BACK: usize = 64;
 
 impl Units {
-    /// Reads the front of each unit, and skips damaged ones.
+    /// Reads the front of each unit. Type units, partial units and damaged ones have no ranges.
     pub(super) fn read(dwarf: &Dwarf<Slice<'_>>) -> Self {
         let mut units = Self {
             tables: AbbreviationTables::for_units(dwarf),
@@ -98,7 +98,7 @@ impl Units {
 
     fn add_ranges(&mut self, dwarf: &Dwarf<Slice<'_>>, front: &Front<'_>, unit: u32) {
         let mut add = |begin, end| {
-            // Functions that the linker dropped have address 0.
+            // GNU's linkers give dropped functions address 0.
             if begin > 0 && begin < end {
                 self.ranges.push(UnitRange { begin, end, highest: 0, unit });
             }
@@ -134,15 +134,15 @@ impl Units {
         self.starts.get(unit as usize).map(|start| DebugInfoOffset(*start))
     }
 
-    /// Bytes of a unit.
+    /// Bytes of a unit; 0 for the last one, whose end isn't known here.
     pub(super) fn bytes(&self, unit: u32) -> usize {
         let at = unit as usize;
         let start = self.starts.get(at).copied().unwrap_or(0);
         self.starts.get(at + 1).map_or(0, |next| next - start)
     }
 
-    /// Finds the unit at an address, and the next address that may be in another unit. Of overlapping
-    /// ranges, the one that begins last counts.
+    /// Finds the unit at an address, and the next address that may be in another unit. Of
+    /// overlapping ranges, the one that begins last counts.
     fn range_of(&self, address: u64) -> Option<(u32, u64)> {
         let behind = self.ranges.partition_point(|range| range.begin <= address);
         let near = &self.ranges[behind.saturating_sub(LOOK_BACK)..behind];
@@ -152,7 +152,8 @@ impl Units {
         Some((found.unit, found.end.min(next)))
     }
 
-    /// Splits sorted addresses into runs of one unit, ordered by unit number.
+    /// Splits sorted addresses into runs of one unit, ordered by unit number. Addresses outside of
+    /// all units are left out.
     pub(super) fn runs(&self, addresses: &[u64]) -> Vec<AddressRun> {
         let mut runs: Vec<AddressRun> = Vec::new();
         let mut at = 0;
@@ -173,14 +174,15 @@ impl Units {
     }
 }
 
-/// Returns the number of entries in all range lists if no two units share one.
+/// Returns a limit on the range list entries of all units: as many as the sections have room for,
+/// at most [`limits::UNIT_RANGES`].
 fn most_ranges(dwarf: &Dwarf<Slice<'_>>) -> usize {
     let old = dwarf.ranges.debug_ranges().reader().len() / 8;
     let new = dwarf.ranges.debug_rnglists().reader().len() / 2;
     old.saturating_add(new).min(limits::UNIT_RANGES)
 }
 
-/// Returns the size of a line number program from its header.
+/// Returns the size of a line number program from its header; 0 if that is damaged.
 fn program_bytes(dwarf: &Dwarf<Slice<'_>>, at: DebugLineOffset) -> u32 {
     let mut reader = *dwarf.debug_line.reader();
     let length = reader.skip(at.0).and_then(|()| reader.read_initial_length());

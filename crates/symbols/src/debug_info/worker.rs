@@ -27,7 +27,7 @@ pub(super) struct WorkerContext<'d> {
     pub(super) units: &'d Units,
     pub(super) alternative: Option<(&'d DebugFile, &'d Units)>,
     pub(super) split: &'d SplitFiles,
-    /// Called with the number of bytes of units read.
+    /// Called with the number of bytes of units read since the last call.
     pub(super) passed: &'d (dyn Fn(usize) + Sync),
 }
 
@@ -56,7 +56,8 @@ impl<'d> Worker<'d> {
         Self { shared, names: NameResolver::new(main, alternative), texts }
     }
 
-    /// Finds the frames of sorted addresses in a unit, on request with lines. Texts are this worker's.
+    /// Finds the frames of sorted addresses in a unit, on request with lines. Texts are this
+    /// worker's.
     pub(super) fn answers(&mut self, unit: u32, with_lines: bool, addresses: &[u64]) -> Answers {
         let mut answers = Answers::default();
         let Some(of) = self.names.main_unit(unit, with_lines) else {
@@ -81,7 +82,8 @@ impl<'d> Worker<'d> {
         answers
     }
 
-    /// Lists the frames of an address, innermost first. Each outer frame has the line of its inlined call.
+    /// Lists the frames of an address, innermost first. Each outer frame has the line of its
+    /// inlined call.
     fn frames(
         &mut self,
         of: &UnitOf<'d>,

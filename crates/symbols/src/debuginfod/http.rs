@@ -42,7 +42,8 @@ pub(super) fn get(servers: &Servers, url: &str) -> Result<HttpResponse, Download
     let bytes = response.headers().get(CONTENT_LENGTH);
     let bytes = bytes.and_then(|bytes| bytes.to_str().ok()?.parse().ok());
     let body = response.into_body().into_with_config();
-    // The library's limit is one byte above ours, so that ours is reached first, with its own message.
+    // The library's limit is one byte above ours, so that ours is reached first, with its own
+    // message.
     let body = body.limit(servers.max_bytes.saturating_add(1)).reader();
     Ok(HttpResponse { body, bytes })
 }

@@ -7,8 +7,8 @@ use super::*;
 /// How long a client waits for servers that are slow on purpose.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// A server of one thread that answers every question with these bytes, `pause` apart, and goes on
-/// as long as it is read; what it was asked for.
+/// Starts a server that answers each request with these pieces, `pause` apart, unless the client
+/// hangs up. Returns its URL, and the first lines of all requests.
 fn server(answer: Vec<Vec<u8>>, pause: Duration) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -55,7 +55,7 @@ struct Client {
     _folder: tempfile::TempDir,
 }
 
-/// A client that waits longer than a loaded machine takes.
+/// Creates a client with a timeout that even a loaded machine meets.
 fn client(urls: &[&str], max_bytes: u64) -> Client {
     client_with(urls, max_bytes, Duration::from_secs(20))
 }
@@ -122,7 +122,7 @@ fn does_not_repeat_a_recent_negative_answer() {
     );
     assert_eq!(again.fetch(id, Artifact::Executable), None);
     assert_eq!(asked.lock().unwrap().len(), 1);
-    // Then it is.
+    // The request is repeated once the answer is stale.
     std::fs::write(first.cache.join("cache_miss_s"), "0\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     again.state().asked.clear();

@@ -9,13 +9,13 @@ use object::{Endianness, elf};
 use super::sections::{Sections, Segments};
 use crate::dso::BuildId;
 
-/// Unwind tables of a file, and whatever else helps to unwind its code.
+/// Unwind tables of a file, with its architecture, segments, entry point and stubs.
 #[derive(Debug)]
 pub(crate) struct FrameTables {
     pub(crate) build_id: Option<BuildId>,
     pub(crate) machine: elf::Machine,
     pub(crate) segments: Segments,
-    /// Entry point of the program or of the dynamic linker.
+    /// Entry point of a program or of the dynamic linker; 0 if the file has none.
     pub(crate) entry: u64,
     pub(crate) sections: FrameSections,
     pub(crate) stubs: CallStubs,
@@ -36,8 +36,8 @@ pub(crate) struct FrameSections {
     pub(crate) got: u64,
 }
 
-/// Addresses of the stubs that call functions of other files. Not every linker describes them in the
-/// unwind tables.
+/// Addresses of the stubs that call functions of other files. Not every linker describes them in
+/// the unwind tables.
 #[derive(Debug, Default)]
 pub(crate) struct CallStubs {
     /// `.plt`: its first entry calls the dynamic linker.
@@ -46,7 +46,7 @@ pub(crate) struct CallStubs {
     pub(crate) plain: Vec<Range<u64>>,
 }
 
-/// Bytes of a section, and its address. Empty if the file has no such section.
+/// Bytes of a section, and its address. Empty if the section is missing, too large or damaged.
 #[derive(Debug, Default)]
 pub(crate) struct FrameSection {
     pub(crate) address: u64,

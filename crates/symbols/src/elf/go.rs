@@ -1,10 +1,10 @@
 //! Names, lines and inlined functions in the tables of Go's runtime, which `strip` keeps (section
-//! `.gopclntab`; `runtime/symtab.go`, `runtime/symtabinl.go` and `internal/abi/symtab.go` of Go 1.18
-//! to 1.26).
+//! `.gopclntab`; `runtime/symtab.go`, `runtime/symtabinl.go` and `internal/abi/symtab.go` of Go
+//! 1.18 to 1.26).
 //!
 //! ```text
 //! header | names | files of units | files | tables by pc | functions: first address, record ...
-//! record --offset--> table by pc: steps of (value, addresses) for the line, the file, the inlined call
+//! record --offset--> table by pc: steps of (value, addresses) for line, file, inlined call
 //! ```
 
 use object::elf;
@@ -17,8 +17,8 @@ use super::sections::Sections;
 /// Names of the section; position-independent programs have the second one.
 const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
 
-/// Word of `runtime.moduledata` with the address of the code. Its first word is the address of the
-/// table, its second that of the names.
+/// Number of the word of `runtime.moduledata` with the address of the code. Word 0 has the address
+/// of the table, word 1 that of the names.
 const TEXT: u64 = 22;
 
 /// Limit on the bytes of the inlined calls.
@@ -32,11 +32,11 @@ struct Version {
     record: usize,
     /// Bytes of an inlined call.
     call_bytes: usize,
-    /// Offset of the function's name in an inlined call.
+    /// Offset in an inlined call of the function's name.
     call_name: usize,
-    /// Offset of the position in the caller in an inlined call.
+    /// Offset in an inlined call of the call's position in its caller.
     call_position: usize,
-    /// The word of `runtime.moduledata` with the address of inlined calls.
+    /// Number of the word of `runtime.moduledata` with the address of the inlined calls.
     inline_word: u64,
 }
 
@@ -112,7 +112,8 @@ pub(crate) struct GoFrame<'a> {
 }
 
 impl GoFunctions {
-    /// Reads the table; `None` if the file lacks it, or its version is unknown.
+    /// Reads the table; `None` if the file lacks it, its version is unknown, its addresses don't
+    /// have 8 bytes, or the address of the code isn't found.
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
     ) -> Option<Self> {
@@ -150,7 +151,7 @@ impl GoFunctions {
             let calls = calls.and_then(|at| bytes_from(sections, at)).unwrap_or_default();
             go.inline_trees = calls[..calls.len().min(MAX_INLINE_BYTES)].to_vec();
         } else if go.text == 0 {
-            // Since 1.26 only the module has the address.
+            // Since Go 1.26 only `runtime.moduledata` has the address.
             return None;
         }
         go.table = table.to_vec();
@@ -197,8 +198,8 @@ impl GoFunctions {
         self.function(low.checked_sub(1)?).filter(|function| address < function.end)
     }
 
-    /// Returns the functions at an address, innermost first. `left` is the number of table steps that
-    /// may still be read.
+    /// Returns the functions at an address, innermost first; none if they are more than
+    /// [`crate::limits::INLINED`]. `left` is the number of table steps that may still be read.
     pub(crate) fn frames(&self, address: u64, left: &mut usize) -> Vec<GoFrame<'_>> {
         const MOST: usize = crate::limits::INLINED;
         let mut frames = Vec::new();
@@ -231,8 +232,8 @@ impl GoFunctions {
         (file.filter(|file| !file.is_empty()), line)
     }
 
-    /// Returns the name of the function inlined at a position, and the position of the call in its
-    /// caller.
+    /// Returns the function inlined at a position: the offset of its name, and the position of the
+    /// call in its caller.
     fn inlined_call(&self, of: &GoFunction, at: u64, left: &mut usize) -> Option<(u32, u32)> {
         let list = of.record.checked_add(self.version.record)?;
         let tables = self.u32(of.record.checked_add(28)?)? as usize;
@@ -283,7 +284,7 @@ impl GoFunctions {
     }
 }
 
-/// Reads a number of at most 32 bits in groups of seven bits, lowest first.
+/// Reads a number of at most five groups of seven bits, lowest first.
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut value = 0;
     for shift in (0..35).step_by(7) {
@@ -345,7 +346,8 @@ struct ModuleData<'m> {
 }
 
 impl<'m> ModuleData<'m> {
-    /// Searches the relocated words, else all data, for the two known first words.
+    /// Searches the relocated words, or if none has the table's address all writable data, for the
+    /// two known first words.
     fn find<'d: 'm, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         relocated: &'m [(u64, u64)],

@@ -17,8 +17,8 @@ use crate::table::{NamePart, SymbolTableBuilder};
 pub(crate) struct LoadedModule {
     /// The first address of its code.
     pub(crate) base: u64,
-    /// Known addresses of its functions by name. They correct the layout on architectures whose loaders
-    /// put stubs between sections.
+    /// Known addresses of its functions by name. They correct the computed layout, which lacks the
+    /// stubs that the loaders of some architectures put between sections.
     pub(crate) known: HashMap<Vec<u8>, u64>,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct ModuleImage {
     pub(crate) debug_link: Option<DebugLink>,
 }
 
-/// Addresses of a relocatable file's sections, by section number; `None` for a section that isn't
-/// loaded, or is freed after the module's start.
+/// Addresses of a relocatable file's sections with code, by section number; `None` for other
+/// sections, and for code that is freed after the module's start.
 #[derive(Debug)]
 pub(crate) struct Layout(Vec<Option<u64>>);
 
 impl Layout {
-    /// Lays sections out as the kernel does: aligned sections of code one after the other, without those
-    /// that are freed after the module's start (`layout_sections` in `kernel/module/main.c`).
+    /// Lays sections out as the kernel does: aligned sections of code one after the other, without
+    /// those that are freed after the module's start (`layout_sections` in `kernel/module/main.c`).
     pub(crate) fn read<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>>(
         sections: &Sections<'d, H, R>,
         loaded: &LoadedModule,
@@ -67,7 +67,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Moves each section so that its first known function is at the known address.
+    /// Moves each section so that the first known function in it is at its known address.
     fn correct<H: FileHeader<Endian = Endianness>>(
         &mut self,
         endian: Endianness,
@@ -89,7 +89,7 @@ impl Layout {
         }
     }
 
-    /// Returns a section's address.
+    /// Returns the address of a section with code.
     pub(crate) fn base(&self, section: elf::SymbolSection) -> Option<u64> {
         *self.0.get(usize::from(section.0))?
     }
@@ -99,7 +99,7 @@ impl ModuleImage {
     /// Reads a relocatable file.
     ///
     /// # Errors
-    /// Fails if the file isn't relocatable, or is damaged.
+    /// Fails if the file isn't an ELF file, or is damaged.
     pub(crate) fn read<'d, R: ReadRef<'d>>(data: R, loaded: &LoadedModule) -> object::Result<Self> {
         match FileKind::parse(data)? {
             FileKind::Elf32 => Self::of_class::<elf::FileHeader32<Endianness>, R>(data, loaded),

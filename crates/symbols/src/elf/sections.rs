@@ -1,5 +1,5 @@
-//! Reads the sections of an ELF file within limits: overlapping sections of a damaged file must not
-//! multiply memory or time.
+//! Reads the sections and segments of an ELF file within limits: overlapping sections of a damaged
+//! file must not multiply memory or time.
 
 use object::elf;
 use object::read::ReadRef;
@@ -12,7 +12,8 @@ use crate::dso::BuildId;
 use crate::limits;
 use crate::packed;
 
-// Linkers write a few note sections of about a hundred bytes each.
+// Limits on the sections or segments with notes that are read, and on the bytes of each. Linkers
+// write a few of about a hundred bytes.
 const NOTES: usize = 64;
 const NOTE_BYTES: u64 = 1 << 16;
 
@@ -35,7 +36,7 @@ pub(super) struct ElfSymbolTable<'d, H: FileHeader> {
 /// Content of the section `.gnu_debuglink`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DebugLink {
-    /// File name, without a folder.
+    /// File name; a valid one has no folder.
     pub(crate) name: Vec<u8>,
     /// CRC-32 of the file.
     pub(crate) crc: u32,
@@ -63,7 +64,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         Ok(sections)
     }
 
-    /// Returns a section's bytes; an error if it is larger than [`limits::SECTION_BYTES`].
+    /// Returns a section's bytes; none if it is larger than [`limits::SECTION_BYTES`].
     pub(super) fn bytes(&self, section: &H::SectionHeader) -> object::Result<&'d [u8]> {
         self.bytes_up_to(section, limits::SECTION_BYTES)
     }
@@ -78,7 +79,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         section.data(self.endian, self.data).ok()
     }
 
-    /// Copies and decompresses a section; `None` if it has more than `most` bytes or is damaged.
+    /// Copies a section, decompressed if necessary; `None` or empty if it has more than `most`
+    /// bytes or is damaged.
     pub(super) fn unpacked(&self, section: &H::SectionHeader, most: u64) -> Option<Vec<u8>> {
         let most = most.min(limits::SECTION_BYTES);
         let bytes = self.bytes_up_to(section, most).ok()?;
@@ -98,7 +100,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         }
     }
 
-    /// Returns the bytes of a section by its number; empty if the file lacks it.
+    /// Returns the bytes of a section by its number; empty if it is missing, too large or damaged.
     fn linked(&self, index: u32) -> &'d [u8] {
         let section = usize::try_from(index).ok().and_then(|index| self.headers.get(index));
         section.and_then(|section| self.bytes(section).ok()).unwrap_or_default()
@@ -109,7 +111,7 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         self.headers
     }
 
-    /// Returns a section's name, cut at the limit on section names.
+    /// Returns a section's name, cut after 256 bytes.
     pub(crate) fn name(&self, section: &H::SectionHeader) -> &'d [u8] {
         const LONGEST: usize = 256;
         let name = self.name_from(section);
@@ -211,8 +213,8 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         None
     }
 
-    /// Reads the debug link: a name, NUL bytes up to a multiple of four, and the checksum in the file's
-    /// byte order.
+    /// Reads the debug link: a name, NUL bytes up to a multiple of four, and the checksum in the
+    /// file's byte order.
     pub(super) fn debug_link(&self) -> Option<DebugLink> {
         const LONGEST: u64 = 4096;
         let bytes = self.bytes_up_to(self.named(b".gnu_debuglink")?, LONGEST).ok()?;
@@ -225,15 +227,15 @@ impl<'d, H: FileHeader<Endian = Endianness>, R: ReadRef<'d>> Sections<'d, H, R> 
         };
         Some(DebugLink { name: name.to_vec(), crc })
     }
-    /// Returns the compressed symbols of a stripped file; empty without them.
+    /// Returns the compressed symbols of a stripped file (MiniDebugInfo); empty without them.
     pub(super) fn mini_debug_info(&self) -> &'d [u8] {
         const LARGEST: u64 = 1 << 26;
         let section = self.named(b".gnu_debugdata");
         section.and_then(|section| self.bytes_up_to(section, LARGEST).ok()).unwrap_or_default()
     }
 
-    /// Reads the path and the build id of the file that debug files share (`dwz(1)`): the path, a NUL
-    /// byte, and the build id.
+    /// Reads the path and the build id of the file that debug files share (`dwz(1)`): the path, a
+    /// NUL byte, and the build id.
     pub(crate) fn debug_alternative(&self) -> Option<(Vec<u8>, Option<BuildId>)> {
         const LONGEST: u64 = 4096 + 20;
         let bytes = self.bytes_up_to(self.named(b".gnu_debugaltlink")?, LONGEST).ok()?;
@@ -248,7 +250,7 @@ fn whole_entries<T: object::pod::Pod>(bytes: &[u8]) -> &[T] {
     object::pod::slice_from_all_bytes(bytes).unwrap_or_default()
 }
 
-/// Offsets and addresses of a file's segments.
+/// Offsets and addresses of a file's segments, or of its sections with code.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Segments(Vec<Segment>);
 
@@ -261,7 +263,7 @@ struct Segment {
 }
 
 impl Segments {
-    /// Returns segments with all addresses, whose offset is the address plus this.
+    /// Returns a single segment of all addresses, each with the offset of the address plus `by`.
     pub(crate) fn moved(by: u64) -> Self {
         let [memory_bytes, file_bytes] = [u64::MAX; 2];
         Self(vec![Segment { address: 0, memory_bytes, offset: by, file_bytes }])

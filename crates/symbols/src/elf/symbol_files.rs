@@ -29,7 +29,8 @@ struct Local {
 }
 
 impl SymbolFiles {
-    /// Reads the symbol table of an ELF file; empty if the file lacks one.
+    /// Reads the symbol table of an ELF file; empty if the file lacks one, is damaged, or is an
+    /// object file.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let read = match FileKind::parse(bytes) {
             Ok(FileKind::Elf32) => Self::of_class::<elf::FileHeader32<Endianness>>(bytes),
@@ -56,7 +57,7 @@ impl SymbolFiles {
             let name = symbol.st_name(endian);
             let is_named = table.names.get(name as usize).is_some_and(|first| *first != 0);
             match symbol.st_type() {
-                // The last file symbol has no name: the linker's own symbols follow.
+                // A file symbol without a name precedes the linker's own symbols.
                 elf::STT_FILE => file = if is_named { name } else { 0 },
                 elf::STT_FUNC | elf::STT_OBJECT | elf::STT_GNU_IFUNC | elf::STT_NOTYPE
                     if is_named && symbol.st_shndx(endian) != elf::SHN_UNDEF =>
@@ -75,8 +76,8 @@ impl SymbolFiles {
         Ok(found)
     }
 
-    /// Finds the source file of the symbol at one of the file's addresses. Pass the bytes of the file
-    /// that was read.
+    /// Finds the source file of the symbol at one of the file's addresses. Pass the bytes of the
+    /// file that was read.
     pub(crate) fn file<'d>(&self, bytes: &'d [u8], address: u64) -> Option<&'d [u8]> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;

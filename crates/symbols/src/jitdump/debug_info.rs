@@ -3,10 +3,10 @@
 //! ```text
 //! PREFIX | address u64 | entries u64 | (address u64, line u32, column u32, file's name, NUL)...
 //! ```
-//! A name of the single byte 0xff repeats the name of the previous entry. V8 differs in two ways: its
-//! addresses are 64 too large, the size of the ELF header that `perf inject` puts before a function;
-//! and version 11 (Node 20) writes wrong bytes of the right number for a file's name. The file is then
-//! taken from the function's name: `JS:*name /path/file.js:12:34`.
+//! A name of the single byte 0xff repeats the name of the previous entry. V8 differs in two ways:
+//! its addresses are 64 too large, the size of the ELF header that `perf inject` puts before a
+//! function; and version 11 (Node 20) writes wrong bytes of the right number for a file's name. The
+//! file is then taken from the function's name: `JS:*name /path/file.js:12:34`.
 
 use std::ops::Range;
 
@@ -48,8 +48,8 @@ struct LineEntry<'a> {
 }
 
 impl LineReader<'_> {
-    /// Finds the line of an address: that of the last entry at or before it. `None` if no entry is, or
-    /// if an entry is outside of the function.
+    /// Finds the line of an address: that of the nearest entry at or before it. `None` if no entry
+    /// is there, if an entry is outside of the function, or if the record is damaged.
     pub(super) fn find(&self, record: &[u8], address: u64) -> Option<JitLine> {
         let most = (record.len() / (ENTRY + 1)) as u64;
         let number = usize::try_from(self.endian.u64(record, 24)).ok()?;
@@ -66,8 +66,8 @@ impl LineReader<'_> {
         Some(JitLine { file, line, column })
     }
 
-    /// Reads entries whose names end with a NUL byte. Returns `None` if the entries have another
-    /// format, `Some(None)` if none precedes the address.
+    /// Reads entries whose names end with a NUL byte. Returns `None` if they have another format or
+    /// one is outside of the function, `Some(None)` if none is at or before the address.
     fn walk<'e>(&self, entries: &'e [u8], number: usize, wanted: u64) -> Option<EntryMatch<'e>> {
         let mut rest = entries;
         let mut file = &b""[..];
@@ -84,8 +84,8 @@ impl LineReader<'_> {
         Some(best)
     }
 
-    /// Reads entries of V8 11: all of one size, with wrong bytes for the name. The function's name has
-    /// the file.
+    /// Reads entries of V8 11: all of one size, with wrong bytes for the name. The function's name
+    /// has the file.
     fn walk_even<'e>(
         &'e self,
         entries: &'e [u8],
@@ -106,7 +106,8 @@ impl LineReader<'_> {
         Some(best)
     }
 
-    /// Takes an entry if it is nearer to the address. `None` if it is outside of the function.
+    /// Takes an entry that is at or before the address, if it is the nearest so far. `None` if it
+    /// is outside of the function.
     fn consider<'e>(
         &self,
         best: &mut EntryMatch<'e>,

@@ -5,8 +5,8 @@
 //! header | DEBUG_INFO, UNWINDING_INFO, LOAD | ... | MOVE | ... | CLOSE     each record with a time
 //! ```
 //! The DSO addresses of a dump number the bytes of all code in file order, without gaps. A
-//! [`JitChange`] says at what time which code is placed at which address of the process.
-//! UNWINDING_INFO and CLOSE are skipped: code stays where it is after CLOSE.
+//! [`JitChange`] places code at addresses of the process at a time, or removes it. UNWINDING_INFO
+//! and CLOSE are skipped: code stays where it is after CLOSE.
 
 mod debug_info;
 mod source;
@@ -96,7 +96,8 @@ struct Header {
 }
 
 impl<S: ReadAt> JitDump<S> {
-    /// Reads a file once, up to the first damaged record, and at most [`limits::JIT_FUNCTIONS`].
+    /// Reads a file once, up to the first damaged record or the first limit, such as
+    /// [`limits::JIT_FUNCTIONS`].
     ///
     /// # Errors
     /// Fails if the file is not a jitdump or can't be read.
@@ -131,8 +132,8 @@ impl<S: ReadAt> JitDump<S> {
         self.header.has_cpu_time
     }
 
-    /// Whether reading stopped early: the file ends within a record, a record is damaged, or a limit was
-    /// reached.
+    /// Whether reading stopped early: the file ends within a record, a record is damaged, or a
+    /// limit was reached.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
@@ -173,8 +174,8 @@ impl<S: ReadAt> JitDump<S> {
         self.name(self.find(address)?.number)
     }
 
-    /// Finds the source line of a DSO address, if the dump has it. Reads the function's lines, at most
-    /// [`limits::JIT_LINES_BYTES`].
+    /// Finds the source line of a DSO address, if the dump has it. Reads the function's lines, at
+    /// most [`limits::JIT_LINES_BYTES`].
     #[must_use]
     pub fn line(&self, address: u64) -> Option<JitLine> {
         let (number, function) = self.function(address)?;
@@ -209,7 +210,8 @@ struct Records {
     functions: Vec<JitFunction>,
     names: Vec<u8>,
     changes: Vec<JitChange>,
-    /// For each `code_index`, its last function and that function's address in the process.
+    /// For each `code_index`, the number of its last function, and that function's address in the
+    /// process.
     by_index: HashMap<u64, (usize, u64), foldhash::fast::RandomState>,
     /// The DEBUG_INFO of the next function: offset and size.
     lines: Option<(u64, u32)>,

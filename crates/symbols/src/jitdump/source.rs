@@ -1,4 +1,4 @@
-//! Reads a file at any offset through a buffer.
+//! Reads bytes and numbers of a dump at any offset, through a buffer.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,8 @@ const WINDOW: usize = 1 << 16;
 
 /// A source of bytes that can be read at any offset: a file, or memory.
 pub trait ReadAt {
-    /// Fills a buffer from an offset. Returns the number of bytes, fewer than the buffer's only at the
-    /// end of the source.
+    /// Fills a buffer from an offset. Returns the number of bytes, fewer than the buffer's only at
+    /// the end of the source.
     ///
     /// # Errors
     /// Fails if the system can't read the file.

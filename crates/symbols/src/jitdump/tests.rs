@@ -1,6 +1,6 @@
 use super::*;
 
-/// A jitdump in the making: of this byte order.
+/// Writes a jitdump in either byte order.
 struct JitDumpWriter {
     bytes: Vec<u8>,
     is_big: bool,
@@ -66,7 +66,8 @@ fn line(file: &str, line: u32, column: u32) -> Option<JitLine> {
     Some(JitLine { file: file.into(), line, column })
 }
 
-/// Two functions with lines, one of which moves, and what is stepped over.
+/// Returns a dump of three functions: the first has lines and moves, the third replaces the second.
+/// Other records are between them.
 fn whole(is_big: bool) -> Vec<u8> {
     let mut dump = JitDumpWriter::new(is_big, 0);
     dump.lines(
@@ -151,7 +152,8 @@ fn refuses_other_files_and_reads_cut_ones_up_to_the_cut() {
     assert!(JitDump::read(&bytes[..bytes.len() - 1]).unwrap().is_cut());
 }
 
-/// Sizes beyond the file, of nothing, and of more than can be.
+/// Records of no bytes, of fewer than their header, and beyond the file; code of no bytes, and of
+/// more than the limit.
 #[test]
 fn hostile_sizes_need_neither_memory_nor_time() {
     for (at, value) in [(44, 0_u32), (44, 15), (44, u32::MAX), (44, 1 << 30)] {

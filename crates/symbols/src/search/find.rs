@@ -1,4 +1,4 @@
-//! Selects the recorded file and its debug files among the candidates.
+//! Selects the recorded file and its debug files among the candidates, or downloads them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -47,7 +47,7 @@ impl FoundFile {
     }
 }
 
-/// Finds the recorded file: the first match in search order.
+/// Finds the recorded file: the first match in search order, else a download.
 pub(crate) fn binary(
     options: &SymbolOptions,
     recorded: &RecordedDso<'_>,
@@ -116,8 +116,8 @@ fn download(options: &SymbolOptions, id: BuildId, artifact: Artifact) -> Option<
     FoundFile::open(FileLocation::Path(path)).ok().filter(|found| found.build_id == Some(id))
 }
 
-/// Whether a file is the recorded one: by build id, else by inode. If neither was recorded, the file
-/// at the recorded path counts as the recorded one.
+/// Whether a file is the recorded one: by build id, else on this machine by inode. If neither can
+/// decide, the file at the recorded path counts as the recorded one.
 fn is_recorded(options: &SymbolOptions, recorded: &RecordedDso<'_>, found: &FoundFile) -> bool {
     if let Some(id) = recorded.dso.build_id {
         return found.build_id == Some(id);
@@ -150,8 +150,8 @@ pub(crate) fn debug_files<'a>(
     found.inspect(move |found| note_debug(options, Some(binary), found))
 }
 
-/// Iterates over the debug files of the kernel or of a module that have its build id: those at these
-/// paths, the one beside it that its debug link names, and one from a server.
+/// Iterates over the debug files of the kernel or of a module that have its build id: those at
+/// these paths, the one beside it that its debug link names, and one from a server.
 pub(crate) fn debug_files_among<'a>(
     options: &'a SymbolOptions,
     binary: &'a FoundFile,
@@ -192,7 +192,8 @@ pub(crate) fn alternatives<'a>(
         .inspect(move |found| note_debug(options, None, found))
 }
 
-/// Opens a debug file if it is the linked one: by build id if both files have one, else by checksum.
+/// Opens a debug file if it is the linked one: by build id if both files have one, else by
+/// checksum.
 fn linked(place: FileLocation, binary: &FoundFile, link: &DebugLink) -> Option<FoundFile> {
     let mut debug = FoundFile::open(place).ok()?;
     let is_linked = match binary.build_id.zip(debug.build_id) {

@@ -1,5 +1,4 @@
-//! Paths of a recorded file, of its debug files, and of the files that these refer to, in search
-//! order. `docs/symbols.md` lists them.
+//! Paths of a recorded file and of its debug files, in search order. `docs/symbols.md` lists them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -65,10 +64,10 @@ impl SymbolOptions {
         places.map(FileLocation::Path)
     }
 
-    /// Lists the locations of the debug file that a binary's `.gnu_debuglink` names: beside the binary,
-    /// in `.debug/` there, and below the debug folders at the binary's recorded and real paths (gdb's
-    /// order: section "Debugging Information in Separate Files" of its manual); last, directly in the
-    /// folders that the user named.
+    /// Lists the locations of the debug file that a binary's `.gnu_debuglink` names: beside the
+    /// binary, in `.debug/` there, and below the debug folders at the binary's recorded and real
+    /// paths (gdb's order: section "Debugging Information in Separate Files" of its manual); last,
+    /// directly in the folders that the user named.
     pub(super) fn debug_files_by_link(
         &self,
         binary: &FileLocation,

@@ -85,8 +85,8 @@ impl SymbolOptions {
         places
     }
 
-    /// Finds a module in the list that `depmod(8)` makes. Returns its path here, and its path below the
-    /// release's folder.
+    /// Finds a module in the list that `depmod(8)` makes. Returns its path here, and its path below
+    /// the release's folder.
     fn listed_module(
         &self,
         recorded: &RecordedDso<'_>,

@@ -30,7 +30,7 @@ pub struct UsedFile {
     pub name: PathBuf,
     /// The file.
     pub content: UsedContent,
-    /// Path on this machine.
+    /// Path on this machine, by which `note_beside` finds this file; may be empty.
     path: PathBuf,
 }
 
@@ -153,7 +153,7 @@ impl UnpackedFolder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The next unpacking removes a folder that remains.
+        // A later unpacking removes a folder that remains.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -31,7 +31,7 @@ pub struct SourceLocation<'a> {
 pub struct Frame<'a> {
     /// Name of the function, or the reason why it is unknown. Untrusted.
     pub name: Result<&'a str, Unresolved>,
-    /// Source of the name.
+    /// Source of the name; [`NameSource::Dwarf`] if the name is unknown.
     pub source: NameSource,
     /// Symbol of a function that isn't inlined.
     pub symbol: Option<Symbol>,
@@ -52,7 +52,7 @@ pub struct ResolvedFrames<'a> {
     answers: Vec<DsoAnswers>,
 }
 
-/// What was found for an address.
+/// Result of looking up an address.
 #[derive(Clone, Copy, Debug)]
 struct AddressLookup {
     symbol: Result<Symbol, Unresolved>,

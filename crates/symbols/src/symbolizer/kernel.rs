@@ -12,8 +12,8 @@ use crate::unresolved::Unresolved;
 
 /// The recorded kernel, and its symbol list.
 ///
-/// Invariant: the list is read at most once, at the first lookup. It belongs to the recorded kernel;
-/// otherwise an error says why it can't be used.
+/// Invariant: the list is read at most once, at the first lookup. It belongs to the recorded
+/// kernel; otherwise an error says why it can't be used.
 #[derive(Debug, Default)]
 pub(super) struct KernelLookup {
     recorded: RecordedKernel,
@@ -39,8 +39,8 @@ impl KernelLookup {
         self.symbols.get_or_init(load).as_ref().map_err(|why| *why)
     }
 
-    /// Returns the symbols of the kernel or of a module, and the file if it had to be opened: the
-    /// symbol list if it is the recorded kernel's and the user named no file, else the file.
+    /// Returns the symbols of the kernel or of a module: those in the symbol list; or if it can't
+    /// be used, or the user named the kernel's file, those of the ELF file, with that file.
     pub(super) fn source(
         &self,
         options: &SymbolOptions,

@@ -15,7 +15,8 @@ use crate::once_vec::OnceVec;
 #[derive(Debug)]
 pub(super) struct NameCache {
     names: OnceVec<Box<str>>,
-    /// Bytes of the names so far, as they are in the file.
+    /// Bytes of the names so far, as they are in the file, or a quarter of their bytes as displayed
+    /// if that is more.
     bytes: AtomicUsize,
     demangle: bool,
 }
@@ -48,7 +49,7 @@ impl NameCache {
                 String::from_utf8_lossy(raw).into_owned()
             };
             name.push_str(if origin == NameSource::Plt { "@plt" } else { "" });
-            // A demangled name has about four times the bytes of the mangled one.
+            // A demangled name has up to about four times the bytes of the mangled one.
             let bytes = raw.len().max(name.len() / 4);
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             name.into()

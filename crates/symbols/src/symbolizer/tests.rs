@@ -1,7 +1,7 @@
 use super::*;
 use crate::dso::Dso;
 
-/// The files mapped by this process, a perf map, and files that don't exist.
+/// The files mapped by this process, a perf map, a file that doesn't exist, and a BPF program.
 fn dsos(folder: &std::path::Path) -> (DsoTable, Vec<DsoId>) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths: Vec<&str> =
@@ -26,7 +26,7 @@ fn symbolizer(folder: &std::path::Path) -> Symbolizer {
     Symbolizer::new(SymbolOptions { reader_uid, ..SymbolOptions::default() })
 }
 
-/// Looks up symbols and names all over each file.
+/// Looks up 1,024 addresses in each DSO, and the names of their symbols.
 fn look_up(
     symbolizer: &Symbolizer,
     dsos: &DsoTable,
@@ -81,7 +81,8 @@ fn a_name_never_moves() {
     assert_eq!((name, name.as_ptr()), ("f1", symbolizer.name(symbol).as_ptr()));
 }
 
-/// A file whose symbols share one long name: 250,000 x 16 KiB is 4 GiB.
+/// A file with 20,000 symbols whose names are suffixes of one of 1 MiB: cut to 16 KiB, they have
+/// more than 300 MiB.
 #[test]
 fn symbols_that_share_a_long_name_need_little_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn shared_name(symbols: usize, name_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Looks up symbols and debug info of this test, then removes the file.
+/// Looks up symbols and debug info of a copy of this test program, then removes the copy.
 #[test]
 fn kept_results_need_no_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Properties of processors that unwinding needs. Registers have DWARF's numbers: System V psABI for
-//! x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, section 4.1.
+//! Properties of processors that unwinding needs. Registers have DWARF's numbers: System V psABI
+//! for x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, section 4.1.
 
 use object::elf;
 
@@ -11,15 +11,16 @@ pub(super) struct Arch {
     pub(super) registers: usize,
     pub(super) stack_pointer: u8,
     pub(super) frame_pointer: u8,
-    /// Register of the return address. Without a link register it stands for the instruction pointer,
-    /// and calls push the return address on the stack.
+    /// Register of the return address. Without a link register it stands for the instruction
+    /// pointer, and calls push the return address on the stack.
     pub(super) return_address: u8,
     pub(super) has_link_register: bool,
     /// Instructions that a signal handler returns to: the call of `rt_sigreturn(2)`.
     pub(super) signal_return: &'static [u8],
     /// Layout of the stack at these instructions.
     pub(super) signal_frame: SignalFrame,
-    /// Bytes of a PLT stub up to its push, and of the whole stub.
+    /// Bytes of a PLT stub up to the end of its push, and of the whole stub. `None` if stubs push
+    /// nothing.
     pub(super) stub: Option<(u64, u64)>,
 }
 

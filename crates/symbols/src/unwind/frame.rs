@@ -41,8 +41,7 @@ pub(super) struct RegisterFrame {
     values: [u64; REGISTERS],
     /// A bit for each register with a known value.
     known: u32,
-    /// Whether the frame was interrupted rather than made a call: its address is exact, and memory
-    /// below its stack pointer is invalid.
+    /// Whether the frame was interrupted rather than made a call, so that its address is exact.
     pub(super) is_exact: bool,
 }
 
@@ -53,7 +52,8 @@ pub(super) enum Stop {
     First,
     /// The copy lacks the word at this address.
     Unread(u64),
-    /// A needed register is lost, an expression can't be evaluated, or the stack would go backwards.
+    /// A needed register is lost, an expression can't be evaluated, or the stack would go
+    /// backwards.
     Damaged,
 }
 
@@ -99,7 +99,8 @@ impl RegisterFrame {
         arch: &Arch,
         expression: &impl Fn(&ExpressionRange) -> Option<Bytes<'a>>,
     ) -> Result<(), Stop> {
-        // Fast path for nearly all rows: every saved register is in memory.
+        // Fast path for nearly all rows: the CFA is a register plus an offset, and every saved
+        // register is in memory.
         let (base, bytes, at) = match (row.cfa, row.return_address) {
             (Cfa::Register(base, bytes), Some(Rule::Offset(at))) if row.others.is_empty() => {
                 (base, bytes, at)
@@ -168,8 +169,8 @@ impl RegisterFrame {
         }
     }
 
-    /// Ends a step, and checks that it went up the stack. Only a frame interrupted by a signal can be
-    /// at the same place.
+    /// Ends a step, and checks that it went up the stack. An interrupted frame may stay at the same
+    /// place, and a signal frame may lead to another stack.
     #[inline]
     fn arrive(
         &mut self,
@@ -193,8 +194,8 @@ impl RegisterFrame {
         self.set(arch.return_address, Some(pc));
     }
 
-    /// Steps to the caller by the frame pointer, which points to the caller's, with the return address
-    /// above it.
+    /// Steps to the caller by the frame pointer, which points to the caller's, with the return
+    /// address above it.
     pub(super) fn step_by_frame_pointer(
         &mut self,
         memory: &Memory<'_>,
@@ -218,9 +219,9 @@ impl RegisterFrame {
         Ok(())
     }
 
-    /// Steps out of one of Python's trampolines: code without a file that calls the interpreter for a
-    /// single function (`Python/asm_trampoline.S`). `is_caller` recognizes return addresses in the
-    /// interpreter. Returns `false` if the code is no trampoline.
+    /// Steps out of one of Python's trampolines: code without a file that calls the interpreter for
+    /// a single function (`Python/asm_trampoline.S`). `is_caller` recognizes return addresses in
+    /// the interpreter. Returns `false` if the code is no trampoline.
     ///
     /// ```text
     /// sub $8, %rsp    call *%rcx    add $8, %rsp    ret                  up to 3.14

@@ -1,11 +1,12 @@
-//! Unwinds stacks from registers and a copy of the stack: with the unwind tables of ELF files (DWARF
-//! 5, section 6.4), and in code without a file with frame pointers.
+//! Unwinds stacks from registers and a copy of the stack: with the unwind tables of ELF files
+//! (DWARF 5, section 6.4), and with frame pointers in code without tables.
 //!
 //! ```text
-//! address --AddressSpace--> DSO, offset in it --Segments--> its own address --Tables--> row --Frame::step--> the caller's registers
+//! address --AddressSpace--> DSO, offset in it --Segments--> its own address
+//!         --UnwindTables--> row --RegisterFrame::step--> the caller's registers
 //! ```
-//! The tables of a DSO are read once, for all threads, and looked up by the file's addresses, so all
-//! processes share them. Each thread keeps rows of its own ([`UnwindCache`]).
+//! The tables of a DSO are read once, for all threads, and looked up by the file's addresses, so
+//! all processes share them. Each thread keeps rows of its own ([`UnwindCache`]).
 
 mod arch;
 mod frame;
@@ -27,8 +28,8 @@ pub enum Registers {
     X86_64 {
         /// Instruction pointer.
         ip: u64,
-        /// General registers in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to R15
-        /// (System V psABI for x86-64, figure 3.36).
+        /// General registers in the order of DWARF's numbers: AX, DX, CX, BX, SI, DI, BP, SP, R8 to
+        /// R15 (System V psABI for x86-64, figure 3.36).
         general: [u64; 16],
     },
     /// ARM with 64 bits.
@@ -41,9 +42,10 @@ pub enum Registers {
 }
 
 impl Registers {
-    /// Reads registers of a 64-bit thread by perf's numbers (`arch/*/include/uapi/asm/perf_regs.h`).
-    /// `None` if a register is missing that unwinding needs. The numbers identify the architecture:
-    /// the instruction pointer is 8 on x86 and 32 on ARM, and x86 has no user register 32.
+    /// Reads registers of a 64-bit thread by perf's numbers
+    /// (`arch/*/include/uapi/asm/perf_regs.h`). `None` if a register is missing that unwinding
+    /// needs. The numbers identify the architecture: the instruction pointer is 8 on x86 and 32 on
+    /// ARM, and x86 has no user register 32.
     #[must_use]
     pub fn by_perf_number(get: impl Fn(u32) -> Option<u64>) -> Option<Self> {
         const PC: u32 = 32;
@@ -97,11 +99,11 @@ pub enum UnwindOutcome {
     Assembly,
     /// Truncated: it reached [`crate::limits::FRAMES`].
     TooDeep,
-    /// Failed: the recorded file isn't here, or can't be read.
+    /// Failed: the recorded file isn't here, can't be read, or is for another architecture.
     NoBinary,
     /// Failed: the code has no unwind tables, and its frame pointer is invalid.
     NoTable,
-    /// Failed: a return address is in no mapping.
+    /// Failed: an address is in no mapping, or in no segment of its file.
     NoMapping,
     /// Failed: the sample lacks a register that unwinding needs.
     NoRegisters,

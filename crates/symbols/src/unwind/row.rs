@@ -1,5 +1,5 @@
-//! A row of an unwind table (DWARF 5, section 6.4.1), in a form that is quick to apply: how to restore
-//! the caller's registers at a place in the code.
+//! A row of an unwind table (DWARF 5, section 6.4.1), in a form that is quick to apply: how to
+//! restore the caller's registers at a place in the code.
 //!
 //! ```text
 //! location   CFA      rbx     rbp     ra          the caller's
@@ -20,7 +20,7 @@ pub(super) struct UnwindRow {
     pub(super) return_address: Option<Rule>,
     /// Registers saved in memory, without the return address, with offsets from the CFA in bytes.
     pub(super) saved: Box<[(u8, i32)]>,
-    /// Registers with any other rule.
+    /// Registers with any other rule that changes them.
     pub(super) others: Box<[(u8, Rule)]>,
     /// Whether a signal interrupted the caller, rather than the caller making a call.
     pub(super) is_signal_frame: bool,
@@ -101,7 +101,7 @@ impl Origin {
 }
 
 impl UnwindRow {
-    /// Converts a row; `None` if a value is out of range, as no compiler writes it.
+    /// Converts a row; `None` if a value is in a range that no compiler writes.
     pub(super) fn new(row: &UnwindTableRow<usize>, origin: &Origin, arch: &Arch) -> Option<Self> {
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
@@ -135,8 +135,8 @@ impl UnwindRow {
         Some(Self { cfa, return_address, saved, others, is_signal_frame: origin.is_signal_frame })
     }
 
-    /// Whether following frame pointers finds this frame's caller: this frame's pointer points to the
-    /// caller's frame pointer, right below the return address.
+    /// Whether following frame pointers finds this frame's caller: this frame's pointer points to
+    /// the caller's frame pointer, right below the return address.
     pub(super) fn keeps_frame_pointer(&self, arch: &Arch) -> bool {
         let fp = self.saved.iter().find(|(register, _)| *register == arch.frame_pointer);
         let Some((_, fp)) = fp else { return false };

@@ -1,20 +1,20 @@
 //! Continues a truncated stack with the recorded frame-pointer chain.
 //!
-//! When the kernel made the copy it also followed the frame pointers, beyond the end of the copy. The
-//! two meet at the stack pointer of the last unwound frame:
+//! When the kernel made the copy it also followed the frame pointers, beyond the end of the copy.
+//! The two meet at the stack pointer of the last unwound frame:
 //!
 //! ```text
 //! stack        copy                                |  beyond it
 //!              f      g      h      i              |  j      main
 //! unwound      f      g      h      i   its CFA ---->
 //! frame                      ra(i)         ra(j) --->  ra(main)
-//! pointers     (f and g keep none)                 the first return address above i's stack pointer
+//! pointers     (f and g keep none)                the first return address above i's stack pointer
 //!
 //! together     f      g      h      i                 j      main
 //! ```
-//! If the frame pointers aren't in the copy, they meet at the last return address that both have. If
-//! the last frame's caller is on another stack (Go switches stacks to call C), its stack pointer is
-//! unknown: they meet at the last frame's frame pointer.
+//! If the frame pointers lead out of the copy first, they meet at the last unwound return address,
+//! if the chain has it. If the last frame's caller is on another stack (Go switches stacks to call
+//! C), its stack pointer is unknown: they meet at the last frame's frame pointer.
 
 use super::Stack;
 use super::arch::Arch;
@@ -79,7 +79,7 @@ fn first_frame_pointer(arch: &Arch, stack: &Stack<'_>) -> u64 {
 }
 
 /// Returns the index of the first return address above a stack pointer. The chain starts with the
-/// instruction pointer.
+/// instruction pointer. `None` if it doesn't match the copy.
 fn first_above(memory: &Memory<'_>, mut frame: u64, sp: u64, chain: &[u64]) -> Option<usize> {
     for (index, recorded) in chain.iter().enumerate().skip(1) {
         let at = frame.checked_add(8)?;

@@ -32,7 +32,7 @@ type Index = Vec<(u64, usize)>;
 #[derive(Debug)]
 pub(super) struct Context {
     rows: UnwindContext<usize>,
-    /// Bytes of call frame instructions that the thread may still read.
+    /// Bytes of the tables' entries that the thread may still read.
     left: usize,
 }
 
@@ -85,7 +85,7 @@ impl UnwindTables {
         &self.frames.segments
     }
 
-    /// Whether an address is right after the file's entry point.
+    /// Whether an address is in the 64 bytes from the file's entry point on.
     pub(super) fn is_entry_point(&self, address: u64) -> bool {
         /// Bytes of `_start`, which sets up registers and makes a call.
         const BYTES: u64 = 64;
@@ -117,8 +117,8 @@ impl UnwindTables {
         Some(EndianSlice::new(bytes, LittleEndian))
     }
 
-    /// Parses the sorted table. `None` also if it claims more entries than it has bytes: gimli's size
-    /// calculation would overflow.
+    /// Parses the sorted table. `None` also if it claims more entries than it has bytes: gimli's
+    /// size calculation would overflow.
     fn sorted(&self) -> Option<ParsedEhFrameHdr<Bytes<'_>>> {
         let bytes = &self.frames.sections.eh_frame_hdr.bytes;
         let parsed = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
@@ -126,12 +126,13 @@ impl UnwindTables {
         (entries <= bytes.len()).then_some(parsed)
     }
 
-    /// Builds the index of a section, up to the first unreadable entry.
+    /// Builds the index of a section, without damaged entries. Stops where the next entry can't be
+    /// found, or at a limit on work.
     fn index<'a, S: UnwindSection<Bytes<'a>>>(&self, section: &S, bytes: usize) -> Index {
         let mut entries = section.entries(&self.bases);
         let mut index = Vec::new();
-        // The entries (FDEs) of a file share a handful of CIEs. Those of a damaged file may each have
-        // their own, which overlap.
+        // The entries (FDEs) of a file share a handful of CIEs. Those of a damaged file may each
+        // have their own, which overlap.
         let mut cies: HashMap<usize, CommonInformationEntry<Bytes<'a>>> = HashMap::new();
         let mut left = bytes.saturating_mul(4).saturating_add(1 << 20);
         while let Ok(Some(entry)) = entries.next() {
@@ -204,8 +205,9 @@ impl UnwindTables {
         }
     }
 
-    /// Whether the function at an address keeps a frame pointer in any of its rows; `None` if no entry
-    /// contains it.
+    /// Whether following frame pointers finds the caller of the function at an address: a row keeps
+    /// the frame pointer or has no caller, or the function has no frame of its own. `None` if no
+    /// readable entry contains the address.
     pub(super) fn keeps_frame_pointer(
         &self,
         address: u64,
@@ -264,7 +266,7 @@ struct Lookup<'a> {
     arch: &'a Arch,
 }
 
-/// The entry is damaged, or longer than any compiler writes.
+/// The entry is damaged or longer than any compiler writes, or the thread has no work left.
 struct Unreadable;
 
 impl Lookup<'_> {

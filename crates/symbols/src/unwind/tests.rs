@@ -89,9 +89,7 @@ fn stops_at_damaged_stacks() {
     }
 }
 
-/// ```text
-/// copy    ra(0x2001) fp      beyond it    ra ...
-/// ```
+/// The copy has two frames, and the chain two more callers.
 #[test]
 fn continues_with_the_frame_pointer_chain_after_the_copy() {
     let process = TestProcess::new(JIT, b"/tmp/perf-1.map", 0);
@@ -104,7 +102,7 @@ fn continues_with_the_frame_pointer_chain_after_the_copy() {
     let other = [0x1000, 0x6001, 0x7001];
     let (_, spliced, addresses) = process.unwind(&at(0x1000, START), &copy, &other);
     assert_eq!((spliced, addresses), (0, vec![0x1000, 0x2000, 0x3000]));
-    // Without a frame in the copy they meet at the last return address.
+    // With an empty copy, all callers come from the chain.
     let (end, spliced, addresses) = process.unwind(&at(0x1000, START), &[], &chain);
     assert_eq!((end, spliced), (UnwindOutcome::CopyEnded, 4), "{addresses:x?}");
 }
@@ -114,7 +112,7 @@ fn continues_with_the_frame_pointer_chain_after_the_copy() {
 #[test]
 fn steps_out_of_python_trampolines() {
     let mut process = TestProcess::new(JIT, b"/tmp/perf-1.map", 0);
-    // It has no tables here, and keeps a frame pointer.
+    // The interpreter has no tables here, and keeps a frame pointer.
     let kind = DsoKind::PerfMap { pid: 2 };
     let name = b"/usr/lib/libpython3.13.so.1.0".to_vec();
     let interpreter = process.dsos.intern(Dso { kind, name, build_id: None }).unwrap();
@@ -235,8 +233,8 @@ bare: nop
     assert_eq!((end, addresses), (UnwindOutcome::Assembly, vec![0x1400]));
 }
 
-/// The handler returns to a function that didn't call it, and the signal interrupted a function at its
-/// first instruction.
+/// The handler returns to a function that didn't call it, and the signal interrupted a function at
+/// its first instruction.
 #[test]
 fn steps_out_of_signal_frames() {
     let text = "

@@ -1,4 +1,4 @@
-//! The unwinder, and what each thread caches.
+//! The unwinder, and the cache of each thread.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::runtime::Runtime;
 use crate::search::location::FileLocation;
 use crate::search::{self, SymbolOptions, find};
 
-/// Unwinds stacks, and keeps the tables of their DSOs. It serves a single [`DsoTable`] and any number
-/// of threads, each with its own [`UnwindCache`].
+/// Unwinds stacks, and keeps the tables of their DSOs. It serves a single [`DsoTable`] and any
+/// number of threads, each with its own [`UnwindCache`].
 pub struct Unwinder {
     options: SymbolOptions,
     by_dso: OnceVec<Result<DsoTables, UnwindOutcome>>,
@@ -54,8 +54,8 @@ impl fmt::Debug for Unwinder {
     }
 }
 
-/// A thread's cache of unwind methods by address. It serves a single [`Unwinder`], and doesn't change
-/// results.
+/// A thread's cache of unwind methods by address, and its limit on work
+/// ([`crate::limits::UNWIND_WORK`]). It serves a single [`Unwinder`].
 #[derive(Default)]
 pub struct UnwindCache {
     recent: RecentRows,
@@ -167,9 +167,10 @@ impl Unwinder {
         Self { options, by_dso: OnceVec::default(), bytes: AtomicU64::new(0) }
     }
 
-    /// Appends the addresses of a stack, innermost first: the instruction pointer, then for each caller
-    /// the last byte of its call, or the exact address if a signal interrupted it or its handler returns
-    /// there. Returns the outcome, and how many addresses come from the frame-pointer chain.
+    /// Appends the addresses of a stack, innermost first: the instruction pointer, then for each
+    /// caller the last byte of its call, or the exact address if a signal interrupted it or its
+    /// handler returns there. Returns the outcome, and how many addresses come from the
+    /// frame-pointer chain.
     pub fn unwind(
         &self,
         cache: &mut UnwindCache,
@@ -224,8 +225,8 @@ impl Unwinder {
         }
     }
 
-    /// Whether the function at an address keeps a frame pointer, so that following frame pointers finds
-    /// its caller. `None` if that is unknown.
+    /// Whether following frame pointers finds the caller of the function at an address. `None` if
+    /// that is unknown.
     pub fn keeps_frame_pointer(
         &self,
         cache: &mut UnwindCache,
@@ -371,7 +372,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Steps out of code without tables, by the frame pointer. Most of Python's trampolines have none.
+    /// Steps out of code without tables by the frame pointer, which most of Python's trampolines
+    /// don't keep: those have a step of their own.
     fn step_without_table(&mut self, dso: DsoId) -> Result<(), Stop> {
         let Self { dsos, space, arch, memory, frame, .. } = self;
         let is_compiled =

@@ -52,8 +52,8 @@ fn abbreviation(code: u32, tag: u32, has_children: bool, attributes: &[(u32, u32
 }
 
 /// The abbreviations that most tests use: 1 is a unit with lines and addresses, 2 a function, 3 one
-/// with an origin, 4 with a definition elsewhere, 5 one whose ranges are in a list, 6 an inlined one
-/// with others in it, 7 a function with a name elsewhere, 8 an import.
+/// with an origin, 4 one with a declaration elsewhere, 5 one whose ranges are in a list, 6 an
+/// inlined function with others in it, 7 a function whose name is in `.debug_str`, 8 an import.
 fn table() -> Vec<u8> {
     let range = [(LOW_PC, ADDR), (HIGH_PC, DATA8)];
     [
@@ -84,7 +84,7 @@ fn range(low: u64, bytes: u64) -> Vec<u8> {
     elf::words(&[low, bytes])
 }
 
-/// A unit's first entry, of all addresses.
+/// A unit's first entry, which covers the first MiB of addresses.
 fn first(lines: u32) -> Vec<u8> {
     [&[1][..], &lines.to_le_bytes(), &range(1, 1 << 20)].concat()
 }
@@ -111,7 +111,7 @@ fn info(entries: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     vec![(".debug_abbrev", table()), (".debug_info", unit(0, entries))]
 }
 
-/// Function and origin, origin and definition are each other's; imports too.
+/// Inlined functions, origins, specifications and imports refer to themselves or to each other.
 #[test]
 fn entries_refer_in_circles() {
     bounded("dwarf::entries_refer_in_circles", 64, || {
@@ -121,7 +121,8 @@ fn entries_refer_in_circles() {
         for at in 0..1000_u64 {
             let here = HEADER + u32::try_from(entries.len()).unwrap();
             entries.extend([&[2][..], b"f\0", &range(at * 16, 16)].concat());
-            // An inlined function whose origin is itself, and three whose origins are each other.
+            // An inlined function whose origin is itself, two specifications that refer to each
+            // other, and a function whose origin is the first inlined one.
             entries.extend([&[6][..], &long(here + 19), &range(at * 16, 16)].concat());
             entries.extend([&[4][..], &long(here + 45), &[4], &long(here + 40)].concat());
             entries.extend([&[3][..], &long(inlined), &range(at * 16, 8), &[0, 0]].concat());
@@ -145,7 +146,7 @@ fn forms_are_indirect_a_million_times() {
     });
 }
 
-/// Functions in functions: a million of them, and each address in all of a thousand.
+/// Functions in functions, 250,000 deep, and each address in a thousand inlined ones.
 #[test]
 fn entries_are_nested_a_million_times() {
     bounded("dwarf::entries_are_nested_a_million_times", 256, || {
@@ -162,12 +163,11 @@ fn entries_are_nested_a_million_times() {
     });
 }
 
-/// A program of a million rows without an end, and one that goes over all addresses again and
-/// again.
+/// A program of 262,144 rows without an end, and one that goes over all addresses again and again.
 #[test]
 fn line_programs_do_not_end() {
     bounded("dwarf::line_programs_do_not_end", 128, || {
-        // Rows: copy; advance by one instruction; the line by one.
+        // DW_LNS_copy appends a row, DW_LNS_fixed_advance_pc advances by 0x103 bytes.
         let endless = [1, 9, 3, 1].repeat(1 << 18);
         let set = |address: u64| [&[0, 9, 2][..], &address.to_le_bytes(), &[1]].concat();
         let to_and_fro = [set(1), set(1 << 20)].concat().repeat(1 << 16);
@@ -187,7 +187,7 @@ fn line_programs_do_not_end() {
     });
 }
 
-/// 20,000 units with one program: each would be gone through to its end.
+/// 19,999 units with one line number program, whose header lists 200,000 files.
 #[test]
 fn units_share_a_long_line_program() {
     bounded("dwarf::units_share_a_long_line_program", 160, || {
@@ -206,8 +206,8 @@ fn units_share_a_long_line_program() {
     });
 }
 
-/// A list of 100,000 ranges of all addresses, or of no address at all, which each of 20,000
-/// functions and of 5,000 units has.
+/// A list of 100,000 ranges of all addresses, of base addresses, or of empty ranges, which 20,000
+/// functions share, and then 5,000 units.
 #[test]
 fn ranges_cover_everything() {
     bounded("dwarf::ranges_cover_everything", 256, || {
@@ -229,8 +229,9 @@ fn ranges_cover_everything() {
     });
 }
 
-/// Units that each begin in the middle of one table of 2 MB; a table that all share; an entry with a
-/// million attributes that take no bytes, a million times.
+/// 50,000 units with one table of 2 MB, or with tables that each begin within it; entries with
+/// 100,000 attributes that take no bytes, a million times in a unit or as the first of 100,000
+/// units.
 #[test]
 fn abbreviations_are_enormous() {
     bounded("dwarf::abbreviations_are_enormous", 256, || {
@@ -253,7 +254,7 @@ fn abbreviations_are_enormous() {
     });
 }
 
-/// 50,000 functions that are called as the rest of one name of 2 MB from another byte on.
+/// 50,000 functions whose names are suffixes of one name of 2 MiB.
 #[test]
 fn names_share_their_bytes() {
     bounded("dwarf::names_share_their_bytes", 128, || {
@@ -268,7 +269,7 @@ fn names_share_their_bytes() {
     });
 }
 
-/// The file that a unit was split off into is the file itself, and so is its package.
+/// Units refer to the file itself as the file with their split debug info.
 #[test]
 fn what_was_split_off_is_the_file_itself() {
     bounded("dwarf::what_was_split_off_is_the_file_itself", 64, || {

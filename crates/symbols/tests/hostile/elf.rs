@@ -8,10 +8,10 @@ pub(crate) const RELA: u32 = 4;
 pub(crate) const DYNSYM: u32 = 11;
 pub(crate) const COMPRESSED: u64 = 1 << 11;
 
-/// Where sections begin, behind the headers of the file and of its one segment.
+/// Offset of the first section, after the headers of the file and of its one segment.
 const FRONT: usize = 64 + 56;
 
-/// A section, and what its header claims where that isn't true.
+/// A section, and false claims in its header.
 #[derive(Clone, Default)]
 pub(crate) struct TestSection {
     pub(crate) name: &'static str,
@@ -29,7 +29,7 @@ impl TestSection {
         Self { name, kind, bytes, ..Self::default() }
     }
 
-    /// What debug info and call frames are in.
+    /// Creates a section with debug info or an unwind table.
     pub(crate) fn data(name: &'static str, bytes: Vec<u8>) -> Self {
         Self::new(name, PROGBITS, bytes)
     }
@@ -39,13 +39,13 @@ pub(crate) fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Where the section with a number (from 1 on) lies in what [`file`] makes.
+/// Returns the offset of a section, numbered from 1, in the file that [`file`] makes.
 pub(crate) fn offset_of(sections: &[TestSection], number: usize) -> u64 {
     let before = sections.iter().take(number - 1).map(|section| section.bytes.len());
     (FRONT + before.sum::<usize>()) as u64
 }
 
-/// The file; sections count from 1, and the last is that of the names.
+/// Makes a file. Sections count from 1; the last one has their names.
 pub(crate) fn file(sections: &[TestSection]) -> Vec<u8> {
     let mut names = vec![0];
     let mut all: Vec<TestSection> = sections.to_vec();
@@ -78,7 +78,7 @@ pub(crate) fn file(sections: &[TestSection]) -> Vec<u8> {
     file
 }
 
-/// An entry of a table of symbols: a global function.
+/// An entry of a symbol table: a global function.
 pub(crate) fn symbol(name: u32, address: u64, size: u64) -> Vec<u8> {
     let front = u64::from(name) | 0x12 << 32 | 1 << 48;
     words(&[front, address, size])

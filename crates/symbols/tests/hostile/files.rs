@@ -1,4 +1,4 @@
-//! Files that aren't valid, or are all holes.
+//! Paths that have no regular file, files with huge holes, and files that link to each other.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::{HostileFile, bounded};
 
 const ID: [u8; 20] = [0xab; 20];
 
-/// Puts something there that is no regular file.
+/// Creates a FIFO, a link to a device, a folder or a socket at a path.
 fn not_a_file(kind: &str, path: &Path) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     match kind {
@@ -28,7 +28,7 @@ fn not_a_file(kind: &str, path: &Path) {
     }
 }
 
-/// A stripped file with a build id, a debug link and a link of dwz's.
+/// A stripped file with a build id, a debug link and a link to a shared file of dwz.
 fn stripped() -> Vec<u8> {
     let note = [&[4, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0], &b"GNU\0"[..], &ID].concat();
     let names = TestSection::new(".dynstr", STRTAB, b"\0own\0".to_vec());
@@ -81,7 +81,7 @@ fn what_is_no_file_stands_where_files_are_looked_for() {
     });
 }
 
-/// Files that are a terabyte of nothing behind a front that is in order.
+/// Files with a valid beginning, and then a hole up to one terabyte.
 #[test]
 fn files_are_holes() {
     bounded("files::files_are_holes", 128, || {
@@ -99,7 +99,7 @@ fn files_are_holes() {
         hole("map", b"1000 10 first\n", 1 << 40).unwrap();
         let reader_uid = folder.path().metadata().unwrap().uid();
         let options = || SymbolOptions { reader_uid, ..SymbolOptions::default() };
-        // No build id in the linked file: its checksum would have to be that of all zeros.
+        // The linked file has no build id, and is too large for a checksum.
         assert_eq!(HostileFile::new(DsoKind::Elf, &at("own"), options()).name(8).unwrap(), "own");
         let map = HostileFile::new(DsoKind::PerfMap { pid: 1 }, &at("map"), options());
         assert_eq!(map.name(0x1004), Err(Unresolved::OverLimit));
@@ -108,7 +108,7 @@ fn files_are_holes() {
     });
 }
 
-/// A debug file whose debug link and dwz link are itself.
+/// A file whose debug link and dwz link lead to copies of it.
 #[test]
 fn files_link_to_themselves() {
     bounded("files::files_link_to_themselves", 64, || {
@@ -119,7 +119,7 @@ fn files_link_to_themselves() {
         let path = folder.path().join("own");
         let own = HostileFile::new(DsoKind::Elf, &path, SymbolOptions::default());
         assert_eq!(own.frames([8].into_iter()), [["own"]]);
-        // By the build id that it has itself.
+        // Also if the recording has the build id.
         let mut dsos = DsoTable::default();
         let name = path.into_os_string().into_encoded_bytes();
         let dso = Dso { kind: DsoKind::Elf, name, build_id: BuildId::new(&ID) };

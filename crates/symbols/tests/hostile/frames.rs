@@ -1,4 +1,4 @@
-//! Tables of call frames.
+//! Damaged and endless unwind tables.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::elf::{self, TestSection};
 
 const STACK: u64 = 0x7fff_0000;
 
-/// Unwinds stacks whose every word is another address in the file; how far that goes.
+/// Unwinds four stacks of 64 addresses in the file, and returns the outcome of the last one.
 pub(crate) fn unwind(folder: &Path, file: &[u8], ip: u64) -> UnwindOutcome {
     let path = folder.join("hostile");
     std::fs::write(&path, file).unwrap();
@@ -71,7 +71,7 @@ fn with_rules(more_in_front: &[u8], rules: &[u8]) -> UnwindOutcome {
 fn fronts_of_functions_are_functions_and_themselves() {
     bounded("frames::fronts_of_functions_are_functions_and_themselves", 64, || {
         assert_eq!(with_rules(&[], &[]), UnwindOutcome::CopyEnded, "what is in order");
-        // Pointers to itself, to the next entry, to a byte within, beyond the section, all around.
+        // Pointers to the entry itself, into entries, and beyond the section.
         for back in [4, 0, u32::MAX, u32::MAX - 20, 1 << 31, 8, 5] {
             let circle = function(back, 1, 1 << 24, &[0; 16]).repeat(10_000);
             let _ = unwound(circle, None);
@@ -79,7 +79,7 @@ fn fronts_of_functions_are_functions_and_themselves() {
     });
 }
 
-/// 50,000 functions with a front each, which share a text of a megabyte.
+/// 50,000 functions whose fronts begin in one text of a megabyte, or before the section.
 #[test]
 fn fronts_of_functions_overlap() {
     bounded("frames::fronts_of_functions_overlap", 128, || {
@@ -93,8 +93,8 @@ fn fronts_of_functions_overlap() {
     });
 }
 
-/// Rows a million times, rows that go backwards, stacks of rows that only grow, registers without
-/// number.
+/// A million rows, rows that go backwards, rows that are only pushed or only popped, rules for many
+/// registers, and an expression that is longer than its section.
 #[test]
 fn rules_do_not_end() {
     bounded("frames::rules_do_not_end", 128, || {
@@ -108,7 +108,7 @@ fn rules_do_not_end() {
             [&[0x0f, 0xff, 0xff, 0x3f][..], &[0x2f, 0xfd, 0xff].repeat(1 << 16)].concat(),
         ];
         for rules in endless {
-            // The largest size that is read, and the whole.
+            // Once within the limit of one function, and once all of them.
             for rules in [&rules[..rules.len().min(60_000)], &rules] {
                 assert_ne!(with_rules(&[], rules), UnwindOutcome::Whole);
                 assert_ne!(with_rules(rules, &[]), UnwindOutcome::Whole);
@@ -117,7 +117,7 @@ fn rules_do_not_end() {
     });
 }
 
-/// Expressions that jump back for ever, and that ask for all there is.
+/// Expressions that jump back forever, or read what doesn't exist.
 #[test]
 fn expressions_do_not_end() {
     bounded("frames::expressions_do_not_end", 64, || {
@@ -125,7 +125,8 @@ fn expressions_do_not_end() {
             let length = u8::try_from(expression.len()).unwrap();
             with_rules(&[], &[&[0x0f, length][..], expression].concat())
         };
-        // DW_OP_skip to itself; DW_OP_dup and back; DW_OP_pick; DW_OP_deref of nothing.
+        // DW_OP_skip to itself; DW_OP_dup in a loop; DW_OP_pick; DW_OP_deref of 0; DW_OP_deref in a
+        // loop.
         for expression in [
             &[0x2f, 0xfd, 0xff][..],
             &[0x31, 0x12, 0x2f, 0xfc, 0xff],
@@ -138,7 +139,7 @@ fn expressions_do_not_end() {
     });
 }
 
-/// A sorted list that claims four billion entries, and one that is all one entry.
+/// Sorted lists that claim up to four billion entries, and have none, or all equal ones.
 #[test]
 fn the_sorted_list_lies() {
     bounded("frames::the_sorted_list_lies", 64, || {

@@ -1,22 +1,23 @@
-//! What Go's runtime knows of its functions (`.gopclntab`), as Go 1.20 writes it.
+//! The function tables of Go's runtime (`.gopclntab`), as Go 1.20 writes them.
 
 use crate::elf::{self, TestSection};
 use crate::{HostileFile, bounded};
 
-/// Where the parts of the table lie in it.
+/// Offsets of the table's parts.
 const NAMES: usize = 72;
 const UNITS: usize = NAMES + 16;
 const FILES: usize = UNITS + 8;
 const STEPS: usize = FILES + 8;
 
-/// Where the function lies in the file.
+/// Address and bytes of the function.
 const TEXT: u64 = 0x10_0000;
 const BYTES: u8 = 64;
 
-/// The table of a function `outer` in `a.go`, whose second half is inlined from `inner`. `steps` are
-/// appended to the usual steps; if there are any, they are the function's lines.
+/// The table of a function `outer` in `a.go`, whose second half is inlined from `inner`. `steps`
+/// are appended to the usual steps; if there are any, they are the function's lines.
 fn table(steps: &[u8]) -> Vec<u8> {
-    // Each step is a zigzag-encoded difference, starting at -1, and the number of code bytes it covers.
+    // Each step is a zigzag-encoded difference, starting at -1, and the number of code bytes it
+    // covers.
     let [line, file, call] = [1, 4, 7];
     let usual =
         [&[0, 22, BYTES, 0, 2, BYTES, 0, 0, BYTES / 2, 2, BYTES / 2, 0][..], steps].concat();
@@ -39,7 +40,7 @@ fn table(steps: &[u8]) -> Vec<u8> {
     table
 }
 
-/// The program: the table, `runtime.moduledata`, and the call that was inlined.
+/// The program: the table, `runtime.moduledata`, and the inlined call.
 fn program(steps: &[u8]) -> Vec<TestSection> {
     let mut sections = vec![
         TestSection::data(".gopclntab", table(steps)),
@@ -89,7 +90,7 @@ fn any_byte_of_the_table_is_damaged() {
     });
 }
 
-/// A table of lines with millions of steps that lead nowhere, asked for each byte of its function.
+/// A table of lines with millions of steps that cover no code, looked up 4,096 times.
 #[test]
 fn a_table_of_lines_does_not_end() {
     bounded("go::a_table_of_lines_does_not_end", 256, || {

@@ -1,6 +1,6 @@
-//! Files that are made to hurt whoever reads symbols, debug info and call frames. Each is read by a
-//! child process whose peak memory is bounded, and which has to end: generously, as machines have
-//! neighbours, and far below what the same file takes where nothing bounds it.
+//! Hostile files for the readers of symbols, debug info and unwind tables. Child processes read
+//! them. The tests limit the children's peak memory and time: generously, because machines have
+//! neighbours, but far below what such a file takes without limits.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is tests")]
 
 mod dwarf;
@@ -20,13 +20,14 @@ use tare_symbols::{
     Dso, DsoAddress, DsoId, DsoKind, DsoTable, SymbolOptions, Symbolizer, Unresolved,
 };
 
-/// Seconds that reading one of the files may take: it takes some tenths.
+/// Limit on the seconds of a child process; most take some tenths.
 const SECONDS: u64 = if cfg!(debug_assertions) { 60 } else { 5 };
 
-/// Names the test that this process is the child of.
+/// Environment variable with the name of the test whose child this process is.
 const CHILD: &str = "TARE_HOSTILE_CHILD";
 
-/// Runs a test's reading in a child process whose peak memory is limited to this many MiB.
+/// Runs a test's reading in a child process. Panics if it takes more than [`SECONDS`], or more
+/// memory than this many MiB at its peak.
 fn bounded(test: &str, most_mib: u64, read: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some_and(|child| child == test) {
         read();
@@ -55,7 +56,7 @@ fn bounded(test: &str, most_mib: u64, read: impl FnOnce()) {
     assert!(kib >> 10 <= most_mib, "{test}: {} MiB, {most_mib} expected", kib >> 10);
 }
 
-/// A file whose symbols are asked for.
+/// A DSO, and a symbolizer to look up its addresses.
 struct HostileFile {
     dsos: DsoTable,
     dso: DsoId,
@@ -70,7 +71,7 @@ impl HostileFile {
         Self { dsos, dso, symbolizer: Symbolizer::new(options) }
     }
 
-    /// An ELF file with these bytes.
+    /// Writes an ELF file with these bytes.
     fn elf(folder: &Path, bytes: &[u8]) -> Self {
         let path = folder.join("hostile");
         std::fs::write(&path, bytes).unwrap();
@@ -82,7 +83,8 @@ impl HostileFile {
         Ok(self.symbolizer.name(symbol).to_owned())
     }
 
-    /// Of each address the frames, as `name` or `name file:line`, the innermost first.
+    /// Returns the frames of each address, innermost first, as `name` or `name file:line`. The name
+    /// may be the reason why it is unknown.
     fn frames(&self, addresses: impl Iterator<Item = u64>) -> Vec<Vec<String>> {
         let asked: Vec<_> =
             addresses.map(|address| DsoAddress { dso: self.dso, address }).collect();

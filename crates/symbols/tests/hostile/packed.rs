@@ -1,4 +1,4 @@
-//! Compressed sections that claim to be huge, and those that are.
+//! Compressed sections that claim to be huge, or are huge.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -33,7 +33,7 @@ fn zstd_zeros(bytes: usize) -> Vec<u8> {
     zstd::bulk::compress(&vec![0; bytes], 1).unwrap()
 }
 
-/// The same as often as it takes: decompressors go on with the next frame.
+/// 256 frames of 64 MiB each: decompressors continue with the next frame.
 fn zstd_without_end() -> Vec<u8> {
     zstd_zeros(1 << 26).repeat(256)
 }
@@ -48,7 +48,7 @@ fn read(content: &[u8], flags: u64) {
     sections.push(table);
     sections.push(TestSection::new(".strtab", STRTAB, b"\0known\0".to_vec()));
     let asked = HostileFile::elf(folder.path(), &elf::file(&sections));
-    // What is left is the table of symbols.
+    // Only the symbol table can be used.
     assert_eq!(asked.frames([0x10, 0x20].into_iter()), [["known"], ["known"]]);
     crate::frames::unwind(folder.path(), &elf::file(&sections), 0x10);
 }
@@ -75,7 +75,7 @@ fn compressed_sections_are_gigabytes() {
     });
 }
 
-/// MiniDebugInfo of 512 MiB in 80 KB; of a dictionary that is larger than any file.
+/// MiniDebugInfo of 512 MiB in 80 KB, and of 1 MiB with a dictionary of 512 MiB.
 #[test]
 fn mini_debug_info_is_a_bomb() {
     bounded("packed::mini_debug_info_is_a_bomb", 128, || {

@@ -1,4 +1,4 @@
-//! Tables of symbols.
+//! Symbol tables and section headers.
 
 use crate::elf::{self, DYNSYM, RELA, STRTAB, SYMTAB, TestSection};
 use crate::{HostileFile, bounded};
@@ -13,7 +13,7 @@ fn shared(symbols: u32, kind: u32) -> Vec<TestSection> {
     ]
 }
 
-/// 250,000 names of 16 KiB: 4 GiB out of 6 MB.
+/// 250,000 names of 16 KiB: 4 GB out of 6 MB.
 #[test]
 fn symbols_share_one_long_name() {
     bounded("symbols::symbols_share_one_long_name", 6 + 6 + 64, || {
@@ -25,7 +25,7 @@ fn symbols_share_one_long_name() {
     });
 }
 
-/// All at one address: the best name is looked for among 4 GiB.
+/// All symbols at one address: the best name is chosen among 4 GB.
 #[test]
 fn symbols_share_one_address_and_one_long_name() {
     bounded("symbols::symbols_share_one_address_and_one_long_name", 6 + 6 + 64, || {
@@ -71,7 +71,7 @@ fn headers_of_sections_lie() {
             |section| section.link = u32::MAX,
         ];
         for change in changes {
-            // With a name or with a reason.
+            // Both a name and a reason will do.
             let _ = whole(change);
         }
         for link in 1..10 {
@@ -82,7 +82,8 @@ fn headers_of_sections_lie() {
     });
 }
 
-/// The number of sections, that of the names and the segments' front claim what is not there.
+/// Any two bytes of the header of the file, from its type on, or of the segment's header are
+/// damaged.
 #[test]
 fn the_header_of_the_file_lies() {
     bounded("symbols::the_header_of_the_file_lies", 64, || {
