@@ -18,7 +18,8 @@ use crate::tables::{Space, Weight};
 pub struct TableOptions {
     /// The sort keys. Rows that agree in all of them share an entry.
     pub keys: Vec<SortKey>,
-    /// Creates an entry for each frame of a call chain, not only for the sampled one.
+    /// If a sort key is a property of frames, adds each sample to the entries of all frames of its
+    /// call chain, not only to that of the sampled one.
     pub children: bool,
     /// Keeps the call chains for call trees that begin at this end.
     pub trees: Option<Order>,
@@ -39,7 +40,7 @@ pub struct Entry {
     pub comm: Option<StringId>,
     /// The thread.
     pub thread: Option<ThreadId>,
-    /// The CPU; `None` if it wasn't recorded.
+    /// The CPU; `None` if it wasn't recorded or requested.
     pub cpu: Option<u32>,
     /// The fields of a tracepoint, as text.
     pub trace: Option<StringId>,
@@ -50,13 +51,13 @@ pub struct Entry {
     /// The weight of samples in the entry itself.
     pub own: Weight,
     /// With [`TableOptions::by_space`], the own period in the kernel, in programs, in guest kernels
-    /// and in guest programs. `None` if no sample's space is known.
+    /// and in guest programs. `None` if no sample is in any of these.
     pub own_by_space: Option<Box<[u64; 4]>>,
     /// The weight of samples in the entry and in its callees; without [`TableOptions::children`]
     /// equal to `own`.
     pub total: Weight,
-    /// Length of the entry's longest chain, in frames, in the order of the trees. Among equal
-    /// entries the one nearer to the root is shown first.
+    /// Frames of the entry's longest chain, from the entry on in the order of the trees. Among
+    /// equal entries, the one with the most is shown first: it is nearest to the root.
     pub depth: u32,
     /// Index of the merged row added last, so that a recursive function counts a row once.
     last: u32,
@@ -103,7 +104,7 @@ struct EntryChain {
     before: u32,
 }
 
-/// Rows with the same sort keys, leaf and call chain.
+/// Rows with the same sort keys and leaf, and the same call chain if the table needs chains.
 #[derive(Clone, Copy, Debug)]
 struct MergedRow {
     /// The first of the rows.

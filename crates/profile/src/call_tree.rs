@@ -109,7 +109,7 @@ impl<'a> CallTrees<'a> {
         Self { profile, functions, order, min_period, slots, groups: Vec::new() }
     }
 
-    /// The minimum period of a node.
+    /// Returns the minimum period of a node.
     pub(crate) fn min_period(&self) -> f64 {
         self.min_period
     }

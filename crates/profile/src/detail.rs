@@ -5,7 +5,7 @@ use crate::ids::{DetailsId, Set, StringId};
 /// A property of a sample other than its thread, CPU and frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Detail {
-    /// The innermost caller whose name matches a pattern.
+    /// The innermost function of the call chain whose name matches a pattern.
     Parent,
     /// The path of the cgroup.
     Cgroup,
@@ -15,15 +15,15 @@ pub enum Detail {
     Time,
     /// The cost of the memory access or transaction (`PERF_SAMPLE_WEIGHT`).
     LocalWeight,
-    /// The sum of that cost over all samples.
+    /// The same cost, shown times the number of samples.
     Weight,
     /// The latency of the instruction, in cycles.
     LocalInsLat,
-    /// The sum of the latencies of all samples.
+    /// The same latency, shown times the number of samples.
     InsLat,
     /// The cycles that the instruction spent in a pipeline stage.
     LocalPStageCyc,
-    /// The sum of these cycles over all samples.
+    /// The same cycles, shown times the number of samples.
     PStageCyc,
     /// The size of the mapping that contains the code, in bytes.
     DsoSize,
@@ -78,7 +78,7 @@ pub enum BranchDetail {
     AddressFrom,
     /// The address of a branch's target.
     AddressTo,
-    /// Whether a branch was predicted.
+    /// Whether a branch was mispredicted.
     Mispredict,
     /// Whether a branch was in a transaction.
     InTransaction,
@@ -89,7 +89,7 @@ pub enum BranchDetail {
 }
 
 impl Detail {
-    /// Whether its value is a function or a file.
+    /// Whether its value names a function or a file.
     #[must_use]
     pub const fn is_of_places(self) -> bool {
         match self {

@@ -40,9 +40,9 @@ impl Profile {
         &self.threads.counts_by_name
     }
 
-    /// Scales rows to the counts of [`Profile::counted`]. Each row gets the last name of its
-    /// thread, and the rows of a name together get the count of its tasks. A name without samples
-    /// gets a row without frames.
+    /// Scales the rows of counted names to the counts of [`Profile::counted`]. Each of these rows
+    /// gets the last name of its thread, and the rows of a name together get the count of its
+    /// tasks. A name without samples gets a row without frames.
     pub fn weigh_by_counts(&mut self, last_name: impl Fn(&Thread) -> Option<StringId>) {
         let mut shares: IndexMap<(EventId, StringId), Share> = IndexMap::new();
         for known in self.counted() {

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use indexmap::IndexSet;
 
-/// An index of a [`Set`].
+/// An index of a table.
 pub(crate) trait Id: Copy {
     fn from_index(index: usize) -> Self;
     fn index(self) -> usize;

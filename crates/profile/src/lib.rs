@@ -3,14 +3,16 @@
 //! ```text
 //! Profile       strings <- dsos <- symbols <- frames <- stacks (call chains)
 //!                  ^-- events, threads            ^       ^
-//!               rows: (event, thread, command, CPU, leaf, stack) -> samples, period
+//!               rows: (event, thread, command, CPU, leaf, stack, details) -> samples, period
 //!
 //! ProfileTable  rows merged by sort keys into entries, with their own weight and that of callees
 //! SampleStore   samples one by one, in columns; a selection of them becomes rows
 //! Runs          weights of functions or stacks in several recordings on two sides, by name
 //! CallTree      the call chains of an entry, merged from their outermost or innermost end
+//! Blocks        cycles of the code between branches
+//! Losses        the account of data that the rows lack
 //! ```
-//! Pure: it gets symbols instead of addresses, and accesses neither files nor terminals.
+//! Pure: the caller looks up symbols, and nothing here accesses files or terminals.
 #![forbid(unsafe_code)]
 
 mod aggregate;

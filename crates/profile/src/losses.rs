@@ -23,16 +23,17 @@ pub struct Losses {
     /// Samples of tasks outside of the recorder's pid namespace, which the kernel doesn't tell
     /// apart.
     pub foreign_samples: u64,
-    /// Truncated records, and samples of unknown events.
+    /// Records that can't be decoded, such as truncated ones, and samples of unknown events.
     pub malformed_records: u64,
     /// Records that arrived too late to be put in time order.
     pub late_records: u64,
-    /// Counts in samples of groups that were less than before, which can't be. They have no period.
+    /// Counts in samples of groups that were lower than the previous ones, although counts only
+    /// grow. They have no period.
     pub decreased_counts: u64,
-    /// Mappings above the limit for an address space, left out.
+    /// Mappings above the limits for an address space and for all together, left out.
     pub left_out_mappings: u64,
-    /// Jitdumps whose clock differs from the recording's, so that the code compiled last at an
-    /// address is assumed for all samples there.
+    /// Jitdumps whose times can't be converted to the recording's clock, so that the code compiled
+    /// last at an address is assumed for all samples there.
     pub untimed_jitdumps: u64,
     /// Results of unwinding copied user stacks.
     pub unwinding: Unwinding,
@@ -70,7 +71,7 @@ pub struct OffCpuChains {
 /// An unreadable part of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Its start, in bytes from the start of the recording.
+    /// Its start, in bytes from the start of its file.
     pub offset: u64,
     /// Its length in bytes, as stated by a header if the data is missing.
     pub bytes: u64,
@@ -79,7 +80,8 @@ pub struct Gap {
 }
 
 impl Losses {
-    /// Whether nothing is missing. Advice and stacks that were unwound completely don't count.
+    /// Whether nothing is missing. Chains that lack frame pointers, samples without a function,
+    /// off-CPU time, and stacks that were unwound completely don't count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let unwinding = Unwinding { whole: self.unwinding.whole, ..Unwinding::default() };

@@ -39,7 +39,8 @@ impl ReplacedRows {
 }
 
 impl Profile {
-    /// Adds a text. Like the other tables, this one keeps equal values once.
+    /// Adds a text. Equal texts are kept once; so are equal threads, files, functions, frames, call
+    /// chains and rows.
     pub fn add_string(&mut self, text: &[u8]) -> StringId {
         self.strings.find_bytes(text).unwrap_or_else(|| self.strings.insert(text.into()))
     }

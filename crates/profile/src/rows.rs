@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use crate::ids::{DetailsId, EventId, FrameId, Id, RowId, Set, StackId, StringId, ThreadId, pair};
 use crate::tables::Weight;
 
-/// The common properties of samples that are alike. A reader leaves out what no sort key needs, so
-/// that fewer rows differ.
+/// The common properties of samples that are alike. A reader leaves out properties that no sort key
+/// needs, so that fewer rows differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The event.

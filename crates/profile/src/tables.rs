@@ -16,7 +16,7 @@ pub struct ProfileEvent {
 pub struct Thread {
     /// The process id; -1 if unknown.
     pub pid: i32,
-    /// The thread id.
+    /// The thread id; -1 if unknown.
     pub tid: i32,
 }
 
@@ -25,7 +25,7 @@ pub struct Thread {
 pub struct Dso {
     /// The whole path.
     pub path: StringId,
-    /// The last part of the path, for tables.
+    /// The name in tables: the last part of the path, or for a perf map its process.
     pub short: StringId,
 }
 
@@ -36,7 +36,7 @@ pub struct Symbol {
     pub dso: DsoId,
     /// Its name.
     pub name: StringId,
-    /// Its first address in the file's symbol table.
+    /// Its first address in the file, as an offset for an ELF file; 0 for an inlined function.
     pub start: u64,
 }
 
@@ -81,8 +81,9 @@ pub struct ProfileFrame {
     pub dso: Option<DsoId>,
     /// The function, or the reason in words why it is unknown.
     pub function: Result<SymbolId, StringId>,
-    /// The start of the function; if that is unknown, the address in the file; without a file, the
-    /// address in the address space. Frames that will be replaced may have any address.
+    /// The start of the function, 0 if it is inlined; if that is unknown, the address in the file;
+    /// without a file, the address in the address space. Frames that will be replaced have the
+    /// sampled address.
     pub address: u64,
     /// Whether the function is inlined into that of the next frame.
     pub is_inlined: bool,
@@ -128,7 +129,8 @@ pub struct ExactCount {
 /// The sum of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Weight {
-    /// The number of occurrences that they represent (nanoseconds for clocks).
+    /// The number of occurrences that they represent (nanoseconds for clocks), unless the reader
+    /// weighs samples otherwise.
     pub period: u64,
     /// The number of samples.
     pub samples: u64,

@@ -7,7 +7,7 @@ pub struct Unwinding {
     pub whole: u64,
     /// Stacks that end earlier without a failure, by reason, the most frequent first.
     pub truncated: Vec<EndReasonCount>,
-    /// Stacks that failed to unwind, by reason, the most frequent first.
+    /// Stacks that failed to unwind, by reason.
     pub failed: Vec<EndReasonCount>,
     /// Number of all these stacks that frame pointers continued.
     pub spliced: u64,
@@ -27,7 +27,7 @@ pub struct EndReasonCount {
     pub dso: Option<String>,
 }
 
-/// A size of copied stacks that is sufficient for most.
+/// A size of copied stacks that is sufficient for most, or the largest possible one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sufficient {
     /// The size in bytes.
@@ -43,7 +43,7 @@ pub struct Sufficient {
 pub struct FramePointers {
     /// The number of call chains with a user part.
     pub stacks: u64,
-    /// The number of these without their outer callers.
+    /// The number of these that miss callers.
     pub broken: u64,
     /// The files whose code broke chains, with the number of chains, the highest first. Untrusted.
     pub dsos: Vec<(String, u64)>,

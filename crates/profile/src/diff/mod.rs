@@ -1,7 +1,8 @@
 //! Weights of functions or stacks in several recordings on two sides.
 //!
 //! ```text
-//! profile of a recording -- names without compiler suffixes --> DiffEntry -> weight in each run of each side
+//! profile of a recording -- names without compiler suffixes --> DiffEntry
+//! DiffEntry -> weight in each run of each side
 //! ```
 //! Each recording has its own ids, so entries are matched by name. `tare_measure::statistics` tests
 //! the differences.
@@ -32,7 +33,7 @@ pub struct DiffOptions {
     pub stacks: bool,
     /// Includes callees in the weight of a function.
     pub children: bool,
-    /// Which samples and frames are compared.
+    /// Which samples and frames are compared: by thread name, file and function only.
     pub filter: Filter,
     /// Totals are those of accepted samples, not of all.
     pub relative: bool,
@@ -40,7 +41,8 @@ pub struct DiffOptions {
     pub slices: bool,
 }
 
-/// A compared function or stack. Properties that aren't keys are `None`.
+/// Samples that are compared: those of a function, a file or a thread name, by the keys, or those
+/// of a stack. Properties that aren't keys are `None`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DiffEntry {
     /// An index of [`Runs::events`].
@@ -53,7 +55,7 @@ pub struct DiffEntry {
     pub symbol: Option<NameId>,
     /// The function's space, if functions are distinguished.
     pub space: Option<Space>,
-    /// The functions of a call chain, the outermost first.
+    /// With [`DiffOptions::stacks`], the functions of the call chain, the outermost first.
     pub stack: Vec<NameId>,
 }
 
@@ -152,7 +154,7 @@ impl Runs {
             .map(move |run| run.totals.get(event).copied().unwrap_or_default())
     }
 
-    /// The periods of an entry, or of a whole event, in each slice of a side's only recording.
+    /// The periods of an entry, or of a whole event, in each slice of a side's first recording.
     #[must_use]
     pub fn slices(&self, side: usize, subject: SliceSubject) -> Vec<f64> {
         let Some(run) = self.sides.get(side).and_then(|runs| runs.first()) else {

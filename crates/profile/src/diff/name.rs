@@ -20,11 +20,12 @@ const SUFFIXES: [&[u8]; 10] = [
 /// Returns the name in the source, as far as the symbol shows it.
 ///
 /// ```text
-/// parse.isra.0.cold, parse.llvm.8417, parse.__uniq.7   parse     gcc, clang: copies of a function, and parts of it
-/// parse(int) [clone .part.3]                           parse(int)
-/// lex::next::h0123456789abcdef                         lex::next     Rust's legacy mangling: a hash of the build
-/// lex[8d3f2e1a0b4c5d6e]::next                          lex::next     Rust's v0: a hash of the crate
-/// _ZN3lex4next17h0123456789abcdefE, _RNvCs1a2B_3lex4next            the same, not demangled
+/// parse.isra.0.cold, parse.llvm.8417  parse           gcc, clang: copies of a function, and parts
+/// parse(int) [clone .part.3]          parse(int)
+/// lex::next::h0123456789abcdef        lex::next       Rust's legacy mangling: a hash of the build
+/// lex[8d3f2e1a0b4c5d6e]::next         lex::next       Rust's v0: a hash of the crate
+/// _ZN3lex4next17h0123456789abcdefE    _ZN3lex4nextE   legacy mangling, not demangled
+/// _RNvCs1a2B_3lex4next                _RNvC3lex4next  v0, not demangled
 /// ```
 #[must_use]
 pub fn source_name(name: &[u8]) -> Cow<'_, [u8]> {
@@ -85,7 +86,8 @@ fn strip_v0(name: &[u8]) -> Cow<'_, [u8]> {
     if found.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(remove_parts(name, &found)) }
 }
 
-/// Strips the disambiguators of crates: `C`, `s`, digits in base 62, `_`, then the crate's name.
+/// Strips the disambiguators of crates: `s`, digits in base 62 and `_`, between `C` and the crate's
+/// name.
 fn strip_v0_mangled(name: &[u8]) -> Cow<'_, [u8]> {
     let disambiguator = |at: usize| {
         let behind = name.get(at + 1..)?.strip_prefix(b"s")?;

@@ -1,7 +1,8 @@
 //! Stores samples one by one, in columns of a few bytes each.
 //!
 //! ```text
-//! chunk of 65,536   event | task | cpu | location | offset | time | period     each: base + 0, 1, 2, 4 or 8 bytes
+//! chunk of 65,536   event | task | cpu | location | offset | time | period
+//!                   each column: base, and 0, 1, 2, 4 or 8 bytes per sample
 //! tasks             thread, name at that time, cgroup
 //! locations         leaf, call chain, fields of a tracepoint, details
 //! ```
@@ -66,7 +67,8 @@ pub struct StoredSample {
     pub offset: Option<u32>,
     /// The time, in nanoseconds of the recording's clock.
     pub time_ns: Option<u64>,
-    /// The number of occurrences that the sample represents (nanoseconds for clocks).
+    /// The weight: the number of occurrences that the sample represents (nanoseconds for clocks),
+    /// unless the reader weighs samples otherwise.
     pub period: u64,
 }
 
@@ -226,8 +228,8 @@ impl SampleStore {
     }
 
     /// Replaces the frames of all locations, after the last sample was added. `replace` gets a
-    /// profile with a row for each location and calls [`Profile::replace_frames`]. The profile has
-    /// no rows before and after.
+    /// profile with a row for each location and calls [`Profile::replace_frames`]. The profile's
+    /// rows are removed before and after.
     pub fn replace_frames(
         &mut self,
         profile: &mut Profile,

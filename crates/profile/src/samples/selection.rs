@@ -36,7 +36,8 @@ pub enum Term {
     NotIn(Space),
     /// From one time to another, both included, in nanoseconds of the recording's clock.
     Time(u64, u64),
-    /// At least one of these conditions holds. All are on the same property.
+    /// At least one of these conditions holds. All are on the same property: of the task, the CPU,
+    /// or any frame.
     AnyOf(Vec<Term>),
 }
 
