@@ -1,4 +1,4 @@
-//! `mem:address[/length][:rwx]`
+//! Breakpoints: `mem:ADDRESS[/LENGTH][:rwx]`.
 
 use tare_format::abi::Attr;
 use tare_format::abi::bindings::{
@@ -12,7 +12,8 @@ use super::syntax::{EventText, Word, parse_number};
 
 /// Default length of a data breakpoint, in bytes; perf has the same default.
 const DATA_LEN: u64 = 4;
-/// Length of an execution breakpoint, in bytes: the kernel accepts only the size of a `long`.
+/// Default length of an execution breakpoint, in bytes, as in perf: x86 kernels accept only the
+/// size of a `long`.
 const EXECUTE_LEN: u64 = size_of::<std::ffi::c_long>() as u64;
 
 pub(super) fn resolve(typed: &EventText<'_>) -> Result<Event, LocatedProblem> {

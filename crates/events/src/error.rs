@@ -16,7 +16,7 @@ pub struct EventError {
     pub nearest: Vec<String>,
 }
 
-/// What is wrong with an event.
+/// A problem with an event.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The text breaks the grammar; the message states the expected form.
@@ -25,7 +25,7 @@ pub enum Problem {
     /// This machine has no event of this name.
     #[error("unknown event '{0}' (`tare list` shows the events of this machine)")]
     UnknownEvent(String),
-    /// One of perf's tool events: `tare stat` prints these times without being asked.
+    /// One of perf's tool events, whose times `tare stat` always prints.
     #[error("'{0}' isn't a kernel event: leave it out, tare stat always prints these times")]
     OwnTime(String),
     /// perf's grammar has no event for this use of this cache.
@@ -42,7 +42,7 @@ pub enum Problem {
         /// The PMU's name.
         pmu: String,
     },
-    /// A term of a PMU, after an event that doesn't belong to a PMU.
+    /// A term that this event doesn't have.
     #[error("this event has no term '{0}'")]
     MisplacedTerm(String),
     /// A term's value is missing, unexpected or invalid.
@@ -50,7 +50,7 @@ pub enum Problem {
     BadValue {
         /// The term.
         term: String,
-        /// The expected value.
+        /// The expected value, or why this one is invalid.
         why: &'static str,
     },
     /// The value doesn't fit the term's bits.

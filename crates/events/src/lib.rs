@@ -2,8 +2,9 @@
 //!
 //! `syntax` parses the text without looking names up. `resolve` looks them up: `names` knows the
 //! kernel's fixed events, `pmu` those in sysfs, `tracepoint` those in tracefs, `breakpoint`
-//! addresses, and `uprobe` functions of programs. `terms` and `modifiers` apply what follows a
-//! name. `probes` serves `tare trace`. docs/events.md is the manual.
+//! addresses, and `uprobe` functions of programs. `terms` and `modifiers` apply the rest of an
+//! event. `filter` serves `--filter`, `list` serves `tare list`, `probes` serves `tare trace`.
+//! `open_error` and `unavailable` explain the kernel's refusals. docs/events.md is the manual.
 
 mod breakpoint;
 mod error;
@@ -38,8 +39,9 @@ pub use unavailable::{
 /// An event, ready to be opened on any target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The name shown in results: the text as typed, or the value of `name=`. All instances of an
-    /// uncore PMU share it.
+    /// The name shown in results: the value of `name=`, else the text as typed. A tracepoint is
+    /// shown as `SYSTEM:EVENT`, and a core event of a hybrid machine with its PMU. All instances of
+    /// an uncore PMU share a name.
     pub name: String,
     /// The PMU in sysfs that provides the event, if the user named one or tare selected one.
     pub pmu: Option<String>,
@@ -49,7 +51,8 @@ pub struct Event {
     /// (`disabled`, `inherit`, `enable_on_exec`, `read_format`); `sampling` has the terms for
     /// samples.
     pub attr: Attr,
-    /// `:P`: `attr.precise_ip` is 3, and the opener lowers it until the kernel accepts the event.
+    /// `:P`: `attr.precise_ip` is 3, and the opener of a sampled event lowers it until the kernel
+    /// accepts the event.
     pub precise_max: bool,
     /// Factor from a raw count to `unit` (sysfs `EVENT.scale`; 1e-6 for clocks, whose unit is
     /// `msec`).
@@ -63,7 +66,8 @@ pub struct Event {
     /// Whether the user selected privilege levels (`:u`, `:k`, …). If not, tare may exclude the
     /// kernel where the user lacks permission.
     pub explicit_levels: bool,
-    /// `percore`: sums the counts of the threads of a core.
+    /// `percore`: the counts of the threads of a core should be summed. `tare stat` and `tare
+    /// record` refuse it.
     pub percore: bool,
     /// `inherit` and `no-inherit`: whether child tasks are counted; `None` if not set for this
     /// event.
@@ -130,9 +134,9 @@ impl Event {
 /// A tracepoint's name in two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// `sched`
+    /// The system, such as `sched`.
     pub system: String,
-    /// `sched_switch`
+    /// The event, such as `sched_switch`.
     pub name: String,
 }
 

@@ -74,7 +74,7 @@ pub const SOFTWARE: [NamedEvent; 12] = [
 /// perf's tool events: times that perf measures itself.
 pub(super) const OWN_TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 
-/// Spellings with their number. Lists show the first spelling.
+/// Spellings with their number. Lists show the first spelling of a cache.
 type Spellings = (&'static [&'static str], u32);
 
 const READ: u32 = PERF_COUNT_HW_CACHE_OP_READ;
@@ -139,7 +139,7 @@ impl GenericEvent {
     }
 }
 
-/// A use that a cache doesn't have: programs don't write to the L1 instruction cache.
+/// A use that a cache doesn't have, such as writes to the L1 instruction cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoSuchUse;
 
@@ -212,7 +212,8 @@ fn strip_spelling<'a>(text: &'a str, entry: &Spellings) -> Option<(u32, &'a str)
     rests.filter(|rest| rest.is_empty() || rest.starts_with('-')).map(|rest| (*number, rest)).next()
 }
 
-/// Returns every name of this module, for suggestions.
+/// Returns the names and aliases of hardware and software events and the listed names of cache
+/// events, for suggestions.
 pub(super) fn all_names() -> impl Iterator<Item = String> {
     let fixed = HARDWARE
         .iter()

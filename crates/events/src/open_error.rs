@@ -12,9 +12,9 @@ pub enum OpenError {
     NotPermitted {
         /// The event's name.
         event: String,
-        /// Whether the target is a whole CPU.
+        /// Whether the target is a whole CPU, or a cgroup on a CPU.
         per_cpu: bool,
-        /// The target thread or process; 0 is the calling thread. `None` for whole CPUs.
+        /// The target thread or process; 0 is the calling thread. `None` if `per_cpu`.
         task: Option<i32>,
         /// The kernel's answer.
         errno: Errno,

@@ -149,8 +149,8 @@ fn put_bits(format: &Format, value: u64, attr: &mut Attr) {
     *word = format.put(value, *word);
 }
 
-/// Applies the term if it is an event with a fixed name, on a core PMU: `cpu_core/cycles/`,
-/// `cpu/r1a8/`. Returns whether it is.
+/// Applies the term if it is a raw event, or on a core PMU a hardware or cache event: `cpu/r1a8/`,
+/// `cpu_core/cycles/`. Returns whether it is.
 fn apply_generic(
     event: &mut Event,
     pmu: &Pmu,
@@ -180,7 +180,7 @@ fn apply_generic(
 }
 
 /// Creates the event for each core PMU of a hybrid machine. The PMU's type goes into the upper half
-/// of `config`.
+/// of `config`; for a raw event it is the type of the event.
 pub(super) fn resolve_on_each_core(
     found: names::GenericEvent,
     name: &str,

@@ -66,8 +66,8 @@ fn resolve_group(
     Ok(groups)
 }
 
-/// Splits a group into one for each PMU, as the kernel requires. Software events stay with the
-/// preceding events, of whatever PMU.
+/// Splits a group into one for each PMU, as the kernel requires. Software events go into the first
+/// group, of whatever PMU.
 fn split_by_pmu(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
     let mut groups: Vec<(Option<u32>, EventGroup)> = Vec::new();
     for event in events {
@@ -86,7 +86,8 @@ fn split_by_pmu(events: Vec<Event>, sources: &Sources) -> Vec<EventGroup> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Finds the type of the PMU whose counters an event uses; `None` for software events.
+/// Finds the type of the PMU whose counters an event uses; `None` for software events, tracepoints
+/// and breakpoints, which fit into any group.
 fn find_pmu_type(event: &Event, sources: &Sources) -> Option<u32> {
     match event.attr.kind {
         PERF_TYPE_SOFTWARE | PERF_TYPE_TRACEPOINT | PERF_TYPE_BREAKPOINT => None,

@@ -34,7 +34,8 @@ impl Sources {
         found
     }
 
-    /// The PMUs of the cores: one on most machines, one for each kind of core on hybrid ones.
+    /// The PMUs of the cores: one on most machines, one for each kind of core on hybrid ones, none
+    /// in most VMs.
     #[must_use]
     pub fn cores(&self) -> &[Pmu] {
         self.cores.get_or_init(|| match self.host.pmu("cpu") {

@@ -26,7 +26,7 @@ pub(super) struct EventText<'a> {
     pub(super) words: Vec<Word<'a>>,
     /// The terms between slashes, if there are slashes.
     pub(super) terms: Option<Vec<Term<'a>>>,
-    /// The text after the second slash, if there is any.
+    /// The text after the terms and an optional colon, if there is any.
     pub(super) tail: Option<Word<'a>>,
 }
 

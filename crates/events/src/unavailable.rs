@@ -60,19 +60,21 @@ impl Unavailable {
     }
 }
 
-/// Whether any of these events needs the CPU's counters.
+/// Whether [`is_cpu_pmu`] holds for any of these events.
 #[must_use]
 pub fn needs_cpu_pmu(groups: &[EventGroup]) -> bool {
     groups.iter().flat_map(|group| &group.events).any(|event| is_cpu_pmu(&event.attr))
 }
 
-/// Whether the event needs the CPU's counters.
+/// Whether it is a hardware, cache or raw event, which needs the CPU's counters. Core PMUs with a
+/// type of their own, as on arm64, don't count.
 #[must_use]
 pub fn is_cpu_pmu(attr: &Attr) -> bool {
     matches!(attr.kind, PERF_TYPE_HARDWARE | PERF_TYPE_HW_CACHE | PERF_TYPE_RAW)
 }
 
-/// Whether the event occurs in kernel mode only, so that it never counts with the kernel excluded.
+/// Whether it is a software event that occurs in kernel mode only, so that it never counts with the
+/// kernel excluded.
 #[must_use]
 pub fn is_kernel_only(attr: &Attr) -> bool {
     let kernel_side = [
@@ -84,8 +86,9 @@ pub fn is_kernel_only(attr: &Attr) -> bool {
         && kernel_side.iter().any(|&config| attr.config == u64::from(config))
 }
 
-/// Restricts the event to user mode, for users who may not count the kernel. `None` if the event is
-/// restricted already or can't be.
+/// Restricts the event to user mode, for users who may not count the kernel, and marks its name
+/// with `u`. `None` if the user selected privilege levels, if the kernel is excluded already, or if
+/// this kind of event has no levels.
 #[must_use]
 pub fn restrict_to_user_mode(event: &Event) -> Option<Event> {
     let closed = event.explicit_levels || event.attr.flags.contains(Flags::EXCLUDE_KERNEL);

@@ -74,8 +74,8 @@ fn find_return_bit(pmu: &Pmu, at: usize) -> Result<u64, LocatedProblem> {
     format.map(|format| format.put(1, 0)).ok_or_else(missing)
 }
 
-/// Finds the file offset of a probe. `place` is an offset in the file, or a function, whose address
-/// is converted by the program headers.
+/// Finds the file offset of a probe. `place` is an offset in the file, or `FUNCTION[+OFFSET]`,
+/// whose address is converted by the program headers.
 pub(super) fn find_file_offset(path: Word<'_>, place: Word<'_>) -> Result<u64, LocatedProblem> {
     let wrong = |word: Word<'_>, why: String| {
         LocatedProblem::new(word.at, Problem::Probe { place: word.text.to_owned(), why })

@@ -47,8 +47,8 @@ pub(super) struct System {
     pub(super) events: usize,
 }
 
-/// Lists the events of the selected kinds. A kind that was not selected by its own name is left out
-/// if no event matches.
+/// Lists the selected events by kind. A kind that was selected only by names of events is left out
+/// if none of its events matches.
 pub(super) fn list_events(selection: &Selection, host: &Host, kernel: &dyn Kernel) -> Vec<Section> {
     let sources = Sources::new(host.clone());
     let probe = EventProbe::new(kernel, host, &sources);
@@ -85,7 +85,8 @@ fn entry(name: &str, alias: Option<&'static str>, answer: Answer) -> ListedEvent
     }
 }
 
-/// Creates a section. If its events are unavailable for one shared reason, that is the section's.
+/// Creates a section. If the whole kind is selected, and all of its events are unavailable for the
+/// same reason, that is the section's.
 fn section_with_shared_reason(
     kind: EventKind,
     selection: &Selection,

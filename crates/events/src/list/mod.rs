@@ -17,8 +17,9 @@ use selection::Selection;
 /// Note about the vendor event names that `perf list` shows and tare doesn't have.
 pub const VENDOR_EVENTS: &str = "Names from vendors' event tables are not included. Take the numbers from the vendor's manual: rNNN, or pmu/event=N,umask=N/ with the terms of `tare list raw`.";
 
-/// The selected events of a machine. Each event shown as available was opened once. Serializes as
-/// the list of its sections.
+/// The selected events of a machine. Events were opened to learn whether they are available, except
+/// for tracepoints, raw events, and events that need a parameter. Serializes as the list of its
+/// sections.
 #[derive(Debug)]
 pub struct Listing {
     sections: Vec<Section>,
@@ -27,7 +28,7 @@ pub struct Listing {
 
 impl Listing {
     /// Lists the events selected by `words`: kinds, patterns or parts of names. Without words,
-    /// lists all events.
+    /// lists all events, but only counts the tracepoints of each system.
     #[must_use]
     pub fn new(words: &[String], host: &Host, kernel: &dyn Kernel) -> Self {
         let selection = Selection::new(words);

@@ -1,4 +1,4 @@
-//! Asks the kernel whether it counts an event, by opening it once.
+//! Asks the kernel whether it counts an event, by opening it.
 
 use crate::is_kernel_only;
 use crate::{Event, PmuCpus, Sources, parse};
@@ -29,7 +29,8 @@ impl<'a> EventProbe<'a> {
         Self { kernel, host, sources }
     }
 
-    /// Tries the event of this name. On a hybrid machine one kind of core that counts it is enough.
+    /// Tries the event of this name. If it stands for events of several PMUs, one that can be
+    /// counted is enough.
     pub(super) fn try_name(&self, name: &str) -> Answer {
         match parse(name, self.sources) {
             Ok(groups) => {

@@ -4,9 +4,9 @@ use super::inventory::{ListedEvent, Section, System};
 use super::selection::EventKind;
 use tare_format::printable;
 
-/// Maximum width of lines that list several systems, in characters.
+/// Width at which lines that list several systems are broken, in characters.
 const WIDTH: usize = 100;
-/// Width of the name column, in characters.
+/// Minimum width of the name column, in characters.
 const NAME_WIDTH: usize = 40;
 
 fn title(kind: EventKind) -> &'static str {

@@ -2,7 +2,8 @@
 //!
 //! `fetch` parses arguments in the notation of `perf probe` and the kernel
 //! (`Documentation/trace/uprobetracer.rst`). `usdt` reads a program's notes about its static
-//! tracepoints; `operand` parses the locations of their arguments.
+//! tracepoints; `operand` parses the locations of their arguments. `returns` tells where a probe on
+//! the return of a function could end the program.
 
 mod fetch;
 mod operand;
@@ -34,7 +35,8 @@ pub struct Probe {
     pub name: String,
     /// The probed locations: one for a function, all that the program has for USDT.
     pub places: Vec<ProbePlace>,
-    /// Whether returns are traced too: of functions, unless [`returns_hazard`] speaks against it.
+    /// Whether returns are traced too. It is set for functions; the caller checks
+    /// [`returns_hazard`].
     pub returns: bool,
 }
 
@@ -50,7 +52,7 @@ pub struct ProbePlace {
 /// An argument, with its name and format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedArgument {
-    /// The text before `=`, or the whole text.
+    /// The text before `=`, or else the text without its type.
     pub name: String,
     /// How the kernel fetches it.
     pub argument: Argument,
@@ -73,7 +75,7 @@ impl ProbePlace {
 /// Returns a plan for each place of the probes, and for each plan the indices of its probe and of
 /// the place in that probe.
 ///
-/// `records_each`: the kernel records each call, and of functions only calls of at least
+/// `records_each`: the kernel records each call; where returns are traced, only calls of at least
 /// `min_duration_ns`.
 #[must_use]
 pub fn plan_probes(
@@ -107,7 +109,7 @@ pub enum ProbeError {
         /// The expected form.
         wanted: &'static str,
     },
-    /// There is no such program.
+    /// There is no such file, and no such program.
     #[error("{0}: no such file, and no such program in PATH")]
     NoFile(String),
     /// Not a valid file or location.
@@ -146,7 +148,7 @@ pub struct ProbeRequest<'a> {
 
 impl ProbeRequest<'_> {
     /// Resolves all probes, in the order of the fields. `files` returns the files to search for
-    /// USDT probes that name no file; `find` finds those without a `/`.
+    /// USDT probes that name no file; `find` finds the file of a program by its name.
     ///
     /// # Errors
     /// See [`ProbeError`].
@@ -226,8 +228,8 @@ pub fn parse_kernel_function(text: &str) -> Result<Probe, ProbeError> {
 }
 
 /// Finds `[FILE:]PROVIDER:NAME [argN[:TYPE]…]`: a static tracepoint that a program declares with
-/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, all are
-/// read.
+/// `DTRACE_PROBE` of `sys/sdt.h`. Without a file, searches `files`. Without arguments, the first 8
+/// are read.
 ///
 /// # Errors
 /// See [`ProbeError`].
@@ -290,7 +292,8 @@ pub fn find_usdt(text: &str, files: &[PathBuf], find: Find<'_>) -> Result<Probe,
     Err(ProbeError::NoUsdt { file: shown, wanted: format!("{provider}:{name}"), has })
 }
 
-/// Lists the files that a process maps as code. Returns an empty list if the process has exited.
+/// Lists the files that a process maps as code. Returns an empty list if the process has exited, or
+/// this user may not read its mappings.
 #[must_use]
 pub fn list_mapped_files(host: &Host, pid: i32) -> Vec<PathBuf> {
     let mut text = Vec::new();

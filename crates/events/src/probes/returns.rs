@@ -31,11 +31,12 @@ const LEAVERS: [&str; 16] = [
     "make_fcontext",
 ];
 
-/// Libraries whose users throw exceptions, by the start of their names.
+/// Libraries for exceptions, for walking stacks and for switching them, by the start of their
+/// names.
 const UNWINDERS: [&str; 5] = ["libstdc++", "libc++", "libgcc_s", "libunwind", "libboost_context"];
 
 /// Returns why a probe on the returns of a file's functions could end the program; `None` if
-/// nothing in the file speaks against it.
+/// nothing in the file speaks against it, or the file can't be read.
 #[must_use]
 pub fn returns_hazard(path: &Path) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
@@ -57,7 +58,7 @@ pub fn returns_hazard(path: &Path) -> Option<String> {
     is_library.then(|| "any program may call this library, also one with exceptions".to_owned())
 }
 
-/// Whether a process that maps these files may throw exceptions.
+/// Whether a process that maps these files may throw exceptions, or walk or switch stacks.
 #[must_use]
 pub fn maps_unwinder<'a>(files: impl IntoIterator<Item = &'a Path>) -> bool {
     let is_unwinder = |file: &Path| {

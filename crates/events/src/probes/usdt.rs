@@ -11,8 +11,8 @@ use super::{ProbeError, ProbePlace, operand};
 
 /// The section with the notes.
 const NOTES: &str = ".note.stapsdt";
-/// An empty section. Each note has its address at link time: the difference to its address in the
-/// file tells how far prelink moved the program.
+/// A section of one byte. Each note has its address at link time: the difference to its address in
+/// the file tells how far prelink moved the program.
 const BASE: &str = ".stapsdt.base";
 const OWNER: &[u8] = b"stapsdt";
 const KIND: u32 = 3;
@@ -27,7 +27,8 @@ pub(super) struct Usdt {
     arguments: String,
     /// Its location, in bytes from the start of the file.
     offset: u64,
-    /// The counter of active tracers, in bytes from the start of the file; 0 for none.
+    /// The location of the counter of active tracers, in bytes from the start of the file; 0
+    /// without a counter.
     semaphore: u64,
 }
 
@@ -76,8 +77,8 @@ struct Note<'a> {
 }
 
 impl Note<'_> {
-    /// Converts the addresses to offsets in the file. `base` is the address of the section `BASE`;
-    /// 0 without that section.
+    /// Converts the addresses to offsets in the file; `None` if the file doesn't contain them.
+    /// `base` is the address of the section `BASE`; 0 without that section.
     fn locate(&self, base: u64, in_file: impl Fn(u64) -> Option<u64>) -> Option<Usdt> {
         let moved = if base == 0 || self.base == 0 { 0 } else { base.wrapping_sub(self.base) };
         let text = |at: usize| String::from_utf8_lossy(self.texts[at]).into_owned();

@@ -1,5 +1,5 @@
-//! Attributes for typed events, on machines described as folders. docs/internals/untested.md lists
-//! the machines that tests don't run on.
+//! Attributes for typed events, by folders with the files that describe a machine's events.
+//! docs/internals/untested.md lists the machines that tests don't run on.
 
 use crate::machines::{TestMachine, arm64, hybrid, intel, vm};
 use tare_events::{CallGraph, Event, EventGroup, PmuCpus, SamplingTerms, parse, set_filter};
@@ -56,8 +56,8 @@ fn check(machine: &TestMachine, table: &str) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// These names have the same attributes on every machine. Expected values are from
-/// `perf stat -vv -e EVENT` of perf 6.1 on a VM.
+/// These names have the same attributes on every machine that isn't hybrid. Expected values are
+/// from `perf stat -vv -e EVENT` of perf 6.1 on a VM, without the `exclude_guest` that it adds.
 #[test]
 fn names_that_need_no_sysfs() {
     check(
@@ -211,8 +211,8 @@ uncore_cha/event=0x100/
     );
 }
 
-/// Hybrid machines: an event for each kind of core, with the PMU's type in the upper half of
-/// `config`.
+/// Hybrid machines: a core event becomes one for each kind of core. Hardware and cache events have
+/// the PMU's type in the upper half of `config`.
 #[test]
 fn a_hybrid_machine() {
     check(

@@ -1,4 +1,4 @@
-//! Properties of the parser that hold for every text.
+//! Properties of the parser: on random texts, of events' names, of errors, and of the files read.
 
 use crate::machines;
 

@@ -1,4 +1,4 @@
-//! Machines as folders, with the files in sysfs and tracefs that describe events.
+//! Folders with the files in sysfs and tracefs that describe the events of a machine.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! The grammar of events, on machines that are described as folders.
+//! The grammar of events, by folders with the files that describe a machine's events, and against
+//! perf.
 
 mod attrs;
 mod grammar;
