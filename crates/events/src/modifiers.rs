@@ -19,9 +19,9 @@ pub(super) struct Modifiers {
     precise_max: bool,
     pinned: bool,
     exclusive: bool,
-    /// `S`
+    /// `S`, for [`super::EventGroup::sample_read`].
     pub(super) sample_read: bool,
-    /// `W`
+    /// `W`, for [`super::EventGroup::weak`].
     pub(super) weak: bool,
 }
 

@@ -33,8 +33,8 @@ pub struct SymbolOptions {
     /// The folder of `.build-id/xx/yyyy/`, usually `~/.debug`: files kept by `perf` or `tare record
     /// --keep-binaries` (`perf-buildid-cache(1)`).
     pub build_id_cache: Option<PathBuf>,
-    /// Folders of separate debug files that the user named, searched before [`Self::debug_folders`]
-    /// by build id and by path, and last by name.
+    /// Folders of separate debug files that the user named, searched by build id and by path before
+    /// [`field@Self::debug_folders`], and last by name.
     pub debug_dirs: Vec<PathBuf>,
     /// Folders of separate debug files below [`Self::symfs`], searched by build id and by path.
     pub debug_folders: Vec<PathBuf>,
